@@ -1,0 +1,63 @@
+# Needs Python >= 3.11 and make; every target brings the rest.
+.DEFAULT_GOAL := help
+PYTHON ?= python3
+BIN := .venv/bin
+UV := PYTHON="$(PYTHON)" UV_PYTHON_DOWNLOADS=never tools/uv
+COMPILE := $(UV) pip compile --quiet --upgrade --universal --python-version 3.11 \
+	--generate-hashes --no-annotate --no-emit-index-url --custom-compile-command "make lock"
+
+# pip's choice of index also counts for uv, which does not read pip's variables.
+ifdef PIP_INDEX_URL
+export UV_DEFAULT_INDEX ?= $(PIP_INDEX_URL)
+endif
+
+help: ## list the targets
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
+
+install: .venv/.installed ## a .venv with every extra, from the hashed lock
+
+.venv/.installed: requirements.lock pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and \
+		"liquidlog needs Python 3.11 or newer; name one with: make PYTHON=python3.11")'
+	test -x $(BIN)/python || $(UV) venv --quiet --python "$$(command -v $(PYTHON))" .venv
+	$(UV) pip sync --quiet --python $(BIN)/python --require-hashes requirements.lock
+	$(UV) pip install --quiet --python $(BIN)/python --no-deps --no-build-isolation --editable .
+	@touch $@
+
+demo: install ## TPC-H lineitem: append, cluster, optimize on Spark, compare
+	@home=$$($(BIN)/python tools/java_home.py) && \
+		JAVA_HOME="$$home" $(BIN)/python demo/demo.py
+
+test: test-fast ## every test: without a JVM, then on a local Spark session
+	@home=$$($(BIN)/python tools/java_home.py) && export JAVA_HOME="$$home"; \
+		$(BIN)/python -m pytest -m "spark and not reference"
+
+test-fast: install ## unit, property, golden and meta tests; no JVM
+	$(BIN)/python -m pytest -n auto
+
+check: install ## format, lint, import contracts, types
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/lint-imports --no-cache --no-logo
+	$(BIN)/mypy
+
+bench: install ## the kernels; the rewrite too if LIQUID_REFERENCE_JARS names Delta Spark's jars
+	$(BIN)/python benchmarks/bench_curve.py
+	@test -z "$$LIQUID_REFERENCE_JARS" || { home=$$($(BIN)/python tools/java_home.py) && \
+		JAVA_HOME="$$home" $(BIN)/python benchmarks/bench_rewrite.py; }
+
+fix: install ## format and apply the linter's safe fixes
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+lock: ## resolve the dependencies anew and write the locks
+	$(COMPILE) pyproject.toml --all-extras --group dev --constraints tools/constraints.txt \
+		--output-file requirements.lock
+	$(COMPILE) --group uv --output-file tools/uv.txt
+	$(COMPILE) --group java --output-file tools/java.txt
+
+clean: ## remove everything that the targets made
+	rm -rf .venv .tools .demo .bench .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage
+	rm -rf spark-warehouse metastore_db derby.log
+
+.PHONY: help install demo test test-fast check bench fix lock clean

@@ -1,0 +1,366 @@
+"""The rewrite of TPC-H lineitem: liquidspark beside Delta Spark's OPTIMIZE, in alternation.
+
+Both rewrite hard links to the same Parquet files, clustered by l_shipdate and l_partkey, with the
+same Spark, cores, driver memory and file size. Every round starts a fresh process for each engine
+and rewrites twice in it: `cold` is the first rewrite of a session, `warm` the second. CPU seconds
+are of all processes of the engine. Bytes touched come from the footers of the output files.
+
+    LIQUID_REFERENCE_JARS=DIR python benchmarks/bench_rewrite.py --rounds 3
+"""
+
+import argparse
+import datetime as dt
+import itertools
+import json
+import os
+import shutil
+import statistics
+import subprocess
+import sys
+import time
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from liquidlog.plan import (
+    ClusteringPlan,
+    ClusteringPolicy,
+    GroupFailure,
+    InputFile,
+    PlannedColumn,
+    RewriteGroup,
+    RewriteMode,
+    WriterOptions,
+)
+from liquidspark.session import open_session
+
+COLUMNS = ("l_shipdate", "l_partkey")
+ENGINES = ("liquidspark", "reference")
+QUANTILES = tuple(q / 20 for q in range(1, 20))
+RANGE_SHARE = 0.01
+TYPES = {"int64": "long", "int32": "integer", "date32[day]": "date"}
+MIB = 1 << 20
+
+
+def day(text: str) -> int:
+    return (dt.date.fromisoformat(text) - dt.date(1970, 1, 1)).days
+
+
+# The predicates of the demo: ranges by number of the column in COLUMNS.
+DEMO = {
+    "demo month": {0: (day("1995-03-01"), day("1995-03-31"))},
+    "demo part": {1: (155190, 155190)},
+    "demo half year of a tenth of parts": {
+        0: (day("1997-01-01"), day("1997-06-30")),
+        1: (40000, 60000),
+    },
+}
+
+
+def main() -> None:
+    arguments = parse_arguments()
+    if arguments.engine:
+        measure(arguments)
+        return
+    arguments.home.mkdir(parents=True, exist_ok=True)
+    generate(arguments.home / "input", arguments.scale)
+    rounds: dict[str, list[dict[str, Any]]] = {engine: [] for engine in ENGINES}
+    for number in range(arguments.rounds):
+        for engine in ENGINES if number % 2 == 0 else reversed(ENGINES):
+            rounds[engine].append(run_engine(engine, arguments))
+            print(number, engine, json.dumps(rounds[engine][-1]), file=sys.stderr)
+    print(report(rounds, arguments))
+
+
+def parse_arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--home", type=Path, default=Path(".bench"))
+    parser.add_argument("--scale", default="1")
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--max-file-mib", type=int, default=16)
+    parser.add_argument("--cores", type=int, default=2)
+    parser.add_argument("--memory", default="4g")
+    parser.add_argument("--engine", choices=ENGINES, help=argparse.SUPPRESS)
+    return parser.parse_args()
+
+
+def generate(directory: Path, scale: str) -> None:
+    if directory.exists():
+        return
+    tool = Path(sys.executable).parent / "tpchgen-cli"
+    command = [tool, "parquet", "--scale-factor", scale, "--tables", "lineitem"]
+    subprocess.run([*command, "--parts", "4", "--output-dir", directory], check=True)
+
+
+def run_engine(engine: str, arguments: argparse.Namespace) -> dict[str, Any]:
+    options = [f"--{name}={getattr(arguments, name)}" for name in ("home", "cores", "memory")]
+    options.append(f"--max-file-mib={arguments.max_file_mib}")
+    command = [sys.executable, __file__, f"--engine={engine}", *options]
+    done = subprocess.run(command, check=True, stdout=subprocess.PIPE)
+    result: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return result
+
+
+def measure(arguments: argparse.Namespace) -> None:
+    rewrite = {"liquidspark": liquidspark_rewrites, "reference": reference_rewrites}
+    facts: dict[str, Any] = {}
+    outputs: list[Path] = []
+    for name, (seconds, cpu_seconds, files) in zip(
+        ("cold", "warm"), rewrite[arguments.engine](arguments), strict=True
+    ):
+        facts[name] = {"seconds": round(seconds, 1), "cpu_seconds": round(cpu_seconds, 1)}
+        outputs = files
+    facts["files"] = len(outputs)
+    facts["bytes"] = sum(path.stat().st_size for path in outputs)
+    facts["touched"] = touched_bytes(arguments.home / "input", outputs)
+    print(json.dumps(facts))
+
+
+Rewrite = tuple[float, float, list[Path]]
+
+
+def liquidspark_rewrites(arguments: argparse.Namespace) -> Iterator[Rewrite]:
+    from liquidspark.executor import execute_groups
+
+    with open_session(session_conf(arguments)) as spark:
+        for _ in range(2):
+            table = fresh_table(arguments.home, "liquidspark")
+            plan = make_plan(table, arguments.max_file_mib * MIB)
+            with Stopwatch() as watch:
+                (group,) = execute_groups(spark, plan)
+            if isinstance(group, GroupFailure):
+                sys.exit(group.reason)
+            yield *watch.result(), [table / output.path for output in group.outputs]
+
+
+def reference_rewrites(arguments: argparse.Namespace) -> Iterator[Rewrite]:
+    jars = sorted(Path(os.environ["LIQUID_REFERENCE_JARS"]).glob("*.jar"))
+    conf = {
+        **session_conf(arguments),
+        "spark.jars": ",".join(map(str, jars)),
+        "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
+        "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
+        "spark.databricks.delta.optimize.maxFileSize": str(arguments.max_file_mib * MIB),
+        # Spark's own defaults where liquidspark's local sessions differ.
+        "spark.shuffle.compress": "true",
+        "spark.shuffle.spill.compress": "true",
+    }
+    with open_session(conf) as spark:
+        for _ in range(2):
+            table = fresh_table(arguments.home, "reference")
+            write_log(table)
+            with Stopwatch() as watch:
+                spark.sql(f"OPTIMIZE delta.`{table}`").collect()
+            live = spark.read.format("delta").load(str(table)).inputFiles()
+            yield *watch.result(), [table / uri.rsplit("/", 1)[1] for uri in live]
+
+
+def session_conf(arguments: argparse.Namespace) -> dict[str, str]:
+    return {
+        "spark.master": f"local[{arguments.cores}]",
+        "spark.driver.memory": arguments.memory,
+    }
+
+
+def fresh_table(home: Path, name: str) -> Path:
+    table = (home / name).resolve()
+    shutil.rmtree(table, ignore_errors=True)
+    table.mkdir()
+    for path in sorted((home / "input").rglob("*.parquet")):
+        (table / path.name).hardlink_to(path)
+    return table
+
+
+def make_plan(table: Path, max_file_bytes: int) -> ClusteringPlan:
+    files = sorted(table.glob("*.parquet"))
+    inputs = tuple(InputFile(path=p.name, size_bytes=p.stat().st_size) for p in files)
+    total = sum(file.size_bytes for file in inputs)
+    group = RewriteGroup(
+        group_id=0,
+        zcube_id=str(uuid.UUID(int=0)),
+        inputs=inputs,
+        expected_outputs=max(1, total // max_file_bytes),
+    )
+    schema = pq.read_schema(files[0])
+    return ClusteringPlan(
+        plan_id="benchmark",
+        table_uri=str(table),
+        table_id="benchmark",
+        read_version=0,
+        strategy="cube",
+        mode=RewriteMode.CLUSTERING,
+        policy=ClusteringPolicy(max_file_bytes=max_file_bytes),
+        columns=tuple(PlannedColumn(logical=(name,), physical=(name,)) for name in COLUMNS),
+        schema_string=schema_string(schema),
+        writer_options=WriterOptions(indexed=tuple((name,) for name in schema.names)),
+        groups=(group,),
+        skipped=(),
+    )
+
+
+def write_log(table: Path) -> None:
+    """Write version 0 of a clustered Delta table over the files that are there."""
+    files = sorted(table.glob("*.parquet"))
+    features = ["appendOnly", "clustering", "domainMetadata", "invariants"]
+    domain = {"clusteringColumns": [[name] for name in COLUMNS], "domainName": "delta.clustering"}
+    actions: list[dict[str, Any]] = [
+        {"protocol": {"minReaderVersion": 1, "minWriterVersion": 7, "writerFeatures": features}},
+        {
+            "metaData": {
+                "id": str(uuid.UUID(int=1)),
+                "format": {"provider": "parquet", "options": {}},
+                "schemaString": schema_string(pq.read_schema(files[0])),
+                "partitionColumns": [],
+                "configuration": {},
+                "createdTime": 0,
+            }
+        },
+        {
+            "domainMetadata": {
+                "domain": "delta.clustering",
+                "configuration": json.dumps(domain),
+                "removed": False,
+            }
+        },
+    ]
+    for path in files:
+        stats = json.dumps({"numRecords": pq.read_metadata(path).num_rows})
+        facts = {"path": path.name, "partitionValues": {}, "size": path.stat().st_size}
+        actions.append(
+            {"add": {**facts, "modificationTime": 0, "dataChange": True, "stats": stats}}
+        )
+    log = table / "_delta_log"
+    log.mkdir()
+    lines = "".join(json.dumps(action) + "\n" for action in actions)
+    (log / f"{0:020d}.json").write_text(lines)
+
+
+def schema_string(schema: pa.Schema) -> str:
+    fields = [
+        {"name": field.name, "type": delta_type(field.type), "nullable": True, "metadata": {}}
+        for field in schema
+    ]
+    return json.dumps({"type": "struct", "fields": fields})
+
+
+def delta_type(kind: pa.DataType) -> str:
+    if pa.types.is_decimal(kind):
+        return f"decimal({kind.precision},{kind.scale})"
+    return TYPES.get(str(kind), "string")
+
+
+class Stopwatch:
+    """Context manager: wall-clock and CPU seconds of this process and its descendants."""
+
+    def __enter__(self) -> Self:
+        self._cpu, self._wall = cpu_seconds(), time.perf_counter()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._wall = time.perf_counter() - self._wall
+        self._cpu = cpu_seconds() - self._cpu
+
+    def result(self) -> tuple[float, float]:
+        return self._wall, self._cpu
+
+
+def cpu_seconds() -> float:
+    parents: dict[int, int] = {}
+    ticks: dict[int, int] = {}
+    for process in Path("/proc").iterdir():
+        try:
+            fields = (process / "stat").read_text().rpartition(")")[2].split()
+        except (OSError, NotADirectoryError):
+            continue
+        if process.name.isdigit():
+            parents[int(process.name)] = int(fields[1])
+            ticks[int(process.name)] = sum(int(field) for field in fields[11:15])
+    ours = {os.getpid()}
+    while grown := {child for child, parent in parents.items() if parent in ours} - ours:
+        ours |= grown
+    return sum(ticks[process] for process in ours) / os.sysconf("SC_CLK_TCK")
+
+
+def touched_bytes(source: Path, outputs: list[Path]) -> dict[str, int]:
+    """Return the mean bytes of the files that predicates on each column, and on both, touch."""
+    boxes = np.array([[footer_range(path, name) for name in COLUMNS] for path in outputs])
+    sizes = np.array([path.stat().st_size for path in outputs], np.float64)
+    data = pq.read_table(source, columns=list(COLUMNS))
+    values = np.sort(np.stack([as_numbers(data[name]) for name in COLUMNS], axis=1), axis=0)
+    hits: dict[str, list[np.ndarray]] = {}
+    for kind, width in (("point", 0.0), ("1% range", RANGE_SHARE)):
+        for column, name in enumerate(COLUMNS):
+            lows = [values[int(q * len(values)), column] for q in QUANTILES]
+            highs = [values[int((q + width) * len(values)), column] for q in QUANTILES]
+            hits[f"{name} {kind}"] = [
+                (boxes[:, column, 0] <= high) & (boxes[:, column, 1] >= low)
+                for low, high in zip(lows, highs, strict=True)
+            ]
+        pairs = itertools.product(*(hits[f"{name} {kind}"] for name in COLUMNS))
+        hits[f"both {kind}"] = [one & other for one, other in pairs]
+    for name, ranges in DEMO.items():
+        inside = [
+            (boxes[:, column, 0] <= high) & (boxes[:, column, 1] >= low)
+            for column, (low, high) in ranges.items()
+        ]
+        hits[name] = [np.logical_and.reduce(inside)]
+    return {
+        name: round(float(np.mean([sizes[hit].sum() for hit in found])))
+        for name, found in hits.items()
+    }
+
+
+def footer_range(path: Path, name: str) -> tuple[float, float]:
+    metadata = pq.read_metadata(path)
+    index = metadata.schema.to_arrow_schema().get_field_index(name)
+    groups = [
+        metadata.row_group(i).column(index).statistics for i in range(metadata.num_row_groups)
+    ]
+    low, high = min(s.min for s in groups), max(s.max for s in groups)
+    pair = as_numbers(pa.chunked_array([pa.array([low, high])]))
+    return float(pair[0]), float(pair[1])
+
+
+def as_numbers(column: pa.ChunkedArray) -> np.ndarray:
+    integers = column.cast(pa.int32()) if pa.types.is_date(column.type) else column
+    return np.asarray(integers.to_numpy(), np.float64)
+
+
+def report(rounds: dict[str, list[dict[str, Any]]], arguments: argparse.Namespace) -> str:
+    runs = [rounds["liquidspark"], rounds["reference"]]
+    size = f"lineitem SF{arguments.scale}, {arguments.max_file_mib} MiB files"
+    lines = [
+        f"{size}, {arguments.cores} cores, {arguments.memory}; median of {arguments.rounds} (all)",
+        "",
+        "| | liquidspark | Delta Spark | Delta Spark / liquidspark |",
+        "|---|---|---|---|",
+    ]
+    for phase in ("cold", "warm"):
+        for unit in ("seconds", "cpu_seconds"):
+            found = [[run[phase][unit] for run in engine] for engine in runs]
+            medians = [statistics.median(values) for values in found]
+            cells = [f"{m:.1f} ({v})" for m, v in zip(medians, found, strict=True)]
+            ratio = medians[1] / medians[0]
+            lines.append(f"| {phase}, {unit} | {cells[0]} | {cells[1]} | {ratio:.2f} |")
+    for name in ("files", "bytes"):
+        cells = [str(engine[-1][name]) for engine in runs]
+        lines.append(f"| {name} | {cells[0]} | {cells[1]} | |")
+    for name in runs[0][-1]["touched"]:
+        medians = [statistics.median(run["touched"][name] for run in engine) for engine in runs]
+        totals = [engine[-1]["bytes"] for engine in runs]
+        cells = [
+            f"{median / MIB:.1f} MiB ({median / total:.1%})"
+            for median, total in zip(medians, totals, strict=True)
+        ]
+        ratio = medians[1] / medians[0]
+        lines.append(f"| bytes touched, {name} | {cells[0]} | {cells[1]} | {ratio:.2f} |")
+    return "\n".join(lines)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,186 @@
+"""What all commands share: options, output, and errors as exit statuses."""
+
+import functools
+import os
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final, ParamSpec, TypeVar
+
+import click
+from rich.console import Console, RenderableType
+
+from liquidlog.errors import EXIT_ERROR, EXIT_INTERRUPTED, LiquidlogError, UsageError
+from liquidlog.report.jsonable import render_error, render_json
+from liquidlog.spec.sizes import parse_size
+
+DEBUG_VARIABLE: Final = "LIQUIDLOG_DEBUG"
+"""Environment variable: if set, an unexpected error shows where it happened."""
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+class SizeType(click.ParamType[int]):
+    """A size on the command line: bytes, or a number with a unit."""
+
+    name = "size"
+
+    def convert(
+        self,
+        value: Any,  # noqa: ANN401  click's signature
+        param: click.Parameter | None,
+        ctx: click.Context | None,
+    ) -> int:
+        """Return the size in bytes."""
+        try:
+            return parse_size(value)
+        except UsageError as error:
+            self.fail(error.message, param, ctx)
+
+
+class PairsType(click.ParamType[tuple[str, str]]):
+    """A `key=value` on the command line."""
+
+    name = "k=v"
+
+    def convert(
+        self,
+        value: Any,  # noqa: ANN401  click's signature
+        param: click.Parameter | None,
+        ctx: click.Context | None,
+    ) -> tuple[str, str]:
+        """Return (key, value)."""
+        if isinstance(value, tuple):
+            return value
+        key, found, text = str(value).partition("=")
+        if not found or not key:
+            self.fail(f"{value!r} is not of the form key=value", param, ctx)
+        return key, text
+
+
+SIZE = SizeType()
+PAIR = PairsType()
+
+
+def table_argument(command: Callable[P, R]) -> Callable[P, R]:
+    """Add the TABLE argument and the options that go with it."""
+    command = click.option(
+        "--storage-option",
+        "storage_options",
+        multiple=True,
+        type=PAIR,
+        help="An option of the storage; repeats.",
+    )(command)
+    return click.argument("table")(command)
+
+
+def json_option(command: Callable[P, R]) -> Callable[P, R]:
+    """Add `--json`."""
+    help_text = "Print one JSON document and nothing else."
+    return click.option("--json", "as_json", is_flag=True, help=help_text)(command)
+
+
+def policy_options(command: Callable[P, R]) -> Callable[P, R]:
+    """Add the options that steer a planner; they arrive as one mapping, `policy`."""
+
+    @functools.wraps(command)
+    def with_policy(*args: P.args, **kwargs: P.kwargs) -> R:
+        values = {name: kwargs.pop(name) for name in _POLICY_NAMES}
+        policy = {name: value for name, value in values.items() if value is not None}
+        return command(*args, policy=policy, **kwargs)  # type: ignore[arg-type]
+
+    decorated: Callable[..., R] = with_policy
+    for option in reversed(_POLICY_OPTIONS):
+        decorated = option(decorated)
+    return decorated
+
+
+_POLICY_OPTIONS = (
+    click.option("--full", is_flag=True, help="Also rewrite files of other columns or providers."),
+    click.option("--strategy", help="How files are chosen: cube."),
+    click.option("--min-cube-size", type=SIZE, help="Cubes of this size are stable [100GiB]."),
+    click.option("--target-cube-size", type=SIZE, help="Size to pack cubes to [150GiB]."),
+    click.option("--max-file-size", type=SIZE, help="Size of the files to write [1GiB]."),
+    click.option("--curve", help="Order inside a cube: hilbert, zorder or linear."),
+    click.option("--zorder-by", type=str, help="Columns for a table without clustering columns."),
+    click.option("--budget", type=SIZE, help="Most bytes to rewrite, for strategies that know it."),
+    click.option("--where", help="Restrict to files, for strategies that know it."),
+)
+_POLICY_NAMES = (
+    "full",
+    "strategy",
+    "min_cube_size",
+    "target_cube_size",
+    "max_file_size",
+    "curve",
+    "zorder_by",
+    "budget",
+    "where",
+)
+
+
+def emit(value: Any, render: Callable[[Any], RenderableType], *, as_json: bool) -> None:  # noqa: ANN401
+    """Print a command's result on stdout: as JSON, or as `render` shows it."""
+    if as_json:
+        click.echo(render_json(value))
+    else:
+        Console(highlight=False, soft_wrap=not sys.stdout.isatty()).print(render(value))
+
+
+def say(text: str) -> None:
+    """Print talk on stderr."""
+    click.echo(text, err=True)
+
+
+def split_names(text: str) -> tuple[str, ...]:
+    """Return the column names of a comma-separated list as a user writes them.
+
+    Raises:
+        UsageError: If the list is empty.
+    """
+    from liquidlog.spec.schema import quote_path, split_paths
+
+    names = tuple(quote_path(path) for path in split_paths(text))
+    if not names:
+        raise UsageError("a list of columns is needed, as a,b")
+    return names
+
+
+def run(group: click.Group, arguments: Sequence[str] | None = None) -> int:
+    """Run a command and return its exit status; every error is one sentence on stderr."""
+    words = list(sys.argv[1:] if arguments is None else arguments)
+    try:
+        return int(group.main(args=words, standalone_mode=False) or 0)
+    except click.exceptions.Exit as stop:
+        return stop.exit_code
+    except (click.Abort, KeyboardInterrupt):
+        say("interrupted; whole groups that were committed stay committed")
+        return EXIT_INTERRUPTED
+    except BrokenPipeError:
+        return EXIT_ERROR
+    except Exception as error:  # noqa: BLE001  the boundary to the user
+        return _report(error, as_json="--json" in words)
+
+
+def _report(error: Exception, *, as_json: bool) -> int:
+    if isinstance(error, click.ClickException):
+        failure: LiquidlogError = UsageError(error.format_message())
+        if not as_json:
+            error.show()
+            return error.exit_code
+    elif isinstance(error, LiquidlogError):
+        failure = error
+    elif os.environ.get(DEBUG_VARIABLE):
+        raise error
+    else:
+        failure = LiquidlogError(
+            f"{type(error).__name__}: {error}; this should have been a better message, please"
+            f" report it with what {DEBUG_VARIABLE}=1 shows"
+        )
+    say(render_error(failure) if as_json else f"error: {failure.message}")
+    return failure.exit_status
+
+
+def mapping(pairs: Sequence[tuple[str, str]]) -> Mapping[str, str]:
+    """Return repeated `k=v` options as a mapping; the last of a key wins."""
+    return dict(pairs)

@@ -1,0 +1,39 @@
+"""Find an executor: liquidlog does not know who rewrites files."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
+from importlib.metadata import entry_points
+from typing import Final
+
+from liquidlog.errors import ExecutorError, UsageError
+from liquidlog.plan import ClusteringPlan, GroupFailure, RewrittenGroup
+
+GROUP: Final = "liquidlog.executors"
+"""Entry points: a name and a function (configuration) -> context manager of a Rewrite."""
+
+OnShare = Callable[[int, float], None]
+"""Called with (group id, share of the group that is done, 0 to 1)."""
+
+Rewrite = Callable[
+    [ClusteringPlan, Sequence[int], OnShare], Iterator[RewrittenGroup | GroupFailure]
+]
+"""(plan, ids of the groups to rewrite, progress) -> outcomes, each as soon as it is finished."""
+
+
+def open_executor(name: str, configuration: Mapping[str, str]) -> AbstractContextManager[Rewrite]:
+    """Return the executor of that name, started when the context is entered.
+
+    Raises:
+        UsageError: If no installed package provides it.
+        ExecutorError: If what it needs is not installed.
+    """
+    known = {point.name: point for point in entry_points(group=GROUP)}
+    if name not in known:
+        listed = ", ".join(sorted(known)) or "none"
+        raise UsageError(f"there is no executor {name!r}; installed are: {listed}", name=name)
+    try:
+        start: Callable[[Mapping[str, str]], AbstractContextManager[Rewrite]] = known[name].load()
+    except ImportError as error:
+        detail = f"the executor {name} cannot be used: {error}; install liquidlog[{name}]"
+        raise ExecutorError(detail) from error
+    return start(configuration)

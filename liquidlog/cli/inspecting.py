@@ -1,0 +1,143 @@
+"""Commands that only read."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import click
+
+from liquidlog.cli.common import (
+    emit,
+    json_option,
+    mapping,
+    policy_options,
+    say,
+    split_names,
+    table_argument,
+)
+from liquidlog.cli.planning import make_plan
+from liquidlog.clustering.fail_if import is_crossed, parse_bar
+from liquidlog.errors import EXIT_BAR_CROSSED, EXIT_OK, StorageError
+from liquidlog.plan import encode_plan
+from liquidlog.report import text
+from liquidlog.spec.rows import Rows
+from liquidlog.table import Table
+
+Pairs = tuple[tuple[str, str], ...]
+
+
+@click.command()
+@table_argument
+@click.option("--version", type=click.IntRange(min=0), help="The version to describe.")
+@json_option
+def detail(table: str, version: int | None, storage_options: Pairs, *, as_json: bool) -> None:
+    """Show the table as DESCRIBE DETAIL does."""
+    opened = Table.open(table, storage_options=mapping(storage_options))
+    emit(opened.detail(version), text.pairs, as_json=as_json)
+
+
+@click.command()
+@table_argument
+@click.option("--limit", type=click.IntRange(min=1), help="Show at most this many commits.")
+@json_option
+def history(table: str, limit: int | None, storage_options: Pairs, *, as_json: bool) -> None:
+    """Show the commits, newest first."""
+    opened = Table.open(table, storage_options=mapping(storage_options))
+    emit(opened.history(limit), text.history, as_json=as_json)
+
+
+@click.command()
+@table_argument
+@click.option("--version", type=click.IntRange(min=0), help="The version to list.")
+@json_option
+def files(table: str, version: int | None, storage_options: Pairs, *, as_json: bool) -> None:
+    """List the live files and their place in the clustering."""
+    snapshot_version, live = Table.open(table, storage_options=mapping(storage_options)).files_at(
+        version
+    )
+    if as_json:
+        emit({"version": snapshot_version, "files": live}, text.files, as_json=True)
+    else:
+        emit(live, text.files, as_json=False)
+
+
+@click.command()
+@table_argument
+@json_option
+def cubes(table: str, storage_options: Pairs, *, as_json: bool) -> None:
+    """List the ZCubes."""
+    opened = Table.open(table, storage_options=mapping(storage_options))
+    emit(opened.cubes(), text.cubes, as_json=as_json)
+
+
+@click.command()
+@table_argument
+@click.option("--columns", help="Measure by these columns instead of the clustering columns.")
+@click.option("--where", help="Measure only files that this SQL predicate may match.")
+@click.option("--fail-if", "bars", multiple=True, help='Exit with 6 if true: "average_depth > 8".')
+@json_option
+def health(
+    table: str,
+    columns: str | None,
+    where: str | None,
+    bars: tuple[str, ...],
+    storage_options: Pairs,
+    *,
+    as_json: bool,
+) -> int:
+    """Show how well the table is clustered."""
+    limits = [parse_bar(bar) for bar in bars]
+    opened = Table.open(table, storage_options=mapping(storage_options))
+    names = None if columns is None else split_names(columns)
+    measured = opened.health(names, where=where)
+    crossed = [limit for limit in limits if is_crossed(limit, measured)]
+    emit(measured, text.health, as_json=as_json)
+    for limit in crossed:
+        say(f"bar crossed: {limit.text}")
+    return EXIT_BAR_CROSSED if crossed else EXIT_OK
+
+
+@click.command()
+@table_argument
+@policy_options
+@click.option("-o", "--output", type=click.Path(dir_okay=False), help="Save the plan here.")
+@json_option
+def plan(
+    table: str,
+    policy: Mapping[str, Any],
+    output: str | None,
+    storage_options: Pairs,
+    *,
+    as_json: bool,
+) -> None:
+    """Show what OPTIMIZE would rewrite; writes nothing to the table."""
+    made = make_plan(Table.open(table, storage_options=mapping(storage_options)), policy)
+    if output is not None:
+        try:
+            Path(output).write_bytes(encode_plan(made))
+        except OSError as error:
+            raise StorageError(output, f"cannot be written: {error.strerror}") from error
+    emit(made, text.plan, as_json=as_json)
+
+
+@click.command()
+@table_argument
+@policy_options
+@click.option("--file", "path", help="Explain only this file.")
+@json_option
+def explain(
+    table: str,
+    policy: Mapping[str, Any],
+    path: str | None,
+    storage_options: Pairs,
+    *,
+    as_json: bool,
+) -> None:
+    """Say why each file is or is not a candidate."""
+    opened = Table.open(table, storage_options=mapping(storage_options))
+    rows = opened.explain(make_plan(opened, policy))
+    if path is not None:
+        rows = Rows(row for row in rows if row["path"] == path)
+        if not rows:
+            raise StorageError(path, f"is not a live file of {table}")
+    emit(rows, text.explanation, as_json=as_json)

@@ -1,0 +1,38 @@
+"""The command group and its entry point."""
+
+import sys
+
+import click
+
+from liquidlog.cli.common import run
+from liquidlog.cli.inspecting import cubes, detail, explain, files, health, history, plan
+from liquidlog.cli.writing import append, cluster_by, commit, create, optimize, run_plan
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(package_name="liquidlog")
+def cli() -> None:
+    """Liquid clustering for Delta tables: planned without a JVM, rewritten on Spark."""
+
+
+for _command in (
+    create,
+    append,
+    cluster_by,
+    detail,
+    history,
+    files,
+    cubes,
+    health,
+    plan,
+    explain,
+    optimize,
+    run_plan,
+    commit,
+):
+    cli.add_command(_command)
+
+
+def main() -> None:
+    """Run the command line and exit with its status."""
+    sys.exit(run(cli))

@@ -1,0 +1,28 @@
+"""From the planner's options to a plan."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from liquidlog.cli.common import split_names
+from liquidlog.errors import UsageError
+from liquidlog.plan import ClusteringPlan
+from liquidlog.table import Table
+
+
+def make_plan(table: Table, policy: Mapping[str, Any]) -> ClusteringPlan:
+    """Return the table's plan under the options given.
+
+    Raises:
+        UsageError: If an option asks for what the strategy does not do.
+    """
+    options = dict(policy)
+    for name in ("budget", "where"):
+        if options.pop(name, None) is not None:
+            strategy = options.get("strategy", "cube")
+            raise UsageError(
+                f"the strategy {strategy} always takes whole cubes and knows no --{name}",
+                option=f"--{name}",
+            )
+    if "zorder_by" in options:
+        options["zorder_by"] = split_names(options["zorder_by"])
+    return table.plan(**options)

@@ -1,0 +1,1 @@
+"""Snapshot to plan, and plan and result to actions. Pure rules."""

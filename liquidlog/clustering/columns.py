@@ -1,0 +1,163 @@
+"""Clustering columns: which columns of a schema a table may be clustered by."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from difflib import get_close_matches
+from typing import Final
+
+from liquidlog.errors import ClusteringColumnError
+from liquidlog.spec.schema import (
+    ArrayType,
+    DataType,
+    Leaf,
+    MapType,
+    Path,
+    StructField,
+    StructType,
+    find_column,
+    leaves,
+    quote_path,
+    resolve_path,
+)
+from liquidlog.spec.stats import has_bounds, indexed_leaves
+
+DEFAULT_COLUMN_LIMIT: Final = 4
+"""Most columns a table may be clustered by.
+
+Source: Delta Spark, spark.databricks.delta.clusteredTable.numClusteringColumnsLimit.
+"""
+
+_COLLATIONS: Final = "__COLLATIONS"
+
+
+@dataclass(frozen=True, slots=True)
+class ClusteringColumn:
+    """A column of the clustering order; both paths are in the schema's spelling."""
+
+    logical: Path
+    physical: Path
+    data_type: DataType
+
+    @property
+    def name(self) -> str:
+        """The logical name as ZCUBE_ZORDER_BY and DESCRIBE DETAIL spell it."""
+        return quote_path(self.logical)
+
+    @property
+    def leaf(self) -> Leaf:
+        """The column as a leaf of the schema, for its statistics."""
+        return Leaf(self.logical, self.physical, self.data_type, nullable=True)
+
+
+def resolve_columns(
+    schema: StructType,
+    requested: Sequence[Path],
+    *,
+    configuration: Mapping[str, str],
+    partition_columns: Sequence[str],
+    limit: int = DEFAULT_COLUMN_LIMIT,
+    case_sensitive: bool = False,
+) -> tuple[ClusteringColumn, ...]:
+    """Return the requested columns in the order given, in the schema's spelling.
+
+    A column must be a leaf with an order (number, date, timestamp or string) for which the
+    table's properties ask statistics, must not lie inside an array or a map, and must be named
+    once. A partitioned table can have none. No requested columns give none.
+
+    Raises:
+        ClusteringColumnError: If the table cannot be clustered so; holds every problem.
+    """
+    problems = list(_table_problems(requested, partition_columns, limit=limit))
+    indexed = {leaf.physical for leaf in indexed_leaves(schema, configuration)}
+    columns: list[ClusteringColumn] = []
+    for path in requested:
+        found = find_column(schema, path)
+        if found is not None and case_sensitive and resolve_path(schema, path)[0] != path:
+            found = None
+        problem = _column_problem(schema, path, found)
+        if problem is not None or found is None:
+            problems.append(problem or "")
+            continue
+        logical, physical = resolve_path(schema, path)
+        if physical not in indexed:
+            problems.append(_no_statistics(logical, configuration))
+        columns.append(ClusteringColumn(logical, physical, found.data_type))
+    problems.extend(_duplicates(columns))
+    if problems:
+        raise ClusteringColumnError(tuple(problems))
+    return tuple(columns)
+
+
+def _table_problems(
+    requested: Sequence[Path], partition_columns: Sequence[str], *, limit: int
+) -> Iterator[str]:
+    if requested and partition_columns:
+        yield (
+            f"the table is partitioned by {', '.join(partition_columns)},"
+            " and a partitioned table cannot be clustered"
+        )
+    if len(requested) > limit:
+        yield f"{len(requested)} clustering columns are given, at most {limit} are possible"
+
+
+def _column_problem(schema: StructType, path: Path, found: StructField | None) -> str | None:
+    name = quote_path(path)
+    if found is None:
+        return _container_problem(schema, path) or _unknown(schema, path)
+    data_type = found.data_type
+    if isinstance(data_type, StructType):
+        inner = [quote_path((*path, field.name)) for field in data_type.fields]
+        return f"{name} is a struct; name one of its fields: {', '.join(inner)}"
+    if not has_bounds(data_type) or _COLLATIONS in found.metadata:
+        kind = "a collated string" if _COLLATIONS in found.metadata else f"of type {data_type}"
+        return (
+            f"{name} is {kind}; a clustering column must be a number, a date, a timestamp"
+            " or a string without collation"
+        )
+    return None
+
+
+def _container_problem(schema: StructType, path: Path) -> str | None:
+    for length in range(1, len(path)):
+        found = find_column(schema, path[:length])
+        if found is not None and isinstance(found.data_type, ArrayType | MapType):
+            kind = "an array" if isinstance(found.data_type, ArrayType) else "a map"
+            return (
+                f"{quote_path(path)} lies inside {quote_path(path[:length])}, which is {kind};"
+                " a clustering column must have one value a row"
+            )
+    return None
+
+
+def _unknown(schema: StructType, path: Path) -> str:
+    name = quote_path(path)
+    flat = ".".join(path)
+    if len(path) > 1 and find_column(schema, (flat,)) is not None:
+        return f"there is no column {name}; the column with a dot in its name is written `{flat}`"
+    names = [quote_path(leaf.logical) for leaf in leaves(schema)]
+    by_lower = {known.lower(): known for known in names}
+    close = get_close_matches(name.lower(), list(by_lower), n=1)
+    hint = f", did you mean {by_lower[close[0]]}?" if close else ";"
+    return f"there is no column {name}{hint} the columns are {', '.join(names)}"
+
+
+def _no_statistics(logical: Path, configuration: Mapping[str, str]) -> str:
+    named = configuration.get("delta.dataSkippingStatsColumns")
+    reason = (
+        f"delta.dataSkippingStatsColumns is {named!r}"
+        if named is not None
+        else "only the first"
+        f" {configuration.get('delta.dataSkippingNumIndexedCols', '32')} columns have them"
+        " (delta.dataSkippingNumIndexedCols)"
+    )
+    return f"{quote_path(logical)} has no statistics: {reason}"
+
+
+def _duplicates(columns: Sequence[ClusteringColumn]) -> Iterator[str]:
+    seen: set[Path] = set()
+    told: set[Path] = set()
+    for column in columns:
+        if column.physical in seen and column.physical not in told:
+            told.add(column.physical)
+            yield f"{column.name} is named more than once"
+        seen.add(column.physical)

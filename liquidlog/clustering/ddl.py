@@ -1,0 +1,203 @@
+"""CREATE TABLE and ALTER TABLE ... CLUSTER BY as changes. No data is ever rewritten.
+
+Source: Delta Spark, CreateDeltaTableCommand and AlterTableClusterByDeltaCommand.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from liquidlog.clustering.columns import ClusteringColumn, resolve_columns
+from liquidlog.clustering.domain import clustering_domain, clustering_state
+from liquidlog.clustering.properties import (
+    check_properties,
+    needed_features,
+    table_configuration,
+    without_state,
+)
+from liquidlog.errors import ClusteringColumnError, UnsupportedFeatureError
+from liquidlog.snapshot import Snapshot
+from liquidlog.spec.actions import AnyAction, DomainMetadata, Format, Metadata, Protocol
+from liquidlog.spec.change import Change
+from liquidlog.spec.features import (
+    DOMAIN_METADATA,
+    clustering_upgrade,
+    new_table_protocol,
+    unsupported_for_writing,
+)
+from liquidlog.spec.schema import Path, StructType, quote_path, schema_json
+from liquidlog.spec.stats import parse_bounds
+
+
+def create_change(
+    schema: StructType,
+    *,
+    cluster_by: Sequence[Path],
+    properties: Mapping[str, str],
+    table_id: str,
+    now_ms: int,
+) -> Change:
+    """Return the change that is version 0 of a new, empty table.
+
+    Without `cluster_by` the table is an ordinary one. Names are case-sensitive here, as in the
+    reference engine's CREATE TABLE.
+
+    Raises:
+        ClusteringColumnError: If the table cannot be clustered so; holds every problem.
+        UsageError: If a property cannot be set by a user.
+        UnsupportedFeatureError: If the schema or a property needs a feature we do not write.
+    """
+    check_properties(properties)
+    configuration = table_configuration(properties)
+    columns = resolve_columns(
+        schema,
+        cluster_by,
+        configuration=configuration,
+        partition_columns=(),
+        case_sensitive=True,
+    )
+    metadata = Metadata(
+        id=table_id,
+        format=Format(provider="parquet", options={}),
+        schema_string=schema_json(schema),
+        partition_columns=(),
+        configuration=configuration,
+        created_time=now_ms,
+    )
+    protocol = _new_protocol(schema, properties, clustered=bool(columns))
+    return _create(metadata, protocol, columns)
+
+
+def like_change(source: Snapshot, *, table_id: str, now_ms: int) -> Change:
+    """Return the change that is version 0 of an empty table like `source`.
+
+    It gets the schema, the properties and the clustering columns; the reference engine's CREATE
+    TABLE LIKE loses the latter. State that belongs to the source alone (high-water marks) is
+    left out.
+
+    Raises:
+        ClusteringColumnError: If the source's clustering columns are not in its schema, or
+            cannot be clustering columns of a new table.
+        UnsupportedFeatureError: If the source is partitioned or uses a feature we do not write.
+    """
+    if source.metadata.partition_columns:
+        raise UnsupportedFeatureError(source.uri, "copied", ("partition columns",))
+    state = clustering_state(source)
+    schema, properties = without_state(source.schema, source.metadata.configuration)
+    if state.unresolved:
+        names = ", ".join(quote_path(path) for path in state.unresolved)
+        raise ClusteringColumnError(
+            (f"the source is clustered by {names}, which its schema no longer has",)
+        )
+    columns = resolve_columns(
+        schema,
+        [column.logical for column in state.columns],
+        configuration=properties,
+        partition_columns=(),
+        limit=len(state.columns),
+    )
+    metadata = Metadata(
+        id=table_id,
+        description=source.metadata.description,
+        format=Format(provider="parquet", options={}),
+        schema_string=schema_json(schema),
+        partition_columns=(),
+        configuration=properties,
+        created_time=now_ms,
+    )
+    protocol = _new_protocol(schema, properties, clustered=state.clustered)
+    return _create(metadata, protocol, columns)
+
+
+def cluster_by_change(snapshot: Snapshot, columns: Sequence[Path] | None) -> Change | None:
+    """Return the change that makes `columns` the clustering columns; None clears them.
+
+    Returns None where there is nothing to do: clearing a table that never had the feature. On a
+    table without it, the protocol is upgraded in the same commit; the reference engine also
+    repeats the unchanged metaData there, which would needlessly conflict with other writers.
+    Existing cubes are left alone.
+
+    Raises:
+        ClusteringColumnError: If the table cannot be clustered so; holds every problem.
+        CorruptLogError: If the clustering domain cannot be read.
+    """
+    state = clustering_state(snapshot)
+    if columns is None and not state.clustered:
+        return None
+    if columns is not None and not columns:
+        raise ClusteringColumnError(("no clustering column is given; --none clears them",))
+    resolved = resolve_columns(
+        snapshot.schema,
+        columns or (),
+        configuration=snapshot.metadata.configuration,
+        partition_columns=snapshot.metadata.partition_columns,
+    )
+    old = (*state.names, *(quote_path(path) for path in state.unresolved))
+    actions: tuple[AnyAction, ...] = (clustering_domain(resolved),)
+    if not state.clustered:
+        actions = (clustering_upgrade(snapshot.protocol), *actions)
+    return Change(
+        operation="CLUSTER BY",
+        parameters={
+            "oldClusteringColumns": ",".join(old),
+            "newClusteringColumns": ",".join(column.name for column in resolved),
+        },
+        actions=actions,
+        is_blind_append=True,
+    )
+
+
+def missing_statistics_notes(
+    snapshot: Snapshot, columns: Sequence[ClusteringColumn]
+) -> tuple[str, ...]:
+    """Return one sentence for each column that existing files have no statistics for.
+
+    PROTOCOL.md wants all files to have them; the reference engine does not look. Such files are
+    read by every query until they are rewritten.
+    """
+    if not columns or not snapshot.files.num_rows:
+        return ()
+    bounds = parse_bounds(
+        snapshot.files["stats"].combine_chunks(), [column.leaf for column in columns]
+    )
+    counted = [bounds[f"null_count.{number}"].null_count for number in range(len(columns))]
+    return tuple(
+        f"{missing} of {snapshot.files.num_rows} files have no statistics for {column.name};"
+        " queries cannot skip them until they are rewritten"
+        for column, missing in zip(columns, counted, strict=True)
+        if missing
+    )
+
+
+def _new_protocol(
+    schema: StructType, properties: Mapping[str, str], *, clustered: bool
+) -> Protocol:
+    features = needed_features(schema, properties)
+    if clustered:
+        features = tuple(name for name in features if name != DOMAIN_METADATA)
+    protocol = new_table_protocol(features, clustered=clustered)
+    problems = unsupported_for_writing(protocol, properties)
+    if problems:
+        raise UnsupportedFeatureError("the new table", "created", problems)
+    return protocol
+
+
+def _create(metadata: Metadata, protocol: Protocol, columns: Sequence[ClusteringColumn]) -> Change:
+    domains: tuple[DomainMetadata, ...] = (clustering_domain(columns),) if columns else ()
+    return Change(
+        operation="CREATE TABLE",
+        parameters={
+            "partitionBy": "[]",
+            "clusterBy": _json([column.name for column in columns]),
+            "description": metadata.description,
+            "isManaged": "false",
+            "properties": _json(metadata.configuration),
+        },
+        actions=(metadata, protocol, *domains),
+        is_blind_append=True,
+    )
+
+
+def _json(value: Any) -> str:  # noqa: ANN401  any JSON value
+    return msgspec.json.encode(value).decode()

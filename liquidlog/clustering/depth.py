@@ -1,0 +1,92 @@
+"""Depth and overlaps of ranges: how many files share a point, and how many share any.
+
+*Ranges* are pairs of ranks, lo <= hi, both inclusive, one a file. Ranks are small integers, so
+counting takes the place of sorting. The *depth* of a file is the largest number of files that
+share one point within its range, itself included; its *overlaps* are the other files whose
+ranges meet its own.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+Ranks = NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class KeyRanges:
+    """Each file's range of keys; `lo` and `hi` int64 ranks from 0 on."""
+
+    lo: Ranks
+    hi: Ranks
+
+    def __len__(self) -> int:
+        """Return the number of files."""
+        return len(self.lo)
+
+    def selected(self, mask: NDArray[np.bool_]) -> "KeyRanges":
+        """Return the ranges of the files where `mask` is true."""
+        return KeyRanges(lo=self.lo[mask], hi=self.hi[mask])
+
+
+def column_ranges(low: pa.Array, high: pa.Array) -> KeyRanges:
+    """Return the ranges from one column's bounds. Nulls and NaN rank above every number."""
+    return _ranked(pa.concat_arrays([low, high]))
+
+
+def key_ranges(columns: Sequence[KeyRanges]) -> KeyRanges:
+    """Return the ranges of keys of several columns, outermost first.
+
+    A key is the tuple of its columns' values, compared column by column. In the result lo <= hi.
+    """
+    lo, hi = columns[0].lo, columns[0].hi
+    for column in columns[1:]:
+        # Ranks are at most 2n, so the product stays below 2**63 up to 10**9 files.
+        width = int(max(column.lo.max(initial=0), column.hi.max(initial=0))) + 1
+        ranked = _ranked(pa.array(np.concatenate([lo * width + column.lo, hi * width + column.hi])))
+        lo, hi = ranked.lo, ranked.hi
+    return KeyRanges(lo=lo, hi=np.maximum(lo, hi))
+
+
+def overlaps(ranges: KeyRanges) -> Ranks:
+    """Return how many other files' ranges meet each file's range (int64); lo <= hi."""
+    begun, ended = _counts(ranges)
+    return np.asarray(begun[ranges.hi] - ended[ranges.lo] - 1, np.int64)
+
+
+def depths(ranges: KeyRanges) -> Ranks:
+    """Return each file's depth (int64, at least 1); lo <= hi."""
+    begun, ended = _counts(ranges)
+    return _range_max(begun - ended[:-1], ranges.lo, ranges.hi)
+
+
+def _ranked(both: pa.Array) -> KeyRanges:
+    rank = np.asarray(pc.rank(both, tiebreaker="dense"), np.int64) - 1
+    lo, hi = np.split(rank, 2)
+    return KeyRanges(lo=lo, hi=hi)
+
+
+def _counts(ranges: KeyRanges) -> tuple[Ranks, Ranks]:
+    """Return, for each rank r, how many ranges begin at or before r, and end before r."""
+    points = int(ranges.hi.max(initial=-1)) + 1
+    begun = np.cumsum(np.bincount(ranges.lo, minlength=points))
+    ended = np.concatenate([[0], np.cumsum(np.bincount(ranges.hi, minlength=points))])
+    return np.asarray(begun, np.int64), np.asarray(ended, np.int64)
+
+
+def _range_max(values: Ranks, first: Ranks, last: Ranks) -> Ranks:
+    """Return max(values[first[i] : last[i] + 1]) for each i, by doubling windows."""
+    result = np.zeros(len(first), np.int64)
+    # floor(log2(length)): frexp is exact, log2 rounds.
+    level_of = np.frexp((last - first + 1).astype(np.float64))[1] - 1
+    table = values
+    for level in range(int(level_of.max(initial=-1)) + 1):
+        here = np.flatnonzero(level_of == level)
+        width = 1 << level
+        result[here] = np.maximum(table[first[here]], table[last[here] - width + 1])
+        table = np.maximum(table[:-width], table[width:])
+    return result

@@ -1,0 +1,106 @@
+"""The numbers of an OPTIMIZE run, under the reference engine's names.
+
+Source: Delta Spark, OptimizeStats, ClusteringStats and ZCubeFileStatsCollector.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from liquidlog.clustering.domain import clustering_state
+from liquidlog.clustering.zcubes import membership, sizes
+from liquidlog.plan import ClusteringPlan, RewriteGroup, RewriteMode, RewrittenGroup
+from liquidlog.snapshot import Snapshot
+
+
+def optimize_metrics(
+    snapshot: Snapshot, plan: ClusteringPlan, finished: Sequence[RewrittenGroup]
+) -> dict[str, object]:
+    """Return the metrics of the committed groups of a plan; sizes are bytes.
+
+    `snapshot` is the table at the plan's read version: all its files count as considered.
+    `numOutputZCubes` counts the cubes written. The reference also counts the empty cube that it
+    makes before a first file larger than a whole cube, so its number can be one higher.
+    """
+    done = {group.group_id for group in finished}
+    groups = [group for group in plan.groups if group.group_id in done]
+    removed = np.array([file.size_bytes for group in groups for file in group.inputs], np.int64)
+    added = np.array([file.size_bytes for group in finished for file in group.outputs], np.int64)
+    metrics: dict[str, object] = {
+        "numFilesAdded": len(added),
+        "numFilesRemoved": len(removed),
+        "filesAdded": _size_stats(added),
+        "filesRemoved": _size_stats(removed),
+        "partitionsOptimized": 1 if groups else 0,
+        "numBins": len(groups),
+        "numBatches": len(groups),
+        "totalConsideredFiles": snapshot.files.num_rows,
+        "totalFilesSkipped": snapshot.files.num_rows - len(removed),
+    }
+    if plan.mode is RewriteMode.CLUSTERING:
+        metrics["clusteringStats"] = _clustering_stats(snapshot, plan, removed, len(groups))
+    if plan.mode is RewriteMode.ZORDER:
+        metrics["zOrderStats"] = _zorder_stats(removed, len(groups))
+    vectors = _deletion_vector_stats(groups)
+    if vectors:
+        metrics["deletionVectorStats"] = vectors
+    return metrics
+
+
+def _clustering_stats(
+    snapshot: Snapshot, plan: ClusteringPlan, removed: NDArray[np.int64], cubes: int
+) -> dict[str, object]:
+    places = membership(snapshot.files, clustering_state(snapshot).columns)
+    matching = places.in_cube if plan.policy.full else places.same_columns
+    size = sizes(snapshot.files)
+    return {
+        "inputZCubeFiles": _files(size[matching]),
+        "inputOtherFiles": _files(size[~matching]),
+        "inputNumZCubes": len(np.unique(places.cube[matching])),
+        "mergedFiles": _files(removed),
+        "numOutputZCubes": cubes,
+    }
+
+
+def _zorder_stats(removed: NDArray[np.int64], cubes: int) -> dict[str, object]:
+    return {
+        "strategyName": "all",
+        "inputCubeFiles": {"num": 0, "size": 0},
+        "inputOtherFiles": {"num": len(removed), "size": int(removed.sum())},
+        "inputNumCubes": 0,
+        "mergedFiles": {"num": len(removed), "size": int(removed.sum())},
+        "numOutputCubes": cubes,
+    }
+
+
+def _deletion_vector_stats(groups: Sequence[RewriteGroup]) -> dict[str, int]:
+    vectors = [
+        file.deletion_vector.cardinality
+        for group in groups
+        for file in group.inputs
+        if file.deletion_vector is not None
+    ]
+    if not vectors:
+        return {}
+    return {
+        "numDeletionVectorsRemoved": len(vectors),
+        "numDeletionVectorRowsRemoved": sum(vectors),
+    }
+
+
+def _files(size: NDArray[np.int64]) -> dict[str, int]:
+    return {"numFiles": len(size), "size": int(size.sum())}
+
+
+def _size_stats(size: NDArray[np.int64]) -> dict[str, object]:
+    summary = pc.min_max(pa.array(size))
+    return {
+        "min": summary["min"].as_py(),
+        "max": summary["max"].as_py(),
+        "avg": float(size.mean()) if len(size) else 0.0,
+        "totalFiles": len(size),
+        "totalSize": int(size.sum()),
+    }

@@ -1,0 +1,250 @@
+"""Plan and result to change: the actions that swap a group's inputs for its outputs.
+
+Source: PROTOCOL.md, "Add File and Remove File"; Delta Spark, OptimizeExecutor.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+from urllib.parse import quote
+
+import msgspec
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from liquidlog.clustering.staleness import InputRows, locate_inputs, stale_reasons
+from liquidlog.clustering.zcubes import PROVIDER
+from liquidlog.errors import CommitConflictError, ResultMismatchError
+from liquidlog.plan import (
+    GROUP_ID_TAG,
+    PLAN_ID_TAG,
+    ClusteringPlan,
+    InputFile,
+    PlannedColumn,
+    RewriteGroup,
+    RewriteMode,
+    RewrittenGroup,
+    WrittenFile,
+)
+from liquidlog.snapshot import Snapshot, decoded_paths, num_records
+from liquidlog.spec.actions import (
+    ZCUBE_ID,
+    ZCUBE_ZORDER_BY,
+    AddFile,
+    DeletionVector,
+    RemoveFile,
+)
+from liquidlog.spec.change import Change
+from liquidlog.spec.schema import quote_path
+
+_PATH_SAFE: Final = "/!$&'()*+,;=:@-._~"
+"""Characters that stay as they are in the path of a URI. Source: RFC 2396, pchar and "/"."""
+
+
+def rewrite_change(
+    snapshot: Snapshot, plan: ClusteringPlan, group: RewrittenGroup, *, now_ms: int
+) -> Change:
+    """Return the change that commits a finished group: its adds, then the removes of its inputs.
+
+    The removes repeat the add of each input as the current `snapshot` has it. `now_ms` becomes
+    their deletion time.
+
+    Raises:
+        ResultMismatchError: If the result does not answer the plan, or does not prove that every
+            row of the inputs is in the outputs; holds every problem.
+        CommitConflictError: If the table changed so that the group cannot be committed any more.
+    """
+    planned = planned_group(plan, group)
+    problems = tuple(_mismatches(plan, planned, group))
+    if problems:
+        raise ResultMismatchError(problems)
+    inputs = locate_inputs(snapshot, planned)
+    stale = stale_reasons(snapshot, plan, planned)
+    if stale:
+        raise CommitConflictError(plan.read_version, stale)
+    _check_outputs_are_new(snapshot, group)
+    adds = tuple(_add(plan, planned, file) for file in group.outputs)
+    removes = tuple(_removes(snapshot, inputs, now_ms))
+    return Change(
+        operation="OPTIMIZE",
+        parameters=_parameters(plan),
+        actions=(*adds, *removes),
+        metrics=_operation_metrics(adds, removes),
+        is_blind_append=False,
+        isolation_level="SnapshotIsolation",
+        tags={PLAN_ID_TAG: plan.plan_id, GROUP_ID_TAG: str(group.group_id)},
+    )
+
+
+def planned_group(plan: ClusteringPlan, group: RewrittenGroup) -> RewriteGroup:
+    """Return the group of the plan that a finished group answers.
+
+    Raises:
+        ResultMismatchError: If it answers another plan, or no group of this one.
+    """
+    if group.plan_id != plan.plan_id:
+        raise ResultMismatchError((f"the result is of plan {group.plan_id}, not {plan.plan_id}",))
+    found = next((g for g in plan.groups if g.group_id == group.group_id), None)
+    if found is None:
+        raise ResultMismatchError((f"the plan has no group {group.group_id}",))
+    return found
+
+
+def _check_outputs_are_new(snapshot: Snapshot, group: RewrittenGroup) -> None:
+    paths = pa.array([file.path for file in group.outputs], pa.string())
+    live = paths.filter(pc.is_in(paths, value_set=decoded_paths(snapshot.files)))
+    if len(live):
+        raise ResultMismatchError(
+            tuple(f"the output {path} already is a file of the table" for path in live.to_pylist())
+        )
+
+
+def _mismatches(
+    plan: ClusteringPlan, planned: RewriteGroup, group: RewrittenGroup
+) -> Iterator[str]:
+    yield from _row_mismatches(planned, group)
+    if group.checksum_read != group.checksum_written:
+        yield (
+            f"the rows written are not the rows read: checksum {group.checksum_written},"
+            f" expected {group.checksum_read}"
+        )
+    seen: set[str] = set()
+    for file in group.outputs:
+        if file.path in seen:
+            yield f"the output {file.path} is listed twice"
+        seen.add(file.path)
+        yield from _output_problems(plan, file)
+
+
+def _row_mismatches(planned: RewriteGroup, group: RewrittenGroup) -> Iterator[str]:
+    if group.rows_read != group.rows_written:
+        yield f"{group.rows_read} rows were read and {group.rows_written} written"
+    counted = sum(file.num_records for file in group.outputs)
+    if counted != group.rows_written:
+        yield f"{group.rows_written} rows were written, the outputs hold {counted}"
+    expected = _live_rows(planned.inputs)
+    if expected is not None and expected != group.rows_read:
+        yield f"the inputs hold {expected} live rows, {group.rows_read} were read"
+
+
+def _live_rows(inputs: tuple[InputFile, ...]) -> int | None:
+    total = 0
+    for file in inputs:
+        if file.num_records is None:
+            return None
+        vector = file.deletion_vector
+        total += file.num_records - (vector.cardinality if vector is not None else 0)
+    return total
+
+
+def _output_problems(plan: ClusteringPlan, file: WrittenFile) -> Iterator[str]:
+    if file.num_records <= 0 or file.size_bytes <= 0:
+        yield f"the output {file.path} is empty"
+    try:
+        stats = msgspec.json.decode(file.stats, type=_OutputStats)
+    except msgspec.MsgspecError as error:
+        yield f"the statistics of {file.path} cannot be read: {error}"
+        return
+    if stats.num_records != file.num_records:
+        yield (
+            f"the statistics of {file.path} count {stats.num_records} rows, not {file.num_records}"
+        )
+    for column in plan.columns:
+        if _at(stats.null_count, column) is None:
+            yield f"{file.path} has no statistics for {quote_path(column.logical)}"
+
+
+class _OutputStats(msgspec.Struct, rename="camel"):
+    num_records: int
+    null_count: dict[str, Any] = {}
+
+
+def _at(document: Mapping[str, Any], column: PlannedColumn) -> object:
+    value: Any = document
+    for part in column.physical:
+        value = value.get(part) if isinstance(value, dict) else None
+    return value
+
+
+def _add(plan: ClusteringPlan, planned: RewriteGroup, file: WrittenFile) -> AddFile:
+    tags: dict[str, str | None] | None = None
+    if planned.zcube_id is not None:
+        tags = {ZCUBE_ID: planned.zcube_id, ZCUBE_ZORDER_BY: _names(plan)}
+    return AddFile(
+        path=quote(file.path, safe=_PATH_SAFE),
+        partition_values={},
+        size=file.size_bytes,
+        modification_time=file.modification_time_ms,
+        data_change=False,
+        stats=file.stats,
+        tags=tags,
+        clustering_provider=PROVIDER if planned.zcube_id is not None else None,
+    )
+
+
+def _removes(snapshot: Snapshot, inputs: InputRows, now_ms: int) -> Iterator[RemoveFile]:
+    rows = snapshot.files.take(pa.array(inputs.rows))
+    for row, records in zip(rows.to_pylist(), num_records(rows).to_pylist(), strict=True):
+        vector = row["deletion_vector"]
+        yield RemoveFile(
+            path=row["path"],
+            deletion_timestamp=now_ms,
+            data_change=False,
+            extended_file_metadata=True,
+            partition_values=msgspec.json.decode(row["partition_values_json"] or "{}"),
+            size=row["size"],
+            tags=msgspec.json.decode(row["tags_json"]) if row["tags_json"] else None,
+            deletion_vector=None if vector is None else _deletion_vector(vector),
+            base_row_id=row["base_row_id"],
+            default_row_commit_version=row["default_row_commit_version"],
+            stats=None if records is None else f'{{"numRecords":{records}}}',
+        )
+
+
+def _deletion_vector(vector: Mapping[str, Any]) -> DeletionVector:
+    return DeletionVector(
+        storage_type=vector["storageType"],
+        path_or_inline_dv=vector["pathOrInlineDv"],
+        offset=vector["offset"],
+        size_in_bytes=vector["sizeInBytes"],
+        cardinality=vector["cardinality"],
+    )
+
+
+def _names(plan: ClusteringPlan) -> str:
+    return msgspec.json.encode([quote_path(column.logical) for column in plan.columns]).decode()
+
+
+def _parameters(plan: ClusteringPlan) -> dict[str, object]:
+    if plan.mode is RewriteMode.CLUSTERING:
+        return {
+            "clusterBy": _names(plan),
+            "predicate": "[]",
+            "auto": False,
+            "isFull": plan.policy.full,
+            "zOrderBy": "[]",
+        }
+    # The reference leaves isFull out where there are no clustering columns.
+    return {"predicate": "[]", "zOrderBy": _names(plan), "clusterBy": "[]", "auto": False}
+
+
+def _operation_metrics(
+    adds: tuple[AddFile, ...], removes: tuple[RemoveFile, ...]
+) -> dict[str, str]:
+    added = sorted(file.size for file in adds)
+    metrics = {
+        "numRemovedFiles": len(removes),
+        "numRemovedBytes": sum(file.size or 0 for file in removes),
+        "numAddedFiles": len(added),
+        "numAddedBytes": sum(added),
+        "numDeletionVectorsRemoved": sum(file.deletion_vector is not None for file in removes),
+    }
+    if added:
+        # Quartiles as Delta Spark takes them (FileSizeStats): elements, not interpolations.
+        metrics |= {
+            "minFileSize": added[0],
+            "p25FileSize": added[len(added) // 4],
+            "p50FileSize": added[len(added) // 2],
+            "p75FileSize": added[3 * len(added) // 4],
+            "maxFileSize": added[-1],
+        }
+    return {name: str(value) for name, value in metrics.items()}

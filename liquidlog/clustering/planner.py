@@ -1,0 +1,56 @@
+"""Snapshot to plan: the mode that a table asks for, and the strategies by name."""
+
+from collections.abc import Mapping
+from typing import Final
+
+from liquidlog.clustering import cube
+from liquidlog.clustering.compaction import plan_compaction, plan_zorder
+from liquidlog.clustering.planning import NewId, Strategy, check_policy, check_table
+from liquidlog.errors import UsageError
+from liquidlog.plan import ClusteringPlan, ClusteringPolicy
+from liquidlog.snapshot import Snapshot
+
+STRATEGIES: Final[Mapping[str, Strategy]] = {cube.NAME: cube.plan_cubes}
+"""Strategies that are always there, by name."""
+
+CURVES: Final = ("hilbert", "zorder", "linear")
+
+
+def plan(
+    snapshot: Snapshot,
+    policy: ClusteringPolicy,
+    *,
+    new_id: NewId,
+    strategy: str = cube.NAME,
+    strategies: Mapping[str, Strategy] = STRATEGIES,
+) -> ClusteringPlan:
+    """Return what to rewrite at the snapshot's version.
+
+    A table with clustering columns is clustered by the strategy named; without, it is compacted,
+    or ordered by `policy.zorder_by`. The order of `snapshot.files` is the order in which files
+    are considered; the same snapshot and policy give the same groups. `new_id` names the plan,
+    then each group's cube.
+
+    Raises:
+        UsageError: If the strategy or the curve is unknown, or the policy asks for what a table
+            of this kind cannot have.
+        ClusteringColumnError: If a column cannot be clustered by, or the table's own clustering
+            columns are not in its schema.
+        UnsupportedFeatureError: If the table is partitioned.
+        CorruptLogError: If the clustering domain cannot be read.
+    """
+    _check_known("strategy", strategy, tuple(strategies))
+    _check_known("curve", policy.curve, CURVES)
+    check_policy(policy)
+    state = check_table(snapshot)
+    if policy.zorder_by:
+        return plan_zorder(snapshot, policy, new_id)
+    if state.columns:
+        return strategies[strategy](snapshot, policy, new_id)
+    return plan_compaction(snapshot, policy, new_id)
+
+
+def _check_known(kind: str, name: str, known: tuple[str, ...]) -> None:
+    if name not in known:
+        listed = ", ".join(sorted(known))
+        raise UsageError(f"there is no {kind} {name!r}; known are {listed}", name=name)

@@ -1,0 +1,262 @@
+"""What every planner needs: the checks, the choice of files, and the plan made of it.
+
+A planner decides in arrays over the rows of `Snapshot.files`; only here do rows become the
+plan's structs, and only those that the plan names.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from liquidlog.clustering.columns import ClusteringColumn
+from liquidlog.clustering.domain import ClusteringState, clustering_state, unresolved_problem
+from liquidlog.errors import ClusteringColumnError, UnsupportedFeatureError, UsageError
+from liquidlog.plan import (
+    ClusteringPlan,
+    ClusteringPolicy,
+    InputFile,
+    PlannedColumn,
+    PlannedDeletionVector,
+    RewriteGroup,
+    RewriteMode,
+    SkippedFile,
+    SkipReason,
+    WriterOptions,
+)
+from liquidlog.snapshot import Snapshot, decoded_paths, deleted_rows, num_records
+from liquidlog.spec.stats import indexed_leaves
+
+NewId = Callable[[], str]
+"""Makes a fresh unique id, as a UUID's text."""
+
+Strategy = Callable[[Snapshot, ClusteringPolicy, NewId], ClusteringPlan]
+"""Chooses the files of a clustered table to rewrite together. Pure but for the ids it asks for."""
+
+TAKEN: Final = -1
+"""Code of a file that is in a group, where skipped files have the code of their reason."""
+
+REASONS: Final = tuple(SkipReason)
+
+_ARROW_CODECS: Final[Mapping[str, str]] = {"uncompressed": "none", "lz4_raw": "lz4"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Choice:
+    """Which files go together and why the others stay.
+
+    `groups` are row numbers of Snapshot.files, in the order they are read; `reasons` int64 has
+    one code a file, TAKEN or an index into REASONS. `expected_outputs` has one entry a group.
+    """
+
+    groups: tuple[NDArray[np.int64], ...]
+    reasons: NDArray[np.int64]
+    expected_outputs: tuple[int, ...]
+
+
+def reason_code(reason: SkipReason) -> int:
+    """Return the code of a reason in Choice.reasons."""
+    return REASONS.index(reason)
+
+
+def check_table(snapshot: Snapshot) -> ClusteringState:
+    """Return the table's clustering, if its files can be rewritten at all.
+
+    Raises:
+        UnsupportedFeatureError: If the table is partitioned.
+        ClusteringColumnError: If its clustering columns are not in its schema; says how to
+            repair that.
+        CorruptLogError: If the clustering domain cannot be read.
+    """
+    partitions = snapshot.metadata.partition_columns
+    if partitions:
+        listed = f"partition columns ({', '.join(partitions)})"
+        raise UnsupportedFeatureError(snapshot.uri, "optimized", (listed,))
+    state = clustering_state(snapshot)
+    if state.unresolved:
+        raise ClusteringColumnError(tuple(unresolved_problem(path) for path in state.unresolved))
+    return state
+
+
+def check_policy(policy: ClusteringPolicy) -> None:
+    """Refuse sizes that no plan can honour.
+
+    Raises:
+        UsageError: If a size is not positive.
+    """
+    for name in ("min_cube_bytes", "target_cube_bytes", "max_file_bytes"):
+        size = getattr(policy, name)
+        if size <= 0:
+            raise UsageError(f"{name} must be positive, not {size}", name=name, value=size)
+
+
+def pack(sizes: NDArray[np.int64], limit: int) -> tuple[slice, ...]:
+    """Return consecutive slices of `sizes`, each closed before its sum would exceed `limit`.
+
+    A single size above the limit is a slice of its own. Sizes are bytes, in packing order.
+    """
+    ends = np.cumsum(sizes)
+    slices: list[slice] = []
+    start = 0
+    while start < len(sizes):
+        before = int(ends[start - 1]) if start else 0
+        end = max(int(np.searchsorted(ends, before + limit, side="right")), start + 1)
+        slices.append(slice(start, end))
+        start = end
+    return tuple(slices)
+
+
+def output_count(size_bytes: int, max_file_bytes: int) -> int:
+    """Return how many files to write for `size_bytes` of inputs.
+
+    Source: Delta Spark, OptimizeExecutor.runOptimizeBinJob, approxNumFiles.
+    """
+    return max(1, size_bytes // max_file_bytes)
+
+
+def deleted_shares(files: pa.Table) -> NDArray[np.float64]:
+    """Return each file's share of deleted rows (float64).
+
+    NaN where a file has a deletion vector and its row count is unknown; 0 without a vector.
+    """
+    vectors = files["deletion_vector"]
+    if vectors.null_count == files.num_rows:
+        return np.zeros(files.num_rows)
+    deleted = deleted_rows(files).to_numpy(zero_copy_only=False).astype(np.float64)
+    rows = pc.fill_null(pc.cast(num_records(files), pa.float64()), float("nan")).to_numpy()
+    shares = np.divide(deleted, rows, out=np.full(len(rows), np.nan), where=rows > 0)
+    return np.where(pc.is_valid(vectors).to_numpy(), shares, 0.0)
+
+
+def build_plan(  # noqa: PLR0913  the parts of a plan
+    snapshot: Snapshot,
+    policy: ClusteringPolicy,
+    *,
+    mode: RewriteMode,
+    strategy: str,
+    columns: Sequence[ClusteringColumn],
+    choice: Choice,
+    new_id: NewId,
+) -> ClusteringPlan:
+    """Return the plan that a choice of files means; groups of a clustering get their cube ids."""
+    plan_id = new_id()
+    inputs = _input_files(snapshot.files, choice)
+    return ClusteringPlan(
+        plan_id=plan_id,
+        table_uri=snapshot.uri,
+        table_id=snapshot.metadata.id,
+        read_version=snapshot.version,
+        strategy=strategy,
+        mode=mode,
+        policy=policy,
+        columns=tuple(
+            PlannedColumn(logical=column.logical, physical=column.physical) for column in columns
+        ),
+        schema_string=snapshot.metadata.schema_string,
+        writer_options=writer_options(snapshot, columns),
+        groups=tuple(
+            RewriteGroup(
+                group_id=number,
+                zcube_id=new_id() if mode is RewriteMode.CLUSTERING else None,
+                inputs=files,
+                expected_outputs=expected,
+            )
+            for number, (files, expected) in enumerate(
+                zip(inputs, choice.expected_outputs, strict=True)
+            )
+        ),
+        skipped=_skipped_files(snapshot.files, choice),
+    )
+
+
+def writer_options(snapshot: Snapshot, columns: Sequence[ClusteringColumn]) -> WriterOptions:
+    """Return how the table's properties want its data files written.
+
+    Clustering columns always get statistics, also where the properties leave them out.
+
+    Raises:
+        UsageError: If a property of the table is not a number where one is needed.
+    """
+    configuration = snapshot.metadata.configuration
+    indexed = dict.fromkeys(
+        leaf.physical for leaf in indexed_leaves(snapshot.schema, configuration)
+    )
+    indexed.update(dict.fromkeys(column.physical for column in columns))
+    codec = configuration.get("delta.parquet.compression.codec", "zstd").lower()
+    prefix = configuration.get("delta.dataSkippingStringPrefixLength", "32")
+    if not prefix.isdecimal():
+        raise UsageError(
+            f"the table's delta.dataSkippingStringPrefixLength is not a number: {prefix!r}",
+            value=prefix,
+        )
+    return WriterOptions(
+        indexed=tuple(indexed),
+        string_prefix_chars=int(prefix),
+        compression=_ARROW_CODECS.get(codec, codec),
+    )
+
+
+def _input_files(files: pa.Table, choice: Choice) -> list[tuple[InputFile, ...]]:
+    if not choice.groups:
+        return []
+    rows = files.take(pa.array(np.concatenate(choice.groups)))
+    columns = (
+        decoded_paths(rows),
+        rows["size"],
+        num_records(rows),
+        _deletion_vectors(rows["deletion_vector"]),
+        rows["base_row_id"],
+        rows["default_row_commit_version"],
+    )
+    built = [
+        InputFile(
+            path=path,
+            size_bytes=size,
+            num_records=records,
+            deletion_vector=vector,
+            base_row_id=base,
+            default_row_commit_version=version,
+        )
+        for path, size, records, vector, base, version in zip(
+            *(column if isinstance(column, list) else column.to_pylist() for column in columns),
+            strict=True,
+        )
+    ]
+    ends = np.cumsum([len(group) for group in choice.groups])
+    return [
+        tuple(built[end - len(group) : end])
+        for group, end in zip(choice.groups, ends.tolist(), strict=True)
+    ]
+
+
+def _deletion_vectors(vectors: pa.ChunkedArray) -> list[PlannedDeletionVector | None]:
+    if vectors.null_count == len(vectors):
+        return [None] * len(vectors)
+    return [
+        None
+        if vector is None
+        else PlannedDeletionVector(
+            storage_type=vector["storageType"],
+            path_or_inline_dv=vector["pathOrInlineDv"],
+            offset=vector["offset"],
+            size_bytes=vector["sizeInBytes"],
+            cardinality=vector["cardinality"],
+        )
+        for vector in vectors.to_pylist()
+    ]
+
+
+def _skipped_files(files: pa.Table, choice: Choice) -> tuple[SkippedFile, ...]:
+    left = choice.reasons != TAKEN
+    rows = files.select(["path", "size"]).filter(pa.array(left))
+    reasons = [REASONS[code] for code in choice.reasons[left].tolist()]
+    return tuple(
+        SkippedFile(path=path, size_bytes=size, reason=reason)
+        for path, size, reason in zip(
+            decoded_paths(rows).to_pylist(), rows["size"].to_pylist(), reasons, strict=True
+        )
+    )

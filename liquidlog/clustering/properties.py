@@ -1,0 +1,169 @@
+"""Table properties of a new table: which a user may set, and the features they need.
+
+Source: PROTOCOL.md, "Table Features"; Delta Spark, DeltaConfigs and TableFeature.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import Final
+
+from liquidlog.errors import UsageError
+from liquidlog.spec.schema import (
+    ArrayType,
+    DataType,
+    DecimalType,
+    MapType,
+    PrimitiveType,
+    StructField,
+    StructType,
+)
+
+_FEATURE_PREFIX: Final = "delta.feature."
+_CONSTRAINT_PREFIX: Final = "delta.constraints."
+_FEATURE_VALUES: Final = frozenset({"supported", "enabled"})
+_EVERY_TABLE: Final = frozenset({"appendOnly", "invariants"})
+_VERSIONS: Final = frozenset({"delta.minreaderversion", "delta.minwriterversion"})
+
+# Property: (value that switches the feature on, feature).
+_SWITCHES: Final[Mapping[str, tuple[str, str]]] = {
+    "delta.enableChangeDataFeed": ("true", "changeDataFeed"),
+    "delta.enableDeletionVectors": ("true", "deletionVectors"),
+    "delta.enableRowTracking": ("true", "rowTracking"),
+    "delta.enableInCommitTimestamps": ("true", "inCommitTimestamp"),
+    "delta.enableTypeWidening": ("true", "typeWidening"),
+    "delta.enableVariantShredding": ("true", "variantShredding"),
+    "delta.enableIcebergCompatV1": ("true", "icebergCompatV1"),
+    "delta.enableIcebergCompatV2": ("true", "icebergCompatV2"),
+    "delta.enableIcebergCompatV3": ("true", "icebergCompatV3"),
+    "delta.checkpointPolicy": ("v2", "v2Checkpoint"),
+    "delta.columnMapping.mode": ("name", "columnMapping"),
+}
+
+# Key of a field's metadata: the feature that gives it a meaning.
+_FIELD_FEATURES: Final[Mapping[str, str]] = {
+    "delta.generationExpression": "generatedColumns",
+    "delta.identity.start": "identityColumns",
+    "delta.identity.step": "identityColumns",
+    "CURRENT_DEFAULT": "allowColumnDefaults",
+    "__COLLATIONS": "collations",
+}
+
+_TYPE_FEATURES: Final[Mapping[str, str | None]] = {
+    **dict.fromkeys(
+        ("byte", "short", "integer", "long", "float", "double", "date", "timestamp", "string")
+    ),
+    **dict.fromkeys(("boolean", "binary", "void")),
+    "timestamp_ntz": "timestampNtz",
+    "variant": "variantType",
+}
+
+_SOURCE_STATE: Final = frozenset(
+    {
+        "delta.typeChanges",
+        "delta.identity.highWaterMark",
+        "delta.columnMapping.maxColumnId",
+        "delta.rowTracking.materializedRowIdColumnName",
+        "delta.rowTracking.materializedRowCommitVersionColumnName",
+        "delta.inCommitTimestampEnablementVersion",
+        "delta.inCommitTimestampEnablementTimestamp",
+        "delta.requireCheckpointProtectionBeforeVersion",
+    }
+)
+
+
+def check_properties(properties: Mapping[str, str]) -> None:
+    """Refuse properties that are not a user's to set.
+
+    Raises:
+        UsageError: If there is one; names all of them.
+    """
+    problems = []
+    for name, value in properties.items():
+        if name.lower() in {"clusteringcolumns", f"{_FEATURE_PREFIX}clustering"}:
+            problems.append(f"{name} cannot be set; give clustering columns instead")
+        elif name.lower() in _VERSIONS:
+            problems.append(f"{name} cannot be set; a new table gets the versions it needs")
+        elif name.startswith(_FEATURE_PREFIX) and value not in _FEATURE_VALUES:
+            problems.append(f"{name} must be 'supported', not {value!r}")
+    if problems:
+        raise UsageError("; ".join(problems), problems=problems)
+
+
+def table_configuration(properties: Mapping[str, str]) -> dict[str, str]:
+    """Return the properties that a table keeps: requests for features go to its protocol."""
+    return {
+        name: value for name, value in properties.items() if not name.startswith(_FEATURE_PREFIX)
+    }
+
+
+def needed_features(schema: StructType, properties: Mapping[str, str]) -> tuple[str, ...]:
+    """Return the table features that a new table's schema and properties need, without repeats.
+
+    Features that every new table has are left out. A type without a known feature is returned
+    as `type <name>`, which no one supports.
+    """
+    needed = dict.fromkeys([*_property_features(properties), *_type_features(schema)])
+    return tuple(name for name in needed if name not in _EVERY_TABLE)
+
+
+def without_state(
+    schema: StructType, properties: Mapping[str, str]
+) -> tuple[StructType, dict[str, str]]:
+    """Return schema and properties without what describes the data of one table only."""
+    kept = {name: value for name, value in properties.items() if name not in _SOURCE_STATE}
+    return StructType(tuple(map(_field_without_state, schema.fields))), kept
+
+
+def _property_features(properties: Mapping[str, str]) -> Iterator[str]:
+    for name, value in properties.items():
+        switch = _SWITCHES.get(name)
+        if switch is not None and value.lower() == switch[0]:
+            yield switch[1]
+        if name.startswith(_FEATURE_PREFIX):
+            yield name.removeprefix(_FEATURE_PREFIX)
+        if name == "delta.columnMapping.mode" and value.lower() == "id":
+            yield "columnMapping"
+        if name.startswith(_CONSTRAINT_PREFIX):
+            yield "checkConstraints"
+
+
+def _type_features(data_type: DataType) -> Iterator[str]:
+    match data_type:
+        case StructType(fields):
+            for field in fields:
+                yield from _field_features(field)
+        case ArrayType(element):
+            yield from _type_features(element)
+        case MapType(key, value):
+            yield from _type_features(key)
+            yield from _type_features(value)
+        case PrimitiveType(name):
+            feature = _TYPE_FEATURES.get(name, f"type {name}")
+            if feature is not None:
+                yield feature
+        case DecimalType():
+            pass
+
+
+def _field_features(field: StructField) -> Iterator[str]:
+    for key, feature in _FIELD_FEATURES.items():
+        if key in field.metadata:
+            yield feature
+    yield from _type_features(field.data_type)
+
+
+def _field_without_state(field: StructField) -> StructField:
+    metadata = {name: value for name, value in field.metadata.items() if name not in _SOURCE_STATE}
+    return replace(field, data_type=_without_state(field.data_type), metadata=metadata)
+
+
+def _without_state(data_type: DataType) -> DataType:
+    match data_type:
+        case StructType(fields):
+            return StructType(tuple(map(_field_without_state, fields)))
+        case ArrayType(element):
+            return replace(data_type, element=_without_state(element))
+        case MapType(key, value):
+            return replace(data_type, key=_without_state(key), value=_without_state(value))
+        case _:
+            return data_type

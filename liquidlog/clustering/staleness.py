@@ -1,0 +1,124 @@
+"""Is a plan still true? Which of its inputs are live, and what changed around them."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from liquidlog.clustering.domain import clustering_state
+from liquidlog.errors import CorruptLogError
+from liquidlog.plan import ClusteringPlan, InputFile, RewriteGroup, RewriteMode
+from liquidlog.snapshot import Snapshot, decoded_paths
+from liquidlog.spec.schema import parse_schema, quote_path
+
+_NAMED: Final = 5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class InputRows:
+    """Where a group's inputs are in Snapshot.files.
+
+    `rows` int64 has the row of each live input, in the plan's order; `missing` are the inputs
+    whose path is not live, `changed` those that are live with another deletion vector.
+    """
+
+    rows: NDArray[np.int64]
+    missing: tuple[str, ...]
+    changed: tuple[str, ...]
+
+
+def stale_reasons(snapshot: Snapshot, plan: ClusteringPlan, group: RewriteGroup) -> tuple[str, ...]:
+    """Return every reason why `group` cannot be committed on top of `snapshot`, none if it can.
+
+    Its inputs must be live by (decoded path, deletion vector); the table, its schema and its
+    clustering columns must be those of the plan. Sentences, all at once.
+
+    Raises:
+        CorruptLogError: If the clustering domain cannot be read.
+    """
+    return tuple(_reasons(snapshot, plan, group))
+
+
+def locate_inputs(snapshot: Snapshot, group: RewriteGroup) -> InputRows:
+    """Return where the inputs of a planned group are among the live files."""
+    paths = pa.array([file.path for file in group.inputs], pa.string())
+    found = pc.index_in(paths, value_set=decoded_paths(snapshot.files))
+    positions = pc.fill_null(pc.cast(found, pa.int64()), -1).to_numpy()
+    live = positions >= 0
+    vectors = snapshot.files["deletion_vector"].take(pa.array(positions[live])).to_pylist()
+    changed = np.zeros(len(positions), np.bool_)
+    changed[live] = [
+        _vector_id(file) != _log_vector_id(vector)
+        for file, vector in zip(_selected(group.inputs, live), vectors, strict=True)
+    ]
+    return InputRows(
+        rows=positions[live & ~changed],
+        missing=tuple(file.path for file in _selected(group.inputs, ~live)),
+        changed=tuple(file.path for file in _selected(group.inputs, changed)),
+    )
+
+
+def _reasons(snapshot: Snapshot, plan: ClusteringPlan, group: RewriteGroup) -> Iterator[str]:
+    if snapshot.metadata.id != plan.table_id:
+        yield (
+            f"the plan is for the table with id {plan.table_id},"
+            f" this one has id {snapshot.metadata.id}"
+        )
+    inputs = locate_inputs(snapshot, group)
+    if inputs.missing:
+        yield f"{_listed(inputs.missing)} no longer in the table"
+    if inputs.changed:
+        yield f"{_listed(inputs.changed)} no longer with the rows that were read (deletions)"
+    if _schema_changed(snapshot, plan):
+        yield "the table's schema changed"
+    if snapshot.metadata.partition_columns:
+        yield "the table became partitioned"
+    yield from _clustering_changes(snapshot, plan)
+
+
+def _schema_changed(snapshot: Snapshot, plan: ClusteringPlan) -> bool:
+    if snapshot.metadata.schema_string == plan.schema_string:
+        return False
+    try:
+        return parse_schema(plan.schema_string, where="the plan") != snapshot.schema
+    except CorruptLogError:
+        return True
+
+
+def _clustering_changes(snapshot: Snapshot, plan: ClusteringPlan) -> Iterator[str]:
+    state = clustering_state(snapshot)
+    now = tuple((column.logical, column.physical) for column in state.columns)
+    planned = tuple((column.logical, column.physical) for column in plan.columns)
+    expected = planned if plan.mode is RewriteMode.CLUSTERING else ()
+    if now != expected or state.unresolved:
+        before = ", ".join(quote_path(logical) for logical, _ in expected) or "none"
+        after = ", ".join(state.names) or "none"
+        yield f"the table's clustering columns changed from {before} to {after}"
+
+
+def _listed(paths: tuple[str, ...]) -> str:
+    shown = ", ".join(paths[:_NAMED])
+    rest = len(paths) - _NAMED
+    more = f" and {rest} more" if rest > 0 else ""
+    return f"{shown}{more} {'is' if len(paths) == 1 else 'are'}"
+
+
+def _selected(inputs: tuple[InputFile, ...], mask: NDArray[np.bool_]) -> list[InputFile]:
+    return [inputs[position] for position in np.flatnonzero(mask).tolist()]
+
+
+def _vector_id(file: InputFile) -> tuple[str, str, int | None] | None:
+    vector = file.deletion_vector
+    if vector is None:
+        return None
+    return vector.storage_type, vector.path_or_inline_dv, vector.offset
+
+
+def _log_vector_id(vector: dict[str, object] | None) -> tuple[object, ...] | None:
+    if vector is None:
+        return None
+    return vector["storageType"], vector["pathOrInlineDv"], vector["offset"]

@@ -1,0 +1,203 @@
+"""ZCubes: which files were clustered together, by which columns, and is their cube full.
+
+A file belongs to a cube if it has both tags, ZCUBE_ID and ZCUBE_ZORDER_BY; with one of them it
+counts as unclustered. A missing provider counts as ours, because some writers drop it.
+`ZCUBE_ZORDER_BY` is a JSON list of logical names; order matters.
+
+Source: Delta Spark, ZCubeInfo and OptimizeTableStrategy.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from liquidlog.clustering.columns import ClusteringColumn
+from liquidlog.snapshot import Snapshot, logical_bytes, num_records
+
+PROVIDER: Final = "liquid"
+
+UNCLUSTERED: Final = "unclustered"
+PARTIAL: Final = "partial"
+STABLE: Final = "stable"
+OTHER_COLUMNS: Final = "other_columns"
+OTHER_PROVIDER: Final = "other_provider"
+
+FILE_STATES: Final = (UNCLUSTERED, PARTIAL, STABLE, OTHER_COLUMNS, OTHER_PROVIDER)
+
+_UNCLUSTERED, _PARTIAL, _STABLE, _OTHER_COLUMNS, _OTHER_PROVIDER = range(len(FILE_STATES))
+
+# Column of cube_table: column of the aggregation it comes from.
+_CUBE_COLUMNS: Final = {
+    "zcube_id": "zcube_id",
+    "zorder_by": "zorder_by",
+    "provider": "provider_max",
+    "files": "files_count",
+    "size_bytes": "size_bytes_sum",
+    "logical_bytes": "logical_bytes_sum",
+    "num_records": "num_records_sum",
+    "state": "state",
+    "created_version": "created_version_min",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Membership:
+    """Each live file's place among the cubes; all arrays have one entry a file.
+
+    `cube` int64 is the rank of the file's ZCUBE_ID among all ids of the table, -1 without one
+    (also set where ZCUBE_ZORDER_BY is missing, which makes no cube). `in_cube`: both tags are
+    there. `same_columns`: in a cube of exactly these columns. `ours`: no foreign provider.
+    """
+
+    cube: NDArray[np.int64]
+    in_cube: NDArray[np.bool_]
+    same_columns: NDArray[np.bool_]
+    ours: NDArray[np.bool_]
+
+    @property
+    def candidates(self) -> NDArray[np.bool_]:
+        """Files that clustering may take: ours, and unclustered or of the same columns."""
+        return self.ours & (~self.in_cube | self.same_columns)
+
+
+def zorder_by_tag(columns: Sequence[ClusteringColumn]) -> str:
+    """Return the value of ZCUBE_ZORDER_BY for files clustered by `columns`."""
+    return msgspec.json.encode([column.name for column in columns]).decode()
+
+
+def parse_zorder_by(tag: str) -> tuple[str, ...] | None:
+    """Return the quoted logical names in a ZCUBE_ZORDER_BY tag, None if it is not such a list."""
+    try:
+        return msgspec.json.decode(tag, type=tuple[str, ...]) or None
+    except msgspec.MsgspecError:
+        return None
+
+
+def membership(files: pa.Table, columns: Sequence[ClusteringColumn]) -> Membership:
+    """Return each file's place among the cubes, judged by the current clustering columns."""
+    cube = _ranks(files["zcube_id"])
+    in_cube = (cube >= 0) & _mask(pc.is_valid(files["zorder_by"]))
+    provider = files["clustering_provider"]
+    return Membership(
+        cube=cube,
+        in_cube=in_cube,
+        same_columns=in_cube & _has_columns(files["zorder_by"], columns),
+        ours=_mask(pc.fill_null(pc.equal(provider, PROVIDER), fill_value=True)),
+    )
+
+
+def logical_sizes(files: pa.Table) -> NDArray[np.int64]:
+    """Return each file's logical bytes (int64): its size scaled by its share of live rows."""
+    if files["deletion_vector"].null_count == files.num_rows:
+        return sizes(files)
+    return _integers(logical_bytes(files))
+
+
+def sizes(files: pa.Table) -> NDArray[np.int64]:
+    """Return each file's bytes on storage (int64)."""
+    return _integers(files["size"])
+
+
+def file_states(
+    snapshot: Snapshot, columns: Sequence[ClusteringColumn], min_cube_bytes: int
+) -> pa.Array:
+    """Return the state of each live file, one of FILE_STATES, in the order of snapshot.files.
+
+    A cube is stable if the logical size of its files of these columns is at least
+    `min_cube_bytes`.
+    """
+    codes = _state_codes(snapshot.files, membership(snapshot.files, columns), min_cube_bytes)
+    return pa.array(FILE_STATES, pa.string()).take(pa.array(codes))
+
+
+def cube_table(
+    snapshot: Snapshot, columns: Sequence[ClusteringColumn], min_cube_bytes: int
+) -> pa.Table:
+    """Return one row a cube, sorted by its id.
+
+    Columns zcube_id, zorder_by (the tag's text), provider, files, size_bytes, logical_bytes,
+    num_records (physical rows, null if a file's are unknown), state (as in FILE_STATES) and
+    created_version (of its oldest file, null if a file's is unknown). Files of one id but of
+    different columns or providers are different rows.
+    """
+    files = snapshot.files
+    places = membership(files, columns)
+    provider = files["clustering_provider"].combine_chunks()
+    rows = pa.table(
+        {
+            "zcube_id": files["zcube_id"],
+            "zorder_by": files["zorder_by"],
+            "foreign": pc.if_else(pa.array(places.ours), pa.scalar(None, pa.string()), provider),
+            "state": file_states(snapshot, columns, min_cube_bytes),
+            "provider": provider,
+            "files": files["size"],
+            "size_bytes": files["size"],
+            "logical_bytes": pa.array(logical_sizes(files)),
+            "num_records": num_records(files),
+            "created_version": files["version"],
+        }
+    ).filter(pa.array(places.in_cube))
+    complete = pc.ScalarAggregateOptions(skip_nulls=False)
+    keys = ["zcube_id", "zorder_by", "foreign", "state"]
+    cubes = rows.group_by(keys, use_threads=False).aggregate(
+        [
+            ("provider", "max"),
+            ("files", "count"),
+            ("size_bytes", "sum"),
+            ("logical_bytes", "sum"),
+            ("num_records", "sum", complete),
+            ("created_version", "min", complete),
+        ]
+    )
+    return pa.table({name: cubes[source] for name, source in _CUBE_COLUMNS.items()}).sort_by(
+        [(name, "ascending") for name in ("zcube_id", "zorder_by", "provider")]
+    )
+
+
+def _state_codes(files: pa.Table, places: Membership, min_cube_bytes: int) -> NDArray[np.int64]:
+    same = places.ours & places.same_columns
+    cubes = places.cube[same]
+    totals = np.zeros(int(places.cube.max(initial=-1)) + 1, np.int64)
+    np.add.at(totals, cubes, logical_sizes(files)[same])
+    codes = np.full(files.num_rows, _UNCLUSTERED, np.int64)
+    codes[same] = np.where(totals[cubes] >= min_cube_bytes, _STABLE, _PARTIAL)
+    codes[places.in_cube & ~places.same_columns] = _OTHER_COLUMNS
+    codes[~places.ours] = _OTHER_PROVIDER
+    return codes
+
+
+def _ranks(ids: pa.ChunkedArray) -> NDArray[np.int64]:
+    encoded = ids.combine_chunks().dictionary_encode()
+    order = pc.array_sort_indices(encoded.dictionary).to_numpy()
+    rank = np.empty(len(order) + 1, np.int64)
+    rank[order] = np.arange(len(order))
+    rank[-1] = -1  # the code of a missing id points at the last entry
+    return np.asarray(rank[_codes(encoded)], np.int64)
+
+
+def _has_columns(tags: pa.ChunkedArray, columns: Sequence[ClusteringColumn]) -> NDArray[np.bool_]:
+    names = tuple(column.name for column in columns)
+    encoded = tags.combine_chunks().dictionary_encode()
+    equal = [parse_zorder_by(tag) == names for tag in encoded.dictionary.to_pylist()]
+    lookup = np.array([*equal, False], np.bool_)
+    return np.asarray(lookup[_codes(encoded)], np.bool_)
+
+
+def _codes(encoded: pa.DictionaryArray) -> NDArray[np.int64]:
+    """Return the dictionary codes, -1 for null."""
+    return _integers(pc.fill_null(pc.cast(encoded.indices, pa.int64()), -1))
+
+
+def _mask(values: pa.ChunkedArray) -> NDArray[np.bool_]:
+    return np.asarray(values.to_numpy(), np.bool_)
+
+
+def _integers(values: pa.ChunkedArray | pa.Array) -> NDArray[np.int64]:
+    filled = values.combine_chunks() if isinstance(values, pa.ChunkedArray) else values
+    return np.asarray(filled.to_numpy(zero_copy_only=False), np.int64)

@@ -1,0 +1,1 @@
+"""Actions to a new version. Knows nothing of clustering."""

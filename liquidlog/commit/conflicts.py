@@ -1,0 +1,124 @@
+"""Which winning commits make a change impossible. Pure: read set x winners -> conflicts.
+
+The matrix is the reference engine's for SnapshotIsolation, stricter in two points: any metadata
+or protocol change stops us, and so does a change of a domain the change was derived from.
+
+Source: PROTOCOL.md, "Writer Requirements"; Delta Spark, ConflictChecker.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from liquidlog.spec.actions import (
+    AddFile,
+    AnyAction,
+    Commit,
+    CommitInfo,
+    DomainMetadata,
+    FileKey,
+    Metadata,
+    Protocol,
+    RemoveFile,
+    SetTransaction,
+    file_key,
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadSet:
+    """What a change depends on: nothing of it may have changed after `version`.
+
+    `files` are the logical files it removes; `domains` the domains it was derived from.
+    """
+
+    version: int
+    files: frozenset[FileKey] = field(default_factory=frozenset)
+    domains: frozenset[str] = field(default_factory=frozenset)
+
+
+@dataclass(frozen=True, slots=True)
+class ConcurrentDeleteRead:
+    """A winner removed, rewrote or put a deletion vector on files that the change removes."""
+
+    version: int
+    paths: tuple[str, ...]
+
+    def __str__(self) -> str:
+        """Return the conflict as a clause of a sentence."""
+        shown = ", ".join(self.paths[:3]) + (", …" if self.paths[3:] else "")
+        return f"version {self.version} removed {len(self.paths)} input file(s): {shown}"
+
+
+@dataclass(frozen=True, slots=True)
+class MetadataChanged:
+    """A winner changed the schema or the properties."""
+
+    version: int
+
+    def __str__(self) -> str:
+        """Return the conflict as a clause of a sentence."""
+        return f"version {self.version} changed the table's metadata"
+
+
+@dataclass(frozen=True, slots=True)
+class ProtocolChanged:
+    """A winner changed the protocol."""
+
+    version: int
+
+    def __str__(self) -> str:
+        """Return the conflict as a clause of a sentence."""
+        return f"version {self.version} changed the table's protocol"
+
+
+@dataclass(frozen=True, slots=True)
+class DomainMetadataChanged:
+    """A winner changed a domain that the change was derived from."""
+
+    version: int
+    domain: str
+
+    def __str__(self) -> str:
+        """Return the conflict as a clause of a sentence."""
+        return f"version {self.version} changed the domain {self.domain}"
+
+
+Conflict = ConcurrentDeleteRead | MetadataChanged | ProtocolChanged | DomainMetadataChanged
+
+
+def check_conflicts(read_set: ReadSet, winners: Iterable[Commit]) -> tuple[Conflict, ...]:
+    """Return every conflict with the commits that landed after `read_set.version`.
+
+    Appends, transaction identifiers and re-adds of the same logical file never conflict: the
+    change is derived again from the newest snapshot before it is tried again.
+    """
+    return tuple(conflict for winner in winners for conflict in _with_winner(read_set, winner))
+
+
+def _with_winner(read_set: ReadSet, winner: Commit) -> Iterable[Conflict]:
+    removed = {key[0] for action in winner.actions for key in _removed(action, read_set)}
+    if removed:
+        yield ConcurrentDeleteRead(winner.version, tuple(sorted(removed)))
+    seen: set[Conflict] = set()
+    for action in winner.actions:
+        conflict = _with_action(read_set, winner.version, action)
+        if conflict is not None and conflict not in seen:
+            seen.add(conflict)
+            yield conflict
+
+
+def _removed(action: AnyAction, read_set: ReadSet) -> Iterable[FileKey]:
+    if isinstance(action, RemoveFile) and file_key(action) in read_set.files:
+        yield file_key(action)
+
+
+def _with_action(read_set: ReadSet, version: int, action: AnyAction) -> Conflict | None:
+    match action:
+        case Metadata():
+            return MetadataChanged(version)
+        case Protocol():
+            return ProtocolChanged(version)
+        case DomainMetadata(domain=domain) if domain in read_set.domains:
+            return DomainMetadataChanged(version, domain)
+        case AddFile() | RemoveFile() | DomainMetadata() | SetTransaction() | CommitInfo():
+            return None

@@ -1,0 +1,160 @@
+"""Commit a change on top of whatever landed meanwhile, or say why that is impossible.
+
+Every attempt starts from the newest snapshot: winners since the read version are checked, the
+change is derived again from that snapshot, and only then put. Nothing of an earlier attempt is
+reused.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Final
+
+from msgspec import structs
+
+from liquidlog.commit.conflicts import ReadSet, check_conflicts
+from liquidlog.commit.writer import PutOutcome, put_commit
+from liquidlog.errors import CommitConflictError, CommitError, UnsupportedFeatureError
+from liquidlog.log.loader import load_commits, load_snapshot
+from liquidlog.log.store import TableStore
+from liquidlog.snapshot import Snapshot
+from liquidlog.spec.actions import CommitInfo, Metadata, Protocol, encode_actions
+from liquidlog.spec.change import Change
+from liquidlog.spec.features import has_in_commit_timestamps, unsupported_for_writing
+
+MAX_ATTEMPTS: Final = 1000
+"""Attempts before giving up; each lost one means that another writer made progress."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Clock:
+    """Where a commit gets its time and its ids from."""
+
+    now_ms: Callable[[], int]
+    new_id: Callable[[], str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Proposal:
+    """A change to commit.
+
+    `derive` builds the change from the newest snapshot and runs at every attempt. `problems`
+    says why the change no longer fits a snapshot, in addition to the conflict rules.
+    """
+
+    read_set: ReadSet
+    derive: Callable[[Snapshot], Change]
+    problems: Callable[[Snapshot], tuple[str, ...]] = field(default=lambda _: ())
+    before_put: Callable[[Snapshot, Change], None] = field(default=lambda _s, _c: None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Committed:
+    """A commit that landed: its version, and how many other commits it was based again on."""
+
+    version: int
+    attempts: int
+    change: Change
+
+
+def commit(store: TableStore, proposal: Proposal, clock: Clock, *, engine_info: str) -> Committed:
+    """Commit the proposal and return the version it got.
+
+    Raises:
+        CommitConflictError: If winners make it impossible; names every conflict.
+        CommitStateUnknownError: If it cannot be told whether it landed.
+        UnsupportedFeatureError: If the newest version of the table cannot be written.
+        StorageError: If the storage refuses; nothing was committed.
+        CommitError: If other writers won every one of the attempts.
+    """
+    txn_id = clock.new_id()
+    for attempt in range(1, MAX_ATTEMPTS + 1):
+        snapshot = load_snapshot(store)
+        _require_possible(store, proposal, snapshot)
+        change = proposal.derive(snapshot)
+        proposal.before_put(snapshot, change)
+        info = _commit_info(
+            change,
+            read_version=proposal.read_set.version,
+            now_ms=clock.now_ms(),
+            txn_id=txn_id,
+            engine_info=engine_info,
+        )
+        info = _with_in_commit_timestamp(info, snapshot)
+        content = encode_actions((info, *change.actions))
+        outcome = put_commit(store, snapshot.version + 1, content, txn_id=txn_id)
+        if outcome is PutOutcome.LANDED:
+            return Committed(version=snapshot.version + 1, attempts=attempt, change=change)
+    raise CommitError(f"other writers won {MAX_ATTEMPTS} races in a row; nothing was committed")
+
+
+def commit_first(store: TableStore, change: Change, clock: Clock, *, engine_info: str) -> bool:
+    """Commit version 0 of a new table; return False if the table was created meanwhile.
+
+    Raises:
+        CommitStateUnknownError: If it cannot be told whether it landed.
+        StorageError: If the storage refuses; nothing was committed.
+    """
+    txn_id = clock.new_id()
+    info = _commit_info(
+        change, read_version=None, now_ms=clock.now_ms(), txn_id=txn_id, engine_info=engine_info
+    )
+    if _starts_with_in_commit_timestamps(change):
+        info = structs.replace(info, in_commit_timestamp=info.timestamp)
+    content = encode_actions((info, *change.actions))
+    return put_commit(store, 0, content, txn_id=txn_id) is PutOutcome.LANDED
+
+
+def require_writable(snapshot: Snapshot) -> None:
+    """Refuse a table whose features or properties ask more of a writer than we do.
+
+    Raises:
+        UnsupportedFeatureError: With every reason.
+    """
+    problems = unsupported_for_writing(snapshot.protocol, snapshot.metadata.configuration)
+    if problems:
+        raise UnsupportedFeatureError(snapshot.uri, "written", problems)
+
+
+def _require_possible(store: TableStore, proposal: Proposal, snapshot: Snapshot) -> None:
+    read_version = proposal.read_set.version
+    winners = load_commits(store, read_version + 1, snapshot.version)
+    conflicts = tuple(str(c) for c in check_conflicts(proposal.read_set, winners))
+    if not conflicts:
+        conflicts = proposal.problems(snapshot)
+    if conflicts:
+        raise CommitConflictError(read_version, conflicts)
+    require_writable(snapshot)
+
+
+def _starts_with_in_commit_timestamps(change: Change) -> bool:
+    protocol = next(a for a in change.actions if isinstance(a, Protocol))
+    metadata = next(a for a in change.actions if isinstance(a, Metadata))
+    return has_in_commit_timestamps(protocol, metadata.configuration)
+
+
+def _with_in_commit_timestamp(info: CommitInfo, snapshot: Snapshot) -> CommitInfo:
+    """Return the commitInfo with a timestamp after the last commit's, where the table has them.
+
+    Source: PROTOCOL.md, "Writer Requirements for In-Commit Timestamps".
+    """
+    if not has_in_commit_timestamps(snapshot.protocol, snapshot.metadata.configuration):
+        return info
+    timestamp = max(info.timestamp or 0, snapshot.timestamp_ms + 1)
+    return structs.replace(info, timestamp=timestamp, in_commit_timestamp=timestamp)
+
+
+def _commit_info(
+    change: Change, *, read_version: int | None, now_ms: int, txn_id: str, engine_info: str
+) -> CommitInfo:
+    return CommitInfo(
+        timestamp=now_ms,
+        operation=change.operation,
+        operation_parameters=change.parameters,
+        read_version=read_version,
+        isolation_level=change.isolation_level,
+        is_blind_append=change.is_blind_append,
+        operation_metrics=dict(change.metrics),
+        tags=dict(change.tags) or None,
+        engine_info=engine_info,
+        txn_id=txn_id,
+    )

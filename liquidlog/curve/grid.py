@@ -1,0 +1,30 @@
+"""What all curves share: the shape of grid points and keys."""
+
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from liquidlog.errors import UsageError
+
+Coords = npt.NDArray[np.unsignedinteger]
+Keys = npt.NDArray[np.uint64]
+
+KEY_BITS: Final = 64
+
+BLOCK_ROWS: Final = 1 << 15
+"""Rows that kernels work on at a time: a block's temporaries stay in L2 cache."""
+
+
+def check_grid(coords: Coords, bits: int) -> tuple[int, int]:
+    """Return (n points, d dimensions) of a grid whose keys fit in 64 bits.
+
+    Raises:
+        UsageError: If there are no coordinates, or d * bits is not in [1, 64].
+    """
+    n, d = coords.shape
+    if d < 1 or bits < 1 or d * bits > KEY_BITS:
+        raise UsageError(
+            f"a curve key needs 1 to {KEY_BITS} bits, found {d} coordinates of {bits} bits"
+        )
+    return n, d

@@ -1,0 +1,153 @@
+"""Column values to range ids: equal-frequency ranges of one column, learned from a sample.
+
+Coordinate systems, in the order data passes through them:
+
+- *value*: what the column holds, any eligible type, nulls allowed;
+- *range id*: uint32, 0 for null, else 1 + the number of boundaries below the value
+  (`range_ids`); increasing in the value, so a range is an interval of values;
+- *coordinate*: uint32 in [0, 2**bits), increasing in the range id, spread so that equal steps hold
+  about equal numbers of rows (`spread_ids`);
+- *key*: uint64 position on the curve of all columns' coordinates (`liquidlog.curve.curves`).
+
+Order of values: numbers by value with -0.0 equal to 0.0 and NaN largest, strings by unsigned
+UTF-8 bytes over their full length, null first. O(n log ranges), no per-value Python.
+"""
+
+from typing import Final, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from liquidlog.curve.words import bytes_below, decimals_below
+from liquidlog.errors import ClusteringColumnError
+
+Column: TypeAlias = pa.Array | pa.ChunkedArray
+Ids: TypeAlias = npt.NDArray[np.uint32]
+
+_INT_BY_BYTES: Final = {1: np.int8, 2: np.int16, 4: np.int32, 8: np.int64}
+
+
+def boundaries(sample: Column, max_ranges: int) -> pa.Array:
+    """Return at most `max_ranges - 1` values that cut the sample into equally frequent ranges.
+
+    Sorted, distinct, without nulls; all distinct values where they are few. Nulls of the sample
+    are ignored: they have range id 0.
+
+    Raises:
+        ClusteringColumnError: If values of this type have no order to cluster by.
+    """
+    values = _flat(sample)
+    check_orderable(values.type)
+    values = values.drop_null()
+    if pa.types.is_floating(values.type):
+        values = pc.add(values, pa.scalar(0.0, values.type))  # makes -0.0 the 0.0 it is equal to
+    ordered = values.take(pc.sort_indices(values))
+    distinct = pc.unique(ordered)
+    if len(distinct) < max_ranges:
+        return distinct[:-1]
+    positions = np.arange(1, max_ranges, dtype=np.int64) * len(ordered) // max_ranges
+    return pc.unique(ordered.take(pa.array(positions)))
+
+
+def range_ids(column: Column, bounds: pa.Array) -> Ids:
+    """Return the range id of each value: 0 for null, else 1 + the number of bounds below it.
+
+    Args:
+        column: n values of the type of `bounds`, or dictionary-encoded values of it.
+        bounds: Sorted, distinct, without nulls, as `boundaries` returns them.
+
+    Returns:
+        (n,) uint32, each in [0, len(bounds) + 1].
+
+    Raises:
+        ClusteringColumnError: If values of this type have no order to cluster by.
+    """
+    chunks = column.chunks if isinstance(column, pa.ChunkedArray) else [column]
+    ids = [_chunk_ids(chunk, bounds) for chunk in chunks]
+    return ids[0] if len(ids) == 1 else np.concatenate([np.empty(0, np.uint32), *ids])
+
+
+def spread_ids(sample_ids: Ids, *, max_id: int, bits: int) -> Ids:
+    """Return the coordinate of each range id, so that coordinates are spread like the rows.
+
+    Deduplicated boundaries make the ids of a column with few or frequent values bunch at one end
+    of the curve's grid, where the curve ignores the column until its last bits. A coordinate is
+    the share of sampled rows before its range instead.
+
+    Args:
+        sample_ids: Range ids of a sample.
+        max_id: The largest id there can be.
+        bits: Bits of a coordinate.
+
+    Returns:
+        (max_id + 1,) uint32, not decreasing, each in [0, 2**bits).
+    """
+    # The one added to every count keeps ranges that the sample missed apart from each other.
+    weights = np.bincount(sample_ids, minlength=max_id + 1).astype(np.float64) + 1.0
+    before = np.cumsum(weights) - weights
+    spread: Ids = np.floor(before / weights.sum() * (1 << bits)).astype(np.uint32)
+    return spread
+
+
+def check_orderable(data_type: pa.DataType) -> None:
+    """Refuse types that have no range ids.
+
+    Raises:
+        ClusteringColumnError: If values of this type have no order to cluster by.
+    """
+    inner = data_type.value_type if pa.types.is_dictionary(data_type) else data_type
+    orderable = (
+        pa.types.is_integer(inner)
+        or pa.types.is_floating(inner)
+        or pa.types.is_decimal128(inner)
+        or pa.types.is_date32(inner)
+        or pa.types.is_timestamp(inner)
+        or pa.types.is_string(inner)
+        or pa.types.is_large_string(inner)
+    )
+    if not orderable:
+        raise ClusteringColumnError((f"values of type {data_type} cannot be clustered by",))
+
+
+def _flat(column: Column) -> pa.Array:
+    flat = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
+    if isinstance(flat, pa.ChunkedArray):
+        flat = pa.concat_arrays(flat.chunks)
+    return flat.dictionary_decode() if isinstance(flat, pa.DictionaryArray) else flat
+
+
+def _chunk_ids(values: pa.Array, bounds: pa.Array) -> Ids:
+    check_orderable(values.type)
+    if isinstance(values, pa.DictionaryArray):
+        by_code = np.append(_chunk_ids(values.dictionary, bounds), np.uint32(0))
+        ids: Ids = by_code[fixed_width(values.indices.fill_null(len(values.dictionary)))]
+        return ids
+    ids = _below(values, bounds)
+    ids += np.uint32(1)
+    if values.null_count:
+        ids[values.is_null().to_numpy(zero_copy_only=False)] = 0
+    return ids
+
+
+def _below(values: pa.Array, bounds: pa.Array) -> Ids:
+    kind = values.type
+    if pa.types.is_string(kind) or pa.types.is_large_string(kind):
+        return bytes_below(values, bounds.cast(kind))
+    if pa.types.is_decimal128(kind):
+        return decimals_below(values, bounds)
+    found = np.searchsorted(fixed_width(bounds), fixed_width(values), side="left")
+    return found.astype(np.uint32)
+
+
+def fixed_width(values: pa.Array) -> npt.NDArray[np.generic]:
+    """Return numbers, dates or timestamps as a numpy view; slots of nulls hold anything."""
+    kind = values.type
+    dtype: npt.DTypeLike = _INT_BY_BYTES[kind.bit_width // 8]
+    if pa.types.is_floating(kind) or pa.types.is_unsigned_integer(kind):
+        dtype = kind.to_pandas_dtype()
+    buffer = values.buffers()[1]
+    if buffer is None:
+        return np.zeros(len(values), dtype)
+    return np.frombuffer(buffer, dtype)[values.offset : values.offset + len(values)]

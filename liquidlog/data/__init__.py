@@ -1,0 +1,1 @@
+"""Data files to Arrow and back: reading, writing, file statistics, checksums."""

@@ -1,0 +1,123 @@
+"""An open Parquet file whose every failure is one of our errors and whose values are checked.
+
+Types are the file's own; `reader` makes them the table's.
+"""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Self
+
+import fsspec
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from liquidlog.data.parquet_types import (
+    calendar_problems,
+    dictionary_candidates,
+    found_schema,
+    has_nanoseconds,
+    needs_precision_check,
+)
+from liquidlog.errors import DataFileError
+
+
+class ParquetFile:
+    """Row groups of one file in the file's own types, INT96 as microseconds."""
+
+    def __init__(self, path: str, *, dictionaries: frozenset[str] = frozenset()) -> None:
+        """Open a local path or an fsspec URI; columns in `dictionaries` stay encoded.
+
+        Raises:
+            DataFileError: If the file is missing or is not Parquet.
+        """
+        self.path = path
+        self.dictionaries = dictionaries
+        with self._refusing():
+            self._parquet = _open(path, dictionaries=dictionaries)
+            self.schema = found_schema(self._parquet)
+            self._nanoseconds = (
+                _open(path, int96_unit="ns") if needs_precision_check(self._parquet) else None
+            )
+
+    def __enter__(self) -> Self:
+        """Return itself."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Close the file."""
+        self.close()
+
+    def close(self) -> None:
+        """Close the file; reading is no longer possible."""
+        for parquet in (self._parquet, self._nanoseconds):
+            if parquet is not None:
+                parquet.close(force=True)
+
+    @property
+    def metadata(self) -> pq.FileMetaData:
+        """The footer."""
+        return self._parquet.metadata
+
+    def calendar_problems(self) -> tuple[str, ...]:
+        """Return why dates or timestamps would have to be moved to today's calendar."""
+        return tuple(calendar_problems(self._parquet))
+
+    def dictionary_candidates(self, wanted: pa.Schema) -> frozenset[str]:
+        """Return the top-level string columns that the file keeps in small dictionaries."""
+        return dictionary_candidates(self._parquet, wanted)
+
+    def read(self, row_groups: Sequence[int], columns: Sequence[str] | None = None) -> pa.Table:
+        """Return rows of some row groups; `columns` are dotted Parquet paths or their beginnings.
+
+        Raises:
+            DataFileError: If a page is corrupt, rows are missing, or an INT96 timestamp has
+                nanoseconds.
+        """
+        groups, names = list(row_groups), None if columns is None else list(columns)
+        rows = sum(self.metadata.row_group(group).num_rows for group in groups)
+        with self._refusing():
+            table = self._parquet.read_row_groups(groups, columns=names)
+            if table.num_rows != rows:
+                raise DataFileError(
+                    self.path, f"has {table.num_rows} rows where its footer says {rows}"
+                )
+            if self._nanoseconds is None:
+                return table
+            nanoseconds = self._nanoseconds.read_row_groups(groups, columns=names)
+            if has_nanoseconds(table, nanoseconds):
+                raise DataFileError(self.path, "holds timestamps with nanoseconds")
+        return table
+
+    @contextmanager
+    def _refusing(self) -> Iterator[None]:
+        """Turn every way in which reading Parquet fails into one error.
+
+        Raises:
+            DataFileError: If the body fails because of the file.
+        """
+        try:
+            yield
+        except FileNotFoundError as error:
+            raise DataFileError(self.path, "does not exist") from error
+        except (pa.ArrowException, OSError, EOFError) as error:
+            first_line = str(error).partition("\n")[0]
+            raise DataFileError(self.path, f"cannot be read as Parquet: {first_line}") from error
+
+
+def _open(
+    path: str,
+    *,
+    int96_unit: str = "us",
+    dictionaries: frozenset[str] = frozenset(),
+) -> pq.ParquetFile:
+    source = fsspec.open(path).open() if "://" in path else pa.OSFile(path)
+    try:
+        return pq.ParquetFile(
+            source,
+            read_dictionary=sorted(dictionaries),
+            coerce_int96_timestamp_unit=int96_unit,
+            page_checksum_verification=True,
+        )
+    except BaseException:
+        source.close()
+        raise

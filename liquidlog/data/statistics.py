@@ -1,0 +1,195 @@
+"""Statistics of a data file, collected slice by slice as the reference engine would.
+
+Bounds are never wrong, at worst absent: a minimum is never above, a maximum never below any
+value of the file once the reader has made up for the log's milliseconds.
+
+Source: PROTOCOL.md, "Per-file Statistics"; Delta Spark, StatisticsCollection.
+"""
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final, Self
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from liquidlog.data.buffers import fixed_width
+from liquidlog.data.prefixes import truncate_max, truncate_min
+from liquidlog.plan import WriterOptions
+from liquidlog.spec.arrow import leaf_column
+from liquidlog.spec.schema import (
+    DataType,
+    DecimalType,
+    Leaf,
+    Path,
+    PrimitiveType,
+    StructType,
+    leaves,
+)
+from liquidlog.spec.stats import FileStatistics, has_bounds
+
+_MIN_DATE: Final = "0001-01-01"
+_MAX_DATE: Final = "9999-12-31"
+_MICROSECONDS_PER_MILLISECOND: Final = 1000
+_FLOATS: Final = frozenset({"float", "double"})
+
+
+class StatisticsCollector:
+    """Collects what an add action says about one file; slices may come in any number and size."""
+
+    def __init__(self, schema: StructType, options: WriterOptions) -> None:
+        """Collect for the leaves in `options.indexed`, which are physical paths."""
+        indexed = set(options.indexed)
+        self._prefix_chars = options.string_prefix_chars
+        self._leaves = tuple(leaf for leaf in leaves(schema) if leaf.physical in indexed)
+        self._num_records = 0
+        self._null_count = dict.fromkeys((leaf.physical for leaf in self._leaves), 0)
+        self._bounds: dict[Path, _Bounds] = {}
+
+    def add(self, table: pa.Table) -> None:
+        """Count in the rows of a slice, whose columns have physical names."""
+        self._num_records += table.num_rows
+        for leaf in self._leaves:
+            column = leaf_column(table, leaf.physical)
+            self._null_count[leaf.physical] += column.null_count
+            if has_bounds(leaf.data_type) and column.null_count < len(column):
+                found = _bounds(column, leaf.data_type)
+                known = self._bounds.get(leaf.physical)
+                self._bounds[leaf.physical] = found if known is None else known.merge(found)
+
+    def finish(self) -> FileStatistics:
+        """Return the statistics of all slices so far."""
+        return FileStatistics(
+            num_records=self._num_records,
+            min_values=self._values("minimum", truncate_min),
+            max_values=self._values("maximum", truncate_max),
+            null_count=dict(self._null_count),
+        )
+
+    def _values(self, side: str, truncate: Callable[[str, int], str | None]) -> Mapping[Path, Any]:
+        values: dict[Path, Any] = {}
+        for leaf in self._leaves:
+            bounds = self._bounds.get(leaf.physical)
+            value = None if bounds is None else _json_value(getattr(bounds, side), leaf)
+            if isinstance(value, str) and leaf.data_type == PrimitiveType("string"):
+                value = truncate(value, self._prefix_chars)
+            if value is not None:
+                values[leaf.physical] = value
+        return values
+
+
+@dataclass(frozen=True, slots=True)
+class _Bounds:
+    """Smallest and largest value in a form that Python orders as the table does.
+
+    Integers, days and microseconds are int, strings are UTF-8, floats are _Float.
+    """
+
+    minimum: Any
+    maximum: Any
+
+    def merge(self, other: Self) -> "_Bounds":
+        return _Bounds(min(self.minimum, other.minimum), max(self.maximum, other.maximum))
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class _Float:
+    """A float in the table's order: -0.0 before 0.0, NaN after infinity."""
+
+    is_nan: bool
+    value: float
+    is_positive: bool
+    text: str
+
+    @classmethod
+    def of(cls, value: np.floating[Any]) -> "_Float":
+        if np.isnan(value):
+            return cls(is_nan=True, value=0.0, is_positive=True, text="NaN")
+        return cls(
+            is_nan=False, value=float(value), is_positive=not np.signbit(value), text=str(value)
+        )
+
+
+def _bounds(column: pa.ChunkedArray, data_type: DataType) -> _Bounds:
+    """Return the bounds of a column that has values."""
+    if isinstance(column.type, pa.DictionaryType):
+        used = [chunk.dictionary.take(chunk.indices.unique()) for chunk in column.chunks]
+        column = pa.chunked_array(used, column.type.value_type)
+    if isinstance(data_type, PrimitiveType) and data_type.name in _FLOATS:
+        return _float_bounds(column)
+    if column.type == pa.string():
+        found = pc.min_max(column.cast(pa.binary()))
+    elif isinstance(data_type, DecimalType):
+        found = pc.min_max(column)
+    elif pa.types.is_date32(column.type):
+        found = pc.min_max(column.cast(pa.int32()))
+    else:
+        found = pc.min_max(column.cast(pa.int64()))
+    return _Bounds(found["min"].as_py(), found["max"].as_py())
+
+
+def _float_bounds(column: pa.ChunkedArray) -> _Bounds:
+    present = column.drop_null().combine_chunks()
+    values = fixed_width(present, f"<f{present.type.bit_width // 8}")
+    is_nan = np.isnan(values)
+    numbers = values[~is_nan] if is_nan.any() else values
+    if not len(numbers):
+        nan = _Float.of(values[0])
+        return _Bounds(nan, nan)
+    minimum, maximum = numbers.min(), numbers.max()
+    if minimum == 0 and np.signbit(numbers[numbers == 0]).any():
+        minimum = -np.abs(minimum)
+    if maximum == 0 and not np.signbit(numbers[numbers == 0]).all():
+        maximum = np.abs(maximum)
+    largest = values[is_nan][0] if is_nan.any() else maximum
+    return _Bounds(_Float.of(minimum), _Float.of(largest))
+
+
+def _json_value(bound: Any, leaf: Leaf) -> Any:  # noqa: ANN401  JSON
+    """Return a bound as the log writes it, None if it cannot."""
+    match bound:
+        case _Float():
+            return _float_value(bound)
+        case bytes():
+            return _text(bound)
+        case int():
+            return _integer_value(bound, leaf.data_type)
+        case _:
+            return bound
+
+
+def _float_value(bound: _Float) -> float | str:
+    if bound.is_nan:
+        return "NaN"
+    if math.isinf(bound.value):
+        return "Infinity" if bound.value > 0 else "-Infinity"
+    # The shortest text that is this number in its own width: 0.1 for a float, not 0.10000000149.
+    return float(bound.text)
+
+
+def _text(utf8: bytes) -> str | None:
+    try:
+        return utf8.decode()
+    except UnicodeDecodeError:
+        return None
+
+
+def _integer_value(bound: int, data_type: DataType) -> int | str | None:
+    match data_type:
+        case PrimitiveType("date"):
+            return _iso(np.datetime64(bound, "D"))
+        case PrimitiveType("timestamp" | "timestamp_ntz" as name):
+            moment = _iso(np.datetime64(bound // _MICROSECONDS_PER_MILLISECOND, "ms"))
+            return f"{moment}Z" if moment and name == "timestamp" else moment
+        case _:
+            return bound
+
+
+def _iso(moment: np.datetime64) -> str | None:
+    """Return ISO 8601 text, None outside the years that every reader understands."""
+    day = moment.astype("datetime64[D]")
+    if not np.datetime64(_MIN_DATE) <= day <= np.datetime64(_MAX_DATE):
+        return None
+    return str(moment)

@@ -1,0 +1,221 @@
+"""Writing one data file: Parquet as the table wants it, and the facts about it.
+
+Everything is nullable, timestamps are INT64 microseconds, names and field ids are physical, as
+the reference engine's readers expect.
+"""
+
+import os
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, Final, Self
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from liquidlog.data.exact import convert_chunks
+from liquidlog.data.repetition import repetitive_leaves
+from liquidlog.data.statistics import StatisticsCollector
+from liquidlog.errors import StorageError, UsageError
+from liquidlog.plan import WriterOptions, WrittenFile
+from liquidlog.spec.arrow import arrow_schema
+from liquidlog.spec.schema import StructType
+from liquidlog.spec.stats import encode_stats
+
+CODECS: Final = ("zstd", "snappy", "gzip", "lz4", "uncompressed")
+
+ROW_GROUP_BYTES: Final = 64 << 20
+"""A row group is closed at this many bytes in memory: about 400 000 rows of TPC-H lineitem.
+
+Measured there from 200 000 to 800 000 rows: same CPU time, same size to 0.4 %. Smaller ones prune
+better and hold less memory.
+"""
+ROW_GROUP_ROWS: Final = 1_000_000
+"""A row group is closed at this many rows."""
+
+_ZSTD_LEVEL: Final = 3
+# Measured on lineitem sorted along the curve, a million rows: level 1 0.43 s and 25.4 MB, level 3
+# 0.50 s and 24.5 MB, snappy 0.39 s and 34 MB.
+_MILLISECOND_NS: Final = 1_000_000
+
+
+class DataFileWriter:
+    """Writes slices of rows into one new file; a context manager that deletes it on failure.
+
+    Slices are gathered into row groups, so their size does not matter. The file exists only if
+    `finish` returned: leaving the block without it deletes the file.
+    """
+
+    def __init__(self, path: str, *, schema: StructType, options: WriterOptions) -> None:
+        """Create the file at a local path that must not exist yet.
+
+        Raises:
+            StorageError: If the file cannot be created.
+            UsageError: If the codec is unknown or a column cannot be written.
+        """
+        self._path = path
+        self._schema = arrow_schema(schema, physical=True)
+        self._codec = _codec_arguments(options.compression)
+        self._statistics = StatisticsCollector(schema, options)
+        self._pending: list[pa.Table] = []
+        self._pending_rows = 0
+        self._pending_bytes = 0
+        self._num_rows = 0
+        self._writer: pq.ParquetWriter | None = None
+        try:
+            self._file = Path(path).open("xb")  # noqa: SIM115  closed by finish or discard
+        except OSError as error:
+            raise StorageError(path, f"cannot be created: {error.strerror}") from error
+
+    def __enter__(self) -> Self:
+        """Return itself."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Delete the file unless it was finished."""
+        if not self._file.closed:
+            self.discard()
+
+    @property
+    def num_rows(self) -> int:
+        """Rows written so far."""
+        return self._num_rows + self._pending_rows
+
+    def write(self, table: pa.Table) -> None:
+        """Append rows with physical names; strings may be dictionary-encoded.
+
+        Raises:
+            StorageError: If the storage refuses.
+            ValueError: If the columns are not the table's.
+        """
+        _check_columns(table.schema, self._schema)
+        row_bytes = max(1, table.nbytes // max(table.num_rows, 1))
+        position = 0
+        while position < table.num_rows:
+            room_bytes = ROW_GROUP_BYTES - self._pending_bytes
+            room = min(ROW_GROUP_ROWS - self._pending_rows, max(1, room_bytes // row_bytes))
+            rows = table.slice(position, room)
+            self._pending.append(rows)
+            self._pending_rows += rows.num_rows
+            self._pending_bytes += rows.num_rows * row_bytes
+            position += rows.num_rows
+            if self._is_full(row_bytes):
+                self._flush()
+
+    def finish(self, relative_path: str) -> WrittenFile:
+        """Complete the file, make it durable and return its facts under the given path.
+
+        Raises:
+            StorageError: If the storage refuses.
+        """
+        self._flush()
+        writer = self._writer or self._open_writer(self._schema.empty_table())
+        try:
+            writer.close()
+            self._file.flush()
+            os.fsync(self._file.fileno())
+            facts = os.fstat(self._file.fileno())
+            self._file.close()
+        except OSError as error:
+            raise StorageError(self._path, f"cannot be written: {error}") from error
+        return WrittenFile(
+            path=relative_path,
+            size_bytes=facts.st_size,
+            modification_time_ms=facts.st_mtime_ns // _MILLISECOND_NS,
+            num_records=self._num_rows,
+            stats=encode_stats(self._statistics.finish()),
+        )
+
+    def discard(self) -> None:
+        """Close and delete the file."""
+        with suppress(OSError, pa.ArrowException):
+            if self._writer is not None:
+                self._writer.close()
+        with suppress(OSError):
+            self._file.close()
+        Path(self._path).unlink(missing_ok=True)
+
+    def _is_full(self, row_bytes: int) -> bool:
+        fits = self._pending_bytes + row_bytes <= ROW_GROUP_BYTES
+        return self._pending_rows >= ROW_GROUP_ROWS or not fits
+
+    def _flush(self) -> None:
+        """Write the pending rows as one row group.
+
+        Raises:
+            StorageError: If the storage refuses.
+        """
+        if not self._pending:
+            return
+        table = pa.concat_tables(_uniform(self._pending, self._schema)).unify_dictionaries()
+        self._pending, self._pending_rows, self._pending_bytes = [], 0, 0
+        self._statistics.add(table)
+        try:
+            if self._writer is None:
+                self._writer = self._open_writer(table)
+            table = _matching(table, self._writer.schema)
+            self._writer.write_table(table, row_group_size=table.num_rows)
+        except OSError as error:
+            raise StorageError(self._path, f"cannot be written: {error}") from error
+        self._num_rows += table.num_rows
+
+    def _open_writer(self, first: pa.Table) -> pq.ParquetWriter:
+        return pq.ParquetWriter(
+            self._file,
+            first.schema,
+            use_dictionary=repetitive_leaves(first),
+            data_page_version="1.0",
+            coerce_timestamps="us",
+            store_schema=False,
+            write_page_index=True,
+            write_page_checksum=True,
+            **self._codec,
+        )
+
+
+def _codec_arguments(codec: str) -> dict[str, Any]:
+    """Return the arguments of the Parquet writer for a codec as the table property names it.
+
+    Raises:
+        UsageError: If the codec is unknown.
+    """
+    name = codec.lower()
+    if name not in CODECS:
+        raise UsageError(
+            f"compression must be one of {', '.join(CODECS)}, found {codec!r}", compression=codec
+        )
+    if name == "zstd":
+        return {"compression": name, "compression_level": _ZSTD_LEVEL}
+    return {"compression": "none" if name == "uncompressed" else name}
+
+
+def _check_columns(found: pa.Schema, wanted: pa.Schema) -> None:
+    if found.names != wanted.names:
+        raise ValueError(f"expected columns {wanted.names}, found {found.names}")
+    for child in found:
+        is_dictionary = isinstance(child.type, pa.DictionaryType)
+        plain = child.type.value_type if is_dictionary else child.type
+        if plain != wanted.field(child.name).type:
+            raise ValueError(
+                f"column {child.name} must be {wanted.field(child.name).type}, found {child.type}"
+            )
+
+
+def _uniform(tables: Sequence[pa.Table], wanted: pa.Schema) -> list[pa.Table]:
+    """Return the tables in one schema; a column stays in dictionaries if it is so in all."""
+    fields = []
+    for position, child in enumerate(wanted):
+        types = {table.schema.field(position).type for table in tables}
+        common = types.pop() if len(types) == 1 else child.type
+        fields.append(child.with_type(common))
+    return [_matching(table, pa.schema(fields)) for table in tables]
+
+
+def _matching(table: pa.Table, wanted: pa.Schema) -> pa.Table:
+    columns = [
+        column.dictionary_encode()
+        if isinstance(child.type, pa.DictionaryType) and column.type == pa.string()
+        else convert_chunks(column, child.type)
+        for column, child in zip(table.itercolumns(), wanted, strict=True)
+    ]
+    return pa.Table.from_arrays(columns, schema=wanted)

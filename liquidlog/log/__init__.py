@@ -1,0 +1,1 @@
+"""Log files to Snapshot: the only reader of the log on storage."""

@@ -1,0 +1,141 @@
+"""Reconcile log actions into the table's state. Pure.
+
+The newest action about a file, a domain or an application wins; within one commit the last line
+wins, as in the reference engine. A file is the pair (decoded path, deletion vector id).
+
+Source: PROTOCOL.md, "Action Reconciliation".
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+import msgspec
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from liquidlog.snapshot import FILES_SCHEMA, decoded_paths
+from liquidlog.spec.actions import (
+    ZCUBE_ID,
+    ZCUBE_ZORDER_BY,
+    AddFile,
+    AnyAction,
+    CommitInfo,
+    DeletionVector,
+    DomainMetadata,
+    FileKey,
+    Metadata,
+    Protocol,
+    RemoveFile,
+    SetTransaction,
+    file_key,
+)
+
+
+@dataclass(slots=True)
+class TailState:
+    """What the commits after the checkpoint say; fills while they are read newest first."""
+
+    protocol: Protocol | None = None
+    metadata: Metadata | None = None
+    domains: dict[str, DomainMetadata] = field(default_factory=dict)
+    transactions: dict[str, SetTransaction] = field(default_factory=dict)
+    files: dict[FileKey, tuple[int, AddFile] | None] = field(default_factory=dict)
+
+    def take(self, version: int, actions: Sequence[AnyAction]) -> None:
+        """Take in the next older commit: whatever is already decided stays."""
+        for action in reversed(actions):
+            match action:
+                case AddFile():
+                    self.files.setdefault(file_key(action), (version, action))
+                case RemoveFile():
+                    self.files.setdefault(file_key(action), None)
+                case Metadata():
+                    self.metadata = self.metadata or action
+                case Protocol():
+                    self.protocol = self.protocol or action
+                case DomainMetadata():
+                    self.domains.setdefault(action.domain, action)
+                case SetTransaction():
+                    self.transactions.setdefault(action.app_id, action)
+                case CommitInfo():
+                    pass
+
+
+def replay_tail(commits: Iterable[tuple[int, Sequence[AnyAction]]]) -> TailState:
+    """Return what commits say, given as (version, actions), newest version first."""
+    state = TailState()
+    for version, actions in commits:
+        state.take(version, actions)
+    return state
+
+
+def without_decided(files: pa.Table, decided: TailState) -> pa.Table:
+    """Return the checkpoint's `files` without those that a later commit added or removed."""
+    if not decided.files or files.num_rows == 0:
+        return files
+    paths = decoded_paths(files)
+    touched = pc.is_in(paths, pa.array({path for path, _ in decided.files}, pa.string()))
+    if not pc.any(touched).as_py():
+        return files
+    suspects = files.filter(touched)
+    gone = pa.array([key in decided.files for key in _keys(suspects)], pa.bool_())
+    kept = suspects.filter(pc.invert(gone))
+    return pa.concat_tables([files.filter(pc.invert(touched)), kept])
+
+
+def tail_files(decided: TailState) -> pa.Table:
+    """Return the files that the commits leave live, one row each, in FILES_SCHEMA."""
+    live = [entry for entry in decided.files.values() if entry is not None]
+    adds = [add for _, add in live]
+    columns = {
+        "path": [add.path for add in adds],
+        "size": [add.size for add in adds],
+        "modification_time": [add.modification_time for add in adds],
+        "stats": [add.stats for add in adds],
+        "partition_values_json": [_json(add.partition_values or {}) for add in adds],
+        "tags_json": [None if add.tags is None else _json(add.tags) for add in adds],
+        "zcube_id": [(add.tags or {}).get(ZCUBE_ID) for add in adds],
+        "zorder_by": [(add.tags or {}).get(ZCUBE_ZORDER_BY) for add in adds],
+        "clustering_provider": [add.clustering_provider for add in adds],
+        "deletion_vector": [_vector_row(add.deletion_vector) for add in adds],
+        "base_row_id": [add.base_row_id for add in adds],
+        "default_row_commit_version": [add.default_row_commit_version for add in adds],
+        "version": [version for version, _ in live],
+    }
+    return pa.table(columns, schema=FILES_SCHEMA)
+
+
+def sorted_files(parts: Sequence[pa.Table]) -> pa.Table:
+    """Return all files of `parts` as one table of one chunk a column, sorted by path."""
+    files = pa.concat_tables(parts)
+    order = pc.sort_indices(files["path"].combine_chunks())
+    return files.take(order).combine_chunks()
+
+
+def _keys(files: pa.Table) -> list[FileKey]:
+    vectors = files["deletion_vector"].to_pylist()
+    return [
+        (path, None if vector is None else _vector_id(vector))
+        for path, vector in zip(decoded_paths(files).to_pylist(), vectors, strict=True)
+    ]
+
+
+def _vector_id(row: dict[str, object]) -> str:
+    suffix = "" if row["offset"] is None else f"@{row['offset']}"
+    return f"{row['storageType']}{row['pathOrInlineDv']}{suffix}"
+
+
+def _vector_row(vector: DeletionVector | None) -> dict[str, object] | None:
+    if vector is None:
+        return None
+    return {
+        "storageType": vector.storage_type,
+        "pathOrInlineDv": vector.path_or_inline_dv,
+        "offset": vector.offset,
+        "sizeInBytes": vector.size_in_bytes,
+        "cardinality": vector.cardinality,
+    }
+
+
+def _json(value: object) -> str:
+    return msgspec.json.encode(value).decode()

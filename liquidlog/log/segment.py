@@ -1,0 +1,140 @@
+"""Which files make up a version: one checkpoint, if any, and the commits after it.
+
+`_last_checkpoint` is only a hint for where to start a listing, and may be stale, missing or
+damaged. The directory is listed whole here, so the hint is never needed and never believed.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from typing import Final, NoReturn
+
+from liquidlog.errors import CorruptLogError, TableNotFoundError, VersionNotFoundError
+from liquidlog.log.paths import LOG_DIR, LogFile, LogFileKind
+from liquidlog.log.store import TableStore
+
+_PREFERENCE: Final = (
+    LogFileKind.CLASSIC_CHECKPOINT,
+    LogFileKind.V2_CHECKPOINT,
+    LogFileKind.MULTIPART_CHECKPOINT,
+)
+"""Which of several checkpoints of one version is tried first; all hold the same state."""
+
+
+@dataclass(frozen=True, slots=True)
+class Checkpoint:
+    """The files of one complete checkpoint: one, or all parts of a multi-part one in order."""
+
+    version: int
+    kind: LogFileKind
+    files: tuple[LogFile, ...]
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of its files in the log directory."""
+        return tuple(file.name for file in self.files)
+
+
+@dataclass(frozen=True, slots=True)
+class LogSegment:
+    """The files of one version: `commits` are gap-free and end at `version`."""
+
+    version: int
+    checkpoint: Checkpoint | None
+    commits: tuple[LogFile, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class LogListing:
+    """The log's commits by version, and its complete checkpoints, newest first.
+
+    `newest` also counts checkpoints that are not complete: their version existed.
+    """
+
+    commits: dict[int, LogFile]
+    checkpoints: tuple[Checkpoint, ...]
+    newest: int
+
+    @property
+    def oldest(self) -> int:
+        """The oldest version that could be loaded."""
+        versions = {*self.commits, *(c.version for c in self.checkpoints)}
+        return min(versions, default=self.newest)
+
+
+def list_log(store: TableStore) -> LogListing:
+    """Return the log's listing.
+
+    Raises:
+        TableNotFoundError: If there is no log, or it holds neither commit nor checkpoint.
+    """
+    files = store.list_log()
+    if files is None:
+        raise TableNotFoundError(store.uri, f"it has no {LOG_DIR} directory")
+    if not files:
+        raise TableNotFoundError(store.uri, f"its {LOG_DIR} holds no commit")
+    commits = {f.version: f for f in files if f.kind is LogFileKind.COMMIT}
+    checkpoints = sorted(
+        _complete(f for f in files if f.kind is not LogFileKind.COMMIT),
+        key=lambda c: (-c.version, _PREFERENCE.index(c.kind)),
+    )
+    return LogListing(commits, tuple(checkpoints), max(file.version for file in files))
+
+
+def candidate_segments(listing: LogListing, version: int | None) -> tuple[LogSegment, ...]:
+    """Return the ways to load a version, the one with the newest checkpoint first.
+
+    A later way is for when a checkpoint of an earlier one turns out to be unreadable.
+
+    Raises:
+        VersionNotFoundError: If the log does not reach that version.
+        CorruptLogError: If commits are missing.
+    """
+    newest = listing.newest
+    target = newest if version is None else version
+    if target > newest or target < 0:
+        raise VersionNotFoundError(target, listing.oldest, newest)
+    usable = [c for c in listing.checkpoints if c.version <= target]
+    segments = [_segment(listing, target, start) for start in [*usable, None]]
+    found = tuple(segment for segment in segments if segment is not None)
+    if not found:
+        _refuse(listing, target, usable)
+    return found
+
+
+def _complete(files: Iterable[LogFile]) -> Iterator[Checkpoint]:
+    def one_checkpoint(file: LogFile) -> tuple[int, str, int, str]:
+        # Every V2 checkpoint has a name of its own; parts of one share their number of parts.
+        alone = file.name if file.kind is LogFileKind.V2_CHECKPOINT else ""
+        return file.version, file.kind.value, file.parts, alone
+
+    for _, members in groupby(sorted(files, key=one_checkpoint), key=one_checkpoint):
+        parts = sorted(members, key=lambda file: file.part)
+        if [file.part for file in parts] == list(range(1, parts[0].parts + 1)):
+            yield Checkpoint(parts[0].version, parts[0].kind, tuple(parts))
+
+
+def _segment(listing: LogListing, target: int, checkpoint: Checkpoint | None) -> LogSegment | None:
+    first = 0 if checkpoint is None else checkpoint.version + 1
+    wanted = range(first, target + 1)
+    if any(version not in listing.commits for version in wanted):
+        return None
+    return LogSegment(target, checkpoint, tuple(listing.commits[version] for version in wanted))
+
+
+def _refuse(listing: LogListing, target: int, usable: Sequence[Checkpoint]) -> NoReturn:
+    start = max((c.version + 1 for c in usable), default=0)
+    gaps = _gaps(listing, start, target) or _gaps(listing, 0, target)
+    if target < listing.newest and 0 in gaps:
+        oldest = min((c.version for c in listing.checkpoints), default=listing.oldest)
+        raise VersionNotFoundError(target, oldest, listing.newest)
+    missing = ", ".join(str(version) for version in gaps[:5]) + (", ..." if gaps[5:] else "")
+    raise CorruptLogError(
+        LOG_DIR,
+        f"commits are missing between {start} and {target}: {missing};"
+        " restore them, or a whole checkpoint at or after the last one missing",
+    )
+
+
+def _gaps(listing: LogListing, first: int, target: int) -> list[int]:
+    return [version for version in range(first, target + 1) if version not in listing.commits]

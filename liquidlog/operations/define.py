@@ -1,0 +1,125 @@
+"""Create tables and change their clustering columns: metadata-only commits."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from liquidlog.clustering.ddl import cluster_by_change, create_change, like_change
+from liquidlog.clustering.domain import CLUSTERING_DOMAIN, clustering_state
+from liquidlog.clustering.properties import without_state
+from liquidlog.commit.conflicts import ReadSet
+from liquidlog.commit.transaction import Clock, Proposal, commit, commit_first, require_writable
+from liquidlog.errors import TableExistsError, UsageError
+from liquidlog.log.store import TableStore
+from liquidlog.operations.rewrite import ENGINE_INFO
+from liquidlog.snapshot import Snapshot
+from liquidlog.spec.arrow import delta_schema
+from liquidlog.spec.change import Change
+from liquidlog.spec.schema import Path, StructType
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Definition:
+    """What a new table shall be; None for `cluster_by` means as `like` has it, or none."""
+
+    schema: StructType | pa.Schema | None
+    like: Snapshot | None
+    cluster_by: tuple[Path, ...] | None
+    properties: Mapping[str, str]
+
+
+def create(
+    store: TableStore, definition: Definition, clock: Clock, *, dry_run: bool = False
+) -> None:
+    """Commit version 0 of a new table; with `dry_run`, only check that it could be.
+
+    Raises:
+        TableExistsError: If there is a table already, or another process creates it meanwhile.
+        ClusteringColumnError: If it cannot be clustered so.
+        UsageError: If the definition is not one of a table.
+        UnsupportedFeatureError: If the table to be like has something we refuse to write.
+        StorageError: If the target cannot be written.
+    """
+    if store.list_log():
+        raise TableExistsError(store.uri)
+    change = creation(definition, clock)
+    if not dry_run and not commit_first(store, change, clock, engine_info=ENGINE_INFO):
+        raise TableExistsError(store.uri)
+
+
+def creation(definition: Definition, clock: Clock) -> Change:
+    """Return the change that creates a table.
+
+    Raises:
+        ClusteringColumnError: If it cannot be clustered so.
+        UsageError: If not exactly one of schema and like is given, or a property is refused.
+        UnsupportedFeatureError: If the table to be like has something we refuse to write.
+    """
+    schema, like = definition.schema, definition.like
+    if like is not None and schema is None:
+        require_writable(like)
+        return _like(like, definition, clock)
+    if schema is None or like is not None:
+        raise UsageError("a new table needs either a schema or a table to be like, not both")
+    return create_change(
+        delta_schema(schema) if isinstance(schema, pa.Schema) else schema,
+        cluster_by=definition.cluster_by or (),
+        properties=definition.properties,
+        table_id=clock.new_id(),
+        now_ms=clock.now_ms(),
+    )
+
+
+def _like(source: Snapshot, definition: Definition, clock: Clock) -> Change:
+    if definition.cluster_by is None and not definition.properties:
+        return like_change(source, table_id=clock.new_id(), now_ms=clock.now_ms())
+    schema, properties = without_state(source.schema, source.metadata.configuration)
+    columns = [column.logical for column in clustering_state(source).columns]
+    return create_change(
+        schema,
+        cluster_by=columns if definition.cluster_by is None else definition.cluster_by,
+        properties={**properties, **definition.properties},
+        table_id=clock.new_id(),
+        now_ms=clock.now_ms(),
+    )
+
+
+def cluster_by(
+    store: TableStore,
+    snapshot: Snapshot,
+    columns: tuple[Path, ...] | None,
+    clock: Clock,
+    *,
+    dry_run: bool = False,
+) -> int:
+    """Commit new clustering columns, None to have none; return the table's version after it.
+
+    Raises:
+        ClusteringColumnError: If the table cannot be clustered so.
+        UnsupportedFeatureError: If the table asks more of a writer than we do.
+        CommitConflictError: If the metadata, protocol or clustering columns changed meanwhile.
+    """
+    if _cluster_by_change(snapshot, columns) is None or dry_run:
+        return snapshot.version
+    proposal = Proposal(
+        read_set=ReadSet(version=snapshot.version, domains=frozenset({CLUSTERING_DOMAIN})),
+        derive=lambda newest: _required(_cluster_by_change(newest, columns)),
+    )
+    return commit(store, proposal, clock, engine_info=ENGINE_INFO).version
+
+
+def _cluster_by_change(snapshot: Snapshot, columns: tuple[Path, ...] | None) -> Change | None:
+    """Return the change that sets the clustering columns, None if there is nothing to do.
+
+    Raises:
+        ClusteringColumnError: If the table cannot be clustered so.
+        UnsupportedFeatureError: If the table asks more of a writer than we do.
+    """
+    require_writable(snapshot)
+    return cluster_by_change(snapshot, columns)
+
+
+def _required(change: Change | None) -> Change:
+    assert change is not None  # noqa: S101  the conflict rules let no other domain change pass
+    return change

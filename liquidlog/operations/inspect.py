@@ -1,0 +1,207 @@
+"""What a table says about itself: detail, files, cubes, health, and why a file is (not) taken."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from liquidlog.clustering.columns import ClusteringColumn, resolve_columns
+from liquidlog.clustering.domain import clustering_state
+from liquidlog.clustering.health import Health, measure_health
+from liquidlog.clustering.zcubes import file_states
+from liquidlog.commit.transaction import require_writable
+from liquidlog.errors import UnsupportedFeatureError
+from liquidlog.log.second_opinion import require_agreement
+from liquidlog.plan import ClusteringPlan, RewriteMode, SkipReason
+from liquidlog.snapshot import Snapshot, decoded_paths, deleted_rows, num_records
+from liquidlog.spec.arrow import unsupported_types
+from liquidlog.spec.features import table_features
+from liquidlog.spec.rows import Rows
+from liquidlog.spec.schema import Path, quote_path
+from liquidlog.spec.stats import parse_bounds
+from liquidlog.spec.times import iso_time
+
+_SKIP_WORDS: Final[Mapping[SkipReason, str]] = {
+    SkipReason.STABLE_CUBE: "its cube has reached the minimum cube size and is left alone",
+    SkipReason.OTHER_COLUMNS: "it was clustered by other columns; --full takes it",
+    SkipReason.OTHER_PROVIDER: "another clustering provider owns it; --full takes it",
+    SkipReason.LONE_CUBE: "all that is left belongs to one cube: there is nothing to merge",
+    SkipReason.LARGE_ENOUGH: "it already has at least the maximum file size",
+    SkipReason.LONE_FILE: "no other small file is left to combine it with",
+}
+
+
+def detail(snapshot: Snapshot) -> Mapping[str, Any]:
+    """Return the DESCRIBE DETAIL row; times are ISO 8601 in UTC with milliseconds.
+
+    `numRecords` is the number of live rows, None if a file's statistics do not tell.
+    `clusteringColumns` holds logical names, quoted where needed; a column that the schema no
+    longer has keeps its physical name.
+
+    Raises:
+        CorruptLogError: If the clustering domain cannot be read.
+    """
+    state = clustering_state(snapshot)
+    metadata, protocol = snapshot.metadata, snapshot.protocol
+    return {
+        "version": snapshot.version,
+        "format": "delta",
+        "id": metadata.id,
+        "name": metadata.name,
+        "description": metadata.description,
+        "location": snapshot.uri,
+        "createdAt": None if metadata.created_time is None else iso_time(metadata.created_time),
+        "lastModified": iso_time(snapshot.timestamp_ms),
+        "partitionColumns": list(metadata.partition_columns),
+        "clusteringColumns": [*state.names, *(quote_path(path) for path in state.unresolved)],
+        "numFiles": snapshot.files.num_rows,
+        "sizeInBytes": snapshot.size_bytes,
+        "numRecords": live_rows(snapshot.files),
+        "properties": dict(metadata.configuration),
+        "minReaderVersion": protocol.min_reader_version,
+        "minWriterVersion": protocol.min_writer_version,
+        "tableFeatures": list(table_features(protocol)),
+    }
+
+
+def live_rows(files: pa.Table) -> int | None:
+    """Return the number of rows in `files` without deleted ones, None where unknown."""
+    rows = num_records(files)
+    if rows.null_count:
+        return None
+    return int(pc.sum(pc.subtract(rows, deleted_rows(files))).as_py() or 0)
+
+
+def files(snapshot: Snapshot, min_cube_bytes: int) -> pa.Table:
+    """Return one row a live file, sorted by path: its place in the clustering.
+
+    Columns path (decoded), size_bytes, num_records (physical rows), zcube_id, zorder_by (the
+    tag's text), clustering_provider, deleted_rows, state, and structs min and max with one
+    field a clustering column.
+    """
+    columns = clustering_state(snapshot).columns
+    shown = tuple(dict.fromkeys(columns))  # a broken domain may name a column twice
+    live = snapshot.files
+    bounds = parse_bounds(live["stats"].combine_chunks(), [column.leaf for column in shown])
+    return pa.table(
+        {
+            "path": decoded_paths(live),
+            "size_bytes": live["size"],
+            "num_records": num_records(live),
+            "zcube_id": live["zcube_id"],
+            "zorder_by": live["zorder_by"],
+            "clustering_provider": live["clustering_provider"],
+            "deleted_rows": deleted_rows(live),
+            "state": file_states(snapshot, columns, min_cube_bytes),
+            "min": _bound_struct(bounds, shown, "min"),
+            "max": _bound_struct(bounds, shown, "max"),
+        }
+    )
+
+
+def health(
+    snapshot: Snapshot,
+    columns: Sequence[Path] | None,
+    *,
+    where: str | None,
+    min_cube_bytes: int,
+) -> Health:
+    """Return how well the table is clustered, by its own columns or by `columns`.
+
+    With `where`, only files that the SQL predicate may match are measured.
+
+    Raises:
+        ClusteringColumnError: If a column cannot be measured.
+        UsageError: If the predicate cannot be understood.
+    """
+    measured = clustering_state(snapshot).columns
+    if columns is not None:
+        measured = resolve_columns(
+            snapshot.schema,
+            columns,
+            configuration=snapshot.metadata.configuration,
+            partition_columns=(),
+            limit=len(columns),
+        )
+    mask = None if where is None else _matching(snapshot, where)
+    return measure_health(snapshot, measured, min_cube_bytes=min_cube_bytes, mask=mask)
+
+
+def matching_files(snapshot: Snapshot, where: str) -> pa.Table:
+    """Return path (decoded) and size_bytes of the files that the predicate may match.
+
+    Raises:
+        UsageError: If the predicate cannot be understood.
+    """
+    live = pa.table({"path": decoded_paths(snapshot.files), "size_bytes": snapshot.files["size"]})
+    return live.filter(_matching(snapshot, where))
+
+
+def require_rewritable(snapshot: Snapshot, plan: ClusteringPlan) -> None:
+    """Refuse a plan whose outputs could not be committed, before anything is rewritten.
+
+    Raises:
+        UnsupportedFeatureError: If the table, a type or an input is one we cannot rewrite.
+        CorruptLogError: If delta-rs sees other live files than we do.
+    """
+    require_writable(snapshot)
+    problems = list(unsupported_types(snapshot.schema))
+    vectors = sum(f.deletion_vector is not None for group in plan.groups for f in group.inputs)
+    if vectors:
+        problems.append(f"deletion vectors on {vectors} input file(s)")
+    if problems:
+        raise UnsupportedFeatureError(snapshot.uri, "rewritten", tuple(problems))
+    if plan.groups:
+        require_agreement(snapshot)
+
+
+def explain(plan: ClusteringPlan) -> Rows:
+    """Return the planner's decision on every live file, in words, sorted by path."""
+    taken = [
+        {
+            "path": file.path,
+            "decision": "rewrite",
+            "reason": plan.mode.value,
+            "detail": _taken_words(plan, group.group_id, file.size_bytes),
+        }
+        for group in plan.groups
+        for file in group.inputs
+    ]
+    skipped = [
+        {
+            "path": file.path,
+            "decision": "skip",
+            "reason": file.reason.value,
+            "detail": f"{_SKIP_WORDS[file.reason]} ({file.size_bytes} bytes)",
+        }
+        for file in plan.skipped
+    ]
+    return Rows(sorted([*taken, *skipped], key=lambda row: row["path"]))
+
+
+def _matching(snapshot: Snapshot, where: str) -> pa.BooleanArray:
+    # The SQL parser takes a third of a command's start; most commands have no predicate.
+    from liquidlog.clustering.predicates import may_match
+
+    return may_match(snapshot, where)
+
+
+def _taken_words(plan: ClusteringPlan, group_id: int, size_bytes: int) -> str:
+    group = plan.groups[group_id]
+    others = len(group.inputs) - 1
+    goal = {
+        RewriteMode.CLUSTERING: f"into cube {group.zcube_id}",
+        RewriteMode.ZORDER: "along the Z-order curve",
+        RewriteMode.COMPACTION: "into one larger file",
+    }[plan.mode]
+    return f"{size_bytes} bytes, rewritten with {others} other file(s) of group {group_id} {goal}"
+
+
+def _bound_struct(
+    bounds: pa.Table, columns: Sequence[ClusteringColumn], side: str
+) -> pa.StructArray | pa.Array:
+    if not columns:
+        return pa.array([None] * bounds.num_rows, pa.struct([]))
+    arrays = [bounds[f"{side}.{index}"].combine_chunks() for index in range(len(columns))]
+    return pa.StructArray.from_arrays(arrays, names=[column.name for column in columns])

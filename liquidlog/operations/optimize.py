@@ -1,0 +1,92 @@
+"""Commit groups as they finish, and sum up what an OPTIMIZE did."""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+from liquidlog.commit.transaction import Clock
+from liquidlog.errors import CommitConflictError, ExecutorError, ResultMismatchError
+from liquidlog.log.store import TableStore
+from liquidlog.operations.rewrite import commit_group
+from liquidlog.plan import ClusteringPlan, GroupFailure, RewrittenGroup
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommitReport:
+    """What became of a plan's groups; `versions` are the commits made, in order.
+
+    `conflicts` and `failures` are sentences about groups that were not committed; `finished` are
+    the results that this run committed.
+    """
+
+    read_version: int
+    versions: tuple[int, ...]
+    committed_groups: tuple[int, ...]
+    skipped_groups: tuple[int, ...]
+    finished: tuple[RewrittenGroup, ...]
+    conflicts: tuple[str, ...]
+    failures: tuple[str, ...]
+
+    @property
+    def rows_verified(self) -> int:
+        """Rows of the committed groups: each is proved to be in their outputs exactly once."""
+        return sum(group.rows_written for group in self.finished)
+
+    def require_success(self) -> None:
+        """Raise what stopped groups, after all others were committed.
+
+        Raises:
+            CommitConflictError: If other commits made groups impossible.
+            ExecutorError: If groups could not be rewritten or did not prove themselves.
+        """
+        if self.conflicts:
+            raise CommitConflictError(self.read_version, self.conflicts)
+        if self.failures:
+            done = f"; {len(self.committed_groups)} other group(s) were committed"
+            raise ExecutorError("; ".join(self.failures) + done, failures=list(self.failures))
+
+
+def commit_groups(
+    store: TableStore,
+    plan: ClusteringPlan,
+    groups: Iterable[RewrittenGroup | GroupFailure],
+    clock: Clock,
+    *,
+    on_commit: Callable[[int], None],
+) -> CommitReport:
+    """Commit each group when it arrives; one that cannot be does not stop the others.
+
+    Raises:
+        CommitStateUnknownError: If it cannot be told whether a commit landed.
+        LiquidlogError: If the table or its storage stops every further commit.
+    """
+    versions: dict[int, int] = {}
+    skipped: list[int] = []
+    finished: list[RewrittenGroup] = []
+    conflicts: list[str] = []
+    failures: list[str] = []
+    for group in groups:
+        if isinstance(group, GroupFailure):
+            failures.append(f"group {group.group_id}: {group.reason}")
+            continue
+        try:
+            committed = commit_group(store, plan, group, clock)
+        except CommitConflictError as error:
+            conflicts.extend(f"group {group.group_id}: {text}" for text in error.conflicts)
+        except ResultMismatchError as error:
+            failures.append(f"group {group.group_id}: {error.message}")
+        else:
+            if committed.version is None:
+                skipped.append(group.group_id)
+            else:
+                versions[group.group_id] = committed.version
+                finished.append(group)
+                on_commit(group.group_id)
+    return CommitReport(
+        read_version=plan.read_version,
+        versions=tuple(versions.values()),
+        committed_groups=tuple(versions),
+        skipped_groups=tuple(skipped),
+        finished=tuple(finished),
+        conflicts=tuple(conflicts),
+        failures=tuple(failures),
+    )

@@ -1,0 +1,272 @@
+"""The two documents between planner, executor and commit: ClusteringPlan and RewriteResult.
+
+A plan says which files to rewrite together and everything an executor needs to do it; a result
+says which files came out, as facts. Neither holds a secret, and both can be saved, reviewed,
+shipped and replayed. Sizes are bytes, times milliseconds since the epoch unless named otherwise.
+"""
+
+from collections.abc import Mapping
+from enum import StrEnum
+from typing import Final
+
+import msgspec
+
+from liquidlog.errors import DocumentError
+
+FORMAT_VERSION: Final = 1
+
+PLAN_ID_TAG: Final = "liquidlog.planId"
+GROUP_ID_TAG: Final = "liquidlog.groupId"
+"""Tags of commitInfo by which a run of a plan sees what is committed already."""
+
+GIB: Final = 1 << 30
+DEFAULT_MIN_CUBE_BYTES: Final = 100 * GIB
+"""Cubes of at least this logical size are stable. Source: design document, MIN_CUBE_SIZE."""
+DEFAULT_TARGET_CUBE_BYTES: Final = 150 * GIB
+"""Size up to which cubes are packed. Source: design document, TARGET_CUBE_SIZE."""
+DEFAULT_MAX_FILE_BYTES: Final = GIB
+"""Size of output files. Source: Delta Spark, spark.databricks.delta.optimize.maxFileSize."""
+
+
+class Document(msgspec.Struct, frozen=True, kw_only=True):
+    """Base of everything that goes into a document."""
+
+
+class SkipReason(StrEnum):
+    """Why a live file is not rewritten."""
+
+    STABLE_CUBE = "stable_cube"
+    OTHER_COLUMNS = "other_columns"
+    OTHER_PROVIDER = "other_provider"
+    LONE_CUBE = "lone_cube"
+    LARGE_ENOUGH = "large_enough"
+    LONE_FILE = "lone_file"
+
+
+class RewriteMode(StrEnum):
+    """What a rewrite makes of its inputs; the reference engine's three modes of OPTIMIZE."""
+
+    CLUSTERING = "clustering"
+    ZORDER = "zorder"
+    COMPACTION = "compaction"
+
+
+class ClusteringPolicy(Document, frozen=True, kw_only=True):
+    """What the user asked the planner for; all sizes in bytes."""
+
+    min_cube_bytes: int = DEFAULT_MIN_CUBE_BYTES
+    target_cube_bytes: int = DEFAULT_TARGET_CUBE_BYTES
+    max_file_bytes: int = DEFAULT_MAX_FILE_BYTES
+    full: bool = False
+    curve: str = "hilbert"
+    zorder_by: tuple[tuple[str, ...], ...] = ()
+
+
+class PlannedDeletionVector(Document, frozen=True, kw_only=True):
+    """A deletion vector of an input, as the log describes it."""
+
+    storage_type: str
+    path_or_inline_dv: str
+    offset: int | None = None
+    size_bytes: int
+    cardinality: int
+
+
+class InputFile(Document, frozen=True, kw_only=True):
+    """A data file to rewrite; `path` is decoded, relative to the table or absolute."""
+
+    path: str
+    size_bytes: int
+    num_records: int | None = None
+    deletion_vector: PlannedDeletionVector | None = None
+    base_row_id: int | None = None
+    default_row_commit_version: int | None = None
+
+
+class RewriteGroup(Document, frozen=True, kw_only=True):
+    """Files rewritten and committed together: one future ZCube, its id already assigned.
+
+    `zcube_id` is None where the outputs belong to no cube (compaction, ZORDER BY).
+    `expected_outputs` is the number of files to write.
+    """
+
+    group_id: int
+    zcube_id: str | None
+    inputs: tuple[InputFile, ...]
+    expected_outputs: int
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes of all inputs."""
+        return sum(file.size_bytes for file in self.inputs)
+
+
+class SkippedFile(Document, frozen=True, kw_only=True):
+    """A live file that is left alone, and why."""
+
+    path: str
+    size_bytes: int
+    reason: SkipReason
+
+
+class PlannedColumn(Document, frozen=True, kw_only=True):
+    """A column to cluster by: its logical and its physical path."""
+
+    logical: tuple[str, ...]
+    physical: tuple[str, ...]
+
+
+class WriterOptions(Document, frozen=True, kw_only=True):
+    """How data files of this table are written; derived from its properties.
+
+    `indexed` are the physical paths of the leaves that get statistics, clustering columns
+    always among them.
+    """
+
+    indexed: tuple[tuple[str, ...], ...]
+    string_prefix_chars: int = 32
+    compression: str = "zstd"
+
+
+class ClusteringPlan(Document, frozen=True, kw_only=True):
+    """What to rewrite at one version of one table. Immutable; considered = grouped + skipped.
+
+    `schema_string` is the table's schema in the protocol's JSON. `columns` is the order of the
+    curve's dimensions; empty for compaction.
+    """
+
+    format_version: int = FORMAT_VERSION
+    plan_id: str
+    table_uri: str
+    table_id: str
+    read_version: int
+    strategy: str
+    mode: RewriteMode
+    policy: ClusteringPolicy
+    columns: tuple[PlannedColumn, ...]
+    schema_string: str
+    writer_options: WriterOptions
+    groups: tuple[RewriteGroup, ...]
+    skipped: tuple[SkippedFile, ...]
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes of all files to rewrite."""
+        return sum(group.size_bytes for group in self.groups)
+
+    @property
+    def curve(self) -> str:
+        """The curve that the executor sorts along: one column is always sorted linearly."""
+        if self.mode is RewriteMode.ZORDER:
+            return "zorder" if len(self.columns) > 1 else "linear"
+        return self.policy.curve if len(self.columns) > 1 else "linear"
+
+
+class WrittenFile(Document, frozen=True, kw_only=True):
+    """Facts about a data file that an executor wrote.
+
+    `path` is relative to the table and not URI-encoded; `stats` is the protocol's JSON.
+    """
+
+    path: str
+    size_bytes: int
+    modification_time_ms: int
+    num_records: int
+    stats: str
+
+
+class RewrittenGroup(Document, frozen=True, kw_only=True):
+    """Facts about a finished group. Checksums are 32 hex digits, equal for equal multisets.
+
+    One line of a result document.
+    """
+
+    format_version: int = FORMAT_VERSION
+    plan_id: str
+    group_id: int
+    outputs: tuple[WrittenFile, ...]
+    rows_read: int
+    rows_written: int
+    checksum_read: str
+    checksum_written: str
+    seconds: float
+
+
+class GroupFailure(Document, frozen=True, kw_only=True):
+    """A group that could not be rewritten, and why in one sentence. Nothing of it is kept."""
+
+    group_id: int
+    reason: str
+
+
+class RewriteResult(Document, frozen=True, kw_only=True):
+    """The finished groups of one plan."""
+
+    plan_id: str
+    groups: tuple[RewrittenGroup, ...]
+
+
+def encode_plan(plan: ClusteringPlan) -> bytes:
+    """Return the plan as an indented JSON document; inverse of decode_plan."""
+    return msgspec.json.format(msgspec.json.encode(plan), indent=2) + b"\n"
+
+
+def decode_plan(content: bytes, *, where: str) -> ClusteringPlan:
+    """Return the plan in a document.
+
+    Raises:
+        DocumentError: If it is not a plan, or of a format version this release does not know.
+    """
+    _check_format_version(content, where)
+    try:
+        return msgspec.json.decode(content, type=ClusteringPlan)
+    except msgspec.MsgspecError as error:
+        raise DocumentError(where, f"is not a plan: {error}") from error
+
+
+def encode_rewritten_group(group: RewrittenGroup) -> bytes:
+    """Return one line of a result document, newline included."""
+    return msgspec.json.encode(group) + b"\n"
+
+
+def decode_result(content: bytes, *, where: str) -> RewriteResult:
+    """Return the result in a document of one line a group.
+
+    Raises:
+        DocumentError: If a line is not a finished group, is of an unknown format version, or
+            the lines are of different plans.
+    """
+    groups = []
+    for number, line in enumerate(content.splitlines(), start=1):
+        if not line.strip():
+            continue
+        _check_format_version(line, f"{where} line {number}")
+        try:
+            groups.append(msgspec.json.decode(line, type=RewrittenGroup))
+        except msgspec.MsgspecError as error:
+            raise DocumentError(f"{where} line {number}", f"is not a result: {error}") from error
+    plan_ids = {group.plan_id for group in groups}
+    if len(plan_ids) > 1:
+        raise DocumentError(where, f"mixes the results of {len(plan_ids)} plans")
+    return RewriteResult(plan_id=next(iter(plan_ids), ""), groups=tuple(groups))
+
+
+def plan_document(plan: ClusteringPlan) -> Mapping[str, object]:
+    """Return the plan as plain JSON values."""
+    document: Mapping[str, object] = msgspec.to_builtins(plan)
+    return document
+
+
+class _Versioned(msgspec.Struct):
+    format_version: int
+
+
+def _check_format_version(content: bytes, where: str) -> None:
+    try:
+        found = msgspec.json.decode(content, type=_Versioned).format_version
+    except msgspec.MsgspecError as error:
+        raise DocumentError(where, f"is not a document of this project: {error}") from error
+    if found != FORMAT_VERSION:
+        raise DocumentError(
+            where, f"has format version {found}, this release reads {FORMAT_VERSION} only"
+        )

@@ -1,0 +1,63 @@
+"""Values as JSON: what `--json` prints."""
+
+import math
+from collections.abc import Mapping
+from dataclasses import fields, is_dataclass
+from datetime import date, datetime
+from decimal import Decimal
+from typing import Any
+
+import msgspec
+import pyarrow as pa
+
+from liquidlog.errors import LiquidlogError
+
+
+def render_json(value: Any) -> str:  # noqa: ANN401  anything a command returns
+    """Return `value` as one indented JSON document.
+
+    Arrow tables become lists of rows; dates and timestamps ISO 8601 text, decimals text, NaN and
+    infinities the strings "NaN", "Infinity" and "-Infinity".
+    """
+    return msgspec.json.format(msgspec.json.encode(jsonable(value)), indent=2).decode()
+
+
+def render_error(error: LiquidlogError) -> str:
+    """Return the document that an error is on stderr with `--json`."""
+    return render_json({"error": error.document()})
+
+
+def jsonable(value: Any) -> Any:  # noqa: ANN401  any value
+    """Return `value` as plain JSON values."""
+    match value:
+        case pa.Table():
+            return [jsonable(row) for row in value.to_pylist()]
+        case msgspec.Struct():
+            return jsonable(msgspec.to_builtins(value))
+        case Mapping():
+            return {str(key): jsonable(child) for key, child in value.items()}
+        case list() | tuple() | set() | frozenset():
+            return [jsonable(child) for child in value]
+        case _ if is_dataclass(value) and not isinstance(value, type):
+            return {field.name: jsonable(getattr(value, field.name)) for field in fields(value)}
+        case _:
+            return _scalar(value)
+
+
+def _scalar(value: Any) -> Any:  # noqa: ANN401
+    match value:
+        case float() if math.isnan(value):
+            return "NaN"
+        case float() if math.isinf(value):
+            return "Infinity" if value > 0 else "-Infinity"
+        case datetime():
+            zone = "" if value.tzinfo is None else "Z"
+            return value.replace(tzinfo=None).isoformat(timespec="microseconds") + zone
+        case date():
+            return value.isoformat()
+        case Decimal():
+            return str(value)
+        case None | str() | int() | float() | bool():
+            return value
+        case _:
+            return str(value)

@@ -1,0 +1,225 @@
+"""Results as people read them on a terminal."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+import pyarrow as pa
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from liquidlog.clustering.health import Health
+from liquidlog.operations.append import Appended
+from liquidlog.plan import ClusteringPlan, RewriteResult
+from liquidlog.report.jsonable import jsonable
+from liquidlog.spec.schema import quote_path
+from liquidlog.spec.sizes import render_size
+
+_ROWS_SHOWN: Final = 200
+"""Rows of a listing that a terminal gets; `--json` prints all."""
+
+_BAR_CELLS: Final = 40
+
+
+def pairs(row: Mapping[str, Any]) -> RenderableType:
+    """Show one mapping as names and values."""
+    table = Table(show_header=False, box=None)
+    for name, value in row.items():
+        table.add_row(name, _cell(name, value))
+    return table
+
+
+def history(rows: Sequence[Mapping[str, Any]]) -> RenderableType:
+    """Show commits."""
+    table = _table("version", "time", "operation", "parameters", "metrics", "engine")
+    for row in rows:
+        table.add_row(
+            str(row["version"]),
+            row["timestamp"],
+            str(row.get("operation", "")),
+            _flat(row.get("operationParameters") or {}),
+            _flat(row.get("operationMetrics") or {}),
+            str(row.get("engineInfo", "")),
+        )
+    return table
+
+
+def files(live: pa.Table) -> RenderableType:
+    """Show live files and their place in the clustering."""
+    table = _table("path", "size", "rows", "deleted", "state", "cube", "min", "max")
+    for row in live.slice(0, _ROWS_SHOWN).to_pylist():
+        table.add_row(
+            row["path"],
+            render_size(row["size_bytes"]),
+            _number(row["num_records"]),
+            _number(row["deleted_rows"]),
+            row["state"],
+            row["zcube_id"] or "",
+            _flat(row["min"] or {}),
+            _flat(row["max"] or {}),
+        )
+    return _with_rest(table, live.num_rows)
+
+
+def cubes(rows: pa.Table) -> RenderableType:
+    """Show ZCubes."""
+    table = _table("cube", "columns", "provider", "files", "size", "rows", "state", "since version")
+    for row in rows.slice(0, _ROWS_SHOWN).to_pylist():
+        table.add_row(
+            row["zcube_id"],
+            row["zorder_by"],
+            row["provider"] or "",
+            str(row["files"]),
+            render_size(row["size_bytes"]),
+            _number(row["num_records"]),
+            row["state"],
+            _number(row["created_version"]),
+        )
+    return _with_rest(table, rows.num_rows)
+
+
+def health(measured: Health) -> RenderableType:
+    """Show clustering health with the histogram of depths."""
+    document = jsonable(measured)
+    histogram = document.pop("depth_histogram")
+    columns = document.pop("columns")
+    notes = document.pop("notes")
+    parts: list[RenderableType] = [pairs(document)]
+    if columns:
+        table = _table(*columns[0])
+        for column in columns:
+            table.add_row(*(_cell(name, value) for name, value in column.items()))
+        parts.append(table)
+    if histogram:
+        parts.append(_histogram(histogram))
+    parts.extend(Text(f"note: {note}") for note in notes)
+    return Group(*parts)
+
+
+def plan(made: ClusteringPlan) -> RenderableType:
+    """Show what would be rewritten and what would not."""
+    names = ", ".join(quote_path(column.logical) for column in made.columns)
+    taken = sum(len(group.inputs) for group in made.groups)
+    head = Text(
+        f"{made.mode.value} of version {made.read_version}"
+        + (f" by {names} along {made.curve}" if names else "")
+        + f": {taken} files ({render_size(made.size_bytes)}) in {len(made.groups)} group(s),"
+        f" {len(made.skipped)} files left alone"
+    )
+    groups = _table("group", "cube", "files in", "size", "files out")
+    for group in made.groups[:_ROWS_SHOWN]:
+        groups.add_row(
+            str(group.group_id),
+            group.zcube_id or "",
+            str(len(group.inputs)),
+            render_size(group.size_bytes),
+            str(group.expected_outputs),
+        )
+    skipped = _table("left alone because", "files", "size")
+    for reason in dict.fromkeys(file.reason for file in made.skipped):
+        sizes = [file.size_bytes for file in made.skipped if file.reason is reason]
+        skipped.add_row(reason.value, str(len(sizes)), render_size(sum(sizes)))
+    parts: list[RenderableType] = [head]
+    parts.extend(table for table in (groups, skipped) if table.row_count)
+    return Group(*parts)
+
+
+def explanation(rows: Sequence[Mapping[str, Any]]) -> RenderableType:
+    """Show the planner's decision on each file."""
+    table = _table("path", "decision", "reason", "detail")
+    for row in rows[:_ROWS_SHOWN]:
+        table.add_row(row["path"], row["decision"], row["reason"], row["detail"])
+    return _with_rest(table, len(rows))
+
+
+def created(result: Mapping[str, Any]) -> RenderableType:
+    """Show that a table was created."""
+    return Text(f"created, version {result['version']}")
+
+
+def appended(result: Appended) -> RenderableType:
+    """Show what an append did."""
+    return Text(f"version {result.version}: {result.rows} rows in {result.files} file(s) appended")
+
+
+def clustered(result: Mapping[str, Any]) -> RenderableType:
+    """Show the version that has the clustering columns."""
+    return Text(f"version {result['version']} has these clustering columns; no file was rewritten")
+
+
+def optimized(result: Mapping[str, Any]) -> RenderableType:
+    """Show what an OPTIMIZE did, with Delta's metric names."""
+    if not result["groups"]:
+        return Text("nothing to do: no file needs rewriting")
+    versions = ", ".join(str(version) for version in result["versions"])
+    head = Text(
+        f"committed {len(result['groups'])} group(s) as version(s) {versions} in"
+        f" {result['seconds']} s; {result['rows_verified']} rows verified"
+    )
+    return Group(head, pairs(result["metrics"]))
+
+
+def rewritten(result: RewriteResult) -> RenderableType:
+    """Show a result document."""
+    table = _table("group", "rows", "files out", "size", "seconds")
+    for group in result.groups:
+        table.add_row(
+            str(group.group_id),
+            str(group.rows_written),
+            str(len(group.outputs)),
+            render_size(sum(file.size_bytes for file in group.outputs)),
+            f"{group.seconds:.1f}",
+        )
+    return table
+
+
+def committed(result: Mapping[str, Any]) -> RenderableType:
+    """Show which groups of a plan were committed."""
+    versions = ", ".join(str(version) for version in result["versions"]) or "none"
+    return Text(
+        f"committed {len(result['committed_groups'])} group(s), version(s) {versions};"
+        f" {len(result['skipped_groups'])} group(s) were committed before"
+    )
+
+
+def _table(*names: str) -> Table:
+    table = Table(box=None, header_style="bold")
+    for name in names:
+        table.add_column(name, overflow="fold")
+    return table
+
+
+def _with_rest(table: Table, rows: int) -> RenderableType:
+    if rows <= _ROWS_SHOWN:
+        return table
+    return Group(table, Text(f"... and {rows - _ROWS_SHOWN} more; --json prints all"))
+
+
+def _histogram(histogram: Mapping[str, int]) -> RenderableType:
+    table = _table("depth", "files", "")
+    most = max(histogram.values(), default=0) or 1
+    for depth, count in histogram.items():
+        if count:
+            table.add_row(depth, str(count), "#" * max(1, round(count * _BAR_CELLS / most)))
+    return table
+
+
+def _cell(name: str, value: Any) -> str:  # noqa: ANN401  any field
+    if isinstance(value, int) and not isinstance(value, bool) and "bytes" in name.lower():
+        return f"{value} ({render_size(value)})"
+    if isinstance(value, Mapping):
+        return _flat(value)
+    if isinstance(value, list | tuple):
+        return ", ".join(str(item) for item in value)
+    return "" if value is None else str(value)
+
+
+def _flat(values: Mapping[str, Any]) -> str:
+    return ", ".join(
+        f"{key}({_flat(value)})" if isinstance(value, Mapping) else f"{key}={value}"
+        for key, value in values.items()
+    )
+
+
+def _number(value: int | None) -> str:
+    return "" if value is None else str(value)

@@ -1,0 +1,111 @@
+"""The table at one version: pure data, one row a live file.
+
+Columns of `Snapshot.files` (FILES_SCHEMA): `path` as the log has it, URI-encoded;
+`size` bytes; `modification_time` ms; `stats` the raw JSON string; `tags` the two ZCUBE tags as
+columns and all tags as JSON (`tags_json`, so that they are copied exactly); `version` is the
+commit that added the file, null where only a checkpoint knows it. Nulls mean absent.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+from urllib.parse import unquote
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from liquidlog.spec.actions import DomainMetadata, Metadata, Protocol, SetTransaction
+from liquidlog.spec.schema import StructType
+
+DELETION_VECTOR_TYPE: Final = pa.struct(
+    [
+        pa.field("storageType", pa.string()),
+        pa.field("pathOrInlineDv", pa.string()),
+        pa.field("offset", pa.int32()),
+        pa.field("sizeInBytes", pa.int32()),
+        pa.field("cardinality", pa.int64()),
+    ]
+)
+
+FILES_SCHEMA: Final = pa.schema(
+    [
+        pa.field("path", pa.string()),
+        pa.field("size", pa.int64()),
+        pa.field("modification_time", pa.int64()),
+        pa.field("stats", pa.large_string()),
+        pa.field("partition_values_json", pa.string()),
+        pa.field("tags_json", pa.string()),
+        pa.field("zcube_id", pa.string()),
+        pa.field("zorder_by", pa.string()),
+        pa.field("clustering_provider", pa.string()),
+        pa.field("deletion_vector", DELETION_VECTOR_TYPE),
+        pa.field("base_row_id", pa.int64()),
+        pa.field("default_row_commit_version", pa.int64()),
+        pa.field("version", pa.int64()),
+    ]
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Snapshot:
+    """The state of a table at `version`.
+
+    `files` has the schema FILES_SCHEMA, sorted by path unless a caller reordered it; planners
+    take its order as the scan order. `domains` holds live domains only.
+    `timestamp_ms` is the commit's time.
+    """
+
+    uri: str
+    version: int
+    timestamp_ms: int
+    protocol: Protocol
+    metadata: Metadata
+    schema: StructType
+    files: pa.Table
+    domains: Mapping[str, DomainMetadata]
+    transactions: Mapping[str, SetTransaction]
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes of all live files."""
+        return int(pc.sum(self.files["size"]).as_py() or 0)
+
+
+def decoded_paths(files: pa.Table) -> pa.Array:
+    """Return the paths of `files` with percent-encoding resolved, as a string array."""
+    paths = files["path"].combine_chunks()
+    encoded = pc.match_substring(paths, "%")
+    if not pc.any(encoded).as_py():
+        return paths
+    return pa.array([unquote(path) for path in paths.to_pylist()], pa.string())
+
+
+def num_records(files: pa.Table) -> pa.Array:
+    """Return the physical row count of each file from its statistics, null where unknown."""
+    found = pc.extract_regex(files["stats"].combine_chunks(), r'"numRecords"\s*:\s*(?P<n>\d+)')
+    return pc.cast(pc.struct_field(found, "n"), pa.int64())
+
+
+def deleted_rows(files: pa.Table) -> pa.Array:
+    """Return the number of rows that each file's deletion vector deletes, 0 without one."""
+    vectors = files["deletion_vector"].combine_chunks()
+    return pc.fill_null(pc.struct_field(vectors, "cardinality"), 0)
+
+
+def logical_bytes(files: pa.Table) -> pa.Array:
+    """Return each file's size scaled by its live rows, as the reference engine estimates it.
+
+    `size * (numRecords - deleted) / numRecords`, rounded down; `size` where numRecords is
+    unknown or zero. Source: Delta Spark, AddFile.estLogicalFileSize.
+    """
+    rows = num_records(files)
+    deleted = deleted_rows(files)
+    size = files["size"].combine_chunks()
+    known = pc.and_(pc.is_valid(rows), pc.greater(pc.fill_null(rows, 0), 0))
+    safe_rows = pc.if_else(known, rows, 1)
+    ratio = pc.divide(
+        pc.cast(pc.subtract(safe_rows, deleted), pa.float64()), pc.cast(safe_rows, pa.float64())
+    )
+    scaled = pc.cast(pc.floor(pc.multiply(pc.cast(size, pa.float64()), ratio)), pa.int64())
+    touched = pc.and_(known, pc.greater(deleted, 0))
+    return pc.if_else(touched, scaled, size)

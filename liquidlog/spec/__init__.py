@@ -1,0 +1,1 @@
+"""What the Delta protocol says, as types and codecs. No I/O."""

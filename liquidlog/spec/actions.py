@@ -1,0 +1,243 @@
+"""The actions of a commit, as the protocol spells them, and their JSON lines.
+
+Names are the protocol's in snake_case; sizes are bytes, times milliseconds since the epoch.
+Absent and null are the same; an absent value is never written.
+
+Source: PROTOCOL.md, "Actions".
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+from urllib.parse import unquote
+
+import msgspec
+
+
+class Action(
+    msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True, gc=False
+):
+    """Base of all actions: frozen, camelCase in JSON, absent values left out."""
+
+
+class DeletionVector(Action, frozen=True, kw_only=True, gc=False):
+    """Which rows of a data file are deleted, by reference; `cardinality` is their number."""
+
+    storage_type: str
+    path_or_inline_dv: str
+    offset: int | None = None
+    size_in_bytes: int
+    cardinality: int
+
+    @property
+    def unique_id(self) -> str:
+        """The identity that, with the path, makes a logical file."""
+        suffix = "" if self.offset is None else f"@{self.offset}"
+        return f"{self.storage_type}{self.path_or_inline_dv}{suffix}"
+
+
+class AddFile(Action, frozen=True, kw_only=True, gc=False):
+    """A data file that becomes live; `path` is URI-encoded as the log has it."""
+
+    path: str
+    partition_values: Mapping[str, str | None] | None = None
+    size: int
+    modification_time: int
+    data_change: bool
+    stats: str | None = None
+    tags: Mapping[str, str | None] | None = None
+    deletion_vector: DeletionVector | None = None
+    base_row_id: int | None = None
+    default_row_commit_version: int | None = None
+    clustering_provider: str | None = None
+
+
+class RemoveFile(Action, frozen=True, kw_only=True, gc=False):
+    """A data file that stops being live; must name the exact deletion vector of its add."""
+
+    path: str
+    deletion_timestamp: int | None = None
+    data_change: bool
+    extended_file_metadata: bool | None = None
+    partition_values: Mapping[str, str | None] | None = None
+    size: int | None = None
+    tags: Mapping[str, str | None] | None = None
+    deletion_vector: DeletionVector | None = None
+    base_row_id: int | None = None
+    default_row_commit_version: int | None = None
+    stats: str | None = None
+
+
+class Format(Action, frozen=True, kw_only=True, gc=False):
+    """The encoding of data files: always parquet."""
+
+    provider: str | None = None
+    options: Mapping[str, str] | None = None
+
+
+class Metadata(Action, frozen=True, kw_only=True, gc=False):
+    """The table's schema and properties."""
+
+    id: str
+    name: str | None = None
+    description: str | None = None
+    format: Format
+    schema_string: str
+    partition_columns: tuple[str, ...]
+    configuration: Mapping[str, str]
+    created_time: int | None = None
+
+
+class Protocol(Action, frozen=True, kw_only=True, gc=False):
+    """What a client must understand to read and to write the table."""
+
+    min_reader_version: int
+    min_writer_version: int
+    reader_features: tuple[str, ...] | None = None
+    writer_features: tuple[str, ...] | None = None
+
+
+class DomainMetadata(Action, frozen=True, kw_only=True, gc=False):
+    """A named configuration string; `removed` makes it a tombstone."""
+
+    domain: str
+    configuration: str
+    removed: bool
+
+
+class SetTransaction(Action, frozen=True, kw_only=True, gc=False):
+    """An application's own version number."""
+
+    app_id: str
+    version: int
+    last_updated: int | None = None
+
+
+class Sidecar(Action, frozen=True, kw_only=True, gc=False):
+    """A file with file actions that a V2 checkpoint names; `path` is a name or an absolute URI."""
+
+    path: str
+    size_in_bytes: int | None = None
+    modification_time: int | None = None
+
+
+class CommitInfo(Action, frozen=True, kw_only=True, gc=False):
+    """Provenance of a commit. Only the fields this project reads or writes."""
+
+    timestamp: int | None = None
+    in_commit_timestamp: int | None = None
+    operation: str | None = None
+    operation_parameters: Mapping[str, Any] | None = None
+    read_version: int | None = None
+    isolation_level: str | None = None
+    is_blind_append: bool | None = None
+    operation_metrics: Mapping[str, str] | None = None
+    user_metadata: str | None = None
+    tags: Mapping[str, str] | None = None
+    engine_info: str | None = None
+    txn_id: str | None = None
+
+
+AnyAction = (
+    AddFile | RemoveFile | Metadata | Protocol | DomainMetadata | SetTransaction | CommitInfo
+)
+
+ACTION_KEYS: Final[Mapping[type[Action], str]] = {
+    CommitInfo: "commitInfo",
+    Protocol: "protocol",
+    Metadata: "metaData",
+    DomainMetadata: "domainMetadata",
+    SetTransaction: "txn",
+    AddFile: "add",
+    RemoveFile: "remove",
+}
+
+
+ZCUBE_ID: Final = "ZCUBE_ID"
+"""Tag: the cube a file belongs to. Source: Delta Spark, AddFile.Tags."""
+
+ZCUBE_ZORDER_BY: Final = "ZCUBE_ZORDER_BY"
+"""Tag: the JSON list of logical names that the file's cube was clustered by."""
+
+FileKey = tuple[str, str | None]
+"""(decoded path, deletion vector id): the identity of a logical file."""
+
+
+def file_key(action: AddFile | RemoveFile) -> FileKey:
+    """Return the identity of the logical file that an add or remove is about."""
+    vector = action.deletion_vector
+    return unquote(action.path), None if vector is None else vector.unique_id
+
+
+@dataclass(frozen=True, slots=True)
+class Commit:
+    """The known actions of one version, in file order."""
+
+    version: int
+    actions: tuple[AnyAction, ...]
+
+    @property
+    def info(self) -> CommitInfo:
+        """The commit's provenance, empty where the commit carries none."""
+        return next((a for a in self.actions if isinstance(a, CommitInfo)), CommitInfo())
+
+
+class ActionLine(Action, frozen=True, kw_only=True, gc=False):
+    """One line of a commit file; unknown actions leave every field absent."""
+
+    commit_info: CommitInfo | None = None
+    protocol: Protocol | None = None
+    metadata: Metadata | None = msgspec.field(default=None, name="metaData")
+    domain_metadata: DomainMetadata | None = None
+    txn: SetTransaction | None = None
+    add: AddFile | None = None
+    remove: RemoveFile | None = None
+
+    @property
+    def action(self) -> AnyAction | None:
+        """The action of this line, or None if it is of a kind this project does not know."""
+        return (
+            self.add
+            or self.remove
+            or self.commit_info
+            or self.metadata
+            or self.protocol
+            or self.domain_metadata
+            or self.txn
+        )
+
+
+class _SidecarLine(Action, frozen=True, kw_only=True, gc=False):
+    sidecar: Sidecar | None = None
+
+
+_encoder = msgspec.json.Encoder()
+_decoder = msgspec.json.Decoder(ActionLine)
+_sidecar_decoder = msgspec.json.Decoder(_SidecarLine)
+
+
+def decode_line(line: bytes) -> AnyAction | None:
+    """Return the action on one line of a commit file, None if it is of an unknown kind.
+
+    Raises:
+        msgspec.MsgspecError: If the line is not JSON or a known action has a wrong shape; the
+            message carries the path inside the document.
+    """
+    return _decoder.decode(line).action
+
+
+def decode_sidecar_line(line: bytes) -> Sidecar | None:
+    """Return the sidecar on one line of a V2 checkpoint in JSON, None if it is something else.
+
+    Raises:
+        msgspec.MsgspecError: If the line is not JSON or the sidecar has a wrong shape.
+    """
+    return _sidecar_decoder.decode(line).sidecar
+
+
+def encode_actions(actions: Iterable[AnyAction]) -> bytes:
+    """Return the newline-delimited JSON of a commit, one action a line, in the given order."""
+    return b"".join(
+        b'{"%s":%s}\n' % (ACTION_KEYS[type(action)].encode(), _encoder.encode(action))
+        for action in actions
+    )

@@ -1,0 +1,180 @@
+"""Protocol versions and table features: what we read, what we write, what we refuse.
+
+*Inspect* means everything that needs only the log: detail, history, files, cubes, health, plan.
+*Write* means a rewrite, an append, a clustering change. A feature is listed here only when the
+obligations of PROTOCOL.md for that use are met in full; everything else is refused by name.
+
+Source: PROTOCOL.md, "Table Features"; "Valid Feature Names in Table Features".
+"""
+
+from collections.abc import Mapping
+from typing import Final
+
+from liquidlog.spec.actions import Protocol
+
+READER_FEATURE_VERSION: Final = 3
+WRITER_FEATURE_VERSION: Final = 7
+
+CLUSTERING: Final = "clustering"
+DOMAIN_METADATA: Final = "domainMetadata"
+IN_COMMIT_TIMESTAMP: Final = "inCommitTimestamp"
+
+LEGACY_FEATURES: Final[Mapping[str, tuple[int, int]]] = {
+    # feature: (reader version that implies it, writer version that implies it)
+    "appendOnly": (0, 2),
+    "invariants": (0, 2),
+    "checkConstraints": (0, 3),
+    "changeDataFeed": (0, 4),
+    "generatedColumns": (0, 4),
+    "columnMapping": (2, 5),
+    "identityColumns": (0, 6),
+}
+
+# A reader feature changes how a log or a data file is understood. These are understood as far as
+# the log alone goes: deletion vectors are counted, column mapping is resolved, types are named.
+_INSPECT_READER_FEATURES: Final = frozenset(
+    {
+        "columnMapping",
+        "deletionVectors",
+        "timestampNtz",
+        "typeWidening",
+        "typeWidening-preview",
+        "v2Checkpoint",
+        "vacuumProtocolCheck",
+        "variantType",
+        "variantType-preview",
+        "variantShredding",
+        "variantShredding-preview",
+    }
+)
+
+_WRITE_FEATURES: Final = frozenset(
+    {
+        "allowColumnDefaults",
+        "appendOnly",
+        "changeDataFeed",
+        "checkConstraints",
+        "checkpointProtection",
+        CLUSTERING,
+        DOMAIN_METADATA,
+        "generatedColumns",
+        "identityColumns",
+        IN_COMMIT_TIMESTAMP,
+        "invariants",
+        "timestampNtz",
+        "v2Checkpoint",
+        "vacuumProtocolCheck",
+    }
+)
+
+_CREATE_FEATURES: Final = (DOMAIN_METADATA, CLUSTERING, "invariants", "appendOnly")
+
+
+def table_features(protocol: Protocol) -> tuple[str, ...]:
+    """Return every feature the protocol asks for, listed or implied by its versions, sorted."""
+    listed = {*(protocol.reader_features or ()), *(protocol.writer_features or ())}
+    return tuple(sorted(listed | set(implied_features(protocol))))
+
+
+def implied_features(protocol: Protocol) -> tuple[str, ...]:
+    """Return the features that legacy protocol versions imply without listing them."""
+    reader, writer = protocol.min_reader_version, protocol.min_writer_version
+    implied = {
+        name
+        for name, (_, needed) in LEGACY_FEATURES.items()
+        if writer < WRITER_FEATURE_VERSION and writer >= needed
+    }
+    if reader == LEGACY_FEATURES["columnMapping"][0]:
+        implied.add("columnMapping")
+    return tuple(sorted(implied))
+
+
+def malformed(protocol: Protocol) -> tuple[str, ...]:
+    """Return what makes the protocol action itself impossible to honour, none if it is sound."""
+    reader, writer = protocol.min_reader_version, protocol.min_writer_version
+    problems = []
+    if not 1 <= reader <= READER_FEATURE_VERSION:
+        problems.append(f"reader version {reader}")
+    if not 1 <= writer <= WRITER_FEATURE_VERSION:
+        problems.append(f"writer version {writer}")
+    if protocol.writer_features is not None and writer < WRITER_FEATURE_VERSION:
+        problems.append(f"writerFeatures with writer version {writer}")
+    if protocol.reader_features is not None and reader < READER_FEATURE_VERSION:
+        problems.append(f"readerFeatures with reader version {reader}")
+    if reader == READER_FEATURE_VERSION and writer < WRITER_FEATURE_VERSION:
+        problems.append(f"reader version 3 with writer version {writer}")
+    return tuple(problems)
+
+
+def unsupported_for_inspection(protocol: Protocol) -> tuple[str, ...]:
+    """Return everything in the protocol that stops us from reading the log, all at once."""
+    unknown = set(protocol.reader_features or ()) - _INSPECT_READER_FEATURES
+    return (*malformed(protocol), *sorted(unknown))
+
+
+def unsupported_for_writing(
+    protocol: Protocol, configuration: Mapping[str, str]
+) -> tuple[str, ...]:
+    """Return everything that stops us from committing to the table, all at once.
+
+    Features that only a legacy version implies count when a property makes them active.
+    """
+    listed = {*(protocol.reader_features or ()), *(protocol.writer_features or ())}
+    problems = sorted(listed - _WRITE_FEATURES)
+    mode = configuration.get("delta.columnMapping.mode", "none")
+    if mode != "none" and "columnMapping" not in problems:
+        problems.append("columnMapping")
+    missing = set(protocol.reader_features or ()) - set(protocol.writer_features or ())
+    problems.extend(f"{name} (a reader feature not in writerFeatures)" for name in sorted(missing))
+    return (*malformed(protocol), *problems)
+
+
+def is_clustered(protocol: Protocol) -> bool:
+    """Return whether the protocol has the clustering table feature."""
+    return CLUSTERING in (protocol.writer_features or ())
+
+
+def has_in_commit_timestamps(protocol: Protocol, configuration: Mapping[str, str]) -> bool:
+    """Return whether every commit must carry its own, monotonic timestamp.
+
+    Source: PROTOCOL.md, "In-Commit Timestamps".
+    """
+    listed = IN_COMMIT_TIMESTAMP in (protocol.writer_features or ())
+    return listed and configuration.get("delta.enableInCommitTimestamps", "").lower() == "true"
+
+
+def new_table_protocol(extra: tuple[str, ...] = (), *, clustered: bool) -> Protocol:
+    """Return the protocol of a new table; `extra` are features that its schema needs.
+
+    A table that needs no feature gets the versions the reference engine gives it: (1, 2).
+    """
+    if not clustered and not extra:
+        return Protocol(min_reader_version=1, min_writer_version=2)
+    base = _CREATE_FEATURES if clustered else ("invariants", "appendOnly")
+    return _with_features(base, extra)
+
+
+def clustering_upgrade(protocol: Protocol) -> Protocol:
+    """Return the protocol with clustering added, every feature the old versions implied listed.
+
+    Omitting an implied feature would silently stop it from being enforced. Reader versions stay
+    as they are: clustering and domainMetadata are writer features.
+    """
+    listed = list(protocol.writer_features or implied_features(protocol))
+    listed.extend(name for name in (DOMAIN_METADATA, CLUSTERING) if name not in listed)
+    return Protocol(
+        min_reader_version=protocol.min_reader_version,
+        min_writer_version=WRITER_FEATURE_VERSION,
+        reader_features=protocol.reader_features,
+        writer_features=tuple(listed),
+    )
+
+
+def _with_features(base: tuple[str, ...], extra: tuple[str, ...]) -> Protocol:
+    readers = tuple(name for name in extra if name in _INSPECT_READER_FEATURES)
+    return Protocol(
+        min_reader_version=READER_FEATURE_VERSION if readers else 1,
+        min_writer_version=WRITER_FEATURE_VERSION,
+        reader_features=readers or None,
+        writer_features=(*base, *extra),
+    )

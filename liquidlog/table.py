@@ -1,0 +1,325 @@
+"""Table: one method a stage. The only place that reads the clock and makes ids.
+
+table = Table.open(uri)
+plan = table.plan()                      # Snapshot -> ClusteringPlan
+result = liquidspark.execute(spark, plan)  # ClusteringPlan -> RewriteResult
+table.commit(plan, result)               # RewriteResult -> versions
+"""
+
+import time
+import uuid
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from importlib.metadata import entry_points
+from typing import Any, Final
+
+import pyarrow as pa
+
+from liquidlog.clustering.domain import clustering_state
+from liquidlog.clustering.health import Health
+from liquidlog.clustering.metrics import optimize_metrics
+from liquidlog.clustering.planner import STRATEGIES
+from liquidlog.clustering.planner import plan as make_plan
+from liquidlog.clustering.planning import Strategy
+from liquidlog.clustering.zcubes import cube_table
+from liquidlog.commit.transaction import Clock
+from liquidlog.log.history import read_history
+from liquidlog.log.loader import load_snapshot, newest_version
+from liquidlog.log.store import TableStore, open_store
+from liquidlog.operations import define, inspect
+from liquidlog.operations.append import Appended, AppendRequest, Source, append
+from liquidlog.operations.optimize import CommitReport, commit_groups
+from liquidlog.operations.rewrite import pending_groups
+from liquidlog.plan import (
+    DEFAULT_MAX_FILE_BYTES,
+    DEFAULT_MIN_CUBE_BYTES,
+    DEFAULT_TARGET_CUBE_BYTES,
+    ClusteringPlan,
+    ClusteringPolicy,
+    GroupFailure,
+    RewriteResult,
+    RewrittenGroup,
+)
+from liquidlog.snapshot import Snapshot
+from liquidlog.spec.rows import Rows
+from liquidlog.spec.schema import StructType, split_path
+from liquidlog.spec.sizes import parse_size
+
+STRATEGY_GROUP: Final = "liquidlog.strategies"
+"""Entry points of further planning strategies: a name and a Strategy."""
+
+Size = int | str
+"""Bytes, as a number or as text: 1073741824, "1GiB", "100GB"."""
+
+
+class Table:
+    """A Delta table at an address. Every method reads the newest version unless told otherwise."""
+
+    def __init__(self, store: TableStore, clock: Clock) -> None:
+        self._store = store
+        self._clock = clock
+
+    @classmethod
+    def open(cls, uri: str, *, storage_options: Mapping[str, str] | None = None) -> "Table":
+        """Return the table at `uri`: a path or a file: URI.
+
+        Raises:
+            TableNotFoundError: If there is none.
+            UnsupportedFeatureError: If the storage is one we cannot use.
+        """
+        table = cls(open_store(uri, storage_options), system_clock())
+        newest_version(table._store)
+        return table
+
+    @classmethod
+    def create(
+        cls,
+        uri: str,
+        *,
+        schema: StructType | pa.Schema | None = None,
+        like: "Table | None" = None,
+        cluster_by: Sequence[str] | None = None,
+        properties: Mapping[str, str] | None = None,
+        storage_options: Mapping[str, str] | None = None,
+    ) -> "Table":
+        """Create an empty table and return it.
+
+        Either a schema or a table to be like is given; `like` copies schema, properties and
+        clustering columns, and `cluster_by` and `properties` then replace or add to them.
+
+        Raises:
+            TableExistsError: If there is a table at `uri` already.
+            ClusteringColumnError: If it cannot be clustered so; holds every problem.
+            UsageError: If not exactly one of schema and like is given, or a property is refused.
+            StorageError: If the target cannot be written.
+        """
+        definition = cls.definition(
+            schema=schema, like=like, cluster_by=cluster_by, properties=properties
+        )
+        return cls.create_as(uri, definition, storage_options=storage_options)
+
+    @staticmethod
+    def definition(
+        *,
+        schema: StructType | pa.Schema | None = None,
+        like: "Table | None" = None,
+        cluster_by: Sequence[str] | None = None,
+        properties: Mapping[str, str] | None = None,
+    ) -> define.Definition:
+        """Return what a new table shall be, as for create."""
+        return define.Definition(
+            schema=schema,
+            like=None if like is None else like.snapshot(),
+            cluster_by=None if cluster_by is None else tuple(split_path(c) for c in cluster_by),
+            properties=properties or {},
+        )
+
+    @classmethod
+    def create_as(
+        cls,
+        uri: str,
+        definition: define.Definition,
+        *,
+        storage_options: Mapping[str, str] | None = None,
+        dry_run: bool = False,
+    ) -> "Table":
+        """Create an empty table as defined; with `dry_run`, check everything and write nothing.
+
+        Raises:
+            TableExistsError: If there is a table at `uri` already.
+            ClusteringColumnError: If it cannot be clustered so; holds every problem.
+            UsageError: If the definition is not one of a table.
+            StorageError: If the target cannot be written.
+        """
+        table = cls(open_store(uri, storage_options), system_clock())
+        define.create(table._store, definition, table._clock, dry_run=dry_run)
+        return table
+
+    @property
+    def uri(self) -> str:
+        """The table's address."""
+        return self._store.uri
+
+    def snapshot(self, version: int | None = None) -> Snapshot:
+        """Return the table's state at a version, the newest if None.
+
+        Raises:
+            VersionNotFoundError: If the log does not hold that version.
+            CorruptLogError: If the log is broken.
+            UnsupportedFeatureError: If the table cannot be read; names every reason.
+        """
+        return load_snapshot(self._store, version)
+
+    def append(
+        self,
+        data: Source | Sequence[Source],
+        *,
+        cluster: bool = False,
+        dry_run: bool = False,
+    ) -> Appended:
+        """Append Parquet files (paths) or Arrow data as fresh files in one commit.
+
+        Columns may come in any order; everything else must fit the schema. With `cluster`, each
+        batch is sorted along the curve of the clustering columns first. Without rows there is no
+        commit and the version stays. With `dry_run` the sources are checked, nothing is written.
+
+        Raises:
+            SchemaMismatchError: If the data is not of the table's schema; shows both.
+            DataFileError: If a file cannot be read.
+            UnsupportedFeatureError: If the table asks more of a writer than we do.
+            CommitError: If the commit did not land.
+        """
+        sources = [data] if isinstance(data, str | pa.Table | pa.RecordBatchReader) else [*data]
+        request = AppendRequest(sources=tuple(sources), cluster=cluster, dry_run=dry_run)
+        return append(self._store, self.snapshot(), request, self._clock)
+
+    def cluster_by(self, columns: Sequence[str] | None, *, dry_run: bool = False) -> int:
+        """Set the clustering columns, None to have none; return the table's version after it.
+
+        No file is rewritten. An unclustered, unpartitioned table is upgraded in the same commit.
+        Where there is nothing to change there is no commit.
+
+        Raises:
+            ClusteringColumnError: If the table cannot be clustered so; holds every problem.
+            UnsupportedFeatureError: If the table asks more of a writer than we do.
+            CommitError: If the commit did not land.
+        """
+        paths = None if columns is None else tuple(split_path(column) for column in columns)
+        snapshot = self.snapshot()
+        return define.cluster_by(self._store, snapshot, paths, self._clock, dry_run=dry_run)
+
+    def detail(self, version: int | None = None) -> Mapping[str, Any]:
+        """Return the DESCRIBE DETAIL row."""
+        return inspect.detail(self.snapshot(version))
+
+    def history(self, limit: int | None = None) -> Rows:
+        """Return the commits, newest first, with the columns of DESCRIBE HISTORY."""
+        return read_history(self._store, limit)
+
+    def files(
+        self, version: int | None = None, *, min_cube_size: Size = DEFAULT_MIN_CUBE_BYTES
+    ) -> pa.Table:
+        """Return one row a live file: size, rows, cube, state, bounds of clustering columns."""
+        return inspect.files(self.snapshot(version), parse_size(min_cube_size))
+
+    def files_at(self, version: int | None = None) -> tuple[int, pa.Table]:
+        """Return (version, files): the files together with the version they are live at."""
+        snapshot = self.snapshot(version)
+        return snapshot.version, inspect.files(snapshot, DEFAULT_MIN_CUBE_BYTES)
+
+    def cubes(self, *, min_cube_size: Size = DEFAULT_MIN_CUBE_BYTES) -> pa.Table:
+        """Return one row a ZCube."""
+        snapshot = self.snapshot()
+        columns = clustering_state(snapshot).columns
+        return cube_table(snapshot, columns, parse_size(min_cube_size))
+
+    def health(
+        self,
+        columns: Sequence[str] | None = None,
+        *,
+        where: str | None = None,
+        min_cube_size: Size = DEFAULT_MIN_CUBE_BYTES,
+    ) -> Health:
+        """Return how well the table is clustered, by its own or by other columns.
+
+        With `where`, only files that the SQL predicate may match are measured.
+
+        Raises:
+            ClusteringColumnError: If a column cannot be measured.
+            UsageError: If the predicate cannot be understood.
+        """
+        paths = None if columns is None else tuple(split_path(column) for column in columns)
+        return inspect.health(
+            self.snapshot(), paths, where=where, min_cube_bytes=parse_size(min_cube_size)
+        )
+
+    def scan_files(self, where: str, version: int | None = None) -> pa.Table:
+        """Return the files (path, size_bytes) that a reader of the predicate must open.
+
+        Raises:
+            UsageError: If the predicate cannot be understood.
+        """
+        return inspect.matching_files(self.snapshot(version), where)
+
+    def plan(  # noqa: PLR0913  the policy, spelled out
+        self,
+        *,
+        full: bool = False,
+        strategy: str = "cube",
+        curve: str = "hilbert",
+        min_cube_size: Size = DEFAULT_MIN_CUBE_BYTES,
+        target_cube_size: Size = DEFAULT_TARGET_CUBE_BYTES,
+        max_file_size: Size = DEFAULT_MAX_FILE_BYTES,
+        zorder_by: Sequence[str] = (),
+        version: int | None = None,
+    ) -> ClusteringPlan:
+        """Return what OPTIMIZE would rewrite; writes nothing.
+
+        Raises:
+            UsageError: If the policy asks for what such a table cannot have.
+            ClusteringColumnError: If a column cannot be clustered by.
+            UnsupportedFeatureError: If the table cannot be read or planned.
+        """
+        policy = ClusteringPolicy(
+            min_cube_bytes=parse_size(min_cube_size),
+            target_cube_bytes=parse_size(target_cube_size),
+            max_file_bytes=parse_size(max_file_size),
+            full=full,
+            curve=curve,
+            zorder_by=tuple(split_path(column) for column in zorder_by),
+        )
+        snapshot = self.snapshot(version)
+        strategies = {**STRATEGIES, **_installed_strategies()}
+        new_id = self._clock.new_id
+        return make_plan(snapshot, policy, new_id=new_id, strategy=strategy, strategies=strategies)
+
+    def explain(self, plan: ClusteringPlan | None = None) -> Rows:
+        """Return why each live file is or is not a candidate, in words."""
+        return inspect.explain(self.plan() if plan is None else plan)
+
+    def require_writable(self, plan: ClusteringPlan) -> None:
+        """Refuse, before anything is rewritten, a plan whose outputs could not be committed.
+
+        Raises:
+            UnsupportedFeatureError: With every reason.
+        """
+        inspect.require_rewritable(self.snapshot(), plan)
+
+    def pending(self, plan: ClusteringPlan) -> tuple[int, ...]:
+        """Return the ids of the plan's groups that are not committed yet."""
+        return tuple(group.group_id for group in pending_groups(self._store, plan))
+
+    def commit(self, plan: ClusteringPlan, result: RewriteResult) -> CommitReport:
+        """Commit the finished groups that are not committed yet, one commit a group.
+
+        Raises:
+            CommitConflictError: If other commits made groups impossible; the others landed.
+            ResultMismatchError: If the result does not answer the plan, or lost a row.
+            CommitStateUnknownError: If it cannot be told whether a commit landed.
+        """
+        report = self.commit_each(plan, result.groups)
+        report.require_success()
+        return report
+
+    def optimize_metrics(self, plan: ClusteringPlan, report: CommitReport) -> Mapping[str, Any]:
+        """Return what a run did, under the names of Delta's OPTIMIZE metrics."""
+        return optimize_metrics(self.snapshot(plan.read_version), plan, report.finished)
+
+    def commit_each(
+        self,
+        plan: ClusteringPlan,
+        groups: Iterable[RewrittenGroup | GroupFailure],
+        *,
+        on_commit: Callable[[int], None] = lambda _: None,
+    ) -> CommitReport:
+        """Commit groups as an executor finishes them; failures are collected, not raised."""
+        return commit_groups(self._store, plan, groups, self._clock, on_commit=on_commit)
+
+
+def _installed_strategies() -> Mapping[str, Strategy]:
+    points = entry_points(group=STRATEGY_GROUP)
+    return {point.name: point.load() for point in points}
+
+
+def system_clock() -> Clock:
+    """Return the real clock and random ids."""
+    return Clock(now_ms=lambda: time.time_ns() // 1_000_000, new_id=lambda: str(uuid.uuid4()))

@@ -1,0 +1,258 @@
+"""The executor: a ClusteringPlan in, facts about each finished group out.
+
+Groups that need many tasks run one after another, each with the whole cluster; groups of one task
+run beside each other. Whatever the order, each group is reported as it finishes, so that it
+can be committed at once. Nothing here reads or writes the log.
+"""
+
+import math
+import time
+from collections.abc import Callable, Collection, Iterator
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Final
+from uuid import uuid4  # noqa: TID251  names the files of one run of one group
+
+from pyspark.sql import SparkSession
+
+from liquidlog.curve.curves import Curve, parse_curve
+from liquidlog.errors import ExecutorError, UsageError
+from liquidlog.plan import (
+    ClusteringPlan,
+    GroupFailure,
+    RewriteGroup,
+    RewriteMode,
+    RewriteResult,
+    RewrittenGroup,
+)
+from liquidspark.jobs import GroupJobs
+from liquidspark.pipeline import run_group
+from liquidspark.session import failure_reason, piece_settings
+from liquidspark.sink import TaskFacts, delete_files, delete_outputs
+from liquidspark.source import GroupWork, local_path
+
+Outcome = RewrittenGroup | GroupFailure
+Progress = Callable[[int, float], None]
+"""Called with (group id, share of its tasks that is done, 0 to 1) from the caller's thread."""
+
+_POLL_SECONDS: Final = 0.2
+_MAX_CONCURRENT_GROUPS: Final = 32
+_MIN_PIECE_BYTES: Final = 24 << 10
+"""Slices of large groups grow, so that what a task sends to one slice stays above this size."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExecutorOptions:
+    """How work is divided; sizes are bytes of input files as stored.
+
+    A group up to `single_task_bytes` is one task without a shuffle. `task_bytes` is what one
+    reading task takes; `slice_bytes` what it turns into rows, or a writing task sorts, at a time.
+    `sample_rows` are sampled in a group, or `sample_rows_per_output` for each output if more.
+    """
+
+    single_task_bytes: int = 16 << 20
+    task_bytes: int = 128 << 20
+    slice_bytes: int = 32 << 20
+    sample_rows: int = 200_000
+    sample_rows_per_output: int = 2_000
+
+
+DEFAULT_OPTIONS: Final = ExecutorOptions()
+
+
+def execute(
+    spark: SparkSession,
+    plan: ClusteringPlan,
+    *,
+    groups: Collection[int] | None = None,
+    on_group: Callable[[Outcome], None] | None = None,
+    progress: Progress | None = None,
+) -> RewriteResult:
+    """Rewrite the plan's groups and return the facts about all of them, in group order.
+
+    Args:
+        spark: A classic or Connect session whose workers can import this package.
+        plan: What to rewrite.
+        groups: Ids of the groups to rewrite; all if None.
+        on_group: Called with each group as it finishes or fails.
+        progress: Called now and then with how far a running group is.
+
+    Raises:
+        ExecutorError: If the plan cannot be executed, or after all others are finished, if a
+            group failed. Files of finished groups are then deleted, unless `on_group` has
+            been given them.
+    """
+    finished: list[RewrittenGroup] = []
+    failures: list[GroupFailure] = []
+    for outcome in execute_groups(spark, plan, groups=groups, progress=progress):
+        if isinstance(outcome, GroupFailure):
+            failures.append(outcome)
+        else:
+            finished.append(outcome)
+        if on_group is not None:
+            on_group(outcome)
+    if failures:
+        if on_group is None:
+            _delete_groups(plan, finished)
+        raise ExecutorError("; ".join(f"group {f.group_id}: {f.reason}" for f in failures))
+    finished.sort(key=lambda group: group.group_id)
+    return RewriteResult(plan_id=plan.plan_id, groups=tuple(finished))
+
+
+def execute_groups(
+    spark: SparkSession,
+    plan: ClusteringPlan,
+    *,
+    groups: Collection[int] | None = None,
+    progress: Progress | None = None,
+    options: ExecutorOptions = DEFAULT_OPTIONS,
+) -> Iterator[Outcome]:
+    """Yield each group of the plan as it finishes or fails; a failure does not stop the others.
+
+    Closing the iterator cancels what runs and deletes what it wrote.
+
+    Args:
+        spark: A classic or Connect session whose workers can import this package.
+        plan: What to rewrite.
+        groups: Ids of the groups to rewrite; all if None.
+        progress: Called now and then with how far a running group is.
+        options: How work is divided.
+
+    Raises:
+        ExecutorError: If the plan asks for something this executor cannot do.
+    """
+    wanted = [group for group in plan.groups if groups is None or group.group_id in groups]
+    runs = [_GroupRun(plan=plan, group=group, options=options) for group in wanted]
+    for run in runs:
+        run.check()
+    alone = [run for run in runs if run.group.size_bytes > options.single_task_bytes]
+    beside = [run for run in runs if run.group.size_bytes <= options.single_task_bytes]
+    with piece_settings(spark):
+        for run in alone:
+            yield from _run_all(spark, [run], progress)
+        yield from _run_all(spark, beside, progress)
+
+
+@dataclass(slots=True, kw_only=True)
+class _GroupRun:
+    """One attempt at one group."""
+
+    plan: ClusteringPlan
+    group: RewriteGroup
+    options: ExecutorOptions
+    token: str = field(default_factory=lambda: uuid4().hex[:12])
+    jobs: GroupJobs = field(default_factory=GroupJobs)
+
+    def check(self) -> None:
+        if any(file.deletion_vector is not None for file in self.group.inputs):
+            raise ExecutorError(
+                f"group {self.group.group_id} has files with deletion vectors,"
+                " which cannot be rewritten yet"
+            )
+        _curve(self.plan)
+        local_path(self.plan.table_uri, "")
+
+    def work(self) -> GroupWork:
+        inputs, size_bytes = self.group.inputs, self.group.size_bytes
+        return GroupWork(
+            directory=local_path(self.plan.table_uri, ""),
+            paths=tuple(local_path(self.plan.table_uri, file.path) for file in inputs),
+            sizes_bytes=tuple(file.size_bytes for file in inputs),
+            outputs=max(1, self.group.expected_outputs),
+            schema_string=self.plan.schema_string,
+            columns=tuple(column.physical for column in self.plan.columns),
+            curve=_curve(self.plan),
+            writer_options=self.plan.writer_options,
+            token=self.token,
+            slice_bytes=max(self.options.slice_bytes, math.isqrt(size_bytes * _MIN_PIECE_BYTES)),
+        )
+
+    def __call__(self, spark: SparkSession) -> Outcome:
+        started = time.perf_counter()
+        work = self.work()
+        try:
+            facts = run_group(spark, work, options=self.options, jobs=self.jobs)
+        except Exception as error:  # noqa: BLE001  whatever Spark raises is this group's failure
+            facts = TaskFacts(failure=failure_reason(error))
+        if facts.failure is None:
+            outcome = self._finished(facts, time.perf_counter() - started)
+        else:
+            outcome = GroupFailure(group_id=self.group.group_id, reason=facts.failure)
+        if isinstance(outcome, GroupFailure):
+            delete_outputs(work.directory, self.token)
+        return outcome
+
+    def _finished(self, facts: TaskFacts, seconds: float) -> Outcome:
+        assert facts.read is not None  # noqa: S101  merged facts have both proofs
+        assert facts.written is not None  # noqa: S101
+        if facts.read != facts.written:
+            reason = f"rows changed on the way: read {facts.read}, written {facts.written}"
+            return GroupFailure(group_id=self.group.group_id, reason=reason)
+        return RewrittenGroup(
+            plan_id=self.plan.plan_id,
+            group_id=self.group.group_id,
+            outputs=tuple(sorted(facts.outputs, key=lambda output: output.path)),
+            rows_read=facts.read.rows,
+            rows_written=facts.written.rows,
+            checksum_read=facts.read.checksum,
+            checksum_written=facts.written.checksum,
+            seconds=round(seconds, 3),
+        )
+
+    def cancel(self, spark: SparkSession) -> None:
+        self.jobs.cancel(spark)
+
+
+def _run_all(
+    spark: SparkSession, runs: list[_GroupRun], progress: Progress | None
+) -> Iterator[Outcome]:
+    if not runs:
+        return
+    pool = ThreadPoolExecutor(min(len(runs), _MAX_CONCURRENT_GROUPS))
+    running = {
+        pool.submit(partial(run.jobs.tagged, spark, partial(run, spark))): run for run in runs
+    }
+    try:
+        while running:
+            done, _ = wait(running, timeout=_POLL_SECONDS, return_when=FIRST_COMPLETED)
+            _report(spark, running, progress)
+            for future in done:
+                del running[future]
+                yield future.result()
+    finally:
+        for future, run in running.items():
+            if not future.cancel():
+                run.cancel(spark)
+        pool.shutdown(wait=True)
+        for future, run in running.items():
+            if not future.cancelled():
+                delete_outputs(local_path(run.plan.table_uri, ""), run.token)
+
+
+def _report(
+    spark: SparkSession, running: dict[Future[Outcome], _GroupRun], progress: Progress | None
+) -> None:
+    if progress is None:
+        return
+    for future, run in running.items():
+        share = 1.0 if future.done() else run.jobs.share_done(spark)
+        if share > 0:
+            progress(run.group.group_id, share)
+
+
+def _curve(plan: ClusteringPlan) -> Curve | None:
+    if plan.mode is RewriteMode.COMPACTION:
+        return None
+    if not plan.columns:
+        raise ExecutorError(f"a plan of mode {plan.mode} names no columns to sort by")
+    try:
+        return parse_curve(plan.curve)
+    except UsageError as error:
+        raise ExecutorError(str(error)) from error
+
+
+def _delete_groups(plan: ClusteringPlan, groups: list[RewrittenGroup]) -> None:
+    delete_files(
+        local_path(plan.table_uri, output.path) for group in groups for output in group.outputs
+    )

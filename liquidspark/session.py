@@ -1,0 +1,186 @@
+"""Getting a Spark session, and starting one quietly where there is none.
+
+An active session is used as it is. A session started here is local, sized for one machine, and
+stopped again by whoever opened it.
+"""
+
+import os
+import re
+import shutil
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from importlib.util import find_spec
+from pathlib import Path as FilePath
+from typing import IO, TYPE_CHECKING, Final
+
+from liquidlog.errors import ExecutorError
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_MIN_DRIVER_MIB: Final = 1024
+_MAX_DRIVER_MIB: Final = 8192
+
+_LOCAL_CONF: Final = {
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.log.level": "ERROR",
+    # Pieces are compressed already, column by column.
+    "spark.shuffle.compress": "false",
+    "spark.shuffle.spill.compress": "false",
+}
+
+_SUBMITTED: Final = "PYSPARK_GATEWAY_PORT"
+"""Set by spark-submit in the driver's environment."""
+
+_PIECE_CONF: Final = {
+    # Rows of the shuffle are megabytes each; the default of 10000 a batch is meant for small ones.
+    "spark.sql.execution.arrow.maxRecordsPerBatch": "64",
+    "spark.sql.execution.arrow.maxBytesPerBatch": "64m",
+    "spark.sql.adaptive.enabled": "false",
+}
+
+_REASON: Final = re.compile(
+    r"^(?:[\w.]+\.)?(\w*(?:Error|Exception|Interrupt)): (.+)$", re.MULTILINE
+)
+
+
+@contextmanager
+def open_session(conf: Mapping[str, str]) -> "Iterator[SparkSession]":
+    """Context manager: the active session with `conf` applied, else a new local one.
+
+    Only a session started here is stopped at the end.
+
+    Raises:
+        ExecutorError: If pyspark or Java is missing, or Spark does not start.
+    """
+    if find_spec("pyspark") is None:
+        raise ExecutorError(
+            'pyspark is not installed; install it with: pip install "liquidlog[spark]"'
+        )
+    from pyspark.sql import SparkSession
+
+    active = SparkSession.getActiveSession()
+    if active is not None:
+        _apply(active, conf)
+        yield active
+        return
+    spark = _start(conf)
+    try:
+        yield spark
+    finally:
+        with suppress(Exception):
+            spark.stop()
+
+
+@contextmanager
+def piece_settings(spark: "SparkSession") -> Iterator[None]:
+    """Context manager: the session settings that moving large rows needs; restored at the end."""
+    before = {name: spark.conf.get(name, None) for name in _PIECE_CONF}
+    for name, value in _PIECE_CONF.items():
+        spark.conf.set(name, value)
+    try:
+        yield
+    finally:
+        for name, old in before.items():
+            with suppress(Exception):
+                if old is None:
+                    spark.conf.unset(name)
+                else:
+                    spark.conf.set(name, old)
+
+
+def failure_reason(error: BaseException) -> str:
+    """Return one sentence for what Spark raised: the Python worker's own error if there is one."""
+    if not str(error).strip():
+        return type(error).__name__
+    found = _REASON.findall(str(error))
+    if found:
+        name, message = found[-1]
+        return f"{name}: {message}"
+    return str(error).strip().splitlines()[0]
+
+
+def _start(conf: Mapping[str, str]) -> "SparkSession":
+    from pyspark.sql import SparkSession
+
+    remote = "spark.remote" in conf or "SPARK_REMOTE" in os.environ
+    if not remote:
+        _require_java()
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
+    builder = SparkSession.builder.appName("liquidspark")
+    settings = dict(conf) if remote else _local_settings(conf)
+    for name, value in settings.items():
+        builder = builder.config(name, value)
+    with _quiet_stderr() as log:
+        try:
+            return builder.getOrCreate()
+        except Exception as error:
+            log.seek(0)
+            said = log.read()
+            reason = failure_reason(RuntimeError(f"{said}\n{error}"))
+            raise ExecutorError(f"Spark does not start: {reason}") from error
+
+
+def _local_settings(conf: Mapping[str, str]) -> dict[str, str]:
+    if _SUBMITTED in os.environ:
+        # spark-submit has chosen the master and the memory; a setting here would override it.
+        return {**_LOCAL_CONF, **conf}
+    settings = {**_LOCAL_CONF, "spark.driver.memory": f"{_driver_mib()}m", **conf}
+    if "MASTER" not in os.environ and "SPARK_MASTER" not in os.environ:
+        settings.setdefault("spark.master", "local[*]")
+    if settings.get("spark.master", "").startswith("local"):
+        # Without a network the machine's own name may not resolve.
+        settings.setdefault("spark.driver.host", "127.0.0.1")
+        settings.setdefault("spark.driver.bindAddress", "127.0.0.1")
+    return settings
+
+
+def _apply(spark: "SparkSession", conf: Mapping[str, str]) -> None:
+    for name, value in conf.items():
+        try:
+            spark.conf.set(name, value)
+        except Exception as error:
+            raise ExecutorError(
+                f"{name} cannot be set on the running Spark session: {failure_reason(error)}"
+            ) from error
+
+
+def _require_java() -> None:
+    home = os.environ.get("JAVA_HOME")
+    if home:
+        if not (FilePath(home) / "bin" / "java").exists():
+            raise ExecutorError(
+                f"JAVA_HOME is {home}, which holds no bin/java; Spark needs Java 17"
+            )
+    elif shutil.which("java") is None:
+        raise ExecutorError(
+            "Java is missing: Spark needs Java 17 or later; install it or set JAVA_HOME"
+        )
+
+
+def _driver_mib() -> int:
+    """Return a quarter of the machine's memory: the other users are Python workers and the disk."""
+    total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    return max(_MIN_DRIVER_MIB, min(_MAX_DRIVER_MIB, total // 4 >> 20))
+
+
+@contextmanager
+def _quiet_stderr() -> Iterator[IO[str]]:
+    """Context manager: what the starting JVM prints goes to the yielded file, for good.
+
+    The JVM inherits the descriptor, so its later log lines go there too.
+    """
+    with tempfile.TemporaryFile("w+", errors="replace") as log:
+        sys.stderr.flush()
+        saved = os.dup(2)
+        os.dup2(log.fileno(), 2)
+        try:
+            yield log
+        finally:
+            sys.stderr.flush()
+            os.dup2(saved, 2)
+            os.close(saved)

@@ -1,0 +1,262 @@
+"""The main pass: rows read by splits, moved through Spark's shuffle as columns, written by output.
+
+A *piece* is the rows of one chunk of one split that go into one slice, in row order, as an Arrow
+IPC stream with the curve key as last column. The shuffle moves rows of SHUFFLE_SCHEMA: few, large
+and opaque to Spark. Facts about a split and failures travel the same way (slice < 0), so that the
+only results there are come from finished tasks.
+
+Spark's `repartition(n, column)` sends a row to partition murmur3(column) mod n. `partition_values`
+finds for each partition a value that lands there; that works in every version of Spark and over
+Spark Connect.
+"""
+
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from typing import Final, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from liquidlog.curve.curves import Curve
+from liquidlog.curve.grid import Keys
+from liquidlog.curve.order import RowOrder, order_rows, stable_order
+from liquidlog.errors import LiquidlogError
+from liquidlog.spec.arrow import leaf_column
+from liquidspark.layout import Layout, table_keys
+from liquidspark.sink import (
+    OutputFile,
+    Proof,
+    TaskFacts,
+    decode_facts,
+    encode_facts,
+    failed,
+    merge_facts,
+)
+from liquidspark.source import (
+    GroupWork,
+    Split,
+    decode_table,
+    encode_table,
+    ordinals_from,
+    read_split,
+)
+
+SHUFFLE_SCHEMA: Final = "target int, slice int, ordinal long, payload binary"
+FACTS_SCHEMA: Final = "facts binary"
+
+KEY_COLUMN: Final = "\x00curve key"
+"""A name that no Delta column can have."""
+
+_FACTS_SLICE: Final = -1
+_FAILURE_SLICE: Final = -2
+_PIECE_BYTES: Final = 16 << 20
+"""Bytes of one piece's rows in memory; Spark keeps whole pieces in single rows."""
+
+_BATCH_BYTES: Final = 32 << 20
+"""Payload bytes of one batch handed to Spark."""
+
+_MURMUR_SEED: Final = 42
+_IPC_OPTIONS: Final = pa.ipc.IpcWriteOptions(compression="lz4", use_threads=False)
+
+
+class Piece(NamedTuple):
+    """One row of SHUFFLE_SCHEMA; `ordinal` is that of the first row, or the task's number."""
+
+    target: int
+    slice: int
+    ordinal: int
+    payload: bytes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SplitTasks:
+    """The map side: each task reads its splits and sends pieces to `targets` (by output)."""
+
+    work: GroupWork
+    layout: Layout
+    splits: tuple[tuple[Split, ...], ...]
+    targets: tuple[int, ...]
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Yield the pieces of the tasks whose numbers are in the batches."""
+        for batch in batches:
+            for number in batch.column(0).to_pylist():
+                yield from _in_batches(self._run(number))
+
+    def _run(self, number: int) -> Iterator[Piece]:
+        proof = Proof()
+        try:
+            for split in self.splits[number]:
+                for table, first in read_split(self.work, split):
+                    proof.add(table)
+                    yield from self._pieces(table, first)
+        except LiquidlogError as error:
+            failure = encode_facts(failed(error))
+            for target in self.targets:
+                yield Piece(target, _FAILURE_SLICE, number, failure)
+            return
+        target = self.targets[number % len(self.targets)]
+        yield Piece(target, _FACTS_SLICE, number, encode_facts(TaskFacts(read=proof.total())))
+
+    def _pieces(self, table: pa.Table, first: int) -> Iterator[Piece]:
+        keys = table_keys(self.work, self.layout, table)
+        ordinals = ordinals_from(first, len(table))
+        for cut in cut_table(self.layout, table, keys, ordinals):
+            target = self.targets[cut.slice // self.layout.slices_per_output]
+            step = max(1, len(cut.rows) * _PIECE_BYTES // max(cut.rows.nbytes, 1))
+            for start in range(0, len(cut.rows), step):
+                payload = encode_table(cut.rows.slice(start, step), _IPC_OPTIONS)
+                yield Piece(target, cut.slice, int(cut.ordinals[start]), payload)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OutputTasks:
+    """The reduce side: each task writes the output whose pieces it is given."""
+
+    work: GroupWork
+    slices_per_output: int
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Yield one row of facts for the pieces of a partition."""
+        facts = self._run(_received(batches))
+        yield pa.RecordBatch.from_arrays(
+            [pa.array([encode_facts(facts)], pa.binary())], names=["facts"]
+        )
+
+    def _run(self, pieces: Iterator[Piece]) -> TaskFacts:
+        # More slices than one arrive sorted by slice; a lone slice arrives in any order.
+        if self.slices_per_output == 1:
+            pieces = iter(sorted(pieces, key=lambda piece: piece[:3]))
+        notes: list[TaskFacts] = []
+        proof = Proof()
+        output: OutputFile | None = None
+        try:
+            for number, members in groupby(pieces, key=lambda piece: piece.slice):
+                if number < 0:
+                    notes += [decode_facts(piece.payload) for piece in members]
+                    if number == _FAILURE_SLICE:
+                        return _drained(pieces, merge_facts(notes))
+                    continue
+                output = output or OutputFile(
+                    self.work, number // self.slices_per_output, proof=proof
+                )
+                output.write(sorted_slice(self.work, [decode_table(p.payload) for p in members]))
+            written = output.finish() if output else None
+        except LiquidlogError as error:
+            return failed(error)
+        finally:
+            if output is not None:
+                output.__exit__(None, None, None)
+        outputs = () if written is None else (written,)
+        return merge_facts([*notes, TaskFacts(written=proof.total(), outputs=outputs)])
+
+
+def _drained(pieces: Iterator[Piece], facts: TaskFacts) -> TaskFacts:
+    """Return the facts after reading all that Spark sends: it waits until all is taken."""
+    deque(pieces, maxlen=0)
+    return facts
+
+
+class CutRows(NamedTuple):
+    """Rows of one slice in row order, with their keys as last column, and their ordinals."""
+
+    slice: int
+    rows: pa.Table
+    ordinals: npt.NDArray[np.uint64]
+
+
+def cut_table(
+    layout: Layout, table: pa.Table, keys: Keys, ordinals: npt.NDArray[np.uint64]
+) -> Iterator[CutRows]:
+    """Yield the rows of each slice that has some in the table, by slice number."""
+    parts = layout.cuts.parts_of(keys, ordinals)
+    count = len(layout.cuts.keys) + 1
+    # Stable sorting of 16-bit numbers is a radix sort.
+    narrow = parts.astype(np.uint16) if count <= 1 << 16 else parts
+    order = np.argsort(narrow, kind="stable")
+    edges = np.concatenate([[0], np.cumsum(np.bincount(parts, minlength=count))])
+    keyed = table.append_column(KEY_COLUMN, pa.array(keys)).combine_chunks()
+    moved, moved_ordinals = keyed.take(pa.array(order)), ordinals[order]
+    for number in np.flatnonzero(np.diff(edges)).tolist():
+        start, stop = int(edges[number]), int(edges[number + 1])
+        yield CutRows(number, moved.slice(start, stop - start), moved_ordinals[start:stop])
+
+
+def sorted_slice(work: GroupWork, pieces: Sequence[pa.Table]) -> pa.Table:
+    """Return the rows of one slice's pieces sorted along the curve, without the key column."""
+    together = pa.concat_tables(pieces).combine_chunks()
+    keys = together.column(KEY_COLUMN).to_numpy()
+    table = together.drop_columns([KEY_COLUMN])
+    return table.take(pa.array(row_order(work, table, keys)))
+
+
+def row_order(work: GroupWork, table: pa.Table, keys: Keys) -> RowOrder:
+    """Return the order of rows inside a file: by curve key, a column alone by its exact values."""
+    if work.curve is Curve.LINEAR and len(work.columns) == 1:
+        return order_rows([leaf_column(table, work.columns[0])], Curve.LINEAR)
+    return stable_order(keys)
+
+
+def partition_values(partitions: int) -> tuple[int, ...]:
+    """Return for each partition an int that Spark's hash partitioning sends there.
+
+    Source: Spark, Murmur3_x86_32.hashInt and HashPartitioning.partitionIdExpression.
+    """
+    found = np.full(partitions, -1, np.int64)
+    start, step = 0, max(1024, 4 * partitions)
+    while (found < 0).any():
+        values = np.arange(start, start + step, dtype=np.int64)
+        homes = _murmur3(values).astype(np.int32) % np.int32(partitions)
+        missing = found[homes] < 0
+        found[homes[missing]] = values[missing]
+        start += step
+    return tuple(found.tolist())
+
+
+def _murmur3(values: npt.NDArray[np.int64]) -> npt.NDArray[np.uint32]:
+    mixed = values.astype(np.uint32) * np.uint32(0xCC9E2D51)
+    mixed = _rotate(mixed, 15) * np.uint32(0x1B873593)
+    hashed = _rotate(mixed ^ np.uint32(_MURMUR_SEED), 13) * np.uint32(5) + np.uint32(0xE6546B64)
+    hashed ^= np.uint32(4)
+    hashed = (hashed ^ (hashed >> np.uint32(16))) * np.uint32(0x85EBCA6B)
+    hashed = (hashed ^ (hashed >> np.uint32(13))) * np.uint32(0xC2B2AE35)
+    return hashed ^ (hashed >> np.uint32(16))
+
+
+def _rotate(words: npt.NDArray[np.uint32], bits: int) -> npt.NDArray[np.uint32]:
+    return (words << np.uint32(bits)) | (words >> np.uint32(32 - bits))
+
+
+def _in_batches(pieces: Iterator[Piece]) -> Iterator[pa.RecordBatch]:
+    waiting: list[Piece] = []
+    waiting_bytes = 0
+    for piece in pieces:
+        waiting.append(piece)
+        waiting_bytes += len(piece.payload)
+        if waiting_bytes >= _BATCH_BYTES:
+            yield _batch(waiting)
+            waiting, waiting_bytes = [], 0
+    if waiting:
+        yield _batch(waiting)
+
+
+def _batch(pieces: list[Piece]) -> pa.RecordBatch:
+    targets, slices, ordinals, payloads = zip(*pieces, strict=True)
+    columns = [
+        pa.array(targets, pa.int32()),
+        pa.array(slices, pa.int32()),
+        pa.array(ordinals, pa.int64()),
+        pa.array(payloads, pa.binary()),
+    ]
+    return pa.RecordBatch.from_arrays(columns, names=["target", "slice", "ordinal", "payload"])
+
+
+def _received(batches: Iterable[pa.RecordBatch]) -> Iterator[Piece]:
+    for batch in batches:
+        targets, slices, ordinals = (batch.column(i).to_pylist() for i in range(3))
+        payloads = batch.column(3)
+        for row, place in enumerate(zip(targets, slices, ordinals, strict=True)):
+            yield Piece(*place, payloads[row].as_buffer())

@@ -1,0 +1,154 @@
+"""Writing one output file of a group, with the proof of what went into it."""
+
+from collections.abc import Iterable
+from contextlib import suppress
+from pathlib import Path as FilePath
+from types import TracebackType
+from typing import Self
+from uuid import uuid4  # noqa: TID251  a task attempt names its own file
+
+import msgspec
+import pyarrow as pa
+
+from liquidlog.data.checksum import add_checksums, format_checksum, multiset_checksum
+from liquidlog.data.writer import DataFileWriter
+from liquidlog.errors import LiquidlogError
+from liquidlog.plan import Document, WrittenFile
+from liquidspark.source import GroupWork
+
+
+class RowsProof(Document, frozen=True, kw_only=True):
+    """How many rows passed, and the checksum of them as 32 hex digits."""
+
+    rows: int
+    checksum: str
+
+
+class TaskFacts(Document, frozen=True, kw_only=True):
+    """What one task did: proofs of the rows it read and wrote, the files, or why it failed."""
+
+    read: RowsProof | None = None
+    written: RowsProof | None = None
+    outputs: tuple[WrittenFile, ...] = ()
+    failure: str | None = None
+
+
+class Proof:
+    """Adds up rows and checksums; mutable."""
+
+    def __init__(self) -> None:
+        self._rows = 0
+        self._checksum = 0
+
+    def add(self, table: pa.Table) -> None:
+        """Count rows and add their checksum."""
+        self._rows += len(table)
+        self._checksum = add_checksums(self._checksum, multiset_checksum(table))
+
+    def total(self) -> RowsProof:
+        """Return what was added so far."""
+        return RowsProof(rows=self._rows, checksum=format_checksum(self._checksum))
+
+
+class OutputFile:
+    """Context manager that writes one data file; deletes it unless `finish` was reached.
+
+    The file is created by the first rows: an output without rows leaves no file.
+    """
+
+    def __init__(self, work: GroupWork, number: int, *, proof: Proof) -> None:
+        token = work.token
+        unique = f"{token[:8]}-{token[8:12]}-{str(uuid4())[14:]}"
+        self._work = work
+        self._name = f"part-{number:05d}-{unique}.c000.{work.writer_options.compression}.parquet"
+        self._path = FilePath(work.directory) / self._name
+        self._proof = proof
+        self._writer: DataFileWriter | None = None
+        self._finished = False
+
+    def __enter__(self) -> Self:
+        """Return itself; nothing is opened yet."""
+        return self
+
+    def write(self, table: pa.Table) -> None:
+        """Append rows; they are in the file in the order of the calls."""
+        if len(table) == 0:
+            return
+        if self._writer is None:
+            self._writer = DataFileWriter(
+                str(self._path), schema=self._work.schema, options=self._work.writer_options
+            )
+            self._writer.__enter__()
+        self._proof.add(table)
+        self._writer.write(table)
+
+    def finish(self) -> WrittenFile | None:
+        """Close the file and return the facts about it; None if there were no rows."""
+        if self._writer is None:
+            return None
+        written = self._writer.finish(self._name)
+        self._writer.__exit__(None, None, None)
+        self._finished = True
+        return written
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Delete the file if it is not finished, best-effort."""
+        if self._writer is not None and not self._finished:
+            with suppress(Exception):
+                self._writer.__exit__(kind, error, trace)
+            with suppress(OSError):
+                self._path.unlink(missing_ok=True)
+
+
+def delete_outputs(directory: str, token: str) -> None:
+    """Delete every file that this run of a group wrote, best-effort.
+
+    Finds them by the token in their names, so that also files of lost task attempts go.
+    """
+    for path in FilePath(directory).glob(f"part-*-{token[:8]}-{token[8:12]}-*.parquet"):
+        with suppress(OSError):
+            path.unlink()
+
+
+def delete_files(paths: Iterable[str]) -> None:
+    """Delete files, best-effort."""
+    for path in paths:
+        with suppress(OSError):
+            FilePath(path).unlink()
+
+
+def merge_facts(facts: list[TaskFacts]) -> TaskFacts:
+    """Return the sum of what tasks did; the first failure makes the whole a failure."""
+    failures = [fact.failure for fact in facts if fact.failure is not None]
+    return TaskFacts(
+        read=_sum_proofs([fact.read for fact in facts if fact.read is not None]),
+        written=_sum_proofs([fact.written for fact in facts if fact.written is not None]),
+        outputs=tuple(output for fact in facts for output in fact.outputs),
+        failure=failures[0] if failures else None,
+    )
+
+
+def failed(error: LiquidlogError) -> TaskFacts:
+    """Return the facts of a task that failed on purpose: why, on one line."""
+    return TaskFacts(failure="; ".join(str(error).splitlines()))
+
+
+def encode_facts(facts: TaskFacts) -> bytes:
+    """Return facts as JSON; inverse: decode_facts."""
+    return msgspec.json.encode(facts)
+
+
+def decode_facts(content: bytes) -> TaskFacts:
+    """Return the facts in a JSON document that a task made."""
+    return msgspec.json.decode(content, type=TaskFacts)
+
+
+def _sum_proofs(proofs: list[RowsProof]) -> RowsProof:
+    checksum = add_checksums(*(int(proof.checksum, 16) for proof in proofs))
+    rows = sum(proof.rows for proof in proofs)
+    return RowsProof(rows=rows, checksum=format_checksum(checksum))

@@ -1,0 +1,171 @@
+"""What tasks are told about a group, and how they read its rows.
+
+A row's *ordinal* is its number among all rows of the group, files in plan order and rows in file
+order: it breaks ties, so that the same inputs always give the same files.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path as FilePath
+from urllib.parse import unquote, urlsplit
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from liquidlog.curve.curves import Curve
+from liquidlog.data.reader import DataFile
+from liquidlog.errors import DataFileError, ExecutorError
+from liquidlog.plan import WriterOptions
+from liquidlog.spec.schema import Path, StructType, parse_schema
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupWork:
+    """One group as tasks see it; travels to the workers.
+
+    `token` is twelve hex digits that begin the names of all files this run of the group writes.
+    `curve` is None for compaction. `slice_bytes` bounds how much of the input, as stored, a
+    task turns into rows at a time.
+    """
+
+    directory: str
+    paths: tuple[str, ...]
+    sizes_bytes: tuple[int, ...]
+    outputs: int
+    schema_string: str
+    columns: tuple[Path, ...]
+    curve: Curve | None
+    writer_options: WriterOptions
+    token: str
+    slice_bytes: int
+
+    @property
+    def schema(self) -> StructType:
+        """The table's schema."""
+        return _schema(self.schema_string)
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes of all inputs."""
+        return sum(self.sizes_bytes)
+
+
+@dataclass(frozen=True, slots=True)
+class Split:
+    """Consecutive row groups of one input; `first_ordinal` is the ordinal of the first row."""
+
+    file: int
+    row_groups: tuple[int, ...]
+    first_ordinal: int
+    rows: int
+
+
+def local_path(table_uri: str, path: str) -> str:
+    """Return where a table or one of its files is on the file system.
+
+    Args:
+        table_uri: A plain path or a file: URI.
+        path: Relative to the table, or absolute, or a file: URI; decoded. "" for the table.
+
+    Raises:
+        ExecutorError: If the table or the file is in a storage that cannot be read yet.
+    """
+    scheme = urlsplit(path).scheme
+    if scheme == "file":
+        return unquote(urlsplit(path).path)
+    if len(scheme) > 1:
+        raise ExecutorError(f"{path}: files in {scheme}: storage cannot be rewritten yet")
+    if path.startswith("/"):
+        return path
+    base = urlsplit(table_uri)
+    if base.scheme == "file":
+        return str(FilePath(unquote(base.path)) / path)
+    if len(base.scheme) > 1:
+        raise ExecutorError(
+            f"{table_uri}: tables in {base.scheme}: storage cannot be rewritten yet"
+        )
+    return str(FilePath(table_uri) / path)
+
+
+def split_file(
+    file: int, row_group_rows: Sequence[int], *, first_ordinal: int, max_rows: float
+) -> Iterator[Split]:
+    """Yield the row groups of a file as splits of at most `max_rows` rows, or one row group."""
+    start, rows = 0, 0
+    for number, group_rows in enumerate(row_group_rows):
+        if rows and rows + group_rows > max_rows:
+            yield Split(file, tuple(range(start, number)), first_ordinal, rows)
+            start, rows, first_ordinal = number, 0, first_ordinal + rows
+        rows += group_rows
+    if rows:
+        yield Split(file, tuple(range(start, len(row_group_rows))), first_ordinal, rows)
+
+
+def open_input(work: GroupWork, file: int) -> DataFile:
+    """Return an input file, opened; what it keeps in small dictionaries stays in them.
+
+    Raises:
+        DataFileError: If it is not of the size in the log, or cannot be read as data of this
+            table.
+    """
+    path, expected_bytes = FilePath(work.paths[file]), work.sizes_bytes[file]
+    if path.exists() and path.stat().st_size != expected_bytes:
+        found_bytes = path.stat().st_size
+        detail = f"has {found_bytes} bytes where the log says {expected_bytes}"
+        raise DataFileError(str(path), detail)
+    return DataFile.open(work.paths[file], schema=work.schema, dictionary=True)
+
+
+def read_split(work: GroupWork, split: Split) -> Iterator[tuple[pa.Table, int]]:
+    """Yield (rows, ordinal of the first row) of a split, about `slice_bytes` at a time.
+
+    Raises:
+        DataFileError: If the file cannot be read, or not exactly.
+    """
+    with open_input(work, split.file) as data_file:
+        row_bytes = work.sizes_bytes[split.file] / max(data_file.num_rows, 1)
+        sizes = [data_file.row_group_rows(number) for number in split.row_groups]
+        chunks = split_file(
+            split.file,
+            sizes,
+            first_ordinal=split.first_ordinal,
+            max_rows=work.slice_bytes / max(row_bytes, 1e-9),
+        )
+        for chunk in chunks:
+            row_groups = [split.row_groups[number] for number in chunk.row_groups]
+            yield data_file.read(row_groups=row_groups), chunk.first_ordinal
+
+
+def decoded(table: pa.Table) -> pa.Table:
+    """Return the table without dictionaries."""
+    plain = [
+        field.with_type(field.type.value_type) if pa.types.is_dictionary(field.type) else field
+        for field in table.schema
+    ]
+    return table.cast(pa.schema(plain))
+
+
+def encode_table(table: pa.Table, options: pa.ipc.IpcWriteOptions | None = None) -> bytes:
+    """Return rows as an Arrow IPC stream; inverse: decode_table."""
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, table.schema, options=options) as stream:
+        stream.write_table(table)
+    content: bytes = sink.getvalue().to_pybytes()
+    return content
+
+
+def decode_table(content: bytes) -> pa.Table:
+    """Return the rows in an Arrow IPC stream, without copying what is not compressed."""
+    return pa.ipc.open_stream(content).read_all()
+
+
+def ordinals_from(first: int, rows: int) -> npt.NDArray[np.uint64]:
+    """Return the ordinals of consecutive rows."""
+    return np.arange(first, first + rows, dtype=np.uint64)
+
+
+@lru_cache(maxsize=16)
+def _schema(schema_string: str) -> StructType:
+    return parse_schema(schema_string, where="the plan")

@@ -1,0 +1,128 @@
+"""Rewriting without a shuffle: a whole small group in one task, or compaction by output.
+
+Compaction keeps row order and gives each output a contiguous, equal share of the group's rows.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import accumulate, groupby, pairwise
+
+import pyarrow as pa
+
+from liquidlog.errors import LiquidlogError
+from liquidspark.layout import build_layout, first_ordinals, table_keys
+from liquidspark.sample import Survey, check_rows, sample_shares, survey_file
+from liquidspark.shuffle import cut_table, sorted_slice
+from liquidspark.sink import OutputFile, Proof, TaskFacts, encode_facts, failed, merge_facts
+from liquidspark.source import GroupWork, Split, ordinals_from, read_split, split_file
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupTask:
+    """One task that does everything; for groups small enough to hold in its memory."""
+
+    work: GroupWork
+    sample_rows: int
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Yield one row of facts."""
+        for _ in batches:
+            yield facts_batch(self._run())
+
+    def _run(self) -> TaskFacts:
+        try:
+            shares = sample_shares(self.work.sizes_bytes, self.sample_rows)
+            surveys = [
+                survey_file(self.work, file, sample_rows=share) for file, share in enumerate(shares)
+            ]
+            if self.work.curve is None:
+                facts = _compact(self.work, surveys, range(self.work.outputs))
+            else:
+                facts = _sort_group(self.work, surveys)
+        except LiquidlogError as error:
+            return failed(error)
+        return check_rows(facts, surveys)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompactionTasks:
+    """One task an output of a compaction."""
+
+    work: GroupWork
+    surveys: tuple[Survey, ...]
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Yield one row of facts for each output whose number is in the batches."""
+        for batch in batches:
+            for number in batch.column(0).to_pylist():
+                yield facts_batch(self._run(number))
+
+    def _run(self, number: int) -> TaskFacts:
+        try:
+            return _compact(self.work, self.surveys, range(number, number + 1))
+        except LiquidlogError as error:
+            return failed(error)
+
+
+def facts_batch(facts: TaskFacts) -> pa.RecordBatch:
+    """Return facts as the one row of FACTS_SCHEMA that a task yields."""
+    return pa.RecordBatch.from_arrays([pa.array([encode_facts(facts)], pa.binary())], ["facts"])
+
+
+def _compact(work: GroupWork, surveys: Sequence[Survey], outputs: range) -> TaskFacts:
+    total = sum(survey.num_rows for survey in surveys)
+    facts = []
+    for number in outputs:
+        start, stop = number * total // work.outputs, (number + 1) * total // work.outputs
+        read, written = Proof(), Proof()
+        with OutputFile(work, number, proof=written) as output:
+            for table in _rows_between(work, surveys, start, stop):
+                read.add(table)
+                output.write(table)
+            file = output.finish()
+        files = () if file is None else (file,)
+        facts.append(TaskFacts(read=read.total(), written=written.total(), outputs=files))
+    return merge_facts(facts)
+
+
+def _rows_between(
+    work: GroupWork, surveys: Sequence[Survey], start: int, stop: int
+) -> Iterator[pa.Table]:
+    for survey, first in zip(surveys, first_ordinals(surveys), strict=True):
+        edges = list(accumulate(survey.row_group_rows, initial=first))
+        inside = [
+            number
+            for number, (low, high) in enumerate(pairwise(edges))
+            if max(low, start) < min(high, stop)
+        ]
+        if inside:
+            low, high = edges[inside[0]], edges[inside[-1] + 1]
+            split = Split(survey.file, tuple(inside), low, high - low)
+            for table, ordinal in read_split(work, split):
+                skipped = max(start - ordinal, 0)
+                yield table.slice(skipped, stop - ordinal - skipped)
+
+
+def _sort_group(work: GroupWork, surveys: Sequence[Survey]) -> TaskFacts:
+    read, written = Proof(), Proof()
+    tables = []
+    for survey, first in zip(surveys, first_ordinals(surveys), strict=True):
+        splits = split_file(
+            survey.file, survey.row_group_rows, first_ordinal=first, max_rows=survey.num_rows
+        )
+        tables += [table for split in splits for table, _ in read_split(work, split)]
+    if not tables:
+        return TaskFacts(read=read.total(), written=written.total())
+    table = pa.concat_tables(tables)
+    read.add(table)
+    layout = build_layout(work, surveys)
+    keys = table_keys(work, layout, table)
+    files = []
+    cuts = cut_table(layout, table, keys, ordinals_from(0, len(table)))
+    for number, slices in groupby(cuts, key=lambda cut: cut.slice // layout.slices_per_output):
+        with OutputFile(work, number, proof=written) as output:
+            for cut in slices:
+                output.write(sorted_slice(work, [cut.rows]))
+            files.append(output.finish())
+    outputs = tuple(file for file in files if file is not None)
+    return TaskFacts(read=read.total(), written=written.total(), outputs=outputs)

@@ -1,0 +1,80 @@
+"""Recorded races: what the engine's stale OPTIMIZE did, and what ours would do."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from liquidlog.clustering.planner import plan as make_plan
+from liquidlog.clustering.staleness import stale_reasons
+from liquidlog.commit.conflicts import check_conflicts
+from liquidlog.log.loader import load_commits, load_snapshot
+from liquidlog.log.store import open_store
+from liquidlog.operations.rewrite import read_set_of
+from liquidlog.plan import ClusteringPolicy
+from liquidlog.spec.features import unsupported_for_writing
+
+LOGS = Path(__file__).parents[2] / "fixtures" / "logs"
+RACES = sorted(p.name for p in LOGS.glob("33_*") if "_base_" not in p.name)
+PREFIX = "spark.databricks.delta.optimize."
+
+# The engine commits in these, we refuse: outputs written for one schema, protocol or choice of
+# clustering columns are not committed under another.
+STRICTER = {
+    "33_append_only_set",
+    "33_cluster_by_none",
+    "33_cluster_by_other",
+    "33_cm_drop_column",
+    "33_cm_rename_clustering_column",
+    "33_enabled_cdf",
+    "33_enabled_check_constraint",
+    "33_enabled_column_mapping",
+    "33_enabled_ict",
+    "33_enabled_row_tracking",
+    "33_enabled_row_tracking_supported",
+    "33_enabled_type_change",
+    "33_metadata_property",
+    "33_protocol_only",
+    "33_protocol_upgrade",
+    "33_schema_add_column",
+}
+
+
+def race(case: str) -> Any:
+    return json.loads((LOGS / case / "expected.json").read_text())["race"]
+
+
+def policy(recorded: Any) -> ClusteringPolicy:
+    conf = recorded["optimize_conf"]
+    merge = f"{PREFIX}clustering.mergeStrategy.minCubeSize."
+    return ClusteringPolicy(
+        min_cube_bytes=int(conf[f"{merge}threshold"]),
+        target_cube_bytes=int(conf[f"{merge}targetCubeSize"]),
+        max_file_bytes=int(conf[f"{PREFIX}maxFileSize"]),
+    )
+
+
+def test_there_are_races() -> None:
+    assert len(RACES) > 30
+    assert set(RACES) >= STRICTER
+
+
+@pytest.mark.parametrize("case", RACES)
+def test_a_stale_rewrite_commits_where_the_engine_does_or_refuses_for_a_known_reason(
+    case: str,
+) -> None:
+    recorded = race(case)
+    store = open_store(str(LOGS / case / "table"))
+    base = load_snapshot(store, recorded["base_version"])
+    plan = make_plan(base, policy(recorded), new_id=lambda: "id")
+    taken = {file.path for group in plan.groups for file in group.inputs}
+    if case != "33_full_append":
+        assert taken == set(recorded["optimize_candidates_at_base"])
+    newest = load_snapshot(store)
+    winners = list(load_commits(store, base.version + 1, newest.version))
+    conflicts = [c for g in plan.groups for c in check_conflicts(read_set_of(plan, g), winners)]
+    stale = [reason for group in plan.groups for reason in stale_reasons(newest, plan, group)]
+    refused = unsupported_for_writing(newest.protocol, newest.metadata.configuration)
+    commits = recorded["commits"] and case not in STRICTER
+    assert bool(conflicts or stale) != commits, (conflicts, stale, refused)

@@ -1,0 +1,222 @@
+"""Delta Spark opens what we wrote, and continues from it. Needs its jars; skips without."""
+
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from liquidlog.table import Table
+
+pytestmark = pytest.mark.reference
+
+WIDE = pa.decimal128(23, 4)  # what any 64-bit integer fits
+JARS = os.environ.get("LIQUID_REFERENCE_JARS")
+SCHEMA = pa.schema(
+    [
+        ("id", pa.int64()),
+        ("x", pa.int32()),
+        ("s", pa.string()),
+        ("d", pa.date32()),
+        ("t", pa.timestamp("us", "UTC")),
+        ("m", pa.decimal128(20, 4)),
+        ("f", pa.float64()),
+    ]
+)
+
+
+@pytest.fixture(scope="module")
+def spark() -> Iterator[Any]:
+    if not JARS:
+        pytest.skip("LIQUID_REFERENCE_JARS does not name a directory with Delta Spark's jars")
+    from pyspark.sql import SparkSession
+
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    jars = ",".join(str(path) for path in sorted(Path(JARS).glob("*.jar")))
+    session = (
+        SparkSession.builder.master("local[2]")
+        .config("spark.jars", jars)
+        .config("spark.sql.extensions", "io.delta.sql.DeltaSparkSessionExtension")
+        .config(
+            "spark.sql.catalog.spark_catalog", "org.apache.spark.sql.delta.catalog.DeltaCatalog"
+        )
+        .config("spark.ui.enabled", "false")
+        .config("spark.sql.shuffle.partitions", "4")
+        .config("spark.sql.session.timeZone", "UTC")
+        .config("spark.driver.memory", "2g")
+        .getOrCreate()
+    )
+    yield session
+    session.stop()
+
+
+def rows(count: int, seed: int) -> pa.Table:
+    random = np.random.default_rng(seed)
+    nulls = random.random(count) < 0.02
+    numbers = random.integers(-(10**6), 10**6, count)
+    values = [
+        pa.array(np.arange(count) + seed * 10**6),
+        pa.array(random.integers(0, 500, count), pa.int32(), mask=nulls),
+        pa.array([f"wörd-{'x' * 30}{n}" for n in random.integers(0, 999, count)], mask=nulls),
+        pa.array(numbers % 20000, pa.int32(), mask=nulls).cast(pa.date32()),
+        pa.array(numbers * 1_000_003, pa.timestamp("us", "UTC"), mask=nulls),
+        pa.array(numbers, pa.int64(), mask=nulls).cast(WIDE).cast(SCHEMA.field("m").type),
+        pa.array(np.where(numbers % 50 == 0, np.nan, numbers / 7), pa.float64(), mask=nulls),
+    ]
+    return pa.table(values, schema=SCHEMA)
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> Table:
+    made = Table.create(str(tmp_path / "t"), schema=SCHEMA, cluster_by=["x", "s"])
+    for seed in range(3):
+        made.append(rows(2000, seed))
+    return made
+
+
+def optimize(spark: Any, table: Table, **policy: Any) -> None:
+    from liquidspark.executor import execute
+
+    plan = table.plan(**policy)
+    table.commit(plan, execute(spark, plan))
+
+
+def sql(spark: Any, text: str) -> list[Any]:
+    return [row.asDict(recursive=True) for row in spark.sql(text).collect()]
+
+
+def fingerprint(spark: Any, table: Table) -> Any:
+    hashed = "sum(cast(xxhash64(id, x, s, d, t, m, f) as decimal(38,0)))"
+    return sql(spark, f"select count(*) c, {hashed} h from delta.`{table.uri}`")
+
+
+def test_the_engine_continues_from_our_cube_as_from_its_own(spark: Any, table: Table) -> None:
+    uri = table.uri
+    before = fingerprint(spark, table)
+    assert before[0]["c"] == 6000
+    optimize(spark, table, max_file_size=40_000)
+    files = table.detail()["numFiles"]
+    assert files > 2
+    detail = sql(spark, f"describe detail delta.`{uri}`")[0]
+    assert detail["clusteringColumns"] == ["x", "s"]
+    assert detail["numFiles"] == files
+    assert fingerprint(spark, table) == before
+
+    version = table.detail()["version"]
+    nothing = sql(spark, f"optimize delta.`{uri}`")[0]["metrics"]
+    assert (nothing["numFilesAdded"], nothing["numFilesRemoved"]) == (0, 0)
+    assert table.detail()["version"] == version
+
+    values = "9000000, 1, 'new', date'2020-01-01', timestamp'2020-01-01', 1.5, 2.5"
+    spark.sql(f"insert into delta.`{uri}` values ({values})")
+    merged = sql(spark, f"optimize delta.`{uri}`")[0]["metrics"]
+    stats = merged["clusteringStats"]
+    assert stats["inputZCubeFiles"]["numFiles"] == files
+    assert stats["inputNumZCubes"] == 1
+    assert merged["numFilesRemoved"] == files + 1
+    assert table.plan().groups == ()
+    assert fingerprint(spark, table)[0]["c"] == 6001
+
+
+@pytest.mark.parametrize(
+    "where",
+    [
+        "x = 7",
+        "x is null",
+        "s > 'wörd-xxxxxxxxxxxxxxxxxxxxxxxxxxxxxx5'",
+        "d between date'1985-01-01' and date'1985-02-01'",
+        "t >= timestamp'1970-01-05 00:00:00' and t < timestamp'1970-01-06 00:00:00'",
+        "m = 123",
+        "f > 1e9",
+        "f = double('NaN')",
+    ],
+)
+def test_data_skipping_on_our_statistics_loses_no_row(spark: Any, table: Table, where: str) -> None:
+    optimize(spark, table, max_file_size=20_000)
+    query = f"select count(*) c from delta.`{table.uri}` where {where}"
+    paths = [f"{table.uri}/{path}" for path in table.files()["path"].to_pylist()]
+    expected = spark.read.parquet(*paths).where(where).count()
+    assert sql(spark, query)[0]["c"] == expected
+
+
+def test_the_engine_accepts_every_way_to_define_a_table(
+    spark: Any, table: Table, tmp_path: Path
+) -> None:
+    like = Table.create(str(tmp_path / "like"), like=table)
+    detail = sql(spark, f"describe detail delta.`{like.uri}`")[0]
+    assert detail["clusteringColumns"] == ["x", "s"]
+    plain = Table.create(str(tmp_path / "plain"), schema=SCHEMA)
+    plain.append(rows(100, 5))
+    plain.cluster_by(["d"])
+    detail = sql(spark, f"describe detail delta.`{plain.uri}`")[0]
+    assert detail["clusteringColumns"] == ["d"]
+    assert sorted(detail["tableFeatures"]) == plain.detail()["tableFeatures"]
+    plain.cluster_by(None)
+    assert sql(spark, f"describe detail delta.`{plain.uri}`")[0]["clusteringColumns"] == []
+    spark.sql(f"alter table delta.`{plain.uri}` cluster by (x)")
+    assert plain.detail()["clusteringColumns"] == ["x"]
+
+
+def test_we_continue_from_the_engines_cube_as_from_our_own(spark: Any, tmp_path: Path) -> None:
+    uri = str(tmp_path / "theirs")
+    spark.sql(f"create table delta.`{uri}` (id bigint, x int) using delta cluster by (x, id)")
+    spark.sql(f"insert into delta.`{uri}` select id, cast(id % 97 as int) from range(3000)")
+    spark.sql(f"optimize delta.`{uri}`")
+    theirs = Table.open(uri)
+    assert theirs.plan().groups == ()
+    theirs.append(pa.table({"id": [1], "x": pa.array([2], pa.int32())}))
+    plan = theirs.plan()
+    assert len(plan.groups) == 1
+    optimize(spark, theirs)
+    found = sql(spark, f"select count(*) c, sum(id) s from delta.`{uri}`")
+    assert found == [{"c": 3001, "s": 2999 * 3000 // 2 + 1}]
+    assert theirs.plan().groups == ()
+
+
+def test_the_engine_continues_a_table_with_in_commit_timestamps(spark: Any, tmp_path: Path) -> None:
+    properties = {"delta.enableInCommitTimestamps": "true"}
+    timed = Table.create(
+        str(tmp_path / "timed"), schema=SCHEMA, cluster_by=["x"], properties=properties
+    )
+    for seed in range(2):
+        timed.append(rows(500, seed))
+    optimize(spark, timed)
+    spark.sql(f"insert into delta.`{timed.uri}` select * from delta.`{timed.uri}` limit 1")
+    timed.append(rows(10, 7))
+    times = [row["timestamp"] for row in timed.history()]
+    assert times == sorted(times, reverse=True)
+    assert len(set(times)) == len(times) == 6
+    theirs = sql(spark, f"describe history delta.`{timed.uri}`")
+    shown = [f"{row['timestamp']:%Y-%m-%dT%H:%M:%S.%f}"[:-3] + "Z" for row in theirs]
+    assert shown == times
+    assert fingerprint(spark, timed)[0]["c"] == 1011
+    before = timed.snapshot(3)
+    assert (before.version, before.files.num_rows) == (3, 1)
+    as_of = f"select count(*) c from delta.`{timed.uri}` timestamp as of '{times[2]}'"
+    assert sql(spark, as_of)[0]["c"] == 1000
+
+
+def test_the_engine_continues_a_table_with_v2_checkpoints(spark: Any, tmp_path: Path) -> None:
+    uri = str(tmp_path / "v2")
+    spark.sql(
+        f"create table delta.`{uri}` (id bigint, x int) using delta cluster by (x) tblproperties"
+        " ('delta.checkpointPolicy' = 'v2', 'delta.checkpointInterval' = '2')"
+    )
+    for start in range(0, 300, 100):
+        spark.sql(
+            f"insert into delta.`{uri}` select id, cast(id % 7 as int) from"
+            f" range({start}, {start + 100})"
+        )
+    ours = Table.open(uri)
+    assert list(Path(uri, "_delta_log").glob("*.checkpoint.*-*"))
+    optimize(spark, ours)
+    for start in range(300, 700, 100):
+        spark.sql(f"insert into delta.`{uri}` select id, 1 from range({start}, {start + 100})")
+    found = sql(spark, f"select count(*) c, sum(id) s from delta.`{uri}`")
+    assert found == [{"c": 700, "s": 699 * 700 // 2}]
+    assert ours.detail()["numRecords"] == 700
+    assert {cube["files"] for cube in ours.cubes().to_pylist()} == {1}

@@ -1,0 +1,106 @@
+"""What README says about commands, exit statuses and table features is what the code does."""
+
+import json
+import re
+
+import click
+import pytest
+
+from liquidlog import errors
+from liquidlog.cli.main import cli
+from liquidlog.spec import features
+from liquidlog.spec.actions import Protocol
+from support.repository import ROOT, load_script, text
+
+README = text("README.md")
+IMAGES = ROOT / "docs" / "images"
+
+
+def _table(heading: str) -> dict[str, str]:
+    """Return {first cell: row} of the table whose heading row begins with `heading`."""
+    _, _, rest = README.partition(f"| {heading} |")
+    rows = rest.split("\n\n")[0].splitlines()[2:]
+    return {row.split("|")[1].strip(): row for row in rows}
+
+
+def _commands() -> dict[str, click.Command]:
+    return dict(cli.commands)
+
+
+def test_every_verb_is_in_the_table_of_verbs() -> None:
+    assert {verb.strip("`") for verb in _table("verb")} == set(_commands())
+
+
+def test_options_that_readme_names_exist() -> None:
+    known = {
+        option
+        for command in _commands().values()
+        for parameter in command.params
+        for option in (*parameter.opts, *parameter.secondary_opts)
+    }
+    session = re.findall(r"(?:^\$ liquidlog|`liquidlog|`-).*", README, re.MULTILINE)
+    named = set(re.findall(r"(?<![\w-])--[a-z][a-z-]+", "\n".join(session)))
+    assert named - known == set()
+
+
+def test_exit_statuses_are_all_explained() -> None:
+    statuses = {value for name, value in vars(errors).items() if name.startswith("EXIT_")}
+    assert {int(status) for status in _table("exit status")} == statuses
+
+
+def _features(row_start: str) -> list[str]:
+    rows = _table("what a table uses")
+    (row,) = (row for first, row in rows.items() if first.startswith(row_start))
+    return re.findall(r"`(\w+)`", row.split("|")[2])
+
+
+READER_FEATURES = {
+    "catalogManaged",
+    "columnMapping",
+    "deletionVectors",
+    "timestampNtz",
+    "typeWidening",
+    "v2Checkpoint",
+    "vacuumProtocolCheck",
+    "variantType",
+}
+
+
+def _protocol(feature: str) -> Protocol:
+    """Return a protocol with one feature. Reader features are listed on both sides."""
+    readers = (feature,) if feature in READER_FEATURES else None
+    return Protocol(
+        min_reader_version=3 if readers else 1,
+        min_writer_version=7,
+        reader_features=readers,
+        writer_features=(feature,),
+    )
+
+
+@pytest.mark.parametrize("feature", _features("supported"))
+def test_supported_feature_can_be_written(feature: str) -> None:
+    assert features.unsupported_for_writing(_protocol(feature), {}) == ()
+
+
+@pytest.mark.parametrize("feature", [*_features("read only"), "unknownWriterFeature"])
+def test_read_only_feature_can_be_inspected_only(feature: str) -> None:
+    assert features.unsupported_for_inspection(_protocol(feature)) == ()
+    assert features.unsupported_for_writing(_protocol(feature), {}) != ()
+
+
+@pytest.mark.parametrize("feature", _features("refused"))
+def test_refused_feature_cannot_be_inspected(feature: str) -> None:
+    assert features.unsupported_for_inspection(_protocol(feature)) != ()
+
+
+def test_every_supported_feature_is_named() -> None:
+    named = {*_features("supported"), *_features("read only")}
+    known = features._WRITE_FEATURES | features._INSPECT_READER_FEATURES
+    assert {name for name in known - named if not name.startswith(("typeW", "variant"))} == set()
+
+
+def test_picture_is_drawn_from_the_recording_beside_it() -> None:
+    recorded = json.loads((IMAGES / "lineitem.json").read_text(encoding="utf-8"))
+    assert load_script("docs/images/draw.py").picture(recorded) == (
+        IMAGES / "lineitem.svg"
+    ).read_text(encoding="utf-8")

@@ -1,0 +1,51 @@
+"""Nothing in the repository depends on where, or behind which mirror, it was made."""
+
+import re
+import tomllib
+
+from liquidlog.operations.rewrite import ENGINE_INFO
+from support.repository import ROOT, committed_files, text
+
+MACHINE_PATHS = re.compile(rb"(?<![\w.])/(?:work|root|home/\w+|Users/\w+)/")
+INDEX_HOSTS = re.compile(
+    rb"(?:files\.)?python" + rb"hosted\.org|\bpy" + rb"pi\.org|registry\.npm" + rb"js|"
+    rb"crates\." + rb"io|repo1\.ma" + rb"ven|--(?:extra-)?index" + rb"-url|--find" + rb"-links",
+)
+MAX_LINES = 450
+MAX_FIXTURES_BYTES = 10 << 20
+
+
+def _violations(pattern: re.Pattern[bytes]) -> list[str]:
+    return [
+        f"{path.relative_to(ROOT)}: {found[0].decode(errors='replace')}"
+        for path in committed_files()
+        for found in pattern.finditer(path.read_bytes())
+        if path.suffix not in {".parquet", ".bin"}
+    ]
+
+
+def test_no_file_names_a_path_of_a_machine() -> None:
+    assert _violations(MACHINE_PATHS) == []
+
+
+def test_no_file_names_a_package_index() -> None:
+    assert _violations(INDEX_HOSTS) == []
+
+
+def test_modules_stay_within_one_room() -> None:
+    lengths = {
+        str(path.relative_to(ROOT)): path.read_bytes().count(b"\n")
+        for path in committed_files()
+        if path.suffix == ".py"
+    }
+    assert {name: lines for name, lines in lengths.items() if lines > MAX_LINES} == {}
+
+
+def test_repository_stays_small() -> None:
+    fixtures = [path for path in committed_files() if path.is_relative_to(ROOT / "fixtures")]
+    assert sum(path.stat().st_size for path in fixtures) <= MAX_FIXTURES_BYTES
+
+
+def test_commits_name_the_version_of_the_distribution() -> None:
+    project = tomllib.loads(text("pyproject.toml"))["project"]
+    assert f"liquidlog/{project['version']}" == ENGINE_INFO

@@ -1,0 +1,115 @@
+"""A file that holds a matching row is never ruled out; DuckDB says which rows match."""
+
+import datetime as dt
+from typing import Any
+
+import duckdb
+import pyarrow as pa
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from liquidlog.clustering.predicates import may_match
+from liquidlog.spec.schema import PrimitiveType, StructField, StructType
+from support.snapshots import FileSpec, snapshot_of
+
+CONNECTION = duckdb.connect()
+
+TYPES = {"i": "integer", "f": "double", "s": "string", "d": "date"}
+SCHEMA = StructType(tuple(StructField(name, PrimitiveType(kind)) for name, kind in TYPES.items()))
+ARROW = pa.schema(
+    [
+        ("file", pa.int32()),
+        ("i", pa.int32()),
+        ("f", pa.float64()),
+        ("s", pa.string()),
+        ("d", pa.date32()),
+    ]
+)
+
+_days = st.integers(1, 9).map(lambda day: dt.date(2024, 1, day))
+VALUES = {
+    "i": st.integers(-3, 3),
+    "f": st.sampled_from([-1.5, -0.0, 0.0, 0.5, 2.0, float("nan")]),
+    "s": st.sampled_from(["", "a", "ab", "b", "B", "ü"]),
+    "d": _days,
+}
+_rows = st.fixed_dictionaries({name: st.none() | values for name, values in VALUES.items()})
+_files = st.lists(st.lists(_rows, min_size=1, max_size=3), min_size=1, max_size=4)
+
+LITERALS = {
+    "i": st.sampled_from(["-2", "0", "1.5", "3", "NULL", "'2'"]),
+    "f": st.sampled_from(["-1.5", "0", "0.25", "2", "1e9", "NULL"]),
+    "s": st.sampled_from(["''", "'a'", "'aa'", "'b'", "'z'", "NULL"]),
+    "d": st.sampled_from(["'2024-01-03'", "DATE '2024-01-05'", "CAST('2024-01-09' AS DATE)"]),
+}
+_operators = st.sampled_from(["=", "<>", "<", "<=", ">", ">="])
+
+
+@st.composite
+def _atoms(draw: st.DrawFn) -> str:
+    name = draw(st.sampled_from(sorted(TYPES)))
+    first, second = draw(LITERALS[name]), draw(LITERALS[name])
+    return draw(
+        st.sampled_from(
+            [
+                f"{name} {draw(_operators)} {first}",
+                f"{first} {draw(_operators)} {name}",
+                f"{name} BETWEEN {first} AND {second}",
+                f"{name} NOT IN ({first}, {second})",
+                f"{name} IN ({first}, {second})",
+                f"{name} IS NULL",
+                f"{name} IS NOT NULL",
+            ]
+        )
+    )
+
+
+_predicates = st.recursive(
+    _atoms(),
+    lambda inner: st.one_of(
+        inner.map(lambda text: f"NOT ({text})"),
+        st.tuples(inner, st.sampled_from(["AND", "OR"]), inner).map(
+            lambda parts: f"({parts[0]}) {parts[1]} ({parts[2]})"
+        ),
+    ),
+    max_leaves=5,
+)
+
+
+def _bound(value: Any) -> Any:
+    if isinstance(value, float) and value != value:  # noqa: PLR0124  NaN
+        return "NaN"
+    return str(value) if isinstance(value, dt.date) else value
+
+
+def _order(value: Any) -> Any:
+    if isinstance(value, float):
+        return (value != value, value)  # noqa: PLR0124  NaN is the largest
+    return value.encode() if isinstance(value, str) else value
+
+
+def _spec(number: int, rows: list[dict[str, Any]]) -> FileSpec:
+    bounds, nulls = {}, {}
+    for name in TYPES:
+        present = sorted((row[name] for row in rows if row[name] is not None), key=_order)
+        nulls[name] = len(rows) - len(present)
+        if present:
+            bounds[name] = (_bound(present[0]), _bound(present[-1]))
+    return FileSpec(path=str(number), rows=len(rows), bounds=bounds, nulls=nulls)
+
+
+@settings(deadline=None, max_examples=150)
+@given(files=_files, predicate=_predicates)
+def test_files_with_a_matching_row_are_never_ruled_out(
+    files: list[list[dict[str, Any]]], predicate: str
+) -> None:
+    table = pa.Table.from_pylist(
+        [{"file": number, **row} for number, rows in enumerate(files) for row in rows],
+        schema=ARROW,
+    )
+    CONNECTION.register("rows", table)
+    found = CONNECTION.execute(f"SELECT DISTINCT file FROM rows WHERE {predicate}").fetchall()
+    matching = {number for (number,) in found}
+    specs = [_spec(number, rows) for number, rows in enumerate(files)]
+    mask = may_match(snapshot_of(specs, schema=SCHEMA), predicate).to_pylist()
+    assert matching <= {number for number, may in enumerate(mask) if may}

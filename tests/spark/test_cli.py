@@ -1,0 +1,134 @@
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from click.testing import CliRunner
+from pyspark.sql import SparkSession
+
+import liquidspark
+from liquidlog.plan import InputFile, decode_result, encode_plan
+from liquidspark.cli import main
+from liquidspark.shuffle import partition_values
+from support.plans import make_plan, read_outputs, rows_of, schema_json_of, write_inputs
+
+pytestmark = pytest.mark.spark
+
+PYTHON = {"PYSPARK_PYTHON": sys.executable, "PYSPARK_DRIVER_PYTHON": sys.executable}
+
+
+OTHER_RESULT = (
+    b'{"format_version":1,"plan_id":"other","group_id":0,"outputs":[],"rows_read":0,'
+    b'"rows_written":0,"checksum_read":"","checksum_written":"","seconds":0}\n'
+)
+
+
+@pytest.fixture
+def plan_path(tmp_path: Path) -> Path:
+    table = pa.table({"key": pa.array(range(200), pa.int64())})
+    inputs = write_inputs(tmp_path, table, 2)
+    gone = InputFile(path="gone.parquet", size_bytes=inputs[0].size_bytes)
+    plan = make_plan(
+        tmp_path,
+        schema_json_of({"key": "long"}),
+        [((inputs[0],), 1), ((gone,), 1), ((inputs[1],), 1)],
+        columns=[("key",)],
+    )
+    path = tmp_path / "plan.json"
+    path.write_bytes(encode_plan(plan))
+    return path
+
+
+@pytest.mark.usefixtures("spark")
+def test_run_appends_a_line_a_group_and_resumes(plan_path: Path, tmp_path: Path) -> None:
+    result_path = tmp_path / "result.jsonl"
+    command = ["run", str(plan_path), "-o", str(result_path)]
+    first = CliRunner().invoke(main, command)
+    assert first.exit_code == 1
+    assert "group 1: " in first.stderr
+    assert "gone.parquet" in first.stderr
+    after_first = result_path.read_bytes()
+    result = decode_result(after_first, where="test")
+    assert {group.group_id for group in result.groups} == {0, 2}
+    rows = [t for group in result.groups for t in read_outputs(tmp_path, group)]
+    assert rows_of(rows) == rows_of([pa.table({"key": pa.array(range(200), pa.int64())})])
+
+    (tmp_path / "gone.parquet").hardlink_to(tmp_path / "input 0.parquet")
+    second = CliRunner().invoke(main, command)
+    assert second.exit_code == 0
+    resumed = result_path.read_bytes()
+    assert resumed.startswith(after_first)
+    assert [group.group_id for group in decode_result(resumed, where="test").groups][2:] == [1]
+
+    third = CliRunner().invoke(main, command)
+    assert third.exit_code == 0
+    assert result_path.read_bytes() == resumed
+
+
+@pytest.mark.parametrize(
+    ("plan", "result", "words"),
+    [
+        (None, None, "cannot be read"),
+        (b"{}", None, "is not a"),
+        ("good", b'{"format_version": 99}\n', "format version 99"),
+        (
+            "good",
+            OTHER_RESULT,
+            "is the result of plan other",
+        ),
+    ],
+)
+def test_unusable_documents_are_refused_in_one_sentence(
+    plan_path: Path, tmp_path: Path, plan: bytes | str | None, result: bytes | None, words: str
+) -> None:
+    path = plan_path if plan == "good" else tmp_path / "other.json"
+    if isinstance(plan, bytes):
+        path.write_bytes(plan)
+    result_path = tmp_path / "result.jsonl"
+    if result is not None:
+        result_path.write_bytes(result)
+    done = CliRunner().invoke(main, ["run", str(path), "-o", str(result_path)])
+    assert done.exit_code == 1
+    assert words in done.stderr
+    assert done.stderr.count("\n") == 1
+
+
+def test_malformed_spark_conf_is_a_usage_error(plan_path: Path, tmp_path: Path) -> None:
+    command = ["run", str(plan_path), "-o", str(tmp_path / "r"), "--spark-conf", "nonsense"]
+    done = CliRunner().invoke(main, command)
+    assert done.exit_code == 2
+    assert "K=V" in done.stderr
+
+
+@pytest.mark.parametrize("partitions", [1, 2, 7, 200])
+def test_partition_values_land_where_spark_sends_them(spark: SparkSession, partitions: int) -> None:
+    values = partition_values(partitions)
+    rows = [(number, value) for number, value in enumerate(values)]
+    frame = spark.createDataFrame(rows, "number int, target int").repartition(partitions, "target")
+    homes = frame.selectExpr("number", "spark_partition_id() AS home").collect()
+    assert {row.number: row.home for row in homes} == {n: n for n in range(partitions)}
+
+
+def test_spark_submit_executes_a_plan_with_the_master_it_was_given(tmp_path: Path) -> None:
+    table = pa.table({"key": pa.array(range(200), pa.int64())})
+    inputs = write_inputs(tmp_path, table, 2)
+    plan = make_plan(
+        tmp_path, schema_json_of({"key": "long"}), [(tuple(inputs), 1)], columns=[("key",)]
+    )
+    (tmp_path / "plan.json").write_bytes(encode_plan(plan))
+    submit = Path(sys.executable).parent / "spark-submit"
+    program = Path(liquidspark.__path__[0]) / "__main__.py"
+    options = ["--master", "local[1]", "--conf", "spark.eventLog.enabled=true"]
+    options += ["--conf", f"spark.eventLog.dir=file:{tmp_path}", "--driver-memory", "1g"]
+    options += ["--conf", "spark.eventLog.compress=false"]
+    result = tmp_path / "result.jsonl"
+    words = [submit, *options, program, "run", tmp_path / "plan.json", "-o", result]
+    command = [str(word) for word in words]
+    subprocess.run(command, check=True, capture_output=True, env=os.environ | PYTHON, timeout=240)
+    assert len(decode_result(result.read_bytes(), where="test").groups) == 1
+    logged = "".join(
+        path.read_text(errors="ignore") for path in tmp_path.rglob("events_*") if path.is_file()
+    )
+    assert '"spark.master":"local[1]"' in logged

@@ -1,0 +1,100 @@
+"""Plans built by hand over Parquet files in a directory."""
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from liquidlog.plan import (
+    ClusteringPlan,
+    ClusteringPolicy,
+    InputFile,
+    PlannedColumn,
+    RewriteGroup,
+    RewriteMode,
+    RewrittenGroup,
+    WriterOptions,
+)
+from liquidlog.spec.schema import leaves, parse_schema
+
+
+def write_inputs(
+    directory: Path, table: pa.Table, files: int, *, row_group_rows: int = 500
+) -> tuple[InputFile, ...]:
+    """Write the rows as `files` Parquet files and return them as inputs of a plan."""
+    directory.mkdir(parents=True, exist_ok=True)
+    inputs = []
+    for number in range(files):
+        start, stop = number * len(table) // files, (number + 1) * len(table) // files
+        path = directory / f"input {number}.parquet"
+        pq.write_table(table.slice(start, stop - start), path, row_group_size=row_group_rows)
+        inputs.append(InputFile(path=path.name, size_bytes=path.stat().st_size))
+    return tuple(inputs)
+
+
+def make_plan(
+    directory: Path,
+    schema_string: str,
+    groups: Sequence[tuple[tuple[InputFile, ...], int]],
+    *,
+    columns: Sequence[tuple[str, ...]] = (),
+    mode: RewriteMode = RewriteMode.CLUSTERING,
+    curve: str = "hilbert",
+) -> ClusteringPlan:
+    """Return a plan; a group is (inputs, expected outputs)."""
+    schema = parse_schema(schema_string, where="test")
+    return ClusteringPlan(
+        plan_id="plan-1",
+        table_uri=str(directory),
+        table_id="table-1",
+        read_version=0,
+        strategy="cube",
+        mode=mode,
+        policy=ClusteringPolicy(curve=curve),
+        columns=tuple(PlannedColumn(logical=path, physical=path) for path in columns),
+        schema_string=schema_string,
+        writer_options=WriterOptions(indexed=tuple(leaf.physical for leaf in leaves(schema))),
+        groups=tuple(
+            RewriteGroup(
+                group_id=number, zcube_id=f"cube-{number}", inputs=inputs, expected_outputs=outputs
+            )
+            for number, (inputs, outputs) in enumerate(groups)
+        ),
+        skipped=(),
+    )
+
+
+def schema_json_of(columns: Mapping[str, object]) -> str:
+    """Return the protocol's JSON of a schema of nullable columns, types as the protocol's."""
+    return json.dumps({"type": "struct", "fields": _fields(columns)})
+
+
+def read_outputs(directory: Path, group: RewrittenGroup) -> list[pa.Table]:
+    """Return the rows of each output in the order of their file names."""
+    return [pq.read_table(directory / output.path) for output in group.outputs]
+
+
+def rows_of(tables: Sequence[pa.Table]) -> list[str]:
+    """Return all rows, printed and sorted: equal lists are equal multisets, NaN included."""
+    return sorted(repr(sorted(row.items())) for table in tables for row in table.to_pylist())
+
+
+def parquet_names(directory: Path) -> set[str]:
+    """Return the names of all Parquet files in a directory."""
+    return {path.name for path in directory.glob("*.parquet")}
+
+
+def _fields(columns: Mapping[str, object]) -> list[dict[str, object]]:
+    return [
+        {
+            "name": name,
+            "type": {"type": "struct", "fields": _fields(kind)}
+            if isinstance(kind, Mapping) and "type" not in kind
+            else kind,
+            "nullable": True,
+            "metadata": {},
+        }
+        for name, kind in columns.items()
+    ]

@@ -1,0 +1,129 @@
+"""Snapshots made of a few words: one FileSpec a live file."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import msgspec
+import pyarrow as pa
+
+from liquidlog.clustering.domain import CLUSTERING_DOMAIN
+from liquidlog.snapshot import FILES_SCHEMA, Snapshot
+from liquidlog.spec.actions import DomainMetadata, Format, Metadata, Protocol
+from liquidlog.spec.features import new_table_protocol
+from liquidlog.spec.schema import PrimitiveType, StructField, StructType, schema_json
+
+SCHEMA = StructType(
+    (
+        StructField("x", PrimitiveType("integer")),
+        StructField("y", PrimitiveType("long")),
+        StructField("s", PrimitiveType("string")),
+        StructField("flag", PrimitiveType("boolean")),
+    )
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class FileSpec:
+    """A live file; `bounds` maps a column to its (min, max), `deleted` rows make a vector."""
+
+    path: str
+    size: int = 100
+    rows: int | None = 10
+    cube: str | None = None
+    zorder_by: Sequence[str] | str | None = None
+    provider: str | None = None
+    bounds: Mapping[str, tuple[Any, Any]] | None = None
+    nulls: Mapping[str, int] | None = None
+    deleted: int = 0
+    version: int | None = 1
+    base_row_id: int | None = None
+
+    @property
+    def tags(self) -> dict[str, str]:
+        text = (
+            self.zorder_by
+            if isinstance(self.zorder_by, str) or self.zorder_by is None
+            else msgspec.json.encode(list(self.zorder_by)).decode()
+        )
+        tags = {"ZCUBE_ID": self.cube, "ZCUBE_ZORDER_BY": text}
+        return {key: value for key, value in tags.items() if value is not None}
+
+    @property
+    def stats(self) -> str | None:
+        if self.rows is None:
+            return None
+        bounds = self.bounds or {}
+        document = {
+            "numRecords": self.rows,
+            "minValues": {name: low for name, (low, _) in bounds.items() if low is not None},
+            "maxValues": {name: high for name, (_, high) in bounds.items() if high is not None},
+            "nullCount": {**dict.fromkeys(bounds, 0), **(self.nulls or {})},
+        }
+        return msgspec.json.encode(document).decode()
+
+    @property
+    def row(self) -> dict[str, Any]:
+        vector = {
+            "storageType": "u",
+            "pathOrInlineDv": f"dv-{self.path}",
+            "offset": 1,
+            "sizeInBytes": 30,
+            "cardinality": self.deleted,
+        }
+        return {
+            "path": self.path,
+            "size": self.size,
+            "modification_time": 0,
+            "stats": self.stats,
+            "partition_values_json": "{}",
+            "tags_json": msgspec.json.encode(self.tags).decode() if self.tags else None,
+            "zcube_id": self.cube,
+            "zorder_by": self.tags.get("ZCUBE_ZORDER_BY"),
+            "clustering_provider": self.provider,
+            "deletion_vector": vector if self.deleted else None,
+            "base_row_id": self.base_row_id,
+            "default_row_commit_version": None,
+            "version": self.version,
+        }
+
+
+def snapshot_of(
+    files: Iterable[FileSpec] = (),
+    *,
+    cluster_by: Sequence[Sequence[str]] | None = (("x",),),
+    schema: StructType = SCHEMA,
+    configuration: Mapping[str, str] | None = None,
+    partition_columns: tuple[str, ...] = (),
+    protocol: Protocol | None = None,
+) -> Snapshot:
+    """Return a table with these files in this order; `cluster_by` None means no feature."""
+    domains = {}
+    if cluster_by is not None:
+        text = msgspec.json.encode({"clusteringColumns": cluster_by}).decode()
+        domains[CLUSTERING_DOMAIN] = DomainMetadata(
+            domain=CLUSTERING_DOMAIN, configuration=text, removed=False
+        )
+    return Snapshot(
+        uri="/table",
+        version=7,
+        timestamp_ms=1_700_000_000_000,
+        protocol=protocol or new_table_protocol(clustered=cluster_by is not None),
+        metadata=Metadata(
+            id="table-id",
+            format=Format(provider="parquet", options={}),
+            schema_string=schema_json(schema),
+            partition_columns=partition_columns,
+            configuration=configuration or {},
+            created_time=0,
+        ),
+        schema=schema,
+        files=pa.Table.from_pylist([file.row for file in files], schema=FILES_SCHEMA),
+        domains=domains,
+        transactions={},
+    )
+
+
+def with_files(snapshot: Snapshot, files: pa.Table) -> Snapshot:
+    """Return the same table with other live files, in the order given."""
+    return replace(snapshot, files=files)

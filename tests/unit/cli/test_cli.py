@@ -1,0 +1,242 @@
+"""The command contract: documents on stdout, talk on stderr, exit statuses."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from liquidlog.cli.common import run
+from liquidlog.cli.main import cli
+from liquidlog.plan import encode_rewritten_group
+from liquidlog.table import Table
+from support.arrow_executor import execute
+
+LOGS = Path(__file__).parents[3] / "fixtures" / "logs"
+CASES = sorted(path.parent.name for path in LOGS.glob("*/expected.json"))
+VERBS = [
+    "append",
+    "cluster-by",
+    "commit",
+    "create",
+    "cubes",
+    "detail",
+    "explain",
+    "files",
+    "health",
+    "history",
+    "optimize",
+    "plan",
+    "run",
+]
+
+Call = Callable[..., tuple[int, Any, Any]]
+
+
+@pytest.fixture
+def call(capsys: pytest.CaptureFixture[str]) -> Call:
+    """Run a command with --json; return (status, document on stdout, document on stderr)."""
+
+    def run_command(*words: str) -> tuple[int, Any, Any]:
+        status = run(cli, [*words, "--json"])
+        captured = capsys.readouterr()
+        return status, _document(captured.out), _document(captured.err)
+
+    return run_command
+
+
+def _document(text: str) -> Any:
+    return json.loads(text) if text.startswith(("{", "[")) else text
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> str:
+    path = tmp_path / "source.parquet"
+    table = pa.table({"id": list(range(100)), "x": [n % 7 for n in range(100)], "s": ["a"] * 100})
+    pq.write_table(table, path)
+    return str(path)
+
+
+@pytest.fixture
+def table(tmp_path: Path, source: str, call: Call) -> str:
+    path = str(tmp_path / "t")
+    assert call("create", path, "--schema-from", source, "--cluster-by", "x,id")[0] == 0
+    for _ in range(3):
+        assert call("append", path, source)[0] == 0
+    return path
+
+
+def test_every_verb_of_the_contract_exists() -> None:
+    assert sorted(cli.commands) == VERBS
+
+
+def test_append_says_version_files_and_rows(table: str, source: str, call: Call) -> None:
+    assert call("append", table, source, source)[:2] == (0, {"version": 4, "files": 2, "rows": 200})
+
+
+def test_dry_runs_write_nothing(table: str, source: str, tmp_path: Path, call: Call) -> None:
+    before = sorted(Path(table).rglob("*"))
+    assert call("append", table, source, "--dry-run")[:2][1]["version"] == 3
+    assert call("cluster-by", table, "s", "--dry-run")[:2] == (0, {"version": 3})
+    assert call("optimize", table, "--dry-run")[0] == 0
+    assert call("create", str(tmp_path / "new"), "--like", table, "--dry-run")[0] == 0
+    assert sorted(Path(table).rglob("*")) == before
+    assert not (tmp_path / "new").exists()
+
+
+def test_detail_files_cubes_history_and_explain_are_documents(table: str, call: Call) -> None:
+    detail = call("detail", table)[1]
+    assert detail["clusteringColumns"] == ["x", "id"]
+    assert detail["numRecords"] == 300
+    files = call("files", table)[1]
+    assert files["version"] == 3
+    assert {file["state"] for file in files["files"]} == {"unclustered"}
+    assert files["files"][0]["min"] == {"x": 0, "id": 0}
+    assert call("cubes", table)[1] == []
+    assert [row["operation"] for row in call("history", table, "--limit", "2")[1]] == [
+        "WRITE",
+        "WRITE",
+    ]
+    assert {row["decision"] for row in call("explain", table)[1]} == {"rewrite"}
+
+
+def test_health_has_every_field_and_a_crossed_bar_exits_with_6(table: str, call: Call) -> None:
+    status, health, _ = call("health", table)
+    assert status == 0
+    assert set(health) == {
+        "cluster_by_keys",
+        "total_file_count",
+        "total_bytes",
+        "unclustered_file_count",
+        "unclustered_bytes",
+        "constant_file_count",
+        "stable_cube_count",
+        "partial_cube_count",
+        "average_overlaps",
+        "average_depth",
+        "p95_depth",
+        "p99_depth",
+        "max_depth",
+        "depth_histogram",
+        "columns",
+        "notes",
+    }
+    assert call("health", table, "--fail-if", "max_depth > 2")[0] == 6
+    assert call("health", table, "--fail-if", "max_depth > 3")[0] == 0
+    assert call("health", table, "--columns", "id", "--where", "id < 5")[0] == 0
+
+
+def test_a_saved_plan_is_executed_and_committed_once(
+    table: str, tmp_path: Path, call: Call
+) -> None:
+    plan_path, result_path = str(tmp_path / "plan.json"), tmp_path / "result.jsonl"
+    status, document, _ = call("plan", table, "-o", plan_path)
+    assert status == 0
+    assert document == json.loads(Path(plan_path).read_text())
+    assert {"table_uri", "read_version", "strategy", "policy", "groups", "skipped"} <= set(document)
+    from liquidlog.operations.results import read_plan
+
+    plan = read_plan(plan_path)
+    result_path.write_bytes(b"".join(encode_rewritten_group(g) for g in execute(plan).groups))
+    expected = {"versions": [4], "committed_groups": [0], "skipped_groups": []}
+    assert call("commit", plan_path, str(result_path))[:2] == (0, expected)
+    expected = {"versions": [], "committed_groups": [], "skipped_groups": [0]}
+    assert call("commit", plan_path, str(result_path))[:2] == (0, expected)
+
+
+def test_a_conflict_exits_with_3_and_names_it(table: str, tmp_path: Path, call: Call) -> None:
+    opened = Table.open(table)
+    first = opened.plan()
+    call("plan", table, "-o", str(tmp_path / "p.json"))
+    from liquidlog.operations.results import read_plan
+
+    second = read_plan(str(tmp_path / "p.json"))
+    (tmp_path / "r.jsonl").write_bytes(encode_rewritten_group(execute(second).groups[0]))
+    opened.commit(first, execute(first))
+    status, out, err = call("commit", str(tmp_path / "p.json"), str(tmp_path / "r.jsonl"))
+    assert (status, out) == (3, "")
+    assert err["error"]["code"] == "commit_conflict"
+    assert len(err["error"]["conflicts"]) == 1
+
+
+BAD = [
+    (["detail", "{tmp}/none"], 1, "table_not_found"),
+    (["detail", "{tmp}"], 1, "table_not_found"),
+    (["detail", "s3://bucket/t"], 5, "unsupported_feature"),
+    (["detail", "{table}", "--version", "99"], 1, "version_not_found"),
+    (["cluster-by", "{table}", "nope"], 1, "clustering_columns"),
+    (["cluster-by", "{table}", "x,x"], 1, "clustering_columns"),
+    (["cluster-by", "{table}"], 2, "usage"),
+    (["cluster-by", "{table}", "x", "--none"], 2, "usage"),
+    (["plan", "{table}", "--max-file-size", "big"], 2, "usage"),
+    (["plan", "{table}", "--strategy", "magic"], 2, "usage"),
+    (["plan", "{table}", "--curve", "spiral"], 2, "usage"),
+    (["plan", "{table}", "--budget", "1GiB"], 2, "usage"),
+    (["plan", "{table}", "--zorder-by", "x"], 2, "usage"),
+    (["plan", "{table}", "-o", "{tmp}/no/such/dir/plan.json"], 1, "storage"),
+    (["health", "{table}", "--fail-if", "speed > 3"], 2, "usage"),
+    (["health", "{table}", "--where", "nope = 1"], 2, "usage"),
+    (["append", "{table}", "{tmp}/none.parquet"], 1, "data_file"),
+    (["append", "{table}", "{garbage}"], 1, "data_file"),
+    (["append", "{table}"], 2, "usage"),
+    (["create", "{table}", "--schema-from", "{source}"], 1, "table_exists"),
+    (["create", "{tmp}/n", "--schema-from", "{garbage}"], 1, "data_file"),
+    (["create", "{tmp}/n", "--schema-from", "{source}", "--like", "{table}"], 2, "usage"),
+    (["create", "{tmp}/n", "--schema-from", "{source}", "--column-mapping", "name"], 5, None),
+    (["create", "{garbage}/n", "--schema-from", "{source}"], 1, "storage"),
+    (["run", "{garbage}", "-o", "{tmp}/r.jsonl"], 1, "document"),
+    (["run", "{tmp}/none.json", "-o", "{tmp}/r.jsonl"], 1, "storage"),
+    (["optimize", "{table}", "--executor", "magic"], 2, "usage"),
+    (["frobnicate"], 2, "usage"),
+]
+
+
+@pytest.mark.parametrize(("words", "status", "code"), BAD)
+def test_bad_input_is_one_sentence_with_the_right_status_and_writes_nothing(
+    words: list[str],
+    status: int,
+    code: str | None,
+    table: str,
+    source: str,
+    tmp_path: Path,
+    call: Call,
+) -> None:
+    garbage = tmp_path / "garbage.parquet"
+    garbage.write_bytes(b"PAR1 this is not parquet")
+    places = {"tmp": tmp_path, "table": table, "source": source, "garbage": garbage}
+    before = sorted(tmp_path.rglob("*"))
+    found, out, err = call(*(word.format(**places) for word in words))
+    assert (found, out) == (status, "")
+    assert err["error"]["code"] == (code or "unsupported_feature")
+    assert "Traceback" not in err["error"]["message"]
+    assert sorted(tmp_path.rglob("*")) == before
+
+
+@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize(
+    "verb", ["detail", "files", "history", "cubes", "health", "plan", "explain"]
+)
+def test_no_recorded_log_makes_a_traceback(case: str, verb: str, call: Call) -> None:
+    status, out, err = call(verb, str(LOGS / case / "table"))
+    assert status in {0, 1, 2, 5}
+    assert (out == "") == (status != 0)
+    if status == 5:
+        assert err["error"]["features"]
+
+
+@pytest.mark.parametrize(
+    "verb", ["detail", "files", "history", "cubes", "health", "plan", "explain"]
+)
+def test_text_output_works_too(verb: str, table: str, capsys: pytest.CaptureFixture[str]) -> None:
+    capsys.readouterr()
+    assert run(cli, [verb, table]) == 0
+    assert capsys.readouterr().out.strip()
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_every_verb_has_help(verb: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(cli, [verb, "--help"]) == 0
+    assert "Usage" in capsys.readouterr().out

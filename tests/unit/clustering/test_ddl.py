@@ -1,0 +1,224 @@
+from dataclasses import replace
+
+import msgspec
+import pytest
+
+from liquidlog.clustering.columns import resolve_columns
+from liquidlog.clustering.ddl import (
+    cluster_by_change,
+    create_change,
+    like_change,
+    missing_statistics_notes,
+)
+from liquidlog.errors import ClusteringColumnError, UnsupportedFeatureError, UsageError
+from liquidlog.spec.actions import DomainMetadata, Metadata, Protocol, encode_actions
+from liquidlog.spec.change import Change
+from liquidlog.spec.schema import PrimitiveType, StructField, StructType
+from support.snapshots import SCHEMA, FileSpec, snapshot_of
+
+
+def created(
+    *paths: str, properties: dict[str, str] | None = None, schema: StructType = SCHEMA
+) -> Change:
+    return create_change(
+        schema,
+        cluster_by=[(path,) for path in paths],
+        properties=properties or {},
+        table_id="id-1",
+        now_ms=5,
+    )
+
+
+def test_create_has_the_reference_engines_shape() -> None:
+    change = created("x", "s", properties={"user.note": "hi"})
+    assert change.operation == "CREATE TABLE"
+    assert change.parameters == {
+        "partitionBy": "[]",
+        "clusterBy": '["x","s"]',
+        "description": None,
+        "isManaged": "false",
+        "properties": '{"user.note":"hi"}',
+    }
+    assert (change.is_blind_append, change.isolation_level) == (True, "Serializable")
+    metadata, protocol, domain = encode_actions(change.actions).splitlines()
+    assert msgspec.json.decode(metadata)["metaData"] | {"schemaString": ""} == {
+        "id": "id-1",
+        "format": {"provider": "parquet", "options": {}},
+        "schemaString": "",
+        "partitionColumns": [],
+        "configuration": {"user.note": "hi"},
+        "createdTime": 5,
+    }
+    assert protocol == (
+        b'{"protocol":{"minReaderVersion":1,"minWriterVersion":7,'
+        b'"writerFeatures":["domainMetadata","clustering","invariants","appendOnly"]}}'
+    )
+    assert domain == (
+        b'{"domainMetadata":{"domain":"delta.clustering","configuration":'
+        b'"{\\"clusteringColumns\\":[[\\"x\\"],[\\"s\\"]],\\"domainName\\":\\"delta.clustering\\"}",'
+        b'"removed":false}}'
+    )
+
+
+def test_create_without_columns_is_an_ordinary_table() -> None:
+    change = created()
+    assert [type(action) for action in change.actions] == [Metadata, Protocol]
+    assert change.actions[1] == Protocol(min_reader_version=1, min_writer_version=2)
+    assert change.parameters["clusterBy"] == "[]"
+
+
+def test_create_lists_the_features_that_schema_and_properties_need() -> None:
+    schema = StructType(
+        (
+            StructField("t", PrimitiveType("timestamp_ntz")),
+            StructField("d", PrimitiveType("integer"), metadata={"CURRENT_DEFAULT": "1"}),
+        )
+    )
+    properties = {
+        "delta.enableChangeDataFeed": "true",
+        "delta.feature.checkConstraints": "supported",
+    }
+    change = created("t", schema=schema, properties=properties)
+    metadata, protocol, _ = change.actions
+    assert isinstance(metadata, Metadata)
+    assert metadata.configuration == {"delta.enableChangeDataFeed": "true"}
+    assert isinstance(protocol, Protocol)
+    assert protocol.min_reader_version == 3
+    assert protocol.reader_features == ("timestampNtz",)
+    assert (protocol.writer_features or ())[4:] == (
+        "changeDataFeed",
+        "checkConstraints",
+        "timestampNtz",
+        "allowColumnDefaults",
+    )
+
+
+@pytest.mark.parametrize(
+    ("properties", "feature"),
+    [
+        ({"delta.enableDeletionVectors": "true"}, "deletionVectors"),
+        ({"delta.columnMapping.mode": "id"}, "columnMapping"),
+        ({"delta.feature.rowTracking": "supported"}, "rowTracking"),
+    ],
+)
+def test_create_refuses_features_we_do_not_write(properties: dict[str, str], feature: str) -> None:
+    with pytest.raises(UnsupportedFeatureError) as caught:
+        created("x", properties=properties)
+    assert feature in caught.value.features
+
+
+def test_create_refuses_types_it_does_not_know() -> None:
+    schema = StructType((StructField("g", PrimitiveType("geometry")),))
+    with pytest.raises(UnsupportedFeatureError, match="type geometry"):
+        created(schema=schema)
+
+
+@pytest.mark.parametrize(
+    "properties",
+    [
+        {"delta.feature.clustering": "supported"},
+        {"clusteringColumns": "x"},
+        {"delta.minWriterVersion": "7"},
+        {"delta.feature.appendOnly": "yes"},
+    ],
+)
+def test_create_refuses_properties_that_are_not_a_users(properties: dict[str, str]) -> None:
+    with pytest.raises(UsageError):
+        created("x", properties=properties)
+
+
+def test_create_takes_names_in_their_own_case_only() -> None:
+    with pytest.raises(ClusteringColumnError, match="did you mean x"):
+        created("X")
+
+
+def test_like_copies_schema_properties_and_columns_but_no_state() -> None:
+    schema = StructType(
+        (
+            StructField(
+                "x",
+                PrimitiveType("long"),
+                metadata={"comment": "key", "delta.identity.highWaterMark": 7},
+            ),
+        )
+    )
+    source = snapshot_of(schema=schema, configuration={"user.note": "hi"})
+    metadata, protocol, domain = like_change(source, table_id="id-2", now_ms=6).actions
+    assert isinstance(metadata, Metadata)
+    assert (metadata.id, metadata.configuration) == ("id-2", {"user.note": "hi"})
+    assert '"metadata":{"comment":"key"}' in metadata.schema_string
+    assert isinstance(protocol, Protocol)
+    assert protocol == source.protocol
+    assert isinstance(domain, DomainMetadata)
+    assert '[["x"]]' in domain.configuration
+
+
+def test_like_an_unclustered_table_is_unclustered() -> None:
+    source = snapshot_of(cluster_by=None)
+    assert len(like_change(source, table_id="id-2", now_ms=6).actions) == 2
+
+
+def test_cluster_by_writes_the_domain_only() -> None:
+    change = cluster_by_change(snapshot_of(cluster_by=[["x"], ["gone"]]), [("S",), ("y",)])
+    assert change is not None
+    assert change.operation == "CLUSTER BY"
+    assert change.parameters == {
+        "oldClusteringColumns": "x,gone",
+        "newClusteringColumns": "s,y",
+    }
+    assert change.is_blind_append
+    (domain,) = change.actions
+    assert isinstance(domain, DomainMetadata)
+    assert '[["s"],["y"]]' in domain.configuration
+
+
+def test_cluster_by_none_writes_an_empty_list() -> None:
+    change = cluster_by_change(snapshot_of(), None)
+    assert change is not None
+    (domain,) = change.actions
+    assert isinstance(domain, DomainMetadata)
+    assert '"clusteringColumns":[]' in domain.configuration
+    assert change.parameters["newClusteringColumns"] == ""
+
+
+def test_cluster_by_none_on_an_ordinary_table_is_nothing_to_do() -> None:
+    assert cluster_by_change(snapshot_of(cluster_by=None), None) is None
+
+
+def test_cluster_by_upgrades_and_lists_what_the_old_version_implied() -> None:
+    legacy = Protocol(min_reader_version=1, min_writer_version=4)
+    change = cluster_by_change(snapshot_of(cluster_by=None, protocol=legacy), [("x",)])
+    assert change is not None
+    protocol, _ = change.actions
+    assert isinstance(protocol, Protocol)
+    assert set(protocol.writer_features or ()) == {
+        "appendOnly",
+        "invariants",
+        "checkConstraints",
+        "changeDataFeed",
+        "generatedColumns",
+        "domainMetadata",
+        "clustering",
+    }
+    assert (protocol.min_reader_version, protocol.reader_features) == (1, None)
+
+
+def test_cluster_by_refuses_a_partitioned_table_and_no_columns() -> None:
+    with pytest.raises(ClusteringColumnError, match="partitioned by y"):
+        cluster_by_change(snapshot_of(cluster_by=None, partition_columns=("y",)), [("x",)])
+    with pytest.raises(ClusteringColumnError, match="no clustering column"):
+        cluster_by_change(snapshot_of(), [])
+
+
+def test_files_without_statistics_for_a_column_are_noted() -> None:
+    files = [FileSpec(path="1", bounds={"x": (1, 2)}), FileSpec(path="2", bounds={"y": (1, 2)})]
+    snapshot = snapshot_of(files)
+    columns = resolve_columns(
+        snapshot.schema, [("x",), ("s",)], configuration={}, partition_columns=()
+    )
+    about_x, about_s = missing_statistics_notes(snapshot, columns)
+    assert about_x.startswith("1 of 2 files")
+    assert about_s.startswith("2 of 2 files")
+    assert (
+        missing_statistics_notes(replace(snapshot, files=snapshot.files.slice(0, 0)), columns) == ()
+    )

@@ -1,0 +1,168 @@
+import pytest
+
+from liquidlog.clustering.predicates import may_match
+from liquidlog.errors import UsageError
+from liquidlog.spec.schema import DecimalType, PrimitiveType, StructField, StructType
+from support.snapshots import FileSpec, snapshot_of
+
+SCHEMA = StructType(
+    (
+        StructField("i", PrimitiveType("integer")),
+        StructField("f", PrimitiveType("double")),
+        StructField("n", DecimalType(38, 2)),
+        StructField("s", PrimitiveType("string")),
+        StructField("d", PrimitiveType("date")),
+        StructField("t", PrimitiveType("timestamp")),
+        StructField("z", PrimitiveType("timestamp_ntz")),
+        StructField("flag", PrimitiveType("boolean")),
+        StructField("a.b", PrimitiveType("integer")),
+        StructField(
+            "c", PrimitiveType("string"), metadata={"__CHAR_VARCHAR_TYPE_STRING": "char(3)"}
+        ),
+        StructField("st", StructType((StructField("x", PrimitiveType("long")),))),
+    )
+)
+LOW = {
+    "i": (1, 5),
+    "f": (0.5, 1.5),
+    "n": (1.25, 2.5),
+    "s": ("bar", "foo"),
+    "d": ("2024-01-01", "2024-01-31"),
+    "t": ("2024-01-01T00:00:00.000Z", "2024-01-01T12:00:00.000Z"),
+    "z": ("2024-01-01T00:00:00.000", "2024-01-01T12:00:00.000"),
+    "a.b": (1, 1),
+    "c": ("a  ", "a  "),
+}
+ONE = [FileSpec(path="1", bounds=LOW)]
+
+
+def matches(predicate: str, *files: FileSpec) -> list[bool]:
+    found: list[bool] = may_match(snapshot_of(files or ONE, schema=SCHEMA), predicate).to_pylist()
+    return found
+
+
+@pytest.mark.parametrize(
+    "predicate",
+    [
+        "i = 6",
+        "6 = i",
+        "i < 1",
+        "1 > i",
+        "i > 5",
+        "i >= 5.5",
+        "i BETWEEN 6 AND 9",
+        "i IN (0, 7, NULL)",
+        "i IS NULL",
+        "NOT i IS NOT NULL",
+        "NOT i <= 5",
+        "i NOT BETWEEN 1 AND 5",
+        "i = '7'",
+        "i = NULL",
+        "i > 99999999999999999999",
+        "i = 3 AND i = 9",
+        "i = 8 OR i = 9",
+        "NOT (i < 9 OR flag)",
+        "FALSE",
+        "NULL",
+        "f > 1.5000001",
+        "f = -1",
+        "n > 2.50",
+        "s < 'bar'",
+        's > "foo"',
+        "s IN ('a', 'z')",
+        "d = '2024-02-01'",
+        "d > DATE '2024-01-31'",
+        "CAST('2023-12-31' AS DATE) >= d",
+        "t > '2024-01-01 12:00:01'",
+        "t > TIMESTAMP '2024-01-01T14:00:01+02:00'",
+        "t < DATE '2024-01-01'",
+        "z < '2024-01-01 00:00:00'",
+        "`a.b` <> 1",
+        "`A.B` != 1",
+        "NOT `a.b` = 1",
+        "f(i) = 1 AND i = 9",
+    ],
+)
+def test_files_without_a_matching_row_are_ruled_out(predicate: str) -> None:
+    assert matches(predicate) == [False]
+
+
+@pytest.mark.parametrize(
+    "predicate",
+    [
+        "i = 1",
+        "i = 5",
+        "i <> 3",
+        "i = 2.5",
+        "i >= 4.5",
+        "i < 1e3",
+        "i IS NOT NULL",
+        "NOT i = 3",
+        "NOT i IN (1, 5)",
+        "TRUE",
+        "n >= 2.5",
+        "n < 1.2500000000000000000001",
+        "t <= '2024-01-01'",
+        "t >= '2024-01-01 12:00:00.0005'",
+        # Not decided by statistics, or not understood.
+        "flag",
+        "flag IS NULL",
+        "c = 'a'",
+        "i = f",
+        "f(i) = 1",
+        "i + 1 = 90",
+        "s LIKE 'z%'",
+        "s > 90",
+        "s <=> 'zzz'",
+        "i = 'nine'",
+        "d > '2024-2-30'",
+        "d > TIMESTAMP '2030-01-01 00:00:00'",
+        "z > '2030-01-01 00:00:00Z'",
+        "st.x = 4",
+        "st IS NULL",
+        "i IN (SELECT 9)",
+        "f = 1e400",
+    ],
+)
+def test_files_that_may_match_stay(predicate: str) -> None:
+    assert matches(predicate) == [True]
+
+
+def test_files_without_statistics_always_stay() -> None:
+    assert matches("i > 100 AND s = 'x'", FileSpec(path="1", rows=None)) == [True]
+    assert matches("i > 100", FileSpec(path="1", bounds={"s": ("a", "b")})) == [True]
+
+
+def test_a_column_of_nulls_matches_is_null_only() -> None:
+    nulls = FileSpec(path="1", nulls={"i": 10})
+    assert matches("i IS NULL", nulls) == [True]
+    assert matches("i IS NOT NULL", nulls) == [False]
+    assert matches("i = 1", nulls) == [False]
+    assert matches("NOT i = 1", nulls) == [False]
+
+
+def test_nan_counts_as_the_largest_number() -> None:
+    file = FileSpec(path="1", bounds={"f": (1.0, "NaN")})
+    assert matches("f > 1e300", file) == [True]
+    assert matches("f < 1", file) == [False]
+    assert matches("f >= 1", file) == [True]
+
+
+def test_answers_are_in_the_files_order() -> None:
+    files = [FileSpec(path=str(n), bounds={"i": (10 * n, 10 * n + 9)}) for n in range(3)]
+    assert matches("i BETWEEN 15 AND 20", *files) == [False, True, True]
+
+
+@pytest.mark.parametrize(
+    "predicate",
+    ["", "i = ", "i = 1; i = 2", "SELECT 1", "'open", "nope = 1", "f(st.nope) = 1", "a.b = 1"],
+)
+def test_text_that_is_no_condition_on_the_table_is_refused(predicate: str) -> None:
+    with pytest.raises(UsageError):
+        matches(predicate)
+
+
+def test_all_unknown_columns_are_named() -> None:
+    with pytest.raises(UsageError) as caught:
+        matches("p = 1 AND `q r` = 2 AND i = 1")
+    assert "p, `q r`" in caught.value.message

@@ -1,0 +1,218 @@
+import json
+from itertools import count
+
+import pytest
+from msgspec import structs
+
+from liquidlog.commit.conflicts import ReadSet
+from liquidlog.commit.transaction import Clock, Proposal, commit, commit_first
+from liquidlog.errors import (
+    CommitConflictError,
+    CommitStateUnknownError,
+    UnsupportedFeatureError,
+)
+from liquidlog.log.loader import load_snapshot
+from liquidlog.log.paths import commit_name
+from liquidlog.snapshot import Snapshot
+from liquidlog.spec.actions import (
+    AddFile,
+    AnyAction,
+    CommitInfo,
+    DomainMetadata,
+    Format,
+    Metadata,
+    Protocol,
+    RemoveFile,
+    encode_actions,
+)
+from liquidlog.spec.change import Change
+from support.memory_store import MemoryStore
+
+SCHEMA = '{"type":"struct","fields":[]}'
+PROTOCOL = Protocol(min_reader_version=1, min_writer_version=2)
+METADATA = Metadata(
+    id="t", format=Format(), schema_string=SCHEMA, partition_columns=(), configuration={}
+)
+
+
+def add(path: str) -> AddFile:
+    return AddFile(path=path, partition_values={}, size=1, modification_time=1, data_change=True)
+
+
+def remove(path: str) -> RemoveFile:
+    return RemoveFile(path=path, data_change=False)
+
+
+def clock() -> Clock:
+    numbers = count()
+    return Clock(now_ms=lambda: 1_000, new_id=lambda: f"id-{next(numbers)}")
+
+
+def new_store() -> MemoryStore:
+    store = MemoryStore()
+    land(store, 0, PROTOCOL, METADATA)
+    land(store, 1, add("a"), add("b"))
+    return store
+
+
+def land(store: MemoryStore, version: int, *actions: AnyAction) -> None:
+    store.log[commit_name(version)] = encode_actions(actions)
+
+
+def rewrite_of_a(_: Snapshot) -> Change:
+    return Change(operation="OPTIMIZE", parameters={}, actions=(add("c"), remove("a")))
+
+
+def proposal() -> Proposal:
+    read_set = ReadSet(version=1, files=frozenset({("a", None)}), domains=frozenset({"d"}))
+    return Proposal(read_set=read_set, derive=rewrite_of_a)
+
+
+def live(store: MemoryStore) -> list[str]:
+    return list(load_snapshot(store).files["path"].to_pylist())
+
+
+def test_a_commit_lands_on_the_next_version_with_a_commit_info_first() -> None:
+    store = new_store()
+    committed = commit(store, proposal(), clock(), engine_info="test")
+    assert (committed.version, committed.attempts) == (2, 1)
+    assert live(store) == ["b", "c"]
+    first = json.loads(store.log[commit_name(2)].splitlines()[0])["commitInfo"]
+    assert first["txnId"] == "id-0"
+    assert first["readVersion"] == 1
+    assert first["engineInfo"] == "test"
+
+
+def test_an_append_that_wins_the_race_is_kept_and_the_rewrite_lands_on_top() -> None:
+    store = new_store()
+    store.before_put = lambda s: land(s, 2, add("x"))
+    committed = commit(store, proposal(), clock(), engine_info="test")
+    assert (committed.version, committed.attempts) == (3, 2)
+    assert live(store) == ["b", "c", "x"]
+
+
+@pytest.mark.parametrize(
+    ("winner", "said"),
+    [
+        ((remove("a"),), "removed 1 input file(s): a"),
+        ((METADATA,), "changed the table's metadata"),
+        ((PROTOCOL,), "changed the table's protocol"),
+        ((DomainMetadata(domain="d", configuration="", removed=False),), "changed the domain d"),
+    ],
+)
+def test_a_winner_that_changes_what_was_read_is_a_conflict(
+    winner: tuple[AnyAction, ...], said: str
+) -> None:
+    store = new_store()
+    store.before_put = lambda s: land(s, 2, *winner)
+    with pytest.raises(CommitConflictError) as conflict:
+        commit(store, proposal(), clock(), engine_info="test")
+    assert conflict.value.conflicts == (f"version 2 {said}",)
+    assert commit_name(3) not in store.log
+
+
+def test_all_conflicts_with_all_winners_are_named() -> None:
+    store = new_store()
+    land(store, 2, METADATA, remove("a"))
+    land(store, 3, PROTOCOL)
+    with pytest.raises(CommitConflictError) as conflict:
+        commit(store, proposal(), clock(), engine_info="test")
+    assert len(conflict.value.conflicts) == 3
+
+
+def test_other_domains_other_files_and_readds_do_not_conflict() -> None:
+    store = new_store()
+    land(store, 2, DomainMetadata(domain="other", configuration="", removed=False))
+    land(store, 3, remove("b"))
+    land(store, 4, add("a"))
+    assert commit(store, proposal(), clock(), engine_info="test").version == 5
+
+
+def test_a_lost_response_is_recognised_by_the_transaction_id() -> None:
+    store = new_store()
+    store.lose_response = True
+    assert commit(store, proposal(), clock(), engine_info="test").version == 2
+    assert commit_name(3) not in store.log
+
+
+def test_a_lost_request_leaves_the_state_unknown_and_is_not_tried_again() -> None:
+    store = new_store()
+    store.lose_request = True
+    with pytest.raises(CommitStateUnknownError):
+        commit(store, proposal(), clock(), engine_info="test")
+    assert commit_name(2) not in store.log
+
+
+def test_an_ambiguous_put_that_another_writer_won_is_a_lost_race() -> None:
+    store = new_store()
+
+    def race(s: MemoryStore) -> None:
+        land(s, 2, add("x"))
+        s.lose_request = True
+
+    store.before_put = race
+    assert commit(store, proposal(), clock(), engine_info="test").version == 3
+    assert live(store) == ["b", "c", "x"]
+
+
+def test_a_table_with_an_unknown_writer_feature_is_refused_before_the_put() -> None:
+    store = new_store()
+    features = Protocol(min_reader_version=1, min_writer_version=7, writer_features=("new", "x"))
+    land(store, 0, features, METADATA)
+    with pytest.raises(UnsupportedFeatureError) as refusal:
+        commit(store, proposal(), clock(), engine_info="test")
+    assert refusal.value.features == ("new", "x")
+    assert commit_name(2) not in store.log
+
+
+def test_problems_of_the_newest_snapshot_stop_the_commit() -> None:
+    store = new_store()
+    stale = Proposal(
+        read_set=ReadSet(version=1), derive=rewrite_of_a, problems=lambda _: ("schema changed",)
+    )
+    with pytest.raises(CommitConflictError) as conflict:
+        commit(store, stale, clock(), engine_info="test")
+    assert conflict.value.conflicts == ("schema changed",)
+
+
+TIMED = Protocol(min_reader_version=1, min_writer_version=7, writer_features=("inCommitTimestamp",))
+TIMED_METADATA = structs.replace(METADATA, configuration={"delta.enableInCommitTimestamps": "true"})
+
+
+def timed_store(last_ms: int) -> MemoryStore:
+    store = MemoryStore()
+    land(store, 0, TIMED, TIMED_METADATA)
+    land(store, 1, CommitInfo(in_commit_timestamp=last_ms), add("a"))
+    return store
+
+
+def in_commit_timestamp(store: MemoryStore, version: int) -> int:
+    first = json.loads(store.log[commit_name(version)].splitlines()[0])
+    return int(first["commitInfo"]["inCommitTimestamp"])
+
+
+@pytest.mark.parametrize(("last_ms", "expected"), [(10, 1_000), (1_000, 1_001), (5_000, 5_001)])
+def test_an_in_commit_timestamp_is_after_the_last_commits(last_ms: int, expected: int) -> None:
+    store = timed_store(last_ms)
+    commit(store, proposal(), clock(), engine_info="test")
+    assert in_commit_timestamp(store, 2) == expected
+
+
+def test_an_in_commit_timestamp_is_after_that_of_a_commit_that_won() -> None:
+    store = timed_store(10)
+    store.before_put = lambda s: land(s, 2, CommitInfo(in_commit_timestamp=9_000), add("x"))
+    assert commit(store, proposal(), clock(), engine_info="test").version == 3
+    assert in_commit_timestamp(store, 3) == 9_001
+
+
+def test_a_table_without_in_commit_timestamps_gets_none() -> None:
+    store = new_store()
+    commit(store, proposal(), clock(), engine_info="test")
+    assert b"inCommitTimestamp" not in store.log[commit_name(2)]
+
+
+def test_a_new_table_starts_with_an_in_commit_timestamp_where_it_has_them() -> None:
+    store = MemoryStore()
+    change = Change(operation="CREATE TABLE", parameters={}, actions=(TIMED, TIMED_METADATA))
+    assert commit_first(store, change, clock(), engine_info="test")
+    assert in_commit_timestamp(store, 0) == 1_000

@@ -1,0 +1,222 @@
+import struct
+import subprocess
+import sys
+from decimal import Decimal
+from itertools import pairwise, product
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from liquidlog.data.checksum import add_checksums, format_checksum, multiset_checksum
+
+LIST = pa.list_(pa.int64())
+MAP = pa.map_(pa.string(), pa.int64())
+STRUCT = pa.struct([("x", pa.int64()), ("y", pa.string())])
+
+
+def _of(kind: pa.DataType, *values: Any) -> int:
+    return multiset_checksum(pa.table({"a": pa.array(values, kind)}))
+
+
+def _double(bits: int) -> float:
+    value: float = struct.unpack("<d", struct.pack("<Q", bits))[0]
+    return value
+
+
+DIFFERENT: list[tuple[pa.DataType, Any, Any]] = [
+    (pa.int64(), 0, None),
+    (pa.int64(), 1, -1),
+    (pa.int8(), 1, -1),
+    (pa.bool_(), True, False),
+    (pa.bool_(), False, None),
+    (pa.float64(), 0.0, -0.0),
+    (pa.float32(), 0.0, -0.0),
+    (pa.float64(), _double(0x7FF8000000000000), _double(0x7FF8000000000001)),
+    (pa.float64(), _double(0x7FF8000000000000), _double(0xFFF8000000000000)),
+    (pa.float64(), 1.0, 2.0),
+    (pa.string(), "", None),
+    (pa.string(), "", "\0"),
+    (pa.string(), "a", "a\0"),
+    (pa.string(), "abcdefgh", "abcdefg"),
+    (pa.string(), "abcdefghabcdefgi", "abcdefgiabcdefgh"),
+    (pa.string(), "x" * 300, "x" * 301),
+    (pa.string(), "x" * 299 + "y", "y" + "x" * 299),
+    (pa.binary(), b"\xff\xfe", b"\xfe\xff"),
+    (pa.decimal128(38, 2), Decimal("1.00"), Decimal("-1.00")),
+    (pa.decimal128(38, 0), Decimal(1), Decimal(1 + 2**64)),
+    (pa.decimal128(38, 0), Decimal(0), Decimal(2**64)),
+    (LIST, [], None),
+    (LIST, [], [None]),
+    (LIST, [1, 2], [2, 1]),
+    (LIST, [0], [0, 0]),
+    (pa.list_(LIST), [[1], [2]], [[1, 2], []]),
+    (pa.list_(LIST), [[1, 2], []], [[], [1, 2]]),
+    (MAP, [("a", 1)], [("a", None)]),
+    (MAP, [("a", 1), ("b", 2)], [("a", 2), ("b", 1)]),
+    (MAP, [], None),
+    (STRUCT, None, {"x": None, "y": None}),
+    (STRUCT, {"x": None, "y": ""}, {"x": None, "y": None}),
+]
+
+
+@pytest.mark.parametrize(
+    ("kind", "one", "other"),
+    DIFFERENT,
+    ids=[f"{n}-{kind}" for n, (kind, *_) in enumerate(DIFFERENT)],
+)
+def test_different_values_differ(kind: pa.DataType, one: Any, other: Any) -> None:
+    assert _of(kind, one) != _of(kind, other)
+    assert _of(kind, one, one) != _of(kind, one, other) != _of(kind, other, other)
+    assert _of(kind, one, other) == _of(kind, other, one)
+
+
+def test_both_lanes_differ_where_values_do() -> None:
+    for kind, one, other in DIFFERENT:
+        first, second = _of(kind, one), _of(kind, other)
+        assert first >> 64 != second >> 64
+        assert first % 2**64 != second % 2**64
+
+
+def test_a_row_more_or_less_differs() -> None:
+    assert len({_of(pa.int64(), *[0] * count) for count in range(50)}) == 50
+    assert _of(pa.int64()) == 0
+
+
+def test_values_swapped_between_rows_differ() -> None:
+    rows = [(1, 10), (2, 20)]
+    swapped = [(1, 20), (2, 10)]
+    checksums = {
+        multiset_checksum(pa.table({"a": [a for a, _ in each], "b": [b for _, b in each]}))
+        for each in (rows, swapped, rows[::-1])
+    }
+    assert len(checksums) == 2
+
+
+def test_values_swapped_between_columns_differ() -> None:
+    assert multiset_checksum(pa.table({"a": [1], "b": [2]})) != multiset_checksum(
+        pa.table({"a": [2], "b": [1]})
+    )
+
+
+def test_structured_near_duplicates_do_not_collide() -> None:
+    values = [*range(-8, 8), *(1 << bit for bit in range(4, 63)), 2**63 - 1, -(2**63)]
+    columns = list(zip(*product(values, values), strict=True))
+    hashes = {
+        multiset_checksum(pa.table({"a": [a], "b": [b]})) for a, b in zip(*columns, strict=True)
+    }
+    assert len(hashes) == len(values) ** 2
+    halves = {checksum >> 64 for checksum in hashes}, {checksum % 2**64 for checksum in hashes}
+    assert [len(half) for half in halves] == [len(hashes)] * 2
+
+
+def test_differences_of_two_columns_do_not_cancel() -> None:
+    """Moving an amount from one column to another must show, for every small amount."""
+    base = multiset_checksum(pa.table({"a": [1000.0], "b": [1000.0]}))
+    moved = {
+        multiset_checksum(pa.table({"a": [1000.0 + by], "b": [1000.0 - by]}))
+        for by in range(1, 500)
+    }
+    assert len(moved | {base}) == 500
+
+
+def test_slicing_and_chunking_do_not_matter() -> None:
+    rows = 70_000
+    table = pa.table(
+        {
+            "i": pa.array([row if row % 7 else None for row in range(rows)]),
+            "s": pa.array([f"{row}" * (row % 9) if row % 5 else None for row in range(rows)]),
+            "b": pa.array([None if row % 3 else row % 2 == 0 for row in range(rows)]),
+            "l": pa.array([[row, None][: row % 3] if row % 11 else None for row in range(rows)]),
+            "m": pa.array([[("k", row)] * (row % 2) for row in range(rows)], MAP),
+            "t": pa.array([{"x": row} if row % 13 else None for row in range(rows)], STRUCT),
+            "d": pa.array([Decimal(row) if row % 2 else None for row in range(rows)]),
+        }
+    )
+    whole = multiset_checksum(table)
+    for size in (999, 32_768, 50_001):
+        slices = [table.slice(start, size) for start in range(0, rows, size)]
+        assert add_checksums(*map(multiset_checksum, slices)) == whole
+        assert multiset_checksum(pa.concat_tables(slices[::-1])) == whole
+    copied = pa.table(
+        [pa.array(column.to_pylist(), column.type) for column in table.columns],
+        names=table.column_names,
+    )
+    assert multiset_checksum(copied) == whole
+    cells = [table.column(number).to_pylist() for number in range(table.num_columns)]
+    assert all(len(column) == rows for column in cells)
+
+
+def test_dictionaries_count_as_what_they_encode() -> None:
+    plain = pa.array(["a", None, "bb", "a", ""] * 10_000)
+    encoded = plain.dictionary_encode()
+    in_values = pa.DictionaryArray.from_arrays(pa.array([0, 1]), pa.array(["x", None]))
+    padded = pa.DictionaryArray.from_arrays(
+        pa.array([2, None, 1, 2, 0] * 10_000, pa.int8()), pa.array(["", "bb", "a", "unused"])
+    )
+    expected = multiset_checksum(pa.table({"a": plain}))
+    for column in (
+        encoded,
+        encoded.slice(0),
+        padded,
+        pa.chunked_array([padded.slice(0, 7), padded.slice(7)]),
+    ):
+        assert multiset_checksum(pa.table({"a": column})) == expected
+    assert multiset_checksum(pa.table({"a": in_values})) == _of(pa.string(), "x", None)
+    nothing = pa.DictionaryArray.from_arrays(
+        pa.array([None], pa.int32()), pa.array([], pa.string())
+    )
+    assert multiset_checksum(pa.table({"a": nothing})) == _of(pa.string(), None)
+
+
+def test_different_dictionaries_in_chunks_are_told_apart() -> None:
+    chunks = [pa.array([value]).dictionary_encode() for value in ("a", "b", "c")]
+    column = pa.chunked_array(chunks)
+    assert multiset_checksum(pa.table({"a": column})) == _of(pa.string(), "a", "b", "c")
+
+
+def test_garbage_under_nulls_does_not_matter() -> None:
+    mask = pa.array([True, False])
+    for one, other in pairwise((pa.array([1, 5]), pa.array([2, 5]), pa.array([3, 5]))):
+        left, right = (
+            pa.Array.from_buffers(
+                pa.int64(), 2, [pa.array([False, True]).buffers()[1], values.buffers()[1]]
+            )
+            for values in (one, other)
+        )
+        assert left.null_count == 1
+        assert multiset_checksum(pa.table({"a": left})) == multiset_checksum(pa.table({"a": right}))
+    hidden = pa.StructArray.from_arrays([pa.array([1, 5])], ["x"], mask=mask)
+    plain = pa.array([None, {"x": 5}], hidden.type)
+    assert multiset_checksum(pa.table({"a": hidden})) == multiset_checksum(pa.table({"a": plain}))
+    lists = pa.ListArray.from_arrays(pa.array([0, 2, 3]), pa.array([7, 8, 5]), mask=mask)
+    assert multiset_checksum(pa.table({"a": lists})) == _of(LIST, None, [5])
+
+
+def test_checksum_is_the_same_in_every_release() -> None:
+    """Documents hold checksums: a result may be committed by another release than wrote it."""
+    table = pa.table({"a": [1, None], "b": ["x" * 9, "y" * 300], "c": [1.5, -0.0]})
+    assert format_checksum(multiset_checksum(table)) == "75f58050172bab97fe81e3fdb611b1a1"
+
+
+def test_sum_wraps_in_each_lane() -> None:
+    top = 2**64 - 1
+    assert add_checksums(top, 1) == 0
+    assert add_checksums(top << 64 | 5, 1 << 64 | 6) == 11
+    assert add_checksums() == 0
+    assert format_checksum(10) == "0" * 31 + "a"
+
+
+def test_hashing_does_not_import_pandas() -> None:
+    """It would cost every Spark worker half a second."""
+    script = """
+import sys
+import pyarrow as pa
+table = pa.table({"a": ["x", None], "b": [1, None], "c": [[1], None], "d": [True, None]})
+table = table.append_column("e", table["a"].dictionary_encode())
+sys.modules.pop("pandas", None)
+from liquidlog.data.checksum import multiset_checksum
+multiset_checksum(table)
+sys.exit("pandas" in sys.modules)
+"""
+    subprocess.run([sys.executable, "-c", script], check=True)

@@ -1,0 +1,72 @@
+from pathlib import Path
+
+import pytest
+
+from liquidlog.errors import ExecutorError
+from liquidspark import session
+from liquidspark.session import _local_settings, failure_reason, open_session
+
+WORKER_FAILURE = """An exception was thrown from the Python worker.
+Traceback (most recent call last):
+  File "/opt/liquidspark/shuffle.py", line 80, in _run
+    raise OSError("[Errno 28] No space left on device")
+OSError: [Errno 28] No space left on device
+"""
+
+JVM_FAILURE = """Job aborted due to stage failure: Task 0 in stage 3.0 failed 4 times
+	at org.apache.spark.scheduler.DAGScheduler.run(DAGScheduler.scala:1)
+Caused by: java.io.IOException: No space left on device
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        (WORKER_FAILURE, "OSError: [Errno 28] No space left on device"),
+        (JVM_FAILURE, "Job aborted due to stage failure: Task 0 in stage 3.0 failed 4 times"),
+        ("", "RuntimeError"),
+    ],
+)
+def test_failure_reason_is_one_sentence(text: str, reason: str) -> None:
+    assert failure_reason(RuntimeError(text)) == reason
+
+
+def no_session(monkeypatch: pytest.MonkeyPatch) -> None:
+    from pyspark.sql import SparkSession
+
+    monkeypatch.setattr(SparkSession, "getActiveSession", classmethod(lambda _: None))
+
+
+def test_missing_java_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    no_session(monkeypatch)
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(ExecutorError, match="Java is missing"), open_session({}):
+        pass
+
+
+def test_wrong_java_home_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    no_session(monkeypatch)
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    with pytest.raises(ExecutorError, match=f"JAVA_HOME is {tmp_path}"), open_session({}):
+        pass
+
+
+def test_missing_pyspark_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(session, "find_spec", lambda _: None)
+    with (
+        pytest.raises(ExecutorError, match=r"pip install \"liquidlog\[spark\]\""),
+        open_session({}),
+    ):
+        pass
+
+
+def test_spark_submit_keeps_its_choice_of_master_and_memory(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.delenv("PYSPARK_GATEWAY_PORT", raising=False)
+    assert _local_settings({})["spark.master"] == "local[*]"
+    monkeypatch.setenv("PYSPARK_GATEWAY_PORT", "1")
+    submitted = _local_settings({"spark.x": "1"})
+    assert submitted["spark.x"] == "1"
+    assert not submitted.keys() & {"spark.master", "spark.driver.memory", "spark.driver.host"}

@@ -1,0 +1,118 @@
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from liquidlog.errors import DataFileError, ExecutorError
+from liquidlog.plan import InputFile, WriterOptions
+from liquidlog.spec.arrow import leaf_column
+from liquidspark.sample import Survey, decode_survey, encode_survey, sample_positions, sample_shares
+from liquidspark.source import GroupWork, local_path, open_input, split_file
+from support.plans import schema_json_of, write_inputs
+
+
+@pytest.mark.parametrize(
+    ("uri", "path", "expected"),
+    [
+        ("/data/t", "a b.parquet", "/data/t/a b.parquet"),
+        ("/data/t", "", "/data/t"),
+        ("/data/t/", "p=1/a.parquet", "/data/t/p=1/a.parquet"),
+        ("file:///data/a%20b", "x%20y.parquet", "/data/a b/x%20y.parquet"),
+        ("/data/t", "/elsewhere/a.parquet", "/elsewhere/a.parquet"),
+        ("s3://bucket/t", "/elsewhere/a.parquet", "/elsewhere/a.parquet"),
+        ("/data/t", "file:///else%20where/a.parquet", "/else where/a.parquet"),
+    ],
+)
+def test_local_path_joins_table_and_file(uri: str, path: str, expected: str) -> None:
+    assert local_path(uri, path) == expected
+
+
+@pytest.mark.parametrize(
+    ("uri", "path"), [("s3://bucket/t", "a.parquet"), ("/data/t", "gs://bucket/a.parquet")]
+)
+def test_local_path_refuses_other_storages(uri: str, path: str) -> None:
+    with pytest.raises(ExecutorError, match="storage cannot be rewritten yet"):
+        local_path(uri, path)
+
+
+@given(
+    sizes=st.lists(st.integers(0, 50), max_size=20),
+    first=st.integers(0, 10**12),
+    max_rows=st.integers(1, 120),
+)
+def test_splits_cover_all_rows_once_in_order(sizes: list[int], first: int, max_rows: int) -> None:
+    splits = list(split_file(3, sizes, first_ordinal=first, max_rows=max_rows))
+    covered = [group for split in splits for group in split.row_groups]
+    assert covered == sorted(set(covered))
+    assert sum(split.rows for split in splits) == sum(sizes)
+    assert [sizes[i] for i in range(len(sizes)) if i not in covered] == [0] * (
+        len(sizes) - len(covered)
+    )
+    for split in splits:
+        assert split.file == 3
+        assert split.rows == sum(sizes[group] for group in split.row_groups)
+        assert split.first_ordinal == first + sum(sizes[: split.row_groups[0]])
+        assert split.rows <= max_rows or sum(sizes[g] > 0 for g in split.row_groups) == 1
+
+
+@given(rows=st.integers(0, 10_000), count=st.integers(0, 300))
+def test_sample_positions_are_distinct_rows_spread_evenly(rows: int, count: int) -> None:
+    positions = sample_positions(rows, count).astype(np.int64)
+    assert min(rows, count) / 2 <= len(positions) <= min(rows, count)
+    assert (np.diff(positions) > 0).all()
+    if len(positions):
+        assert positions[0] >= 0
+        assert positions[-1] < rows
+        widest_gap = np.diff([-1, *positions, rows]).max()
+        assert widest_gap <= 2 * rows / count + 2
+
+
+def test_sample_shares_follow_sizes_and_leave_none_out() -> None:
+    assert sample_shares([100, 300, 1], 400) == [100, 300, 1]
+
+
+def test_survey_survives_the_trip() -> None:
+    survey = Survey(
+        file=4,
+        row_group_rows=(3, 0, 5),
+        rows=np.array([0, 2, 7], np.uint64),
+        columns=(pa.array(["a", None, "b"]), pa.array([1.5, 2.5, None])),
+    )
+    found = decode_survey(encode_survey(survey))
+    assert (found.file, found.row_group_rows, found.num_rows) == (4, (3, 0, 5), 8)
+    assert found.rows.tolist() == [0, 2, 7]
+    assert list(found.columns) == list(survey.columns)
+
+
+def test_leaf_is_null_where_a_struct_around_it_is_null() -> None:
+    kind = pa.struct([("b", pa.struct([("c", pa.int64())]))])
+    rows = [{"b": {"c": 1}}, {"b": None}, None, {"b": {"c": None}}]
+    table = pa.table({"a": pa.chunked_array([pa.array(rows[:1], kind), pa.array(rows[1:], kind)])})
+    assert leaf_column(table, ("a", "b", "c")).to_pylist() == [1, None, None, None]
+
+
+def test_an_input_of_another_size_than_the_log_says_is_refused(tmp_path: Path) -> None:
+    table = pa.table({"key": pa.array(range(10), pa.int64())})
+    (written,) = write_inputs(tmp_path, table, 1)
+    grown = InputFile(path=written.path, size_bytes=written.size_bytes + 1)
+    with pytest.raises(DataFileError, match=f"log says {grown.size_bytes}"):
+        open_input(work_of(tmp_path, grown), 0)
+    assert open_input(work_of(tmp_path, written), 0).num_rows == 10
+
+
+def work_of(directory: Path, file: InputFile) -> GroupWork:
+    return GroupWork(
+        directory=str(directory),
+        paths=(str(directory / file.path),),
+        sizes_bytes=(file.size_bytes,),
+        outputs=1,
+        schema_string=schema_json_of({"key": "long"}),
+        columns=(("key",),),
+        curve=None,
+        writer_options=WriterOptions(indexed=(("key",),)),
+        token="0" * 12,
+        slice_bytes=1 << 20,
+    )

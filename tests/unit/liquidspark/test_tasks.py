@@ -1,0 +1,164 @@
+"""The tasks without Spark: pieces are carried from the map side to the reduce side by hand."""
+
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from liquidlog.curve.curves import Curve
+from liquidlog.plan import WriterOptions
+from liquidspark.layout import build_layout, first_ordinals
+from liquidspark.sample import check_rows, survey_file
+from liquidspark.shuffle import OutputTasks, SplitTasks, partition_values
+from liquidspark.sink import TaskFacts, decode_facts, delete_outputs, merge_facts
+from liquidspark.source import GroupWork, split_file
+from liquidspark.whole import CompactionTasks, GroupTask
+from support.plans import parquet_names, rows_of, schema_json_of, write_inputs
+
+ROWS = 3000
+RUN = "0123456789ab"
+
+
+def make_work(
+    directory: Path, *, outputs: int = 3, curve: Curve | None = Curve.HILBERT, slice_bytes: int
+) -> GroupWork:
+    random = np.random.default_rng(5)
+    table = pa.table(
+        {
+            "a": pa.array(random.integers(0, 5, ROWS), pa.int64()),
+            "b": pa.array([f"name {i}" for i in random.integers(0, 400, ROWS)]),
+            "row": pa.array(range(ROWS), pa.int64()),
+        }
+    )
+    inputs = write_inputs(directory, table, 4, row_group_rows=200)
+    return GroupWork(
+        directory=str(directory),
+        paths=tuple(str(directory / file.path) for file in inputs),
+        sizes_bytes=tuple(file.size_bytes for file in inputs),
+        outputs=outputs,
+        schema_string=schema_json_of({"a": "long", "b": "string", "row": "long"}),
+        columns=(("b",), ("a",)) if curve is not None else (),
+        curve=curve,
+        writer_options=WriterOptions(indexed=(("a",), ("b",))),
+        token=RUN,
+        slice_bytes=slice_bytes,
+    )
+
+
+def numbered(number: int) -> list[pa.RecordBatch]:
+    return [pa.RecordBatch.from_arrays([pa.array([number])], ["id"])]
+
+
+def facts_of(batches: list[pa.RecordBatch]) -> TaskFacts:
+    return merge_facts([decode_facts(row) for batch in batches for row in batch[0].to_pylist()])
+
+
+def shuffled(
+    work: GroupWork, *, sample_rows: int = 500, break_task: int | None = None
+) -> TaskFacts:
+    surveys = [survey_file(work, file, sample_rows=sample_rows) for file in range(len(work.paths))]
+    layout = build_layout(work, surveys)
+    splits = tuple(
+        (split,)
+        for survey, first in zip(surveys, first_ordinals(surveys), strict=True)
+        for split in split_file(
+            survey.file, survey.row_group_rows, first_ordinal=first, max_rows=450
+        )
+    )
+    targets = partition_values(work.outputs)
+    if break_task is not None:
+        Path(work.paths[splits[break_task][0].file]).unlink()
+    tasks = SplitTasks(work=work, layout=layout, splits=splits, targets=targets)
+    sent = [batch for number in range(len(splits)) for batch in tasks(numbered(number))]
+    pieces = pa.Table.from_batches(sent)
+    reduce = OutputTasks(work=work, slices_per_output=layout.slices_per_output)
+    facts = []
+    for target in targets:
+        mine = pieces.filter(pa.compute.equal(pieces["target"], target))
+        # Spark sorts only where slices are many; otherwise pieces come in any order.
+        order = [("slice", "ascending"), ("ordinal", "ascending")]
+        if layout.slices_per_output == 1:
+            order = [("ordinal", "descending")]
+        facts.append(facts_of(list(reduce(mine.sort_by(order).to_batches(max_chunksize=2)))))
+    return check_rows(merge_facts(facts), surveys)
+
+
+def check(work: GroupWork, facts: TaskFacts) -> list[pa.Table]:
+    assert facts.failure is None
+    assert facts.read == facts.written
+    assert facts.read is not None
+    assert facts.read.rows == ROWS
+    directory = Path(work.directory)
+    tables = [pq.read_table(directory / output.path) for output in facts.outputs]
+    assert [len(table) for table in tables] == [output.num_records for output in facts.outputs]
+    assert rows_of(tables) == rows_of([pq.read_table(path) for path in work.paths])
+    return tables
+
+
+@pytest.mark.parametrize("slice_bytes", [1 << 30, 3000, 500])
+@pytest.mark.parametrize("curve", list(Curve))
+def test_shuffled_rows_are_all_written_once(tmp_path: Path, curve: Curve, slice_bytes: int) -> None:
+    work = make_work(tmp_path, curve=curve, slice_bytes=slice_bytes)
+    tables = check(work, shuffled(work))
+    assert len(tables) == 3
+    assert min(map(len, tables)) > ROWS / 3 * 0.4
+
+
+@pytest.mark.parametrize("slice_bytes", [1 << 30, 500])
+def test_shuffled_and_whole_group_write_the_same_rows_in_the_same_order(
+    tmp_path: Path, slice_bytes: int
+) -> None:
+    work = make_work(tmp_path, slice_bytes=slice_bytes)
+    # With all rows sampled both have the same layout.
+    one = check(work, shuffled(work, sample_rows=ROWS))
+    whole = GroupTask(work=work, sample_rows=ROWS * ROWS)
+    other = check(work, facts_of(list(whole(numbered(0)))))
+    ordered = sorted(one, key=lambda table: table["row"][0].as_py())
+    assert len(one) == len(other) == 3
+    for left, right in zip(
+        ordered, sorted(other, key=lambda table: table["row"][0].as_py()), strict=True
+    ):
+        assert left.equals(right)
+
+
+@pytest.mark.parametrize("slice_bytes", [1 << 30, 500])
+@pytest.mark.parametrize("outputs", [1, 4, 7])
+def test_compaction_by_output_keeps_the_order_of_rows(
+    tmp_path: Path, outputs: int, slice_bytes: int
+) -> None:
+    work = make_work(tmp_path, outputs=outputs, curve=None, slice_bytes=slice_bytes)
+    surveys = tuple(survey_file(work, file, sample_rows=0) for file in range(4))
+    tasks = CompactionTasks(work=work, surveys=surveys)
+    batches = [batch for number in range(outputs) for batch in tasks(numbered(number))]
+    tables = check(work, facts_of(batches))
+    assert [row for table in tables for row in table["row"].to_pylist()] == list(range(ROWS))
+
+
+@pytest.mark.parametrize("slice_bytes", [1 << 30, 500])
+def test_lost_input_fails_every_output_and_leaves_no_file(tmp_path: Path, slice_bytes: int) -> None:
+    work = make_work(tmp_path, slice_bytes=slice_bytes)
+    facts = shuffled(work, break_task=1)
+    assert facts.failure is not None
+    assert "input 0.parquet" in facts.failure
+    assert {name for name in parquet_names(tmp_path) if name.startswith("part-")} == set()
+
+
+def test_rows_that_were_not_read_are_a_failure(tmp_path: Path) -> None:
+    work = make_work(tmp_path, slice_bytes=1 << 30)
+    surveys = [survey_file(work, file, sample_rows=0) for file in range(4)]
+    facts = facts_of(list(GroupTask(work=work, sample_rows=100)(numbered(0))))
+    assert check_rows(facts, surveys) is facts
+    assert check_rows(facts, surveys[:3]).failure == "the inputs have 2250 rows, 3000 were read"
+
+
+def test_delete_outputs_deletes_one_run_and_nothing_else(tmp_path: Path) -> None:
+    work = make_work(tmp_path, slice_bytes=1 << 30)
+    before = parquet_names(tmp_path)
+    facts_of(list(GroupTask(work=work, sample_rows=100)(numbered(0))))
+    assert len(parquet_names(tmp_path)) == len(before) + 3
+    delete_outputs(str(tmp_path), "ba9876543210")
+    assert len(parquet_names(tmp_path)) == len(before) + 3
+    delete_outputs(str(tmp_path), RUN)
+    assert parquet_names(tmp_path) == before
