@@ -29,7 +29,7 @@ from liquidlog.plan import (
 from liquidspark.jobs import GroupJobs
 from liquidspark.pipeline import run_group
 from liquidspark.session import failure_reason, piece_settings
-from liquidspark.sink import TaskFacts, delete_files, delete_outputs
+from liquidspark.sink import TaskFacts, begin_run, delete_files, end_run
 from liquidspark.source import GroupWork, local_path
 
 Outcome = RewrittenGroup | GroupFailure
@@ -110,7 +110,8 @@ def execute_groups(
 ) -> Iterator[Outcome]:
     """Yield each group of the plan as it finishes or fails; a failure does not stop the others.
 
-    Closing the iterator cancels what runs and deletes what it wrote.
+    Closing the iterator cancels what runs and deletes what it wrote. What Spark does not stop at
+    once deletes its own files when it is done.
 
     Args:
         spark: A classic or Connect session whose workers can import this package.
@@ -172,6 +173,7 @@ class _GroupRun:
         started = time.perf_counter()
         work = self.work()
         try:
+            begin_run(work.directory, self.token)
             facts = run_group(spark, work, options=self.options, jobs=self.jobs)
         except Exception as error:  # noqa: BLE001  whatever Spark raises is this group's failure
             facts = TaskFacts(failure=failure_reason(error))
@@ -179,8 +181,8 @@ class _GroupRun:
             outcome = self._finished(facts, time.perf_counter() - started)
         else:
             outcome = GroupFailure(group_id=self.group.group_id, reason=facts.failure)
-        if isinstance(outcome, GroupFailure):
-            delete_outputs(work.directory, self.token)
+        outputs = outcome.outputs if isinstance(outcome, RewrittenGroup) else ()
+        end_run(work.directory, self.token, keep={output.path for output in outputs})
         return outcome
 
     def _finished(self, facts: TaskFacts, seconds: float) -> Outcome:
@@ -227,7 +229,7 @@ def _run_all(
         pool.shutdown(wait=True)
         for future, run in running.items():
             if not future.cancelled():
-                delete_outputs(local_path(run.plan.table_uri, ""), run.token)
+                end_run(local_path(run.plan.table_uri, ""), run.token)
 
 
 def _report(

@@ -1,6 +1,6 @@
 """Writing one output file of a group, with the proof of what went into it."""
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from contextlib import suppress
 from pathlib import Path as FilePath
 from types import TracebackType
@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from liquidlog.data.checksum import add_checksums, format_checksum, multiset_checksum
 from liquidlog.data.writer import DataFileWriter
-from liquidlog.errors import LiquidlogError
+from liquidlog.errors import ExecutorError, LiquidlogError
 from liquidlog.plan import Document, WrittenFile
 from liquidspark.source import GroupWork
 
@@ -53,7 +53,9 @@ class Proof:
 class OutputFile:
     """Context manager that writes one data file; deletes it unless `finish` was reached.
 
-    The file is created by the first rows: an output without rows leaves no file.
+    The file is created by the first rows: an output without rows leaves no file. A task may
+    outlive its run, as Spark lets Python workers of cancelled tasks go on for a while: a file that
+    is finished after the end of its run is deleted by the task itself.
     """
 
     def __init__(self, work: GroupWork, number: int, *, proof: Proof) -> None:
@@ -83,11 +85,17 @@ class OutputFile:
         self._writer.write(table)
 
     def finish(self) -> WrittenFile | None:
-        """Close the file and return the facts about it; None if there were no rows."""
+        """Close the file and return the facts about it; None if there were no rows.
+
+        Raises:
+            ExecutorError: If the run has ended meanwhile; the file will be deleted.
+        """
         if self._writer is None:
             return None
         written = self._writer.finish(self._name)
         self._writer.__exit__(None, None, None)
+        if not _run_marker(self._work.directory, self._work.token).exists():
+            raise ExecutorError("the run of this task has ended or was cancelled")
         self._finished = True
         return written
 
@@ -105,14 +113,37 @@ class OutputFile:
                 self._path.unlink(missing_ok=True)
 
 
-def delete_outputs(directory: str, token: str) -> None:
-    """Delete every file that this run of a group wrote, best-effort.
+def begin_run(directory: str, token: str) -> None:
+    """Allow tasks to finish files whose names have the token, until `end_run`.
 
-    Finds them by the token in their names, so that also files of lost task attempts go.
+    Raises:
+        ExecutorError: If the table cannot be written.
     """
-    for path in FilePath(directory).glob(f"part-*-{token[:8]}-{token[8:12]}-*.parquet"):
-        with suppress(OSError):
-            path.unlink()
+    try:
+        _run_marker(directory, token).touch(exist_ok=False)
+    except OSError as error:
+        raise ExecutorError(f"{directory}: cannot be written: {error.strerror}") from error
+
+
+def end_run(directory: str, token: str, *, keep: Collection[str] = ()) -> None:
+    """Delete every file that this run of a group wrote or will write, best-effort.
+
+    Finds them by the token in their names, so that also files of lost task attempts go. The marker
+    goes first: a file that is finished later deletes itself.
+
+    Args:
+        directory: The table.
+        token: Of the run.
+        keep: Names of the files that stay.
+    """
+    delete_files([str(_run_marker(directory, token))])
+    written = FilePath(directory).glob(f"part-*-{token[:8]}-{token[8:12]}-*.parquet")
+    delete_files(str(path) for path in written if path.name not in keep)
+
+
+def _run_marker(directory: str, token: str) -> FilePath:
+    # Hidden from everything that lists data files.
+    return FilePath(directory) / f"_liquidspark-{token}"
 
 
 def delete_files(paths: Iterable[str]) -> None:

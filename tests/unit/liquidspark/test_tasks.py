@@ -12,7 +12,7 @@ from liquidlog.plan import WriterOptions
 from liquidspark.layout import build_layout, first_ordinals
 from liquidspark.sample import check_rows, survey_file
 from liquidspark.shuffle import OutputTasks, SplitTasks, partition_values
-from liquidspark.sink import TaskFacts, decode_facts, delete_outputs, merge_facts
+from liquidspark.sink import TaskFacts, begin_run, decode_facts, end_run, merge_facts
 from liquidspark.source import GroupWork, split_file
 from liquidspark.whole import CompactionTasks, GroupTask
 from support.plans import parquet_names, rows_of, schema_json_of, write_inputs
@@ -33,6 +33,7 @@ def make_work(
         }
     )
     inputs = write_inputs(directory, table, 4, row_group_rows=200)
+    begin_run(str(directory), RUN)
     return GroupWork(
         directory=str(directory),
         paths=tuple(str(directory / file.path) for file in inputs),
@@ -153,12 +154,34 @@ def test_rows_that_were_not_read_are_a_failure(tmp_path: Path) -> None:
     assert check_rows(facts, surveys[:3]).failure == "the inputs have 2250 rows, 3000 were read"
 
 
-def test_delete_outputs_deletes_one_run_and_nothing_else(tmp_path: Path) -> None:
+def test_ending_a_run_deletes_its_files_and_nothing_else(tmp_path: Path) -> None:
     work = make_work(tmp_path, slice_bytes=1 << 30)
     before = parquet_names(tmp_path)
-    facts_of(list(GroupTask(work=work, sample_rows=100)(numbered(0))))
+    facts = facts_of(list(GroupTask(work=work, sample_rows=100)(numbered(0))))
+    assert len(facts.outputs) == 3
+    end_run(str(tmp_path), "ba9876543210")
     assert len(parquet_names(tmp_path)) == len(before) + 3
-    delete_outputs(str(tmp_path), "ba9876543210")
-    assert len(parquet_names(tmp_path)) == len(before) + 3
-    delete_outputs(str(tmp_path), RUN)
+    kept = facts.outputs[1].path
+    end_run(str(tmp_path), RUN, keep={kept})
+    assert parquet_names(tmp_path) == before | {kept}
+    end_run(str(tmp_path), RUN)
+    assert parquet_names(tmp_path) == before
+    assert not list(tmp_path.glob("_*"))
+
+
+@pytest.mark.parametrize("curve", [Curve.HILBERT, None])
+def test_a_task_that_outlives_its_run_leaves_no_file(tmp_path: Path, curve: Curve | None) -> None:
+    work = make_work(tmp_path, slice_bytes=1 << 30, curve=curve)
+    before = parquet_names(tmp_path)
+    end_run(str(tmp_path), RUN)
+    facts = facts_of(list(GroupTask(work=work, sample_rows=100)(numbered(0))))
+    assert facts.failure == "the run of this task has ended or was cancelled"
+    assert parquet_names(tmp_path) == before
+
+
+def test_a_run_outlived_by_its_writing_tasks_leaves_no_file(tmp_path: Path) -> None:
+    work = make_work(tmp_path, slice_bytes=1 << 30)
+    before = parquet_names(tmp_path)
+    end_run(str(tmp_path), RUN)
+    assert shuffled(work).failure == "the run of this task has ended or was cancelled"
     assert parquet_names(tmp_path) == before
