@@ -14,8 +14,9 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from liquidlog.curve.curves import Curve, coordinate_bits, curve_index
-from liquidlog.curve.cuts import CurveSample, Cuts, choose_cuts, equal_cuts, refine_cuts
-from liquidlog.curve.grid import Keys
+from liquidlog.curve.cuts import CurveSample, Cuts, Ordinals, choose_cuts, equal_cuts, refine_cuts
+from liquidlog.curve.grid import Coords, Keys
+from liquidlog.curve.kd import Boxes, cut_boxes, kd_bits
 from liquidlog.curve.ranges import boundaries, range_ids, spread_ids
 from liquidlog.spec.arrow import leaf_column
 from liquidspark.sample import Survey
@@ -40,13 +41,14 @@ class Axis:
 class Layout:
     """Where every row of a group goes.
 
-    `cuts` separate slices; output number = slice // slices_per_output. A slice is what a task
-    sorts at a time.
+    `boxes` are those of the curve `kd`. `cuts` separate slices; output number = slice //
+    slices_per_output. A slice is what a task sorts at a time.
     """
 
     axes: tuple[Axis, ...]
     curve: Curve
     bits: int
+    boxes: Boxes | None
     cuts: Cuts
     slices_per_output: int
 
@@ -55,6 +57,8 @@ class Layout:
         coords = np.empty((len(columns[0]), len(columns)), np.uint32, order="F")
         for j, (axis, column) in enumerate(zip(self.axes, columns, strict=True)):
             coords[:, j] = axis.coordinates[range_ids(column, axis.bounds)]
+        if self.boxes is not None:
+            return self.boxes.keys_of(coords, self.bits)
         return curve_index(coords, self.bits, self.curve)
 
 
@@ -73,6 +77,8 @@ def build_layout(work: GroupWork, surveys: Sequence[Survey]) -> Layout:
     assert work.curve is not None  # noqa: S101  compaction has no layout
     d = len(work.columns)
     bits = coordinate_bits(d)
+    if work.curve is Curve.KD:
+        bits = kd_bits(d, bits)
     columns = [
         pa.concat_arrays([survey.columns[j] for survey in surveys if survey.columns])
         for j in range(d)
@@ -85,19 +91,28 @@ def build_layout(work: GroupWork, surveys: Sequence[Survey]) -> Layout:
         spread = spread_ids(ids, max_id=len(bounds) + 1, bits=bits)
         axes.append(Axis(bounds=bounds, coordinates=spread))
         coords[:, j] = spread[ids]
-    sample = CurveSample.sort(
-        curve_index(coords, bits, work.curve), _ordinals(surveys), coords=coords, bits=bits
-    )
-    choose = equal_cuts if work.curve is Curve.LINEAR else choose_cuts
-    cuts = choose(sample, work.outputs)
+    boxes, sample, cuts = _cut(work, coords, _ordinals(surveys), bits=bits)
     slices = max(1, -(-work.size_bytes // (work.outputs * work.slice_bytes)))
     return Layout(
         axes=tuple(axes),
         curve=work.curve,
         bits=bits,
+        boxes=boxes,
         cuts=refine_cuts(sample, cuts, slices=slices) if slices > 1 else cuts,
         slices_per_output=slices,
     )
+
+
+def _cut(
+    work: GroupWork, coords: Coords, ordinals: Ordinals, *, bits: int
+) -> tuple[Boxes | None, CurveSample, Cuts]:
+    assert work.curve is not None  # noqa: S101  compaction has no layout
+    if work.curve is Curve.KD:
+        return cut_boxes(coords, ordinals, work.outputs, bits=bits)
+    keys = curve_index(coords, bits, work.curve)
+    sample = CurveSample.sort(keys, ordinals, coords=coords, bits=bits)
+    choose = equal_cuts if work.curve is Curve.LINEAR else choose_cuts
+    return None, sample, choose(sample, work.outputs)
 
 
 def first_ordinals(surveys: Sequence[Survey]) -> list[int]:
@@ -105,7 +120,7 @@ def first_ordinals(surveys: Sequence[Survey]) -> list[int]:
     return [0, *accumulate(survey.num_rows for survey in surveys)][:-1]
 
 
-def _ordinals(surveys: Sequence[Survey]) -> npt.NDArray[np.uint64]:
+def _ordinals(surveys: Sequence[Survey]) -> Ordinals:
     firsts = first_ordinals(surveys)
     return np.concatenate(
         [survey.rows + np.uint64(first) for survey, first in zip(surveys, firsts, strict=True)]

@@ -101,7 +101,7 @@ _POLICY_OPTIONS = (
     click.option("--min-cube-size", type=SIZE, help="Cubes of this size are stable [100GiB]."),
     click.option("--target-cube-size", type=SIZE, help="Size to pack cubes to [150GiB]."),
     click.option("--max-file-size", type=SIZE, help="Size of the files to write [1GiB]."),
-    click.option("--curve", help="Order inside a cube: hilbert, zorder or linear."),
+    click.option("--curve", help="Order inside a cube: hilbert, kd, zorder or linear."),
     click.option("--zorder-by", type=str, help="Columns for a table without clustering columns."),
     click.option("--budget", type=SIZE, help="Most bytes to rewrite, for strategies that know it."),
     click.option("--where", help="Restrict to files, for strategies that know it."),

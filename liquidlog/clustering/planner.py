@@ -13,7 +13,7 @@ from liquidlog.snapshot import Snapshot
 STRATEGIES: Final[Mapping[str, Strategy]] = {cube.NAME: cube.plan_cubes}
 """Strategies that are always there, by name."""
 
-CURVES: Final = ("hilbert", "zorder", "linear")
+CURVES: Final = ("hilbert", "kd", "zorder", "linear")
 
 
 def plan(

@@ -12,11 +12,12 @@ from liquidlog.errors import UsageError
 
 
 class Curve(StrEnum):
-    """Orders of grid points."""
+    """Orders of grid points. `kd` cuts boxes (`liquidlog.curve.kd`) and is Hilbert inside them."""
 
     HILBERT = "hilbert"
     ZORDER = "zorder"
     LINEAR = "linear"
+    KD = "kd"
 
 
 MAX_COORDINATE_BITS: Final = 16
@@ -26,6 +27,7 @@ _INDEX: Final[Mapping[Curve, Callable[[Coords, int], Keys]]] = {
     Curve.HILBERT: hilbert_index,
     Curve.ZORDER: zorder_index,
     Curve.LINEAR: linear_index,
+    Curve.KD: hilbert_index,
 }
 
 

@@ -14,6 +14,7 @@ INVERSES = {
     Curve.HILBERT: hilbert_point,
     Curve.ZORDER: zorder_point,
     Curve.LINEAR: linear_point,
+    Curve.KD: hilbert_point,
 }
 
 grids = st.integers(1, 9).flatmap(

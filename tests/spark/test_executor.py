@@ -113,7 +113,7 @@ def test_one_column_of_every_type_is_sorted_within_and_across_files(
 
 
 @pytest.mark.parametrize("way", WAYS)
-@pytest.mark.parametrize("curve", ["hilbert", "zorder", "linear"])
+@pytest.mark.parametrize("curve", ["hilbert", "kd", "zorder", "linear"])
 def test_several_columns_keep_every_row_in_equal_files(
     spark: SparkSession, tmp_path: Path, curve: str, way: str
 ) -> None:

@@ -167,7 +167,7 @@ def test_an_empty_table_has_nothing_to_do(cluster_by: list[list[str]] | None) ->
     ("policy", "words"),
     [
         ({"strategy": "best"}, "known are cube"),
-        ({"curve": "snail"}, "known are hilbert, linear, zorder"),
+        ({"curve": "snail"}, "known are hilbert, kd, linear, zorder"),
         ({"max_file_bytes": 0}, "max_file_bytes must be positive"),
         ({"zorder_by": (("y",),)}, "the table is clustered by x"),
     ],
