@@ -1,8 +1,5 @@
 """Delta Spark opens what we wrote, and continues from it. Needs its jars; skips without."""
 
-import os
-import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +12,6 @@ from liquidlog.table import Table
 pytestmark = pytest.mark.reference
 
 WIDE = pa.decimal128(23, 4)  # what any 64-bit integer fits
-JARS = os.environ.get("LIQUID_REFERENCE_JARS")
 SCHEMA = pa.schema(
     [
         ("id", pa.int64()),
@@ -27,31 +23,6 @@ SCHEMA = pa.schema(
         ("f", pa.float64()),
     ]
 )
-
-
-@pytest.fixture(scope="module")
-def spark() -> Iterator[Any]:
-    if not JARS:
-        pytest.skip("LIQUID_REFERENCE_JARS does not name a directory with Delta Spark's jars")
-    from pyspark.sql import SparkSession
-
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    jars = ",".join(str(path) for path in sorted(Path(JARS).glob("*.jar")))
-    session = (
-        SparkSession.builder.master("local[2]")
-        .config("spark.jars", jars)
-        .config("spark.sql.extensions", "io.delta.sql.DeltaSparkSessionExtension")
-        .config(
-            "spark.sql.catalog.spark_catalog", "org.apache.spark.sql.delta.catalog.DeltaCatalog"
-        )
-        .config("spark.ui.enabled", "false")
-        .config("spark.sql.shuffle.partitions", "4")
-        .config("spark.sql.session.timeZone", "UTC")
-        .config("spark.driver.memory", "2g")
-        .getOrCreate()
-    )
-    yield session
-    session.stop()
 
 
 def rows(count: int, seed: int) -> pa.Table:
