@@ -20,7 +20,7 @@ import pyarrow.parquet as pq
 from liquidlog.curve.curves import Curve
 from liquidlog.curve.cuts import CurveSample, equal_cuts
 from liquidlog.curve.ranges import boundaries, range_ids
-from liquidlog.plan import WriterOptions
+from liquidlog.plan import InputFile, WriterOptions
 from liquidlog.spec.arrow import delta_schema
 from liquidlog.spec.schema import schema_json
 from liquidspark.layout import Layout, build_layout, first_ordinals
@@ -101,7 +101,8 @@ def group_work(
     return GroupWork(
         directory="",
         paths=tuple(map(str, inputs)),
-        sizes_bytes=tuple(path.stat().st_size for path in inputs),
+        inputs=tuple(InputFile(path=str(path), size_bytes=path.stat().st_size) for path in inputs),
+        vector_paths=(None,) * len(inputs),
         outputs=files,
         schema_string=schema_json(delta_schema(pq.read_schema(inputs[0]))),
         columns=tuple((name,) for name in columns),

@@ -12,6 +12,8 @@ from typing import Final
 import msgspec
 
 from liquidlog.errors import DocumentError
+from liquidlog.spec.actions import DeletionVector
+from liquidlog.spec.schema import PrimitiveType, StructField, StructType
 
 FORMAT_VERSION: Final = 1
 
@@ -71,9 +73,23 @@ class PlannedDeletionVector(Document, frozen=True, kw_only=True):
     size_bytes: int
     cardinality: int
 
+    @property
+    def descriptor(self) -> DeletionVector:
+        """The same as the log has it."""
+        return DeletionVector(
+            storage_type=self.storage_type,
+            path_or_inline_dv=self.path_or_inline_dv,
+            offset=self.offset,
+            size_in_bytes=self.size_bytes,
+            cardinality=self.cardinality,
+        )
+
 
 class InputFile(Document, frozen=True, kw_only=True):
-    """A data file to rewrite; `path` is decoded, relative to the table or absolute."""
+    """A data file to rewrite; `path` is decoded, relative to the table or absolute.
+
+    `num_records` counts physical rows, those that the deletion vector deletes among them.
+    """
 
     path: str
     size_bytes: int
@@ -116,23 +132,38 @@ class PlannedColumn(Document, frozen=True, kw_only=True):
     physical: tuple[str, ...]
 
 
+class RowTracking(Document, frozen=True, kw_only=True):
+    """The hidden columns in which data files of a table keep row ids and row commit versions.
+
+    With `preserved`, a rewrite gives every row in them what it had before. Without, row tracking
+    is not enabled: what files hold in these columns means nothing and is left out.
+    """
+
+    row_id_column: str
+    row_commit_version_column: str
+    preserved: bool
+
+
 class WriterOptions(Document, frozen=True, kw_only=True):
     """How data files of this table are written; derived from its properties.
 
     `indexed` are the physical paths of the leaves that get statistics, clustering columns
-    always among them.
+    always among them. `tight_bounds` makes statistics say that their bounds are exact, which
+    tables with deletion vectors need.
     """
 
     indexed: tuple[tuple[str, ...], ...]
     string_prefix_chars: int = 32
     compression: str = "zstd"
+    tight_bounds: bool = False
 
 
 class ClusteringPlan(Document, frozen=True, kw_only=True):
     """What to rewrite at one version of one table. Immutable; considered = grouped + skipped.
 
     `schema_string` is the table's schema in the protocol's JSON. `columns` is the order of the
-    curve's dimensions; empty for compaction.
+    curve's dimensions; empty for compaction. `row_tracking` is None where data files have no
+    hidden columns.
     """
 
     format_version: int = FORMAT_VERSION
@@ -146,6 +177,7 @@ class ClusteringPlan(Document, frozen=True, kw_only=True):
     columns: tuple[PlannedColumn, ...]
     schema_string: str
     writer_options: WriterOptions
+    row_tracking: RowTracking | None = None
     groups: tuple[RewriteGroup, ...]
     skipped: tuple[SkippedFile, ...]
 
@@ -204,6 +236,16 @@ class RewriteResult(Document, frozen=True, kw_only=True):
 
     plan_id: str
     groups: tuple[RewrittenGroup, ...]
+
+
+def file_schema(schema: StructType, row_tracking: RowTracking | None) -> StructType:
+    """Return the columns of data files: the table's, then the hidden ones that are preserved."""
+    if row_tracking is None or not row_tracking.preserved:
+        return schema
+    names = row_tracking.row_id_column, row_tracking.row_commit_version_column
+    return StructType(
+        (*schema.fields, *(StructField(name, PrimitiveType("long")) for name in names))
+    )
 
 
 def encode_plan(plan: ClusteringPlan) -> bytes:

@@ -21,11 +21,13 @@ from liquidlog.errors import ExecutorError, UsageError
 from liquidlog.plan import (
     ClusteringPlan,
     GroupFailure,
+    InputFile,
     RewriteGroup,
     RewriteMode,
     RewriteResult,
     RewrittenGroup,
 )
+from liquidlog.spec.deletion_vectors import vector_path
 from liquidspark.jobs import GroupJobs
 from liquidspark.pipeline import run_group
 from liquidspark.session import failure_reason, piece_settings
@@ -146,22 +148,21 @@ class _GroupRun:
     jobs: GroupJobs = field(default_factory=GroupJobs)
 
     def check(self) -> None:
-        if any(file.deletion_vector is not None for file in self.group.inputs):
-            raise ExecutorError(
-                f"group {self.group.group_id} has files with deletion vectors,"
-                " which cannot be rewritten yet"
-            )
         _curve(self.plan)
         local_path(self.plan.table_uri, "")
+        for file in self.group.inputs:
+            _vector_location(self.plan, file)
 
     def work(self) -> GroupWork:
         inputs, size_bytes = self.group.inputs, self.group.size_bytes
         return GroupWork(
             directory=local_path(self.plan.table_uri, ""),
+            inputs=inputs,
             paths=tuple(local_path(self.plan.table_uri, file.path) for file in inputs),
-            sizes_bytes=tuple(file.size_bytes for file in inputs),
+            vector_paths=tuple(_vector_location(self.plan, file) for file in inputs),
             outputs=max(1, self.group.expected_outputs),
             schema_string=self.plan.schema_string,
+            row_tracking=self.plan.row_tracking,
             columns=tuple(column.physical for column in self.plan.columns),
             curve=_curve(self.plan),
             writer_options=self.plan.writer_options,
@@ -252,6 +253,16 @@ def _curve(plan: ClusteringPlan) -> Curve | None:
         return parse_curve(plan.curve)
     except UsageError as error:
         raise ExecutorError(str(error)) from error
+
+
+def _vector_location(plan: ClusteringPlan, file: InputFile) -> str | None:
+    if file.deletion_vector is None:
+        return None
+    try:
+        path = vector_path(file.deletion_vector.descriptor)
+    except ValueError as error:
+        raise ExecutorError(f"{file.path}: {error}") from error
+    return None if path is None else local_path(plan.table_uri, path)
 
 
 def _delete_groups(plan: ClusteringPlan, groups: list[RewrittenGroup]) -> None:

@@ -1,7 +1,8 @@
 """What tasks are told about a group, and how they read its rows.
 
-A row's *ordinal* is its number among all rows of the group, files in plan order and rows in file
-order: it breaks ties, so that the same inputs always give the same files.
+A row's *ordinal* is its number among all live rows of the group, files in plan order and rows in
+file order: it breaks ties, so that the same inputs always give the same files. Deleted rows are
+left out as a file is read; nothing here ever sees them.
 """
 
 from collections.abc import Iterator, Sequence
@@ -15,9 +16,9 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from liquidlog.curve.curves import Curve
-from liquidlog.data.reader import DataFile
+from liquidlog.data.logical_file import LogicalFile
 from liquidlog.errors import DataFileError, ExecutorError
-from liquidlog.plan import WriterOptions
+from liquidlog.plan import InputFile, RowTracking, WriterOptions, file_schema
 from liquidlog.spec.schema import Path, StructType, parse_schema
 
 
@@ -25,16 +26,19 @@ from liquidlog.spec.schema import Path, StructType, parse_schema
 class GroupWork:
     """One group as tasks see it; travels to the workers.
 
-    `token` is twelve hex digits that begin the names of all files this run of the group writes.
-    `curve` is None for compaction. `slice_bytes` bounds how much of the input, as stored, a
-    task turns into rows at a time.
+    `paths` are where the inputs are, `vector_paths` where their deletion vectors are, None for
+    those in the log. `token` is twelve hex digits that begin the names of all files this run of
+    the group writes. `curve` is None for compaction. `slice_bytes` bounds how much of the input, as
+    stored, a task turns into rows at a time.
     """
 
     directory: str
+    inputs: tuple[InputFile, ...]
     paths: tuple[str, ...]
-    sizes_bytes: tuple[int, ...]
+    vector_paths: tuple[str | None, ...]
     outputs: int
     schema_string: str
+    row_tracking: RowTracking | None = None
     columns: tuple[Path, ...]
     curve: Curve | None
     writer_options: WriterOptions
@@ -42,9 +46,19 @@ class GroupWork:
     slice_bytes: int
 
     @property
-    def schema(self) -> StructType:
+    def table_schema(self) -> StructType:
         """The table's schema."""
         return _schema(self.schema_string)
+
+    @property
+    def schema(self) -> StructType:
+        """The columns that move: the table's, then the hidden ones that rows keep."""
+        return file_schema(self.table_schema, self.row_tracking)
+
+    @property
+    def sizes_bytes(self) -> tuple[int, ...]:
+        """Bytes of each input, as stored."""
+        return tuple(file.size_bytes for file in self.inputs)
 
     @property
     def size_bytes(self) -> int:
@@ -103,19 +117,26 @@ def split_file(
         yield Split(file, tuple(range(start, len(row_group_rows))), first_ordinal, rows)
 
 
-def open_input(work: GroupWork, file: int) -> DataFile:
+def open_input(work: GroupWork, file: int) -> LogicalFile:
     """Return an input file, opened; what it keeps in small dictionaries stays in them.
 
     Raises:
-        DataFileError: If it is not of the size in the log, or cannot be read as data of this
-            table.
+        DataFileError: If it or its deletion vector is not what the log says, or cannot be read as
+            data of this table.
     """
-    path, expected_bytes = FilePath(work.paths[file]), work.sizes_bytes[file]
+    path, expected_bytes = FilePath(work.paths[file]), work.inputs[file].size_bytes
     if path.exists() and path.stat().st_size != expected_bytes:
         found_bytes = path.stat().st_size
         detail = f"has {found_bytes} bytes where the log says {expected_bytes}"
         raise DataFileError(str(path), detail)
-    return DataFile.open(work.paths[file], schema=work.schema, dictionary=True)
+    return LogicalFile.open(
+        work.paths[file],
+        work.inputs[file],
+        schema=work.table_schema,
+        vector_location=work.vector_paths[file],
+        row_tracking=work.row_tracking,
+        dictionary=True,
+    )
 
 
 def read_split(work: GroupWork, split: Split) -> Iterator[tuple[pa.Table, int]]:
@@ -125,7 +146,7 @@ def read_split(work: GroupWork, split: Split) -> Iterator[tuple[pa.Table, int]]:
         DataFileError: If the file cannot be read, or not exactly.
     """
     with open_input(work, split.file) as data_file:
-        row_bytes = work.sizes_bytes[split.file] / max(data_file.num_rows, 1)
+        row_bytes = work.inputs[split.file].size_bytes / max(data_file.num_rows, 1)
         sizes = [data_file.row_group_rows(number) for number in split.row_groups]
         chunks = split_file(
             split.file,

@@ -14,6 +14,7 @@ from liquidlog.clustering.properties import (
     check_properties,
     needed_features,
     table_configuration,
+    with_row_tracking_columns,
     without_state,
 )
 from liquidlog.errors import ClusteringColumnError, UnsupportedFeatureError
@@ -24,6 +25,7 @@ from liquidlog.spec.features import (
     DOMAIN_METADATA,
     clustering_upgrade,
     new_table_protocol,
+    table_features,
     unsupported_for_writing,
 )
 from liquidlog.spec.schema import Path, StructType, quote_path, schema_json
@@ -57,15 +59,15 @@ def create_change(
         partition_columns=(),
         case_sensitive=True,
     )
+    protocol = _new_protocol(schema, properties, clustered=bool(columns))
     metadata = Metadata(
         id=table_id,
         format=Format(provider="parquet", options={}),
         schema_string=schema_json(schema),
         partition_columns=(),
-        configuration=configuration,
+        configuration=with_row_tracking_columns(configuration, table_features(protocol), table_id),
         created_time=now_ms,
     )
-    protocol = _new_protocol(schema, properties, clustered=bool(columns))
     return _create(metadata, protocol, columns)
 
 
@@ -97,16 +99,16 @@ def like_change(source: Snapshot, *, table_id: str, now_ms: int) -> Change:
         partition_columns=(),
         limit=len(state.columns),
     )
+    protocol = _new_protocol(schema, properties, clustered=state.clustered)
     metadata = Metadata(
         id=table_id,
         description=source.metadata.description,
         format=Format(provider="parquet", options={}),
         schema_string=schema_json(schema),
         partition_columns=(),
-        configuration=properties,
+        configuration=with_row_tracking_columns(properties, table_features(protocol), table_id),
         created_time=now_ms,
     )
-    protocol = _new_protocol(schema, properties, clustered=state.clustered)
     return _create(metadata, protocol, columns)
 
 

@@ -11,6 +11,7 @@ import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from liquidlog.clustering.row_tracking import PRESERVED_TAG, assign_row_ids
 from liquidlog.clustering.staleness import InputRows, locate_inputs, stale_reasons
 from liquidlog.clustering.zcubes import PROVIDER
 from liquidlog.errors import CommitConflictError, ResultMismatchError
@@ -46,12 +47,14 @@ def rewrite_change(
     """Return the change that commits a finished group: its adds, then the removes of its inputs.
 
     The removes repeat the add of each input as the current `snapshot` has it. `now_ms` becomes
-    their deletion time.
+    their deletion time. Where the table has row tracking, the adds get fresh row ids for the
+    version after `snapshot`, and its high-water mark rises.
 
     Raises:
         ResultMismatchError: If the result does not answer the plan, or does not prove that every
             row of the inputs is in the outputs; holds every problem.
         CommitConflictError: If the table changed so that the group cannot be committed any more.
+        CorruptLogError: If the table's row ids do not fit together.
     """
     planned = planned_group(plan, group)
     problems = tuple(_mismatches(plan, planned, group))
@@ -62,16 +65,20 @@ def rewrite_change(
     if stale:
         raise CommitConflictError(plan.read_version, stale)
     _check_outputs_are_new(snapshot, group)
-    adds = tuple(_add(plan, planned, file) for file in group.outputs)
+    adds, domains = assign_row_ids(
+        snapshot,
+        [_add(plan, planned, file) for file in group.outputs],
+        [file.num_records for file in group.outputs],
+    )
     removes = tuple(_removes(snapshot, inputs, now_ms))
     return Change(
         operation="OPTIMIZE",
         parameters=_parameters(plan),
-        actions=(*adds, *removes),
+        actions=(*adds, *removes, *domains),
         metrics=_operation_metrics(adds, removes),
         is_blind_append=False,
         isolation_level="SnapshotIsolation",
-        tags={PLAN_ID_TAG: plan.plan_id, GROUP_ID_TAG: str(group.group_id)},
+        tags=_tags(plan, group),
     )
 
 
@@ -87,6 +94,13 @@ def planned_group(plan: ClusteringPlan, group: RewrittenGroup) -> RewriteGroup:
     if found is None:
         raise ResultMismatchError((f"the plan has no group {group.group_id}",))
     return found
+
+
+def _tags(plan: ClusteringPlan, group: RewrittenGroup) -> dict[str, str]:
+    tags = {PLAN_ID_TAG: plan.plan_id, GROUP_ID_TAG: str(group.group_id)}
+    if plan.row_tracking is not None and plan.row_tracking.preserved:
+        tags[PRESERVED_TAG] = "true"
+    return tags
 
 
 def _check_outputs_are_new(snapshot: Snapshot, group: RewrittenGroup) -> None:

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from liquidlog.clustering.columns import ClusteringColumn
 from liquidlog.clustering.domain import ClusteringState, clustering_state, unresolved_problem
+from liquidlog.clustering.row_tracking import planned_row_tracking
 from liquidlog.errors import ClusteringColumnError, UnsupportedFeatureError, UsageError
 from liquidlog.plan import (
     ClusteringPlan,
@@ -29,6 +30,7 @@ from liquidlog.plan import (
     WriterOptions,
 )
 from liquidlog.snapshot import Snapshot, decoded_paths, deleted_rows, num_records
+from liquidlog.spec.features import DELETION_VECTORS, table_features
 from liquidlog.spec.stats import indexed_leaves
 
 NewId = Callable[[], str]
@@ -142,7 +144,12 @@ def build_plan(  # noqa: PLR0913  the parts of a plan
     choice: Choice,
     new_id: NewId,
 ) -> ClusteringPlan:
-    """Return the plan that a choice of files means; groups of a clustering get their cube ids."""
+    """Return the plan that a choice of files means; groups of a clustering get their cube ids.
+
+    Raises:
+        UnsupportedFeatureError: If the table's row ids cannot be kept.
+        UsageError: If a property of the table is not a number where one is needed.
+    """
     plan_id = new_id()
     inputs = _input_files(snapshot.files, choice)
     return ClusteringPlan(
@@ -158,6 +165,7 @@ def build_plan(  # noqa: PLR0913  the parts of a plan
         ),
         schema_string=snapshot.metadata.schema_string,
         writer_options=writer_options(snapshot, columns),
+        row_tracking=planned_row_tracking(snapshot),
         groups=tuple(
             RewriteGroup(
                 group_id=number,
@@ -197,6 +205,7 @@ def writer_options(snapshot: Snapshot, columns: Sequence[ClusteringColumn]) -> W
         indexed=tuple(indexed),
         string_prefix_chars=int(prefix),
         compression=_ARROW_CODECS.get(codec, codec),
+        tight_bounds=DELETION_VECTORS in table_features(snapshot.protocol),
     )
 
 

@@ -3,11 +3,18 @@
 Source: PROTOCOL.md, "Table Features"; Delta Spark, DeltaConfigs and TableFeature.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
 from typing import Final
 
+from liquidlog.clustering.row_tracking import ROW_COMMIT_VERSION_COLUMN, ROW_ID_COLUMN
 from liquidlog.errors import UsageError
+from liquidlog.spec.features import (
+    DELETION_VECTORS,
+    DOMAIN_METADATA,
+    ROW_TRACKING,
+    ROW_TRACKING_ENABLED,
+)
 from liquidlog.spec.schema import (
     ArrayType,
     DataType,
@@ -27,8 +34,8 @@ _VERSIONS: Final = frozenset({"delta.minreaderversion", "delta.minwriterversion"
 # Property: (value that switches the feature on, feature).
 _SWITCHES: Final[Mapping[str, tuple[str, str]]] = {
     "delta.enableChangeDataFeed": ("true", "changeDataFeed"),
-    "delta.enableDeletionVectors": ("true", "deletionVectors"),
-    "delta.enableRowTracking": ("true", "rowTracking"),
+    "delta.enableDeletionVectors": ("true", DELETION_VECTORS),
+    ROW_TRACKING_ENABLED: ("true", ROW_TRACKING),
     "delta.enableInCommitTimestamps": ("true", "inCommitTimestamp"),
     "delta.enableTypeWidening": ("true", "typeWidening"),
     "delta.enableVariantShredding": ("true", "variantShredding"),
@@ -62,8 +69,8 @@ _SOURCE_STATE: Final = frozenset(
         "delta.typeChanges",
         "delta.identity.highWaterMark",
         "delta.columnMapping.maxColumnId",
-        "delta.rowTracking.materializedRowIdColumnName",
-        "delta.rowTracking.materializedRowCommitVersionColumnName",
+        ROW_ID_COLUMN,
+        ROW_COMMIT_VERSION_COLUMN,
         "delta.inCommitTimestampEnablementVersion",
         "delta.inCommitTimestampEnablementTimestamp",
         "delta.requireCheckpointProtectionBeforeVersion",
@@ -96,6 +103,22 @@ def table_configuration(properties: Mapping[str, str]) -> dict[str, str]:
     }
 
 
+def with_row_tracking_columns(
+    configuration: Mapping[str, str], features: Collection[str], table_id: str
+) -> dict[str, str]:
+    """Return the properties with names for the hidden columns of row tracking, where it is asked.
+
+    The reference engine names them at creation too, though only an enabled table needs them.
+    """
+    if ROW_TRACKING not in features:
+        return dict(configuration)
+    names = {
+        ROW_ID_COLUMN: f"_row-id-col-{table_id}",
+        ROW_COMMIT_VERSION_COLUMN: f"_row-commit-version-col-{table_id}",
+    }
+    return {**configuration, **names}
+
+
 def needed_features(schema: StructType, properties: Mapping[str, str]) -> tuple[str, ...]:
     """Return the table features that a new table's schema and properties need, without repeats.
 
@@ -103,6 +126,8 @@ def needed_features(schema: StructType, properties: Mapping[str, str]) -> tuple[
     as `type <name>`, which no one supports.
     """
     needed = dict.fromkeys([*_property_features(properties), *_type_features(schema)])
+    if ROW_TRACKING in needed:
+        needed[DOMAIN_METADATA] = None
     return tuple(name for name in needed if name not in _EVERY_TABLE)
 
 

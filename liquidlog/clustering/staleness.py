@@ -10,7 +10,8 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from liquidlog.clustering.domain import clustering_state
-from liquidlog.errors import CorruptLogError
+from liquidlog.clustering.row_tracking import planned_row_tracking
+from liquidlog.errors import CorruptLogError, UnsupportedFeatureError
 from liquidlog.plan import ClusteringPlan, InputFile, RewriteGroup, RewriteMode
 from liquidlog.snapshot import Snapshot, decoded_paths
 from liquidlog.spec.schema import parse_schema, quote_path
@@ -73,11 +74,37 @@ def _reasons(snapshot: Snapshot, plan: ClusteringPlan, group: RewriteGroup) -> I
         yield f"{_listed(inputs.missing)} no longer in the table"
     if inputs.changed:
         yield f"{_listed(inputs.changed)} no longer with the rows that were read (deletions)"
+    yield from _row_tracking_changes(snapshot, plan, group, inputs)
     if _schema_changed(snapshot, plan):
         yield "the table's schema changed"
     if snapshot.metadata.partition_columns:
         yield "the table became partitioned"
     yield from _clustering_changes(snapshot, plan)
+
+
+def _row_tracking_changes(
+    snapshot: Snapshot, plan: ClusteringPlan, group: RewriteGroup, inputs: InputRows
+) -> Iterator[str]:
+    """Yield what makes row ids that were written, or left out, wrong for the table of today."""
+    try:
+        now = planned_row_tracking(snapshot)
+    except UnsupportedFeatureError as error:
+        yield f"the table uses {', '.join(error.features)}"
+        return
+    if now != plan.row_tracking:
+        yield "the table's row tracking changed"
+    if now is None or not now.preserved or inputs.missing or inputs.changed:
+        return
+    rows = snapshot.files.take(pa.array(inputs.rows))
+    found = zip(
+        rows["base_row_id"].to_pylist(),
+        rows["default_row_commit_version"].to_pylist(),
+        strict=True,
+    )
+    planned = [(file.base_row_id, file.default_row_commit_version) for file in group.inputs]
+    renumbered = sum(before != after for before, after in zip(planned, found, strict=True))
+    if renumbered:
+        yield f"{renumbered} input file(s) got other row ids"
 
 
 def _schema_changed(snapshot: Snapshot, plan: ClusteringPlan) -> bool:

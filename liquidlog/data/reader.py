@@ -34,12 +34,19 @@ class DataFile:
         self._file = file
 
     @classmethod
-    def open(cls, path: str, *, schema: StructType, dictionary: bool = False) -> Self:
+    def open(
+        cls,
+        path: str,
+        *,
+        schema: StructType,
+        dictionary: bool = False,
+        ignored: frozenset[str] = frozenset(),
+    ) -> Self:
         """Open a local path or an fsspec URI and check that it can be read exactly.
 
         With `dictionary`, top-level string columns that the file keeps in small dictionaries are
         read as dictionary<int32, string>; everything else has the types of
-        `arrow_schema(schema, physical=True)`.
+        `arrow_schema(schema, physical=True)`. Columns in `ignored` may be there and are not read.
 
         Raises:
             DataFileError: If the file is missing, is not sound Parquet, or holds anything that
@@ -49,7 +56,7 @@ class DataFile:
         wanted = arrow_schema(schema, physical=True)
         file = ParquetFile(path)
         try:
-            _check(file, wanted)
+            _check(file, wanted, CHANGE_COLUMNS | ignored)
         except DataFileError:
             file.close()
             raise
@@ -142,8 +149,8 @@ def check_file(path: str, schema: StructType) -> int:
         return file.num_rows
 
 
-def _check(file: ParquetFile, wanted: pa.Schema) -> None:
-    fields = pa.struct([child for child in file.schema if child.name not in CHANGE_COLUMNS])
+def _check(file: ParquetFile, wanted: pa.Schema, ignored: frozenset[str]) -> None:
+    fields = pa.struct([child for child in file.schema if child.name not in ignored])
     problems = [
         *differences(fields, pa.struct(list(wanted)), (), _LENIENCY),
         *file.calendar_problems(),

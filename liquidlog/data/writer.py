@@ -57,6 +57,7 @@ class DataFileWriter:
         self._schema = arrow_schema(schema, physical=True)
         self._codec = _codec_arguments(options.compression)
         self._statistics = StatisticsCollector(schema, options)
+        self._tight_bounds = options.tight_bounds
         self._pending: list[pa.Table] = []
         self._pending_rows = 0
         self._pending_bytes = 0
@@ -123,7 +124,7 @@ class DataFileWriter:
             size_bytes=facts.st_size,
             modification_time_ms=facts.st_mtime_ns // _MILLISECOND_NS,
             num_records=self._num_rows,
-            stats=encode_stats(self._statistics.finish()),
+            stats=encode_stats(self._statistics.finish(), tight_bounds=self._tight_bounds),
         )
 
     def discard(self) -> None:

@@ -9,6 +9,7 @@ import pyarrow as pa
 
 from liquidlog.clustering.domain import clustering_state
 from liquidlog.clustering.planning import writer_options
+from liquidlog.clustering.row_tracking import assign_row_ids
 from liquidlog.commit.conflicts import ReadSet
 from liquidlog.commit.transaction import Clock, Proposal, commit, require_writable
 from liquidlog.curve.order import order_rows
@@ -172,8 +173,10 @@ def _write(
 def _commit(
     store: TableStore, snapshot: Snapshot, written: Sequence[WrittenFile], clock: Clock
 ) -> int:
-    change = _change(written)
-    proposal = Proposal(read_set=ReadSet(version=snapshot.version), derive=lambda _: change)
+    proposal = Proposal(
+        read_set=ReadSet(version=snapshot.version),
+        derive=lambda newest: _change(newest, written),
+    )
     try:
         return commit(store, proposal, clock, engine_info=ENGINE_INFO).version
     except CommitStateUnknownError:
@@ -189,8 +192,13 @@ def _delete(store: TableStore, written: Iterable[WrittenFile]) -> None:
         store.delete_file(file.path)
 
 
-def _change(written: Sequence[WrittenFile]) -> Change:
-    adds = tuple(
+def _change(snapshot: Snapshot, written: Sequence[WrittenFile]) -> Change:
+    """Return the append as the commit after `snapshot`.
+
+    Raises:
+        CorruptLogError: If the table's row ids do not fit together.
+    """
+    adds = [
         AddFile(
             path=quote(file.path),
             partition_values={},
@@ -200,7 +208,8 @@ def _change(written: Sequence[WrittenFile]) -> Change:
             stats=file.stats,
         )
         for file in written
-    )
+    ]
+    numbered, domains = assign_row_ids(snapshot, adds, [file.num_records for file in written])
     metrics: Mapping[str, Any] = {
         "numFiles": str(len(written)),
         "numOutputRows": str(sum(file.num_records for file in written)),
@@ -209,7 +218,7 @@ def _change(written: Sequence[WrittenFile]) -> Change:
     return Change(
         operation="WRITE",
         parameters={"mode": "Append", "partitionBy": "[]"},
-        actions=adds,
+        actions=(*numbered, *domains),
         metrics=metrics,
         is_blind_append=True,
     )

@@ -147,9 +147,6 @@ def require_rewritable(snapshot: Snapshot, plan: ClusteringPlan) -> None:
     """
     require_writable(snapshot)
     problems = list(unsupported_types(snapshot.schema))
-    vectors = sum(f.deletion_vector is not None for group in plan.groups for f in group.inputs)
-    if vectors:
-        problems.append(f"deletion vectors on {vectors} input file(s)")
     if problems:
         raise UnsupportedFeatureError(snapshot.uri, "rewritten", tuple(problems))
     if plan.groups:

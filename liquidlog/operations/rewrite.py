@@ -21,7 +21,7 @@ from liquidlog.plan import (
     RewrittenGroup,
 )
 from liquidlog.snapshot import decoded_paths
-from liquidlog.spec.actions import AddFile, DeletionVector, FileKey, RemoveFile, file_key
+from liquidlog.spec.actions import AddFile, FileKey, RemoveFile, file_key
 
 ENGINE_INFO: Final = "liquidlog/0.1.0"
 
@@ -111,14 +111,7 @@ def _key(file: InputFile) -> FileKey:
     vector = file.deletion_vector
     if vector is None:
         return file.path, None
-    described = DeletionVector(
-        storage_type=vector.storage_type,
-        path_or_inline_dv=vector.path_or_inline_dv,
-        offset=vector.offset,
-        size_in_bytes=vector.size_bytes,
-        cardinality=vector.cardinality,
-    )
-    return file.path, described.unique_id
+    return file.path, vector.descriptor.unique_id
 
 
 def _require_outputs(store: TableStore, group: RewrittenGroup) -> None:

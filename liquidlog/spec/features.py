@@ -7,7 +7,7 @@ obligations of PROTOCOL.md for that use are met in full; everything else is refu
 Source: PROTOCOL.md, "Table Features"; "Valid Feature Names in Table Features".
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Final
 
 from liquidlog.spec.actions import Protocol
@@ -18,6 +18,12 @@ WRITER_FEATURE_VERSION: Final = 7
 CLUSTERING: Final = "clustering"
 DOMAIN_METADATA: Final = "domainMetadata"
 IN_COMMIT_TIMESTAMP: Final = "inCommitTimestamp"
+DELETION_VECTORS: Final = "deletionVectors"
+ROW_TRACKING: Final = "rowTracking"
+
+ROW_TRACKING_ENABLED: Final = "delta.enableRowTracking"
+ROW_TRACKING_SUSPENDED: Final = "delta.rowTrackingSuspended"
+"""Properties: rows keep their ids when they move; no ids are given any more. Never both."""
 
 LEGACY_FEATURES: Final[Mapping[str, tuple[int, int]]] = {
     # feature: (reader version that implies it, writer version that implies it)
@@ -35,7 +41,7 @@ LEGACY_FEATURES: Final[Mapping[str, tuple[int, int]]] = {
 _INSPECT_READER_FEATURES: Final = frozenset(
     {
         "columnMapping",
-        "deletionVectors",
+        DELETION_VECTORS,
         "timestampNtz",
         "typeWidening",
         "typeWidening-preview",
@@ -56,11 +62,13 @@ _WRITE_FEATURES: Final = frozenset(
         "checkConstraints",
         "checkpointProtection",
         CLUSTERING,
+        DELETION_VECTORS,
         DOMAIN_METADATA,
         "generatedColumns",
         "identityColumns",
         IN_COMMIT_TIMESTAMP,
         "invariants",
+        ROW_TRACKING,
         "timestampNtz",
         "v2Checkpoint",
         "vacuumProtocolCheck",
@@ -124,9 +132,27 @@ def unsupported_for_writing(
     mode = configuration.get("delta.columnMapping.mode", "none")
     if mode != "none" and "columnMapping" not in problems:
         problems.append("columnMapping")
+    if ROW_TRACKING in listed:
+        problems.extend(_row_tracking_problems(listed, configuration))
     missing = set(protocol.reader_features or ()) - set(protocol.writer_features or ())
     problems.extend(f"{name} (a reader feature not in writerFeatures)" for name in sorted(missing))
     return (*malformed(protocol), *problems)
+
+
+def _row_tracking_problems(
+    listed: Collection[str], configuration: Mapping[str, str]
+) -> Iterator[str]:
+    if DOMAIN_METADATA not in listed:
+        yield f"{ROW_TRACKING} (without {DOMAIN_METADATA})"
+    if is_true(configuration, ROW_TRACKING_ENABLED) and is_true(
+        configuration, ROW_TRACKING_SUSPENDED
+    ):
+        yield f"{ROW_TRACKING} (enabled and suspended)"
+
+
+def is_true(configuration: Mapping[str, str], key: str) -> bool:
+    """Return whether a table property is set to true."""
+    return configuration.get(key, "").lower() == "true"
 
 
 def is_clustered(protocol: Protocol) -> bool:
@@ -140,7 +166,7 @@ def has_in_commit_timestamps(protocol: Protocol, configuration: Mapping[str, str
     Source: PROTOCOL.md, "In-Commit Timestamps".
     """
     listed = IN_COMMIT_TIMESTAMP in (protocol.writer_features or ())
-    return listed and configuration.get("delta.enableInCommitTimestamps", "").lower() == "true"
+    return listed and is_true(configuration, "delta.enableInCommitTimestamps")
 
 
 def new_table_protocol(extra: tuple[str, ...] = (), *, clustered: bool) -> Protocol:

@@ -96,13 +96,17 @@ def indexed_leaves(schema: StructType, configuration: Mapping[str, str]) -> tupl
     return tuple(leaves(schema) if number < 0 else islice(leaves(schema), number))
 
 
-def encode_stats(stats: FileStatistics) -> str:
-    """Return the JSON string of an add action's `stats`; nested columns become nested objects."""
+def encode_stats(stats: FileStatistics, *, tight_bounds: bool = False) -> str:
+    """Return the JSON string of an add action's `stats`; nested columns become nested objects.
+
+    With `tight_bounds` it says that the bounds are those of the file's rows.
+    """
     document = {
         "numRecords": stats.num_records,
         "minValues": _nested(stats.min_values),
         "maxValues": _nested(stats.max_values),
         "nullCount": _nested(stats.null_count),
+        **({"tightBounds": True} if tight_bounds else {}),
     }
     return msgspec.json.encode(document).decode()
 

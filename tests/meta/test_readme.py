@@ -66,14 +66,17 @@ READER_FEATURES = {
 }
 
 
+REQUIRED = {"rowTracking": ("domainMetadata",)}
+
+
 def _protocol(feature: str) -> Protocol:
-    """Return a protocol with one feature. Reader features are listed on both sides."""
+    """Return a protocol with one feature and what it needs. Reader features are listed twice."""
     readers = (feature,) if feature in READER_FEATURES else None
     return Protocol(
         min_reader_version=3 if readers else 1,
         min_writer_version=7,
         reader_features=readers,
-        writer_features=(feature,),
+        writer_features=(feature, *REQUIRED.get(feature, ())),
     )
 
 

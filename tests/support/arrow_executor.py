@@ -3,14 +3,24 @@
 from collections.abc import Iterator, Sequence
 from itertools import count
 from pathlib import Path
+from urllib.parse import unquote
 
 import pyarrow as pa
 
 from liquidlog.curve.order import order_rows
 from liquidlog.data.checksum import format_checksum, multiset_checksum
-from liquidlog.data.reader import DataFile
+from liquidlog.data.logical_file import LogicalFile
 from liquidlog.data.writer import DataFileWriter
-from liquidlog.plan import ClusteringPlan, RewriteGroup, RewriteResult, RewrittenGroup, WrittenFile
+from liquidlog.plan import (
+    ClusteringPlan,
+    InputFile,
+    RewriteGroup,
+    RewriteResult,
+    RewrittenGroup,
+    WrittenFile,
+    file_schema,
+)
+from liquidlog.spec.deletion_vectors import vector_path
 from liquidlog.spec.schema import parse_schema, quote_path
 
 _numbers = count()
@@ -28,7 +38,7 @@ def execute_groups(
 
 
 def _rewrite(plan: ClusteringPlan, group: RewriteGroup) -> RewrittenGroup:
-    read = _read(plan, group)
+    read = read_group(plan, group)
     rows = read
     if plan.columns:
         keys = [_column(plan, group, column.physical) for column in plan.columns]
@@ -46,17 +56,32 @@ def _rewrite(plan: ClusteringPlan, group: RewriteGroup) -> RewrittenGroup:
     )
 
 
-def _read(plan: ClusteringPlan, group: RewriteGroup) -> pa.Table:
-    schema = parse_schema(plan.schema_string, where="plan")
-    paths = [Path(plan.table_uri) / file.path for file in group.inputs]
-    return pa.concat_tables([DataFile.open(str(path), schema=schema).read() for path in paths])
+def read_group(plan: ClusteringPlan, group: RewriteGroup) -> pa.Table:
+    """Return the live rows of a group's inputs, hidden columns that are preserved too."""
+    return pa.concat_tables([_open(plan, file).read() for file in group.inputs])
 
 
 def _column(plan: ClusteringPlan, group: RewriteGroup, path: tuple[str, ...]) -> pa.ChunkedArray:
-    schema = parse_schema(plan.schema_string, where="plan")
-    paths = [Path(plan.table_uri) / file.path for file in group.inputs]
-    tables = [DataFile.open(str(p), schema=schema).read(columns=[path]) for p in paths]
+    tables = [_open(plan, file).read(columns=[path]) for file in group.inputs]
     return pa.concat_tables(tables)[quote_path(path)]
+
+
+def _open(plan: ClusteringPlan, file: InputFile) -> LogicalFile:
+    vector = file.deletion_vector
+    location = None if vector is None else vector_path(vector.descriptor)
+    return LogicalFile.open(
+        _located(plan, file.path),
+        file,
+        schema=parse_schema(plan.schema_string, where="plan"),
+        vector_location=None if location is None else _located(plan, location),
+        row_tracking=plan.row_tracking,
+    )
+
+
+def _located(plan: ClusteringPlan, path: str) -> str:
+    return (
+        unquote(path.removeprefix("file:")) if path[:5] == "file:" else f"{plan.table_uri}/{path}"
+    )
 
 
 def _parts(rows: pa.Table, number: int) -> Iterator[pa.Table]:
@@ -65,7 +90,7 @@ def _parts(rows: pa.Table, number: int) -> Iterator[pa.Table]:
 
 
 def _write(plan: ClusteringPlan, rows: pa.Table) -> WrittenFile:
-    schema = parse_schema(plan.schema_string, where="plan")
+    schema = file_schema(parse_schema(plan.schema_string, where="plan"), plan.row_tracking)
     name = f"part-{next(_numbers):05d}-{plan.plan_id}.parquet"
     path = str(Path(plan.table_uri) / name)
     with DataFileWriter(path, schema=schema, options=plan.writer_options) as writer:

@@ -96,15 +96,41 @@ def test_create_lists_the_features_that_schema_and_properties_need() -> None:
 @pytest.mark.parametrize(
     ("properties", "feature"),
     [
-        ({"delta.enableDeletionVectors": "true"}, "deletionVectors"),
         ({"delta.columnMapping.mode": "id"}, "columnMapping"),
-        ({"delta.feature.rowTracking": "supported"}, "rowTracking"),
+        (
+            {"delta.enableRowTracking": "true", "delta.rowTrackingSuspended": "true"},
+            "rowTracking (enabled and suspended)",
+        ),
     ],
 )
 def test_create_refuses_features_we_do_not_write(properties: dict[str, str], feature: str) -> None:
     with pytest.raises(UnsupportedFeatureError) as caught:
         created("x", properties=properties)
     assert feature in caught.value.features
+
+
+@pytest.mark.parametrize("cluster_by", [("x",), ()])
+def test_create_with_row_tracking_names_its_columns(cluster_by: tuple[str, ...]) -> None:
+    change = created(*cluster_by, properties={"delta.enableRowTracking": "true"})
+    metadata, protocol = change.actions[:2]
+    assert isinstance(metadata, Metadata)
+    assert isinstance(protocol, Protocol)
+    assert {"rowTracking", "domainMetadata"} <= set(protocol.writer_features or ())
+    assert (protocol.min_reader_version, protocol.min_writer_version) == (1, 7)
+    prefix = "delta.rowTracking.materializedRow"
+    names = {
+        metadata.configuration[f"{prefix}{kind}ColumnName"] for kind in ("Id", "CommitVersion")
+    }
+    assert len(names) == 2
+
+
+def test_create_with_deletion_vectors_lists_them_for_readers_and_writers() -> None:
+    change = created("x", properties={"delta.enableDeletionVectors": "true"})
+    protocol = change.actions[1]
+    assert isinstance(protocol, Protocol)
+    assert (protocol.min_reader_version, protocol.min_writer_version) == (3, 7)
+    assert protocol.reader_features == ("deletionVectors",)
+    assert "deletionVectors" in (protocol.writer_features or ())
 
 
 def test_create_refuses_types_it_does_not_know() -> None:

@@ -107,7 +107,8 @@ def work_of(directory: Path, file: InputFile) -> GroupWork:
     return GroupWork(
         directory=str(directory),
         paths=(str(directory / file.path),),
-        sizes_bytes=(file.size_bytes,),
+        inputs=(file,),
+        vector_paths=(None,),
         outputs=1,
         schema_string=schema_json_of({"key": "long"}),
         columns=(("key",),),

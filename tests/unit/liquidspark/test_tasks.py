@@ -37,7 +37,8 @@ def make_work(
     return GroupWork(
         directory=str(directory),
         paths=tuple(str(directory / file.path) for file in inputs),
-        sizes_bytes=tuple(file.size_bytes for file in inputs),
+        inputs=inputs,
+        vector_paths=(None,) * len(inputs),
         outputs=outputs,
         schema_string=schema_json_of({"a": "long", "b": "string", "row": "long"}),
         columns=(("b",), ("a",)) if curve is not None else (),

@@ -1,0 +1,150 @@
+"""Row tracking: fresh row ids for new files, and the columns in which rows keep their own.
+
+A table *supports* row tracking by its feature: new files get row ids. It has it *enabled* by a
+property: then rows keep their ids when they move, in two hidden columns of the data files. It may
+have it *suspended*: then nothing is assigned.
+
+Source: PROTOCOL.md, "Row Tracking".
+"""
+
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+import msgspec
+import pyarrow as pa
+import pyarrow.compute as pc
+from msgspec import structs
+
+from liquidlog.errors import CorruptLogError, UnsupportedFeatureError
+from liquidlog.plan import RowTracking
+from liquidlog.snapshot import Snapshot, num_records
+from liquidlog.spec.actions import AddFile, DomainMetadata
+from liquidlog.spec.features import (
+    ROW_TRACKING,
+    ROW_TRACKING_ENABLED,
+    ROW_TRACKING_SUSPENDED,
+    is_true,
+)
+
+ROW_TRACKING_DOMAIN: Final = "delta.rowTracking"
+ROW_ID_COLUMN: Final = "delta.rowTracking.materializedRowIdColumnName"
+ROW_COMMIT_VERSION_COLUMN: Final = "delta.rowTracking.materializedRowCommitVersionColumnName"
+
+PRESERVED_TAG: Final = "delta.rowTracking.preserved"
+"""Tag of commitInfo: every row that was copied kept its id and its commit version."""
+
+_DOMAIN_PLACE: Final = f"the domain {ROW_TRACKING_DOMAIN}"
+
+
+class _Domain(msgspec.Struct, rename="camel"):
+    row_id_high_water_mark: int
+
+
+def planned_row_tracking(snapshot: Snapshot) -> RowTracking | None:
+    """Return the hidden columns that data files of the table may have, None if there are none.
+
+    Raises:
+        UnsupportedFeatureError: If row tracking is enabled and cannot be kept up: without names
+            for its columns, or with files that have no row ids.
+    """
+    if not _supported(snapshot):
+        return None
+    configuration = snapshot.metadata.configuration
+    row_ids = configuration.get(ROW_ID_COLUMN)
+    versions = configuration.get(ROW_COMMIT_VERSION_COLUMN)
+    enabled = is_true(configuration, ROW_TRACKING_ENABLED)
+    if enabled:
+        problems = tuple(_enabled_problems(snapshot))
+        if problems:
+            raise UnsupportedFeatureError(snapshot.uri, "rewritten", problems)
+    if row_ids is None or versions is None:
+        return None
+    return RowTracking(row_id_column=row_ids, row_commit_version_column=versions, preserved=enabled)
+
+
+def assign_row_ids(
+    snapshot: Snapshot, adds: Sequence[AddFile], rows: Sequence[int]
+) -> tuple[tuple[AddFile, ...], tuple[DomainMetadata, ...]]:
+    """Return the adds of the commit after `snapshot` with fresh row ids, and the new high mark.
+
+    Tables without row tracking, or with it suspended, get the adds as they are and no domain.
+
+    Args:
+        snapshot: The newest version; the adds are of the next one.
+        adds: New files.
+        rows: Physical rows of each of them.
+
+    Raises:
+        CorruptLogError: If the table's high-water mark is missing or below row ids in use: ids
+            would be given twice.
+    """
+    if not _supported(snapshot) or is_true(snapshot.metadata.configuration, ROW_TRACKING_SUSPENDED):
+        return tuple(adds), ()
+    mark = _high_water_mark(snapshot)
+    numbered = []
+    for add, count in zip(adds, rows, strict=True):
+        numbered.append(
+            structs.replace(
+                add, base_row_id=mark + 1, default_row_commit_version=snapshot.version + 1
+            )
+        )
+        mark += count
+    return tuple(numbered), (_domain(mark),) if numbered else ()
+
+
+def _supported(snapshot: Snapshot) -> bool:
+    return ROW_TRACKING in (snapshot.protocol.writer_features or ())
+
+
+def _enabled_problems(snapshot: Snapshot) -> Iterable[str]:
+    configuration = snapshot.metadata.configuration
+    names = [configuration.get(key) for key in (ROW_ID_COLUMN, ROW_COMMIT_VERSION_COLUMN)]
+    taken = {field.name for field in snapshot.schema.fields}
+    taken |= {field.physical_name for field in snapshot.schema.fields}
+    if None in names or len(set(names)) < len(names):
+        yield "row tracking that is enabled without names for its columns"
+    elif taken.intersection(names):
+        yield "row tracking whose columns have the names of others"
+    files = snapshot.files
+    missing = max(files[key].null_count for key in ("base_row_id", "default_row_commit_version"))
+    if missing:
+        yield f"row tracking that is enabled with {missing} file(s) without row ids"
+
+
+def _high_water_mark(snapshot: Snapshot) -> int:
+    """Return the highest row id ever given, -1 if none was.
+
+    Raises:
+        CorruptLogError: If it cannot be read, or live files have higher ones.
+    """
+    domain = snapshot.domains.get(ROW_TRACKING_DOMAIN)
+    try:
+        mark = (
+            -1
+            if domain is None
+            else msgspec.json.decode(domain.configuration, type=_Domain).row_id_high_water_mark
+        )
+    except msgspec.MsgspecError as error:
+        raise CorruptLogError(_DOMAIN_PLACE, f"cannot be read: {error}") from error
+    used = _highest_row_id(snapshot.files)
+    if used > mark:
+        raise CorruptLogError(
+            _DOMAIN_PLACE,
+            f"says that row ids up to {mark} are taken, files have ids up to {used};"
+            " new rows would get ids that others have",
+        )
+    return mark
+
+
+def _highest_row_id(files: pa.Table) -> int:
+    numbered = files.filter(pc.is_valid(files["base_row_id"]))
+    if not numbered.num_rows:
+        return -1
+    rows = pc.fill_null(num_records(numbered), 1)
+    last = pc.subtract(pc.add(numbered["base_row_id"], rows), 1)
+    return int(pc.max(last).as_py())
+
+
+def _domain(mark: int) -> DomainMetadata:
+    configuration = msgspec.json.encode(_Domain(row_id_high_water_mark=mark)).decode()
+    return DomainMetadata(domain=ROW_TRACKING_DOMAIN, configuration=configuration, removed=False)

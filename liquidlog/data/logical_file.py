@@ -1,0 +1,177 @@
+"""A data file as the table sees it: without its deleted rows, with the row ids that it keeps.
+
+Rows are counted twice in here. *Physical* rows are those of the Parquet file; deletion vectors and
+row ids go by them. *Live* rows are those that are left; callers know no others.
+
+Source: PROTOCOL.md, "Deletion Vectors" and "Reader Requirements for Row Tracking".
+"""
+
+from collections.abc import Sequence
+from itertools import accumulate
+from typing import Self
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from liquidlog.data.deletion_vectors import read_deletion_vector
+from liquidlog.data.reader import DataFile
+from liquidlog.errors import DataFileError
+from liquidlog.plan import InputFile, RowTracking, file_schema
+from liquidlog.spec.deletion_vectors import Positions
+from liquidlog.spec.schema import Path, StructType
+
+
+class LogicalFile:
+    """An open data file with its deletion vector applied."""
+
+    def __init__(
+        self,
+        file: DataFile,
+        deleted: Positions,
+        *,
+        source: InputFile,
+        row_tracking: RowTracking | None,
+    ) -> None:
+        """Use `open`; this does not check anything."""
+        self._file = file
+        self._deleted = deleted
+        self._source = source
+        self._row_tracking = row_tracking
+        groups = range(file.num_row_groups)
+        self._starts = [0, *accumulate(file.row_group_rows(group) for group in groups)]
+        edges = np.searchsorted(deleted, np.array(self._starts, np.uint64))
+        self._edges: list[int] = edges.tolist()
+
+    @classmethod
+    def open(
+        cls,
+        path: str,
+        source: InputFile,
+        *,
+        schema: StructType,
+        vector_location: str | None = None,
+        row_tracking: RowTracking | None = None,
+        dictionary: bool = False,
+    ) -> Self:
+        """Open a local path or an fsspec URI and check it against what the log says of it.
+
+        Args:
+            path: Of the data file.
+            source: What the log says of the file.
+            schema: The table's.
+            vector_location: Path or URI of its deletion vector; None for one in the log, or none.
+            row_tracking: The table's hidden columns; preserved ones come last when reading.
+            dictionary: As `DataFile.open`.
+
+        Raises:
+            DataFileError: If the file or its deletion vector cannot be read exactly, is not what
+                the log says, or lacks the row ids that it must have.
+            UsageError: If the table itself has columns without an Arrow form.
+        """
+        file = DataFile.open(
+            path,
+            schema=file_schema(schema, row_tracking),
+            dictionary=dictionary,
+            ignored=_ignored(row_tracking),
+        )
+        try:
+            _check(file, source, row_tracking)
+            deleted = read_deletion_vector(
+                None if source.deletion_vector is None else source.deletion_vector.descriptor,
+                location=vector_location,
+                data_file=path,
+                num_rows=file.num_rows,
+            )
+        except DataFileError:
+            file.close()
+            raise
+        return cls(file, deleted, source=source, row_tracking=row_tracking)
+
+    def __enter__(self) -> Self:
+        """Return itself."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Close the file."""
+        self.close()
+
+    def close(self) -> None:
+        """Close the file; reading is no longer possible."""
+        self._file.close()
+
+    @property
+    def num_rows(self) -> int:
+        """Live rows of the file."""
+        return self._starts[-1] - len(self._deleted)
+
+    @property
+    def num_row_groups(self) -> int:
+        """Row groups of the file, those without live rows too."""
+        return self._file.num_row_groups
+
+    def row_group_rows(self, index: int) -> int:
+        """Return the live rows of one row group."""
+        deleted = self._edges[index + 1] - self._edges[index]
+        return self._starts[index + 1] - self._starts[index] - deleted
+
+    def read(
+        self, columns: Sequence[Path] | None = None, row_groups: Sequence[int] | None = None
+    ) -> pa.Table:
+        """Return live rows in file order, as `DataFile.read`; of all columns, hidden ones last.
+
+        Raises:
+            DataFileError: If a page is corrupt or a value cannot be kept exactly.
+        """
+        wanted = range(self.num_row_groups) if row_groups is None else row_groups
+        groups = [group for group in wanted if self.row_group_rows(group)]
+        table = self._file.read(columns, groups)
+        if columns is None and self._row_tracking is not None and self._row_tracking.preserved:
+            table = self._with_row_ids(table, self._row_tracking, groups)
+        if sum(map(self.row_group_rows, groups)) == len(table):
+            return table
+        return table.filter(pa.array(np.concatenate([self._is_live(group) for group in groups])))
+
+    def _is_live(self, group: int) -> npt.NDArray[np.bool_]:
+        start, stop = self._starts[group], self._starts[group + 1]
+        live = np.ones(stop - start, np.bool_)
+        live[self._deleted[self._edges[group] : self._edges[group + 1]] - np.uint64(start)] = False
+        return live
+
+    def _with_row_ids(self, table: pa.Table, names: RowTracking, groups: Sequence[int]) -> pa.Table:
+        """Return the table with row ids and versions where the file itself keeps none."""
+        rows = [np.arange(self._starts[group], self._starts[group + 1]) for group in groups]
+        first = self._source.base_row_id or 0
+        ids = pa.array(np.concatenate([np.empty(0, np.int64), *rows]) + first, pa.int64())
+        version = pa.scalar(self._source.default_row_commit_version, pa.int64())
+        for name, default in (
+            (names.row_id_column, ids),
+            (names.row_commit_version_column, version),
+        ):
+            position = table.schema.get_field_index(name)
+            filled = pc.coalesce(table.column(position), default)
+            table = table.set_column(position, table.field(position), filled)
+        return table
+
+
+def _ignored(row_tracking: RowTracking | None) -> frozenset[str]:
+    if row_tracking is None or row_tracking.preserved:
+        return frozenset()
+    return frozenset({row_tracking.row_id_column, row_tracking.row_commit_version_column})
+
+
+def _check(file: DataFile, source: InputFile, row_tracking: RowTracking | None) -> None:
+    """Check an open file against the log.
+
+    Raises:
+        DataFileError: If it has other rows than the log says, or no row ids where it must.
+    """
+    if source.num_records is not None and source.num_records != file.num_rows:
+        raise DataFileError(
+            file.path, f"has {file.num_rows} rows where the log says {source.num_records}"
+        )
+    if row_tracking is None or not row_tracking.preserved:
+        return
+    if source.base_row_id is None or source.default_row_commit_version is None:
+        raise DataFileError(file.path, "has no row ids in the log, though row tracking is enabled")

@@ -1,0 +1,160 @@
+"""Deletion vectors as bytes: where one is, and which rows it deletes. Opens no file.
+
+Source: PROTOCOL.md, "Deletion Vectors", "Deletion Vector Format" and "Deletion Vector File Storage
+Format"; ZeroMQ RFC 32 (Z85).
+"""
+
+import struct
+import zlib
+from typing import Final, TypeAlias
+from uuid import UUID
+
+import numpy as np
+import numpy.typing as npt
+from pyroaring import BitMap64
+
+from liquidlog.spec.actions import DeletionVector
+
+Positions: TypeAlias = npt.NDArray[np.uint64]
+"""Increasing, distinct row numbers of a data file: physical rows, counted from 0."""
+
+INLINE: Final = "i"
+RELATIVE: Final = "u"
+ABSOLUTE: Final = "p"
+
+FILE_VERSION: Final = 1
+"""First byte of a file of deletion vectors."""
+
+_PORTABLE_MAGIC: Final = 1681511377
+_ENCODED_UUID_CHARS: Final = 20
+_UUID_BYTES: Final = 16
+_WORD_BYTES: Final = 4
+
+_Z85: Final = (
+    "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ.-:+=^!/*?&<>()[]{}@%$#"
+)
+_Z85_DIGITS: Final = 5
+_NO_DIGIT: Final = 255
+_VALUES: Final = np.full(256, _NO_DIGIT, np.uint8)
+_VALUES[np.frombuffer(_Z85.encode(), np.uint8)] = np.arange(len(_Z85), dtype=np.uint8)
+
+
+def vector_path(vector: DeletionVector) -> str | None:
+    """Return the file that holds a vector, None for one inside the log.
+
+    A relative path is below the table's directory and not encoded; an absolute one is the URI in
+    the log.
+
+    Raises:
+        ValueError: If the descriptor cannot be understood; says why.
+    """
+    match vector.storage_type:
+        case "i":
+            return None
+        case "p":
+            return vector.path_or_inline_dv
+        case "u":
+            prefix = vector.path_or_inline_dv[:-_ENCODED_UUID_CHARS]
+            encoded = vector.path_or_inline_dv[-_ENCODED_UUID_CHARS:]
+            if len(encoded) != _ENCODED_UUID_CHARS:
+                raise ValueError(f"its deletion vector has no file name: {encoded!r}")
+            name = f"deletion_vector_{UUID(bytes=decode_z85(encoded))}.bin"
+            return f"{prefix}/{name}" if prefix else name
+        case other:
+            raise ValueError(f"its deletion vector has the unknown storage type {other!r}")
+
+
+def inline_payload(vector: DeletionVector) -> bytes:
+    """Return the bitmap that an inline descriptor carries itself.
+
+    Raises:
+        ValueError: If the text is not Z85, or of another length than the descriptor says.
+    """
+    content = decode_z85(vector.path_or_inline_dv)
+    padding_bytes = len(content) - vector.size_in_bytes
+    if not 0 <= padding_bytes < _WORD_BYTES:
+        raise ValueError(
+            f"its deletion vector has {len(content)} bytes, the log says {vector.size_in_bytes}"
+        )
+    return content[: vector.size_in_bytes]
+
+
+def framed_bytes(vector: DeletionVector) -> tuple[int, int]:
+    """Return (offset, length) of the part of its file that a stored vector takes, frame included.
+
+    Raises:
+        ValueError: If the descriptor has a size or an offset that no file can have.
+    """
+    offset = vector.offset or 0
+    if offset < 0 or vector.size_in_bytes < 0:
+        raise ValueError("its deletion vector has a negative offset or size")
+    return offset, vector.size_in_bytes + 2 * _WORD_BYTES
+
+
+def framed_payload(vector: DeletionVector, content: bytes) -> bytes:
+    """Return the bitmap inside the bytes that `framed_bytes` asked for.
+
+    Raises:
+        ValueError: If they are cut off, of another size than the log says, or damaged.
+    """
+    if len(content) < vector.size_in_bytes + 2 * _WORD_BYTES:
+        raise ValueError("its deletion vector is cut off")
+    (size_bytes,) = struct.unpack_from(">i", content)
+    if size_bytes != vector.size_in_bytes:
+        raise ValueError(
+            f"its deletion vector has {size_bytes} bytes, the log says {vector.size_in_bytes}"
+        )
+    payload = content[_WORD_BYTES : _WORD_BYTES + size_bytes]
+    (checksum,) = struct.unpack_from(">I", content, _WORD_BYTES + size_bytes)
+    if zlib.crc32(payload) != checksum:
+        raise ValueError("its deletion vector is damaged: the checksum differs")
+    return payload
+
+
+def deleted_positions(payload: bytes, *, cardinality: int, num_rows: int) -> Positions:
+    """Return the deleted rows that a bitmap means.
+
+    Args:
+        payload: Magic number and portable 64-bit roaring bitmap.
+        cardinality: How many rows the log says are deleted.
+        num_rows: Physical rows of the data file.
+
+    Raises:
+        ValueError: If it is no such bitmap, deletes another number of rows than the log says, or
+            rows that the file does not have.
+    """
+    if payload[:_WORD_BYTES] != struct.pack("<i", _PORTABLE_MAGIC):
+        raise ValueError("its deletion vector is in a format this release does not know")
+    try:
+        bitmap = BitMap64.deserialize(payload[_WORD_BYTES:])
+    except (ValueError, IndexError) as error:
+        raise ValueError("its deletion vector is not a roaring bitmap") from error
+    if len(bitmap) != cardinality:
+        raise ValueError(f"its deletion vector has {len(bitmap)} rows, the log says {cardinality}")
+    if not cardinality:
+        return np.empty(0, np.uint64)
+    if bitmap.max() >= num_rows:
+        raise ValueError(
+            f"its deletion vector deletes row {bitmap.max()}, the file has {num_rows} rows"
+        )
+    positions = np.frombuffer(bitmap.to_array(), np.uint64)
+    if not (positions[1:] > positions[:-1]).all():
+        raise ValueError("its deletion vector is not a sound roaring bitmap")
+    return positions
+
+
+def decode_z85(text: str) -> bytes:
+    """Return the bytes that Z85 text stands for, a multiple of four.
+
+    Raises:
+        ValueError: If it is not Z85.
+    """
+    digits = _VALUES[np.frombuffer(text.encode(), np.uint8)]
+    if len(digits) % _Z85_DIGITS or (digits == _NO_DIGIT).any():
+        raise ValueError("its deletion vector is not Z85 text")
+    powers = len(_Z85) ** np.arange(_Z85_DIGITS - 1, -1, -1, dtype=np.uint64)
+    words = (digits.reshape(-1, _Z85_DIGITS).astype(np.uint64) * powers).sum(axis=1)
+    if (words >> np.uint64(32)).any():
+        raise ValueError("its deletion vector is not Z85 text")
+    content: bytes = words.astype(">u4").tobytes()
+    return content
