@@ -1,7 +1,5 @@
 """A file with a vector is the file without those rows, however it is read."""
 
-import struct
-import zlib
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -15,12 +13,12 @@ from pyroaring import BitMap64
 
 from liquidlog.data.checksum import multiset_checksum
 from liquidlog.data.logical_file import LogicalFile
-from liquidlog.plan import InputFile, PlannedDeletionVector, RowTracking
+from liquidlog.plan import InputFile, RowTracking
 from liquidlog.spec.arrow import delta_schema
 from liquidlog.spec.deletion_vectors import deleted_positions
 from support.tables import tables
+from support.vectors import MAGIC, write_vector
 
-MAGIC = struct.pack("<i", 1681511377)
 TRACKING = RowTracking(row_id_column="_id", row_commit_version_column="_version", preserved=True)
 
 runs = st.tuples(st.integers(0, 2**40), st.integers(1, 100_000)).map(
@@ -60,7 +58,7 @@ def test_a_logical_file_is_its_data_file_without_the_deleted_rows(
                 path="f.parquet",
                 size_bytes=path.stat().st_size,
                 num_records=len(table),
-                deletion_vector=write_vector(vectors, deleted, offset),
+                deletion_vector=write_vector(vectors, deleted, offset=offset),
                 base_row_id=1000,
                 default_row_commit_version=7,
             ),
@@ -86,16 +84,3 @@ def test_a_logical_file_is_its_data_file_without_the_deleted_rows(
     if "_id" in whole.column_names:
         assert whole["_id"].to_pylist() == [1000 + row for row in kept]
         assert set(whole["_version"].to_pylist()) <= {7}
-
-
-def write_vector(path: Path, deleted: list[int], offset: int) -> PlannedDeletionVector:
-    payload = MAGIC + BitMap64(deleted).serialize()
-    frame = struct.pack(">i", len(payload)) + payload + struct.pack(">I", zlib.crc32(payload))
-    path.write_bytes(b"\x01" + b"?" * (offset - 1) + frame + b"what follows")
-    return PlannedDeletionVector(
-        storage_type="u",
-        path_or_inline_dv="0" * 20,
-        offset=offset,
-        size_bytes=len(payload),
-        cardinality=len(deleted),
-    )
