@@ -5,7 +5,8 @@ import pytest
 
 from liquidlog.errors import StorageError, UnsupportedFeatureError
 from liquidlog.log.paths import LogFileKind, commit_name, parse_log_file
-from liquidlog.log.store import LocalTableStore, open_store
+from liquidlog.log.local_store import LocalTableStore
+from liquidlog.log.stores import open_store
 
 WRITERS = 4
 KEYS = 25
