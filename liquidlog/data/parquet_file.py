@@ -43,7 +43,9 @@ class ParquetFile:
             self._parquet = _open(path, storage, dictionaries=dictionaries)
             self.schema = found_schema(self._parquet)
             self._nanoseconds = (
-                _open(path, storage, int96_unit="ns") if needs_precision_check(self._parquet) else None
+                _open(path, storage, int96_unit="ns")
+                if needs_precision_check(self._parquet)
+                else None
             )
 
     def __enter__(self) -> Self:

@@ -84,7 +84,8 @@ def file_address(table_uri: str, path: str) -> str:
     if is_local(table_uri):
         if not is_local(path):
             raise UsageError(f"{path}: a table on local disk has a file in another storage")
-        return os.path.join(local_path(table_uri), local_path(path))  # noqa: PTH118
+        joined = os.path.join(local_path(table_uri), local_path(path))  # noqa: PTH118
+        return joined if path else joined.rstrip("/") or "/"
     if _scheme(path) is None and not path.startswith("/"):
         return f"{table_uri}/{path}" if path else table_uri
     if _scheme(path) is None or _family_of(path) != _family_of(table_uri):
@@ -109,12 +110,13 @@ def parse_object_address(uri: str) -> ObjectAddress:
     if family == "azure" and "@" in bucket:
         bucket, _, host = bucket.partition("@")
         account = host.partition(".")[0]
+    in_cloud = family in _FAMILIES.values()
     problems = []
     if "::" in uri:
         problems.append("is a chain of protocols")
-    if "@" in bucket or ":" in bucket.partition("@")[0] and family in set(_FAMILIES.values()):
+    if "@" in bucket or (in_cloud and ":" in bucket):
         problems.append("has a user or password in it; give storage options instead")
-    if "?" in bucket or (family in set(_FAMILIES.values()) and "?" in key.rpartition("/")[2]):
+    if "?" in bucket or (in_cloud and "?" in key):
         problems.append("has a query in it; give storage options instead")
     if not bucket:
         problems.append("names no bucket or container")

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 import fsspec
 
-from liquidlog.errors import LiquidlogError, StorageError, UsageError
+from liquidlog.errors import StorageError, UsageError
 from liquidlog.storage.addresses import ObjectAddress
 from liquidlog.storage.azure import azure_arguments
 from liquidlog.storage.gcs import gcs_arguments
@@ -70,8 +70,6 @@ def open_client(address: ObjectAddress, options: StorageOptions) -> Client:
     try:
         kind = _class(family) if family else fsspec.get_filesystem_class(address.family)
         client = kind(use_listings_cache=False, **arguments)
-    except LiquidlogError:
-        raise
     except ImportError as error:
         extra = f'liquidlog[{family.extra}]"' if family else f'fsspec[{address.family}]"'
         raise UsageError(

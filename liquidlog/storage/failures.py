@@ -75,7 +75,7 @@ def again(request: Callable[[], T]) -> T:
     for _ in range(_ATTEMPTS - 1):
         try:
             return request()
-        except Exception as error:  # noqa: BLE001  clients raise what they like
+        except Exception as error:
             if classify(error) is not Failure.TRANSIENT:
                 raise
         time.sleep(wait_seconds)

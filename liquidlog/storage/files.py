@@ -81,9 +81,18 @@ def create(address: str, options: StorageOptions = NO_OPTIONS) -> Output:
     """
     if is_local(address):
         return _LocalOutput(local_path(address))
-    objects, path = _object(address, options)
-    objects.require_conditional_put(address)
-    return _Upload(objects, path)
+    require_creatable(address, options)
+    return _Upload(*_object(address, options))
+
+
+def require_creatable(address: str, options: StorageOptions = NO_OPTIONS) -> None:
+    """Refuse a storage that is read only.
+
+    Raises:
+        UnsupportedFeatureError: With the reason.
+    """
+    if not is_local(address):
+        Objects.at(address, options).require_conditional_put(address)
 
 
 def file_size_bytes(address: str, options: StorageOptions = NO_OPTIONS) -> int | None:

@@ -35,8 +35,10 @@ def gcs_arguments(
     del address
     named = options.named(_ALIASES, ("google_", "gcs_"), storage="Google Cloud Storage")
     endpoint = named.get("base_url") or environment.get("STORAGE_EMULATOR_HOST")
-    if endpoint and endpoint.lower().startswith("http:") and not is_true(
-        named.get("allow_http", "")
+    if (
+        endpoint
+        and endpoint.lower().startswith("http:")
+        and not is_true(named.get("allow_http", ""))
     ):
         raise UsageError("the GCS endpoint is http: set the storage option allow_http=true")
     return {"token": _token(named, environment), "endpoint_url": endpoint}

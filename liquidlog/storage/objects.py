@@ -9,6 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime
+from itertools import pairwise
 from typing import Any, Final, TypeVar
 
 from liquidlog.errors import StorageError, UnsupportedFeatureError
@@ -102,7 +103,7 @@ class Objects:
             OSError: If it cannot be read whole.
         """
         edges = [*range(start, stop, _PARALLEL_READ_BYTES), stop]
-        pieces = list(zip(edges, edges[1:], strict=False))
+        pieces = list(pairwise(edges))
         if len(pieces) == 1:
             return self._piece(path, start, stop)
         with ThreadPoolExecutor(min(len(pieces), _PARALLEL_READS)) as pool:
@@ -136,18 +137,13 @@ class Objects:
             StorageError: If nothing was stored.
             MaybeStoredError: If it may have been stored.
         """
-        for _ in range(_PUT_ATTEMPTS):
-            try:
-                self._put_once(path, content)
-            except FileExistsError:
-                return False
-            except Exception as error:  # noqa: BLE001  clients raise what they like
-                failure, detail = classify(error), explained(error, self.options)
-            else:
-                return True
-            if failure is not Failure.CONFLICT:
-                break
-        if failure in {Failure.REFUSED, Failure.MISSING} and self.read(path) != content:
+        error = self._put_error(path, content)
+        if error is None:
+            return True
+        if isinstance(error, FileExistsError):
+            return False
+        detail = self.explained(error)
+        if classify(error) in {Failure.REFUSED, Failure.MISSING} and self.read(path) != content:
             raise StorageError(path, f"cannot be written: {detail}")
         raise MaybeStoredError(detail)
 
@@ -185,6 +181,20 @@ class Objects:
             if classify(error) is Failure.MISSING:
                 return None
             raise StorageError(path, f"cannot be read: {self.explained(error)}") from None
+
+    def _put_error(self, path: str, content: bytes) -> Exception | None:
+        """Return what a put failed with; only an answer that says it had no effect is retried."""
+        failed: Exception | None = None
+        for _ in range(_PUT_ATTEMPTS):
+            try:
+                self._put_once(path, content)
+            except Exception as error:  # noqa: BLE001  clients raise what they like
+                failed = error
+                if isinstance(error, FileExistsError) or classify(error) is not Failure.CONFLICT:
+                    return error
+            else:
+                return None
+        return failed
 
     def _put_once(self, path: str, content: bytes) -> None:
         match self.address.family:

@@ -99,7 +99,9 @@ def seconds(name: str, value: str) -> float:
     """
     found = _DURATION.fullmatch(value.strip())
     if found is None:
-        raise UsageError(f"the storage option {name} must be a duration such as 30s", options=[name])
+        raise UsageError(
+            f"the storage option {name} must be a duration such as 30s", options=[name]
+        )
     return float(found[1]) * _SECONDS[found[2]]
 
 
