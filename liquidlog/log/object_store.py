@@ -33,7 +33,7 @@ class ObjectTableStore:
         self._uri = uri
         self._options = options
         self._objects = Objects.at(uri, options)
-        self._root = self._objects.address.path
+        self._root = self._objects.path
         self._log = f"{self._root}/{LOG_DIR}"
         self._proved = not self._objects.client.own_endpoint
 

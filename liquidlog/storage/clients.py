@@ -54,7 +54,7 @@ class Client:
     own_endpoint: bool
 
 
-def open_client(address: ObjectAddress, options: StorageOptions) -> Client:
+def open_client(address: ObjectAddress, uri: str, options: StorageOptions) -> Client:
     """Return the client of an address.
 
     Raises:
@@ -65,7 +65,7 @@ def open_client(address: ObjectAddress, options: StorageOptions) -> Client:
     arguments = (
         family.arguments(address, options, os.environ)
         if family
-        else _plain_arguments(address.family, options)
+        else _plain_arguments(address.family, uri, options)
     )
     try:
         kind = _class(family) if family else fsspec.get_filesystem_class(address.family)
@@ -91,7 +91,7 @@ def _class(family: Family) -> Any:  # noqa: ANN401  an fsspec class
     return getattr(importlib.import_module(family.module), family.name)
 
 
-def _plain_arguments(protocol: str, options: StorageOptions) -> dict[str, Any]:
+def _plain_arguments(protocol: str, uri: str, options: StorageOptions) -> dict[str, Any]:
     try:
         kind = fsspec.get_filesystem_class(protocol)
     except ValueError as error:
@@ -102,4 +102,4 @@ def _plain_arguments(protocol: str, options: StorageOptions) -> dict[str, Any]:
     unknown = [name for name, _ in options.items if name not in known]
     if unknown:
         raise UsageError(f"{protocol} has no option {', '.join(unknown)}", options=unknown)
-    return options.given()
+    return {**kind._get_kwargs_from_urls(uri), **options.given()}  # noqa: SLF001

@@ -11,7 +11,7 @@ from typing import Any, Protocol, TypeAlias
 import pyarrow as pa
 
 from liquidlog.errors import StorageError
-from liquidlog.storage.addresses import is_local, local_path, parse_object_address
+from liquidlog.storage.addresses import is_local, local_path
 from liquidlog.storage.objects import Objects
 from liquidlog.storage.options import NO_OPTIONS, StorageOptions
 from liquidlog.storage.reading import ObjectReader
@@ -122,6 +122,7 @@ def touch(address: str, options: StorageOptions = NO_OPTIONS) -> None:
         output.write(b"\n")
         output.finish()
     except OSError as error:
+        output.discard()
         raise StorageError(address, f"cannot be written: {error}") from None
 
 
@@ -153,7 +154,8 @@ def names_with_prefix(
 
 
 def _object(address: str, options: StorageOptions) -> tuple[Objects, str]:
-    return Objects.at(address, options), parse_object_address(address).path
+    objects = Objects.at(address, options)
+    return objects, objects.path
 
 
 class _LocalOutput:

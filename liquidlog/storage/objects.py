@@ -7,7 +7,7 @@ is sent once; whether it had its effect is for the caller to find out.
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime
 from itertools import pairwise
 from typing import Any, Final, TypeVar
@@ -16,7 +16,7 @@ from liquidlog.errors import StorageError, UnsupportedFeatureError
 from liquidlog.storage.addresses import ObjectAddress, parse_object_address
 from liquidlog.storage.clients import FAMILIES, Client, explained, open_client
 from liquidlog.storage.failures import Failure, again, classify
-from liquidlog.storage.options import NO_OPTIONS, StorageOptions
+from liquidlog.storage.options import StorageOptions
 
 T = TypeVar("T")
 
@@ -43,11 +43,12 @@ class ObjectFacts:
 
 @dataclass(frozen=True, slots=True)
 class Objects:
-    """The store that an address is in."""
+    """The store that an address is in; `path` is what the client calls the address."""
 
     address: ObjectAddress
-    options: StorageOptions = field(default=NO_OPTIONS)
-    client: Client = field(kw_only=True, repr=False)
+    path: str
+    options: StorageOptions
+    client: Client
 
     @classmethod
     def at(cls, uri: str, options: StorageOptions) -> "Objects":
@@ -58,7 +59,10 @@ class Objects:
             StorageError: If the client refuses what it was given.
         """
         address = parse_object_address(uri)
-        return cls(address, options, client=open_client(address, options))
+        client = open_client(address, uri, options)
+        in_cloud = address.family in FAMILIES
+        path = address.path if in_cloud else client.file_system._strip_protocol(uri)  # noqa: SLF001
+        return cls(address, path, options, client)
 
     @property
     def _fs(self) -> Any:  # noqa: ANN401  fsspec has no types

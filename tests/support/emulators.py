@@ -2,17 +2,16 @@
 
 import logging
 import os
+import secrets
 import shutil
 import socket
 import subprocess
+import tempfile
 import time
-import urllib.error
 import urllib.request
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
-from uuid import uuid4
 
 import pytest
 
@@ -35,7 +34,7 @@ class Emulator:
 
     def new_table(self) -> str:
         """A table address that nobody used before."""
-        return f"{self.bucket}/{uuid4().hex[:12]}/a table"
+        return f"{self.bucket}/{secrets.token_hex(6)}/a table"
 
 
 @contextmanager
@@ -69,18 +68,20 @@ def azure() -> Iterator[Emulator]:
 
     port = _free_port()
     command = ["--inMemoryPersistence", "--silent", "--skipApiVersionCheck", "--disableTelemetry"]
-    with _process("azurite-blob", ["--blobPort", str(port), *command], port):
-        with proxy_of(f"http://127.0.0.1:{port}") as proxy:
-            options = {
-                "azure_storage_account_name": "devstoreaccount1",
-                "AZURE_STORAGE_ACCOUNT_KEY": AZURITE_KEY,
-                "azure_storage_endpoint": f"{proxy.url}/devstoreaccount1",
-                "azure_allow_http": "true",
-            }
-            url = options["azure_storage_endpoint"]
-            with BlobServiceClient(url, credential=AZURITE_KEY) as service:
-                service.create_container("container")
-            yield Emulator("azure", "az://container", proxy, options)
+    with (
+        _process("azurite-blob", ["--blobPort", str(port), *command], port),
+        proxy_of(f"http://127.0.0.1:{port}") as proxy,
+    ):
+        options = {
+            "azure_storage_account_name": "devstoreaccount1",
+            "AZURE_STORAGE_ACCOUNT_KEY": AZURITE_KEY,
+            "azure_storage_endpoint": f"{proxy.url}/devstoreaccount1",
+            "azure_allow_http": "true",
+        }
+        url = options["azure_storage_endpoint"]
+        with BlobServiceClient(url, credential=AZURITE_KEY) as service:
+            service.create_container("container")
+        yield Emulator("azure", "az://container", proxy, options)
 
 
 AZURITE_KEY = (  # public, the same in every installation
@@ -93,25 +94,32 @@ def gcs() -> Iterator[Emulator]:
     """fake-gcs-server, in memory."""
     port = _free_port()
     command = ["-scheme", "http", "-backend", "memory", "-host", "127.0.0.1"]
-    with _process("fake-gcs-server", [*command, "-port", str(port)], port):
-        with proxy_of(f"http://127.0.0.1:{port}") as proxy:
-            url = f"http://127.0.0.1:{port}/storage/v1/b?project=p"
-            _send("POST", url, b'{"name": "bucket"}')
-            options = {
-                "google_base_url": proxy.url,
-                "google_skip_signature": "true",
-                "allow_http": "true",
-            }
-            yield Emulator("gcs", "gs://bucket", proxy, options)
+    with (
+        _process("fake-gcs-server", [*command, "-port", str(port)], port),
+        proxy_of(f"http://127.0.0.1:{port}") as proxy,
+    ):
+        url = f"http://127.0.0.1:{port}/storage/v1/b?project=p"
+        _send("POST", url, b'{"name": "bucket"}')
+        options = {
+            "google_base_url": proxy.url,
+            "google_skip_signature": "true",
+            "allow_http": "true",
+        }
+        yield Emulator("gcs", "gs://bucket", proxy, options)
 
 
 @contextmanager
 def _process(name: str, arguments: list[str], port: int) -> Iterator[None]:
     program = shutil.which(name, path=f"{os.environ.get(TOOLS, '')}:{os.environ['PATH']}")
     if program is None:
-        pytest.skip(f"{name} is not installed; put it on PATH or into a directory that {TOOLS} names")
+        pytest.skip(
+            f"{name} is not installed; put it on PATH or into a directory that {TOOLS} names"
+        )
     with subprocess.Popen(
-        [program, *arguments], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, cwd=Path("/tmp")
+        [program, *arguments],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        cwd=tempfile.gettempdir(),
     ) as process:
         try:
             _await_port(port, process)
