@@ -18,6 +18,8 @@ from liquidlog.table import Table
 from support import emulators
 from support.emulators import SENTINEL, Emulator
 
+pytestmark = pytest.mark.spark
+
 SCHEMA = pa.schema([("x", pa.int64()), ("y", pa.int64()), ("s", pa.string())])
 ROWS = 6000
 
@@ -76,7 +78,7 @@ def test_optimize_on_the_command_line(
         for name, value in s3.options.items()
         for word in ("--storage-option", f"{name}={value}")
     ]
-    words = ["optimize", table.uri, "--max-file-size", "20000", "--json", *options]
+    words = ["optimize", table.uri, "--max-file-size", "4000", "--json", *options]
     assert run(cli, words) == 0
     printed = capsys.readouterr()
     document = json.loads(printed.out)
@@ -96,7 +98,7 @@ def test_a_shuffled_group_and_a_plan_without_secrets(
     spark: SparkSession, table: Table, s3: Emulator
 ) -> None:
     rows = _rows(table, s3)
-    plan = table.plan(max_file_size=20_000)
+    plan = table.plan(max_file_size=4_000)
     options = liquidspark.ExecutorOptions(single_task_bytes=1)
     groups = list(
         liquidspark.execute_groups(spark, plan, options=options, storage_options=s3.options)
@@ -109,7 +111,7 @@ def test_a_shuffled_group_and_a_plan_without_secrets(
 
 
 def test_a_failed_group_leaves_nothing(spark: SparkSession, table: Table, s3: Emulator) -> None:
-    plan = table.plan(max_file_size=20_000)
+    plan = table.plan(max_file_size=4_000)
     before = _names(table, s3)
     broken = plan.groups[0].inputs[0].path
     s3.proxy.refuse = lambda r: 403 if r.method == "GET" and broken in r.target else None
