@@ -81,9 +81,9 @@ def _guarded(
 
 
 def _read(store: TableStore, name: str) -> CheckpointState:
-    with pq.ParquetFile(store.log_file_path(name)) as file:
+    with pq.ParquetFile(store.open_log(name)) as file:
         actions = _actions(file, file.schema_arrow)
-    files = live_files(store.log_file_path(name))
+    files = live_files(lambda: store.open_log(name))
     return CheckpointState(
         protocol=next(reversed(actions["protocol"]), None),
         metadata=next(reversed(actions["metaData"]), None),
@@ -124,7 +124,7 @@ def _read_sidecar(store: TableStore, sidecar: Sidecar) -> pa.Table:
         raise CorruptLogError(log_path(path), f"a sidecar outside of {SIDECAR_DIR} is not read")
     name = f"{SIDECAR_DIR}/{path}"
     try:
-        return live_files(store.log_file_path(name))
+        return live_files(lambda: store.open_log(name))
     except (pa.ArrowException, OSError, KeyError) as error:
         raise CorruptLogError(log_path(name), f"is not a readable sidecar: {error}") from error
 

@@ -1,11 +1,17 @@
 """Commit files to actions, every error with its file and line."""
 
+from collections.abc import Iterator, Sequence
+from typing import Final
+
 import msgspec
 
 from liquidlog.errors import CorruptLogError, VersionNotFoundError
 from liquidlog.log.paths import commit_name, log_path
 from liquidlog.log.store import TableStore
 from liquidlog.spec.actions import Commit, decode_line
+
+_READ_TOGETHER: Final = 64
+"""Commits held as bytes at the same time."""
 
 
 def read_commit(store: TableStore, version: int) -> Commit:
@@ -19,6 +25,23 @@ def read_commit(store: TableStore, version: int) -> Commit:
     if content is None:
         raise VersionNotFoundError(version, version, version)
     return parse_commit(content, version)
+
+
+def read_commits(store: TableStore, versions: Sequence[int]) -> Iterator[Commit]:
+    """Yield the commits of some versions in the order asked; a store may read several at once.
+
+    Raises:
+        VersionNotFoundError: If there is no such commit.
+        CorruptLogError: If a line is not an action.
+    """
+    for start in range(0, len(versions), _READ_TOGETHER):
+        wanted = versions[start : start + _READ_TOGETHER]
+        for version, content in zip(
+            wanted, store.read_logs([commit_name(version) for version in wanted]), strict=True
+        ):
+            if content is None:
+                raise VersionNotFoundError(version, version, version)
+            yield parse_commit(content, version)
 
 
 def parse_commit(content: bytes, version: int) -> Commit:

@@ -4,6 +4,7 @@ Source: PROTOCOL.md, "Checkpoint Schema".
 """
 
 import json
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from datetime import date, datetime
 from decimal import Decimal
@@ -16,6 +17,7 @@ import pyarrow.parquet as pq
 
 from liquidlog.snapshot import DELETION_VECTOR_TYPE, FILES_SCHEMA
 from liquidlog.spec.actions import ZCUBE_ID, ZCUBE_ZORDER_BY
+from liquidlog.storage.files import Source
 
 _READERS: Final = 4
 """Threads that decode row groups. Measured on two cores: 1.4 s alone, 0.8 s with two or four."""
@@ -34,7 +36,7 @@ _ADD_FIELDS: Final = (
 )
 
 
-def live_files(path: str) -> pa.Table:
+def live_files(open_file: Callable[[], Source]) -> pa.Table:
     """Return the adds of a checkpoint or sidecar file in FILES_SCHEMA, in file order.
 
     Row groups are decoded by a few threads at once, each with its own handle.
@@ -43,10 +45,11 @@ def live_files(path: str) -> pa.Table:
         KeyError: If the file has no column `add`.
         pyarrow.ArrowException: If it cannot be read.
     """
-    metadata = pq.read_metadata(path)
+    with pq.ParquetFile(open_file()) as file:
+        metadata = file.metadata
 
     def rows(group: int) -> pa.Table:
-        with pq.ParquetFile(path, metadata=metadata) as file:
+        with pq.ParquetFile(open_file(), metadata=metadata) as file:
             return _files(file, file.schema_arrow, group)
 
     with ThreadPoolExecutor(_READERS) as pool:

@@ -5,7 +5,7 @@ from typing import Any
 
 import msgspec
 
-from liquidlog.log.commits import read_commit
+from liquidlog.log.commits import read_commits
 from liquidlog.log.segment import list_log
 from liquidlog.log.store import TableStore
 from liquidlog.spec.actions import CommitInfo
@@ -28,9 +28,10 @@ def read_history(store: TableStore, limit: int | None = None) -> Rows:
     newest_first = sorted(listing.commits.values(), key=lambda file: file.version, reverse=True)
     if limit is not None:
         newest_first = newest_first[:limit]
+    commits = read_commits(store, [file.version for file in newest_first])
     return Rows(
-        _row(file.version, file.modification_time_ms, read_commit(store, file.version).info)
-        for file in newest_first
+        _row(file.version, file.modification_time_ms, commit.info)
+        for file, commit in zip(newest_first, commits, strict=True)
     )
 
 

@@ -4,10 +4,16 @@ from collections.abc import Iterator
 
 from liquidlog.errors import CorruptLogError, UnsupportedFeatureError
 from liquidlog.log.checkpoints import CheckpointState, read_checkpoint
-from liquidlog.log.commits import read_commit
+from liquidlog.log.commits import read_commits
 from liquidlog.log.paths import LOG_DIR, commit_name, log_path
 from liquidlog.log.replay import TailState, replay_tail, sorted_files, tail_files, without_decided
-from liquidlog.log.segment import LogSegment, candidate_segments, list_log
+from liquidlog.log.segment import (
+    LogListing,
+    LogSegment,
+    candidate_segments,
+    list_log,
+    list_recent_log,
+)
 from liquidlog.log.store import TableStore
 from liquidlog.snapshot import Snapshot
 from liquidlog.spec.actions import Commit, CommitInfo, Metadata, Protocol
@@ -24,7 +30,18 @@ def load_snapshot(store: TableStore, version: int | None = None) -> Snapshot:
         CorruptLogError: If a file that is needed is missing or broken.
         UnsupportedFeatureError: If the table cannot be read; names every reason.
     """
-    segments = candidate_segments(list_log(store), version)
+    if version is None:
+        recent = list_recent_log(store)
+        try:
+            return _load_listed(store, recent, None)
+        except CorruptLogError:
+            if recent.whole:
+                raise
+    return _load_listed(store, list_log(store), version)
+
+
+def _load_listed(store: TableStore, listing: LogListing, version: int | None) -> Snapshot:
+    segments = candidate_segments(listing, version)
     for segment in segments[:-1]:
         try:
             checkpoint = _checkpoint(store, segment)
@@ -41,8 +58,7 @@ def load_commits(store: TableStore, first: int, last: int) -> Iterator[Commit]:
         VersionNotFoundError: If one is missing.
         CorruptLogError: If one is broken.
     """
-    for version in range(first, last + 1):
-        yield read_commit(store, version)
+    yield from read_commits(store, range(first, last + 1))
 
 
 def newest_version(store: TableStore) -> int:
@@ -51,11 +67,11 @@ def newest_version(store: TableStore) -> int:
     Raises:
         TableNotFoundError: If there is no table.
     """
-    return list_log(store).newest
+    return list_recent_log(store).newest
 
 
 def _load(store: TableStore, segment: LogSegment, checkpoint: CheckpointState) -> Snapshot:
-    newest_first = [read_commit(store, file.version) for file in reversed(segment.commits)]
+    newest_first = list(read_commits(store, [file.version for file in segment.commits[::-1]]))
     tail = replay_tail((commit.version, commit.actions) for commit in newest_first)
     protocol = _protocol(store, segment, tail, checkpoint)
     metadata = _metadata(segment, tail, checkpoint)

@@ -54,7 +54,7 @@ def commit_group(
         return GroupCommit(group_id=group.group_id, version=None)
     try:
         _require_outputs(store, group)
-        proposal = _proposal(plan, group, clock)
+        proposal = _proposal(store, plan, group, clock)
         version = commit(store, proposal, clock, engine_info=ENGINE_INFO).version
     except CommitConflictError:
         _delete_outputs(store, plan, group)
@@ -96,14 +96,16 @@ def read_set_of(plan: ClusteringPlan, group: RewriteGroup) -> ReadSet:
     )
 
 
-def _proposal(plan: ClusteringPlan, group: RewrittenGroup, clock: Clock) -> Proposal:
+def _proposal(
+    store: TableStore, plan: ClusteringPlan, group: RewrittenGroup, clock: Clock
+) -> Proposal:
     started_ms = clock.now_ms()
     planned = planned_group(plan, group)
     return Proposal(
         read_set=read_set_of(plan, planned),
         derive=lambda snapshot: rewrite_change(snapshot, plan, group, now_ms=started_ms),
         problems=lambda snapshot: stale_reasons(snapshot, plan, planned),
-        before_put=lambda snapshot, _: require_agreement(snapshot),
+        before_put=lambda snapshot, _: require_agreement(snapshot, store.storage),
     )
 
 
