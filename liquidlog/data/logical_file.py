@@ -46,7 +46,7 @@ class LogicalFile:
         self._edges: list[int] = edges.tolist()
 
     @classmethod
-    def open(  # noqa: PLR0913  where it is, what log and table say of it
+    def open(  # noqa: PLR0913  two files and all that the log says of them
         cls,
         path: str,
         source: InputFile,

@@ -1,6 +1,6 @@
 """The fsspec client of a storage, and which ones are trusted to create a version.
 
-Trusted by class, after a measurement (docs/adr/0005, 0014): fsspec's own way to create a file
+Trusted by class, after a measurement (docs/adr/0005, 0015): fsspec's own way to create a file
 looks first and writes then, and has had two winners.
 """
 
