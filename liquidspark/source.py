@@ -19,6 +19,7 @@ from liquidlog.curve.curves import Curve
 from liquidlog.data.logical_file import LogicalFile
 from liquidlog.errors import DataFileError, ExecutorError
 from liquidlog.plan import InputFile, RowTracking, WriterOptions, file_schema
+from liquidlog.spec.mapping import MappingMode
 from liquidlog.spec.schema import Path, StructType, parse_schema
 
 
@@ -44,6 +45,7 @@ class GroupWork:
     writer_options: WriterOptions
     token: str
     slice_bytes: int
+    mapping_mode: MappingMode = MappingMode.NONE
 
     @property
     def table_schema(self) -> StructType:
@@ -133,6 +135,7 @@ def open_input(work: GroupWork, file: int) -> LogicalFile:
         work.paths[file],
         work.inputs[file],
         schema=work.table_schema,
+        mapping=work.mapping_mode,
         vector_location=work.vector_paths[file],
         row_tracking=work.row_tracking,
         dictionary=True,

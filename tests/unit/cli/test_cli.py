@@ -185,7 +185,7 @@ BAD = [
     (["create", "{table}", "--schema-from", "{source}"], 1, "table_exists"),
     (["create", "{tmp}/n", "--schema-from", "{garbage}"], 1, "data_file"),
     (["create", "{tmp}/n", "--schema-from", "{source}", "--like", "{table}"], 2, "usage"),
-    (["create", "{tmp}/n", "--schema-from", "{source}", "--column-mapping", "name"], 5, None),
+    (["create", "{tmp}/n", "--schema-from", "{source}", "--column-mapping", "no"], 2, "usage"),
     (["create", "{garbage}/n", "--schema-from", "{source}"], 1, "storage"),
     (["run", "{garbage}", "-o", "{tmp}/r.jsonl"], 1, "document"),
     (["run", "{tmp}/none.json", "-o", "{tmp}/r.jsonl"], 1, "storage"),
