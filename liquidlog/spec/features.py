@@ -203,6 +203,30 @@ def clustering_upgrade(protocol: Protocol) -> Protocol:
     )
 
 
+def column_mapping_upgrade(protocol: Protocol) -> Protocol:
+    """Return the protocol with column mapping added, as the reference engine adds it.
+
+    Legacy versions are raised to the ones that imply it; with lists of features it is named,
+    among reader features only where there is such a list.
+    """
+    reader, writer = LEGACY_FEATURES[COLUMN_MAPPING]
+    if COLUMN_MAPPING in table_features(protocol):
+        return protocol
+    if protocol.min_writer_version < WRITER_FEATURE_VERSION:
+        return Protocol(
+            min_reader_version=max(reader, protocol.min_reader_version),
+            min_writer_version=max(writer, protocol.min_writer_version),
+        )
+    listed = protocol.min_reader_version >= READER_FEATURE_VERSION
+    readers = (*(protocol.reader_features or ()), COLUMN_MAPPING) if listed else None
+    return Protocol(
+        min_reader_version=max(reader, protocol.min_reader_version),
+        min_writer_version=WRITER_FEATURE_VERSION,
+        reader_features=readers,
+        writer_features=(*(protocol.writer_features or ()), COLUMN_MAPPING),
+    )
+
+
 def _with_features(base: tuple[str, ...], extra: tuple[str, ...]) -> Protocol:
     readers = tuple(name for name in extra if name in _INSPECT_READER_FEATURES)
     # Column mapping alone has a reader version of its own, before there were lists of features.
