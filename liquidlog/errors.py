@@ -2,7 +2,8 @@
 
 LiquidlogError                       code, exit status
 ├── UsageError                       an argument is wrong; also ValueError
-│   └── ClusteringColumnError        clustering columns the table cannot have: problems
+│   ├── ClusteringColumnError        clustering columns the table cannot have: problems
+│   └── SchemaChangeError            a change of schema or properties it cannot have: problems
 ├── LogError                         the log on storage is missing or wrong
 │   ├── TableNotFoundError           also FileNotFoundError: uri
 │   ├── TableExistsError             also FileExistsError: uri
@@ -61,6 +62,17 @@ class ClusteringColumnError(UsageError):
     """Clustering columns that the table cannot have; all problems at once."""
 
     code = "clustering_columns"
+    exit_status = EXIT_ERROR
+
+    def __init__(self, problems: tuple[str, ...]) -> None:
+        super().__init__("; ".join(problems), problems=list(problems))
+        self.problems = problems
+
+
+class SchemaChangeError(UsageError):
+    """A change of the schema or the properties that the table cannot have; all problems at once."""
+
+    code = "schema_change"
     exit_status = EXIT_ERROR
 
     def __init__(self, problems: tuple[str, ...]) -> None:

@@ -13,6 +13,7 @@ import msgspec
 
 from liquidlog.errors import DocumentError
 from liquidlog.spec.actions import DeletionVector
+from liquidlog.spec.mapping import MappingMode
 from liquidlog.spec.schema import PrimitiveType, StructField, StructType
 
 FORMAT_VERSION: Final = 1
@@ -161,9 +162,9 @@ class WriterOptions(Document, frozen=True, kw_only=True):
 class ClusteringPlan(Document, frozen=True, kw_only=True):
     """What to rewrite at one version of one table. Immutable; considered = grouped + skipped.
 
-    `schema_string` is the table's schema in the protocol's JSON. `columns` is the order of the
-    curve's dimensions; empty for compaction. `row_tracking` is None where data files have no
-    hidden columns.
+    `schema_string` is the table's schema in the protocol's JSON, `mapping_mode` how its columns are
+    found in data files. `columns` is the order of the curve's dimensions; empty for compaction.
+    `row_tracking` is None where data files have no hidden columns.
     """
 
     format_version: int = FORMAT_VERSION
@@ -176,6 +177,7 @@ class ClusteringPlan(Document, frozen=True, kw_only=True):
     policy: ClusteringPolicy
     columns: tuple[PlannedColumn, ...]
     schema_string: str
+    mapping_mode: MappingMode = MappingMode.NONE
     writer_options: WriterOptions
     row_tracking: RowTracking | None = None
     groups: tuple[RewriteGroup, ...]

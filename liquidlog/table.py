@@ -22,11 +22,12 @@ from liquidlog.clustering.planner import plan as make_plan
 from liquidlog.clustering.planning import Strategy
 from liquidlog.clustering.zcubes import cube_table
 from liquidlog.commit.transaction import Clock
+from liquidlog.errors import UsageError
 from liquidlog.log.history import read_history
 from liquidlog.log.loader import load_snapshot, newest_version
 from liquidlog.log.store import TableStore
 from liquidlog.log.stores import open_store
-from liquidlog.operations import define, inspect
+from liquidlog.operations import alter, define, inspect
 from liquidlog.operations.append import Appended, AppendRequest, Source, append
 from liquidlog.operations.optimize import CommitReport, commit_groups
 from liquidlog.operations.rewrite import pending_groups
@@ -190,6 +191,56 @@ class Table:
         paths = None if columns is None else tuple(split_path(column) for column in columns)
         snapshot = self.snapshot()
         return define.cluster_by(self._store, snapshot, paths, self._clock, dry_run=dry_run)
+
+    def rename_column(self, old: str, new: str, *, dry_run: bool = False) -> int:
+        """Rename a column, `a` or a field `a.b`; return the table's version after it.
+
+        `new` is the last part of the new name. Needs column mapping. Clustering stays, and cubes
+        stay the table's own: their tags get the new name in the same commit.
+
+        Raises:
+            UsageError: If a name is not one.
+            SchemaChangeError: If the table cannot have it; holds every problem.
+            UnsupportedFeatureError: If the table asks more of a writer than we do.
+            CommitError: If the commit did not land.
+        """
+        name = split_path(new)
+        if len(name) > 1:
+            raise UsageError(f"{new} is more than a name; give its last part only", value=new)
+        snapshot, path = self.snapshot(), split_path(old)
+        return alter.rename_column(
+            self._store, snapshot, path, name[0], self._clock, dry_run=dry_run
+        )
+
+    def drop_column(self, name: str, *, dry_run: bool = False) -> int:
+        """Drop a column that nothing depends on; return the table's version after it.
+
+        Needs column mapping. Clustering columns and what holds them stay.
+
+        Raises:
+            SchemaChangeError: If the table cannot be without it; holds every problem.
+            UnsupportedFeatureError: If the table asks more of a writer than we do.
+            CommitError: If the commit did not land.
+        """
+        snapshot, path = self.snapshot(), split_path(name)
+        return alter.drop_column(self._store, snapshot, path, self._clock, dry_run=dry_run)
+
+    def set_properties(
+        self, properties: Mapping[str, str], *, unset: Sequence[str] = (), dry_run: bool = False
+    ) -> int:
+        """Set some properties and remove others; return the table's version after it.
+
+        Setting delta.columnMapping.mode to name turns column mapping on. Where there is nothing
+        to change there is no commit.
+
+        Raises:
+            SchemaChangeError: If one is not a user's to change, or cannot have its value.
+            UnsupportedFeatureError: If the table asks more of a writer than we do.
+            CommitError: If the commit did not land.
+        """
+        return alter.set_properties(
+            self._store, self.snapshot(), properties, unset, self._clock, dry_run=dry_run
+        )
 
     def detail(self, version: int | None = None) -> Mapping[str, Any]:
         """Return the DESCRIBE DETAIL row."""

@@ -179,6 +179,7 @@ class _GroupRun:
             outputs=max(1, self.group.expected_outputs),
             schema_string=self.plan.schema_string,
             row_tracking=self.plan.row_tracking,
+            mapping_mode=self.plan.mapping_mode,
             columns=tuple(column.physical for column in self.plan.columns),
             curve=_curve(self.plan),
             writer_options=self.plan.writer_options,

@@ -17,6 +17,7 @@ from liquidlog.curve.curves import Curve
 from liquidlog.data.logical_file import LogicalFile
 from liquidlog.errors import DataFileError, ExecutorError, UsageError
 from liquidlog.plan import InputFile, RowTracking, WriterOptions, file_schema
+from liquidlog.spec.mapping import MappingMode
 from liquidlog.spec.schema import Path, StructType, parse_schema
 from liquidlog.storage.addresses import file_address
 from liquidlog.storage.files import file_size_bytes
@@ -46,6 +47,7 @@ class GroupWork:
     writer_options: WriterOptions
     token: str
     slice_bytes: int
+    mapping_mode: MappingMode = MappingMode.NONE
     storage: StorageOptions = NO_OPTIONS
 
     @property
@@ -125,6 +127,7 @@ def open_input(work: GroupWork, file: int) -> LogicalFile:
         path,
         work.inputs[file],
         schema=work.table_schema,
+        mapping=work.mapping_mode,
         vector_location=work.vector_paths[file],
         row_tracking=work.row_tracking,
         dictionary=True,

@@ -4,6 +4,7 @@ import sys
 
 import click
 
+from liquidlog.cli.altering import drop_column, rename_column, set_properties
 from liquidlog.cli.common import run
 from liquidlog.cli.inspecting import cubes, detail, explain, files, health, history, plan
 from liquidlog.cli.writing import append, cluster_by, commit, create, optimize, run_plan
@@ -19,6 +20,9 @@ for _command in (
     create,
     append,
     cluster_by,
+    rename_column,
+    drop_column,
+    set_properties,
     detail,
     history,
     files,

@@ -23,7 +23,6 @@ from liquidlog.data.append import read_schema
 from liquidlog.errors import (
     CorruptLogError,
     DocumentError,
-    UnsupportedFeatureError,
     UsageError,
 )
 from liquidlog.operations.optimize import CommitReport
@@ -32,6 +31,7 @@ from liquidlog.plan import ClusteringPlan, GroupFailure, RewrittenGroup
 from liquidlog.report import text
 from liquidlog.report.progress import rewrite_progress
 from liquidlog.spec.arrow import delta_schema
+from liquidlog.spec.mapping import MODE
 from liquidlog.spec.schema import StructType, parse_schema
 from liquidlog.storage.addresses import is_local
 from liquidlog.storage.options import StorageOptions
@@ -72,14 +72,12 @@ def create(  # noqa: PLR0913  one parameter an option
     """Create an empty table."""
     if sum(option is not None for option in (schema_from, schema_json, like)) != 1:
         raise UsageError("give one of --schema-from, --schema and --like")
-    if column_mapping is not None:
-        raise UnsupportedFeatureError(table, "created", ("columnMapping",))
     options = mapping(storage_options)
     definition = Table.definition(
         schema=_schema(schema_from, schema_json, options),
         like=None if like is None else Table.open(like, storage_options=_options_of(like, options)),
         cluster_by=None if cluster_by is None else split_names(cluster_by),
-        properties=mapping(properties),
+        properties={**mapping(properties), **({MODE: column_mapping} if column_mapping else {})},
     )
     Table.create_as(table, definition, storage_options=options, dry_run=dry_run)
     emit({"version": 0}, text.created, as_json=as_json)

@@ -3,7 +3,7 @@
 Source: Delta Spark, CreateDeltaTableCommand and AlterTableClusterByDeltaCommand.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -28,6 +28,15 @@ from liquidlog.spec.features import (
     table_features,
     unsupported_for_writing,
 )
+from liquidlog.spec.mapping import (
+    MAX_COLUMN_ID,
+    MODE,
+    MappingMode,
+    mapping_mode,
+    with_new_mapping,
+    without_mapping,
+)
+from liquidlog.spec.obligations import schema_problems
 from liquidlog.spec.schema import Path, StructType, quote_path, schema_json
 from liquidlog.spec.stats import parse_bounds
 
@@ -37,13 +46,14 @@ def create_change(
     *,
     cluster_by: Sequence[Path],
     properties: Mapping[str, str],
-    table_id: str,
+    new_id: Callable[[], str],
     now_ms: int,
 ) -> Change:
     """Return the change that is version 0 of a new, empty table.
 
     Without `cluster_by` the table is an ordinary one. Names are case-sensitive here, as in the
-    reference engine's CREATE TABLE.
+    reference engine's CREATE TABLE. Where the properties ask for column mapping, every column
+    gets an id and a physical name of its own.
 
     Raises:
         ClusteringColumnError: If the table cannot be clustered so; holds every problem.
@@ -51,7 +61,8 @@ def create_change(
         UnsupportedFeatureError: If the schema or a property needs a feature we do not write.
     """
     check_properties(properties)
-    configuration = table_configuration(properties)
+    table_id = new_id()
+    schema, configuration = _mapped(schema, table_configuration(properties), new_id)
     columns = resolve_columns(
         schema,
         cluster_by,
@@ -59,7 +70,7 @@ def create_change(
         partition_columns=(),
         case_sensitive=True,
     )
-    protocol = _new_protocol(schema, properties, clustered=bool(columns))
+    protocol = _new_protocol(schema, {**properties, **configuration}, clustered=bool(columns))
     metadata = Metadata(
         id=table_id,
         format=Format(provider="parquet", options={}),
@@ -71,12 +82,12 @@ def create_change(
     return _create(metadata, protocol, columns)
 
 
-def like_change(source: Snapshot, *, table_id: str, now_ms: int) -> Change:
+def like_change(source: Snapshot, *, new_id: Callable[[], str], now_ms: int) -> Change:
     """Return the change that is version 0 of an empty table like `source`.
 
     It gets the schema, the properties and the clustering columns; the reference engine's CREATE
-    TABLE LIKE loses the latter. State that belongs to the source alone (high-water marks) is
-    left out.
+    TABLE LIKE loses the latter. State that belongs to the source alone (high-water marks, column
+    ids and physical names) is left out; with column mapping, columns get new ones.
 
     Raises:
         ClusteringColumnError: If the source's clustering columns are not in its schema, or
@@ -86,7 +97,9 @@ def like_change(source: Snapshot, *, table_id: str, now_ms: int) -> Change:
     if source.metadata.partition_columns:
         raise UnsupportedFeatureError(source.uri, "copied", ("partition columns",))
     state = clustering_state(source)
-    schema, properties = without_state(source.schema, source.metadata.configuration)
+    table_id = new_id()
+    kept, configuration = without_state(source.schema, source.metadata.configuration)
+    schema, properties = _mapped(kept, configuration, new_id)
     if state.unresolved:
         names = ", ".join(quote_path(path) for path in state.unresolved)
         raise ClusteringColumnError(
@@ -172,6 +185,21 @@ def missing_statistics_notes(
     )
 
 
+def _mapped(
+    schema: StructType, configuration: Mapping[str, str], new_id: Callable[[], str]
+) -> tuple[StructType, dict[str, str]]:
+    """Return schema and properties with a column mapping of their own, if they ask for one.
+
+    Raises:
+        UsageError: If the properties name an unknown mode.
+    """
+    mode = mapping_mode(configuration)
+    if mode is MappingMode.NONE:
+        return without_mapping(schema), dict(configuration)
+    mapped, largest = with_new_mapping(schema, new_id)
+    return mapped, {**configuration, MODE: mode.value, MAX_COLUMN_ID: str(largest)}
+
+
 def _new_protocol(
     schema: StructType, properties: Mapping[str, str], *, clustered: bool
 ) -> Protocol:
@@ -179,7 +207,10 @@ def _new_protocol(
     if clustered:
         features = tuple(name for name in features if name != DOMAIN_METADATA)
     protocol = new_table_protocol(features, clustered=clustered)
-    problems = unsupported_for_writing(protocol, properties)
+    problems = (
+        *unsupported_for_writing(protocol, properties),
+        *schema_problems(protocol, properties, schema),
+    )
     if problems:
         raise UnsupportedFeatureError("the new table", "created", problems)
     return protocol

@@ -31,6 +31,7 @@ from liquidlog.plan import (
 )
 from liquidlog.snapshot import Snapshot, decoded_paths, deleted_rows, num_records
 from liquidlog.spec.features import DELETION_VECTORS, table_features
+from liquidlog.spec.mapping import mapping_mode
 from liquidlog.spec.stats import indexed_leaves
 
 NewId = Callable[[], str]
@@ -164,6 +165,7 @@ def build_plan(  # noqa: PLR0913  the parts of a plan
             PlannedColumn(logical=column.logical, physical=column.physical) for column in columns
         ),
         schema_string=snapshot.metadata.schema_string,
+        mapping_mode=mapping_mode(snapshot.metadata.configuration),
         writer_options=writer_options(snapshot, columns),
         row_tracking=planned_row_tracking(snapshot),
         groups=tuple(

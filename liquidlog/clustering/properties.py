@@ -15,6 +15,8 @@ from liquidlog.spec.features import (
     ROW_TRACKING,
     ROW_TRACKING_ENABLED,
 )
+from liquidlog.spec.fields import with_fields
+from liquidlog.spec.mapping import MAX_COLUMN_ID, without_mapping
 from liquidlog.spec.schema import (
     ArrayType,
     DataType,
@@ -90,6 +92,8 @@ def check_properties(properties: Mapping[str, str]) -> None:
             problems.append(f"{name} cannot be set; give clustering columns instead")
         elif name.lower() in _VERSIONS:
             problems.append(f"{name} cannot be set; a new table gets the versions it needs")
+        elif name == MAX_COLUMN_ID:
+            problems.append(f"{name} cannot be set; it counts the columns")
         elif name.startswith(_FEATURE_PREFIX) and value not in _FEATURE_VALUES:
             problems.append(f"{name} must be 'supported', not {value!r}")
     if problems:
@@ -136,7 +140,7 @@ def without_state(
 ) -> tuple[StructType, dict[str, str]]:
     """Return schema and properties without what describes the data of one table only."""
     kept = {name: value for name, value in properties.items() if name not in _SOURCE_STATE}
-    return StructType(tuple(map(_field_without_state, schema.fields))), kept
+    return without_mapping(with_fields(schema, _field_without_state)), kept
 
 
 def _property_features(properties: Mapping[str, str]) -> Iterator[str]:
@@ -179,16 +183,4 @@ def _field_features(field: StructField) -> Iterator[str]:
 
 def _field_without_state(field: StructField) -> StructField:
     metadata = {name: value for name, value in field.metadata.items() if name not in _SOURCE_STATE}
-    return replace(field, data_type=_without_state(field.data_type), metadata=metadata)
-
-
-def _without_state(data_type: DataType) -> DataType:
-    match data_type:
-        case StructType(fields):
-            return StructType(tuple(map(_field_without_state, fields)))
-        case ArrayType(element):
-            return replace(data_type, element=_without_state(element))
-        case MapType(key, value):
-            return replace(data_type, key=_without_state(key), value=_without_state(value))
-        case _:
-            return data_type
+    return replace(field, metadata=metadata)

@@ -20,6 +20,7 @@ from liquidlog.snapshot import Snapshot
 from liquidlog.spec.actions import CommitInfo, Metadata, Protocol, encode_actions
 from liquidlog.spec.change import Change
 from liquidlog.spec.features import has_in_commit_timestamps, unsupported_for_writing
+from liquidlog.spec.obligations import schema_problems
 
 MAX_ATTEMPTS: Final = 1000
 """Attempts before giving up; each lost one means that another writer made progress."""
@@ -105,12 +106,16 @@ def commit_first(store: TableStore, change: Change, clock: Clock, *, engine_info
 
 
 def require_writable(snapshot: Snapshot) -> None:
-    """Refuse a table whose features or properties ask more of a writer than we do.
+    """Refuse a table whose features, properties or schema ask more of a writer than we do.
 
     Raises:
         UnsupportedFeatureError: With every reason.
     """
-    problems = unsupported_for_writing(snapshot.protocol, snapshot.metadata.configuration)
+    protocol, configuration = snapshot.protocol, snapshot.metadata.configuration
+    problems = (
+        *unsupported_for_writing(protocol, configuration),
+        *schema_problems(protocol, configuration, snapshot.schema),
+    )
     if problems:
         raise UnsupportedFeatureError(snapshot.uri, "written", problems)
 

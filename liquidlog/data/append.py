@@ -11,9 +11,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from liquidlog.data.exact import Leniency, convert_chunks, differences, matching_name
+from liquidlog.data.file_columns import with_names_of
 from liquidlog.data.parquet_file import ParquetFile
 from liquidlog.errors import DataFileError, SchemaMismatchError
-from liquidlog.spec.arrow import arrow_schema
+from liquidlog.spec.arrow import arrow_schema, without_void
 from liquidlog.spec.schema import (
     ArrayType,
     DataType,
@@ -88,12 +89,13 @@ def _conformed(
     data: ArrowData, schema: StructType, wanted: pa.Schema, where: str
 ) -> Iterator[pa.Table]:
     found = [matching_name(data.schema.names, name) or name for name in wanted.names]
-    physical = [child.physical_name for child in schema.fields]
+    stored = without_void(schema)
+    physical = arrow_schema(stored, physical=True)
     for piece in _slices(data):
         converted = []
         problems: list[str] = []
         for column, child, arrow in zip(
-            piece.select(found).itercolumns(), schema.fields, wanted, strict=True
+            piece.select(found).itercolumns(), stored.fields, wanted, strict=True
         ):
             try:
                 converted.append(convert_chunks(column, arrow.type))
@@ -106,7 +108,8 @@ def _conformed(
             raise SchemaMismatchError(
                 where, render_schema(schema), _rendered(data.schema), tuple(dict.fromkeys(problems))
             )
-        yield pa.table(converted, names=physical)
+        columns = map(with_names_of, converted, physical.types)
+        yield pa.Table.from_arrays(list(columns), schema=physical)
 
 
 def _slices(data: ArrowData) -> Iterator[pa.Table]:

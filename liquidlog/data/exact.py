@@ -4,15 +4,15 @@ What may differ is the encoding: dictionaries, large and view layouts, the unit 
 nullability, the order of struct fields. Everything else is a difference to report.
 """
 
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from liquidlog.data.buffers import fixed_width, integer_array, list_bounds, null_mask
-from liquidlog.spec.arrow import is_list
+from liquidlog.spec.arrow import VARIANT, is_list
 from liquidlog.spec.schema import Path, quote_path
 
 
@@ -20,11 +20,15 @@ from liquidlog.spec.schema import Path, quote_path
 class Leniency:
     """What is allowed to differ besides the encoding.
 
-    `missing_is_null`: a field that is not there is null. `widen_decimals`: a decimal of the same
-    scale may have fewer digits. `ignore_case`: where no name is equal, one that differs in case.
+    `missing_is_null`: a field that is not there is null. `surplus_is_dropped`: a field that is
+    not wanted is left out. `earlier`: other types that the part at a path may have, from which
+    a cast loses nothing. `widen_decimals`: a decimal of the same scale may have fewer digits.
+    `ignore_case`: where no name is equal, one that differs in case.
     """
 
     missing_is_null: bool = False
+    surplus_is_dropped: bool = False
+    earlier: Mapping[Path, frozenset[pa.DataType]] = field(default_factory=dict)
     ignore_case: bool = False
     widen_decimals: bool = False
 
@@ -35,14 +39,16 @@ def differences(
     """Yield a sentence for every part of `found` that cannot become `wanted` without loss."""
     if isinstance(found, pa.DictionaryType):
         found = found.value_type
-    if isinstance(wanted, pa.StructType) and isinstance(found, pa.StructType):
+    if wanted == VARIANT:
+        yield from _variant_differences(found, path)
+    elif isinstance(wanted, pa.StructType) and isinstance(found, pa.StructType):
         yield from _struct_differences(found, wanted, path, leniency)
     elif isinstance(wanted, pa.MapType) and isinstance(found, pa.MapType):
         yield from differences(found.key_type, wanted.key_type, (*path, "key"), leniency)
         yield from differences(found.item_type, wanted.item_type, (*path, "value"), leniency)
     elif is_list(wanted) and is_list(found):
         yield from differences(found.value_type, wanted.value_type, (*path, "element"), leniency)
-    elif not _same_value(found, wanted, leniency):
+    elif found not in leniency.earlier.get(path, ()) and not _same_value(found, wanted, leniency):
         yield f"column {quote_path(path)} is {found}, the table's is {wanted}"
 
 
@@ -80,6 +86,16 @@ def convert_chunks(column: pa.ChunkedArray, wanted: pa.DataType) -> pa.ChunkedAr
     return pa.chunked_array([convert(chunk, wanted) for chunk in column.chunks], wanted)
 
 
+def nulls(length: int, wanted: pa.DataType) -> pa.Array:
+    """Return null values; those of a variant have empty parts, as their nulls are forbidden."""
+    if not isinstance(wanted, pa.StructType):
+        return pa.nulls(length, wanted)
+    empty = pa.repeat(pa.scalar(b""), length)
+    parts = [empty if wanted == VARIANT else nulls(length, child.type) for child in wanted]
+    mask = pa.repeat(pa.scalar(True), length)  # noqa: FBT003  pyarrow's signature
+    return pa.StructArray.from_arrays(parts, fields=list(wanted), mask=mask)
+
+
 def matching_name(names: Iterable[str], wanted: str) -> str | None:
     """Return the name that is `wanted`, else one that differs from it only in case, or None."""
     alike = [name for name in names if name.lower() == wanted.lower()]
@@ -99,7 +115,21 @@ def _struct_differences(
             yield from differences(fields.pop(name), child.type, below, leniency)
         elif not leniency.missing_is_null:
             yield f"column {quote_path(below)} is missing"
-    yield from (f"column {quote_path((*path, name))} is not in the table" for name in fields)
+    if not leniency.surplus_is_dropped:
+        yield from (f"column {quote_path((*path, name))} is not in the table" for name in fields)
+
+
+def _variant_differences(found: pa.DataType, path: Path) -> Iterator[str]:
+    names = [child.name for child in found] if isinstance(found, pa.StructType) else []
+    if "typed_value" in names:
+        yield f"column {quote_path(path)} is a shredded variant"
+    elif sorted(names) != ["metadata", "value"] or not all(_is_binary(c.type) for c in found):
+        yield f"column {quote_path(path)} is {found}, a variant has a binary value and metadata"
+
+
+def _is_binary(found: pa.DataType) -> bool:
+    types = pa.types
+    return bool(types.is_binary(found) or types.is_large_binary(found))
 
 
 def _same_value(found: pa.DataType, wanted: pa.DataType, leniency: Leniency) -> bool:
@@ -138,9 +168,22 @@ def _convert_struct(array: pa.StructArray, wanted: pa.StructType) -> pa.StructAr
         position = positions.get(matching_name(positions, child.name) or "")
         found = None if position is None else array.field(position)
         children.append(
-            pa.nulls(len(array), child.type) if found is None else convert(found, child.type)
+            nulls(len(array), child.type) if found is None else convert(found, child.type)
         )
+    if wanted == VARIANT:
+        children = [_filled(child, array) for child in children]
     return pa.StructArray.from_arrays(children, fields=list(wanted), mask=_null_mask(array))
+
+
+def _filled(part: pa.Array, variants: pa.StructArray) -> pa.Array:
+    """Return a binary of variants without nulls: a null variant has empty ones.
+
+    Raises:
+        pyarrow.ArrowInvalid: If a variant that is there lacks it.
+    """
+    if part.filter(variants.is_valid()).null_count:
+        raise pa.ArrowInvalid("a variant has no value or no metadata")
+    return pc.fill_null(part, b"") if part.null_count else part
 
 
 def _convert_list(array: pa.Array, wanted: pa.ListType) -> pa.ListArray:

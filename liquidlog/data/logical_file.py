@@ -20,6 +20,7 @@ from liquidlog.data.reader import DataFile
 from liquidlog.errors import DataFileError
 from liquidlog.plan import InputFile, RowTracking, file_schema
 from liquidlog.spec.deletion_vectors import Positions
+from liquidlog.spec.mapping import MappingMode
 from liquidlog.spec.schema import Path, StructType
 from liquidlog.storage.options import NO_OPTIONS, StorageOptions
 
@@ -52,6 +53,7 @@ class LogicalFile:
         source: InputFile,
         *,
         schema: StructType,
+        mapping: MappingMode = MappingMode.NONE,
         vector_location: str | None = None,
         row_tracking: RowTracking | None = None,
         dictionary: bool = False,
@@ -63,6 +65,7 @@ class LogicalFile:
             path: Of the data file.
             source: What the log says of the file.
             schema: The table's.
+            mapping: The table's column mapping.
             vector_location: Path or URI of its deletion vector; None for one in the log, or none.
             row_tracking: The table's hidden columns; preserved ones come last when reading.
             dictionary: As `DataFile.open`.
@@ -76,6 +79,7 @@ class LogicalFile:
         file = DataFile.open(
             path,
             schema=file_schema(schema, row_tracking),
+            mapping=mapping,
             dictionary=dictionary,
             ignored=_ignored(row_tracking),
             storage=storage,

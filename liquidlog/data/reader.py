@@ -11,28 +11,31 @@ from typing import Final, Self
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from liquidlog.data.exact import Leniency, convert_chunks, differences
+from liquidlog.data.exact import Leniency, convert_chunks, differences, nulls
+from liquidlog.data.file_columns import FileColumns, field_id_of, find_columns, with_names_of
 from liquidlog.data.parquet_file import ParquetFile
 from liquidlog.errors import DataFileError
-from liquidlog.spec.arrow import arrow_schema
+from liquidlog.spec.arrow import arrow_schema, arrow_type
+from liquidlog.spec.mapping import MappingMode
 from liquidlog.spec.schema import Path, StructType, quote_path
+from liquidlog.spec.widening import earlier_types
 from liquidlog.storage.options import NO_OPTIONS, StorageOptions
 
 CHANGE_COLUMNS: Final = frozenset({"_change_type", "__is_cdc"})
 """Columns that change data capture leaves in data files; never part of a table."""
 
 _DICTIONARY: Final = pa.dictionary(pa.int32(), pa.string())
-_LENIENCY: Final = Leniency(missing_is_null=True)
 
 
 class DataFile:
     """An open data file whose content can be had exactly in the table's types."""
 
-    def __init__(self, file: ParquetFile, wanted: pa.Schema) -> None:
+    def __init__(self, file: ParquetFile, wanted: pa.Schema, columns: FileColumns) -> None:
         """Use `open`; this does not check anything."""
         self.path = file.path
         self.schema = wanted
         self._file = file
+        self._columns = columns
 
     @classmethod
     def open(
@@ -40,12 +43,15 @@ class DataFile:
         path: str,
         *,
         schema: StructType,
+        mapping: MappingMode = MappingMode.NONE,
         dictionary: bool = False,
         ignored: frozenset[str] = frozenset(),
         storage: StorageOptions = NO_OPTIONS,
     ) -> Self:
         """Open a local path or a URI and check that it can be read exactly.
 
+        `mapping` is the table's column mapping: with it, columns that the table does not have
+        (any more) are passed over. Columns whose type the table has widened are read as today's.
         With `dictionary`, top-level string columns that the file keeps in small dictionaries are
         read as dictionary<int32, string>; everything else has the types of
         `arrow_schema(schema, physical=True)`. Columns in `ignored` may be there and are not read.
@@ -57,16 +63,18 @@ class DataFile:
         """
         wanted = arrow_schema(schema, physical=True)
         file = ParquetFile(path, storage=storage)
+        columns = find_columns(file.schema, wanted, mapping)
         try:
-            _check(file, wanted, CHANGE_COLUMNS | ignored)
+            own = columns.without(CHANGE_COLUMNS | ignored)
+            _check(file, wanted, own, _leniency(schema, mapping))
         except DataFileError:
             file.close()
             raise
-        dictionaries = file.dictionary_candidates(wanted) if dictionary else frozenset()
+        dictionaries = _dictionary_candidates(file, wanted, columns) if dictionary else frozenset()
         if dictionaries:
             file.close()
             file = ParquetFile(path, dictionaries=dictionaries, storage=storage)
-        return cls(file, wanted)
+        return cls(file, wanted, columns)
 
     def __enter__(self) -> Self:
         """Return itself."""
@@ -113,25 +121,25 @@ class DataFile:
         rows = sum(self.row_group_rows(group) for group in groups)
         paths = [(name,) for name in self.schema.names] if columns is None else list(columns)
         names = self.schema.names if columns is None else [quote_path(path) for path in paths]
-        held = [".".join(path) for path in paths if self._holds(path)]
-        table = self._file.read(groups, held)
+        held = [stored for path in paths if (stored := self._columns.stored_path(path))]
+        table = self._file.read(groups, [".".join(path) for path in held])
         arrays = [self._column(table, path, rows) for path in paths]
         return pa.table(arrays, names=names)
-
-    def _holds(self, path: Path) -> bool:
-        return _descend(self._file.schema, path) is not None
 
     def _column(self, table: pa.Table, path: Path, rows: int) -> pa.ChunkedArray:
         wanted = _descend(self.schema, path)
         if wanted is None:
             raise DataFileError(self.path, f"is asked for {quote_path(path)}, not in the table")
-        if not self._holds(path):
-            return pa.chunked_array([pa.nulls(rows, wanted)])
-        column = table.column(table.schema.get_field_index(path[0]))
-        if len(path) > 1:
-            column = pc.struct_field(column, list(path[1:]))
-        if path[0] in self._file.dictionaries and column.type == _DICTIONARY:
+        stored = self._columns.stored_path(path)
+        if stored is None:
+            return pa.chunked_array([nulls(rows, wanted)])
+        column = table.column(table.schema.get_field_index(stored[0]))
+        if len(stored) > 1:
+            column = pc.struct_field(column, list(stored[1:]))
+        if stored[0] in self._file.dictionaries and column.type == _DICTIONARY:
             return column
+        if self._columns.by_id:
+            column = with_names_of(column, _descend(self._columns.named, path))
         try:
             return convert_chunks(column, wanted)
         except pa.ArrowInvalid as error:
@@ -140,25 +148,46 @@ class DataFile:
             ) from error
 
 
-def check_file(path: str, schema: StructType) -> int:
+def check_file(path: str, schema: StructType, *, mapping: MappingMode = MappingMode.NONE) -> int:
     """Return the rows of a data file after checking by its footer that it can be copied exactly.
 
     Raises:
         DataFileError: If it cannot; names every reason.
         UsageError: If the table itself has columns without an Arrow form.
     """
-    with DataFile.open(path, schema=schema) as file:
+    with DataFile.open(path, schema=schema, mapping=mapping) as file:
         return file.num_rows
 
 
-def _check(file: ParquetFile, wanted: pa.Schema, ignored: frozenset[str]) -> None:
-    fields = pa.struct([child for child in file.schema if child.name not in ignored])
-    problems = [
-        *differences(fields, pa.struct(list(wanted)), (), _LENIENCY),
-        *file.calendar_problems(),
-    ]
+def _check(file: ParquetFile, wanted: pa.Schema, columns: FileColumns, leniency: Leniency) -> None:
+    problems = [*file.calendar_problems(), *columns.problems(wanted)]
+    mapped = {child.name for child in wanted if field_id_of(child) is not None}
+    if leniency.surplus_is_dropped and not mapped & set(columns.named.names):
+        # Each of them could have been added after all of the file's were dropped, but a file that
+        # another writer gave wrong names looks the same.
+        problems.append("has none of the table's columns")
+    if not problems:
+        found = pa.struct(list(columns.named))
+        problems.extend(differences(found, pa.struct(list(wanted)), (), leniency))
     if problems:
         raise DataFileError(file.path, "; ".join(problems))
+
+
+def _leniency(schema: StructType, mapping: MappingMode) -> Leniency:
+    earlier = {
+        path: frozenset(map(arrow_type, types)) for path, types in earlier_types(schema).items()
+    }
+    mapped = mapping is not MappingMode.NONE
+    return Leniency(missing_is_null=True, surplus_is_dropped=mapped, earlier=earlier)
+
+
+def _dictionary_candidates(
+    file: ParquetFile, wanted: pa.Schema, columns: FileColumns
+) -> frozenset[str]:
+    stored = ((child, columns.stored_path((child.name,))) for child in wanted)
+    return file.dictionary_candidates(
+        pa.schema([child.with_name(path[0]) for child, path in stored if path])
+    )
 
 
 def _descend(schema: pa.Schema, path: Path) -> pa.DataType | None:

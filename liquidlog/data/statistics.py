@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 from liquidlog.data.buffers import fixed_width
 from liquidlog.data.prefixes import truncate_max, truncate_min
 from liquidlog.plan import WriterOptions
-from liquidlog.spec.arrow import leaf_column
+from liquidlog.spec.arrow import leaf_column, without_void
 from liquidlog.spec.schema import (
     DataType,
     DecimalType,
@@ -43,7 +43,9 @@ class StatisticsCollector:
         """Collect for the leaves in `options.indexed`, which are physical paths."""
         indexed = set(options.indexed)
         self._prefix_chars = options.string_prefix_chars
-        self._leaves = tuple(leaf for leaf in leaves(schema) if leaf.physical in indexed)
+        self._leaves = tuple(
+            leaf for leaf in leaves(without_void(schema)) if leaf.physical in indexed
+        )
         self._num_records = 0
         self._null_count = dict.fromkeys((leaf.physical for leaf in self._leaves), 0)
         self._bounds: dict[Path, _Bounds] = {}

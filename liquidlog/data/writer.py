@@ -205,8 +205,10 @@ def _uniform(tables: Sequence[pa.Table], wanted: pa.Schema) -> list[pa.Table]:
     fields = []
     for position, child in enumerate(wanted):
         types = {table.schema.field(position).type for table in tables}
+        # Types that are equal may differ in field ids; only those of `wanted` are the table's.
         common = types.pop() if len(types) == 1 else child.type
-        fields.append(child.with_type(common))
+        encoded = isinstance(common, pa.DictionaryType)
+        fields.append(child.with_type(common) if encoded else child)
     return [_matching(table, pa.schema(fields)) for table in tables]
 
 

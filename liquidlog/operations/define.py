@@ -67,21 +67,21 @@ def creation(definition: Definition, clock: Clock) -> Change:
         delta_schema(schema) if isinstance(schema, pa.Schema) else schema,
         cluster_by=definition.cluster_by or (),
         properties=definition.properties,
-        table_id=clock.new_id(),
+        new_id=clock.new_id,
         now_ms=clock.now_ms(),
     )
 
 
 def _like(source: Snapshot, definition: Definition, clock: Clock) -> Change:
     if definition.cluster_by is None and not definition.properties:
-        return like_change(source, table_id=clock.new_id(), now_ms=clock.now_ms())
+        return like_change(source, new_id=clock.new_id, now_ms=clock.now_ms())
     schema, properties = without_state(source.schema, source.metadata.configuration)
     columns = [column.logical for column in clustering_state(source).columns]
     return create_change(
         schema,
         cluster_by=columns if definition.cluster_by is None else definition.cluster_by,
         properties={**properties, **definition.properties},
-        table_id=clock.new_id(),
+        new_id=clock.new_id,
         now_ms=clock.now_ms(),
     )
 

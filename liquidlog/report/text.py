@@ -147,6 +147,11 @@ def clustered(result: Mapping[str, Any]) -> RenderableType:
     return Text(f"version {result['version']} has these clustering columns; no file was rewritten")
 
 
+def altered(result: Mapping[str, Any]) -> RenderableType:
+    """Show the version that has the change."""
+    return Text(f"version {result['version']} has this change; no file was rewritten")
+
+
 def optimized(result: Mapping[str, Any]) -> RenderableType:
     """Show what an OPTIMIZE did, with Delta's metric names."""
     if not result["groups"]:

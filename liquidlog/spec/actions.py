@@ -52,6 +52,13 @@ class AddFile(Action, frozen=True, kw_only=True, gc=False):
     clustering_provider: str | None = None
 
 
+class CopiedAdd(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """An add as it stands in the log, unknown fields included; `document` is its JSON object."""
+
+    path: str
+    document: msgspec.Raw
+
+
 class RemoveFile(Action, frozen=True, kw_only=True, gc=False):
     """A data file that stops being live; must name the exact deletion vector of its add."""
 
@@ -142,13 +149,14 @@ AnyAction = (
     AddFile | RemoveFile | Metadata | Protocol | DomainMetadata | SetTransaction | CommitInfo
 )
 
-ACTION_KEYS: Final[Mapping[type[Action], str]] = {
+ACTION_KEYS: Final[Mapping[type[msgspec.Struct], str]] = {
     CommitInfo: "commitInfo",
     Protocol: "protocol",
     Metadata: "metaData",
     DomainMetadata: "domainMetadata",
     SetTransaction: "txn",
     AddFile: "add",
+    CopiedAdd: "add",
     RemoveFile: "remove",
 }
 
@@ -235,9 +243,13 @@ def decode_sidecar_line(line: bytes) -> Sidecar | None:
     return _sidecar_decoder.decode(line).sidecar
 
 
-def encode_actions(actions: Iterable[AnyAction]) -> bytes:
+def encode_actions(actions: Iterable[AnyAction | CopiedAdd]) -> bytes:
     """Return the newline-delimited JSON of a commit, one action a line, in the given order."""
     return b"".join(
-        b'{"%s":%s}\n' % (ACTION_KEYS[type(action)].encode(), _encoder.encode(action))
+        b'{"%s":%s}\n' % (ACTION_KEYS[type(action)].encode(), _document(action))
         for action in actions
     )
+
+
+def _document(action: AnyAction | CopiedAdd) -> bytes:
+    return _encoder.encode(action.document if isinstance(action, CopiedAdd) else action)

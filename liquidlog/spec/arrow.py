@@ -1,12 +1,15 @@
 """Table types as Arrow types, and back.
 
 The Arrow form of a table is the only one this project reads and writes: microsecond timestamps,
-plain strings, everything nullable, list items named `element`.
+plain strings, everything nullable, list items named `element`. Void columns have no Arrow form
+because no data file holds them; a variant is its two binaries, never looked into.
 
-Source: PROTOCOL.md, "Primitive Types"; Delta Spark writes every Parquet column as nullable.
+Source: PROTOCOL.md, "Primitive Types", "Void Type", "Variant Data Type"; Delta Spark writes every
+Parquet column as nullable, but not the two parts of a variant.
 """
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from itertools import chain
 from typing import Final
 
@@ -30,6 +33,14 @@ from liquidlog.spec.schema import (
 TIMESTAMP: Final = pa.timestamp("us", tz="UTC")
 TIMESTAMP_NTZ: Final = pa.timestamp("us")
 
+VARIANT: Final = pa.struct(
+    [
+        pa.field("value", pa.binary(), nullable=False),
+        pa.field("metadata", pa.binary(), nullable=False),
+    ]
+)
+"""An unshredded variant; no struct of a table is equal to it, as those have nullable fields."""
+
 PARQUET_FIELD_ID: Final = b"PARQUET:field_id"
 """The key under which Arrow keeps the field id of a Parquet column."""
 
@@ -46,9 +57,10 @@ _ARROW: Final[Mapping[str, pa.DataType]] = {
     "date": pa.date32(),
     "timestamp": TIMESTAMP,
     "timestamp_ntz": TIMESTAMP_NTZ,
+    "variant": VARIANT,
 }
 _DELTA: Final[Mapping[pa.DataType, str]] = {
-    **{arrow: name for name, arrow in _ARROW.items()},
+    **{arrow: name for name, arrow in _ARROW.items() if name != "variant"},
     pa.large_string(): "string",
     pa.string_view(): "string",
     pa.large_binary(): "binary",
@@ -56,11 +68,13 @@ _DELTA: Final[Mapping[pa.DataType, str]] = {
     pa.date64(): "date",
 }
 _MAX_PRECISION: Final = 38
+_VOID: Final = PrimitiveType("void")
 
 
 def arrow_schema(schema: StructType, *, physical: bool = False) -> pa.Schema:
     """Return the Arrow schema of a table's rows, under its logical or its physical names.
 
+    Void columns are left out, as no data file has them.
     Physical fields carry the field ids of column mapping where the schema has them.
 
     Raises:
@@ -72,7 +86,7 @@ def arrow_schema(schema: StructType, *, physical: bool = False) -> pa.Schema:
             f"these columns cannot be read or written: {'; '.join(problems)}",
             columns=list(problems),
         )
-    return pa.schema([_arrow_field(child, physical=physical) for child in schema.fields])
+    return pa.schema(_arrow_fields(schema, physical=physical))
 
 
 def arrow_type(data_type: DataType, *, physical: bool = False) -> pa.DataType:
@@ -89,7 +103,7 @@ def arrow_type(data_type: DataType, *, physical: bool = False) -> pa.DataType:
         case MapType(key, value):
             return pa.map_(arrow_type(key, physical=physical), arrow_type(value, physical=physical))
         case StructType(fields):
-            return pa.struct([_arrow_field(child, physical=physical) for child in fields])
+            return pa.struct(_arrow_fields(StructType(fields), physical=physical))
         case PrimitiveType(name):
             if name not in _ARROW:
                 raise UsageError(f"type {name} cannot be read or written", type=name)
@@ -97,12 +111,25 @@ def arrow_type(data_type: DataType, *, physical: bool = False) -> pa.DataType:
 
 
 def unsupported_types(schema: StructType) -> tuple[str, ...]:
-    """Return "column: type" for every part of the schema that has no Arrow form, in order."""
+    """Return "column: type" for every part of the schema that has no Arrow form, in order.
+
+    A void field has none but is no problem: it is left out.
+    """
     return tuple(
         f"{quote_path(path)}: {found}"
         for path, found in _parts(schema, ())
         if not _has_arrow_form(found)
     )
+
+
+def without_void(schema: StructType) -> StructType:
+    """Return the schema without its void fields, those inside arrays and maps included."""
+
+    def inside(field: StructField) -> StructField:
+        return replace(field, data_type=_without_void(field.data_type))
+
+    kept = (field for field in schema.fields if field.data_type != _VOID)
+    return StructType(tuple(map(inside, kept)))
 
 
 def needed_features(schema: StructType) -> tuple[str, ...]:
@@ -139,6 +166,23 @@ def leaf_column(table: pa.Table, path: Path) -> pa.ChunkedArray:
     return pc.struct_field(column, list(path[1:])) if len(path) > 1 else column
 
 
+def _without_void(data_type: DataType) -> DataType:
+    match data_type:
+        case StructType():
+            return without_void(data_type)
+        case ArrayType(element):
+            return replace(data_type, element=_without_void(element))
+        case MapType(key, value):
+            return replace(data_type, key=_without_void(key), value=_without_void(value))
+        case _:
+            return data_type
+
+
+def _arrow_fields(struct: StructType, *, physical: bool) -> list[pa.Field]:
+    stored = (child for child in struct.fields if child.data_type != _VOID)
+    return [_arrow_field(child, physical=physical) for child in stored]
+
+
 def _arrow_field(child: StructField, *, physical: bool) -> pa.Field:
     name = child.physical_name if physical else child.name
     metadata = {}
@@ -153,7 +197,9 @@ def _parts(data_type: DataType, path: Path) -> Iterator[tuple[Path, DataType]]:
     match data_type:
         case StructType(fields):
             yield from chain.from_iterable(
-                _parts(child.data_type, (*path, child.name)) for child in fields
+                _parts(child.data_type, (*path, child.name))
+                for child in fields
+                if child.data_type != _VOID
             )
         case ArrayType(element):
             yield from _parts(element, (*path, "element"))
@@ -170,6 +216,8 @@ def _has_arrow_form(data_type: DataType) -> bool:
             return name in _ARROW
         case DecimalType(precision, scale):
             return 1 <= precision <= _MAX_PRECISION and 0 <= scale <= precision
+        case StructType(fields):
+            return not fields or any(child.data_type != _VOID for child in fields)
         case _:
             return True
 

@@ -11,11 +11,17 @@ import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from liquidlog.spec.arrow import TIMESTAMP, TIMESTAMP_NTZ, arrow_type, unsupported_types
-from liquidlog.spec.schema import Leaf, Path, StructField, StructType
+from liquidlog.spec.arrow import (
+    TIMESTAMP,
+    TIMESTAMP_NTZ,
+    arrow_type,
+    unsupported_types,
+)
+from liquidlog.spec.schema import Leaf, Path, PrimitiveType, StructField, StructType
 
 _SECTIONS: Final = (("min", "minValues"), ("max", "maxValues"), ("null_count", "nullCount"))
 _ABSENT: Final = frozenset({b"", b"null"})
+_NEVER_SHOWN: Final = (PrimitiveType("variant"), PrimitiveType("void"))
 _MILLISECOND_REST_US: Final = 999
 
 _RawColumn = list[bytes | None]
@@ -46,7 +52,8 @@ def bounds_columns(
 
 def _type_or_null(leaf: Leaf) -> pa.DataType:
     alone = StructType((StructField(leaf.logical[-1], leaf.data_type),))
-    return pa.null() if unsupported_types(alone) else arrow_type(leaf.data_type)
+    shown = leaf.data_type not in _NEVER_SHOWN and not unsupported_types(alone)
+    return arrow_type(leaf.data_type) if shown else pa.null()
 
 
 def _tree(paths: Iterable[Path]) -> _Tree:

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from liquidlog.spec.actions import AnyAction
+from liquidlog.spec.actions import AnyAction, CopiedAdd
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -17,7 +17,7 @@ class Change:
 
     operation: str
     parameters: Mapping[str, Any]
-    actions: tuple[AnyAction, ...]
+    actions: tuple[AnyAction | CopiedAdd, ...]
     metrics: Mapping[str, str] = field(default_factory=dict)
     is_blind_append: bool = False
     isolation_level: str = "Serializable"

@@ -16,6 +16,7 @@ READER_FEATURE_VERSION: Final = 3
 WRITER_FEATURE_VERSION: Final = 7
 
 CLUSTERING: Final = "clustering"
+COLUMN_MAPPING: Final = "columnMapping"
 DOMAIN_METADATA: Final = "domainMetadata"
 IN_COMMIT_TIMESTAMP: Final = "inCommitTimestamp"
 DELETION_VECTORS: Final = "deletionVectors"
@@ -62,16 +63,22 @@ _WRITE_FEATURES: Final = frozenset(
         "checkConstraints",
         "checkpointProtection",
         CLUSTERING,
+        COLUMN_MAPPING,
         DELETION_VECTORS,
         DOMAIN_METADATA,
         "generatedColumns",
+        "icebergCompatV1",
         "identityColumns",
         IN_COMMIT_TIMESTAMP,
         "invariants",
         ROW_TRACKING,
         "timestampNtz",
+        "typeWidening",
+        "typeWidening-preview",
         "v2Checkpoint",
         "vacuumProtocolCheck",
+        "variantType",
+        "variantType-preview",
     }
 )
 
@@ -92,8 +99,8 @@ def implied_features(protocol: Protocol) -> tuple[str, ...]:
         for name, (_, needed) in LEGACY_FEATURES.items()
         if writer < WRITER_FEATURE_VERSION and writer >= needed
     }
-    if reader == LEGACY_FEATURES["columnMapping"][0]:
-        implied.add("columnMapping")
+    if reader == LEGACY_FEATURES[COLUMN_MAPPING][0]:
+        implied.add(COLUMN_MAPPING)
     return tuple(sorted(implied))
 
 
@@ -123,15 +130,15 @@ def unsupported_for_inspection(protocol: Protocol) -> tuple[str, ...]:
 def unsupported_for_writing(
     protocol: Protocol, configuration: Mapping[str, str]
 ) -> tuple[str, ...]:
-    """Return everything that stops us from committing to the table, all at once.
+    """Return everything in the protocol that stops us from committing to the table, all at once.
 
-    Features that only a legacy version implies count when a property makes them active.
+    What the supported features ask of the schema is checked by `obligations`.
     """
     listed = {*(protocol.reader_features or ()), *(protocol.writer_features or ())}
     problems = sorted(listed - _WRITE_FEATURES)
     mode = configuration.get("delta.columnMapping.mode", "none")
-    if mode != "none" and "columnMapping" not in problems:
-        problems.append("columnMapping")
+    if mode != "none" and COLUMN_MAPPING not in table_features(protocol):
+        problems.append("delta.columnMapping.mode without columnMapping")
     if ROW_TRACKING in listed:
         problems.extend(_row_tracking_problems(listed, configuration))
     missing = set(protocol.reader_features or ()) - set(protocol.writer_features or ())
@@ -196,11 +203,38 @@ def clustering_upgrade(protocol: Protocol) -> Protocol:
     )
 
 
+def column_mapping_upgrade(protocol: Protocol) -> Protocol:
+    """Return the protocol with column mapping added, as the reference engine adds it.
+
+    Legacy versions are raised to the ones that imply it; with lists of features it is named,
+    among reader features only where there is such a list.
+    """
+    reader, writer = LEGACY_FEATURES[COLUMN_MAPPING]
+    if COLUMN_MAPPING in table_features(protocol):
+        return protocol
+    if protocol.min_writer_version < WRITER_FEATURE_VERSION:
+        return Protocol(
+            min_reader_version=max(reader, protocol.min_reader_version),
+            min_writer_version=max(writer, protocol.min_writer_version),
+        )
+    listed = protocol.min_reader_version >= READER_FEATURE_VERSION
+    readers = (*(protocol.reader_features or ()), COLUMN_MAPPING) if listed else None
+    return Protocol(
+        min_reader_version=max(reader, protocol.min_reader_version),
+        min_writer_version=WRITER_FEATURE_VERSION,
+        reader_features=readers,
+        writer_features=(*(protocol.writer_features or ()), COLUMN_MAPPING),
+    )
+
+
 def _with_features(base: tuple[str, ...], extra: tuple[str, ...]) -> Protocol:
     readers = tuple(name for name in extra if name in _INSPECT_READER_FEATURES)
+    # Column mapping alone has a reader version of its own, before there were lists of features.
+    listed = () if readers == (COLUMN_MAPPING,) else readers
+    legacy_version = LEGACY_FEATURES[COLUMN_MAPPING][0] if readers else 1
     return Protocol(
-        min_reader_version=READER_FEATURE_VERSION if readers else 1,
+        min_reader_version=READER_FEATURE_VERSION if listed else legacy_version,
         min_writer_version=WRITER_FEATURE_VERSION,
-        reader_features=readers or None,
+        reader_features=listed or None,
         writer_features=(*base, *extra),
     )

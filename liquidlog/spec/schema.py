@@ -118,7 +118,7 @@ def parse_schema(text: str, *, where: str) -> StructType:
         CorruptLogError: If the text is not a schema; names `where` it came from.
     """
     try:
-        parsed = _parse_type(json.loads(text))
+        parsed = parse_type(json.loads(text))
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise CorruptLogError(where, f"schemaString is not a schema: {error!r}") from error
     if not isinstance(parsed, StructType):
@@ -252,7 +252,12 @@ def _render(struct: StructType, depth: int) -> Iterator[str]:
             yield from _render(child.data_type, depth + 1)
 
 
-def _parse_type(document: Any) -> DataType:  # noqa: ANN401  JSON
+def parse_type(document: Any) -> DataType:  # noqa: ANN401  JSON
+    """Return the type in a piece of a schema's JSON.
+
+    Raises:
+        ValueError: If it is none; KeyError, TypeError or AttributeError where a part is missing.
+    """
     if isinstance(document, str):
         decimal = _DECIMAL.match(document)
         if decimal:
@@ -262,11 +267,11 @@ def _parse_type(document: Any) -> DataType:  # noqa: ANN401  JSON
     if kind == "struct":
         return StructType(tuple(_parse_field(f) for f in document["fields"]))
     if kind == "array":
-        return ArrayType(_parse_type(document["elementType"]), bool(document["containsNull"]))
+        return ArrayType(parse_type(document["elementType"]), bool(document["containsNull"]))
     if kind == "map":
         return MapType(
-            _parse_type(document["keyType"]),
-            _parse_type(document["valueType"]),
+            parse_type(document["keyType"]),
+            parse_type(document["valueType"]),
             bool(document["valueContainsNull"]),
         )
     raise ValueError(f"unknown type {kind!r}")
@@ -275,7 +280,7 @@ def _parse_type(document: Any) -> DataType:  # noqa: ANN401  JSON
 def _parse_field(document: Any) -> StructField:  # noqa: ANN401  JSON
     return StructField(
         str(document["name"]),
-        _parse_type(document["type"]),
+        parse_type(document["type"]),
         bool(document["nullable"]),
         dict(document.get("metadata") or {}),
     )

@@ -62,6 +62,7 @@ READER_FEATURES = {
     "typeWidening",
     "v2Checkpoint",
     "vacuumProtocolCheck",
+    "variantShredding",
     "variantType",
 }
 

@@ -73,6 +73,7 @@ def _open(plan: ClusteringPlan, file: InputFile) -> LogicalFile:
         _located(plan, file.path),
         file,
         schema=parse_schema(plan.schema_string, where="plan"),
+        mapping=plan.mapping_mode,
         vector_location=None if location is None else _located(plan, location),
         row_tracking=plan.row_tracking,
     )

@@ -8,6 +8,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from deltalake import DeltaTable
 
 from liquidlog.cli.common import run
 from liquidlog.cli.main import cli
@@ -24,13 +25,16 @@ VERBS = [
     "create",
     "cubes",
     "detail",
+    "drop-column",
     "explain",
     "files",
     "health",
     "history",
     "optimize",
     "plan",
+    "rename-column",
     "run",
+    "set-properties",
 ]
 
 Call = Callable[..., tuple[int, Any, Any]]
@@ -162,6 +166,42 @@ def test_a_conflict_exits_with_3_and_names_it(table: str, tmp_path: Path, call: 
     assert len(err["error"]["conflicts"]) == 1
 
 
+def test_columns_and_properties_change_from_the_command_line(table: str, call: Call) -> None:
+    mapped = call("set-properties", table, "delta.columnMapping.mode=name", "a=b")
+    assert mapped[:2] == (0, {"version": 4})
+    assert call("rename-column", table, "s", "word", "--dry-run")[:2] == (0, {"version": 4})
+    assert call("rename-column", table, "s", "word")[:2] == (0, {"version": 5})
+    assert call("drop-column", table, "word")[:2] == (0, {"version": 6})
+    assert call("set-properties", table, "--unset", "a")[:2] == (0, {"version": 7})
+    found = call("detail", table)[1]
+    assert "columnMapping" in found["tableFeatures"]
+    assert found["properties"] == {
+        "delta.columnMapping.mode": "name",
+        "delta.columnMapping.maxColumnId": "3",
+    }
+
+
+@pytest.mark.parametrize("mode", ["name", "id"])
+def test_create_with_column_mapping(mode: str, tmp_path: Path, source: str, call: Call) -> None:
+    path = str(tmp_path / "mapped")
+    words = ("--schema-from", source, "--cluster-by", "x", "--column-mapping", mode)
+    assert call("create", path, *words)[0] == 0
+    assert call("append", path, source)[1]["rows"] == 100
+    found = call("detail", path)[1]
+    assert (found["minReaderVersion"], found["minWriterVersion"]) == (2, 7)
+    assert found["properties"]["delta.columnMapping.mode"] == mode
+    assert call("create", path + "2", "--like", path)[0] == 0
+    first, second = (Table.open(name).snapshot() for name in (path, path + "2"))
+    assert first.metadata.configuration == second.metadata.configuration
+    names = {
+        field.physical_name for snapshot in (first, second) for field in snapshot.schema.fields
+    }
+    assert len(names) == 6
+    assert all(name.startswith("col-") for name in names)
+    rows = pa.RecordBatchReader.from_stream(DeltaTable(path).scan()).read_all()
+    assert sorted(rows["id"].to_pylist()) == list(range(100))
+
+
 BAD = [
     (["detail", "{tmp}/none"], 1, "table_not_found"),
     (["detail", "{tmp}"], 1, "table_not_found"),
@@ -173,6 +213,11 @@ BAD = [
     (["cluster-by", "{table}", "nope"], 1, "clustering_columns"),
     (["cluster-by", "{table}", "x,x"], 1, "clustering_columns"),
     (["cluster-by", "{table}"], 2, "usage"),
+    (["rename-column", "{table}", "x", "y"], 1, "schema_change"),
+    (["drop-column", "{table}", "id"], 1, "schema_change"),
+    (["set-properties", "{table}", "delta.nope=1"], 1, "schema_change"),
+    (["set-properties", "{table}"], 1, "schema_change"),
+    (["set-properties", "{table}", "nope"], 2, "usage"),
     (["cluster-by", "{table}", "x", "--none"], 2, "usage"),
     (["plan", "{table}", "--max-file-size", "big"], 2, "usage"),
     (["plan", "{table}", "--strategy", "magic"], 2, "usage"),
@@ -188,7 +233,7 @@ BAD = [
     (["create", "{table}", "--schema-from", "{source}"], 1, "table_exists"),
     (["create", "{tmp}/n", "--schema-from", "{garbage}"], 1, "data_file"),
     (["create", "{tmp}/n", "--schema-from", "{source}", "--like", "{table}"], 2, "usage"),
-    (["create", "{tmp}/n", "--schema-from", "{source}", "--column-mapping", "name"], 5, None),
+    (["create", "{tmp}/n", "--schema-from", "{source}", "--column-mapping", "no"], 2, "usage"),
     (["create", "{garbage}/n", "--schema-from", "{source}"], 1, "storage"),
     (["run", "{garbage}", "-o", "{tmp}/r.jsonl"], 1, "document"),
     (["run", "{tmp}/none.json", "-o", "{tmp}/r.jsonl"], 1, "storage"),

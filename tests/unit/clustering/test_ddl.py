@@ -1,4 +1,6 @@
+from collections.abc import Iterator
 from dataclasses import replace
+from itertools import count
 
 import msgspec
 import pytest
@@ -17,6 +19,10 @@ from liquidlog.spec.schema import PrimitiveType, StructField, StructType
 from support.snapshots import SCHEMA, FileSpec, snapshot_of
 
 
+def ids(first: int = 1) -> Iterator[str]:
+    return (f"id-{number}" for number in count(first))
+
+
 def created(
     *paths: str, properties: dict[str, str] | None = None, schema: StructType = SCHEMA
 ) -> Change:
@@ -24,7 +30,7 @@ def created(
         schema,
         cluster_by=[(path,) for path in paths],
         properties=properties or {},
-        table_id="id-1",
+        new_id=ids().__next__,
         now_ms=5,
     )
 
@@ -96,7 +102,7 @@ def test_create_lists_the_features_that_schema_and_properties_need() -> None:
 @pytest.mark.parametrize(
     ("properties", "feature"),
     [
-        ({"delta.columnMapping.mode": "id"}, "columnMapping"),
+        ({"delta.enableIcebergCompatV2": "true"}, "icebergCompatV2"),
         (
             {"delta.enableRowTracking": "true", "delta.rowTrackingSuspended": "true"},
             "rowTracking (enabled and suspended)",
@@ -169,7 +175,7 @@ def test_like_copies_schema_properties_and_columns_but_no_state() -> None:
         )
     )
     source = snapshot_of(schema=schema, configuration={"user.note": "hi"})
-    metadata, protocol, domain = like_change(source, table_id="id-2", now_ms=6).actions
+    metadata, protocol, domain = like_change(source, new_id=ids(2).__next__, now_ms=6).actions
     assert isinstance(metadata, Metadata)
     assert (metadata.id, metadata.configuration) == ("id-2", {"user.note": "hi"})
     assert '"metadata":{"comment":"key"}' in metadata.schema_string
@@ -181,7 +187,7 @@ def test_like_copies_schema_properties_and_columns_but_no_state() -> None:
 
 def test_like_an_unclustered_table_is_unclustered() -> None:
     source = snapshot_of(cluster_by=None)
-    assert len(like_change(source, table_id="id-2", now_ms=6).actions) == 2
+    assert len(like_change(source, new_id=ids(2).__next__, now_ms=6).actions) == 2
 
 
 def test_cluster_by_writes_the_domain_only() -> None:

@@ -83,13 +83,18 @@ def test_other_types_are_a_difference(found: pa.DataType, wanted: pa.DataType) -
 def test_leniency_is_only_what_was_asked_for() -> None:
     narrow, wide = pa.struct([("D", pa.decimal128(5, 2))]), pa.struct([("d", pa.decimal128(9, 2))])
 
-    def count(**options: bool) -> int:
-        return len(list(differences(narrow, wide, (), Leniency(**options))))
+    def count(leniency: Leniency) -> int:
+        return len(list(differences(narrow, wide, (), leniency)))
 
-    assert count() == 2
-    assert count(missing_is_null=True) == 1
-    assert count(ignore_case=True) == 1
-    assert count(ignore_case=True, widen_decimals=True) == 0
+    assert count(Leniency()) == 2
+    assert count(Leniency(missing_is_null=True)) == 1
+    assert count(Leniency(surplus_is_dropped=True)) == 1
+    assert count(Leniency(missing_is_null=True, surplus_is_dropped=True)) == 0
+    assert count(Leniency(ignore_case=True)) == 1
+    assert count(Leniency(ignore_case=True, widen_decimals=True)) == 0
+    earlier = frozenset([pa.decimal128(5, 2)])
+    assert count(Leniency(ignore_case=True, earlier={("d",): earlier})) == 0
+    assert count(Leniency(ignore_case=True, earlier={("e",): earlier})) == 1
 
 
 def test_two_fields_of_one_name_are_a_difference() -> None:

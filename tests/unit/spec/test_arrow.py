@@ -82,11 +82,11 @@ def test_physical_schema_has_physical_names_and_field_ids_at_every_depth() -> No
 def test_types_without_arrow_form_are_all_named() -> None:
     schema = _struct(
         ok=PrimitiveType("long"),
-        v=PrimitiveType("variant"),
+        v=PrimitiveType("geometry"),
         s=_struct(a=ArrayType(PrimitiveType("interval year"))),
         d=DecimalType(39, 2),
     )
-    expected = ("v: variant", "s.a.element: interval year", "d: decimal(39,2)")
+    expected = ("v: geometry", "s.a.element: interval year", "d: decimal(39,2)")
     assert unsupported_types(schema) == expected
     with pytest.raises(UsageError) as caught:
         arrow_schema(schema)

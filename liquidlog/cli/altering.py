@@ -1,0 +1,61 @@
+"""Commands that change columns and properties; none rewrites a file."""
+
+import click
+
+from liquidlog.cli.common import PAIR, emit, json_option, mapping, table_argument
+from liquidlog.report import text
+from liquidlog.table import Table
+
+Pairs = tuple[tuple[str, str], ...]
+
+_DRY_RUN = click.option("--dry-run", is_flag=True, help="Check everything, write nothing.")
+
+
+@click.command("rename-column")
+@table_argument
+@click.argument("old")
+@click.argument("new")
+@_DRY_RUN
+@json_option
+def rename_column(
+    table: str, old: str, new: str, storage_options: Pairs, *, dry_run: bool, as_json: bool
+) -> None:
+    """Rename a column; its cubes keep their place in the clustering."""
+    opened = Table.open(table, storage_options=mapping(storage_options))
+    version = opened.rename_column(old, new, dry_run=dry_run)
+    emit({"version": version}, text.altered, as_json=as_json)
+
+
+@click.command("drop-column")
+@table_argument
+@click.argument("name")
+@_DRY_RUN
+@json_option
+def drop_column(
+    table: str, name: str, storage_options: Pairs, *, dry_run: bool, as_json: bool
+) -> None:
+    """Drop a column that nothing depends on; its values stay in the files, unread."""
+    opened = Table.open(table, storage_options=mapping(storage_options))
+    version = opened.drop_column(name, dry_run=dry_run)
+    emit({"version": version}, text.altered, as_json=as_json)
+
+
+@click.command("set-properties")
+@table_argument
+@click.argument("properties", nargs=-1, type=PAIR, metavar="[K=V]...")
+@click.option("--unset", multiple=True, help="A property to remove; repeats.")
+@_DRY_RUN
+@json_option
+def set_properties(
+    table: str,
+    properties: Pairs,
+    unset: tuple[str, ...],
+    storage_options: Pairs,
+    *,
+    dry_run: bool,
+    as_json: bool,
+) -> None:
+    """Set and remove table properties, in one commit."""
+    opened = Table.open(table, storage_options=mapping(storage_options))
+    version = opened.set_properties(mapping(properties), unset=unset, dry_run=dry_run)
+    emit({"version": version}, text.altered, as_json=as_json)

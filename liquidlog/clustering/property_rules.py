@@ -1,0 +1,181 @@
+"""Which properties of an existing table are a user's to set, and to what.
+
+Source: Delta Spark, DeltaConfigs and AlterTableSetPropertiesDeltaCommand.
+"""
+
+import re
+from collections.abc import Callable, Collection, Iterator, Mapping
+from difflib import get_close_matches
+from typing import Final
+
+from liquidlog.errors import UsageError
+from liquidlog.spec.mapping import MODE
+from liquidlog.spec.schema import StructType, find_column, quote_path, split_paths
+from liquidlog.spec.stats import NUM_INDEXED_COLUMNS, STATS_COLUMNS
+
+DELTA_PREFIX: Final = "delta."
+
+_INTERVAL: Final = re.compile(
+    r"(interval\s+)?(\d+\s+(week|day|hour|minute|second|millisecond|microsecond)s?\s*)+",
+    re.IGNORECASE,
+)
+_CODECS: Final = ("zstd", "snappy", "gzip", "lz4", "lz4_raw", "uncompressed", "none")
+
+Check = Callable[[str], str | None]
+"""Returns what a value must be, None if it is that."""
+
+
+def _is_boolean(value: str) -> str | None:
+    return None if value.lower() in {"true", "false"} else "true or false"
+
+
+def _is_interval(value: str) -> str | None:
+    found = _INTERVAL.fullmatch(value.strip())
+    return None if found else "an interval such as '2 weeks', without months and years"
+
+
+def _is_integer(least: int) -> Check:
+    def check(value: str) -> str | None:
+        number = int(value) if re.fullmatch(r"-?\d{1,9}", value) else None
+        return None if number is not None and number >= least else f"a whole number from {least}"
+
+    return check
+
+
+def _is_one_of(*values: str) -> Check:
+    def check(value: str) -> str | None:
+        return None if value in values else f"one of {', '.join(values)}"
+
+    return check
+
+
+def _is_text(_: str) -> str | None:
+    return None
+
+
+_SETTABLE: Final[Mapping[str, Check]] = {
+    **dict.fromkeys(
+        (
+            "delta.appendOnly",
+            "delta.autoOptimize",
+            "delta.autoOptimize.optimizeWrite",
+            "delta.checkpoint.writeStatsAsJson",
+            "delta.checkpoint.writeStatsAsStruct",
+            "delta.compatibility.symlinkFormatManifest.enabled",
+            "delta.enableChangeDataFeed",
+            "delta.enableDeletionVectors",
+            "delta.enableExpiredLogCleanup",
+            "delta.enableFullRetentionRollback",
+            "delta.enableTypeWidening",
+            "delta.randomizeFilePrefixes",
+        ),
+        _is_boolean,
+    ),
+    **dict.fromkeys(
+        (
+            "delta.checkpointRetentionDuration",
+            "delta.deletedFileRetentionDuration",
+            "delta.dropFeatureTruncateHistory.retentionDuration",
+            "delta.logRetentionDuration",
+            "delta.sampleRetentionDuration",
+            "delta.setTransactionRetentionDuration",
+        ),
+        _is_interval,
+    ),
+    "delta.autoOptimize.autoCompact": _is_one_of("auto", "true", "false"),
+    "delta.checkpointInterval": _is_integer(1),
+    "delta.checkpointPolicy": _is_one_of("classic", "v2"),
+    "delta.dataSkippingStringPrefixLength": _is_integer(0),
+    "delta.isolationLevel": _is_one_of("Serializable"),
+    "delta.parquet.compression.codec": _is_one_of(*_CODECS),
+    "delta.randomPrefixLength": _is_integer(1),
+    MODE: _is_one_of("none", "name", "id"),
+    NUM_INDEXED_COLUMNS: _is_integer(-1),
+    STATS_COLUMNS: _is_text,
+}
+
+_SWITCHES: Final[Mapping[tuple[str, str], str]] = {
+    # (property, value): the feature that the value puts into effect.
+    ("delta.appendOnly", "true"): "appendOnly",
+    ("delta.enableChangeDataFeed", "true"): "changeDataFeed",
+    ("delta.enableDeletionVectors", "true"): "deletionVectors",
+    ("delta.enableTypeWidening", "true"): "typeWidening",
+    ("delta.checkpointPolicy", "v2"): "v2Checkpoint",
+}
+
+_REFUSED: Final[Mapping[str, str]] = {
+    # Beginning of a key, in lower case: why nobody sets it so.
+    "delta.feature.": "features come with what needs them",
+    "delta.minreaderversion": "versions come with the features that need them",
+    "delta.minwriterversion": "versions come with the features that need them",
+    "delta.ignoreprotocoldefaults": "it has a meaning for new tables only",
+    "delta.constraints.": "existing rows would have to be checked",
+    "delta.columnmapping.maxcolumnid": "it counts the columns",
+    "delta.enablerowtracking": "existing files would have to be given row ids",
+    "delta.rowtracking": "it belongs to row tracking",
+    "delta.enableincommittimestamps": "the version it begins at would have to be recorded",
+    "delta.incommittimestamp": "it belongs to in-commit timestamps",
+    "delta.enableicebergcompat": "existing files would have to be checked",
+    "delta.universalformat.": "Iceberg metadata would have to be written",
+    "delta.enablevariantshredding": "shredded variants are not written",
+    "delta.coordinatedcommits.": "it belongs to the commit coordinator",
+    "delta.redirect": "it moves the table",
+    "delta.requirecheckpointprotectionbeforeversion": "it belongs to dropped features",
+    "delta.enablematerializepartitioncolumnsfeature": "a clustered table has no partitions",
+    "delta.writepartitioncolumnstoparquet": "a clustered table has no partitions",
+}
+_RESERVED: Final[Mapping[str, str]] = {
+    "clusteringcolumns": "set clustering columns with cluster-by",
+    "clusterbyauto": "it belongs to another engine's catalog",
+    "location": "a table does not know its address",
+    "provider": "it is always delta",
+    "owner": "it belongs to a catalog",
+    "external": "it belongs to a catalog",
+}
+
+
+def canonical_key(name: str) -> str:
+    """Return a property's name in the reference engine's spelling; case does not count there."""
+    return _SPELLING.get(name.lower(), name)
+
+
+def refusal(name: str) -> str | None:
+    """Return why a property is not a user's to set or unset, None if it is."""
+    lowered = name.lower()
+    reason = _RESERVED.get(lowered) or next(
+        (why for start, why in _REFUSED.items() if lowered.startswith(start)), None
+    )
+    if reason is not None:
+        return f"{name} cannot be changed here: {reason}"
+    if lowered.startswith(DELTA_PREFIX) and lowered not in _SPELLING:
+        close = get_close_matches(lowered, list(_SPELLING), n=1)
+        hint = f", did you mean {_SPELLING[close[0]]}?" if close else ""
+        return f"{name} is not a property that Delta knows{hint}"
+    return None
+
+
+def value_problems(
+    name: str, value: str, *, schema: StructType, features: Collection[str]
+) -> Iterator[str]:
+    """Yield why a property of a table with these features cannot have the value."""
+    expected = _SETTABLE.get(name, _is_text)(value)
+    if expected is not None:
+        yield f"{name} must be {expected}, not {value!r}"
+    needed = _SWITCHES.get((name, value.lower()))
+    if needed is not None and needed not in features:
+        yield f"{name}={value} needs the table feature {needed}, which the table does not have"
+    if name == STATS_COLUMNS:
+        yield from _stats_column_problems(value, schema)
+
+
+def _stats_column_problems(value: str, schema: StructType) -> Iterator[str]:
+    try:
+        paths = split_paths(value)
+    except UsageError as error:
+        yield f"{STATS_COLUMNS}: {error.message}"
+        return
+    missing = [quote_path(path) for path in paths if find_column(schema, path) is None]
+    yield from (f"{STATS_COLUMNS}: there is no column {name}" for name in missing)
+
+
+_SPELLING: Final[Mapping[str, str]] = {name.lower(): name for name in _SETTABLE}

@@ -1,0 +1,91 @@
+"""The adds of live files as the log has them, fields that this project does not know included."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import msgspec
+import pyarrow as pa
+
+from liquidlog.errors import CorruptLogError, VersionNotFoundError
+from liquidlog.log.paths import commit_name, log_path
+from liquidlog.log.store import TableStore
+from liquidlog.spec.actions import AddFile, DeletionVector, FileKey, decode_line, file_key
+
+_Document = dict[str, msgspec.Raw]
+
+
+def original_adds(store: TableStore, files: pa.Table) -> Sequence[Mapping[str, msgspec.Raw]]:
+    """Return the JSON object of each file's newest add, values as raw JSON.
+
+    Of a file that only a checkpoint knows, every field of the protocol is returned.
+
+    Args:
+        store: Where the log is.
+        files: Rows of FILES_SCHEMA, from a snapshot of that log.
+
+    Raises:
+        CorruptLogError: If a commit that added a file no longer holds it.
+        VersionNotFoundError: If such a commit is gone.
+    """
+    rows = files.to_pylist()
+    versions = sorted({row["version"] for row in rows if row["version"] is not None})
+    found = {version: _adds(store, version) for version in versions}
+    return [_original(row, found) for row in rows]
+
+
+def _original(
+    row: Mapping[str, Any], commits: Mapping[int, Mapping[FileKey, _Document]]
+) -> Mapping[str, msgspec.Raw]:
+    add = _add(row)
+    version = row["version"]
+    if version is None:
+        return msgspec.json.decode(msgspec.json.encode(add), type=_Document)
+    original = commits[version].get(file_key(add))
+    if original is None:
+        raise CorruptLogError(log_path(commit_name(version)), f"does not add {add.path} any more")
+    return original
+
+
+def _adds(store: TableStore, version: int) -> dict[FileKey, _Document]:
+    """Return the adds of a commit by logical file; the last of one file counts.
+
+    Raises:
+        VersionNotFoundError: If the commit is gone.
+    """
+    content = store.read_log(commit_name(version))
+    if content is None:
+        raise VersionNotFoundError(version, version, version)
+    adds = {}
+    for line in content.split(b"\n"):
+        if b'"add"' not in line:
+            continue
+        action = decode_line(line)
+        if isinstance(action, AddFile):
+            document = msgspec.json.decode(line, type=dict[str, msgspec.Raw])["add"]
+            adds[file_key(action)] = msgspec.json.decode(document, type=_Document)
+    return adds
+
+
+def _add(row: Mapping[str, Any]) -> AddFile:
+    vector = row["deletion_vector"]
+    return AddFile(
+        path=row["path"],
+        partition_values=msgspec.json.decode(row["partition_values_json"] or "{}"),
+        size=row["size"],
+        modification_time=row["modification_time"],
+        data_change=False,
+        stats=row["stats"],
+        tags=msgspec.json.decode(row["tags_json"]) if row["tags_json"] else None,
+        deletion_vector=None
+        if vector is None
+        else DeletionVector(
+            storage_type=vector["storageType"],
+            path_or_inline_dv=vector["pathOrInlineDv"],
+            offset=vector["offset"],
+            size_in_bytes=vector["sizeInBytes"],
+            cardinality=vector["cardinality"],
+        ),
+        base_row_id=row["base_row_id"],
+        default_row_commit_version=row["default_row_commit_version"],
+        clustering_provider=row["clustering_provider"],
+    )

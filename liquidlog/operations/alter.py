@@ -1,0 +1,114 @@
+"""Change a table's columns and properties: metadata-only commits.
+
+Every attempt derives its change from the newest snapshot, so a rename always tags anew every
+live file whose tag names the column: files that other commits added meanwhile are among them.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+
+from liquidlog.clustering.domain import CLUSTERING_DOMAIN
+from liquidlog.clustering.property_changes import properties_change
+from liquidlog.clustering.retagging import plan_retagging, retagged
+from liquidlog.clustering.schema_changes import drop_change, plan_rename, rename_change
+from liquidlog.commit.conflicts import ReadSet
+from liquidlog.commit.transaction import Clock, Proposal, commit, require_writable
+from liquidlog.errors import SchemaChangeError
+from liquidlog.log.originals import original_adds
+from liquidlog.log.store import TableStore
+from liquidlog.operations.rewrite import ENGINE_INFO
+from liquidlog.snapshot import Snapshot
+from liquidlog.spec.change import Change
+from liquidlog.spec.schema import Path
+
+Derive = Callable[[Snapshot], Change | None]
+
+
+def rename_column(
+    store: TableStore,
+    snapshot: Snapshot,
+    old: Path,
+    new_name: str,
+    clock: Clock,
+    *,
+    dry_run: bool = False,
+) -> int:
+    """Commit a column's new name with the new tags of its cubes; return the version after it.
+
+    Raises:
+        SchemaChangeError: If the table cannot have it.
+        UnsupportedFeatureError: If the table asks more of a writer than we do.
+        CommitConflictError: If the metadata, protocol or clustering columns changed meanwhile.
+        CorruptLogError: If a commit that added a file cannot be read any more.
+    """
+
+    def derive(newest: Snapshot) -> Change | None:
+        rename = plan_rename(newest, old, new_name)
+        if rename.old == rename.new:
+            return None
+        retagging = plan_retagging(newest, rename)
+        if retagging.files.num_rows and _has_change_data_feed(newest):
+            detail = "its files must be tagged anew, which the change data feed forbids in a rename"
+            raise SchemaChangeError((detail,))
+        originals = original_adds(store, retagging.files)
+        return rename_change(newest, rename, retagged(retagging, originals))
+
+    return _commit(store, snapshot, derive, clock, dry_run=dry_run)
+
+
+def drop_column(
+    store: TableStore, snapshot: Snapshot, column: Path, clock: Clock, *, dry_run: bool = False
+) -> int:
+    """Commit a schema without a column; return the table's version after it.
+
+    Raises:
+        SchemaChangeError: If the table cannot be without it.
+        UnsupportedFeatureError: If the table asks more of a writer than we do.
+        CommitConflictError: If the metadata, protocol or clustering columns changed meanwhile.
+    """
+    return _commit(store, snapshot, lambda s: drop_change(s, column), clock, dry_run=dry_run)
+
+
+def set_properties(
+    store: TableStore,
+    snapshot: Snapshot,
+    properties: Mapping[str, str],
+    unset: Sequence[str],
+    clock: Clock,
+    *,
+    dry_run: bool = False,
+) -> int:
+    """Commit new properties, if they are new; return the table's version after it.
+
+    Raises:
+        SchemaChangeError: If one is not a user's to change, or cannot have its value.
+        UnsupportedFeatureError: If the table asks more of a writer than we do.
+        CommitConflictError: If the metadata, protocol or clustering columns changed meanwhile.
+    """
+
+    def derive(newest: Snapshot) -> Change | None:
+        return properties_change(newest, properties, unset)
+
+    return _commit(store, snapshot, derive, clock, dry_run=dry_run)
+
+
+def _commit(
+    store: TableStore, snapshot: Snapshot, derive: Derive, clock: Clock, *, dry_run: bool
+) -> int:
+    require_writable(snapshot)
+    if derive(snapshot) is None or dry_run:
+        return snapshot.version
+    proposal = Proposal(
+        read_set=ReadSet(version=snapshot.version, domains=frozenset({CLUSTERING_DOMAIN})),
+        derive=lambda newest: _required(derive(newest)),
+    )
+    return commit(store, proposal, clock, engine_info=ENGINE_INFO).version
+
+
+def _required(change: Change | None) -> Change:
+    assert change is not None  # noqa: S101  the conflict rules let no metadata change pass
+    return change
+
+
+def _has_change_data_feed(snapshot: Snapshot) -> bool:
+    configuration = snapshot.metadata.configuration
+    return configuration.get("delta.enableChangeDataFeed", "").lower() == "true"

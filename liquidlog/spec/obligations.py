@@ -1,0 +1,114 @@
+"""What the features of a table ask of its schema and properties before files may be written.
+
+Source: PROTOCOL.md, "Column Mapping", "Type Widening", "Iceberg Compatibility V1", "Void Type".
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import Final
+
+from liquidlog.spec.actions import Protocol
+from liquidlog.spec.features import table_features
+from liquidlog.spec.fields import fields_with_paths
+from liquidlog.spec.mapping import MappingMode, mapping_mode, mapping_problems
+from liquidlog.spec.schema import (
+    ArrayType,
+    DataType,
+    DecimalType,
+    MapType,
+    Path,
+    PrimitiveType,
+    StructType,
+    quote_path,
+)
+from liquidlog.spec.widening import type_change_problems, type_changes
+
+ICEBERG_COMPAT_V1: Final = "icebergCompatV1"
+
+_WIDENING: Final = frozenset({"typeWidening", "typeWidening-preview"})
+_VOID: Final = PrimitiveType("void")
+_INTEGERS: Final = frozenset({"byte", "short", "integer", "long"})
+
+
+def schema_problems(
+    protocol: Protocol, configuration: Mapping[str, str], schema: StructType
+) -> tuple[str, ...]:
+    """Return everything in schema and properties that no file may be written under, all at once."""
+    features = frozenset(table_features(protocol))
+    problems = list(mapping_problems(schema, configuration))
+    problems += type_change_problems(schema)
+    changed = dict.fromkeys(path for path, _, _ in type_changes(schema))
+    if not features & _WIDENING:
+        names = (quote_path(path) for path in changed)
+        problems += (f"a type change of {name} without typeWidening" for name in names)
+    problems += _void_problems(schema)
+    if ICEBERG_COMPAT_V1 in features and _is_on(configuration, "delta.enableIcebergCompatV1"):
+        problems += _iceberg_problems(features, configuration, schema)
+    return tuple(dict.fromkeys(problems))
+
+
+def _void_problems(schema: StructType) -> Iterator[str]:
+    if _only_void(schema):
+        yield "a table of void columns only"
+    for path, field in fields_with_paths(schema):
+        yield from _void_inside(field.data_type, path)
+
+
+def _void_inside(data_type: DataType, path: Path) -> Iterator[str]:
+    match data_type:
+        case StructType() if _only_void(data_type):
+            yield f"{quote_path(path)}: a struct of void fields only"
+        case ArrayType(element):
+            yield from _void_part(element, (*path, "element"))
+        case MapType(key, value):
+            yield from _void_part(key, (*path, "key"))
+            yield from _void_part(value, (*path, "value"))
+        case _:
+            return
+
+
+def _void_part(data_type: DataType, path: Path) -> Iterator[str]:
+    # Fields of a struct that is a part come with their own paths.
+    if data_type == _VOID:
+        yield f"{quote_path(path)}: void inside an array or a map"
+    yield from _void_inside(data_type, path)
+    if isinstance(data_type, StructType):
+        for inner, field in fields_with_paths(data_type):
+            if field.data_type == _VOID:
+                yield f"{quote_path((*path, *inner))}: void inside an array or a map"
+
+
+def _only_void(struct: StructType) -> bool:
+    return bool(struct.fields) and all(child.data_type == _VOID for child in struct.fields)
+
+
+def _iceberg_problems(
+    features: frozenset[str], configuration: Mapping[str, str], schema: StructType
+) -> Iterator[str]:
+    """Yield what IcebergCompatV1 forbids. The statistics it wants are always written."""
+    if mapping_mode(configuration) is MappingMode.NONE:
+        yield f"{ICEBERG_COMPAT_V1} without column mapping"
+    if "deletionVectors" in features:
+        yield f"{ICEBERG_COMPAT_V1} with deletionVectors"
+    for path, field in fields_with_paths(schema):
+        if isinstance(field.data_type, ArrayType | MapType) or field.data_type == _VOID:
+            yield f"{ICEBERG_COMPAT_V1} with {quote_path(path)}: {field.data_type}"
+    for path, source, target in type_changes(schema):
+        if not _iceberg_widens(source, target):
+            yield f"{ICEBERG_COMPAT_V1} with a change of {quote_path(path)} to {target}"
+
+
+def _iceberg_widens(source: DataType, target: DataType) -> bool:
+    match source, target:
+        case PrimitiveType(name), PrimitiveType(wider):
+            return (name in _INTEGERS and wider in _INTEGERS) or (name, wider) == (
+                "float",
+                "double",
+            )
+        case DecimalType(_, scale), DecimalType(_, wide_scale):
+            return scale == wide_scale
+        case _:
+            return False
+
+
+def _is_on(configuration: Mapping[str, str], key: str) -> bool:
+    return configuration.get(key, "").lower() == "true"

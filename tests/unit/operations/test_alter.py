@@ -1,0 +1,295 @@
+"""Columns renamed and dropped, properties set: on real tables, read by delta-rs and DuckDB."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pyarrow as pa
+import pytest
+from deltalake import DeltaTable
+
+from liquidlog.errors import CommitConflictError, SchemaChangeError, UsageError
+from liquidlog.log.store import TableStore
+from liquidlog.operations.alter import rename_column
+from liquidlog.table import Table, system_clock
+from support.arrow_executor import execute
+
+POINT = pa.struct([("x", pa.int64()), ("y", pa.string())])
+SCHEMA = pa.schema([("id", pa.int64()), ("p", POINT), ("s", pa.string())])
+
+
+def rows(first: int, count: int = 40) -> pa.Table:
+    ids = range(first, first + count)
+    points = [{"x": n * 7 % 100, "y": f"y{n % 5}"} for n in ids]
+    return pa.table([list(ids), points, [f"s{n % 9}" for n in ids]], schema=SCHEMA)
+
+
+def empty(path: Path, mapping: str = "name", **properties: str) -> Table:
+    settings = {"delta.columnMapping.mode": mapping, **properties}
+    return Table.create(
+        str(path / "t"), schema=SCHEMA, cluster_by=["p.x", "s"], properties=settings
+    )
+
+
+def made(path: Path, mapping: str = "name", **properties: str) -> Table:
+    table = empty(path, mapping, **properties)
+    for first in (0, 100, 200):
+        table.append(rows(first))
+    plan = table.plan(max_file_size=2000)
+    table.commit(plan, execute(plan))
+    table.append(rows(300))
+    return table
+
+
+@pytest.fixture(params=["name", "id"])
+def table(request: pytest.FixtureRequest, tmp_path: Path) -> Table:
+    return made(tmp_path, request.param)
+
+
+def scanned(table: Table) -> list[dict[str, Any]]:
+    found = pa.RecordBatchReader.from_stream(DeltaTable(table.uri).scan()).read_all()
+    return sorted(found.to_pylist(), key=lambda row: row["id"])
+
+
+def adds(table: Table, version: int) -> list[dict[str, Any]]:
+    log = Path(table.uri) / "_delta_log" / f"{version:020d}.json"
+    lines = [json.loads(line) for line in log.read_text().splitlines()]
+    return [line["add"] for line in lines if "add" in line]
+
+
+def tags(table: Table) -> set[str | None]:
+    return set(table.snapshot().files["zorder_by"].to_pylist())
+
+
+def test_cubes_survive_the_rename_of_a_struct_that_holds_a_clustering_column(table: Table) -> None:
+    before, cubes = scanned(table), table.cubes().to_pylist()
+    version = table.rename_column("p", "point at")
+    assert tags(table) == {None, '["`point at`.x","s"]'}
+    assert table.detail()["clusteringColumns"] == ["`point at`.x", "s"]
+    assert scanned(table) == [{"id": r["id"], "point at": r["p"], "s": r["s"]} for r in before]
+    states = {cube["state"] for cube in table.cubes().to_pylist()}
+    assert states == {"partial"} == {cube["state"] for cube in cubes}
+    assert {add["dataChange"] for add in adds(table, version)} == {False}
+    assert {file.reason for file in table.plan().skipped} == set()
+
+
+def test_rewrite_after_a_rename_and_a_drop_keeps_every_row(table: Table) -> None:
+    table.rename_column("p.x", "X 1")
+    table.drop_column("p.y")
+    expected = [{**row, "p": {"X 1": row["id"] * 7 % 100}} for row in scanned(table)]
+    plan = table.plan(full=True, max_file_size=2000)
+    table.commit(plan, execute(plan))
+    assert scanned(table) == expected
+    assert len(expected) == 160
+    paths = [str(Path(table.uri) / path) for path in table.files()["path"].to_pylist()]
+    (x,) = (f for f in table.snapshot().schema.fields[1].data_type.fields)  # type: ignore[union-attr]
+    outer = table.snapshot().schema.fields[1].physical_name
+    total = duckdb.read_parquet(paths).aggregate(f'sum("{outer}"."{x.physical_name}")').fetchall()
+    assert total == [(sum(row["p"]["X 1"] for row in expected),)]
+
+
+def test_unknown_fields_of_a_file_are_copied(table: Table) -> None:
+    # The last commit adds a tagged file once more, as an engine of the future would.
+    version = table.snapshot().version + 1
+    tagged = next(add for add in adds(table, version - 2) if "tags" in add)
+    future = {
+        **tagged,
+        "dataChange": False,
+        "zz": {"deep": [1, 2.50, "ü"]},
+        "baseRowId": 12345678901,
+    }
+    future["tags"] = {**tagged["tags"], "OTHER": "kept"}
+    log = Path(table.uri) / "_delta_log" / f"{version:020d}.json"
+    log.write_text('{"commitInfo":{}}\n' + json.dumps({"add": future}) + "\n")
+    found = [a for a in adds(table, table.rename_column("s", "t")) if a["path"] == future["path"]]
+    future["tags"]["ZCUBE_ZORDER_BY"] = '["p.x","t"]'
+    assert found == [future]
+
+
+def test_a_file_that_only_a_checkpoint_knows_is_copied(table: Table) -> None:
+    old = {add["path"]: add for add in adds(table, table.snapshot().version - 1)}
+    delta = DeltaTable(table.uri)
+    delta.create_checkpoint()
+    for log in (Path(table.uri) / "_delta_log").glob("*.json"):
+        log.unlink()
+    new = {add["path"]: add for add in adds(table, table.rename_column("s", "t"))}
+    assert new.keys() == old.keys()
+    for path, add in new.items():
+        was = {**old[path], "tags": {**old[path]["tags"], "ZCUBE_ZORDER_BY": '["p.x","t"]'}}
+        assert json.loads(add.pop("stats")) == json.loads(was.pop("stats"))
+        assert add == was
+
+
+def test_files_that_came_meanwhile_are_tagged_too(table: Table) -> None:
+    stale = table.snapshot()
+    plan = table.plan(full=True, max_file_size=2000)
+    table.commit(plan, execute(plan))
+    rename_column(store(table), stale, ("s",), "t", system_clock())
+    assert tags(table) == {'["p.x","t"]'}
+
+
+def test_another_change_of_the_metadata_is_a_conflict(table: Table) -> None:
+    stale = table.snapshot()
+    table.set_properties({"note": "1"})
+    before = table.snapshot().version
+    with pytest.raises(CommitConflictError):
+        rename_column(store(table), stale, ("s",), "t", system_clock())
+    assert table.snapshot().version == before
+
+
+def store(table: Table) -> TableStore:
+    return table._store
+
+
+def test_a_dry_run_and_the_same_name_write_nothing(table: Table) -> None:
+    version = table.snapshot().version
+    assert table.rename_column("s", "t", dry_run=True) == version
+    assert table.rename_column("s", "s") == version
+    assert table.drop_column("id", dry_run=True) == version
+    assert table.set_properties({"a": "b"}, dry_run=True) == version
+    assert table.set_properties({}, unset=["never.was"]) == version
+    assert table.snapshot().version == version
+
+
+def test_only_the_case_of_a_name_may_change(table: Table) -> None:
+    table.rename_column("S", "S")
+    assert tags(table) == {None, '["p.x","S"]'}
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "match"),
+    [
+        ("s", "ID", "already"),
+        ("p.x", "Y", "already"),
+        ("nope", "n", "no column nope"),
+        ("id", "_change_type", "change data feed"),
+    ],
+)
+def test_impossible_renames_are_refused(tmp_path: Path, old: str, new: str, match: str) -> None:
+    table = empty(tmp_path)
+    before = table.snapshot().version
+    with pytest.raises(SchemaChangeError, match=match):
+        table.rename_column(old, new)
+    assert table.snapshot().version == before
+
+
+@pytest.mark.parametrize(
+    ("name", "match"),
+    [("s", "clustered by s"), ("p", "clustered by p.x"), ("p.x", "clustered by p.x")],
+)
+def test_what_the_table_is_clustered_by_cannot_be_dropped(
+    tmp_path: Path, name: str, match: str
+) -> None:
+    table = empty(tmp_path)
+    with pytest.raises(SchemaChangeError, match=match):
+        table.drop_column(name)
+
+
+def test_a_new_name_has_one_part(tmp_path: Path) -> None:
+    table = empty(tmp_path)
+    with pytest.raises(UsageError, match="last part"):
+        table.rename_column("p.x", "p.z")
+
+
+def test_without_column_mapping_the_message_says_how_to_turn_it_on(tmp_path: Path) -> None:
+    table = made(tmp_path, "none")
+    before = scanned(table)
+    with pytest.raises(SchemaChangeError, match=r"set-properties delta\.columnMapping\.mode=name"):
+        table.rename_column("s", "t")
+    table.set_properties({"DELTA.columnMapping.MODE": "name"})
+    table.rename_column("s", "t")
+    table.drop_column("p.y")
+    table.append(
+        rows(400)
+        .drop_columns(["p"])
+        .append_column("p", _only_x(400))
+        .rename_columns(["id", "t", "p"])
+    )
+    expected = [{"id": r["id"], "p": {"x": r["p"]["x"]}, "t": r["s"]} for r in before]
+    assert scanned(table)[: len(expected)] == expected
+    plan = table.plan(full=True)
+    table.commit(plan, execute(plan))
+    assert scanned(table)[: len(expected)] == expected
+
+
+def _only_x(first: int) -> pa.Array:
+    return pa.array([{"x": n * 7 % 100} for n in range(first, first + 40)])
+
+
+def test_names_in_properties_and_constraints_follow_or_hold(tmp_path: Path) -> None:
+    table = empty(tmp_path, **{"delta.dataSkippingStatsColumns": "ID,p.`x`, S"})
+    table.rename_column("p.x", "`x.1`")
+    named = table.snapshot().metadata.configuration["delta.dataSkippingStatsColumns"]
+    assert named == "ID,p.`x.1`,S"
+    table.rename_column("s", "word")
+    table.drop_column("id")
+    assert table.snapshot().metadata.configuration["delta.dataSkippingStatsColumns"] == (
+        "p.`x.1`,word"
+    )
+
+
+@pytest.mark.parametrize("expression", ["id > 5", "length(`ID`) > 1", "s <> 'x' and p.y = id"])
+def test_a_column_in_a_constraint_is_neither_renamed_nor_dropped(
+    tmp_path: Path, expression: str
+) -> None:
+    table = Table.create(
+        str(tmp_path / "t"),
+        schema=SCHEMA,
+        properties={"delta.columnMapping.mode": "name", "delta.constraints.c": expression},
+    )
+    with pytest.raises(SchemaChangeError, match="constraint c"):
+        table.rename_column("id", "key")
+    with pytest.raises(SchemaChangeError, match="constraint c"):
+        table.drop_column("id")
+
+
+def test_files_are_not_tagged_anew_under_a_change_data_feed(tmp_path: Path) -> None:
+    table = made(tmp_path, **{"delta.enableChangeDataFeed": "true"})
+    with pytest.raises(SchemaChangeError, match="change data feed"):
+        table.rename_column("s", "t")
+    assert table.rename_column("id", "key") == table.snapshot().version
+
+
+@pytest.mark.parametrize(
+    ("properties", "unset", "match"),
+    [
+        ({"delta.feature.clustering": "supported"}, [], "features come"),
+        ({"delta.columnMapping.maxColumnId": "99"}, [], "counts the columns"),
+        ({"clusteringColumns": "id"}, [], "cluster-by"),
+        ({"delta.minReaderVersion": "3"}, [], "versions come"),
+        ({"delta.constraints.c": "id > 5"}, [], "checked"),
+        ({"delta.logRetentionDuratoin": "1 day"}, [], "mean delta.logRetentionDuration"),
+        ({"delta.logRetentionDuration": "interval 1 month"}, [], "interval"),
+        ({"delta.checkpointInterval": "0"}, [], "from 1"),
+        ({"delta.appendOnly": "yes"}, [], "true or false"),
+        ({"delta.enableDeletionVectors": "true"}, [], "deletionVectors"),
+        ({"delta.columnMapping.mode": "none"}, [], "rewritten"),
+        ({}, ["delta.columnMapping.mode"], "rewritten"),
+        ({}, ["delta.columnMapping.maxColumnId"], "counts the columns"),
+        ({"a": "1"}, ["a"], "both"),
+        ({}, [], "no property"),
+        ({"delta.dataSkippingStatsColumns": "id,zz"}, [], "no column zz"),
+        ({"delta.dataSkippingNumIndexedCols": "1"}, [], "clustering column p.x"),
+    ],
+)
+def test_properties_that_are_not_a_users_to_set_are_refused(
+    tmp_path: Path, properties: dict[str, str], unset: list[str], match: str
+) -> None:
+    table = empty(tmp_path)
+    before = table.snapshot()
+    with pytest.raises(SchemaChangeError, match=match):
+        table.set_properties(properties, unset=unset)
+    assert table.snapshot().version == before.version
+
+
+def test_properties_are_set_and_unset_in_one_commit(tmp_path: Path) -> None:
+    table = empty(tmp_path, note="old")
+    version = table.set_properties(
+        {"delta.LOGretentionduration": "interval 2 weeks", "other": "x"}, unset=["note"]
+    )
+    found = table.snapshot().metadata.configuration
+    assert table.snapshot().version == version
+    assert found["delta.logRetentionDuration"] == "interval 2 weeks"
+    assert "note" not in found
+    assert DeltaTable(table.uri).metadata().configuration == found
