@@ -199,12 +199,12 @@ class Table:
         self, version: int | None = None, *, min_cube_size: Size = DEFAULT_MIN_CUBE_BYTES
     ) -> pa.Table:
         """Return one row a live file: size, rows, cube, state, bounds of clustering columns."""
-        return inspect.files(self.snapshot(version), parse_size(min_cube_size))
+        return inspect.files(self._store, self.snapshot(version), parse_size(min_cube_size))
 
     def files_at(self, version: int | None = None) -> tuple[int, pa.Table]:
         """Return (version, files): the files together with the version they are live at."""
         snapshot = self.snapshot(version)
-        return snapshot.version, inspect.files(snapshot, DEFAULT_MIN_CUBE_BYTES)
+        return snapshot.version, inspect.files(self._store, snapshot, DEFAULT_MIN_CUBE_BYTES)
 
     def cubes(self, *, min_cube_size: Size = DEFAULT_MIN_CUBE_BYTES) -> pa.Table:
         """Return one row a ZCube."""
@@ -229,7 +229,11 @@ class Table:
         """
         paths = None if columns is None else tuple(split_path(column) for column in columns)
         return inspect.health(
-            self.snapshot(), paths, where=where, min_cube_bytes=parse_size(min_cube_size)
+            self._store,
+            self.snapshot(),
+            paths,
+            where=where,
+            min_cube_bytes=parse_size(min_cube_size),
         )
 
     def scan_files(self, where: str, version: int | None = None) -> pa.Table:
@@ -238,7 +242,7 @@ class Table:
         Raises:
             UsageError: If the predicate cannot be understood.
         """
-        return inspect.matching_files(self.snapshot(version), where)
+        return inspect.matching_files(self._store, self.snapshot(version), where)
 
     def plan(  # noqa: PLR0913  the policy, spelled out
         self,

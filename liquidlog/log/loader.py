@@ -2,14 +2,23 @@
 
 from collections.abc import Iterator
 
+import pyarrow as pa
+
 from liquidlog.errors import CorruptLogError, UnsupportedFeatureError
 from liquidlog.log.checkpoints import CheckpointState, read_checkpoint
 from liquidlog.log.commits import read_commit
 from liquidlog.log.paths import LOG_DIR, commit_name, log_path
-from liquidlog.log.replay import TailState, replay_tail, sorted_files, tail_files, without_decided
+from liquidlog.log.replay import (
+    TailState,
+    replay_tail,
+    sorted_files,
+    tail_files,
+    tail_statistics,
+    without_decided,
+)
 from liquidlog.log.segment import LogSegment, candidate_segments, list_log
 from liquidlog.log.store import TableStore
-from liquidlog.snapshot import Snapshot
+from liquidlog.snapshot import STATISTICS_TYPE, Snapshot, Statistics
 from liquidlog.spec.actions import Commit, CommitInfo, Metadata, Protocol
 from liquidlog.spec.features import unsupported_for_inspection
 from liquidlog.spec.schema import parse_schema
@@ -59,7 +68,11 @@ def _load(store: TableStore, segment: LogSegment, checkpoint: CheckpointState) -
     tail = replay_tail((commit.version, commit.actions) for commit in newest_first)
     protocol = _protocol(store, segment, tail, checkpoint)
     metadata = _metadata(segment, tail, checkpoint)
-    files = [tail_files(tail), without_decided(checkpoint.files, tail)]
+    texts = (*checkpoint.statistics.texts.chunks, tail_statistics(tail))
+    files = [
+        tail_files(tail, first_row=checkpoint.statistics.rows),
+        without_decided(checkpoint.files, tail),
+    ]
     domains = {**checkpoint.domains, **tail.domains}
     return Snapshot(
         uri=store.uri,
@@ -71,6 +84,9 @@ def _load(store: TableStore, segment: LogSegment, checkpoint: CheckpointState) -
         files=sorted_files(files),
         domains={name: domain for name, domain in domains.items() if not domain.removed},
         transactions={**checkpoint.transactions, **tail.transactions},
+        statistics=Statistics(
+            checkpoint.statistics.checkpoint, pa.chunked_array(texts, STATISTICS_TYPE)
+        ),
     )
 
 

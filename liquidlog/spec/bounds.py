@@ -30,6 +30,7 @@ _BATCH_FILES: Final = 32_768
 _FEW_FILES: Final = 64
 _MILLISECOND_REST_US: Final = 999
 _NUM_RECORDS: Final = "numRecords"
+_NOT_FINITE: Final = ("NaN", "Infinity", ":Inf", ":-Inf")
 _LINE_END: Final = pa.scalar("\n", pa.large_string())
 _NOTHING: Final = pa.scalar("", pa.large_string())
 
@@ -74,7 +75,8 @@ def _regular(text: pa.Array, columns: Columns) -> pa.Array:
     """Return which files the columnar reader may take: one object each, all numbers plain."""
     whole = pc.and_(pc.starts_with(text, "{"), pc.ends_with(text, "}"))
     if any(bounded and _is_floating(leaf) for leaf, bounded in columns):
-        for word in ('NaN"', 'Infinity"'):
+        # As text they are the protocol's; bare ones, which Arrow's reader takes, are no JSON.
+        for word in _NOT_FINITE:
             whole = pc.and_not(whole, pc.match_substring(text, word))
     return pc.fill_null(whole, fill_value=False)
 
