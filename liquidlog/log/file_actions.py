@@ -144,7 +144,7 @@ def _files(adds: pa.StructArray) -> pa.Table:
         "size": struct_field(adds, "size", pa.int64()),
         "modification_time": struct_field(adds, "modificationTime", pa.int64()),
         "num_records": _num_records(adds),
-        "partition_values_json": pc.fill_null(json_objects(partition_values), "{}"),
+        "partition_values_json": _partition_values_json(partition_values),
         "tags_json": json_objects(tags),
         "zcube_id": map_values(tags, ZCUBE_ID),
         "zorder_by": map_values(tags, ZCUBE_ZORDER_BY),
@@ -157,6 +157,11 @@ def _files(adds: pa.StructArray) -> pa.Table:
     }
     arrays = [pc.cast(columns[f.name], f.type) for f in FILES_SCHEMA]
     return pa.Table.from_arrays(arrays, schema=FILES_SCHEMA)
+
+
+def _partition_values_json(values: pa.MapArray) -> pa.Array:
+    texts = json_objects(values)
+    return pc.fill_null(pc.cast(texts, pa.string()), "{}") if texts.null_count else texts
 
 
 def _num_records(adds: pa.StructArray) -> pa.Array:

@@ -139,6 +139,13 @@ def bounds_of(snapshot: Snapshot) -> BoundsOf:
     return partial(load_bounds, MemoryStore(), snapshot)
 
 
+def statistics_text(snapshot: Snapshot, number: int) -> str:
+    """Return the raw statistics of a live file that a commit after the checkpoint added."""
+    row = snapshot.files["statistics_row"][number].as_py()
+    in_checkpoint = sum(file.adds for file in snapshot.statistics.checkpoint)
+    return str(snapshot.statistics.texts[row - in_checkpoint].as_py())
+
+
 def with_files(snapshot: Snapshot, files: pa.Table) -> Snapshot:
     """Return the same table with other live files, in the order given."""
     return replace(snapshot, files=files)
