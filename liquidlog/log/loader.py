@@ -1,6 +1,6 @@
 """The read path, top to bottom: list, read, replay, Snapshot."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import pyarrow as pa
 
@@ -16,11 +16,11 @@ from liquidlog.log.replay import (
     tail_statistics,
     without_decided,
 )
-from liquidlog.log.segment import LogSegment, candidate_segments, list_log
+from liquidlog.log.segment import LogListing, LogSegment, candidate_segments, list_log
 from liquidlog.log.store import TableStore
 from liquidlog.snapshot import STATISTICS_TYPE, Snapshot, Statistics
 from liquidlog.spec.actions import Commit, CommitInfo, Metadata, Protocol
-from liquidlog.spec.features import unsupported_for_inspection
+from liquidlog.spec.features import has_in_commit_timestamps, unsupported_for_inspection
 from liquidlog.spec.schema import parse_schema
 
 
@@ -43,6 +43,30 @@ def load_snapshot(store: TableStore, version: int | None = None) -> Snapshot:
     return _load(store, segments[-1], _checkpoint(store, segments[-1]))
 
 
+def advance(store: TableStore, snapshot: Snapshot) -> tuple[Snapshot, tuple[Commit, ...]]:
+    """Return the newest version and the commits after `snapshot`, oldest first.
+
+    Only those commits are read. If the log is not the one that the snapshot came from any more,
+    the newest version is loaded anew.
+
+    Raises:
+        TableNotFoundError: If there is no table any more.
+        VersionNotFoundError: If one of the commits is gone.
+        CorruptLogError: If a file that is needed is missing or broken.
+        UnsupportedFeatureError: If the table cannot be read any more; names every reason.
+    """
+    listing = list_log(store)
+    wanted = range(snapshot.version + 1, listing.newest + 1)
+    if not _is_of(snapshot, listing) or any(v not in listing.commits for v in wanted):
+        newest = load_snapshot(store)
+        return newest, tuple(load_commits(store, snapshot.version + 1, newest.version))
+    if not wanted:
+        return snapshot, ()
+    segment = LogSegment(listing.newest, None, tuple(listing.commits[v] for v in wanted))
+    commits = tuple(load_commits(store, wanted.start, listing.newest))
+    return _apply(store, segment, commits[::-1], _state_of(snapshot)), commits
+
+
 def load_commits(store: TableStore, first: int, last: int) -> Iterator[Commit]:
     """Yield the commits of versions `first` to `last`, oldest first.
 
@@ -63,8 +87,37 @@ def newest_version(store: TableStore) -> int:
     return list_log(store).newest
 
 
+def _is_of(snapshot: Snapshot, listing: LogListing) -> bool:
+    """Return whether the log still has the snapshot's commit, as far as its time tells."""
+    file = listing.commits.get(snapshot.version)
+    if file is None:
+        return False
+    own_times = has_in_commit_timestamps(snapshot.protocol, snapshot.metadata.configuration)
+    return own_times or file.modification_time_ms == snapshot.timestamp_ms
+
+
+def _state_of(snapshot: Snapshot) -> CheckpointState:
+    return CheckpointState(
+        protocol=snapshot.protocol,
+        metadata=snapshot.metadata,
+        domains=snapshot.domains,
+        transactions=snapshot.transactions,
+        files=snapshot.files,
+        statistics=snapshot.statistics,
+    )
+
+
 def _load(store: TableStore, segment: LogSegment, checkpoint: CheckpointState) -> Snapshot:
-    newest_first = [read_commit(store, file.version) for file in reversed(segment.commits)]
+    newest_first = tuple(read_commit(store, file.version) for file in reversed(segment.commits))
+    return _apply(store, segment, newest_first, checkpoint)
+
+
+def _apply(
+    store: TableStore,
+    segment: LogSegment,
+    newest_first: Sequence[Commit],
+    checkpoint: CheckpointState,
+) -> Snapshot:
     tail = replay_tail((commit.version, commit.actions) for commit in newest_first)
     protocol = _protocol(store, segment, tail, checkpoint)
     metadata = _metadata(segment, tail, checkpoint)
@@ -121,7 +174,7 @@ def _where(segment: LogSegment) -> str:
     return log_path(next(iter((*names, *commits)), commit_name(segment.version)))
 
 
-def _timestamp_ms(segment: LogSegment, newest_first: list[Commit]) -> int:
+def _timestamp_ms(segment: LogSegment, newest_first: Sequence[Commit]) -> int:
     info = newest_first[0].info if newest_first else CommitInfo()
     if info.in_commit_timestamp is not None:
         return info.in_commit_timestamp
