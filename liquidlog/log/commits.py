@@ -1,5 +1,8 @@
 """Commit files to actions, every error with its file and line."""
 
+from collections.abc import Mapping
+from typing import Any
+
 import msgspec
 
 from liquidlog.errors import CorruptLogError, VersionNotFoundError
@@ -19,6 +22,29 @@ def read_commit(store: TableStore, version: int) -> Commit:
     if content is None:
         raise VersionNotFoundError(version, version, version)
     return parse_commit(content, version)
+
+
+def read_info(store: TableStore, version: int) -> Mapping[str, Any]:
+    """Return every field of a commit's commitInfo as JSON values, empty if it has none.
+
+    Other actions are not looked at.
+
+    Raises:
+        VersionNotFoundError: If there is no such commit.
+        CorruptLogError: If the line of the commitInfo is not JSON.
+    """
+    content = store.read_log(commit_name(version))
+    if content is None:
+        raise VersionNotFoundError(version, version, version)
+    for number, line in enumerate(content.split(b"\n"), start=1):
+        if not line.lstrip().startswith((b'{"commitInfo"', b'{ "commitInfo"')):
+            continue
+        try:
+            return msgspec.json.decode(line, type=dict[str, dict[str, Any]])["commitInfo"]
+        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+            where = log_path(commit_name(version))
+            raise CorruptLogError(where, f"not a valid action: {error}", line=number) from error
+    return {}
 
 
 def parse_commit(content: bytes, version: int) -> Commit:

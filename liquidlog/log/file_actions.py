@@ -120,7 +120,11 @@ def _has_field(kind: pa.DataType, path: Path) -> bool:
 
 
 def _require_sane(metadata: pq.FileMetaData, wanted: Sequence[str]) -> None:
-    """Refuse a file whose footer promises more than a checkpoint can hold."""
+    """Refuse a file whose footer promises more than a checkpoint can hold.
+
+    Raises:
+        pyarrow.ArrowInvalid: If it does.
+    """
     if metadata.num_rows > MAX_ROWS:
         raise pa.ArrowInvalid(f"{metadata.num_rows} rows are more than a checkpoint can hold")
     stored = inflated = 0

@@ -62,7 +62,7 @@ def _kinds(maps: pa.MapArray) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
 
 def _codes(texts: pa.Array) -> NDArray[np.int64]:
     codes = pc.fill_null(texts.dictionary_encode().indices, len(texts))
-    return codes.to_numpy().astype(np.int64)
+    return np.asarray(codes.to_numpy(), np.int64)
 
 
 def _rendered(maps: pa.MapArray) -> pa.Array:
