@@ -146,6 +146,7 @@ class StorageError(LiquidlogError):
     def __init__(self, path: str, detail: str) -> None:
         super().__init__(f"{path}: {detail}", path=path, detail=detail)
         self.path = path
+        self.detail = detail
 
 
 class UnsupportedFeatureError(LiquidlogError):

@@ -25,7 +25,8 @@ from liquidlog.clustering.zcubes import cube_table
 from liquidlog.commit.transaction import Clock
 from liquidlog.log.history import read_history
 from liquidlog.log.loader import advance, load_snapshot, newest_version
-from liquidlog.log.store import TableStore, open_store
+from liquidlog.log.store import TableStore
+from liquidlog.log.stores import open_store
 from liquidlog.log.time_travel import version_at
 from liquidlog.operations import define, inspect
 from liquidlog.operations.append import Appended, AppendRequest, Source, append
@@ -64,11 +65,14 @@ class Table:
 
     @classmethod
     def open(cls, uri: str, *, storage_options: Mapping[str, str] | None = None) -> "Table":
-        """Return the table at `uri`: a path or a file: URI.
+        """Return the table at `uri`: a path, or a URI of file:, s3:, gs:, az: or abfss:.
+
+        Storage options have the names that delta-rs gives them; environment variables count too.
 
         Raises:
             TableNotFoundError: If there is none.
-            UnsupportedFeatureError: If the storage is one we cannot use.
+            UsageError: If the address or a storage option cannot be used.
+            StorageError: If the storage refuses.
         """
         table = cls(open_store(uri, storage_options), system_clock())
         newest_version(table._store)
@@ -319,7 +323,8 @@ class Table:
         Raises:
             UnsupportedFeatureError: With every reason.
         """
-        inspect.require_rewritable(self.snapshot(), plan)
+        self._store.require_writable()
+        inspect.require_rewritable(self.snapshot(), plan, self._store.storage)
 
     def pending(self, plan: ClusteringPlan) -> tuple[int, ...]:
         """Return the ids of the plan's groups that are not committed yet."""

@@ -18,11 +18,14 @@ Executor = Callable[[ClusteringPlan, Collection[int] | None, Progress | None], I
 
 
 @contextmanager
-def open_executor(conf: Mapping[str, str]) -> Iterator[Executor]:
+def open_executor(
+    conf: Mapping[str, str], storage_options: Mapping[str, str] | None = None
+) -> Iterator[Executor]:
     """Context manager: an executor on the active Spark session, or on a new local one.
 
     Args:
         conf: Spark settings by name.
+        storage_options: With which workers open the files of tables.
 
     Raises:
         ExecutorError: If pyspark or Java is missing, or Spark does not start.
@@ -33,7 +36,9 @@ def open_executor(conf: Mapping[str, str]) -> Iterator[Executor]:
         def run(
             plan: ClusteringPlan, groups: Collection[int] | None, progress: Progress | None
         ) -> Iterator[Outcome]:
-            return execute_groups(spark, plan, groups=groups, progress=progress)
+            return execute_groups(
+                spark, plan, groups=groups, progress=progress, storage_options=storage_options
+            )
 
         yield run
 
@@ -54,16 +59,35 @@ def main() -> None:
     help="One line a finished group is appended here.",
 )
 @click.option("--spark-conf", multiple=True, metavar="K=V", help="A Spark setting; repeats.")
-def run_command(plan_path: str, result_path: str, spark_conf: tuple[str, ...]) -> None:
+@click.option(
+    "--storage-option", multiple=True, metavar="K=V", help="An option of the storage; repeats."
+)
+def run_command(
+    plan_path: str,
+    result_path: str,
+    spark_conf: tuple[str, ...],
+    storage_option: tuple[str, ...],
+) -> None:
     """Execute a saved plan; groups already in the result file are skipped. Commits nothing."""
     try:
-        run_plan(plan_path, result_path, conf=parse_conf(spark_conf))
+        run_plan(
+            plan_path,
+            result_path,
+            conf=parse_conf(spark_conf),
+            storage_options=parse_conf(storage_option, option="--storage-option"),
+        )
     except LiquidlogError as error:
         click.echo(f"error: {error}", err=True)
         sys.exit(error.exit_status)
 
 
-def run_plan(plan_path: str, result_path: str, *, conf: Mapping[str, str]) -> RewriteResult:
+def run_plan(
+    plan_path: str,
+    result_path: str,
+    *,
+    conf: Mapping[str, str],
+    storage_options: Mapping[str, str] | None = None,
+) -> RewriteResult:
     """Execute the groups of a plan that its result file lacks, appending each as it finishes.
 
     Raises:
@@ -74,7 +98,7 @@ def run_plan(plan_path: str, result_path: str, *, conf: Mapping[str, str]) -> Re
     plan = read_plan(plan_path)
 
     def rewrite(groups: tuple[int, ...]) -> Iterator[Outcome]:
-        with open_executor(conf) as execute:
+        with open_executor(conf, storage_options) as execute:
             for outcome in execute(plan, groups, None):
                 if isinstance(outcome, RewrittenGroup):
                     click.echo(_line(outcome), err=True)
@@ -83,12 +107,12 @@ def run_plan(plan_path: str, result_path: str, *, conf: Mapping[str, str]) -> Re
     return complete_result(result_path, plan, rewrite)
 
 
-def parse_conf(settings: tuple[str, ...]) -> dict[str, str]:
+def parse_conf(settings: tuple[str, ...], *, option: str = "--spark-conf") -> dict[str, str]:
     """Return `K=V` settings as a mapping; exits with a usage error if one has no `=`."""
     pairs = [setting.partition("=") for setting in settings]
     for name, equals, _ in pairs:
         if not equals or not name:
-            click.echo(f"error: --spark-conf expects K=V, found {name!r}", err=True)
+            click.echo(f"error: {option} expects K=V, found one without a name or =", err=True)
             sys.exit(EXIT_USAGE)
     return {name: value for name, _, value in pairs}
 

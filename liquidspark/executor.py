@@ -7,7 +7,7 @@ can be committed at once. Nothing here reads or writes the log.
 
 import math
 import time
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
 from functools import partial
@@ -17,7 +17,7 @@ from uuid import uuid4  # noqa: TID251  names the files of one run of one group
 from pyspark.sql import SparkSession
 
 from liquidlog.curve.curves import Curve, parse_curve
-from liquidlog.errors import ExecutorError, UsageError
+from liquidlog.errors import ExecutorError, LiquidlogError, UsageError
 from liquidlog.plan import (
     ClusteringPlan,
     GroupFailure,
@@ -28,11 +28,13 @@ from liquidlog.plan import (
     RewrittenGroup,
 )
 from liquidlog.spec.deletion_vectors import vector_path
+from liquidlog.storage.files import delete_files, require_creatable
+from liquidlog.storage.options import NO_OPTIONS, StorageOptions
 from liquidspark.jobs import GroupJobs
 from liquidspark.pipeline import run_group
 from liquidspark.session import failure_reason, piece_settings
-from liquidspark.sink import TaskFacts, begin_run, delete_files, end_run
-from liquidspark.source import GroupWork, local_path
+from liquidspark.sink import TaskFacts, begin_run, end_run
+from liquidspark.source import GroupWork, file_location
 
 Outcome = RewrittenGroup | GroupFailure
 Progress = Callable[[int, float], None]
@@ -70,6 +72,7 @@ def execute(
     groups: Collection[int] | None = None,
     on_group: Callable[[Outcome], None] | None = None,
     progress: Progress | None = None,
+    storage_options: Mapping[str, str] | None = None,
 ) -> RewriteResult:
     """Rewrite the plan's groups and return the facts about all of them, in group order.
 
@@ -79,6 +82,8 @@ def execute(
         groups: Ids of the groups to rewrite; all if None.
         on_group: Called with each group as it finishes or fails.
         progress: Called now and then with how far a running group is.
+        storage_options: With which workers open the table's files; they also use their own
+            environment.
 
     Raises:
         ExecutorError: If the plan cannot be executed, or after all others are finished, if a
@@ -87,7 +92,9 @@ def execute(
     """
     finished: list[RewrittenGroup] = []
     failures: list[GroupFailure] = []
-    for outcome in execute_groups(spark, plan, groups=groups, progress=progress):
+    for outcome in execute_groups(
+        spark, plan, groups=groups, progress=progress, storage_options=storage_options
+    ):
         if isinstance(outcome, GroupFailure):
             failures.append(outcome)
         else:
@@ -96,7 +103,7 @@ def execute(
             on_group(outcome)
     if failures:
         if on_group is None:
-            _delete_groups(plan, finished)
+            _delete_groups(plan, finished, StorageOptions.of(storage_options))
         raise ExecutorError("; ".join(f"group {f.group_id}: {f.reason}" for f in failures))
     finished.sort(key=lambda group: group.group_id)
     return RewriteResult(plan_id=plan.plan_id, groups=tuple(finished))
@@ -109,6 +116,7 @@ def execute_groups(
     groups: Collection[int] | None = None,
     progress: Progress | None = None,
     options: ExecutorOptions = DEFAULT_OPTIONS,
+    storage_options: Mapping[str, str] | None = None,
 ) -> Iterator[Outcome]:
     """Yield each group of the plan as it finishes or fails; a failure does not stop the others.
 
@@ -121,12 +129,15 @@ def execute_groups(
         groups: Ids of the groups to rewrite; all if None.
         progress: Called now and then with how far a running group is.
         options: How work is divided.
+        storage_options: With which workers open the table's files; they also use their own
+            environment.
 
     Raises:
         ExecutorError: If the plan asks for something this executor cannot do.
     """
     wanted = [group for group in plan.groups if groups is None or group.group_id in groups]
-    runs = [_GroupRun(plan=plan, group=group, options=options) for group in wanted]
+    storage = StorageOptions.of(storage_options)
+    runs = [_GroupRun(plan=plan, group=group, options=options, storage=storage) for group in wanted]
     for run in runs:
         run.check()
     alone = [run for run in runs if run.group.size_bytes > options.single_task_bytes]
@@ -144,21 +155,26 @@ class _GroupRun:
     plan: ClusteringPlan
     group: RewriteGroup
     options: ExecutorOptions
+    storage: StorageOptions = NO_OPTIONS
     token: str = field(default_factory=lambda: uuid4().hex[:12])
     jobs: GroupJobs = field(default_factory=GroupJobs)
 
     def check(self) -> None:
         _curve(self.plan)
-        local_path(self.plan.table_uri, "")
+        directory = file_location(self.plan.table_uri, "")
+        try:
+            require_creatable(directory, self.storage)
+        except LiquidlogError as error:
+            raise ExecutorError(error.message) from error
         for file in self.group.inputs:
             _vector_location(self.plan, file)
 
     def work(self) -> GroupWork:
         inputs, size_bytes = self.group.inputs, self.group.size_bytes
         return GroupWork(
-            directory=local_path(self.plan.table_uri, ""),
+            directory=file_location(self.plan.table_uri, ""),
             inputs=inputs,
-            paths=tuple(local_path(self.plan.table_uri, file.path) for file in inputs),
+            paths=tuple(file_location(self.plan.table_uri, file.path) for file in inputs),
             vector_paths=tuple(_vector_location(self.plan, file) for file in inputs),
             outputs=max(1, self.group.expected_outputs),
             schema_string=self.plan.schema_string,
@@ -167,6 +183,7 @@ class _GroupRun:
             curve=_curve(self.plan),
             writer_options=self.plan.writer_options,
             token=self.token,
+            storage=self.storage,
             slice_bytes=max(self.options.slice_bytes, math.isqrt(size_bytes * _MIN_PIECE_BYTES)),
         )
 
@@ -174,7 +191,7 @@ class _GroupRun:
         started = time.perf_counter()
         work = self.work()
         try:
-            begin_run(work.directory, self.token)
+            begin_run(work.directory, self.token, self.storage)
             facts = run_group(spark, work, options=self.options, jobs=self.jobs)
         except Exception as error:  # noqa: BLE001  whatever Spark raises is this group's failure
             facts = TaskFacts(failure=failure_reason(error))
@@ -183,7 +200,8 @@ class _GroupRun:
         else:
             outcome = GroupFailure(group_id=self.group.group_id, reason=facts.failure)
         outputs = outcome.outputs if isinstance(outcome, RewrittenGroup) else ()
-        end_run(work.directory, self.token, keep={output.path for output in outputs})
+        keep = {output.path for output in outputs}
+        end_run(work.directory, self.token, keep=keep, storage=self.storage)
         return outcome
 
     def _finished(self, facts: TaskFacts, seconds: float) -> Outcome:
@@ -230,7 +248,8 @@ def _run_all(
         pool.shutdown(wait=True)
         for future, run in running.items():
             if not future.cancelled():
-                end_run(local_path(run.plan.table_uri, ""), run.token)
+                directory = file_location(run.plan.table_uri, "")
+                end_run(directory, run.token, storage=run.storage)
 
 
 def _report(
@@ -262,10 +281,11 @@ def _vector_location(plan: ClusteringPlan, file: InputFile) -> str | None:
         path = vector_path(file.deletion_vector.descriptor)
     except ValueError as error:
         raise ExecutorError(f"{file.path}: {error}") from error
-    return None if path is None else local_path(plan.table_uri, path)
+    return None if path is None else file_location(plan.table_uri, path)
 
 
-def _delete_groups(plan: ClusteringPlan, groups: list[RewrittenGroup]) -> None:
-    delete_files(
-        local_path(plan.table_uri, output.path) for group in groups for output in group.outputs
-    )
+def _delete_groups(
+    plan: ClusteringPlan, groups: list[RewrittenGroup], storage: StorageOptions
+) -> None:
+    paths = [output.path for group in groups for output in group.outputs]
+    delete_files((file_location(plan.table_uri, path) for path in paths), storage)

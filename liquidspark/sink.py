@@ -1,8 +1,7 @@
 """Writing one output file of a group, with the proof of what went into it."""
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection
 from contextlib import suppress
-from pathlib import Path as FilePath
 from types import TracebackType
 from typing import Self
 from uuid import uuid4  # noqa: TID251  a task attempt names its own file
@@ -14,6 +13,8 @@ from liquidlog.data.checksum import add_checksums, format_checksum, multiset_che
 from liquidlog.data.writer import DataFileWriter
 from liquidlog.errors import ExecutorError, LiquidlogError
 from liquidlog.plan import Document, WrittenFile
+from liquidlog.storage.files import delete_files, file_size_bytes, names_with_prefix, touch
+from liquidlog.storage.options import NO_OPTIONS, StorageOptions
 from liquidspark.source import GroupWork
 
 
@@ -59,11 +60,12 @@ class OutputFile:
     """
 
     def __init__(self, work: GroupWork, number: int, *, proof: Proof) -> None:
-        token = work.token
-        unique = f"{token[:8]}-{token[8:12]}-{str(uuid4())[14:]}"
         self._work = work
-        self._name = f"part-{number:05d}-{unique}.c000.{work.writer_options.compression}.parquet"
-        self._path = FilePath(work.directory) / self._name
+        self._name = (
+            f"{_name_prefix(work.token)}{number:05d}-{str(uuid4())[14:]}"
+            f".c000.{work.writer_options.compression}.parquet"
+        )
+        self._path = f"{work.directory}/{self._name}"
         self._proof = proof
         self._writer: DataFileWriter | None = None
         self._finished = False
@@ -78,7 +80,10 @@ class OutputFile:
             return
         if self._writer is None:
             self._writer = DataFileWriter(
-                str(self._path), schema=self._work.schema, options=self._work.writer_options
+                self._path,
+                schema=self._work.schema,
+                options=self._work.writer_options,
+                storage=self._work.storage,
             )
             self._writer.__enter__()
         self._proof.add(table)
@@ -94,7 +99,8 @@ class OutputFile:
             return None
         written = self._writer.finish(self._name)
         self._writer.__exit__(None, None, None)
-        if not _run_marker(self._work.directory, self._work.token).exists():
+        marker = _run_marker(self._work.directory, self._work.token)
+        if file_size_bytes(marker, self._work.storage) is None:
             raise ExecutorError("the run of this task has ended or was cancelled")
         self._finished = True
         return written
@@ -109,23 +115,28 @@ class OutputFile:
         if self._writer is not None and not self._finished:
             with suppress(Exception):
                 self._writer.__exit__(kind, error, trace)
-            with suppress(OSError):
-                self._path.unlink(missing_ok=True)
+            delete_files([self._path], self._work.storage)
 
 
-def begin_run(directory: str, token: str) -> None:
+def begin_run(directory: str, token: str, storage: StorageOptions = NO_OPTIONS) -> None:
     """Allow tasks to finish files whose names have the token, until `end_run`.
 
     Raises:
         ExecutorError: If the table cannot be written.
     """
     try:
-        _run_marker(directory, token).touch(exist_ok=False)
-    except OSError as error:
-        raise ExecutorError(f"{directory}: cannot be written: {error.strerror}") from error
+        touch(_run_marker(directory, token), storage)
+    except LiquidlogError as error:
+        raise ExecutorError(f"{directory}: cannot be written: {error.message}") from error
 
 
-def end_run(directory: str, token: str, *, keep: Collection[str] = ()) -> None:
+def end_run(
+    directory: str,
+    token: str,
+    *,
+    keep: Collection[str] = (),
+    storage: StorageOptions = NO_OPTIONS,
+) -> None:
     """Delete every file that this run of a group wrote or will write, best-effort.
 
     Finds them by the token in their names, so that also files of lost task attempts go. The marker
@@ -135,22 +146,22 @@ def end_run(directory: str, token: str, *, keep: Collection[str] = ()) -> None:
         directory: The table.
         token: Of the run.
         keep: Names of the files that stay.
+        storage: Opens the table.
     """
-    delete_files([str(_run_marker(directory, token))])
-    written = FilePath(directory).glob(f"part-*-{token[:8]}-{token[8:12]}-*.parquet")
-    delete_files(str(path) for path in written if path.name not in keep)
+    delete_files([_run_marker(directory, token)], storage)
+    with suppress(LiquidlogError):
+        written = names_with_prefix(directory, _name_prefix(token), storage)
+        delete_files((f"{directory}/{name}" for name in written if name not in keep), storage)
 
 
-def _run_marker(directory: str, token: str) -> FilePath:
+def _run_marker(directory: str, token: str) -> str:
     # Hidden from everything that lists data files.
-    return FilePath(directory) / f"_liquidspark-{token}"
+    return f"{directory}/_liquidspark-{token}"
 
 
-def delete_files(paths: Iterable[str]) -> None:
-    """Delete files, best-effort."""
-    for path in paths:
-        with suppress(OSError):
-            FilePath(path).unlink()
+def _name_prefix(token: str) -> str:
+    # The token comes first: object stores list by prefix, and a table may hold a million files.
+    return f"part-{token[:8]}-{token[8:12]}-"
 
 
 def merge_facts(facts: list[TaskFacts]) -> TaskFacts:

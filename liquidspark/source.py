@@ -8,8 +8,6 @@ left out as a file is read; nothing here ever sees them.
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from pathlib import Path as FilePath
-from urllib.parse import unquote, urlsplit
 
 import numpy as np
 import numpy.typing as npt
@@ -17,9 +15,12 @@ import pyarrow as pa
 
 from liquidlog.curve.curves import Curve
 from liquidlog.data.logical_file import LogicalFile
-from liquidlog.errors import DataFileError, ExecutorError
+from liquidlog.errors import DataFileError, ExecutorError, UsageError
 from liquidlog.plan import InputFile, RowTracking, WriterOptions, file_schema
 from liquidlog.spec.schema import Path, StructType, parse_schema
+from liquidlog.storage.addresses import file_address
+from liquidlog.storage.files import file_size_bytes
+from liquidlog.storage.options import NO_OPTIONS, StorageOptions
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,7 +30,8 @@ class GroupWork:
     `paths` are where the inputs are, `vector_paths` where their deletion vectors are, None for
     those in the log. `token` is twelve hex digits that begin the names of all files this run of
     the group writes. `curve` is None for compaction. `slice_bytes` bounds how much of the input, as
-    stored, a task turns into rows at a time.
+    stored, a task turns into rows at a time. `storage` opens the files; its values are never
+    shown.
     """
 
     directory: str
@@ -44,6 +46,7 @@ class GroupWork:
     writer_options: WriterOptions
     token: str
     slice_bytes: int
+    storage: StorageOptions = NO_OPTIONS
 
     @property
     def table_schema(self) -> StructType:
@@ -76,31 +79,20 @@ class Split:
     rows: int
 
 
-def local_path(table_uri: str, path: str) -> str:
-    """Return where a table or one of its files is on the file system.
+def file_location(table_uri: str, path: str) -> str:
+    """Return where a table or one of its files is: a local path or a URI.
 
     Args:
-        table_uri: A plain path or a file: URI.
-        path: Relative to the table, or absolute, or a file: URI; decoded. "" for the table.
+        table_uri: A plain path or a URI.
+        path: Relative to the table, or absolute, or a URI; decoded. "" for the table.
 
     Raises:
-        ExecutorError: If the table or the file is in a storage that cannot be read yet.
+        ExecutorError: If the file is in another storage than its table.
     """
-    scheme = urlsplit(path).scheme
-    if scheme == "file":
-        return unquote(urlsplit(path).path)
-    if len(scheme) > 1:
-        raise ExecutorError(f"{path}: files in {scheme}: storage cannot be rewritten yet")
-    if path.startswith("/"):
-        return path
-    base = urlsplit(table_uri)
-    if base.scheme == "file":
-        return str(FilePath(unquote(base.path)) / path)
-    if len(base.scheme) > 1:
-        raise ExecutorError(
-            f"{table_uri}: tables in {base.scheme}: storage cannot be rewritten yet"
-        )
-    return str(FilePath(table_uri) / path)
+    try:
+        return file_address(table_uri, path)
+    except UsageError as error:
+        raise ExecutorError(str(error)) from error
 
 
 def split_file(
@@ -124,18 +116,19 @@ def open_input(work: GroupWork, file: int) -> LogicalFile:
         DataFileError: If it or its deletion vector is not what the log says, or cannot be read as
             data of this table.
     """
-    path, expected_bytes = FilePath(work.paths[file]), work.inputs[file].size_bytes
-    if path.exists() and path.stat().st_size != expected_bytes:
-        found_bytes = path.stat().st_size
+    path, expected_bytes = work.paths[file], work.inputs[file].size_bytes
+    found_bytes = file_size_bytes(path, work.storage)
+    if found_bytes not in {None, expected_bytes}:
         detail = f"has {found_bytes} bytes where the log says {expected_bytes}"
-        raise DataFileError(str(path), detail)
+        raise DataFileError(path, detail)
     return LogicalFile.open(
-        work.paths[file],
+        path,
         work.inputs[file],
         schema=work.table_schema,
         vector_location=work.vector_paths[file],
         row_tracking=work.row_tracking,
         dictionary=True,
+        storage=work.storage,
     )
 
 

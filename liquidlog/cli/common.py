@@ -54,7 +54,8 @@ class PairsType(click.ParamType[tuple[str, str]]):
             return value
         key, found, text = str(value).partition("=")
         if not found or not key:
-            self.fail(f"{value!r} is not of the form key=value", param, ctx)
+            # It may be a secret whose name was forgotten, so it is not repeated.
+            self.fail("a value is not of the form key=value", param, ctx)
         return key, text
 
 
@@ -64,14 +65,18 @@ PAIR = PairsType()
 
 def table_argument(command: Callable[P, R]) -> Callable[P, R]:
     """Add the TABLE argument and the options that go with it."""
-    command = click.option(
+    return click.argument("table")(storage_option(command))
+
+
+def storage_option(command: Callable[P, R]) -> Callable[P, R]:
+    """Add `--storage-option`."""
+    return click.option(
         "--storage-option",
         "storage_options",
         multiple=True,
         type=PAIR,
-        help="An option of the storage; repeats.",
+        help="An option of the storage, named as in delta-rs; repeats.",
     )(command)
-    return click.argument("table")(command)
 
 
 def json_option(command: Callable[P, R]) -> Callable[P, R]:

@@ -9,7 +9,7 @@ from liquidlog.errors import ExecutorError, UsageError
 from liquidlog.plan import ClusteringPlan, GroupFailure, RewrittenGroup
 
 GROUP: Final = "liquidlog.executors"
-"""Entry points: a name and a function (configuration) -> context manager of a Rewrite."""
+"""Entry points: a name and a Start."""
 
 OnShare = Callable[[int, float], None]
 """Called with (group id, share of the group that is done, 0 to 1)."""
@@ -19,8 +19,13 @@ Rewrite = Callable[
 ]
 """(plan, ids of the groups to rewrite, progress) -> outcomes, each as soon as it is finished."""
 
+Start = Callable[[Mapping[str, str], Mapping[str, str]], AbstractContextManager[Rewrite]]
+"""(configuration, storage options) -> context manager of a Rewrite."""
 
-def open_executor(name: str, configuration: Mapping[str, str]) -> AbstractContextManager[Rewrite]:
+
+def open_executor(
+    name: str, configuration: Mapping[str, str], storage_options: Mapping[str, str]
+) -> AbstractContextManager[Rewrite]:
     """Return the executor of that name, started when the context is entered.
 
     Raises:
@@ -32,8 +37,8 @@ def open_executor(name: str, configuration: Mapping[str, str]) -> AbstractContex
         listed = ", ".join(sorted(known)) or "none"
         raise UsageError(f"there is no executor {name!r}; installed are: {listed}", name=name)
     try:
-        start: Callable[[Mapping[str, str]], AbstractContextManager[Rewrite]] = known[name].load()
+        start: Start = known[name].load()
     except ImportError as error:
         detail = f"the executor {name} cannot be used: {error}; install liquidlog[{name}]"
         raise ExecutorError(detail) from error
-    return start(configuration)
+    return start(configuration, storage_options)

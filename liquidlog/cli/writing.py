@@ -14,6 +14,7 @@ from liquidlog.cli.common import (
     mapping,
     policy_options,
     split_names,
+    storage_option,
     table_argument,
 )
 from liquidlog.cli.executors import open_executor
@@ -32,6 +33,8 @@ from liquidlog.report import text
 from liquidlog.report.progress import rewrite_progress
 from liquidlog.spec.arrow import delta_schema
 from liquidlog.spec.schema import StructType, parse_schema
+from liquidlog.storage.addresses import is_local
+from liquidlog.storage.options import StorageOptions
 from liquidlog.table import Table
 
 Pairs = tuple[tuple[str, str], ...]
@@ -73,8 +76,8 @@ def create(  # noqa: PLR0913  one parameter an option
         raise UnsupportedFeatureError(table, "created", ("columnMapping",))
     options = mapping(storage_options)
     definition = Table.definition(
-        schema=_schema(schema_from, schema_json),
-        like=None if like is None else Table.open(like, storage_options=options),
+        schema=_schema(schema_from, schema_json, options),
+        like=None if like is None else Table.open(like, storage_options=_options_of(like, options)),
         cluster_by=None if cluster_by is None else split_names(cluster_by),
         properties=mapping(properties),
     )
@@ -155,7 +158,9 @@ def optimize(  # noqa: PLR0913  one parameter an option
         return
     with contextlib.ExitStack() as stack:
         if made.groups:
-            rewrite = stack.enter_context(open_executor(executor, mapping(spark_conf)))
+            rewrite = stack.enter_context(
+                open_executor(executor, mapping(spark_conf), mapping(storage_options))
+            )
         else:
             rewrite = _nothing
         started = time.monotonic()
@@ -175,16 +180,23 @@ def optimize(  # noqa: PLR0913  one parameter an option
 @click.option("-o", "--output", required=True, help="The result document to write.")
 @_EXECUTOR
 @_SPARK_CONF
+@storage_option
 @json_option
 def run_plan(
-    plan_path: str, output: str, executor: str, spark_conf: Pairs, *, as_json: bool
+    plan_path: str,
+    output: str,
+    executor: str,
+    spark_conf: Pairs,
+    storage_options: Pairs,
+    *,
+    as_json: bool,
 ) -> None:
     """Execute a saved plan without committing; running again does only what is missing."""
     made = read_plan(plan_path)
 
     def rewrite(groups: tuple[int, ...]) -> Iterator[RewrittenGroup | GroupFailure]:
         with (
-            open_executor(executor, mapping(spark_conf)) as run_groups,
+            open_executor(executor, mapping(spark_conf), mapping(storage_options)) as run_groups,
             rewrite_progress(made) as progress,
         ):
             for outcome in run_groups(made, groups, progress.on_share):
@@ -197,7 +209,7 @@ def run_plan(
 @click.command()
 @click.argument("plan_path", metavar="PLAN.json")
 @click.argument("result_path", metavar="RESULT.jsonl")
-@click.option("--storage-option", "storage_options", multiple=True, type=PAIR)
+@storage_option
 @_DRY_RUN
 @json_option
 def commit(
@@ -250,9 +262,16 @@ def _committed(report: CommitReport) -> Mapping[str, Any]:
     }
 
 
-def _schema(schema_from: str | None, schema_json: str | None) -> StructType | None:
+def _options_of(address: str, options: Mapping[str, str]) -> Mapping[str, str]:
+    """Return the options for another table than the one they were given for."""
+    return {} if is_local(address) else options
+
+
+def _schema(
+    schema_from: str | None, schema_json: str | None, storage_options: Mapping[str, str]
+) -> StructType | None:
     if schema_from is not None:
-        return delta_schema(read_schema(schema_from))
+        return delta_schema(read_schema(schema_from, StorageOptions.of(storage_options)))
     if schema_json is None:
         return None
     try:

@@ -24,6 +24,7 @@ from liquidlog.spec.schema import (
     quote_path,
     render_schema,
 )
+from liquidlog.storage.options import NO_OPTIONS, StorageOptions
 
 ArrowData: TypeAlias = pa.Table | pa.RecordBatchReader | ParquetFile
 
@@ -57,7 +58,9 @@ def conform(data: ArrowData, schema: StructType, *, where: str) -> Iterator[pa.T
 
 
 def open_input(
-    source: str | pa.Table | pa.RecordBatchReader, schema: StructType
+    source: str | pa.Table | pa.RecordBatchReader,
+    schema: StructType,
+    storage: StorageOptions = NO_OPTIONS,
 ) -> Iterator[pa.Table]:
     """Return `conform` of Arrow data, or of the Parquet file at a path or URI.
 
@@ -67,17 +70,17 @@ def open_input(
         UsageError: As `conform`.
     """
     if isinstance(source, str):
-        return conform(ParquetFile(source), schema, where=source)
+        return conform(ParquetFile(source, storage=storage), schema, where=source)
     return conform(source, schema, where="the Arrow data")
 
 
-def read_schema(path: str) -> pa.Schema:
+def read_schema(path: str, storage: StorageOptions = NO_OPTIONS) -> pa.Schema:
     """Return the Arrow schema of the Parquet file at a path or URI.
 
     Raises:
         DataFileError: If the file is missing or is not Parquet.
     """
-    with ParquetFile(path) as file:
+    with ParquetFile(path, storage=storage) as file:
         return file.schema
 
 

@@ -21,6 +21,7 @@ from liquidlog.errors import DataFileError
 from liquidlog.plan import InputFile, RowTracking, file_schema
 from liquidlog.spec.deletion_vectors import Positions
 from liquidlog.spec.schema import Path, StructType
+from liquidlog.storage.options import NO_OPTIONS, StorageOptions
 
 
 class LogicalFile:
@@ -54,8 +55,9 @@ class LogicalFile:
         vector_location: str | None = None,
         row_tracking: RowTracking | None = None,
         dictionary: bool = False,
+        storage: StorageOptions = NO_OPTIONS,
     ) -> Self:
-        """Open a local path or an fsspec URI and check it against what the log says of it.
+        """Open a local path or a URI and check it against what the log says of it.
 
         Args:
             path: Of the data file.
@@ -64,6 +66,7 @@ class LogicalFile:
             vector_location: Path or URI of its deletion vector; None for one in the log, or none.
             row_tracking: The table's hidden columns; preserved ones come last when reading.
             dictionary: As `DataFile.open`.
+            storage: Opens both files.
 
         Raises:
             DataFileError: If the file or its deletion vector cannot be read exactly, is not what
@@ -75,6 +78,7 @@ class LogicalFile:
             schema=file_schema(schema, row_tracking),
             dictionary=dictionary,
             ignored=_ignored(row_tracking),
+            storage=storage,
         )
         try:
             _check(file, source, row_tracking)
@@ -83,6 +87,7 @@ class LogicalFile:
                 location=vector_location,
                 data_file=path,
                 num_rows=file.num_rows,
+                storage=storage,
             )
         except DataFileError:
             file.close()

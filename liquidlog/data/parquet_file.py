@@ -7,7 +7,6 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Self
 
-import fsspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 
@@ -18,14 +17,22 @@ from liquidlog.data.parquet_types import (
     has_nanoseconds,
     needs_precision_check,
 )
-from liquidlog.errors import DataFileError
+from liquidlog.errors import DataFileError, StorageError
+from liquidlog.storage.files import open_input
+from liquidlog.storage.options import NO_OPTIONS, StorageOptions
 
 
 class ParquetFile:
     """Row groups of one file in the file's own types, INT96 as microseconds."""
 
-    def __init__(self, path: str, *, dictionaries: frozenset[str] = frozenset()) -> None:
-        """Open a local path or an fsspec URI; columns in `dictionaries` stay encoded.
+    def __init__(
+        self,
+        path: str,
+        *,
+        dictionaries: frozenset[str] = frozenset(),
+        storage: StorageOptions = NO_OPTIONS,
+    ) -> None:
+        """Open a local path or a URI; columns in `dictionaries` stay encoded.
 
         Raises:
             DataFileError: If the file is missing or is not Parquet.
@@ -33,10 +40,12 @@ class ParquetFile:
         self.path = path
         self.dictionaries = dictionaries
         with self._refusing():
-            self._parquet = _open(path, dictionaries=dictionaries)
+            self._parquet = _open(path, storage, dictionaries=dictionaries)
             self.schema = found_schema(self._parquet)
             self._nanoseconds = (
-                _open(path, int96_unit="ns") if needs_precision_check(self._parquet) else None
+                _open(path, storage, int96_unit="ns")
+                if needs_precision_check(self._parquet)
+                else None
             )
 
     def __enter__(self) -> Self:
@@ -99,6 +108,8 @@ class ParquetFile:
             yield
         except FileNotFoundError as error:
             raise DataFileError(self.path, "does not exist") from error
+        except StorageError as error:
+            raise DataFileError(self.path, error.detail) from None
         except (pa.ArrowException, OSError, EOFError) as error:
             first_line = str(error).partition("\n")[0]
             raise DataFileError(self.path, f"cannot be read as Parquet: {first_line}") from error
@@ -106,11 +117,12 @@ class ParquetFile:
 
 def _open(
     path: str,
+    storage: StorageOptions,
     *,
     int96_unit: str = "us",
     dictionaries: frozenset[str] = frozenset(),
 ) -> pq.ParquetFile:
-    source = fsspec.open(path).open() if "://" in path else pa.OSFile(path)
+    source = open_input(path, storage)
     try:
         return pq.ParquetFile(
             source,

@@ -16,6 +16,7 @@ from liquidlog.data.parquet_file import ParquetFile
 from liquidlog.errors import DataFileError
 from liquidlog.spec.arrow import arrow_schema
 from liquidlog.spec.schema import Path, StructType, quote_path
+from liquidlog.storage.options import NO_OPTIONS, StorageOptions
 
 CHANGE_COLUMNS: Final = frozenset({"_change_type", "__is_cdc"})
 """Columns that change data capture leaves in data files; never part of a table."""
@@ -41,8 +42,9 @@ class DataFile:
         schema: StructType,
         dictionary: bool = False,
         ignored: frozenset[str] = frozenset(),
+        storage: StorageOptions = NO_OPTIONS,
     ) -> Self:
-        """Open a local path or an fsspec URI and check that it can be read exactly.
+        """Open a local path or a URI and check that it can be read exactly.
 
         With `dictionary`, top-level string columns that the file keeps in small dictionaries are
         read as dictionary<int32, string>; everything else has the types of
@@ -54,7 +56,7 @@ class DataFile:
             UsageError: If the table itself has columns without an Arrow form.
         """
         wanted = arrow_schema(schema, physical=True)
-        file = ParquetFile(path)
+        file = ParquetFile(path, storage=storage)
         try:
             _check(file, wanted, CHANGE_COLUMNS | ignored)
         except DataFileError:
@@ -63,7 +65,7 @@ class DataFile:
         dictionaries = file.dictionary_candidates(wanted) if dictionary else frozenset()
         if dictionaries:
             file.close()
-            file = ParquetFile(path, dictionaries=dictionaries)
+            file = ParquetFile(path, dictionaries=dictionaries, storage=storage)
         return cls(file, wanted)
 
     def __enter__(self) -> Self:

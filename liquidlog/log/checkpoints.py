@@ -106,7 +106,7 @@ def _guarded(
 
 
 def _read(store: TableStore, name: str) -> CheckpointState:
-    with pq.ParquetFile(store.log_file_path(name)) as file:
+    with pq.ParquetFile(store.open_log(name)) as file:
         actions = _actions(file, file.schema_arrow)
     files, statistics = _with_sidecars(_parquet_files(store, name), store, actions["sidecar"])
     return CheckpointState(
@@ -144,7 +144,7 @@ def _read_json(store: TableStore, name: str) -> CheckpointState:
 
 
 def _parquet_files(store: TableStore, name: str) -> tuple[pa.Table, Statistics]:
-    files = live_files(store.log_file_path(name))
+    files = live_files(lambda: store.open_log(name))
     return files, Statistics((CheckpointFile(name, files.num_rows),))
 
 

@@ -1,7 +1,8 @@
 """Commit files to actions, every error with its file and line."""
 
-from collections.abc import Mapping
-from typing import Any
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final
 
 import msgspec
 
@@ -9,6 +10,11 @@ from liquidlog.errors import CorruptLogError, VersionNotFoundError
 from liquidlog.log.paths import commit_name, log_path
 from liquidlog.log.store import TableStore
 from liquidlog.spec.actions import Commit, decode_line
+
+_READ_TOGETHER: Final = 64
+"""Commits held as bytes at the same time."""
+
+_INFO: Final = re.compile(rb'\s*\{\s*"commitInfo"\s*:')
 
 
 def read_commit(store: TableStore, version: int) -> Commit:
@@ -24,20 +30,44 @@ def read_commit(store: TableStore, version: int) -> Commit:
     return parse_commit(content, version)
 
 
-def read_info(store: TableStore, version: int) -> Mapping[str, Any]:
-    """Return every field of a commit's commitInfo as JSON values, empty if it has none.
-
-    Other actions are not looked at.
+def read_commits(store: TableStore, versions: Sequence[int]) -> Iterator[Commit]:
+    """Yield the commits of some versions in the order asked; a store may read several at once.
 
     Raises:
         VersionNotFoundError: If there is no such commit.
-        CorruptLogError: If the line of the commitInfo is not JSON.
+        CorruptLogError: If a line is not an action.
     """
-    content = store.read_log(commit_name(version))
-    if content is None:
-        raise VersionNotFoundError(version, version, version)
+    for version, content in _contents(store, versions):
+        yield parse_commit(content, version)
+
+
+def read_infos(store: TableStore, versions: Sequence[int]) -> Iterator[Mapping[str, Any]]:
+    """Yield every field of the commitInfo of some versions, empty where a commit has none.
+
+    Values are JSON values. Other actions are not looked at.
+
+    Raises:
+        VersionNotFoundError: If there is no such commit.
+        CorruptLogError: If the line of a commitInfo is not JSON.
+    """
+    for version, content in _contents(store, versions):
+        yield _parse_info(content, version)
+
+
+def _contents(store: TableStore, versions: Sequence[int]) -> Iterator[tuple[int, bytes]]:
+    for start in range(0, len(versions), _READ_TOGETHER):
+        wanted = versions[start : start + _READ_TOGETHER]
+        for version, content in zip(
+            wanted, store.read_logs([commit_name(version) for version in wanted]), strict=True
+        ):
+            if content is None:
+                raise VersionNotFoundError(version, version, version)
+            yield version, content
+
+
+def _parse_info(content: bytes, version: int) -> Mapping[str, Any]:
     for number, line in enumerate(content.split(b"\n"), start=1):
-        if not line.lstrip().startswith((b'{"commitInfo"', b'{ "commitInfo"')):
+        if _INFO.match(line) is None:
             continue
         try:
             return msgspec.json.decode(line, type=dict[str, dict[str, Any]])["commitInfo"]

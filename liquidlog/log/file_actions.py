@@ -20,6 +20,7 @@ from liquidlog.snapshot import DELETION_VECTOR_TYPE, FILES_SCHEMA, STATISTICS_TY
 from liquidlog.spec.actions import ZCUBE_ID, ZCUBE_ZORDER_BY
 from liquidlog.spec.schema import Path
 from liquidlog.spec.stats import record_counts
+from liquidlog.storage.files import Source
 
 MAX_ROWS: Final = 500_000_000
 MAX_COLUMN_BYTES: Final = 64 << 30
@@ -47,7 +48,7 @@ _ADD_FIELDS: Final[tuple[Path, ...]] = (
 )
 
 
-def live_files(path: str) -> pa.Table:
+def live_files(open_file: Callable[[], Source]) -> pa.Table:
     """Return the adds of a checkpoint or sidecar file in FILES_SCHEMA, in file order.
 
     `statistics_row` counts them from 0.
@@ -56,13 +57,17 @@ def live_files(path: str) -> pa.Table:
         KeyError: If the file has no column `add`.
         pyarrow.ArrowException: If it cannot be read, or would be absurdly large in memory.
     """
-    files = pa.concat_tables([FILES_SCHEMA.empty_table(), *read_adds(path, _ADD_FIELDS, _files)])
+    files = pa.concat_tables(
+        [FILES_SCHEMA.empty_table(), *read_adds(open_file, _ADD_FIELDS, _files)]
+    )
     rows = pa.array(np.arange(files.num_rows))
     return files.set_column(files.schema.get_field_index("statistics_row"), "statistics_row", rows)
 
 
 def read_adds(
-    path: str, fields: Sequence[Path], convert: Callable[[pa.StructArray], pa.Table]
+    open_file: Callable[[], Source],
+    fields: Sequence[Path],
+    convert: Callable[[pa.StructArray], pa.Table],
 ) -> list[pa.Table]:
     """Return `convert` of the adds of a Parquet file, batch after batch, in file order.
 
@@ -73,12 +78,15 @@ def read_adds(
         KeyError: If the file has no column `add`.
         pyarrow.ArrowException: If it cannot be read, or would be absurdly large in memory.
     """
-    metadata = pq.read_metadata(path)
+    with pq.ParquetFile(open_file()) as file:
+        metadata = file.metadata
     wanted = _wanted(metadata, fields)
     _require_sane(metadata, wanted)
 
     def batches(group: int) -> list[pa.Table]:
-        with pq.ParquetFile(path, metadata=metadata, coerce_int96_timestamp_unit="us") as file:
+        with pq.ParquetFile(
+            open_file(), metadata=metadata, coerce_int96_timestamp_unit="us"
+        ) as file:
             read = file.iter_batches(
                 _BATCH_FILES, row_groups=[group], columns=wanted, use_threads=False
             )

@@ -5,7 +5,7 @@ from typing import Any, Final
 
 import msgspec
 
-from liquidlog.log.commits import read_info
+from liquidlog.log.commits import read_infos
 from liquidlog.log.segment import list_log
 from liquidlog.log.store import TableStore
 from liquidlog.spec.rows import Rows
@@ -37,9 +37,10 @@ def read_history(store: TableStore, limit: int | None = None) -> Rows:
     newest_first = sorted(listing.commits.values(), key=lambda file: file.version, reverse=True)
     if limit is not None:
         newest_first = newest_first[:limit]
+    infos = read_infos(store, [file.version for file in newest_first])
     return Rows(
-        _row(file.version, file.modification_time_ms, read_info(store, file.version))
-        for file in newest_first
+        _row(file.version, file.modification_time_ms, info)
+        for file, info in zip(newest_first, infos, strict=True)
     )
 
 

@@ -6,7 +6,7 @@ import pyarrow as pa
 
 from liquidlog.errors import CorruptLogError, UnsupportedFeatureError
 from liquidlog.log.checkpoints import CheckpointState, read_checkpoint
-from liquidlog.log.commits import read_commit
+from liquidlog.log.commits import read_commits
 from liquidlog.log.paths import LOG_DIR, commit_name, log_path
 from liquidlog.log.replay import (
     TailState,
@@ -16,7 +16,14 @@ from liquidlog.log.replay import (
     tail_statistics,
     without_decided,
 )
-from liquidlog.log.segment import LogListing, LogSegment, candidate_segments, list_log
+from liquidlog.log.segment import (
+    LogListing,
+    LogSegment,
+    candidate_segments,
+    list_log,
+    list_log_from,
+    list_recent_log,
+)
 from liquidlog.log.store import TableStore
 from liquidlog.snapshot import STATISTICS_TYPE, Snapshot, Statistics
 from liquidlog.spec.actions import Commit, CommitInfo, Metadata, Protocol
@@ -33,7 +40,18 @@ def load_snapshot(store: TableStore, version: int | None = None) -> Snapshot:
         CorruptLogError: If a file that is needed is missing or broken.
         UnsupportedFeatureError: If the table cannot be read; names every reason.
     """
-    segments = candidate_segments(list_log(store), version)
+    if version is None:
+        recent = list_recent_log(store)
+        try:
+            return _load_listed(store, recent, None)
+        except CorruptLogError:
+            if recent.whole:
+                raise
+    return _load_listed(store, list_log(store), version)
+
+
+def _load_listed(store: TableStore, listing: LogListing, version: int | None) -> Snapshot:
+    segments = candidate_segments(listing, version)
     for segment in segments[:-1]:
         try:
             checkpoint = _checkpoint(store, segment)
@@ -55,7 +73,7 @@ def advance(store: TableStore, snapshot: Snapshot) -> tuple[Snapshot, tuple[Comm
         CorruptLogError: If a file that is needed is missing or broken.
         UnsupportedFeatureError: If the table cannot be read any more; names every reason.
     """
-    listing = list_log(store)
+    listing = list_log_from(store, snapshot.version)
     wanted = range(snapshot.version + 1, listing.newest + 1)
     if not _is_of(snapshot, listing) or any(v not in listing.commits for v in wanted):
         newest = load_snapshot(store)
@@ -74,8 +92,7 @@ def load_commits(store: TableStore, first: int, last: int) -> Iterator[Commit]:
         VersionNotFoundError: If one is missing.
         CorruptLogError: If one is broken.
     """
-    for version in range(first, last + 1):
-        yield read_commit(store, version)
+    yield from read_commits(store, range(first, last + 1))
 
 
 def newest_version(store: TableStore) -> int:
@@ -84,7 +101,7 @@ def newest_version(store: TableStore) -> int:
     Raises:
         TableNotFoundError: If there is no table.
     """
-    return list_log(store).newest
+    return list_recent_log(store).newest
 
 
 def _is_of(snapshot: Snapshot, listing: LogListing) -> bool:
@@ -108,8 +125,8 @@ def _state_of(snapshot: Snapshot) -> CheckpointState:
 
 
 def _load(store: TableStore, segment: LogSegment, checkpoint: CheckpointState) -> Snapshot:
-    newest_first = tuple(read_commit(store, file.version) for file in reversed(segment.commits))
-    return _apply(store, segment, newest_first, checkpoint)
+    versions = [file.version for file in segment.commits[::-1]]
+    return _apply(store, segment, tuple(read_commits(store, versions)), checkpoint)
 
 
 def _apply(

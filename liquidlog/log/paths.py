@@ -10,6 +10,7 @@ from typing import Final
 
 LOG_DIR: Final = "_delta_log"
 SIDECAR_DIR: Final = "_sidecars"
+LAST_CHECKPOINT: Final = "_last_checkpoint"
 VERSION_DIGITS: Final = 20
 
 _VERSION = r"(?P<version>\d{20})"

@@ -1,7 +1,8 @@
 """Which files make up a version: one checkpoint, if any, and the commits after it.
 
 `_last_checkpoint` is only a hint for where to start a listing, and may be stale, missing or
-damaged. The directory is listed whole here, so the hint is never needed and never believed.
+damaged. It is never believed: a listing that begins there counts only if it holds a complete
+checkpoint, and where it does not do, the directory is listed whole.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -9,8 +10,10 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import Final, NoReturn
 
+import msgspec
+
 from liquidlog.errors import CorruptLogError, TableNotFoundError, VersionNotFoundError
-from liquidlog.log.paths import LOG_DIR, LogFile, LogFileKind
+from liquidlog.log.paths import LAST_CHECKPOINT, LOG_DIR, VERSION_DIGITS, LogFile, LogFileKind
 from liquidlog.log.store import TableStore
 
 _PREFERENCE: Final = (
@@ -19,6 +22,8 @@ _PREFERENCE: Final = (
     LogFileKind.MULTIPART_CHECKPOINT,
 )
 """Which of several checkpoints of one version is tried first; all hold the same state."""
+
+_VERSIONS: Final = 10**VERSION_DIGITS
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,12 +53,14 @@ class LogSegment:
 class LogListing:
     """The log's commits by version, and its complete checkpoints, newest first.
 
-    `newest` also counts checkpoints that are not complete: their version existed.
+    `newest` also counts checkpoints that are not complete: their version existed. Unless `whole`,
+    older files may have been left out.
     """
 
     commits: dict[int, LogFile]
     checkpoints: tuple[Checkpoint, ...]
     newest: int
+    whole: bool = True
 
     @property
     def oldest(self) -> int:
@@ -73,12 +80,55 @@ def list_log(store: TableStore) -> LogListing:
         raise TableNotFoundError(store.uri, f"it has no {LOG_DIR} directory")
     if not files:
         raise TableNotFoundError(store.uri, f"its {LOG_DIR} holds no commit")
+    return _listing(files, whole=True)
+
+
+def list_recent_log(store: TableStore) -> LogListing:
+    """Return a listing that holds the newest version and a checkpoint to load it from.
+
+    It may leave out older files, which saves a long listing where the store can begin in the
+    middle.
+
+    Raises:
+        TableNotFoundError: If there is no log, or it holds neither commit nor checkpoint.
+    """
+    first = _hinted_version(store)
+    if first > 0:
+        files = store.list_log(first)
+        if files:
+            listing = _listing(files, whole=False)
+            if listing.checkpoints:
+                return listing
+    return list_log(store)
+
+
+def list_log_from(store: TableStore, version: int) -> LogListing:
+    """Return a listing that holds at least the commits from `version` on.
+
+    Raises:
+        TableNotFoundError: If there is no log, or it holds neither commit nor checkpoint.
+    """
+    files = store.list_log(version)
+    return _listing(files, whole=version == 0) if files else list_log(store)
+
+
+def _hinted_version(store: TableStore) -> int:
+    try:
+        hint = msgspec.json.decode(store.read_log(LAST_CHECKPOINT) or b"{}")
+    except msgspec.MsgspecError:
+        return 0
+    version = hint.get("version") if isinstance(hint, dict) else None
+    return version if isinstance(version, int) and version < _VERSIONS else 0
+
+
+def _listing(files: Sequence[LogFile], *, whole: bool) -> LogListing:
     commits = {f.version: f for f in files if f.kind is LogFileKind.COMMIT}
     checkpoints = sorted(
         _complete(f for f in files if f.kind is not LogFileKind.COMMIT),
         key=lambda c: (-c.version, _PREFERENCE.index(c.kind)),
     )
-    return LogListing(commits, tuple(checkpoints), max(file.version for file in files))
+    newest = max(file.version for file in files)
+    return LogListing(commits, tuple(checkpoints), newest, whole=whole)
 
 
 def candidate_segments(listing: LogListing, version: int | None) -> tuple[LogSegment, ...]:

@@ -45,8 +45,11 @@ def _of_checkpoint_file(
     empty = parse_bounds(pa.array([], STATISTICS_TYPE), columns)
     fields = [_TEXT, (_PARSED, "numRecords"), *_parsed_fields(columns), ("path",)]
     try:
-        path = store.log_file_path(file.name)
-        parts = read_adds(path, fields, lambda adds: _bounds(adds, columns, empty.schema))
+        parts = read_adds(
+            lambda: store.open_log(file.name),
+            fields,
+            lambda adds: _bounds(adds, columns, empty.schema),
+        )
     except (pa.ArrowException, OSError, KeyError) as error:
         raise CorruptLogError(
             log_path(file.name), f"its statistics cannot be read: {error}"

@@ -13,7 +13,7 @@ from functools import partial
 from typing import Final
 
 from liquidlog.errors import CorruptLogError, TimestampNotFoundError
-from liquidlog.log.commits import read_info
+from liquidlog.log.commits import read_infos
 from liquidlog.log.paths import LogFile, commit_name, log_path
 from liquidlog.log.segment import LogListing, list_log
 from liquidlog.log.store import TableStore
@@ -89,7 +89,8 @@ def _first_with_own_time(newest: Snapshot) -> int:
 
 
 def _own_time(store: TableStore, file: LogFile) -> int:
-    time_ms = read_info(store, file.version).get("inCommitTimestamp")
+    (info,) = read_infos(store, [file.version])
+    time_ms = info.get("inCommitTimestamp")
     if not isinstance(time_ms, int):
         raise CorruptLogError(log_path(file.name), "the commit does not carry its timestamp")
     return time_ms

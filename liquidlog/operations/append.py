@@ -72,8 +72,9 @@ def append(store: TableStore, snapshot: Snapshot, request: AppendRequest, clock:
         CommitConflictError: If the schema, properties or protocol changed; the files are deleted.
         CommitStateUnknownError: If it cannot be told whether it landed; the files are kept.
     """
+    store.require_writable()
     _require_appendable(snapshot)
-    sources = [open_input(source, snapshot.schema) for source in request.sources]
+    sources = [open_input(source, snapshot.schema, store.storage) for source in request.sources]
     written: list[WrittenFile] = []
     try:
         for source in () if request.dry_run else sources:
@@ -160,7 +161,7 @@ def _write(
     while batch is not None:
         name = f"part-00000-{clock.new_id()}-c000.{options.compression}.parquet"
         with DataFileWriter(
-            store.data_path(name), schema=snapshot.schema, options=options
+            store.data_path(name), schema=snapshot.schema, options=options, storage=store.storage
         ) as writer:
             rows = 0
             while batch is not None and rows < MAX_FILE_ROWS:

@@ -41,6 +41,7 @@ def create(
         UnsupportedFeatureError: If the table to be like has something we refuse to write.
         StorageError: If the target cannot be written.
     """
+    store.require_writable()
     if store.list_log():
         raise TableExistsError(store.uri)
     change = creation(definition, clock)
@@ -100,6 +101,7 @@ def cluster_by(
         UnsupportedFeatureError: If the table asks more of a writer than we do.
         CommitConflictError: If the metadata, protocol or clustering columns changed meanwhile.
     """
+    store.require_writable()
     if _cluster_by_change(snapshot, columns) is None or dry_run:
         return snapshot.version
     proposal = Proposal(

@@ -23,6 +23,7 @@ from liquidlog.spec.features import table_features
 from liquidlog.spec.rows import Rows
 from liquidlog.spec.schema import Path, quote_path
 from liquidlog.spec.times import iso_time
+from liquidlog.storage.options import NO_OPTIONS, StorageOptions
 
 _SKIP_WORDS: Final[Mapping[SkipReason, str]] = {
     SkipReason.STABLE_CUBE: "its cube has reached the minimum cube size and is left alone",
@@ -142,7 +143,9 @@ def matching_files(store: TableStore, snapshot: Snapshot, where: str) -> pa.Tabl
     return live.filter(_matching(store, snapshot, where))
 
 
-def require_rewritable(snapshot: Snapshot, plan: ClusteringPlan) -> None:
+def require_rewritable(
+    snapshot: Snapshot, plan: ClusteringPlan, storage: StorageOptions = NO_OPTIONS
+) -> None:
     """Refuse a plan whose outputs could not be committed, before anything is rewritten.
 
     Raises:
@@ -154,7 +157,7 @@ def require_rewritable(snapshot: Snapshot, plan: ClusteringPlan) -> None:
     if problems:
         raise UnsupportedFeatureError(snapshot.uri, "rewritten", tuple(problems))
     if plan.groups:
-        require_agreement(snapshot)
+        require_agreement(snapshot, storage)
 
 
 def explain(plan: ClusteringPlan) -> Rows:

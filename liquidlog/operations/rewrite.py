@@ -62,7 +62,7 @@ def commit_group(
         return GroupCommit(group_id=group.group_id, version=None)
     try:
         _require_outputs(store, group)
-        proposal = _proposal(plan, group, clock, base)
+        proposal = _proposal(store, plan, group, clock, base)
         landed = commit(store, proposal, clock, engine_info=ENGINE_INFO)
     except CommitConflictError:
         _delete_outputs(store, plan, group)
@@ -105,7 +105,11 @@ def read_set_of(plan: ClusteringPlan, group: RewriteGroup) -> ReadSet:
 
 
 def _proposal(
-    plan: ClusteringPlan, group: RewrittenGroup, clock: Clock, base: Snapshot | None
+    store: TableStore,
+    plan: ClusteringPlan,
+    group: RewrittenGroup,
+    clock: Clock,
+    base: Snapshot | None,
 ) -> Proposal:
     started_ms = clock.now_ms()
     planned = planned_group(plan, group)
@@ -113,7 +117,7 @@ def _proposal(
         read_set=read_set_of(plan, planned),
         derive=lambda snapshot: rewrite_change(snapshot, plan, group, now_ms=started_ms),
         problems=lambda snapshot: stale_reasons(snapshot, plan, planned),
-        before_put=lambda snapshot, _: require_agreement(snapshot),
+        before_put=lambda snapshot, _: require_agreement(snapshot, store.storage),
         base=base,
     )
 

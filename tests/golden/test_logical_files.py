@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from typing import Any
 from urllib.parse import unquote
 
 import numpy as np
@@ -180,3 +181,33 @@ def high_water_mark(snapshot: Snapshot) -> int:
         "rowIdHighWaterMark"
     ]
     return mark
+
+
+@pytest.mark.parametrize("verb", ["append", "rewrite"])
+def test_a_commit_that_lost_a_race_gets_row_ids_after_the_winner(
+    verb: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = copy_table("logical", "15_row_tracking", tmp_path)
+    table, other = Table.open(str(path)), Table.open(str(path))
+    before = table.snapshot()
+    rows = recorded_rows("logical", "15_row_tracking", before)
+    plan = plan_of_all(before)
+    result = execute(plan)
+    store: Any = type(open_store(str(path)))
+    put = store.put_log_if_absent
+
+    def lose(*words: Any) -> bool:
+        monkeypatch.setattr(store, "put_log_if_absent", put)
+        other.append(rows.slice(0, 9))
+        landed: bool = put(*words)
+        return landed
+
+    monkeypatch.setattr(store, "put_log_if_absent", lose)
+    if verb == "append":
+        table.append(rows.slice(0, 4))
+    else:
+        table.commit(plan, result)
+    newest = table.snapshot()
+    assert newest.version == before.version + 2
+    taken = 9 + (4 if verb == "append" else len(rows))
+    assert check_fresh_ids(path, newest) == high_water_mark(before) + taken

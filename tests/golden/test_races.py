@@ -10,7 +10,7 @@ from liquidlog.clustering.planner import plan as make_plan
 from liquidlog.clustering.staleness import stale_reasons
 from liquidlog.commit.conflicts import check_conflicts
 from liquidlog.log.loader import load_commits, load_snapshot
-from liquidlog.log.store import open_store
+from liquidlog.log.stores import open_store
 from liquidlog.operations.rewrite import read_set_of
 from liquidlog.plan import ClusteringPolicy
 from liquidlog.spec.features import unsupported_for_writing

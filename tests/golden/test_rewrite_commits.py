@@ -13,7 +13,7 @@ from liquidlog.clustering.domain import clustering_state
 from liquidlog.clustering.outputs import rewrite_change
 from liquidlog.clustering.planning import TAKEN, Choice, build_plan
 from liquidlog.log.loader import load_commits, load_snapshot, newest_version
-from liquidlog.log.store import open_store
+from liquidlog.log.stores import open_store
 from liquidlog.plan import (
     ClusteringPlan,
     ClusteringPolicy,

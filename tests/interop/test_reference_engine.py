@@ -171,6 +171,44 @@ def test_the_engine_continues_a_table_with_in_commit_timestamps(spark: Any, tmp_
     assert sql(spark, as_of)[0]["c"] == 1000
 
 
+def row_ids(spark: Any, table: Table) -> dict[int, tuple[int, int]]:
+    text = f"select id, _metadata.row_id r, _metadata.row_commit_version v from delta.`{table.uri}`"
+    found = sql(spark, text)
+    ids = {row["id"]: (row["r"], row["v"]) for row in found}
+    assert len(ids) == len({number for number, _ in ids.values()}) == len(found)
+    return ids
+
+
+def live_vectors(table: Table) -> int:
+    files = table.snapshot().files
+    return int(files.num_rows - files["deletion_vector"].null_count)
+
+
+def test_the_engine_finds_every_row_under_the_id_it_had(spark: Any, tmp_path: Path) -> None:
+    properties = {"delta.enableRowTracking": "true", "delta.enableDeletionVectors": "true"}
+    tracked = Table.create(
+        str(tmp_path / "tracked"), schema=SCHEMA, cluster_by=["x", "s"], properties=properties
+    )
+    uri = tracked.uri
+    for seed in range(3):
+        tracked.append(rows(2000, seed))
+    for _ in range(2):
+        spark.sql(f"delete from delta.`{uri}` where pmod(id + x, 5) = 0")
+        spark.sql(f"update delta.`{uri}` set x = x + 1 where id % 7 = 3")
+        tracked.append(rows(300, 3 + tracked.detail()["version"]))
+        before, prints = row_ids(spark, tracked), fingerprint(spark, tracked)
+        assert live_vectors(tracked) > 0
+        optimize(spark, tracked, max_file_size=30_000)
+        assert live_vectors(tracked) == 0
+        assert row_ids(spark, tracked) == before
+        assert fingerprint(spark, tracked) == prints
+    tracked.append(rows(200, 77))
+    before = row_ids(spark, tracked)
+    merged = sql(spark, f"optimize delta.`{uri}`")[0]["metrics"]
+    assert merged["clusteringStats"]["inputNumZCubes"] == 1
+    assert row_ids(spark, tracked) == before
+
+
 def test_the_engine_continues_a_table_with_v2_checkpoints(spark: Any, tmp_path: Path) -> None:
     uri = str(tmp_path / "v2")
     spark.sql(

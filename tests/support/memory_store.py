@@ -1,10 +1,14 @@
 """A table store in memory that meets the contract of TableStore, with faults on request."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+
+import pyarrow as pa
 
 from liquidlog.log.paths import LogFile, parse_log_file
 from liquidlog.log.store import AmbiguousPutError
+from liquidlog.storage.files import Source
+from liquidlog.storage.options import NO_OPTIONS, StorageOptions
 
 
 @dataclass
@@ -22,13 +26,24 @@ class MemoryStore:
     lose_response: bool = False
     lose_request: bool = False
 
-    def list_log(self) -> tuple[LogFile, ...] | None:
+    @property
+    def storage(self) -> StorageOptions:
+        return NO_OPTIONS
+
+    def require_writable(self) -> None:
+        return
+
+    def list_log(self, first_version: int = 0) -> tuple[LogFile, ...] | None:
+        del first_version
         found = (parse_log_file(name, len(content), 0) for name, content in self.log.items())
         files = sorted((f for f in found if f is not None), key=lambda file: file.name)
         return tuple(files) or None
 
     def read_log(self, name: str) -> bytes | None:
         return self.log.get(name)
+
+    def read_logs(self, names: Sequence[str]) -> tuple[bytes | None, ...]:
+        return tuple(map(self.read_log, names))
 
     def put_log_if_absent(self, name: str, content: bytes) -> bool:
         hook, self.before_put = self.before_put, lambda _: None
@@ -44,8 +59,10 @@ class MemoryStore:
             raise AmbiguousPutError("timeout")
         return True
 
-    def log_file_path(self, name: str) -> str:
-        return f"memory/{name}"
+    def open_log(self, name: str) -> Source:
+        if name not in self.log:
+            raise FileNotFoundError(name)
+        return pa.BufferReader(self.log[name])
 
     def file_size_bytes(self, path: str) -> int | None:
         return self.data.get(path)

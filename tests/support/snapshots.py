@@ -42,6 +42,7 @@ class FileSpec:
     deleted: int = 0
     version: int | None = 1
     base_row_id: int | None = None
+    commit_version: int | None = None
 
     @property
     def tags(self) -> dict[str, str]:
@@ -87,7 +88,7 @@ class FileSpec:
             "clustering_provider": self.provider,
             "deletion_vector": vector if self.deleted else None,
             "base_row_id": self.base_row_id,
-            "default_row_commit_version": None,
+            "default_row_commit_version": self.commit_version,
             "version": self.version,
         }
 

@@ -165,7 +165,10 @@ def test_a_conflict_exits_with_3_and_names_it(table: str, tmp_path: Path, call: 
 BAD = [
     (["detail", "{tmp}/none"], 1, "table_not_found"),
     (["detail", "{tmp}"], 1, "table_not_found"),
-    (["detail", "s3://bucket/t"], 5, "unsupported_feature"),
+    (["create", "memory://bucket/t", "--schema-from", "{source}"], 5, "unsupported_feature"),
+    (["detail", "none://bucket/t"], 2, "usage"),
+    (["detail", "s3://bucket/t", "--storage-option", "aws_nope=1"], 2, "usage"),
+    (["detail", "{table}", "--storage-option", "aws_region=x"], 2, "usage"),
     (["detail", "{table}", "--version", "99"], 1, "version_not_found"),
     (["cluster-by", "{table}", "nope"], 1, "clustering_columns"),
     (["cluster-by", "{table}", "x,x"], 1, "clustering_columns"),

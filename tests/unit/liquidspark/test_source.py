@@ -10,7 +10,7 @@ from liquidlog.errors import DataFileError, ExecutorError
 from liquidlog.plan import InputFile, WriterOptions
 from liquidlog.spec.arrow import leaf_column
 from liquidspark.sample import Survey, decode_survey, encode_survey, sample_positions, sample_shares
-from liquidspark.source import GroupWork, local_path, open_input, split_file
+from liquidspark.source import GroupWork, file_location, open_input, split_file
 from support.plans import schema_json_of, write_inputs
 
 
@@ -22,20 +22,27 @@ from support.plans import schema_json_of, write_inputs
         ("/data/t/", "p=1/a.parquet", "/data/t/p=1/a.parquet"),
         ("file:///data/a%20b", "x%20y.parquet", "/data/a b/x%20y.parquet"),
         ("/data/t", "/elsewhere/a.parquet", "/elsewhere/a.parquet"),
-        ("s3://bucket/t", "/elsewhere/a.parquet", "/elsewhere/a.parquet"),
+        ("s3://bucket/t", "p=1/a b.parquet", "s3://bucket/t/p=1/a b.parquet"),
+        ("s3://bucket/t", "s3a://other/a.parquet", "s3a://other/a.parquet"),
         ("/data/t", "file:///else%20where/a.parquet", "/else where/a.parquet"),
     ],
 )
-def test_local_path_joins_table_and_file(uri: str, path: str, expected: str) -> None:
-    assert local_path(uri, path) == expected
+def test_location_joins_table_and_file(uri: str, path: str, expected: str) -> None:
+    assert file_location(uri, path) == expected
 
 
 @pytest.mark.parametrize(
-    ("uri", "path"), [("s3://bucket/t", "a.parquet"), ("/data/t", "gs://bucket/a.parquet")]
+    ("uri", "path"),
+    [
+        ("s3://bucket/t", "/elsewhere/a.parquet"),
+        ("s3://bucket/t", "gs://bucket/a.parquet"),
+        ("abfss://c@one.dfs.core.windows.net/t", "abfss://c@two.dfs.core.windows.net/a.parquet"),
+        ("/data/t", "gs://bucket/a.parquet"),
+    ],
 )
-def test_local_path_refuses_other_storages(uri: str, path: str) -> None:
-    with pytest.raises(ExecutorError, match="storage cannot be rewritten yet"):
-        local_path(uri, path)
+def test_location_refuses_a_file_in_another_storage(uri: str, path: str) -> None:
+    with pytest.raises(ExecutorError):
+        file_location(uri, path)
 
 
 @given(

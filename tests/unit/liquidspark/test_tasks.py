@@ -1,14 +1,19 @@
 """The tasks without Spark: pieces are carried from the map side to the reduce side by hand."""
 
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import product
 from pathlib import Path
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from msgspec import structs
 
 from liquidlog.curve.curves import Curve
-from liquidlog.plan import WriterOptions
+from liquidlog.plan import RowTracking, WriterOptions
 from liquidspark.layout import build_layout, first_ordinals
 from liquidspark.sample import check_rows, survey_file
 from liquidspark.shuffle import OutputTasks, SplitTasks, partition_values
@@ -16,9 +21,21 @@ from liquidspark.sink import TaskFacts, begin_run, decode_facts, end_run, merge_
 from liquidspark.source import GroupWork, split_file
 from liquidspark.whole import CompactionTasks, GroupTask
 from support.plans import parquet_names, rows_of, schema_json_of, write_inputs
+from support.vectors import write_vector
 
 ROWS = 3000
 RUN = "0123456789ab"
+ROW_TRACKING = RowTracking(
+    row_id_column="_id", row_commit_version_column="_version", preserved=True
+)
+WAYS = ("shuffled", "whole", "compaction")
+DELETED = {
+    "none": [np.arange(0)] * 4,
+    "some": [np.flatnonzero(np.random.default_rng(i).random(ROWS // 4) < i / 5) for i in range(4)],
+    "row groups": [np.arange(200, 600), np.arange(0, 200), np.arange(600, 750), np.arange(1)],
+    "files": [np.arange(750), np.arange(0), np.arange(750), np.arange(749)],
+    "all": [np.arange(750)] * 4,
+}
 
 
 def make_work(
@@ -46,6 +63,26 @@ def make_work(
         writer_options=WriterOptions(indexed=(("a",), ("b",))),
         token=RUN,
         slice_bytes=slice_bytes,
+    )
+
+
+def with_vectors(work: GroupWork, deleted: Sequence[npt.NDArray[np.int64]]) -> GroupWork:
+    """Return the work with the rows of each input deleted, and with row ids that rows keep."""
+    inputs, vectors = [], []
+    for number, (file, rows) in enumerate(zip(work.inputs, deleted, strict=True)):
+        path = Path(work.directory) / f"vector {number}.bin"
+        vectors.append(str(path))
+        inputs.append(
+            structs.replace(
+                file,
+                num_records=ROWS // 4,
+                deletion_vector=write_vector(path, rows.tolist()),
+                base_row_id=10_000 * number,
+                default_row_commit_version=number,
+            )
+        )
+    return replace(
+        work, inputs=tuple(inputs), vector_paths=tuple(vectors), row_tracking=ROW_TRACKING
     )
 
 
@@ -123,6 +160,32 @@ def test_shuffled_and_whole_group_write_the_same_rows_in_the_same_order(
         ordered, sorted(other, key=lambda table: table["row"][0].as_py()), strict=True
     ):
         assert left.equals(right)
+
+
+@pytest.mark.parametrize(
+    ("way", "deleted"),
+    # Without any live row nothing is shuffled.
+    [pair for pair in product(WAYS, DELETED) if pair != ("shuffled", "all")],
+)
+def test_live_rows_and_their_row_ids_are_all_written_once(
+    tmp_path: Path, way: str, deleted: str
+) -> None:
+    curve = None if way == "compaction" else Curve.HILBERT
+    work = with_vectors(make_work(tmp_path, curve=curve, slice_bytes=500), DELETED[deleted])
+    whole = GroupTask(work=work, sample_rows=500)
+    facts = shuffled(work) if way == "shuffled" else facts_of(list(whole(numbered(0))))
+    assert facts.failure is None
+    expected = []
+    for number, rows in enumerate(DELETED[deleted]):
+        kept = np.setdiff1d(np.arange(ROWS // 4), rows)
+        table = pq.read_table(work.paths[number]).take(pa.array(kept))
+        ids = pa.array(kept + 10_000 * number)
+        version = pa.array([number] * len(kept), pa.int64())
+        expected.append(table.append_column("_id", ids).append_column("_version", version))
+    found = [pq.read_table(tmp_path / output.path) for output in facts.outputs]
+    assert rows_of(found) == rows_of(expected)
+    assert facts.read == facts.written
+    assert not any("_id" in output.stats for output in facts.outputs)
 
 
 @pytest.mark.parametrize("slice_bytes", [1 << 30, 500])

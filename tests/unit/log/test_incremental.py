@@ -1,6 +1,6 @@
 """The next version costs its commits: nothing that was read before is read again."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -8,11 +8,12 @@ import pyarrow as pa
 import pytest
 
 from liquidlog.log.loader import advance, load_snapshot
-from liquidlog.log.paths import commit_name
+from liquidlog.log.local_store import LocalTableStore
+from liquidlog.log.paths import LogFile, commit_name
 from liquidlog.log.statistics import load_bounds
-from liquidlog.log.store import LocalTableStore
 from liquidlog.snapshot import Snapshot
 from liquidlog.spec.schema import leaves
+from liquidlog.storage.files import Source
 from liquidlog.table import Table, system_clock
 from support.repository import ROOT
 
@@ -28,19 +29,24 @@ class CountingStore(LocalTableStore):
         self.read: list[str] = []
         self.hide_after = hide_after
 
-    def list_log(self) -> Any:
+    def list_log(self, first_version: int = 0) -> tuple[LogFile, ...]:
         hidden = self.hide_after
         return tuple(
-            file for file in super().list_log() or () if hidden is None or file.version <= hidden
+            file
+            for file in super().list_log(first_version) or ()
+            if hidden is None or file.version <= hidden
         )
+
+    def read_logs(self, names: Sequence[str]) -> tuple[bytes | None, ...]:
+        return tuple(self.read_log(name) for name in names)
 
     def read_log(self, name: str) -> bytes | None:
         self.read.append(name)
         return super().read_log(name)
 
-    def log_file_path(self, name: str) -> str:
+    def open_log(self, name: str) -> Source:
         self.read.append(name)
-        return super().log_file_path(name)
+        return super().open_log(name)
 
 
 def table_at(path: Path, clustered_by: tuple[str, ...] = ("x",)) -> Table:

@@ -3,9 +3,10 @@ from pathlib import Path
 
 import pytest
 
-from liquidlog.errors import StorageError, UnsupportedFeatureError
+from liquidlog.errors import StorageError
+from liquidlog.log.local_store import LocalTableStore
 from liquidlog.log.paths import LogFileKind, commit_name, parse_log_file
-from liquidlog.log.store import LocalTableStore, open_store
+from liquidlog.log.stores import open_store
 
 WRITERS = 4
 KEYS = 25
@@ -40,13 +41,6 @@ def test_a_missing_log_is_none_and_a_missing_file_too(tmp_path: Path) -> None:
     assert store.list_log() is None
     assert store.read_log(commit_name(0)) is None
     assert store.file_size_bytes("x") is None
-
-
-@pytest.mark.parametrize("uri", ["s3://bucket/t", "gs://bucket/t", "abfss://c@a/t", "memory://t"])
-def test_a_storage_without_proved_put_if_absent_is_refused(uri: str) -> None:
-    with pytest.raises(UnsupportedFeatureError) as refusal:
-        open_store(uri)
-    assert uri.split(":", maxsplit=1)[0] in refusal.value.features[0]
 
 
 def test_file_uris_and_paths_mean_the_same_place(tmp_path: Path) -> None:

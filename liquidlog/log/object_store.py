@@ -1,0 +1,124 @@
+"""A table in an object store: a version is one conditional put.
+
+Source: docs/adr/0005 for what is trusted and how a lost response is found out.
+"""
+
+import secrets
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Final
+
+from liquidlog.errors import StorageError, UnsupportedFeatureError, UsageError
+from liquidlog.log.paths import LOG_DIR, VERSION_DIGITS, LogFile, parse_log_file
+from liquidlog.log.store import AmbiguousPutError
+from liquidlog.storage.addresses import file_address
+from liquidlog.storage.files import Source, delete_files, file_size_bytes
+from liquidlog.storage.objects import MaybeStoredError, Objects
+from liquidlog.storage.options import StorageOptions
+from liquidlog.storage.reading import ObjectReader
+
+_PARALLEL_READS: Final = 16
+
+
+class ObjectTableStore:
+    """A table in S3, Google Cloud Storage or Azure; read only in any other fsspec storage."""
+
+    def __init__(self, uri: str, options: StorageOptions) -> None:
+        """Make the client; nothing is sent yet.
+
+        Raises:
+            UsageError: If the address or an option cannot be used.
+            StorageError: If the client refuses what it was given.
+        """
+        self._uri = uri
+        self._options = options
+        self._objects = Objects.at(uri, options)
+        self._root = self._objects.path
+        self._log = f"{self._root}/{LOG_DIR}"
+        self._proved = not self._objects.client.own_endpoint
+
+    @property
+    def uri(self) -> str:
+        """The URI of the table, without a trailing slash."""
+        return self._uri
+
+    @property
+    def storage(self) -> StorageOptions:
+        """The options as given."""
+        return self._options
+
+    def require_writable(self) -> None:
+        """See TableStore. A server that is not the cloud's own has to show its conditional put."""
+        self._objects.require_conditional_put(self._uri)
+        if self._proved:
+            return
+        # Hidden from everything that lists data files, and not in the log.
+        probe = f"{self._root}/_liquidlog-probe-{secrets.token_hex(8)}"
+        try:
+            first = self._put(probe, b"first")
+            second = self._put(probe, b"second")
+            kept = self._objects.read(probe)
+        except MaybeStoredError as error:
+            raise StorageError(self._uri, f"cannot be written: {error}") from None
+        finally:
+            self._objects.delete(probe)
+        if not first or second or kept != b"first":
+            reason = "a storage whose server ignores the condition of a conditional put,"
+            raise UnsupportedFeatureError(self._uri, "written", (reason,))
+        self._proved = True
+
+    def list_log(self, first_version: int = 0) -> tuple[LogFile, ...] | None:
+        """See TableStore."""
+        first = f"{first_version:0{VERSION_DIGITS}d}" if first_version else ""
+        found = self._objects.list_directory(self._log, first)
+        if found is None:
+            return None
+        files = (
+            parse_log_file(item.name, item.size_bytes, item.modification_time_ms) for item in found
+        )
+        return tuple(sorted((f for f in files if f is not None), key=lambda file: file.name))
+
+    def read_log(self, name: str) -> bytes | None:
+        """See TableStore."""
+        return self._objects.read(f"{self._log}/{name}")
+
+    def read_logs(self, names: Sequence[str]) -> tuple[bytes | None, ...]:
+        """See TableStore."""
+        if not names:
+            return ()
+        with ThreadPoolExecutor(min(len(names), _PARALLEL_READS)) as pool:
+            return tuple(pool.map(self.read_log, names))
+
+    def put_log_if_absent(self, name: str, content: bytes) -> bool:
+        """See TableStore."""
+        self.require_writable()
+        try:
+            return self._put(f"{self._log}/{name}", content)
+        except MaybeStoredError as error:
+            raise AmbiguousPutError(str(error)) from None
+
+    def open_log(self, name: str) -> Source:
+        """See TableStore."""
+        path = f"{self._log}/{name}"
+        facts = self._objects.facts(path)
+        if facts is None:
+            raise FileNotFoundError(path)
+        return ObjectReader(self._objects, path, facts.size_bytes)
+
+    def file_size_bytes(self, path: str) -> int | None:
+        """See TableStore."""
+        try:
+            return file_size_bytes(self.data_path(path), self._options)
+        except UsageError:
+            return None
+
+    def delete_file(self, path: str) -> None:
+        """See TableStore."""
+        delete_files([self.data_path(path)], self._options)
+
+    def data_path(self, path: str) -> str:
+        """See TableStore."""
+        return file_address(self._uri, path)
+
+    def _put(self, path: str, content: bytes) -> bool:
+        return self._objects.put_if_absent(path, content)

@@ -1,0 +1,31 @@
+"""From an address to the store of a table."""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from liquidlog.errors import UsageError
+from liquidlog.log.local_store import LocalTableStore
+from liquidlog.log.object_store import ObjectTableStore
+from liquidlog.log.store import TableStore
+from liquidlog.storage.addresses import is_local, table_address
+from liquidlog.storage.options import StorageOptions
+
+
+def open_store(uri: str, storage_options: Mapping[str, str] | None = None) -> TableStore:
+    """Return the store of the table at `uri`; nothing is read yet.
+
+    Options may be given for a table on local disk only if there are none, so that a mistyped
+    scheme does not go unnoticed.
+
+    Raises:
+        UsageError: If the address or an option cannot be used.
+        StorageError: If the client of the storage refuses what it was given.
+    """
+    options = StorageOptions.of(storage_options)
+    address = table_address(uri)
+    if not is_local(uri):
+        return ObjectTableStore(address, options)
+    if options:
+        names = ", ".join(name for name, _ in options.items)
+        raise UsageError(f"a table on local disk has no storage options: {names}")
+    return LocalTableStore(Path(address))

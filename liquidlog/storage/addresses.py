@@ -1,0 +1,140 @@
+"""Addresses of tables and files: plain paths, and URIs of the storages we know. No I/O."""
+
+import os.path
+import re
+from dataclasses import dataclass
+from typing import Final
+from urllib.parse import unquote, urlsplit
+
+from liquidlog.errors import UsageError
+
+_SCHEME: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):")
+_LOCAL: Final = frozenset({"file", "local"})
+_FAMILIES: Final = {
+    "s3": "s3",
+    "s3a": "s3",
+    "gs": "gcs",
+    "gcs": "gcs",
+    "az": "azure",
+    "azure": "azure",
+    "abfs": "azure",
+    "abfss": "azure",
+}
+_CANONICAL: Final = {"s3a": "s3", "gcs": "gs"}
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectAddress:
+    """Where an object is: `family` is s3, gcs, azure or another fsspec protocol.
+
+    `account` is an Azure storage account if the address names one.
+    """
+
+    family: str
+    bucket: str
+    key: str
+    account: str | None = None
+
+    @property
+    def path(self) -> str:
+        """Bucket and key as fsspec's clients want them."""
+        return f"{self.bucket}/{self.key}" if self.key else self.bucket
+
+
+def is_local(address: str) -> bool:
+    """Return whether an address is on local disk."""
+    scheme = _scheme(address)
+    return scheme is None or scheme in _LOCAL
+
+
+def local_path(address: str) -> str:
+    """Return the path of a local address: itself, or what a file: URI names."""
+    if _scheme(address) is None:
+        return address
+    parts = urlsplit(address)
+    return unquote(parts.path)
+
+
+def table_address(uri: str) -> str:
+    """Return the one way in which we spell the address of a table.
+
+    Local: an absolute path. Otherwise: a URI without a trailing slash, with the usual scheme.
+
+    Raises:
+        UsageError: If the address has parts that no table has: credentials, a query, a chain.
+    """
+    if is_local(uri):
+        path = os.path.expanduser(local_path(uri))  # noqa: PTH111  "" and ~ as fsspec has them
+        return os.path.abspath(path)  # noqa: PTH100  keeps symbolic links as they are
+    parse_object_address(uri)
+    scheme, _, rest = uri.partition("://")
+    return f"{_CANONICAL.get(scheme.lower(), scheme.lower())}://{rest.rstrip('/')}"
+
+
+def file_address(table_uri: str, path: str) -> str:
+    """Return where a file of a table is: a local path or a URI.
+
+    Args:
+        table_uri: Of the table.
+        path: Decoded, relative to the table or absolute. "" for the table itself.
+
+    Raises:
+        UsageError: If the file is in another kind of storage than its table.
+    """
+    if is_local(table_uri):
+        if not is_local(path):
+            raise UsageError(f"{path}: a table on local disk has a file in another storage")
+        joined = os.path.join(local_path(table_uri), local_path(path))  # noqa: PTH118
+        return joined if path else joined.rstrip("/") or "/"
+    if _scheme(path) is None and not path.startswith("/"):
+        return f"{table_uri}/{path}" if path else table_uri
+    if _scheme(path) is None or _family_of(path) != _family_of(table_uri):
+        raise UsageError(f"{path}: a file of {table_uri} is in another storage")
+    table, file = parse_object_address(table_uri), parse_object_address(path)
+    if file.account != table.account:
+        raise UsageError(f"{path}: a file of {table_uri} is in another storage account")
+    return path
+
+
+def parse_object_address(uri: str) -> ObjectAddress:
+    """Return the parts of a URI that is not local.
+
+    Raises:
+        UsageError: If it holds credentials, a query or a chain of protocols, or no bucket.
+    """
+    scheme = _scheme(uri)
+    family = _family_of(uri)
+    rest = uri.partition("://")[2]
+    bucket, _, key = rest.partition("/")
+    account = None
+    if family == "azure" and "@" in bucket:
+        bucket, _, host = bucket.partition("@")
+        account = host.partition(".")[0]
+    in_cloud = family in _FAMILIES.values()
+    problems = []
+    if "::" in uri:
+        problems.append("is a chain of protocols")
+    if "@" in bucket or (in_cloud and ":" in bucket):
+        problems.append("has a user or password in it; give storage options instead")
+    if "?" in bucket or (in_cloud and "?" in key):
+        problems.append("has a query in it; give storage options instead")
+    if not bucket:
+        problems.append("names no bucket or container")
+    if problems:
+        # The address may hold a secret here, so it is not repeated.
+        raise UsageError(f"the {scheme}: address {'; '.join(problems)}")
+    return ObjectAddress(family, bucket, key.rstrip("/"), account)
+
+
+def _family_of(address: str) -> str:
+    scheme = _scheme(address) or "file"
+    return _FAMILIES.get(scheme, scheme)
+
+
+def _scheme(address: str) -> str | None:
+    # A scheme has at least two letters: one letter is a drive, or the beginning of a name.
+    found = _SCHEME.match(address)
+    if found is None:
+        return None
+    scheme = found[1].lower()
+    return scheme if "://" in address or "::" in address or scheme in _LOCAL else None

@@ -1,0 +1,105 @@
+"""The fsspec client of a storage, and which ones are trusted to create a version.
+
+Trusted by class, after a measurement (docs/adr/0005, 0014): fsspec's own way to create a file
+looks first and writes then, and has had two winners.
+"""
+
+import importlib
+import inspect
+import logging
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+import fsspec
+
+from liquidlog.errors import StorageError, UsageError
+from liquidlog.storage.addresses import ObjectAddress
+from liquidlog.storage.azure import azure_arguments
+from liquidlog.storage.gcs import gcs_arguments
+from liquidlog.storage.options import StorageOptions, redacted
+from liquidlog.storage.s3 import s3_arguments
+
+Arguments = Callable[[ObjectAddress, StorageOptions, Mapping[str, str]], dict[str, Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class Family:
+    """A kind of storage whose client creates conditionally: where its class is, how to make it."""
+
+    module: str
+    name: str
+    extra: str
+    arguments: Arguments
+
+
+FAMILIES: Final[Mapping[str, Family]] = {
+    "s3": Family("s3fs", "S3FileSystem", "s3", s3_arguments),
+    # The class behind gcsfs's name asks every bucket for its type first, over another protocol.
+    "gcs": Family("gcsfs.core", "GCSFileSystem", "gcs", gcs_arguments),
+    "azure": Family("adlfs", "AzureBlobFileSystem", "azure", azure_arguments),
+}
+
+for _name in ("s3fs", "gcsfs", "adlfs", "azure", "aiobotocore", "botocore"):
+    # What goes wrong is said by our errors; without this, logging's last resort prints it too.
+    logging.getLogger(_name).addHandler(logging.NullHandler())
+
+
+@dataclass(frozen=True, slots=True)
+class Client:
+    """A file system, and whether it talks to somebody's own server rather than the cloud's."""
+
+    file_system: Any
+    own_endpoint: bool
+
+
+def open_client(address: ObjectAddress, uri: str, options: StorageOptions) -> Client:
+    """Return the client of an address.
+
+    Raises:
+        UsageError: If an option is unknown, or its package is missing.
+        StorageError: If the client refuses what it was given.
+    """
+    family = FAMILIES.get(address.family)
+    arguments = (
+        family.arguments(address, options, os.environ)
+        if family
+        else _plain_arguments(address.family, uri, options)
+    )
+    try:
+        kind = _class(family) if family else fsspec.get_filesystem_class(address.family)
+        client = kind(use_listings_cache=False, **arguments)
+    except ImportError as error:
+        extra = f'liquidlog[{family.extra}]"' if family else f'fsspec[{address.family}]"'
+        raise UsageError(
+            f'{address.family} needs a package that is not installed: pip install "{extra}'
+        ) from error
+    except Exception as error:  # noqa: BLE001  clients raise what they like; it may hold a secret
+        raise StorageError(address.bucket, explained(error, options)) from None
+    own = arguments.get("endpoint_url") or "BlobEndpoint" in arguments.get("connection_string", "")
+    return Client(client, own_endpoint=bool(own))
+
+
+def explained(error: BaseException, options: StorageOptions) -> str:
+    """Return a client's error as a sentence without secrets."""
+    text = redacted(str(error), options, os.environ)
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__
+
+
+def _class(family: Family) -> Any:  # noqa: ANN401  an fsspec class
+    return getattr(importlib.import_module(family.module), family.name)
+
+
+def _plain_arguments(protocol: str, uri: str, options: StorageOptions) -> dict[str, Any]:
+    try:
+        kind = fsspec.get_filesystem_class(protocol)
+    except ValueError as error:
+        raise UsageError(f"there is no storage {protocol}://") from error
+    except ImportError:
+        return {}
+    known = set(inspect.signature(kind.__init__).parameters) - {"self", "args", "kwargs"}
+    unknown = [name for name, _ in options.items if name not in known]
+    if unknown:
+        raise UsageError(f"{protocol} has no option {', '.join(unknown)}", options=unknown)
+    return {**kind._get_kwargs_from_urls(uri), **options.given()}  # noqa: SLF001

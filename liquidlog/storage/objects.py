@@ -1,0 +1,265 @@
+"""One object store through its client: every request here, every failure one of our errors.
+
+Requests that change nothing are tried again when that may help. A request that creates a version
+is sent once; whether it had its effect is for the caller to find out.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import datetime
+from itertools import pairwise
+from typing import Any, Final, TypeVar
+
+from liquidlog.errors import StorageError, UnsupportedFeatureError
+from liquidlog.storage.addresses import ObjectAddress, parse_object_address
+from liquidlog.storage.clients import FAMILIES, Client, explained, open_client
+from liquidlog.storage.failures import Failure, again, classify
+from liquidlog.storage.options import StorageOptions
+
+T = TypeVar("T")
+
+UPLOAD_PART_BYTES: Final = 16 << 20
+"""An upload holds this much in memory. S3 takes 10 000 parts: files up to 160 GiB."""
+_PARALLEL_READ_BYTES: Final = 8 << 20
+_PARALLEL_READS: Final = 8
+_TIME_NAMES: Final = ("LastModified", "last_modified", "mtime", "updated", "created")
+_PUT_ATTEMPTS: Final = 4
+
+
+class MaybeStoredError(Exception):
+    """A conditional put failed in a way that leaves open whether it had its effect."""
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectFacts:
+    """An object as the store describes it; `name` is below the directory it was listed in."""
+
+    name: str
+    size_bytes: int
+    modification_time_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Objects:
+    """The store that an address is in; `path` is what the client calls the address."""
+
+    address: ObjectAddress
+    path: str
+    options: StorageOptions
+    client: Client
+
+    @classmethod
+    def at(cls, uri: str, options: StorageOptions) -> "Objects":
+        """Return the store of a URI.
+
+        Raises:
+            UsageError: If the address or an option cannot be used.
+            StorageError: If the client refuses what it was given.
+        """
+        address = parse_object_address(uri)
+        client = open_client(address, uri, options)
+        in_cloud = address.family in FAMILIES
+        path = address.path if in_cloud else client.file_system._strip_protocol(uri)  # noqa: SLF001
+        return cls(address, path, options, client)
+
+    @property
+    def _fs(self) -> Any:  # noqa: ANN401  fsspec has no types
+        return self.client.file_system
+
+    def require_conditional_put(self, uri: str) -> None:
+        """Refuse a storage that is not proved to create a file once, whole, or not at all.
+
+        Raises:
+            UnsupportedFeatureError: With the reason.
+        """
+        if self.address.family not in FAMILIES:
+            reason = f"{self.address.family}://, a storage whose conditional put is not proved,"
+            raise UnsupportedFeatureError(uri, "written", (reason,))
+
+    def facts(self, path: str) -> ObjectFacts | None:
+        """Return what the store says about an object, None if there is none.
+
+        Raises:
+            StorageError: If it cannot be asked.
+        """
+        info = self._asked(path, lambda: again(lambda: self._fs.info(path)))
+        if info is None or info.get("type") == "directory":
+            return None
+        return _facts(path, info)
+
+    def read(self, path: str) -> bytes | None:
+        """Return an object's content, None if there is none.
+
+        Raises:
+            StorageError: If it cannot be read.
+        """
+        # With more than one request at a time s3fs asks for the size first.
+        alone = {} if self.address.family not in {"s3", "azure"} else {"max_concurrency": 1}
+        return self._asked(path, lambda: again(lambda: bytes(self._fs.cat_file(path, **alone))))
+
+    def read_range(self, path: str, start: int, stop: int) -> bytes:
+        """Return bytes `start` to `stop` of an object; large ranges by several requests at once.
+
+        Raises:
+            FileNotFoundError: If there is no such object.
+            OSError: If it cannot be read whole.
+        """
+        edges = [*range(start, stop, _PARALLEL_READ_BYTES), stop]
+        pieces = list(pairwise(edges))
+        if len(pieces) == 1:
+            return self._piece(path, start, stop)
+        with ThreadPoolExecutor(min(len(pieces), _PARALLEL_READS)) as pool:
+            return b"".join(pool.map(lambda piece: self._piece(path, *piece), pieces))
+
+    def list_directory(self, path: str, first: str = "") -> tuple[ObjectFacts, ...] | None:
+        """Return the objects of a directory, without those below; None if it holds nothing.
+
+        Names before `first` are left out where the store can begin in the middle, which saves
+        requests; elsewhere they are there.
+
+        Raises:
+            StorageError: If it cannot be listed.
+        """
+        found = self._asked(path, lambda: again(lambda: self._listed(path, first)))
+        return None if found is None else tuple(found)
+
+    def names_with_prefix(self, path: str, prefix: str) -> tuple[str, ...]:
+        """Return the names of a directory's objects that begin so; asks for no others.
+
+        Raises:
+            StorageError: If it cannot be listed.
+        """
+        found = self._asked(path, lambda: again(lambda: self._matching(path, prefix)))
+        return tuple(found or ())
+
+    def put_if_absent(self, path: str, content: bytes) -> bool:
+        """Store an object whole, or not at all; return False if there is one of that name.
+
+        Raises:
+            StorageError: If nothing was stored.
+            MaybeStoredError: If it may have been stored.
+        """
+        error = self._put_error(path, content)
+        if error is None:
+            return True
+        if isinstance(error, FileExistsError):
+            return False
+        detail = self.explained(error)
+        if classify(error) in {Failure.REFUSED, Failure.MISSING} and self.read(path) != content:
+            raise StorageError(path, f"cannot be written: {detail}")
+        raise MaybeStoredError(detail)
+
+    def open_upload(self, path: str) -> Any:  # noqa: ANN401  an fsspec file
+        """Return a file to write an object with; it is there when the file is closed."""
+        return self._fs.open(path, "wb", block_size=UPLOAD_PART_BYTES)
+
+    def delete(self, path: str) -> None:
+        """Delete an object, best-effort."""
+        with suppress(Exception):
+            again(lambda: self._fs.rm_file(path))
+
+    def explained(self, error: BaseException) -> str:
+        """Return a client's error as a sentence without secrets."""
+        return explained(error, self.options)
+
+    def _piece(self, path: str, start: int, stop: int) -> bytes:
+        def request() -> bytes:
+            found = bytes(self._fs.cat_file(path, start=start, end=stop))
+            if len(found) != stop - start:
+                raise OSError(f"{len(found)} bytes came where {stop - start} were asked for")
+            return found
+
+        try:
+            return again(request)
+        except FileNotFoundError:
+            raise
+        except Exception as error:  # noqa: BLE001  clients raise what they like
+            raise OSError(self.explained(error)) from None
+
+    def _asked(self, path: str, request: Callable[[], T]) -> T | None:
+        try:
+            return request()
+        except Exception as error:  # noqa: BLE001  clients raise what they like
+            if classify(error) is Failure.MISSING:
+                return None
+            raise StorageError(path, f"cannot be read: {self.explained(error)}") from None
+
+    def _put_error(self, path: str, content: bytes) -> Exception | None:
+        """Return what a put failed with; only an answer that says it had no effect is retried."""
+        failed: Exception | None = None
+        for _ in range(_PUT_ATTEMPTS):
+            try:
+                self._put_once(path, content)
+            except Exception as error:  # noqa: BLE001  clients raise what they like
+                failed = error
+                if isinstance(error, FileExistsError) or classify(error) is not Failure.CONFLICT:
+                    return error
+            else:
+                return None
+        return failed
+
+    def _put_once(self, path: str, content: bytes) -> None:
+        match self.address.family:
+            case "s3":
+                # Its own client: this one sends nothing twice, so that a refusal is final.
+                self._single_shot().pipe_file(path, content, mode="create")
+            case "azure":
+                self._fs.pipe_file(path, content, mode="create", retry_total=0)
+            case _:
+                self._fs.pipe_file(path, content, mode="create")
+
+    def _single_shot(self) -> Any:  # noqa: ANN401  fsspec has no types
+        options = dict(self._fs.storage_options)
+        config = {**options["config_kwargs"], "retries": {"total_max_attempts": 1}}
+        client = type(self._fs)(**{**options, "config_kwargs": config})
+        client.retries = 1
+        return client
+
+    def _listed(self, path: str, first: str) -> Iterator[ObjectFacts]:
+        if self.address.family == "s3":
+            return iter(list(self._s3_listed(path, first)))
+        infos = self._fs.ls(path, detail=True)
+        return iter([_facts(info["name"], info) for info in infos if info["type"] == "file"])
+
+    def _s3_listed(self, path: str, first: str) -> Iterator[ObjectFacts]:
+        bucket, _, key = path.partition("/")
+        prefix = f"{key}/" if key else ""
+        request: dict[str, Any] = {"Bucket": bucket, "Prefix": prefix, "Delimiter": "/"}
+        if first:
+            request["StartAfter"] = prefix + first
+        found = False
+        while True:
+            page = self._fs.call_s3("list_objects_v2", **request)
+            for item in page.get("Contents", ()):
+                found = True
+                yield _facts(item["Key"], {**item, "size": item["Size"]})
+            found = found or bool(page.get("CommonPrefixes"))
+            if not page.get("IsTruncated"):
+                break
+            request["ContinuationToken"] = page["NextContinuationToken"]
+        if not found and not first:
+            raise FileNotFoundError(path)
+
+    def _matching(self, path: str, prefix: str) -> list[str]:
+        found = self._fs.find(path, prefix=prefix)
+        names = (name.rpartition("/")[2] for name in found if name.startswith(f"{path}/{prefix}"))
+        return list(names)
+
+
+def _facts(path: str, info: Mapping[str, Any]) -> ObjectFacts:
+    found = (info[name] for name in _TIME_NAMES if info.get(name) is not None)
+    return ObjectFacts(
+        name=path.rstrip("/").rpartition("/")[2],
+        size_bytes=int(info.get("size") or 0),
+        modification_time_ms=_milliseconds(next(found, None)),
+    )
+
+
+def _milliseconds(moment: Any) -> int:  # noqa: ANN401  what a client has for a time
+    if isinstance(moment, str):
+        moment = datetime.fromisoformat(moment)
+    if isinstance(moment, datetime):
+        return round(moment.timestamp() * 1000)
+    return round(moment * 1000) if isinstance(moment, int | float) else 0

@@ -1,0 +1,140 @@
+"""The examples of PROTOCOL.md, and everything that is wrong with a vector."""
+
+import struct
+import zlib
+
+import pytest
+from pyroaring import BitMap64
+
+from liquidlog.spec.actions import DeletionVector
+from liquidlog.spec.deletion_vectors import (
+    decode_z85,
+    deleted_positions,
+    framed_bytes,
+    framed_payload,
+    inline_payload,
+    vector_path,
+)
+
+MAGIC = struct.pack("<i", 1681511377)
+PAYLOAD = MAGIC + BitMap64([1, 5, 9]).serialize()
+
+
+def vector(kind: str, text: str, **fields: int) -> DeletionVector:
+    facts = {"offset": 1, "size_in_bytes": 40, "cardinality": 6, **fields}
+    return DeletionVector(storage_type=kind, path_or_inline_dv=text, **facts)
+
+
+def framed(payload: bytes = PAYLOAD, *, size: int | None = None, flip: int = 0) -> bytes:
+    size_bytes = len(payload) if size is None else size
+    checksum = zlib.crc32(payload) ^ flip
+    return struct.pack(">i", size_bytes) + payload + struct.pack(">I", checksum)
+
+
+@pytest.mark.parametrize(
+    ("kind", "text", "path"),
+    [
+        (
+            "u",
+            "ab^-aqEH.-t@S}K{vb[*k^",
+            "ab/deletion_vector_d2c639aa-8816-431a-aaf6-d3fe2512ff61.bin",
+        ),
+        ("u", "^-aqEH.-t@S}K{vb[*k^", "deletion_vector_d2c639aa-8816-431a-aaf6-d3fe2512ff61.bin"),
+        ("p", "s3://mytable/deletion%20vector.bin", "s3://mytable/deletion%20vector.bin"),
+        ("i", "wi5b=000010000siXQKl0rr91000f55c8Xg0@@D72lkbi5=-{L", None),
+    ],
+)
+def test_place_of_a_vector(kind: str, text: str, path: str | None) -> None:
+    assert vector_path(vector(kind, text)) == path
+
+
+@pytest.mark.parametrize(
+    ("kind", "text"), [("u", "^-aqEH"), ("u", "^-aqEH.-t@S}K{vb[*k~"), ("r", "a/b.bin")]
+)
+def test_place_that_cannot_be_understood(kind: str, text: str) -> None:
+    with pytest.raises(ValueError, match="its deletion vector"):
+        vector_path(vector(kind, text))
+
+
+def test_inline_vector_of_another_implementation() -> None:
+    # From the tests of delta-kernel-rs.
+    text = "^Bg9^0rr910000000000iXQKl0rr91000f55c8Xg0@@D72lkbi5=-{L"
+    payload = inline_payload(vector("i", text, size_in_bytes=44))
+    found = deleted_positions(payload, cardinality=6, num_rows=30)
+    assert found.tolist() == [3, 4, 7, 11, 18, 29]
+
+
+def test_old_format_in_the_protocols_example_is_refused() -> None:
+    text = "wi5b=000010000siXQKl0rr91000f55c8Xg0@@D72lkbi5=-{L"
+    with pytest.raises(ValueError, match="format this release does not know"):
+        deleted_positions(inline_payload(vector("i", text)), cardinality=6, num_rows=30)
+
+
+@pytest.mark.parametrize("size", [36, 41])
+def test_inline_vector_of_another_size_than_the_log_says(size: int) -> None:
+    text = "wi5b=000010000siXQKl0rr91000f55c8Xg0@@D72lkbi5=-{L"
+    with pytest.raises(ValueError, match=f"40 bytes, the log says {size}"):
+        inline_payload(vector("i", text, size_in_bytes=size))
+
+
+def test_z85_of_its_specification() -> None:
+    assert decode_z85("HelloWorld") == bytes.fromhex("864FD26FB559F75B")
+    assert decode_z85("") == b""
+
+
+@pytest.mark.parametrize("text", ["Hello Worl", "HelloWorl", "#####", "HellöWorld"])
+def test_text_that_is_not_z85(text: str) -> None:
+    with pytest.raises(ValueError, match="Z85"):
+        decode_z85(text)
+
+
+def test_stored_vector_is_found_and_checked() -> None:
+    stored = vector("u", "x" * 20, offset=7, size_in_bytes=len(PAYLOAD), cardinality=3)
+    assert framed_bytes(stored) == (7, len(PAYLOAD) + 8)
+    assert framed_payload(stored, framed()) == PAYLOAD
+    assert deleted_positions(PAYLOAD, cardinality=3, num_rows=10).tolist() == [1, 5, 9]
+
+
+@pytest.mark.parametrize(
+    ("content", "problem"),
+    [
+        (framed(flip=1), "checksum"),
+        (framed(size=len(PAYLOAD) + 4), "the log says"),
+        (framed()[:-1], "cut off"),
+        (b"", "cut off"),
+    ],
+)
+def test_stored_vector_that_is_damaged(content: bytes, problem: str) -> None:
+    stored = vector("u", "x" * 20, size_in_bytes=len(PAYLOAD))
+    with pytest.raises(ValueError, match=problem):
+        framed_payload(stored, content)
+
+
+@pytest.mark.parametrize(
+    ("payload", "cardinality", "num_rows", "problem"),
+    [
+        (PAYLOAD, 2, 10, "3 rows, the log says 2"),
+        (PAYLOAD, 3, 9, "deletes row 9, the file has 9 rows"),
+        (PAYLOAD[:-1], 3, 10, "not a roaring bitmap"),
+        (MAGIC, 0, 10, "not a roaring bitmap"),
+        (b"", 0, 10, "format"),
+        (struct.pack("<i", 1681511376) + PAYLOAD[4:], 3, 10, "format"),
+    ],
+)
+def test_bitmap_that_is_not_what_the_log_says(
+    payload: bytes, cardinality: int, num_rows: int, problem: str
+) -> None:
+    with pytest.raises(ValueError, match=problem):
+        deleted_positions(payload, cardinality=cardinality, num_rows=num_rows)
+
+
+def test_bitmap_out_of_order_is_refused() -> None:
+    # The array container of 1, 5, 9 ends the payload: two bytes a value.
+    swapped = PAYLOAD[:-6] + struct.pack("<HHH", 5, 1, 9)
+    with pytest.raises(ValueError, match="roaring bitmap"):
+        deleted_positions(swapped, cardinality=3, num_rows=10)
+
+
+def test_empty_bitmap_deletes_nothing() -> None:
+    payload = MAGIC + BitMap64().serialize()
+    assert deleted_positions(payload, cardinality=0, num_rows=0).tolist() == []

@@ -1,0 +1,203 @@
+"""What every store must do, on local disk and against servers that are not ours."""
+
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from liquidlog.commit.writer import PutOutcome, put_commit
+from liquidlog.errors import CommitStateUnknownError, StorageError
+from liquidlog.log.paths import commit_name
+from liquidlog.log.store import AmbiguousPutError, TableStore
+from liquidlog.log.stores import open_store
+from liquidlog.storage.files import create, names_with_prefix, open_input
+from support.emulators import Emulator
+from support.proxy import Request
+
+WRITERS = 10
+
+
+@pytest.fixture(
+    params=[
+        "local",
+        "s3",
+        pytest.param("azure", marks=pytest.mark.emulator),
+        pytest.param("gcs", marks=pytest.mark.emulator),
+    ]
+)
+def new_store(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[], TableStore]:
+    """Opens the same new table each time, as another process would."""
+    if request.param == "local":
+        return lambda: open_store(str(tmp_path / "a table"))
+    emulator = request.getfixturevalue(f"{request.param}_emulator")
+    address = emulator.new_table()
+    return lambda: open_store(address, emulator.options)
+
+
+def _write(store: TableStore, name: str, content: bytes) -> None:
+    output = create(store.data_path(name), store.storage)
+    output.write(content)
+    output.finish()
+
+
+def test_of_many_writers_one_wins_and_its_content_stays(
+    new_store: Callable[[], TableStore],
+) -> None:
+    stores = [new_store() for _ in range(WRITERS)]
+    contents = [str(writer).encode() * 20_000 for writer in range(WRITERS)]
+    for version in range(3):
+        with ThreadPoolExecutor(WRITERS) as pool:
+            won = list(
+                pool.map(
+                    lambda pair: pair[0].put_log_if_absent(commit_name(version), pair[1]),  # noqa: B023
+                    zip(stores, contents, strict=True),
+                )
+            )
+        assert sum(won) == 1
+        assert new_store().read_log(commit_name(version)) == contents[won.index(True)]
+
+
+def test_readers_see_all_of_a_version_or_nothing(new_store: Callable[[], TableStore]) -> None:
+    store, content = new_store(), b"x" * 3_000_000
+    store.put_log_if_absent(commit_name(0), b"first")
+    with ThreadPoolExecutor(2) as pool:
+        writing = pool.submit(store.put_log_if_absent, commit_name(1), content)
+        seen = {store.read_log(commit_name(1))}
+        while not writing.done():
+            seen.add(store.read_log(commit_name(1)))
+    assert writing.result()
+    assert seen <= {None, content}
+
+
+def test_listing_reading_and_what_is_missing(new_store: Callable[[], TableStore]) -> None:
+    store = new_store()
+    assert store.list_log() is None
+    assert store.read_log(commit_name(0)) is None
+    assert store.file_size_bytes("x") is None
+    store.delete_file("x")
+    before_ms = time.time_ns() // 1_000_000
+    for version in range(12):
+        assert store.put_log_if_absent(commit_name(version), b"%d" % version)
+    listed = new_store().list_log()
+    assert listed is not None
+    assert [file.version for file in listed] == list(range(12))
+    assert [file.size_bytes for file in listed] == [1] * 10 + [2] * 2
+    assert all(abs(file.modification_time_ms - before_ms) < 60_000 for file in listed)
+    later = store.list_log(10)
+    assert later is not None
+    assert {10, 11} <= {file.version for file in later}
+    names = [commit_name(version) for version in (3, 99, 11)]
+    assert store.read_logs(names) == (b"3", None, b"11")
+    with pytest.raises(FileNotFoundError):
+        store.open_log("missing")
+
+
+def test_data_files(new_store: Callable[[], TableStore]) -> None:
+    store = new_store()
+    store.put_log_if_absent(commit_name(0), b"x")
+    table = pa.table({"x": range(100_000), "s": [f"{n}" * 9 for n in range(100_000)]})
+    name = "a b+é%20.parquet"
+    output = create(store.data_path(name), store.storage)
+    pq.write_table(table, output)
+    facts = output.finish()
+    assert store.file_size_bytes(name) == facts.size_bytes
+    assert abs(facts.modification_time_ms - time.time_ns() // 1_000_000) < 60_000
+    with open_input(store.data_path(name), store.storage) as file:
+        assert pq.read_table(file).equals(table)
+    store.delete_file(name)
+    assert store.file_size_bytes(name) is None
+    with pytest.raises(FileNotFoundError):
+        open_input(store.data_path(name), store.storage)
+
+
+def test_an_upload_of_several_parts_and_a_discarded_one(
+    new_store: Callable[[], TableStore],
+) -> None:
+    store = new_store()
+    store.put_log_if_absent(commit_name(0), b"x")
+    content = bytes(range(256)) * (40 << 12)
+    _write(store, "large", content)
+    with open_input(store.data_path("large"), store.storage) as file:
+        assert file.read() == content
+    for size in (10, len(content)):
+        output = create(store.data_path("discarded"), store.storage)
+        output.write(content[:size])
+        output.discard()
+        assert output.closed
+        assert store.file_size_bytes("discarded") is None
+
+
+def test_names_are_found_by_their_beginning(new_store: Callable[[], TableStore]) -> None:
+    store = new_store()
+    store.put_log_if_absent(commit_name(0), b"x")
+    for name in ("part-a-1", "part-a-2", "part-b-1", "other"):
+        _write(store, name, b"1")
+    found = names_with_prefix(store.data_path(""), "part-a-", store.storage)
+    assert sorted(found) == ["part-a-1", "part-a-2"]
+
+
+def _is_put_of(name: str) -> Callable[[Request], bool]:
+    # GCS names the object in the body of a POST.
+    def check(request: Request) -> bool:
+        return (request.method == "PUT" and name in request.target) or (
+            request.method == "POST" and "/upload/" in request.target
+        )
+
+    return check
+
+
+def _commit(txn_id: str) -> bytes:
+    return b'{"commitInfo":{"txnId":"%s"}}' % txn_id.encode()
+
+
+def test_a_lost_answer_is_found_out_by_reading_back(emulator: Emulator) -> None:
+    store = open_store(emulator.new_table(), emulator.options)
+    assert put_commit(store, 0, _commit("a"), txn_id="a") is PutOutcome.LANDED
+    for version, lost in ((1, 1), (2, 1000)):
+        left = [None] * lost
+
+        def lose(
+            request: Request, name: str = commit_name(version), left: list[None] = left
+        ) -> bool:
+            return _is_put_of(name)(request) and bool(left) and left.pop() is None
+
+        emulator.proxy.lose = lose
+        assert put_commit(store, version, _commit("a"), txn_id="a") is PutOutcome.LANDED
+        emulator.proxy.clear()
+        assert put_commit(store, version, _commit("b"), txn_id="b") is PutOutcome.LOST_RACE
+        assert store.read_log(commit_name(version)) == _commit("a")
+
+
+def test_a_put_that_never_arrived_is_not_called_a_success(s3: Emulator) -> None:
+    store = open_store(s3.new_table(), s3.options)
+    store.require_writable()
+    s3.proxy.refuse = lambda r: 503 if _is_put_of(commit_name(0))(r) else None
+    with pytest.raises(AmbiguousPutError):
+        store.put_log_if_absent(commit_name(0), b"x")
+    assert s3.proxy.count("PUT", commit_name(0)) == 1
+    with pytest.raises(CommitStateUnknownError):
+        put_commit(store, 0, _commit("a"), txn_id="a")
+
+
+def test_a_refused_put_is_certain(s3: Emulator) -> None:
+    store = open_store(s3.new_table(), s3.options)
+    store.require_writable()
+    s3.proxy.refuse = lambda r: 403 if _is_put_of(commit_name(0))(r) else None
+    with pytest.raises(StorageError):
+        store.put_log_if_absent(commit_name(0), b"x")
+
+
+def test_reads_and_lists_are_tried_again(s3: Emulator) -> None:
+    store = open_store(s3.new_table(), s3.options)
+    store.put_log_if_absent(commit_name(0), b"x")
+    failing = [503, 429]
+    s3.proxy.refuse = lambda r: failing.pop() if failing and r.method == "GET" else None
+    assert store.read_log(commit_name(0)) == b"x"
+    assert not failing
+    failing = [500, 503]
+    assert store.list_log()
+    assert not failing

@@ -1,0 +1,236 @@
+"""Tables in an object store from end to end, without a JVM."""
+
+import io
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any
+
+import duckdb
+import fsspec
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from deltalake import DeltaTable
+from hypothesis import given
+from hypothesis import strategies as st
+
+from liquidlog.cli.common import run
+from liquidlog.cli.main import cli
+from liquidlog.errors import TableExistsError, UnsupportedFeatureError, UsageError
+from liquidlog.log.loader import load_snapshot
+from liquidlog.log.paths import LAST_CHECKPOINT
+from liquidlog.log.store import TableStore
+from liquidlog.log.stores import open_store
+from liquidlog.table import Table
+from support.emulators import Emulator
+
+SCHEMA = pa.schema([("x", pa.int64()), ("s", pa.string())])
+
+
+def _rows(start: int, count: int = 100) -> pa.Table:
+    numbers = range(start, start + count)
+    return pa.table({"x": numbers, "s": [f"row {n}" for n in numbers]}, schema=SCHEMA)
+
+
+def _new_table(emulator: Emulator, **definition: Any) -> Table:
+    return Table.create(
+        emulator.new_table(), schema=SCHEMA, storage_options=emulator.options, **definition
+    )
+
+
+def _put(store: TableStore, name: str, content: bytes) -> None:
+    assert store.put_log_if_absent(name, content)
+
+
+def test_other_engines_read_what_was_appended(s3: Emulator) -> None:
+    table = _new_table(s3, cluster_by=["x"])
+    table.append([_rows(0), _rows(100)])
+    table.append(_rows(200), cluster=True)
+    table.cluster_by(["x", "s"])
+    again = Table.open(table.uri.replace("s3://", "s3a://"), storage_options=s3.options)
+    assert again.detail()["clusteringColumns"] == ["x", "s"]
+    assert again.health().total_file_count == 3
+    assert [row["operation"] for row in again.history()] == [
+        "CLUSTER BY",
+        "WRITE",
+        "WRITE",
+        "CREATE TABLE",
+    ]
+    plan = again.plan()
+    assert len(plan.groups[0].inputs) == 3
+    again.require_writable(plan)
+    theirs = DeltaTable(table.uri, storage_options=dict(s3.options))
+    found = duckdb.from_arrow(pa.table(theirs.scan()))
+    assert found.aggregate("count(*), min(x), max(x), count(DISTINCT s)").fetchall() == [
+        (300, 0, 299, 300)
+    ]
+
+
+@pytest.mark.parametrize("wrong", ["exists", "unlike"])
+def test_a_table_is_created_once(s3: Emulator, wrong: str) -> None:
+    table = _new_table(s3)
+    with pytest.raises(TableExistsError):
+        Table.create(table.uri, schema=SCHEMA, storage_options=s3.options)
+    if wrong == "unlike":
+        other = Table.create(s3.new_table(), like=table, storage_options=s3.options)
+        assert other.detail()["numFiles"] == 0
+
+
+def test_a_failed_append_leaves_no_file(s3: Emulator) -> None:
+    table = _new_table(s3)
+    table.append(_rows(0))
+    bad = pa.RecordBatchReader.from_batches(SCHEMA, _failing_batches())
+    with pytest.raises(ValueError, match="broken source"):
+        table.append(bad)
+    client = fsspec.filesystem(
+        "s3",
+        key="test",
+        secret="test",  # noqa: S106
+        endpoint_url=s3.options["AWS_ENDPOINT_URL"],
+        use_listings_cache=False,
+    )
+    files = client.find(table.uri)
+    assert sum(name.endswith(".parquet") for name in files) == 1
+    assert not [name for name in files if "probe" in name]
+
+
+def _failing_batches() -> Iterator[pa.RecordBatch]:
+    yield from _rows(0).to_batches()
+    raise ValueError("broken source")
+
+
+def test_opening_takes_one_listing_from_the_checkpoint_on(s3: Emulator) -> None:
+    table = _new_table(s3)
+    for start in range(0, 500, 100):
+        table.append(_rows(start))
+    DeltaTable(table.uri, storage_options=dict(s3.options)).create_checkpoint()
+    for start in range(500, 1500, 100):
+        table.append(_rows(start))
+    store = open_store(table.uri, s3.options)
+    store.read_log("warm up the client")
+    s3.proxy.clear()
+    snapshot = load_snapshot(store)
+    assert (snapshot.version, snapshot.files.num_rows) == (15, 15)
+    kinds = Counter(_kind(request.method, request.target) for request in s3.proxy.requests)
+    assert kinds["list"] == 1
+    assert "start-after" in next(r.target for r in s3.proxy.requests if "list-type" in r.target)
+    assert kinds["hint"] == 1
+    assert kinds["commit"] == 10
+    assert set(kinds) == {"list", "hint", "commit", "checkpoint", "checkpoint size"}
+
+
+def _kind(method: str, target: str) -> str:
+    if "list-type" in target:
+        return "list"
+    if LAST_CHECKPOINT in target:
+        return "hint"
+    if ".json" in target:
+        return "commit"
+    return "checkpoint" if method == "GET" else "checkpoint size"
+
+
+@pytest.mark.parametrize(
+    "hint",
+    [b"", b"{", b"[]", b'{"version":"5"}', b'{"version":3}', b'{"version":99}', b'{"version":-1}'],
+)
+def test_a_wrong_hint_changes_nothing(s3: Emulator, hint: bytes) -> None:
+    table = _new_table(s3)
+    for start in range(0, 300, 100):
+        table.append(_rows(start))
+    _put(open_store(table.uri, s3.options), LAST_CHECKPOINT, hint)
+    again = Table.open(table.uri, storage_options=s3.options)
+    assert again.snapshot().version == 3
+    assert again.snapshot(2).version == 2
+
+
+def test_a_broken_checkpoint_at_the_hint_is_passed_over(s3: Emulator) -> None:
+    table = _new_table(s3)
+    for start in range(0, 300, 100):
+        table.append(_rows(start))
+    store = open_store(table.uri, s3.options)
+    _put(store, f"{2:020d}.checkpoint.parquet", b"not Parquet")
+    _put(store, LAST_CHECKPOINT, b'{"version":2,"size":1}')
+    assert load_snapshot(store).files.num_rows == 3
+
+
+def test_files_to_append_may_be_in_the_store_too(s3: Emulator) -> None:
+    table = _new_table(s3)
+    buffer = io.BytesIO()
+    pq.write_table(_rows(0), buffer)
+    _put(open_store(table.uri, s3.options), "input.parquet", buffer.getvalue())
+    appended = table.append(f"{table.uri}/_delta_log/input.parquet")
+    assert appended.rows == 100
+
+
+def test_options_come_from_the_environment(
+    s3: Emulator, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    table = _new_table(s3)
+    for name, value in s3.options.items():
+        monkeypatch.setenv(name.upper(), value)
+    assert run(cli, ["detail", table.uri, "--json"]) == 0
+    assert '"version": 0' in capsys.readouterr().out
+
+
+def test_other_storages_are_refused_for_writing() -> None:
+    with pytest.raises(UnsupportedFeatureError) as refusal:
+        Table.create("memory://bucket/t", schema=SCHEMA)
+    assert "memory" in refusal.value.features[0]
+
+
+def test_other_storages_can_be_read() -> None:
+    memory = fsspec.filesystem("memory")
+    lines = (
+        b'{"protocol":{"minReaderVersion":1,"minWriterVersion":2}}\n'
+        b'{"metaData":{"id":"i","format":{"provider":"parquet","options":{}},"schemaString":'
+        b'"{\\"type\\":\\"struct\\",\\"fields\\":[]}","partitionColumns":[],"configuration":{}}}'
+    )
+    memory.pipe_file("/bucket/t/_delta_log/00000000000000000000.json", lines)
+    assert Table.open("memory://bucket/t").detail()["numFiles"] == 0
+
+
+def test_a_server_that_ignores_the_condition_is_refused(
+    s3: Emulator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from moto.s3.responses import S3Response
+
+    respond = S3Response.put_object
+
+    def unconditional(self: S3Response) -> Any:
+        self.headers = {k: v for k, v in self.headers.items() if k.lower() != "if-none-match"}
+        return respond(self)
+
+    monkeypatch.setattr(S3Response, "put_object", unconditional)
+    with pytest.raises(UnsupportedFeatureError, match="conditional put"):
+        _new_table(s3)
+
+
+@pytest.mark.parametrize(
+    ("uri", "options", "named"),
+    [
+        ("s3://b/t", {"aws_secret_acess_key": "hunter2hunter2"}, "aws_secret_acess_key"),
+        ("gs://b/t", {"aws_region": "hunter2hunter2"}, "aws_region"),
+        ("az://b/t", {"azure_storage_account": "hunter2hunter2"}, "azure_storage_account"),
+        ("s3://b/t", {"aws_endpoint_url": "http://hunter2hunter2"}, "aws_allow_http"),
+        ("s3://b/t", {"timeout": "hunter2hunter2"}, "timeout"),
+        ("s3://b/t", {"aws_conditional_put": "hunter2hunter2"}, "conditional_put"),
+        ("gs://b/t", {"google_service_account_key": "hunter2hunter2"}, "service_account_key"),
+        ("az://b/t", {}, "azure_storage_account_name"),
+        ("relative/t", {"aws_region": "hunter2hunter2"}, "aws_region"),
+        ("s3://user:hunter2hunter2@b/t", {}, "storage options"),
+        ("s3://b/t?sig=hunter2hunter2", {}, "storage options"),
+    ],
+)
+def test_a_wrong_option_is_named_and_never_shown(
+    uri: str, options: dict[str, str], named: str
+) -> None:
+    with pytest.raises(UsageError) as refusal:
+        open_store(uri, options)
+    assert named in str(refusal.value)
+    assert "hunter2" not in str(refusal.value)
+    assert "hunter2" not in str(refusal.value.document())
+
+
+@given(st.sampled_from(["aws_", "AWS_", ""]), st.sampled_from(["region", "default_region"]))
+def test_options_have_the_spellings_of_delta_rs(prefix: str, name: str) -> None:
+    open_store("s3://bucket/t", {prefix + name: "eu-central-1"})
