@@ -46,7 +46,7 @@ class LogicalFile:
         self._edges: list[int] = edges.tolist()
 
     @classmethod
-    def open(
+    def open(  # noqa: PLR0913  where it is, what log and table say of it
         cls,
         path: str,
         source: InputFile,

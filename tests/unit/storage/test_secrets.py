@@ -129,8 +129,9 @@ def test_work_for_the_workers_shows_no_secret() -> None:
 
     work = GroupWork(
         directory="s3://b/t",
+        inputs=(),
         paths=(),
-        sizes_bytes=(),
+        vector_paths=(),
         outputs=1,
         schema_string=schema_json_of({"x": "long"}),
         columns=(),
