@@ -1,45 +1,101 @@
-"""Opening and planning a table of many files, beside delta-rs opening the same table.
+"""Opening, measuring, planning and committing to a table of many files, beside delta-rs.
 
-python benchmarks/bench_log.py --files 1000000
+python benchmarks/bench_log.py --files 1000000 --rounds 3
 """
 
 import argparse
 import json
-import resource
 import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+FILES_IN_A_CUBE = 500
+GROUP_FILES = 40_000
+COMMITS = 10
+COMMIT_FILES = 1_000
+BIG_COMMIT_FILES = 100_000
+
+COLUMNS = {"a": "long", "b": "timestamp", "c": "string", "d": "double"}
 SCHEMA_STRING = json.dumps(
     {
         "type": "struct",
         "fields": [
-            {"name": name, "type": "long", "nullable": True, "metadata": {}} for name in "abcd"
+            {"name": name, "type": kind, "nullable": True, "metadata": {}}
+            for name, kind in COLUMNS.items()
         ],
     }
 )
 DOMAIN = '{"clusteringColumns":[["a"],["b"]],"domainName":"delta.clustering"}'
-FILES_IN_A_CUBE = 500
-PROTOCOL = {
-    "minReaderVersion": 1,
-    "minWriterVersion": 7,
-    "writerFeatures": ["domainMetadata", "clustering", "invariants", "appendOnly"],
-}
-PROTOCOL_TYPE = pa.struct(
+FEATURES = ["domainMetadata", "clustering", "invariants", "appendOnly"]
+MAP = pa.map_(pa.string(), pa.string())
+ADD = pa.struct(
     [
-        ("minReaderVersion", pa.int32()),
-        ("minWriterVersion", pa.int32()),
-        ("writerFeatures", pa.list_(pa.string())),
+        ("path", pa.string()),
+        ("partitionValues", MAP),
+        ("size", pa.int64()),
+        ("modificationTime", pa.int64()),
+        ("dataChange", pa.bool_()),
+        ("stats", pa.string()),
+        ("tags", MAP),
+        ("clusteringProvider", pa.string()),
     ]
 )
-MAP = pa.map_(pa.string(), pa.string())
+SCHEMA = pa.schema(
+    [
+        (
+            "protocol",
+            pa.struct(
+                [
+                    ("minReaderVersion", pa.int32()),
+                    ("minWriterVersion", pa.int32()),
+                    ("writerFeatures", pa.list_(pa.string())),
+                ]
+            ),
+        ),
+        (
+            "metaData",
+            pa.struct(
+                [
+                    ("id", pa.string()),
+                    ("format", pa.struct([("provider", pa.string()), ("options", MAP)])),
+                    ("schemaString", pa.string()),
+                    ("partitionColumns", pa.list_(pa.string())),
+                    ("configuration", MAP),
+                    ("createdTime", pa.int64()),
+                ]
+            ),
+        ),
+        (
+            "domainMetadata",
+            pa.struct(
+                [("domain", pa.string()), ("configuration", pa.string()), ("removed", pa.bool_())]
+            ),
+        ),
+        ("add", ADD),
+    ]
+)
+HEAD = {
+    "protocol": {"minReaderVersion": 1, "minWriterVersion": 7, "writerFeatures": FEATURES},
+    "metaData": {
+        "id": "bench",
+        "format": {"provider": "parquet", "options": []},
+        "schemaString": SCHEMA_STRING,
+        "partitionColumns": [],
+        "configuration": [],
+        "createdTime": 0,
+    },
+    "domainMetadata": {"domain": "delta.clustering", "configuration": DOMAIN, "removed": False},
+}
 
+# Each step is a program: it gets `uri` and leaves in `rows` what it counted.
 STEPS = {
     "liquidlog, snapshot": """
 from liquidlog.table import Table
@@ -54,6 +110,11 @@ rows = len(plan.skipped) + sum(len(group.inputs) for group in plan.groups)
 from liquidlog.table import Table
 rows = Table.open(uri).health().total_file_count
 """,
+    "delta-rs, open": """
+from deltalake import DeltaTable
+table = DeltaTable(uri)
+rows = None
+""",
     "delta-rs, open and list": """
 from deltalake import DeltaTable
 import pyarrow as pa
@@ -61,132 +122,177 @@ rows = pa.table(DeltaTable(uri).get_add_actions(flatten=True)).num_rows
 """,
 }
 
+# Removes and adds as many files as it can, then opens the table again beside another commit.
+BIG_COMMIT = """
+import dataclasses
+from liquidlog.table import Table, system_clock
+from liquidlog.plan import RewrittenGroup, WrittenFile
+from liquidlog.clustering.outputs import rewrite_change
+from liquidlog.commit.transaction import Proposal, commit
+from liquidlog.operations.rewrite import read_set_of
+table = Table.open(uri)
+plan = table.plan(min_cube_size=1, target_cube_size="1TiB")
+group = plan.groups[0]
+inputs = group.inputs[:{files}]
+group = type(group)(group_id=0, zcube_id=group.zcube_id, inputs=inputs,
+    expected_outputs=len(inputs))
+plan = type(plan)(**{{name: getattr(plan, name) for name in plan.__struct_fields__}} |
+    {{"groups": (group,)}})
+done = RewrittenGroup(plan_id=plan.plan_id, group_id=0, rows_read=1000 * len(inputs),
+    rows_written=1000 * len(inputs), checksum_read="x", checksum_written="x", seconds=1.0,
+    outputs=tuple(WrittenFile(path=f"new-{{number:08d}}.parquet", size_bytes=10**6,
+        num_records=1000, modification_time_ms=0,
+        stats='{{"numRecords":1000,"minValues":{{"a":1}},"maxValues":{{"a":2}},'
+        '"nullCount":{{"a":0,"b":0}}}}') for number in range(len(inputs))))
+started = time.perf_counter()
+now_ms = 10**12
+proposal = Proposal(read_set=read_set_of(plan, group),
+    derive=lambda snapshot: rewrite_change(snapshot, plan, done, now_ms=now_ms))
+version = commit(table._store, proposal, system_clock(), engine_info="bench").version
+rows = len(inputs)
+"""
+
 
 def write_table(directory: Path, files: int) -> None:
+    """Write a log: a checkpoint of version 20, ten commits after it; `files` files are live."""
     log = directory / "_delta_log"
     log.mkdir(parents=True)
-    random = np.random.default_rng(0)
-    low = random.integers(0, 10**9, (files, 4))
-    high = low + 10**6
-    stats = [
-        f'{{"numRecords":1000,"minValues":{{"a":{a},"b":{b},"c":{c},"d":{d}}},'
-        f'"maxValues":{{"a":{e},"b":{f},"c":{g},"d":{h}}},"nullCount":{{"a":0,"b":0,"c":0,"d":0}}}}'
-        for (a, b, c, d), (e, f, g, h) in zip(low.tolist(), high.tolist(), strict=True)
-    ]
-    tagged = np.arange(files) % 2 == 0
-    cubes = [
-        f"{number // FILES_IN_A_CUBE:08d}-0000-4000-8000-000000000000" for number in range(files)
-    ]
-    tags = [
-        [("ZCUBE_ID", cube), ("ZCUBE_ZORDER_BY", '["a","b"]')] if tag else None
-        for cube, tag in zip(cubes, tagged, strict=True)
-    ]
-    add = pa.StructArray.from_arrays(
+    in_checkpoint = files - COMMITS * COMMIT_FILES
+    with pq.ParquetWriter(log / f"{20:020d}.checkpoint.parquet", SCHEMA) as writer:
+        head = pa.Table.from_pylist([{name: row} for name, row in HEAD.items()], SCHEMA)
+        writer.write_table(head)
+        for first in range(0, in_checkpoint, GROUP_FILES):
+            adds = _adds(first, min(GROUP_FILES, in_checkpoint - first))
+            columns = [
+                adds if field.name == "add" else pa.nulls(len(adds), field.type) for field in SCHEMA
+            ]
+            writer.write_table(pa.Table.from_arrays(columns, schema=SCHEMA))
+    (log / "_last_checkpoint").write_text(json.dumps({"version": 20, "size": files}))
+    (log / f"{20:020d}.json").write_text('{"commitInfo":{}}\n')
+    for number in range(COMMITS):
+        adds = _adds(in_checkpoint + number * COMMIT_FILES, COMMIT_FILES).to_pylist()
+        lines = (json.dumps({"add": _json_add(add)}) for add in adds)
+        (log / f"{21 + number:020d}.json").write_text("\n".join(lines) + "\n")
+
+
+def _json_add(add: dict[str, object]) -> dict[str, object]:
+    maps = {name: dict(add[name] or ()) for name in ("partitionValues", "tags")}  # type: ignore[call-overload]
+    return {name: value for name, value in {**add, **maps}.items() if value is not None}
+
+
+def _adds(first: int, files: int) -> pa.StructArray:
+    random = np.random.default_rng(first)
+    number = np.arange(first, first + files)
+    tagged = pa.array(number % 2 == 0)
+    cube = pc.binary_join_element_wise(
+        _text(number // FILES_IN_A_CUBE, 8), "0000-4000-8000-000000000000", "-"
+    )
+    scrambled = (number * 2654435761) % 2**32
+    path = pc.binary_join_element_wise(
+        "part-00000-", _text(scrambled, 10), "-77b5-4a55-b3a7-", _text(number, 12),
+        "-c000.zstd.parquet", "",
+    )  # fmt: skip
+    low = random.integers(0, 10**9, (4, files))
+    stats = pc.binary_join_element_wise(
+        '{"numRecords":1000,"minValues":', _bounds(low), ',"maxValues":', _bounds(low + 10**6),
+        ',"nullCount":{"a":0,"b":0,"c":0,"d":0}}', "",
+    )  # fmt: skip
+    keys = pa.array(["ZCUBE_ID", "ZCUBE_ZORDER_BY"] * files)
+    order = pa.array(['["a","b"]'] * files)
+    values = pa.concat_arrays([cube, order]).take(
+        pa.array(np.arange(2 * files).reshape(2, files).T.ravel())
+    )
+    offsets = pa.array(np.arange(0, 2 * files + 1, 2, dtype=np.int32))
+    tags = pa.MapArray.from_arrays(offsets, keys, values)
+    return pa.StructArray.from_arrays(
         [
-            pa.array([f"part-{number:08d}.zstd.parquet" for number in range(files)]),
-            pa.array([[]] * files, MAP),
+            path,
+            pa.MapArray.from_arrays(pa.array(np.zeros(files + 1, np.int32)), keys[:0], keys[:0]),
             pa.array(random.integers(10**6, 10**9, files)),
             pa.array(np.full(files, 10**12)),
             pa.array(np.full(files, fill_value=False)),
-            pa.array(stats),
-            pa.array(tags, MAP),
-            pa.array(["liquid" if tag else None for tag in tagged]),
+            stats,
+            pc.if_else(tagged, tags, pa.scalar(None, MAP)),
+            pc.if_else(tagged, "liquid", pa.scalar(None, pa.string())),
         ],
-        names=[
-            "path",
-            "partitionValues",
-            "size",
-            "modificationTime",
-            "dataChange",
-            "stats",
-            "tags",
-            "clusteringProvider",
-        ],
+        fields=list(ADD),
     )
-    head = pa.table(
-        {
-            "protocol": pa.array([PROTOCOL], PROTOCOL_TYPE),
-            "metaData": pa.array(
-                [
-                    {
-                        "id": "bench",
-                        "format": {"provider": "parquet", "options": []},
-                        "schemaString": SCHEMA_STRING,
-                        "partitionColumns": [],
-                        "configuration": [],
-                        "createdTime": 0,
-                    }
-                ],
-                pa.struct(
-                    [
-                        ("id", pa.string()),
-                        (
-                            "format",
-                            pa.struct([("provider", pa.string()), ("options", MAP)]),
-                        ),
-                        ("schemaString", pa.string()),
-                        ("partitionColumns", pa.list_(pa.string())),
-                        ("configuration", MAP),
-                        ("createdTime", pa.int64()),
-                    ]
-                ),
-            ),
-            "domainMetadata": [
-                {"domain": "delta.clustering", "configuration": DOMAIN, "removed": False}
-            ],
-        }
-    )
-    checkpoint = pa.concat_tables([head, pa.table({"add": add})], promote_options="default")
-    pq.write_table(checkpoint, log / f"{0:020d}.checkpoint.parquet", row_group_size=50_000)
-    hint = {"version": 0, "size": files + 3}
-    (log / "_last_checkpoint").write_text(json.dumps(hint))
-    (log / f"{0:020d}.json").write_text('{"commitInfo":{}}\n')
 
 
-def measure(step: str, uri: Path) -> dict[str, float]:
-    code = f"""
+def _text(numbers: np.ndarray, width: int) -> pa.Array:
+    return pc.utf8_lpad(pc.cast(pa.array(numbers), pa.string()), width, "0")
+
+
+def _bounds(values: np.ndarray) -> pa.Array:
+    moments = pa.array(values[1] * 1000).cast(pa.timestamp("ms"))
+    parts = [
+        '{"a":', pc.cast(pa.array(values[0]), pa.string()),
+        ',"b":"', pc.strftime(moments, "%Y-%m-%dT%H:%M:%SZ"),
+        '","c":"customer-', _text(values[2], 10),
+        '","d":', pc.cast(pa.array(values[3] / 100), pa.string()),
+    ]  # fmt: skip
+    return pc.binary_join_element_wise(*parts, "}", "")
+
+
+def measure(code: str, uri: Path) -> dict[str, float]:
+    """Run a step in a process of its own and return seconds, CPU seconds, peak MiB and rows."""
+    program = f"""
 import time, resource, json
 uri = {str(uri)!r}
 started = time.perf_counter()
-{STEPS[step]}
+{code}
+seconds = time.perf_counter() - started
 used = resource.getrusage(resource.RUSAGE_SELF)
-print(json.dumps(dict(seconds=time.perf_counter() - started, rows=rows,
+print(json.dumps(dict(seconds=seconds, rows=rows,
     cpu_seconds=used.ru_utime + used.ru_stime, peak_mib=used.ru_maxrss / 1024)))
 """
     done = subprocess.run(
-        [sys.executable, "-c", code], stdout=subprocess.PIPE, text=True, check=True
+        [sys.executable, "-c", program], stdout=subprocess.PIPE, text=True, check=True
     )
     return dict(json.loads(done.stdout))
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--files", type=int, default=1_000_000)
-    parser.add_argument("--rounds", type=int, default=3)
-    options = parser.parse_args()
-    with tempfile.TemporaryDirectory() as directory:
-        uri = Path(directory) / "table"
-        write_table(uri, options.files)
-        found: dict[str, list[dict[str, float]]] = {step: [] for step in STEPS}
-        for _ in range(options.rounds):
-            for step, rounds in found.items():
-                rounds.append(measure(step, uri))
-    print(f"{options.files} files, median of {options.rounds} alternating rounds")
-    print("| step | seconds | CPU seconds | peak MiB |\n|---|---|---|---|")
+def _rows(found: dict[str, list[dict[str, float]]]) -> Iterator[str]:
     for step, rounds in found.items():
-        assert all(one["rows"] == options.files for one in rounds), step  # noqa: S101
-        middle = {key: sorted(one[key] for one in rounds)[len(rounds) // 2] for key in rounds[0]}
-        print(
+        middle = {
+            key: sorted(one[key] for one in rounds)[len(rounds) // 2]
+            for key in ("seconds", "cpu_seconds", "peak_mib")
+        }
+        yield (
             f"| {step} | {middle['seconds']:.1f} | {middle['cpu_seconds']:.1f}"
             f" | {middle['peak_mib']:.0f} |"
         )
 
 
+def main() -> None:
+    """Write the table, run every step, print a table in Markdown."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--files", type=int, default=1_000_000)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--table", type=Path, help="Write the table here, once, and keep it.")
+    parser.add_argument("--only", help="Only steps whose name begins so.")
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory() as directory:
+        uri = options.table or Path(directory) / "table"
+        if not uri.exists():
+            write_table(uri, options.files)
+        steps = {s: c for s, c in STEPS.items() if not options.only or s.startswith(options.only)}
+        found: dict[str, list[dict[str, float]]] = {step: [] for step in steps}
+        for _ in range(options.rounds):
+            for step, rounds in found.items():
+                rounds.append(measure(steps[step], uri))
+                assert rounds[-1]["rows"] in {None, options.files}, step  # noqa: S101
+        if not options.only and not options.table:
+            # Last, because it changes the table.
+            files = min(BIG_COMMIT_FILES, options.files // 10)
+            step = f"liquidlog, commit {files} removes and adds"
+            found[step] = [measure(BIG_COMMIT.format(files=files), uri)]
+    print(f"{options.files} files, median of {options.rounds} alternating rounds")
+    print("| step | seconds | CPU seconds | peak MiB |\n|---|---|---|---|")
+    print("\n".join(_rows(found)))
+
+
 if __name__ == "__main__":
     started = time.perf_counter()
     main()
-    used = resource.getrusage(resource.RUSAGE_SELF)
-    print(
-        f"{time.perf_counter() - started:.0f} s in all, {used.ru_maxrss // 1024} MiB",
-        file=sys.stderr,
-    )
+    print(f"{time.perf_counter() - started:.0f} s in all", file=sys.stderr)

@@ -8,6 +8,7 @@ LiquidlogError                       code, exit status
 │   ├── TableNotFoundError           also FileNotFoundError: uri
 │   ├── TableExistsError             also FileExistsError: uri
 │   ├── VersionNotFoundError         also LookupError: version, oldest, newest
+│   ├── TimestampNotFoundError       also LookupError: timestamp, oldest, newest
 │   └── CorruptLogError              path, line, detail
 ├── StorageError                     the storage said no: path, detail
 ├── UnsupportedFeatureError          the table uses something we refuse: features, action
@@ -119,6 +120,21 @@ class VersionNotFoundError(LogError, LookupError):
             newest=newest,
         )
         self.version = version
+
+
+class TimestampNotFoundError(LogError, LookupError):
+    """No version that can be loaded is the one of the time asked for."""
+
+    code = "timestamp_not_found"
+
+    def __init__(self, timestamp: str, oldest: str, newest: str) -> None:
+        super().__init__(
+            f"the log tells no version at {timestamp}; its commits are from {oldest} to {newest}",
+            timestamp=timestamp,
+            oldest=oldest,
+            newest=newest,
+        )
+        self.timestamp = timestamp
 
 
 class CorruptLogError(LogError):

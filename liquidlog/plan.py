@@ -65,7 +65,7 @@ class ClusteringPolicy(Document, frozen=True, kw_only=True):
     zorder_by: tuple[tuple[str, ...], ...] = ()
 
 
-class PlannedDeletionVector(Document, frozen=True, kw_only=True):
+class PlannedDeletionVector(Document, frozen=True, kw_only=True, gc=False):
     """A deletion vector of an input, as the log describes it."""
 
     storage_type: str
@@ -86,7 +86,7 @@ class PlannedDeletionVector(Document, frozen=True, kw_only=True):
         )
 
 
-class InputFile(Document, frozen=True, kw_only=True):
+class InputFile(Document, frozen=True, kw_only=True, gc=False):
     """A data file to rewrite; `path` is decoded, relative to the table or absolute.
 
     `num_records` counts physical rows, those that the deletion vector deletes among them.
@@ -118,7 +118,7 @@ class RewriteGroup(Document, frozen=True, kw_only=True):
         return sum(file.size_bytes for file in self.inputs)
 
 
-class SkippedFile(Document, frozen=True, kw_only=True):
+class SkippedFile(Document, frozen=True, kw_only=True, gc=False):
     """A live file that is left alone, and why."""
 
     path: str

@@ -1,13 +1,15 @@
 """The table at one version: pure data, one row a live file.
 
 Columns of `Snapshot.files` (FILES_SCHEMA): `path` as the log has it, URI-encoded;
-`size` bytes; `modification_time` ms; `stats` the raw JSON string; `tags` the two ZCUBE tags as
-columns and all tags as JSON (`tags_json`, so that they are copied exactly); `version` is the
-commit that added the file, null where only a checkpoint knows it. Nulls mean absent.
+`size` bytes; `modification_time` ms; `num_records` the physical row count that its statistics
+say; `tags` the two ZCUBE tags as columns and all tags as JSON (`tags_json`, so that they are
+copied exactly); `version` is the commit that added the file, null where only a checkpoint knows
+it; `statistics_row` where its other statistics are (see Statistics). Nulls mean absent. Columns
+that repeat few values are dictionary-encoded.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 from urllib.parse import unquote
 
@@ -27,23 +29,54 @@ DELETION_VECTOR_TYPE: Final = pa.struct(
     ]
 )
 
+_REPEATED: Final = pa.dictionary(pa.int32(), pa.string())
+
 FILES_SCHEMA: Final = pa.schema(
     [
         pa.field("path", pa.string()),
         pa.field("size", pa.int64()),
         pa.field("modification_time", pa.int64()),
-        pa.field("stats", pa.large_string()),
-        pa.field("partition_values_json", pa.string()),
-        pa.field("tags_json", pa.string()),
-        pa.field("zcube_id", pa.string()),
-        pa.field("zorder_by", pa.string()),
-        pa.field("clustering_provider", pa.string()),
+        pa.field("num_records", pa.int64()),
+        pa.field("partition_values_json", _REPEATED),
+        pa.field("tags_json", _REPEATED),
+        pa.field("zcube_id", _REPEATED),
+        pa.field("zorder_by", _REPEATED),
+        pa.field("clustering_provider", _REPEATED),
         pa.field("deletion_vector", DELETION_VECTOR_TYPE),
         pa.field("base_row_id", pa.int64()),
         pa.field("default_row_commit_version", pa.int64()),
         pa.field("version", pa.int64()),
+        pa.field("statistics_row", pa.int64()),
     ]
 )
+
+STATISTICS_TYPE: Final = pa.large_string()
+"""Raw statistics: the protocol's JSON, null where a file has none."""
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointFile:
+    """A Parquet file of a checkpoint: its name in the log directory, the adds it holds."""
+
+    name: str
+    adds: int
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Statistics:
+    """Where the statistics of live files are, to be read when a question needs them.
+
+    `statistics_row` of a file counts first the adds of `checkpoint`, file after file in their
+    order, then the raw statistics in `texts`, which are those that commits carry.
+    """
+
+    checkpoint: tuple[CheckpointFile, ...] = ()
+    texts: pa.ChunkedArray = field(default_factory=lambda: pa.chunked_array([], STATISTICS_TYPE))
+
+    @property
+    def rows(self) -> int:
+        """How many rows there are to point at."""
+        return sum(file.adds for file in self.checkpoint) + len(self.texts)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,6 +97,7 @@ class Snapshot:
     files: pa.Table
     domains: Mapping[str, DomainMetadata]
     transactions: Mapping[str, SetTransaction]
+    statistics: Statistics = field(default_factory=Statistics)
 
     @property
     def size_bytes(self) -> int:
@@ -77,13 +111,13 @@ def decoded_paths(files: pa.Table) -> pa.Array:
     encoded = pc.match_substring(paths, "%")
     if not pc.any(encoded).as_py():
         return paths
-    return pa.array([unquote(path) for path in paths.to_pylist()], pa.string())
+    decoded = [unquote(path) for path in paths.filter(encoded).to_pylist()]
+    return pc.replace_with_mask(paths, encoded, pa.array(decoded, pa.string()))
 
 
 def num_records(files: pa.Table) -> pa.Array:
     """Return the physical row count of each file from its statistics, null where unknown."""
-    found = pc.extract_regex(files["stats"].combine_chunks(), r'"numRecords"\s*:\s*(?P<n>\d+)')
-    return pc.cast(pc.struct_field(found, "n"), pa.int64())
+    return files["num_records"].combine_chunks()
 
 
 def deleted_rows(files: pa.Table) -> pa.Array:

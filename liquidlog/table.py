@@ -9,6 +9,7 @@ table.commit(plan, result)               # RewriteResult -> versions
 import time
 import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import datetime
 from importlib.metadata import entry_points
 from typing import Any, Final
 
@@ -24,9 +25,10 @@ from liquidlog.clustering.zcubes import cube_table
 from liquidlog.commit.transaction import Clock
 from liquidlog.errors import UsageError
 from liquidlog.log.history import read_history
-from liquidlog.log.loader import load_snapshot, newest_version
+from liquidlog.log.loader import advance, load_snapshot, newest_version
 from liquidlog.log.store import TableStore
 from liquidlog.log.stores import open_store
+from liquidlog.log.time_travel import version_at
 from liquidlog.operations import alter, define, inspect
 from liquidlog.operations.append import Appended, AppendRequest, Source, append
 from liquidlog.operations.optimize import CommitReport, commit_groups
@@ -45,6 +47,7 @@ from liquidlog.snapshot import Snapshot
 from liquidlog.spec.rows import Rows
 from liquidlog.spec.schema import StructType, split_path
 from liquidlog.spec.sizes import parse_size
+from liquidlog.spec.times import parse_time
 
 STRATEGY_GROUP: Final = "liquidlog.strategies"
 """Entry points of further planning strategies: a name and a Strategy."""
@@ -59,6 +62,7 @@ class Table:
     def __init__(self, store: TableStore, clock: Clock) -> None:
         self._store = store
         self._clock = clock
+        self._newest: Snapshot | None = None
 
     @classmethod
     def open(cls, uri: str, *, storage_options: Mapping[str, str] | None = None) -> "Table":
@@ -152,7 +156,36 @@ class Table:
             CorruptLogError: If the log is broken.
             UnsupportedFeatureError: If the table cannot be read; names every reason.
         """
-        return load_snapshot(self._store, version)
+        if version is not None:
+            return load_snapshot(self._store, version)
+        return self.update()
+
+    def update(self) -> Snapshot:
+        """Return the newest version; after the first time only new commits are read.
+
+        Raises:
+            CorruptLogError: If the log is broken.
+            UnsupportedFeatureError: If the table cannot be read; names every reason.
+        """
+        if self._newest is None:
+            self._newest = load_snapshot(self._store)
+        else:
+            self._newest, _ = advance(self._store, self._newest)
+        return self._newest
+
+    def at(self, timestamp: str | datetime) -> Snapshot:
+        """Return the table's state at a time: ISO 8601, in UTC if it names no zone.
+
+        Raises:
+            TimestampNotFoundError: If it is before the first or after the last commit.
+            UsageError: If it is not a time.
+        """
+        return self.snapshot(self.version_at(timestamp))
+
+    def version_at(self, timestamp: str | datetime) -> int:
+        """Return the last version committed at or before a time, as for `at`."""
+        text = timestamp if isinstance(timestamp, str) else timestamp.isoformat()
+        return version_at(self._store, self.update(), parse_time(text))
 
     def append(
         self,
@@ -254,12 +287,12 @@ class Table:
         self, version: int | None = None, *, min_cube_size: Size = DEFAULT_MIN_CUBE_BYTES
     ) -> pa.Table:
         """Return one row a live file: size, rows, cube, state, bounds of clustering columns."""
-        return inspect.files(self.snapshot(version), parse_size(min_cube_size))
+        return inspect.files(self._store, self.snapshot(version), parse_size(min_cube_size))
 
     def files_at(self, version: int | None = None) -> tuple[int, pa.Table]:
         """Return (version, files): the files together with the version they are live at."""
         snapshot = self.snapshot(version)
-        return snapshot.version, inspect.files(snapshot, DEFAULT_MIN_CUBE_BYTES)
+        return snapshot.version, inspect.files(self._store, snapshot, DEFAULT_MIN_CUBE_BYTES)
 
     def cubes(self, *, min_cube_size: Size = DEFAULT_MIN_CUBE_BYTES) -> pa.Table:
         """Return one row a ZCube."""
@@ -284,7 +317,11 @@ class Table:
         """
         paths = None if columns is None else tuple(split_path(column) for column in columns)
         return inspect.health(
-            self.snapshot(), paths, where=where, min_cube_bytes=parse_size(min_cube_size)
+            self._store,
+            self.snapshot(),
+            paths,
+            where=where,
+            min_cube_bytes=parse_size(min_cube_size),
         )
 
     def scan_files(self, where: str, version: int | None = None) -> pa.Table:
@@ -293,7 +330,7 @@ class Table:
         Raises:
             UsageError: If the predicate cannot be understood.
         """
-        return inspect.matching_files(self.snapshot(version), where)
+        return inspect.matching_files(self._store, self.snapshot(version), where)
 
     def plan(  # noqa: PLR0913  the policy, spelled out
         self,

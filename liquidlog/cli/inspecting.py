@@ -1,8 +1,8 @@
 """Commands that only read."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, ParamSpec, TypeVar
 
 import click
 
@@ -17,23 +17,55 @@ from liquidlog.cli.common import (
 )
 from liquidlog.cli.planning import make_plan
 from liquidlog.clustering.fail_if import is_crossed, parse_bar
-from liquidlog.errors import EXIT_BAR_CROSSED, EXIT_OK, StorageError
+from liquidlog.errors import EXIT_BAR_CROSSED, EXIT_OK, StorageError, UsageError
 from liquidlog.plan import encode_plan
 from liquidlog.report import text
 from liquidlog.spec.rows import Rows
 from liquidlog.table import Table
 
+P = ParamSpec("P")
+R = TypeVar("R")
 Pairs = tuple[tuple[str, str], ...]
+
+
+def version_options(command: Callable[P, R]) -> Callable[P, R]:
+    """Add the two ways to name a version of a table."""
+    command = click.option("--timestamp", help="As it was at this time: 2026-01-31T12:00:00Z.")(
+        command
+    )
+    return click.option("--version", type=click.IntRange(min=0), help="At this version.")(command)
+
+
+def chosen_version(table: Table, version: int | None, timestamp: str | None) -> int | None:
+    """Return the version that the options name, None for the newest.
+
+    Raises:
+        UsageError: If both are given.
+        TimestampNotFoundError: If the log does not tell the version at that time.
+    """
+    if timestamp is None:
+        return version
+    if version is not None:
+        raise UsageError("give either --version or --timestamp")
+    return table.version_at(timestamp)
 
 
 @click.command()
 @table_argument
-@click.option("--version", type=click.IntRange(min=0), help="The version to describe.")
+@version_options
 @json_option
-def detail(table: str, version: int | None, storage_options: Pairs, *, as_json: bool) -> None:
+def detail(
+    table: str,
+    version: int | None,
+    timestamp: str | None,
+    storage_options: Pairs,
+    *,
+    as_json: bool,
+) -> None:
     """Show the table as DESCRIBE DETAIL does."""
     opened = Table.open(table, storage_options=mapping(storage_options))
-    emit(opened.detail(version), text.pairs, as_json=as_json)
+    chosen = chosen_version(opened, version, timestamp)
+    emit(opened.detail(chosen), text.pairs, as_json=as_json)
 
 
 @click.command()
@@ -48,13 +80,20 @@ def history(table: str, limit: int | None, storage_options: Pairs, *, as_json: b
 
 @click.command()
 @table_argument
-@click.option("--version", type=click.IntRange(min=0), help="The version to list.")
+@version_options
 @json_option
-def files(table: str, version: int | None, storage_options: Pairs, *, as_json: bool) -> None:
+def files(
+    table: str,
+    version: int | None,
+    timestamp: str | None,
+    storage_options: Pairs,
+    *,
+    as_json: bool,
+) -> None:
     """List the live files and their place in the clustering."""
-    snapshot_version, live = Table.open(table, storage_options=mapping(storage_options)).files_at(
-        version
-    )
+    opened = Table.open(table, storage_options=mapping(storage_options))
+    chosen = chosen_version(opened, version, timestamp)
+    snapshot_version, live = opened.files_at(chosen)
     if as_json:
         emit({"version": snapshot_version, "files": live}, text.files, as_json=True)
     else:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import msgspec
+import pyarrow as pa
 
 from liquidlog.clustering.columns import ClusteringColumn, resolve_columns
 from liquidlog.clustering.domain import clustering_domain, clustering_state
@@ -38,7 +39,6 @@ from liquidlog.spec.mapping import (
 )
 from liquidlog.spec.obligations import schema_problems
 from liquidlog.spec.schema import Path, StructType, quote_path, schema_json
-from liquidlog.spec.stats import parse_bounds
 
 
 def create_change(
@@ -164,18 +164,17 @@ def cluster_by_change(snapshot: Snapshot, columns: Sequence[Path] | None) -> Cha
 
 
 def missing_statistics_notes(
-    snapshot: Snapshot, columns: Sequence[ClusteringColumn]
+    snapshot: Snapshot, columns: Sequence[ClusteringColumn], bounds: pa.Table
 ) -> tuple[str, ...]:
     """Return one sentence for each column that existing files have no statistics for.
+
+    `bounds` are those of the columns, one row a live file, as parse_bounds spells them.
 
     PROTOCOL.md wants all files to have them; the reference engine does not look. Such files are
     read by every query until they are rewritten.
     """
     if not columns or not snapshot.files.num_rows:
         return ()
-    bounds = parse_bounds(
-        snapshot.files["stats"].combine_chunks(), [column.leaf for column in columns]
-    )
     counted = [bounds[f"null_count.{number}"].null_count for number in range(len(columns))]
     return tuple(
         f"{missing} of {snapshot.files.num_rows} files have no statistics for {column.name};"

@@ -25,7 +25,6 @@ from liquidlog.clustering.zcubes import (
 )
 from liquidlog.snapshot import Snapshot
 from liquidlog.spec.schema import PrimitiveType
-from liquidlog.spec.stats import parse_bounds
 
 _DECIMALS: Final = 4
 _EXACT_DEPTHS: Final = 16
@@ -106,11 +105,14 @@ class _Measured:
 def measure_health(
     snapshot: Snapshot,
     columns: Sequence[ClusteringColumn],
+    bounds: pa.Table,
     *,
     min_cube_bytes: int,
     mask: pa.BooleanArray | None = None,
 ) -> Health:
     """Return the health of a table by `columns`, of the files where `mask` is true.
+
+    `bounds` are those of the columns, one row a live file, as parse_bounds spells them.
 
     Files that hold only nulls in a column have no range there and are left out of the averages,
     like files without statistics; `notes` says how many.
@@ -118,7 +120,7 @@ def measure_health(
     Raises:
         CorruptLogError: If the clustering domain cannot be read.
     """
-    measured = _measured(snapshot, columns, min_cube_bytes=min_cube_bytes, mask=mask)
+    measured = _measured(snapshot, columns, bounds, min_cube_bytes=min_cube_bytes, mask=mask)
     ranges = measured.key_ranges()
     depth = depths(ranges)
     unclustered = pc.equal(measured.states, UNCLUSTERED)
@@ -145,6 +147,7 @@ def measure_health(
 def _measured(
     snapshot: Snapshot,
     columns: Sequence[ClusteringColumn],
+    bounds: pa.Table,
     *,
     min_cube_bytes: int,
     mask: pa.BooleanArray | None,
@@ -153,8 +156,7 @@ def _measured(
     states = file_states(snapshot, clustering_state(snapshot).columns, min_cube_bytes)
     files = snapshot.files
     if mask is not None:
-        files, states = files.filter(mask), states.filter(mask)
-    bounds = parse_bounds(files["stats"].combine_chunks(), [column.leaf for column in columns])
+        files, states, bounds = files.filter(mask), states.filter(mask), bounds.filter(mask)
     sides = [
         (bounds[f"min.{number}"].combine_chunks(), bounds[f"max.{number}"].combine_chunks())
         for number in range(len(columns))
@@ -216,7 +218,7 @@ def _total(values: pa.Array | pa.ChunkedArray) -> int:
 
 def _cube_count(measured: _Measured, state: str) -> int:
     cubes = measured.files["zcube_id"].filter(pc.equal(measured.states, state))
-    return int(pc.count_distinct(cubes).as_py())
+    return len(cubes.unique())
 
 
 def _notes(measured: _Measured) -> Iterator[str]:

@@ -29,7 +29,7 @@ from liquidlog.spec.schema import (
     quote_path,
     resolve_path,
 )
-from liquidlog.spec.stats import has_bounds, parse_bounds
+from liquidlog.spec.stats import BoundsOf, has_bounds
 
 Mask = NDArray[np.bool_]
 
@@ -67,32 +67,32 @@ class _Verdict:
         return _Verdict(self.can_be_false, self.can_be_true)
 
 
-def may_match(snapshot: Snapshot, predicate: str) -> pa.BooleanArray:
+def may_match(snapshot: Snapshot, predicate: str, bounds_of: BoundsOf) -> pa.BooleanArray:
     """Return, for each live file, whether it may hold a row that satisfies the predicate.
 
     Understood are =, <>, <, <=, >, >=, BETWEEN, IN, IS [NOT] NULL, AND, OR, NOT between columns
     and number, text, date and timestamp literals; timestamps without a zone are UTC. False is
-    certain, true is not. In the order of `snapshot.files`.
+    certain, true is not. In the order of `snapshot.files`, as are the bounds that it asks for.
 
     Raises:
         UsageError: If the text is not one SQL condition, or names a column the table lacks.
     """
     condition = _parse(predicate)
     columns = _referenced(condition, snapshot.schema)
-    bounds = _Bounds(snapshot, list(dict.fromkeys(columns.values())))
+    bounds = _Bounds(snapshot, list(dict.fromkeys(columns.values())), bounds_of)
     return pa.array(_judge(condition, bounds).can_be_true)
 
 
 class _Bounds:
     """Statistics of the referenced leaves, one entry a file."""
 
-    def __init__(self, snapshot: Snapshot, columns: Sequence[Path]) -> None:
+    def __init__(self, snapshot: Snapshot, columns: Sequence[Path], bounds_of: BoundsOf) -> None:
         known = {leaf.logical: leaf for leaf in leaves(snapshot.schema)}
         self.schema = snapshot.schema
         self.count = snapshot.files.num_rows
         self._leaves = [known[path] for path in columns if path in known]
         self._numbers = {leaf.logical: number for number, leaf in enumerate(self._leaves)}
-        self._table = parse_bounds(snapshot.files["stats"].combine_chunks(), self._leaves)
+        self._table = bounds_of(self._leaves)
 
     def unknown(self) -> _Verdict:
         """Return the verdict about a condition that is not understood."""

@@ -128,11 +128,11 @@ def cube_table(
     """
     files = snapshot.files
     places = membership(files, columns)
-    provider = files["clustering_provider"].combine_chunks()
+    provider = _text(files, "clustering_provider")
     rows = pa.table(
         {
-            "zcube_id": files["zcube_id"],
-            "zorder_by": files["zorder_by"],
+            "zcube_id": _text(files, "zcube_id"),
+            "zorder_by": _text(files, "zorder_by"),
             "foreign": pc.if_else(pa.array(places.ours), pa.scalar(None, pa.string()), provider),
             "state": file_states(snapshot, columns, min_cube_bytes),
             "provider": provider,
@@ -170,6 +170,10 @@ def _state_codes(files: pa.Table, places: Membership, min_cube_bytes: int) -> ND
     codes[places.in_cube & ~places.same_columns] = _OTHER_COLUMNS
     codes[~places.ours] = _OTHER_PROVIDER
     return codes
+
+
+def _text(files: pa.Table, name: str) -> pa.Array:
+    return pc.cast(files[name].combine_chunks(), pa.string())
 
 
 def _ranks(ids: pa.ChunkedArray) -> NDArray[np.int64]:

@@ -5,7 +5,7 @@ change is derived again from that snapshot, and only then put. Nothing of an ear
 reused.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -14,10 +14,10 @@ from msgspec import structs
 from liquidlog.commit.conflicts import ReadSet, check_conflicts
 from liquidlog.commit.writer import PutOutcome, put_commit
 from liquidlog.errors import CommitConflictError, CommitError, UnsupportedFeatureError
-from liquidlog.log.loader import load_commits, load_snapshot
+from liquidlog.log.loader import advance, load_commits, load_snapshot
 from liquidlog.log.store import TableStore
 from liquidlog.snapshot import Snapshot
-from liquidlog.spec.actions import CommitInfo, Metadata, Protocol, encode_actions
+from liquidlog.spec.actions import Commit, CommitInfo, Metadata, Protocol, encode_actions
 from liquidlog.spec.change import Change
 from liquidlog.spec.features import has_in_commit_timestamps, unsupported_for_writing
 from liquidlog.spec.obligations import schema_problems
@@ -39,22 +39,28 @@ class Proposal:
     """A change to commit.
 
     `derive` builds the change from the newest snapshot and runs at every attempt. `problems`
-    says why the change no longer fits a snapshot, in addition to the conflict rules.
+    says why the change no longer fits a snapshot, in addition to the conflict rules. `base` is a
+    version known already, so that only what came after it has to be read.
     """
 
     read_set: ReadSet
     derive: Callable[[Snapshot], Change]
     problems: Callable[[Snapshot], tuple[str, ...]] = field(default=lambda _: ())
     before_put: Callable[[Snapshot, Change], None] = field(default=lambda _s, _c: None)
+    base: Snapshot | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Committed:
-    """A commit that landed: its version, and how many other commits it was based again on."""
+    """A commit that landed: its version, and how many attempts it took.
+
+    `base` is the version before it, which it was derived from.
+    """
 
     version: int
     attempts: int
     change: Change
+    base: Snapshot
 
 
 def commit(store: TableStore, proposal: Proposal, clock: Clock, *, engine_info: str) -> Committed:
@@ -68,9 +74,15 @@ def commit(store: TableStore, proposal: Proposal, clock: Clock, *, engine_info: 
         CommitError: If other writers won every one of the attempts.
     """
     txn_id = clock.new_id()
+    snapshot = proposal.base or load_snapshot(store)
+    _require_no_conflicts(
+        proposal, load_commits(store, proposal.read_set.version + 1, snapshot.version)
+    )
     for attempt in range(1, MAX_ATTEMPTS + 1):
-        snapshot = load_snapshot(store)
-        _require_possible(store, proposal, snapshot)
+        if attempt > 1 or proposal.base is not None:
+            snapshot, winners = advance(store, snapshot)
+            _require_no_conflicts(proposal, winners)
+        _require_possible(proposal, snapshot)
         change = proposal.derive(snapshot)
         proposal.before_put(snapshot, change)
         info = _commit_info(
@@ -84,7 +96,9 @@ def commit(store: TableStore, proposal: Proposal, clock: Clock, *, engine_info: 
         content = encode_actions((info, *change.actions))
         outcome = put_commit(store, snapshot.version + 1, content, txn_id=txn_id)
         if outcome is PutOutcome.LANDED:
-            return Committed(version=snapshot.version + 1, attempts=attempt, change=change)
+            return Committed(
+                version=snapshot.version + 1, attempts=attempt, change=change, base=snapshot
+            )
     raise CommitError(f"other writers won {MAX_ATTEMPTS} races in a row; nothing was committed")
 
 
@@ -120,14 +134,17 @@ def require_writable(snapshot: Snapshot) -> None:
         raise UnsupportedFeatureError(snapshot.uri, "written", problems)
 
 
-def _require_possible(store: TableStore, proposal: Proposal, snapshot: Snapshot) -> None:
-    read_version = proposal.read_set.version
-    winners = load_commits(store, read_version + 1, snapshot.version)
-    conflicts = tuple(str(c) for c in check_conflicts(proposal.read_set, winners))
-    if not conflicts:
-        conflicts = proposal.problems(snapshot)
+def _require_no_conflicts(proposal: Proposal, winners: Iterable[Commit]) -> None:
+    since = (winner for winner in winners if winner.version > proposal.read_set.version)
+    conflicts = tuple(str(c) for c in check_conflicts(proposal.read_set, since))
     if conflicts:
-        raise CommitConflictError(read_version, conflicts)
+        raise CommitConflictError(proposal.read_set.version, conflicts)
+
+
+def _require_possible(proposal: Proposal, snapshot: Snapshot) -> None:
+    problems = proposal.problems(snapshot)
+    if problems:
+        raise CommitConflictError(proposal.read_set.version, problems)
     require_writable(snapshot)
 
 

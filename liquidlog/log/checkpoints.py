@@ -16,9 +16,9 @@ import pyarrow.parquet as pq
 from liquidlog.errors import CorruptLogError
 from liquidlog.log.file_actions import live_files
 from liquidlog.log.paths import SIDECAR_DIR, log_path
-from liquidlog.log.replay import replay_tail, tail_files
+from liquidlog.log.replay import replay_tail, tail_files, tail_statistics
 from liquidlog.log.store import TableStore
-from liquidlog.snapshot import FILES_SCHEMA
+from liquidlog.snapshot import FILES_SCHEMA, CheckpointFile, Statistics
 from liquidlog.spec.actions import (
     DomainMetadata,
     Metadata,
@@ -42,13 +42,17 @@ _JSON_SUFFIX: Final = ".json"
 
 @dataclass(frozen=True, slots=True)
 class CheckpointState:
-    """The table's state as a checkpoint holds it; `files` has FILES_SCHEMA."""
+    """The table's state as a checkpoint holds it; `files` has FILES_SCHEMA.
+
+    `statistics` is where the statistics_row of the files points to.
+    """
 
     protocol: Protocol | None = None
     metadata: Metadata | None = None
     domains: Mapping[str, DomainMetadata] = field(default_factory=dict)
     transactions: Mapping[str, SetTransaction] = field(default_factory=dict)
     files: pa.Table = field(default_factory=FILES_SCHEMA.empty_table)
+    statistics: Statistics = field(default_factory=Statistics)
 
 
 def read_checkpoint(store: TableStore, names: Sequence[str]) -> CheckpointState:
@@ -58,12 +62,33 @@ def read_checkpoint(store: TableStore, names: Sequence[str]) -> CheckpointState:
         CorruptLogError: If one of them, or a sidecar they name, is missing or not readable.
     """
     parts = [_guarded(store, name, _read_json if _is_json(name) else _read) for name in names]
+    files, statistics = _joined([(part.files, part.statistics) for part in parts])
     return CheckpointState(
         protocol=next((part.protocol for part in parts if part.protocol), None),
         metadata=next((part.metadata for part in parts if part.metadata), None),
         domains={key: value for part in parts for key, value in part.domains.items()},
         transactions={key: value for part in parts for key, value in part.transactions.items()},
-        files=pa.concat_tables([part.files for part in parts]),
+        files=files,
+        statistics=statistics,
+    )
+
+
+def _joined(parts: Sequence[tuple[pa.Table, Statistics]]) -> tuple[pa.Table, Statistics]:
+    """Return all files of several pieces with their statistics rows counted through.
+
+    Only one piece may have statistics as texts: the one top-level file of a checkpoint in JSON.
+    """
+    pieces = sorted(parts, key=lambda part: len(part[1].texts))
+    first = 0
+    files = []
+    for table, statistics in pieces:
+        position = table.schema.get_field_index("statistics_row")
+        rows = pc.add(table["statistics_row"], first)
+        files.append(table.set_column(position, "statistics_row", rows))
+        first += statistics.rows
+    return pa.concat_tables(files), Statistics(
+        tuple(file for _, statistics in pieces for file in statistics.checkpoint),
+        pieces[-1][1].texts,
     )
 
 
@@ -83,13 +108,14 @@ def _guarded(
 def _read(store: TableStore, name: str) -> CheckpointState:
     with pq.ParquetFile(store.open_log(name)) as file:
         actions = _actions(file, file.schema_arrow)
-    files = live_files(lambda: store.open_log(name))
+    files, statistics = _with_sidecars(_parquet_files(store, name), store, actions["sidecar"])
     return CheckpointState(
         protocol=next(reversed(actions["protocol"]), None),
         metadata=next(reversed(actions["metaData"]), None),
         domains={domain.domain: domain for domain in actions["domainMetadata"]},
         transactions={txn.app_id: txn for txn in actions["txn"]},
-        files=_with_sidecars(store, files, actions["sidecar"]),
+        files=files,
+        statistics=statistics,
     )
 
 
@@ -105,26 +131,36 @@ def _read_json(store: TableStore, name: str) -> CheckpointState:
     files = tail_files(state)
     unknown = pa.nulls(files.num_rows, pa.int64())
     files = files.set_column(files.schema.get_field_index("version"), "version", unknown)
+    texts = pa.chunked_array([tail_statistics(state)])
+    files, statistics = _with_sidecars((files, Statistics(texts=texts)), store, sidecars)
     return CheckpointState(
         protocol=state.protocol,
         metadata=state.metadata,
         domains=state.domains,
         transactions=state.transactions,
-        files=_with_sidecars(store, files, sidecars),
+        files=files,
+        statistics=statistics,
     )
 
 
-def _with_sidecars(store: TableStore, files: pa.Table, sidecars: Sequence[Sidecar]) -> pa.Table:
-    return pa.concat_tables([files, *(_read_sidecar(store, sidecar) for sidecar in sidecars)])
+def _parquet_files(store: TableStore, name: str) -> tuple[pa.Table, Statistics]:
+    files = live_files(lambda: store.open_log(name))
+    return files, Statistics((CheckpointFile(name, files.num_rows),))
 
 
-def _read_sidecar(store: TableStore, sidecar: Sidecar) -> pa.Table:
+def _with_sidecars(
+    files: tuple[pa.Table, Statistics], store: TableStore, sidecars: Sequence[Sidecar]
+) -> tuple[pa.Table, Statistics]:
+    return _joined([files, *(_read_sidecar(store, sidecar) for sidecar in sidecars)])
+
+
+def _read_sidecar(store: TableStore, sidecar: Sidecar) -> tuple[pa.Table, Statistics]:
     path = unquote(sidecar.path)
     if "/" in path or ":" in path:
         raise CorruptLogError(log_path(path), f"a sidecar outside of {SIDECAR_DIR} is not read")
     name = f"{SIDECAR_DIR}/{path}"
     try:
-        return live_files(lambda: store.open_log(name))
+        return _parquet_files(store, name)
     except (pa.ArrowException, OSError, KeyError) as error:
         raise CorruptLogError(log_path(name), f"is not a readable sidecar: {error}") from error
 

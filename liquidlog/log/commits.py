@@ -1,7 +1,8 @@
 """Commit files to actions, every error with its file and line."""
 
-from collections.abc import Iterator, Sequence
-from typing import Final
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final
 
 import msgspec
 
@@ -12,6 +13,8 @@ from liquidlog.spec.actions import Commit, decode_line
 
 _READ_TOGETHER: Final = 64
 """Commits held as bytes at the same time."""
+
+_INFO: Final = re.compile(rb'\s*\{\s*"commitInfo"\s*:')
 
 
 def read_commit(store: TableStore, version: int) -> Commit:
@@ -34,6 +37,24 @@ def read_commits(store: TableStore, versions: Sequence[int]) -> Iterator[Commit]
         VersionNotFoundError: If there is no such commit.
         CorruptLogError: If a line is not an action.
     """
+    for version, content in _contents(store, versions):
+        yield parse_commit(content, version)
+
+
+def read_infos(store: TableStore, versions: Sequence[int]) -> Iterator[Mapping[str, Any]]:
+    """Yield every field of the commitInfo of some versions, empty where a commit has none.
+
+    Values are JSON values. Other actions are not looked at.
+
+    Raises:
+        VersionNotFoundError: If there is no such commit.
+        CorruptLogError: If the line of a commitInfo is not JSON.
+    """
+    for version, content in _contents(store, versions):
+        yield _parse_info(content, version)
+
+
+def _contents(store: TableStore, versions: Sequence[int]) -> Iterator[tuple[int, bytes]]:
     for start in range(0, len(versions), _READ_TOGETHER):
         wanted = versions[start : start + _READ_TOGETHER]
         for version, content in zip(
@@ -41,7 +62,19 @@ def read_commits(store: TableStore, versions: Sequence[int]) -> Iterator[Commit]
         ):
             if content is None:
                 raise VersionNotFoundError(version, version, version)
-            yield parse_commit(content, version)
+            yield version, content
+
+
+def _parse_info(content: bytes, version: int) -> Mapping[str, Any]:
+    for number, line in enumerate(content.split(b"\n"), start=1):
+        if _INFO.match(line) is None:
+            continue
+        try:
+            return msgspec.json.decode(line, type=dict[str, dict[str, Any]])["commitInfo"]
+        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+            where = log_path(commit_name(version))
+            raise CorruptLogError(where, f"not a valid action: {error}", line=number) from error
+    return {}
 
 
 def parse_commit(content: bytes, version: int) -> Commit:

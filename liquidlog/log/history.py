@@ -1,16 +1,24 @@
 """The commits of a table as DESCRIBE HISTORY shows them, newest first."""
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
-from liquidlog.log.commits import read_commits
+from liquidlog.log.commits import read_infos
 from liquidlog.log.segment import list_log
 from liquidlog.log.store import TableStore
-from liquidlog.spec.actions import CommitInfo
 from liquidlog.spec.rows import Rows
 from liquidlog.spec.times import iso_time
+
+_SHOWN: Final = (
+    "readVersion",
+    "isolationLevel",
+    "isBlindAppend",
+    "operationMetrics",
+    "userMetadata",
+    "engineInfo",
+)
 
 
 def read_history(store: TableStore, limit: int | None = None) -> Rows:
@@ -18,7 +26,8 @@ def read_history(store: TableStore, limit: int | None = None) -> Rows:
 
     Keys are those of DESCRIBE HISTORY; `timestamp` is ISO 8601 in UTC: the in-commit timestamp
     where there is one, else the file's time. Keys without a value are left out. Parameters are
-    strings, as the reference engine shows them.
+    strings, as the reference engine shows them. Fields of commitInfo that it does not show, also
+    ones that nobody here knows, follow as the log has them.
 
     Raises:
         TableNotFoundError: If there is no table.
@@ -28,27 +37,25 @@ def read_history(store: TableStore, limit: int | None = None) -> Rows:
     newest_first = sorted(listing.commits.values(), key=lambda file: file.version, reverse=True)
     if limit is not None:
         newest_first = newest_first[:limit]
-    commits = read_commits(store, [file.version for file in newest_first])
+    infos = read_infos(store, [file.version for file in newest_first])
     return Rows(
-        _row(file.version, file.modification_time_ms, commit.info)
-        for file, commit in zip(newest_first, commits, strict=True)
+        _row(file.version, file.modification_time_ms, info)
+        for file, info in zip(newest_first, infos, strict=True)
     )
 
 
-def _row(version: int, modification_time_ms: int, info: CommitInfo) -> Mapping[str, Any]:
+def _row(version: int, modification_time_ms: int, info: Mapping[str, Any]) -> Mapping[str, Any]:
+    own_time = info.get("inCommitTimestamp")
+    parameters = info.get("operationParameters")
     row = {
         "version": version,
-        "timestamp": iso_time(info.in_commit_timestamp or modification_time_ms),
-        "operation": info.operation,
-        "operationParameters": _strings(info.operation_parameters or {}),
-        "readVersion": info.read_version,
-        "isolationLevel": info.isolation_level,
-        "isBlindAppend": info.is_blind_append,
-        "operationMetrics": info.operation_metrics,
-        "userMetadata": info.user_metadata,
-        "engineInfo": info.engine_info,
+        "timestamp": iso_time(own_time if isinstance(own_time, int) else modification_time_ms),
+        "operation": info.get("operation"),
+        "operationParameters": _strings(parameters if isinstance(parameters, dict) else {}),
+        **{name: info.get(name) for name in _SHOWN},
     }
-    return {key: value for key, value in row.items() if value is not None}
+    others = {name: value for name, value in info.items() if name not in {*row, "timestamp"}}
+    return {key: value for key, value in (row | others).items() if value is not None}
 
 
 def _strings(parameters: Mapping[str, Any]) -> dict[str, str | None]:

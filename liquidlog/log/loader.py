@@ -1,23 +1,33 @@
 """The read path, top to bottom: list, read, replay, Snapshot."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+
+import pyarrow as pa
 
 from liquidlog.errors import CorruptLogError, UnsupportedFeatureError
 from liquidlog.log.checkpoints import CheckpointState, read_checkpoint
 from liquidlog.log.commits import read_commits
 from liquidlog.log.paths import LOG_DIR, commit_name, log_path
-from liquidlog.log.replay import TailState, replay_tail, sorted_files, tail_files, without_decided
+from liquidlog.log.replay import (
+    TailState,
+    replay_tail,
+    sorted_files,
+    tail_files,
+    tail_statistics,
+    without_decided,
+)
 from liquidlog.log.segment import (
     LogListing,
     LogSegment,
     candidate_segments,
     list_log,
+    list_log_from,
     list_recent_log,
 )
 from liquidlog.log.store import TableStore
-from liquidlog.snapshot import Snapshot
+from liquidlog.snapshot import STATISTICS_TYPE, Snapshot, Statistics
 from liquidlog.spec.actions import Commit, CommitInfo, Metadata, Protocol
-from liquidlog.spec.features import unsupported_for_inspection
+from liquidlog.spec.features import has_in_commit_timestamps, unsupported_for_inspection
 from liquidlog.spec.schema import parse_schema
 
 
@@ -51,6 +61,30 @@ def _load_listed(store: TableStore, listing: LogListing, version: int | None) ->
     return _load(store, segments[-1], _checkpoint(store, segments[-1]))
 
 
+def advance(store: TableStore, snapshot: Snapshot) -> tuple[Snapshot, tuple[Commit, ...]]:
+    """Return the newest version and the commits after `snapshot`, oldest first.
+
+    Only those commits are read. If the log is not the one that the snapshot came from any more,
+    the newest version is loaded anew.
+
+    Raises:
+        TableNotFoundError: If there is no table any more.
+        VersionNotFoundError: If one of the commits is gone.
+        CorruptLogError: If a file that is needed is missing or broken.
+        UnsupportedFeatureError: If the table cannot be read any more; names every reason.
+    """
+    listing = list_log_from(store, snapshot.version)
+    wanted = range(snapshot.version + 1, listing.newest + 1)
+    if not _is_of(snapshot, listing) or any(v not in listing.commits for v in wanted):
+        newest = load_snapshot(store)
+        return newest, tuple(load_commits(store, snapshot.version + 1, newest.version))
+    if not wanted:
+        return snapshot, ()
+    segment = LogSegment(listing.newest, None, tuple(listing.commits[v] for v in wanted))
+    commits = tuple(load_commits(store, wanted.start, listing.newest))
+    return _apply(store, segment, commits[::-1], _state_of(snapshot)), commits
+
+
 def load_commits(store: TableStore, first: int, last: int) -> Iterator[Commit]:
     """Yield the commits of versions `first` to `last`, oldest first.
 
@@ -70,12 +104,45 @@ def newest_version(store: TableStore) -> int:
     return list_recent_log(store).newest
 
 
+def _is_of(snapshot: Snapshot, listing: LogListing) -> bool:
+    """Return whether the log still has the snapshot's commit, as far as its time tells."""
+    file = listing.commits.get(snapshot.version)
+    if file is None:
+        return False
+    own_times = has_in_commit_timestamps(snapshot.protocol, snapshot.metadata.configuration)
+    return own_times or file.modification_time_ms == snapshot.timestamp_ms
+
+
+def _state_of(snapshot: Snapshot) -> CheckpointState:
+    return CheckpointState(
+        protocol=snapshot.protocol,
+        metadata=snapshot.metadata,
+        domains=snapshot.domains,
+        transactions=snapshot.transactions,
+        files=snapshot.files,
+        statistics=snapshot.statistics,
+    )
+
+
 def _load(store: TableStore, segment: LogSegment, checkpoint: CheckpointState) -> Snapshot:
-    newest_first = list(read_commits(store, [file.version for file in segment.commits[::-1]]))
+    versions = [file.version for file in segment.commits[::-1]]
+    return _apply(store, segment, tuple(read_commits(store, versions)), checkpoint)
+
+
+def _apply(
+    store: TableStore,
+    segment: LogSegment,
+    newest_first: Sequence[Commit],
+    checkpoint: CheckpointState,
+) -> Snapshot:
     tail = replay_tail((commit.version, commit.actions) for commit in newest_first)
     protocol = _protocol(store, segment, tail, checkpoint)
     metadata = _metadata(segment, tail, checkpoint)
-    files = [tail_files(tail), without_decided(checkpoint.files, tail)]
+    texts = (*checkpoint.statistics.texts.chunks, tail_statistics(tail))
+    files = [
+        tail_files(tail, first_row=checkpoint.statistics.rows),
+        without_decided(checkpoint.files, tail),
+    ]
     domains = {**checkpoint.domains, **tail.domains}
     return Snapshot(
         uri=store.uri,
@@ -87,6 +154,9 @@ def _load(store: TableStore, segment: LogSegment, checkpoint: CheckpointState) -
         files=sorted_files(files),
         domains={name: domain for name, domain in domains.items() if not domain.removed},
         transactions={**checkpoint.transactions, **tail.transactions},
+        statistics=Statistics(
+            checkpoint.statistics.checkpoint, pa.chunked_array(texts, STATISTICS_TYPE)
+        ),
     )
 
 
@@ -121,7 +191,7 @@ def _where(segment: LogSegment) -> str:
     return log_path(next(iter((*names, *commits)), commit_name(segment.version)))
 
 
-def _timestamp_ms(segment: LogSegment, newest_first: list[Commit]) -> int:
+def _timestamp_ms(segment: LogSegment, newest_first: Sequence[Commit]) -> int:
     info = newest_first[0].info if newest_first else CommitInfo()
     if info.in_commit_timestamp is not None:
         return info.in_commit_timestamp

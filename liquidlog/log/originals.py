@@ -8,36 +8,46 @@ import pyarrow as pa
 
 from liquidlog.errors import CorruptLogError, VersionNotFoundError
 from liquidlog.log.paths import commit_name, log_path
+from liquidlog.log.raw_statistics import checkpoint_statistics
 from liquidlog.log.store import TableStore
+from liquidlog.snapshot import Snapshot
 from liquidlog.spec.actions import AddFile, DeletionVector, FileKey, decode_line, file_key
 
 _Document = dict[str, msgspec.Raw]
 
 
-def original_adds(store: TableStore, files: pa.Table) -> Sequence[Mapping[str, msgspec.Raw]]:
+def original_adds(
+    store: TableStore, snapshot: Snapshot, files: pa.Table
+) -> Sequence[Mapping[str, msgspec.Raw]]:
     """Return the JSON object of each file's newest add, values as raw JSON.
 
     Of a file that only a checkpoint knows, every field of the protocol is returned.
 
     Args:
         store: Where the log is.
-        files: Rows of FILES_SCHEMA, from a snapshot of that log.
+        snapshot: A snapshot of that log.
+        files: Some of its files.
 
     Raises:
-        CorruptLogError: If a commit that added a file no longer holds it.
+        CorruptLogError: If a commit that added a file no longer holds it, or the checkpoint that
+            does cannot be read any more.
         VersionNotFoundError: If such a commit is gone.
     """
     rows = files.to_pylist()
     versions = sorted({row["version"] for row in rows if row["version"] is not None})
     found = {version: _adds(store, version) for version in versions}
-    return [_original(row, found) for row in rows]
+    checkpointed = files.filter(files["version"].is_null())["path"].combine_chunks()
+    statistics = checkpoint_statistics(store, snapshot, checkpointed)
+    return [_original(row, found, statistics) for row in rows]
 
 
 def _original(
-    row: Mapping[str, Any], commits: Mapping[int, Mapping[FileKey, _Document]]
+    row: Mapping[str, Any],
+    commits: Mapping[int, Mapping[FileKey, _Document]],
+    statistics: Mapping[str, str],
 ) -> Mapping[str, msgspec.Raw]:
-    add = _add(row)
     version = row["version"]
+    add = _add(row, statistics.get(row["path"]) if version is None else None)
     if version is None:
         return msgspec.json.decode(msgspec.json.encode(add), type=_Document)
     original = commits[version].get(file_key(add))
@@ -66,7 +76,7 @@ def _adds(store: TableStore, version: int) -> dict[FileKey, _Document]:
     return adds
 
 
-def _add(row: Mapping[str, Any]) -> AddFile:
+def _add(row: Mapping[str, Any], statistics: str | None) -> AddFile:
     vector = row["deletion_vector"]
     return AddFile(
         path=row["path"],
@@ -74,7 +84,7 @@ def _add(row: Mapping[str, Any]) -> AddFile:
         size=row["size"],
         modification_time=row["modification_time"],
         data_change=False,
-        stats=row["stats"],
+        stats=statistics,
         tags=msgspec.json.decode(row["tags_json"]) if row["tags_json"] else None,
         deletion_vector=None
         if vector is None

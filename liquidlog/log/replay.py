@@ -13,7 +13,7 @@ import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from liquidlog.snapshot import FILES_SCHEMA, decoded_paths
+from liquidlog.snapshot import FILES_SCHEMA, STATISTICS_TYPE, decoded_paths
 from liquidlog.spec.actions import (
     ZCUBE_ID,
     ZCUBE_ZORDER_BY,
@@ -29,6 +29,7 @@ from liquidlog.spec.actions import (
     SetTransaction,
     file_key,
 )
+from liquidlog.spec.stats import record_counts
 
 
 @dataclass(slots=True)
@@ -83,15 +84,18 @@ def without_decided(files: pa.Table, decided: TailState) -> pa.Table:
     return pa.concat_tables([files.filter(pc.invert(touched)), kept])
 
 
-def tail_files(decided: TailState) -> pa.Table:
-    """Return the files that the commits leave live, one row each, in FILES_SCHEMA."""
+def tail_files(decided: TailState, first_row: int = 0) -> pa.Table:
+    """Return the files that the commits leave live, one row each, in FILES_SCHEMA.
+
+    `statistics_row` counts from `first_row`.
+    """
     live = [entry for entry in decided.files.values() if entry is not None]
     adds = [add for _, add in live]
     columns = {
         "path": [add.path for add in adds],
         "size": [add.size for add in adds],
         "modification_time": [add.modification_time for add in adds],
-        "stats": [add.stats for add in adds],
+        "num_records": record_counts(tail_statistics(decided)),
         "partition_values_json": [_json(add.partition_values or {}) for add in adds],
         "tags_json": [None if add.tags is None else _json(add.tags) for add in adds],
         "zcube_id": [(add.tags or {}).get(ZCUBE_ID) for add in adds],
@@ -101,15 +105,24 @@ def tail_files(decided: TailState) -> pa.Table:
         "base_row_id": [add.base_row_id for add in adds],
         "default_row_commit_version": [add.default_row_commit_version for add in adds],
         "version": [version for version, _ in live],
+        "statistics_row": list(range(first_row, first_row + len(live))),
     }
     return pa.table(columns, schema=FILES_SCHEMA)
+
+
+def tail_statistics(decided: TailState) -> pa.Array:
+    """Return the raw statistics of the files of `tail_files`, in their order."""
+    live = (entry for entry in decided.files.values() if entry is not None)
+    return pa.array([add.stats for _, add in live], STATISTICS_TYPE)
 
 
 def sorted_files(parts: Sequence[pa.Table]) -> pa.Table:
     """Return all files of `parts` as one table of one chunk a column, sorted by path."""
     files = pa.concat_tables(parts)
     order = pc.sort_indices(files["path"].combine_chunks())
-    return files.take(order).combine_chunks()
+    # Column by column, so that only one is there twice.
+    columns = [files[name].combine_chunks().take(order) for name in files.schema.names]
+    return pa.Table.from_arrays(columns, schema=files.schema)
 
 
 def _keys(files: pa.Table) -> list[FileKey]:

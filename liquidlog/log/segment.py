@@ -102,6 +102,16 @@ def list_recent_log(store: TableStore) -> LogListing:
     return list_log(store)
 
 
+def list_log_from(store: TableStore, version: int) -> LogListing:
+    """Return a listing that holds at least the commits from `version` on.
+
+    Raises:
+        TableNotFoundError: If there is no log, or it holds neither commit nor checkpoint.
+    """
+    files = store.list_log(version)
+    return _listing(files, whole=version == 0) if files else list_log(store)
+
+
 def _hinted_version(store: TableStore) -> int:
     try:
         hint = msgspec.json.decode(store.read_log(LAST_CHECKPOINT) or b"{}")

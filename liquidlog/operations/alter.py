@@ -49,7 +49,7 @@ def rename_column(
         if retagging.files.num_rows and _has_change_data_feed(newest):
             detail = "its files must be tagged anew, which the change data feed forbids in a rename"
             raise SchemaChangeError((detail,))
-        originals = original_adds(store, retagging.files)
+        originals = original_adds(store, newest, retagging.files)
         return rename_change(newest, rename, retagged(retagging, originals))
 
     return _commit(store, snapshot, derive, clock, dry_run=dry_run)

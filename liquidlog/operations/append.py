@@ -176,6 +176,7 @@ def _commit(
 ) -> int:
     proposal = Proposal(
         read_set=ReadSet(version=snapshot.version),
+        base=snapshot,
         derive=lambda newest: _change(newest, written),
     )
     try:

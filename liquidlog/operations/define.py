@@ -106,6 +106,7 @@ def cluster_by(
         return snapshot.version
     proposal = Proposal(
         read_set=ReadSet(version=snapshot.version, domains=frozenset({CLUSTERING_DOMAIN})),
+        base=snapshot,
         derive=lambda newest: _required(_cluster_by_change(newest, columns)),
     )
     return commit(store, proposal, clock, engine_info=ENGINE_INFO).version

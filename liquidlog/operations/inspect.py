@@ -1,6 +1,7 @@
 """What a table says about itself: detail, files, cubes, health, and why a file is (not) taken."""
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any, Final
 
 import pyarrow as pa
@@ -13,13 +14,14 @@ from liquidlog.clustering.zcubes import file_states
 from liquidlog.commit.transaction import require_writable
 from liquidlog.errors import UnsupportedFeatureError
 from liquidlog.log.second_opinion import require_agreement
+from liquidlog.log.statistics import load_bounds
+from liquidlog.log.store import TableStore
 from liquidlog.plan import ClusteringPlan, RewriteMode, SkipReason
 from liquidlog.snapshot import Snapshot, decoded_paths, deleted_rows, num_records
 from liquidlog.spec.arrow import unsupported_types
 from liquidlog.spec.features import table_features
 from liquidlog.spec.rows import Rows
 from liquidlog.spec.schema import Path, quote_path
-from liquidlog.spec.stats import parse_bounds
 from liquidlog.spec.times import iso_time
 from liquidlog.storage.options import NO_OPTIONS, StorageOptions
 
@@ -74,7 +76,7 @@ def live_rows(files: pa.Table) -> int | None:
     return int(pc.sum(pc.subtract(rows, deleted_rows(files))).as_py() or 0)
 
 
-def files(snapshot: Snapshot, min_cube_bytes: int) -> pa.Table:
+def files(store: TableStore, snapshot: Snapshot, min_cube_bytes: int) -> pa.Table:
     """Return one row a live file, sorted by path: its place in the clustering.
 
     Columns path (decoded), size_bytes, num_records (physical rows), zcube_id, zorder_by (the
@@ -84,15 +86,15 @@ def files(snapshot: Snapshot, min_cube_bytes: int) -> pa.Table:
     columns = clustering_state(snapshot).columns
     shown = tuple(dict.fromkeys(columns))  # a broken domain may name a column twice
     live = snapshot.files
-    bounds = parse_bounds(live["stats"].combine_chunks(), [column.leaf for column in shown])
+    bounds = load_bounds(store, snapshot, [column.leaf for column in shown])
     return pa.table(
         {
             "path": decoded_paths(live),
             "size_bytes": live["size"],
             "num_records": num_records(live),
-            "zcube_id": live["zcube_id"],
-            "zorder_by": live["zorder_by"],
-            "clustering_provider": live["clustering_provider"],
+            "zcube_id": pc.cast(live["zcube_id"], pa.string()),
+            "zorder_by": pc.cast(live["zorder_by"], pa.string()),
+            "clustering_provider": pc.cast(live["clustering_provider"], pa.string()),
             "deleted_rows": deleted_rows(live),
             "state": file_states(snapshot, columns, min_cube_bytes),
             "min": _bound_struct(bounds, shown, "min"),
@@ -102,6 +104,7 @@ def files(snapshot: Snapshot, min_cube_bytes: int) -> pa.Table:
 
 
 def health(
+    store: TableStore,
     snapshot: Snapshot,
     columns: Sequence[Path] | None,
     *,
@@ -125,18 +128,19 @@ def health(
             partition_columns=(),
             limit=len(columns),
         )
-    mask = None if where is None else _matching(snapshot, where)
-    return measure_health(snapshot, measured, min_cube_bytes=min_cube_bytes, mask=mask)
+    mask = None if where is None else _matching(store, snapshot, where)
+    bounds = load_bounds(store, snapshot, [column.leaf for column in measured])
+    return measure_health(snapshot, measured, bounds, min_cube_bytes=min_cube_bytes, mask=mask)
 
 
-def matching_files(snapshot: Snapshot, where: str) -> pa.Table:
+def matching_files(store: TableStore, snapshot: Snapshot, where: str) -> pa.Table:
     """Return path (decoded) and size_bytes of the files that the predicate may match.
 
     Raises:
         UsageError: If the predicate cannot be understood.
     """
     live = pa.table({"path": decoded_paths(snapshot.files), "size_bytes": snapshot.files["size"]})
-    return live.filter(_matching(snapshot, where))
+    return live.filter(_matching(store, snapshot, where))
 
 
 def require_rewritable(
@@ -180,11 +184,11 @@ def explain(plan: ClusteringPlan) -> Rows:
     return Rows(sorted([*taken, *skipped], key=lambda row: row["path"]))
 
 
-def _matching(snapshot: Snapshot, where: str) -> pa.BooleanArray:
+def _matching(store: TableStore, snapshot: Snapshot, where: str) -> pa.BooleanArray:
     # The SQL parser takes a third of a command's start; most commands have no predicate.
     from liquidlog.clustering.predicates import may_match
 
-    return may_match(snapshot, where)
+    return may_match(snapshot, where, partial(load_bounds, store, snapshot))
 
 
 def _taken_words(plan: ClusteringPlan, group_id: int, size_bytes: int) -> str:

@@ -8,6 +8,7 @@ from liquidlog.errors import CommitConflictError, ExecutorError, ResultMismatchE
 from liquidlog.log.store import TableStore
 from liquidlog.operations.rewrite import commit_group
 from liquidlog.plan import ClusteringPlan, GroupFailure, RewrittenGroup
+from liquidlog.snapshot import Snapshot
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,17 +65,19 @@ def commit_groups(
     finished: list[RewrittenGroup] = []
     conflicts: list[str] = []
     failures: list[str] = []
+    base: Snapshot | None = None
     for group in groups:
         if isinstance(group, GroupFailure):
             failures.append(f"group {group.group_id}: {group.reason}")
             continue
         try:
-            committed = commit_group(store, plan, group, clock)
+            committed = commit_group(store, plan, group, clock, base)
         except CommitConflictError as error:
             conflicts.extend(f"group {group.group_id}: {text}" for text in error.conflicts)
         except ResultMismatchError as error:
             failures.append(f"group {group.group_id}: {error.message}")
         else:
+            base = committed.base or base
             if committed.version is None:
                 skipped.append(group.group_id)
             else:

@@ -1,6 +1,6 @@
 """Commit finished rewrites, one commit a group, and clean up after certain failures only."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 from liquidlog.clustering.domain import CLUSTERING_DOMAIN
@@ -20,7 +20,7 @@ from liquidlog.plan import (
     RewriteGroup,
     RewrittenGroup,
 )
-from liquidlog.snapshot import decoded_paths
+from liquidlog.snapshot import Snapshot, decoded_paths
 from liquidlog.spec.actions import AddFile, FileKey, RemoveFile, file_key
 
 ENGINE_INFO: Final = "liquidlog/0.1.0"
@@ -28,16 +28,24 @@ ENGINE_INFO: Final = "liquidlog/0.1.0"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupCommit:
-    """What became of a finished group; `version` is None if it had been committed before."""
+    """What became of a finished group; `version` is None if it had been committed before.
+
+    `base` is the version of the table that its commit was derived from.
+    """
 
     group_id: int
     version: int | None
+    base: Snapshot | None = field(default=None, compare=False, repr=False)
 
 
 def commit_group(
-    store: TableStore, plan: ClusteringPlan, group: RewrittenGroup, clock: Clock
+    store: TableStore,
+    plan: ClusteringPlan,
+    group: RewrittenGroup,
+    clock: Clock,
+    base: Snapshot | None = None,
 ) -> GroupCommit:
-    """Commit one finished group on top of the newest version.
+    """Commit one finished group on top of the newest version; `base` is one known already.
 
     A group of this plan that is committed already is left as it is. On a conflict, or when the
     result does not prove itself, the group's outputs are deleted: no commit can ever name them.
@@ -54,8 +62,8 @@ def commit_group(
         return GroupCommit(group_id=group.group_id, version=None)
     try:
         _require_outputs(store, group)
-        proposal = _proposal(store, plan, group, clock)
-        version = commit(store, proposal, clock, engine_info=ENGINE_INFO).version
+        proposal = _proposal(store, plan, group, clock, base)
+        landed = commit(store, proposal, clock, engine_info=ENGINE_INFO)
     except CommitConflictError:
         _delete_outputs(store, plan, group)
         if group.group_id in committed_groups(store, plan):
@@ -64,7 +72,7 @@ def commit_group(
     except ResultMismatchError:
         _delete_outputs(store, plan, group)
         raise
-    return GroupCommit(group_id=group.group_id, version=version)
+    return GroupCommit(group_id=group.group_id, version=landed.version, base=landed.base)
 
 
 def committed_groups(store: TableStore, plan: ClusteringPlan) -> frozenset[int]:
@@ -97,7 +105,11 @@ def read_set_of(plan: ClusteringPlan, group: RewriteGroup) -> ReadSet:
 
 
 def _proposal(
-    store: TableStore, plan: ClusteringPlan, group: RewrittenGroup, clock: Clock
+    store: TableStore,
+    plan: ClusteringPlan,
+    group: RewrittenGroup,
+    clock: Clock,
+    base: Snapshot | None,
 ) -> Proposal:
     started_ms = clock.now_ms()
     planned = planned_group(plan, group)
@@ -106,6 +118,7 @@ def _proposal(
         derive=lambda snapshot: rewrite_change(snapshot, plan, group, now_ms=started_ms),
         problems=lambda snapshot: stale_reasons(snapshot, plan, planned),
         before_put=lambda snapshot, _: require_agreement(snapshot, store.storage),
+        base=base,
     )
 
 

@@ -1,146 +1,166 @@
 """Raw statistics JSON to columns of typed bounds.
 
-The JSON of each file is decoded once by a decoder generated for the asked leaves; their raw
-values are then converted column by column, so that a value of the wrong type costs one bound.
+Arrow's JSON reader takes the files of a batch at once, with the types of the asked leaves as its
+schema, so that no number goes through a float. Batches that it refuses are halved until the
+files at fault are alone; those few go through `bounds_exact`.
 """
 
-from collections.abc import Callable, Iterable, Sequence
-from typing import Any, Final
+from collections.abc import Callable, Sequence
+from typing import Final
 
-import msgspec
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.json
 
-from liquidlog.spec.arrow import (
-    TIMESTAMP,
-    TIMESTAMP_NTZ,
-    arrow_type,
-    unsupported_types,
+from liquidlog.spec.arrow import TIMESTAMP, TIMESTAMP_NTZ, arrow_type
+from liquidlog.spec.bounds_exact import (
+    SECTIONS,
+    NameTree,
+    exact_columns,
+    name_tree,
+    type_without_bounds,
 )
-from liquidlog.spec.schema import Leaf, Path, PrimitiveType, StructField, StructType
+from liquidlog.spec.schema import Leaf, Path
 
-_SECTIONS: Final = (("min", "minValues"), ("max", "maxValues"), ("null_count", "nullCount"))
-_ABSENT: Final = frozenset({b"", b"null"})
-_NEVER_SHOWN: Final = (PrimitiveType("variant"), PrimitiveType("void"))
+Columns = Sequence[tuple[Leaf, bool]]
+"""Leaves, each with whether its type has bounds."""
+
+_BATCH_FILES: Final = 32_768
+_FEW_FILES: Final = 64
 _MILLISECOND_REST_US: Final = 999
-
-_RawColumn = list[bytes | None]
-_Tree = dict[str, "_Tree"]
-
-
-def bounds_columns(
-    stats: pa.Array | pa.ChunkedArray, columns: Sequence[tuple[Leaf, bool]]
-) -> pa.Table:
-    """Return the table that parse_bounds promises; the flag of a column says if it has bounds."""
-    tree = _tree(leaf.physical for leaf, _ in columns)
-    documents = _decode(stats, tree)
-    found: dict[str, pa.Array] = {}
-    for number, (leaf, bounded) in enumerate(columns):
-        for name, section in _SECTIONS:
-            raw = _raw_values(documents, tree, section, leaf.physical)
-            if name == "null_count":
-                found[f"{name}.{number}"] = _typed(raw, pa.int64())
-            elif bounded:
-                bounds = _typed(raw, arrow_type(leaf.data_type))
-                found[f"{name}.{number}"] = _raised(bounds) if name == "max" else bounds
-            else:
-                found[f"{name}.{number}"] = pa.nulls(len(raw), _type_or_null(leaf))
-    records = [None if document is None else document.numRecords for document in documents]
-    found["num_records"] = _typed(_present(records), pa.int64())
-    return pa.table(found)
+_NUM_RECORDS: Final = "numRecords"
+_NOT_FINITE: Final = ("NaN", "Infinity", ":Inf", ":-Inf")
+_LINE_END: Final = pa.scalar("\n", pa.large_string())
+_NOTHING: Final = pa.scalar("", pa.large_string())
 
 
-def _type_or_null(leaf: Leaf) -> pa.DataType:
-    alone = StructType((StructField(leaf.logical[-1], leaf.data_type),))
-    shown = leaf.data_type not in _NEVER_SHOWN and not unsupported_types(alone)
-    return arrow_type(leaf.data_type) if shown else pa.null()
+def bounds_columns(stats: pa.Array | pa.ChunkedArray, columns: Columns) -> pa.Table:
+    """Return the table that parse_bounds promises."""
+    chunks = stats.chunks if isinstance(stats, pa.ChunkedArray) else [stats]
+    batches = [
+        chunk.slice(start, _BATCH_FILES)
+        for chunk in chunks
+        for start in range(0, len(chunk), _BATCH_FILES)
+    ]
+    if not batches:
+        return raised_maxima(exact_columns(pa.array([], pa.string()), columns))
+    return raised_maxima(pa.concat_tables([_batch(batch, columns) for batch in batches]))
 
 
-def _tree(paths: Iterable[Path]) -> _Tree:
-    """Return the nested names of the leaves; a leaf has no names below it."""
-    tree: _Tree = {}
-    for path in paths:
-        node = tree
-        for part in path:
-            node = node.setdefault(part, {})
-    return tree
+def raised_maxima(bounds: pa.Table) -> pa.Table:
+    """Return bounds whose timestamp maxima are raised by what the log truncated."""
+    for position, field in enumerate(bounds.schema):
+        if field.name.startswith("max.") and field.type in {TIMESTAMP, TIMESTAMP_NTZ}:
+            whole = pc.add(pc.cast(bounds[field.name], pa.int64()), _MILLISECOND_REST_US)
+            bounds = bounds.set_column(position, field, pc.cast(whole, field.type))
+    return bounds
 
 
-def _node_type(tree: _Tree) -> Any:  # noqa: ANN401  a generated type
-    """Return a struct type with one field a name, leaves kept as raw JSON."""
+def _batch(stats: pa.Array, columns: Columns) -> pa.Table:
+    text = pc.cast(stats, pa.large_string())
+    regular = _regular(text, columns)
+    found = _read(pc.if_else(regular, text, "{}"), columns)
+    odd = pc.and_not(pc.is_valid(text), regular)
+    rows = np.flatnonzero(odd)
+    if not len(rows):
+        return found
+    order = np.arange(len(text))
+    order[rows] = len(text) + np.arange(len(rows))
+    exact = exact_columns(text.take(pa.array(rows)), columns)
+    return pa.concat_tables([found, exact]).take(pa.array(order)).combine_chunks()
+
+
+def _regular(text: pa.Array, columns: Columns) -> pa.Array:
+    """Return which files the columnar reader may take: one object each, all numbers plain."""
+    whole = pc.and_(pc.starts_with(text, "{"), pc.ends_with(text, "}"))
+    if any(bounded and _is_floating(leaf) for leaf, bounded in columns):
+        # As text they are the protocol's; bare ones, which Arrow's reader takes, are no JSON.
+        for word in _NOT_FINITE:
+            whole = pc.and_not(whole, pc.match_substring(text, word))
+    return pc.fill_null(whole, fill_value=False)
+
+
+def _is_floating(leaf: Leaf) -> bool:
+    return bool(pa.types.is_floating(arrow_type(leaf.data_type)))
+
+
+def _read(text: pa.Array, columns: Columns) -> pa.Table:
+    """Return the bounds of files that hold one object each, or what looks like one."""
+    if len(text) <= _FEW_FILES:
+        return exact_columns(text, columns)
+    try:
+        return _flat(_parsed(text, columns), columns)
+    except pa.ArrowInvalid:
+        half = len(text) // 2
+        parts = [_read(text.slice(0, half), columns), _read(text.slice(half), columns)]
+        return pa.concat_tables(parts).combine_chunks()
+
+
+def _parsed(text: pa.Array, columns: Columns) -> pa.Table:
+    lines = pc.binary_join_element_wise(text, _LINE_END, _NOTHING)
+    _, offsets, content = lines.buffers()
+    ends = np.frombuffer(offsets, np.int64)[[lines.offset, lines.offset + len(lines)]]
+    size = int(ends[1] - ends[0])
+    found = pyarrow.json.read_json(
+        pa.BufferReader(content.slice(int(ends[0]), size)),
+        read_options=pyarrow.json.ReadOptions(use_threads=False, block_size=size + 1),
+        parse_options=pyarrow.json.ParseOptions(
+            explicit_schema=_json_schema(columns), unexpected_field_behavior="ignore"
+        ),
+    )
+    # Each file gives one object or more, so only the right number means one from each.
+    if found.num_rows != len(text):
+        raise pa.ArrowInvalid("a file has several objects for statistics")
+    return found
+
+
+def _json_schema(columns: Columns) -> pa.Schema:
+    fields = [pa.field(_NUM_RECORDS, pa.int64())]
+    for name, section in SECTIONS:
+        shown = [leaf for leaf, bounded in columns if bounded or name == "null_count"]
+        types = {leaf.physical: _json_type(leaf, name) for leaf in shown}
+        if types:
+            fields.append(pa.field(section, _struct(name_tree(types), (), types.__getitem__)))
+    return pa.schema(fields)
+
+
+def _json_type(leaf: Leaf, name: str) -> pa.DataType:
+    if name == "null_count":
+        return pa.int64()
+    wanted = arrow_type(leaf.data_type)
+    # Arrow's JSON reader knows no zones and no dates; its casts from text do.
+    return pa.string() if pa.types.is_temporal(wanted) else wanted
+
+
+def _struct(tree: NameTree, parent: Path, type_of: Callable[[Path], pa.DataType]) -> pa.DataType:
     if not tree:
-        return msgspec.Raw
-    fields = []
-    for position, below in enumerate(tree.values()):
-        default = None if below else msgspec.Raw(b"")
-        kind = _node_type(below)
-        fields.append((f"f{position}", kind | None if below else kind, default))
-    names = {f"f{position}": name for position, name in enumerate(tree)}
-    return msgspec.defstruct("Node", fields, rename=names, gc=False)
+        return type_of(parent)
+    fields = [(name, _struct(below, (*parent, name), type_of)) for name, below in tree.items()]
+    return pa.struct(fields)
 
 
-def _decode(stats: pa.Array | pa.ChunkedArray, tree: _Tree) -> list[Any]:
-    """Return one decoded document a file, None where the JSON is absent or malformed."""
-    section = _node_type(tree) if tree else dict[str, msgspec.Raw]
-    fields: list[tuple[str, Any, Any]] = [("numRecords", msgspec.Raw, msgspec.Raw(b""))]
-    fields += [(name, section | None, None) for _, name in _SECTIONS]
-    decode = msgspec.json.Decoder(msgspec.defstruct("Document", fields, gc=False)).decode
-
-    def decoded(text: str | None) -> Any:  # noqa: ANN401  a generated type
-        try:
-            return decode(text) if text else None
-        except msgspec.MsgspecError:
-            return None
-
-    return [decoded(text) for text in stats.to_pylist()]
+def _flat(found: pa.Table, columns: Columns) -> pa.Table:
+    flat = {}
+    for number, (leaf, bounded) in enumerate(columns):
+        for name, section in SECTIONS:
+            if bounded or name == "null_count":
+                wanted = pa.int64() if name == "null_count" else arrow_type(leaf.data_type)
+                values = pc.struct_field(found[section], list(leaf.physical)).combine_chunks()
+                flat[f"{name}.{number}"] = cast_where_possible(values, wanted)
+            else:
+                flat[f"{name}.{number}"] = pa.nulls(found.num_rows, type_without_bounds(leaf))
+    flat["num_records"] = found[_NUM_RECORDS]
+    return pa.table(flat)
 
 
-def _raw_values(documents: list[Any], tree: _Tree, section: str, path: Path) -> _RawColumn:
-    nodes = [None if document is None else getattr(document, section) for document in documents]
-    for part in path:
-        name = f"f{list(tree).index(part)}"
-        nodes = [None if node is None else getattr(node, name) for node in nodes]
-        tree = tree[part]
-    return _present(nodes)
-
-
-def _present(values: Iterable[Any]) -> _RawColumn:
-    raw = (b"" if value is None else bytes(value) for value in values)
-    return [None if value in _ABSENT else value for value in raw]
-
-
-def _typed(raw: _RawColumn, wanted: pa.DataType) -> pa.Array:
-    """Return the values as `wanted`, null where a value is not of it."""
-    convert = _strings if wanted == pa.string() else _scalars
+def cast_where_possible(values: pa.Array, wanted: pa.DataType) -> pa.Array:
+    """Return the values as `wanted`, null where one cannot be."""
     try:
-        return convert(raw, wanted)
-    except (pa.ArrowInvalid, msgspec.MsgspecError):
-        return pa.concat_arrays([_typed_one(convert, value, wanted) for value in raw])
-
-
-def _typed_one(
-    convert: Callable[[_RawColumn, pa.DataType], pa.Array],
-    value: bytes | None,
-    wanted: pa.DataType,
-) -> pa.Array:
-    try:
-        return convert([value], wanted)
-    except (pa.ArrowInvalid, msgspec.MsgspecError):
-        return pa.nulls(1, wanted)
-
-
-def _strings(raw: _RawColumn, wanted: pa.DataType) -> pa.Array:
-    document = b"[" + b",".join(value or b"null" for value in raw) + b"]"
-    return pa.array(msgspec.json.decode(document, type=list[str | None]), wanted)
-
-
-def _scalars(raw: _RawColumn, wanted: pa.DataType) -> pa.Array:
-    text = pc.cast(pa.array(raw, pa.binary()), pa.string())
-    return pc.cast(pc.utf8_trim(text, characters='"'), wanted)
-
-
-def _raised(maxima: pa.Array) -> pa.Array:
-    """Return upper bounds of maxima that the log truncated to milliseconds."""
-    if maxima.type not in {TIMESTAMP, TIMESTAMP_NTZ}:
-        return maxima
-    return pc.cast(pc.add(pc.cast(maxima, pa.int64()), _MILLISECOND_REST_US), maxima.type)
+        return pc.cast(values, wanted)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+        if len(values) == 1:
+            return pa.nulls(1, wanted)
+        half = len(values) // 2
+        parts = (values.slice(0, half), values.slice(half))
+        return pa.concat_arrays([cast_where_possible(part, wanted) for part in parts])

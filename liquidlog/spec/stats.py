@@ -3,7 +3,7 @@
 Source: PROTOCOL.md, "Per-file Statistics".
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from itertools import islice
@@ -11,6 +11,7 @@ from typing import Any, Final
 
 import msgspec
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from liquidlog.errors import UsageError
 from liquidlog.spec.bounds import bounds_columns
@@ -28,6 +29,8 @@ from liquidlog.spec.schema import (
 NUM_INDEXED_COLUMNS: Final = "delta.dataSkippingNumIndexedCols"
 STATS_COLUMNS: Final = "delta.dataSkippingStatsColumns"
 DEFAULT_NUM_INDEXED_COLUMNS: Final = 32
+
+_NUM_RECORDS_FIRST: Final = r'^\{"numRecords":(?P<n>[0-9]{1,18})[,}]'
 
 _BOUNDED: Final = frozenset(
     {
@@ -57,6 +60,10 @@ class FileStatistics:
     min_values: Mapping[Path, Any]
     max_values: Mapping[Path, Any]
     null_count: Mapping[Path, int]
+
+
+BoundsOf = Callable[[Sequence[Leaf]], pa.Table]
+"""Brings the bounds of leaves, one row a live file, as `parse_bounds` spells them."""
 
 
 def has_bounds(data_type: DataType) -> bool:
@@ -120,6 +127,20 @@ def parse_bounds(stats: pa.Array | pa.ChunkedArray, columns: Sequence[Leaf]) -> 
     999 us: the log holds milliseconds.
     """
     return bounds_columns(stats, [(leaf, has_bounds(leaf.data_type)) for leaf in columns])
+
+
+def record_counts(stats: pa.Array) -> pa.Array:
+    """Return numRecords of each raw statistics string (large strings), null where it is absent.
+
+    The known writers put it first; of such a string only its digits are read.
+    """
+    found = pc.extract_regex(stats, _NUM_RECORDS_FIRST)
+    counts = pc.cast(pc.struct_field(found, "n"), pa.int64())
+    odd = pc.and_(counts.is_null(), stats.is_valid())
+    if not pc.any(odd).as_py():
+        return counts
+    parsed = bounds_columns(stats.filter(odd), ())["num_records"].combine_chunks()
+    return pc.replace_with_mask(counts, odd, parsed)
 
 
 def _lower(path: Path) -> Path:

@@ -3,7 +3,28 @@
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
+from liquidlog.errors import UsageError
+
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def parse_time(text: str) -> int:
+    """Return a time as people write it in ms since the epoch; without a zone it is UTC.
+
+    Understood is ISO 8601, a date or a date with a time, and a whole number of ms.
+
+    Raises:
+        UsageError: If it is neither.
+    """
+    if text.removeprefix("-").isdecimal():
+        return int(text)
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        raise UsageError(
+            f"{text!r} is not a time; write it as 2026-01-31 or 2026-01-31T12:00:00Z", time=text
+        ) from None
+    return (moment.replace(tzinfo=moment.tzinfo or UTC) - _EPOCH) // timedelta(milliseconds=1)
 
 
 def iso_time(time_ms: int) -> str:

@@ -23,6 +23,7 @@ from liquidlog.table import Table
 from support.arrow_executor import execute, read_group
 from support.copies import copy_table, delta_rs_rows, plan_of_all
 from support.repository import ROOT
+from support.snapshots import statistics_text
 
 FIXTURES = ROOT / "fixtures"
 CASES = [
@@ -95,7 +96,7 @@ def test_a_rewrite_keeps_live_rows_and_purges_vectors(kind: str, case: str, tmp_
     expected = recorded_rows(kind, case, newest)
     assert newest.files["deletion_vector"].null_count == newest.files.num_rows == 2
     assert multiset_checksum(delta_rs_rows(path, newest)) == multiset_checksum(expected)
-    tight = '"tightBounds":true' in newest.files["stats"][0].as_py()
+    tight = '"tightBounds":true' in statistics_text(newest, 0)
     assert tight == ("deletionVectors" in table.detail()["tableFeatures"])
 
 
@@ -145,7 +146,7 @@ def test_rows_keep_their_ids_through_rewrites(case: str, tmp_path: Path) -> None
         rows = pa.concat_tables(pq.ParquetFile(file).read() for file in files)
         expected = recorded_row_ids(case, names, newest)
         assert multiset_checksum(rows.select(expected.column_names)) == multiset_checksum(expected)
-        assert not any(name in newest.files["stats"][0].as_py() for name in names)
+        assert not any(name in statistics_text(newest, 0) for name in names)
         marks.append(check_fresh_ids(path, newest))
     assert marks[1] == marks[0] + rows.num_rows
 

@@ -127,7 +127,7 @@ def test_files_tagged_anew_differ_from_the_log_in_one_name_only(
     parameters = commit.info.operation_parameters or {}
     old, new = (split_path(parameters[key]) for key in ("oldColumnPath", "newColumnPath"))
     retagging = plan_retagging(before, plan_rename(before, old, new[-1]))
-    originals = original_adds(store, retagging.files)
+    originals = original_adds(store, before, retagging.files)
     lines = encode_actions(retagged(retagging, originals)).splitlines()
     logged = {
         add["path"]: add

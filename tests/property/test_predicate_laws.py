@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from liquidlog.clustering.predicates import may_match
 from liquidlog.spec.schema import PrimitiveType, StructField, StructType
-from support.snapshots import FileSpec, snapshot_of
+from support.snapshots import FileSpec, bounds_of, snapshot_of
 
 CONNECTION = duckdb.connect()
 
@@ -111,5 +111,6 @@ def test_files_with_a_matching_row_are_never_ruled_out(
     found = CONNECTION.execute(f"SELECT DISTINCT file FROM rows WHERE {predicate}").fetchall()
     matching = {number for (number,) in found}
     specs = [_spec(number, rows) for number, rows in enumerate(files)]
-    mask = may_match(snapshot_of(specs, schema=SCHEMA), predicate).to_pylist()
+    snapshot = snapshot_of(specs, schema=SCHEMA)
+    mask = may_match(snapshot, predicate, bounds_of(snapshot)).to_pylist()
     assert matching <= {number for number, may in enumerate(mask) if may}

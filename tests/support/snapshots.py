@@ -2,16 +2,20 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import msgspec
 import pyarrow as pa
 
 from liquidlog.clustering.domain import CLUSTERING_DOMAIN
-from liquidlog.snapshot import FILES_SCHEMA, Snapshot
+from liquidlog.log.statistics import load_bounds
+from liquidlog.snapshot import FILES_SCHEMA, STATISTICS_TYPE, Snapshot, Statistics
 from liquidlog.spec.actions import DomainMetadata, Format, Metadata, Protocol
 from liquidlog.spec.features import new_table_protocol
 from liquidlog.spec.schema import PrimitiveType, StructField, StructType, schema_json
+from liquidlog.spec.stats import BoundsOf
+from support.memory_store import MemoryStore
 
 SCHEMA = StructType(
     (
@@ -76,7 +80,7 @@ class FileSpec:
             "path": self.path,
             "size": self.size,
             "modification_time": 0,
-            "stats": self.stats,
+            "num_records": self.rows,
             "partition_values_json": "{}",
             "tags_json": msgspec.json.encode(self.tags).decode() if self.tags else None,
             "zcube_id": self.cube,
@@ -105,6 +109,8 @@ def snapshot_of(
         domains[CLUSTERING_DOMAIN] = DomainMetadata(
             domain=CLUSTERING_DOMAIN, configuration=text, removed=False
         )
+    specs = list(files)
+    texts = pa.chunked_array([pa.array([file.stats for file in specs], STATISTICS_TYPE)])
     return Snapshot(
         uri="/table",
         version=7,
@@ -119,10 +125,26 @@ def snapshot_of(
             created_time=0,
         ),
         schema=schema,
-        files=pa.Table.from_pylist([file.row for file in files], schema=FILES_SCHEMA),
+        files=pa.Table.from_pylist(
+            [{**file.row, "statistics_row": row} for row, file in enumerate(specs)],
+            schema=FILES_SCHEMA,
+        ),
         domains=domains,
         transactions={},
+        statistics=Statistics(texts=texts),
     )
+
+
+def bounds_of(snapshot: Snapshot) -> BoundsOf:
+    """Return what brings the bounds of a snapshot that was made here."""
+    return partial(load_bounds, MemoryStore(), snapshot)
+
+
+def statistics_text(snapshot: Snapshot, number: int) -> str:
+    """Return the raw statistics of a live file that a commit after the checkpoint added."""
+    row = snapshot.files["statistics_row"][number].as_py()
+    in_checkpoint = sum(file.adds for file in snapshot.statistics.checkpoint)
+    return str(snapshot.statistics.texts[row - in_checkpoint].as_py())
 
 
 def with_files(snapshot: Snapshot, files: pa.Table) -> Snapshot:

@@ -16,7 +16,7 @@ from liquidlog.errors import ClusteringColumnError, UnsupportedFeatureError, Usa
 from liquidlog.spec.actions import DomainMetadata, Metadata, Protocol, encode_actions
 from liquidlog.spec.change import Change
 from liquidlog.spec.schema import PrimitiveType, StructField, StructType
-from support.snapshots import SCHEMA, FileSpec, snapshot_of
+from support.snapshots import SCHEMA, FileSpec, bounds_of, snapshot_of
 
 
 def ids(first: int = 1) -> Iterator[str]:
@@ -248,9 +248,9 @@ def test_files_without_statistics_for_a_column_are_noted() -> None:
     columns = resolve_columns(
         snapshot.schema, [("x",), ("s",)], configuration={}, partition_columns=()
     )
-    about_x, about_s = missing_statistics_notes(snapshot, columns)
+    bounds = bounds_of(snapshot)([column.leaf for column in columns])
+    about_x, about_s = missing_statistics_notes(snapshot, columns, bounds)
     assert about_x.startswith("1 of 2 files")
     assert about_s.startswith("2 of 2 files")
-    assert (
-        missing_statistics_notes(replace(snapshot, files=snapshot.files.slice(0, 0)), columns) == ()
-    )
+    without = replace(snapshot, files=snapshot.files.slice(0, 0))
+    assert missing_statistics_notes(without, columns, bounds.slice(0, 0)) == ()

@@ -9,7 +9,7 @@ from liquidlog.clustering.health import Health, measure_health
 from liquidlog.errors import UsageError
 from liquidlog.snapshot import Snapshot
 from liquidlog.spec.schema import PrimitiveType, StructField, StructType
-from support.snapshots import FileSpec, snapshot_of
+from support.snapshots import FileSpec, bounds_of, snapshot_of
 
 PAIR = StructType(tuple(StructField(name, PrimitiveType("integer")) for name in "ba"))
 DEEP = [FileSpec(path=f"{n:02d}", bounds={"x": (0, n)}) for n in range(20)]
@@ -17,7 +17,8 @@ DEEP = [FileSpec(path=f"{n:02d}", bounds={"x": (0, n)}) for n in range(20)]
 
 def health(snapshot: Snapshot, mask: pa.BooleanArray | None = None) -> Health:
     columns = clustering_state(snapshot).columns
-    return measure_health(snapshot, columns, min_cube_bytes=150, mask=mask)
+    bounds = bounds_of(snapshot)([column.leaf for column in columns])
+    return measure_health(snapshot, columns, bounds, min_cube_bytes=150, mask=mask)
 
 
 def test_the_contracts_vector() -> None:

@@ -3,7 +3,7 @@ import pytest
 from liquidlog.clustering.predicates import may_match
 from liquidlog.errors import UsageError
 from liquidlog.spec.schema import DecimalType, PrimitiveType, StructField, StructType
-from support.snapshots import FileSpec, snapshot_of
+from support.snapshots import FileSpec, bounds_of, snapshot_of
 
 SCHEMA = StructType(
     (
@@ -37,7 +37,8 @@ ONE = [FileSpec(path="1", bounds=LOW)]
 
 
 def matches(predicate: str, *files: FileSpec) -> list[bool]:
-    found: list[bool] = may_match(snapshot_of(files or ONE, schema=SCHEMA), predicate).to_pylist()
+    snapshot = snapshot_of(files or ONE, schema=SCHEMA)
+    found: list[bool] = may_match(snapshot, predicate, bounds_of(snapshot)).to_pylist()
     return found
 
 

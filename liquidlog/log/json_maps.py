@@ -1,0 +1,82 @@
+"""Arrow maps of strings, a column at a time: as JSON objects, and one key's values."""
+
+import json
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+_INDEX: Final = pa.int32()
+
+
+def json_objects(maps: pa.MapArray) -> pa.DictionaryArray:
+    """Return each map as the text of a JSON object, entries in their order; null for null.
+
+    Maps that are equal are rendered once: tags and partition values repeat from file to file.
+    """
+    kinds, representatives = _kinds(maps)
+    present = maps.is_valid().to_numpy(zero_copy_only=False)
+    codes = pa.array(kinds, _INDEX, mask=~present)
+    return pa.DictionaryArray.from_arrays(codes, _rendered(maps.take(pa.array(representatives))))
+
+
+def map_values(maps: pa.MapArray, key: str) -> pa.Array:
+    """Return the value of `key` in each map, the first if it is there twice, null without it."""
+    # pc.map_lookup does the same in twenty times the time.
+    offsets, keys, values = _entries(maps)
+    found = np.flatnonzero(pc.fill_null(pc.equal(keys, key), fill_value=False))[::-1]
+    entry = np.full(len(maps), -1, np.int64)
+    entry[np.searchsorted(offsets, found, side="right") - 1] = found
+    return values.take(pa.array(entry, mask=entry < 0))
+
+
+def _entries(maps: pa.MapArray) -> tuple[NDArray[np.int64], pa.Array, pa.Array]:
+    """Return where each map's entries begin (one more than maps), and all keys and values."""
+    offsets = maps.offsets.to_numpy().astype(np.int64)
+    first, entries = int(offsets[0]), int(offsets[-1] - offsets[0])
+    return offsets - first, maps.keys.slice(first, entries), maps.items.slice(first, entries)
+
+
+def _kinds(maps: pa.MapArray) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Return a number for each map, equal for equal maps, and a map of each number."""
+    offsets, keys, values = _entries(maps)
+    lengths = np.diff(offsets)
+    kinds = np.zeros(len(maps), np.int64)
+    representatives: list[NDArray[np.int64]] = []
+    known = 0
+    codes = _codes(keys) * (len(values) + 1) + _codes(values)
+    for length in np.unique(lengths).tolist():
+        rows = np.flatnonzero(lengths == length)
+        kind = np.zeros(len(rows), np.int64)
+        for position in range(length):
+            step = np.unique(codes[offsets[rows] + position], return_inverse=True)[1]
+            kind = np.unique(kind * (len(rows) + 1) + step, return_inverse=True)[1]
+        _, first, kind = np.unique(kind, return_index=True, return_inverse=True)
+        representatives.append(rows[first])
+        kinds[rows] = kind + known
+        known += len(first)
+    return kinds, np.concatenate(representatives) if representatives else kinds
+
+
+def _codes(texts: pa.Array) -> NDArray[np.int64]:
+    codes = pc.fill_null(texts.dictionary_encode().indices, len(texts))
+    return np.asarray(codes.to_numpy(), np.int64)
+
+
+def _rendered(maps: pa.MapArray) -> pa.Array:
+    offsets, keys, values = _entries(maps)
+    named = pc.fill_null(_quoted(values), "null")
+    entries = pc.binary_join_element_wise(_quoted(keys), named, ":")
+    lists = pa.ListArray.from_arrays(pa.array(offsets, _INDEX), entries)
+    return pc.binary_join_element_wise("{", pc.binary_join(lists, ","), "}", "")
+
+
+def _quoted(texts: pa.Array) -> pa.Array:
+    # Control characters need escapes of their own; no known writer uses any.
+    if pc.any(pc.match_substring_regex(texts, r"[\x00-\x1f]")).as_py():
+        quoted = [None if text is None else json.dumps(text) for text in texts.to_pylist()]
+        return pa.array(quoted, pa.string())
+    escaped = pc.replace_substring(pc.replace_substring(texts, "\\", "\\\\"), '"', '\\"')
+    return pc.binary_join_element_wise('"', escaped, '"', "")

@@ -1,0 +1,86 @@
+"""Statistics of chosen files of a checkpoint as the protocol's JSON.
+
+Source: PROTOCOL.md, "Per-file Statistics", "Checkpoint Schema" (`stats`, `stats_parsed`).
+"""
+
+import math
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any, Final
+
+import msgspec
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from liquidlog.errors import CorruptLogError
+from liquidlog.log.file_actions import read_adds, struct_field
+from liquidlog.log.paths import log_path
+from liquidlog.log.store import TableStore
+from liquidlog.snapshot import STATISTICS_TYPE, Snapshot
+from liquidlog.spec.schema import Path
+
+_FIELDS: Final[tuple[Path, ...]] = (("path",), ("stats",), ("stats_parsed",))
+_ENCODER: Final = msgspec.json.Encoder(decimal_format="number")
+
+
+def checkpoint_statistics(
+    store: TableStore, snapshot: Snapshot, paths: pa.Array
+) -> Mapping[str, str]:
+    """Return the statistics of those of `paths` that the snapshot's checkpoint has with some.
+
+    Paths and texts are as the checkpoint has them; where it has structs only, they are rendered.
+
+    Raises:
+        CorruptLogError: If a checkpoint that was there for the snapshot cannot be read any more.
+    """
+    found: dict[str, str] = {}
+    for file in snapshot.statistics.checkpoint if len(paths) else ():
+        for part in _of_checkpoint_file(store, file.name, paths):
+            found.update(zip(part["path"].to_pylist(), part["text"].to_pylist(), strict=True))
+    return found
+
+
+def _of_checkpoint_file(store: TableStore, name: str, paths: pa.Array) -> list[pa.Table]:
+    try:
+        return read_adds(
+            lambda: store.open_log(name),
+            _FIELDS,
+            lambda adds: _texts(adds.filter(_chosen(adds, paths))),
+        )
+    except (pa.ArrowException, OSError, KeyError) as error:
+        raise CorruptLogError(log_path(name), f"its statistics cannot be read: {error}") from error
+
+
+def _chosen(adds: pa.StructArray, paths: pa.Array) -> pa.Array:
+    return pc.is_in(struct_field(adds, "path", pa.string()), value_set=paths)
+
+
+def _texts(adds: pa.StructArray) -> pa.Table:
+    texts = struct_field(adds, "stats", STATISTICS_TYPE)
+    parsed = struct_field(adds, "stats_parsed", pa.null())
+    if pa.types.is_struct(parsed.type):
+        missing = pc.and_(texts.is_null(), parsed.is_valid())
+        rendered = [rendered_statistics(row) for row in parsed.filter(missing).to_pylist()]
+        texts = pc.replace_with_mask(texts, missing, pa.array(rendered, STATISTICS_TYPE))
+    found = pa.table({"path": struct_field(adds, "path", pa.string()), "text": texts})
+    return found.filter(texts.is_valid())
+
+
+def rendered_statistics(parsed: Mapping[str, Any]) -> str:
+    """Return a row of `stats_parsed` as JSON; decimals keep all digits, nulls are left out."""
+    return _ENCODER.encode(_present(parsed)).decode()
+
+
+def _present(value: Any) -> Any:  # noqa: ANN401  any value of a statistics struct
+    match value:
+        case dict():
+            return {key: _present(child) for key, child in value.items() if child is not None}
+        case float() if math.isnan(value):
+            return "NaN"
+        case float() if math.isinf(value):
+            return "Infinity" if value > 0 else "-Infinity"
+        case datetime():
+            zone = "" if value.tzinfo is None else "Z"
+            return value.replace(tzinfo=None).isoformat(timespec="milliseconds") + zone
+        case _:
+            return value
