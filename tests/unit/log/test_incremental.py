@@ -95,7 +95,7 @@ def test_only_new_commits_are_read(tmp_path: Path) -> None:
     store = CountingStore(tmp_path)
     table = Table(store, system_clock())
     assert table.update().version == 1
-    assert store.read == [commit_name(1), commit_name(0)]
+    assert store.read == ["_last_checkpoint", commit_name(1), commit_name(0)]
     store.read.clear()
     assert table.update().version == 1
     assert store.read == []
