@@ -6,7 +6,7 @@ damaged. The directory is listed whole here, so the hint is never needed and nev
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import groupby
+from itertools import groupby, islice
 from typing import Final, NoReturn
 
 from liquidlog.errors import CorruptLogError, TableNotFoundError, VersionNotFoundError
@@ -19,6 +19,9 @@ _PREFERENCE: Final = (
     LogFileKind.MULTIPART_CHECKPOINT,
 )
 """Which of several checkpoints of one version is tried first; all hold the same state."""
+
+_NAMED: Final = 5
+"""How many missing versions an error names."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,13 +113,17 @@ def _complete(files: Iterable[LogFile]) -> Iterator[Checkpoint]:
 
     for _, members in groupby(sorted(files, key=one_checkpoint), key=one_checkpoint):
         parts = sorted(members, key=lambda file: file.part)
-        if [file.part for file in parts] == list(range(1, parts[0].parts + 1)):
+        numbered = enumerate(parts, start=1)
+        if len(parts) == parts[0].parts and all(file.part == n for n, file in numbered):
             yield Checkpoint(parts[0].version, parts[0].kind, tuple(parts))
 
 
 def _segment(listing: LogListing, target: int, checkpoint: Checkpoint | None) -> LogSegment | None:
     first = 0 if checkpoint is None else checkpoint.version + 1
     wanted = range(first, target + 1)
+    # A name can claim any version: a range longer than the log is not walked through.
+    if target + 1 - first > len(listing.commits):
+        return None
     if any(version not in listing.commits for version in wanted):
         return None
     return LogSegment(target, checkpoint, tuple(listing.commits[version] for version in wanted))
@@ -128,7 +135,7 @@ def _refuse(listing: LogListing, target: int, usable: Sequence[Checkpoint]) -> N
     if target < listing.newest and 0 in gaps:
         oldest = min((c.version for c in listing.checkpoints), default=listing.oldest)
         raise VersionNotFoundError(target, oldest, listing.newest)
-    missing = ", ".join(str(version) for version in gaps[:5]) + (", ..." if gaps[5:] else "")
+    missing = ", ".join(map(str, gaps[:_NAMED])) + (", ..." if gaps[_NAMED:] else "")
     raise CorruptLogError(
         LOG_DIR,
         f"commits are missing between {start} and {target}: {missing};"
@@ -137,4 +144,6 @@ def _refuse(listing: LogListing, target: int, usable: Sequence[Checkpoint]) -> N
 
 
 def _gaps(listing: LogListing, first: int, target: int) -> list[int]:
-    return [version for version in range(first, target + 1) if version not in listing.commits]
+    """Return the first few missing versions, one more than are named."""
+    missing = (version for version in range(first, target + 1) if version not in listing.commits)
+    return list(islice(missing, _NAMED + 1))
