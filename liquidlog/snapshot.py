@@ -45,6 +45,9 @@ FILES_SCHEMA: Final = pa.schema(
     ]
 )
 
+MAX_FILE_BYTES: Final = 1 << 50
+"""A size above is no size, and sums of such numbers would overflow without a word."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Snapshot:
@@ -69,6 +72,20 @@ class Snapshot:
     def size_bytes(self) -> int:
         """Bytes of all live files."""
         return int(pc.sum(self.files["size"]).as_py() or 0)
+
+
+def unsound(files: pa.Table) -> tuple[str, ...]:
+    """Return what no live file can be: without a path, or of a size that cannot be true."""
+    problems = []
+    if files["path"].null_count or pc.any(pc.equal(files["path"], "")).as_py():
+        problems.append("a live file has no path")
+    sizes = pc.min_max(files["size"])
+    if files["size"].null_count:
+        problems.append("a live file has no size")
+    for size in {sizes["min"].as_py() or 0, sizes["max"].as_py() or 0}:
+        if not 0 <= size <= MAX_FILE_BYTES:
+            problems.append(f"a live file is said to have {size} bytes")
+    return tuple(problems)
 
 
 def decoded_paths(files: pa.Table) -> pa.Array:

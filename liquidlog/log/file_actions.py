@@ -55,6 +55,7 @@ def live_files(path: str) -> pa.Table:
 
 
 def _files(file: pq.ParquetFile, schema: pa.Schema, group: int) -> pa.Table:
+    _require(schema.field("add").type, pa.struct([]), "add")
     present = {f.name for f in schema.field("add").type}
     wanted = [f"add.{name}" for name in _ADD_FIELDS if name in present]
     if "stats_parsed" in present:
@@ -79,14 +80,26 @@ def _files(file: pq.ParquetFile, schema: pa.Schema, group: int) -> pa.Table:
         "version": pa.nulls(len(adds), pa.int64()),
     }
     arrays = [pc.cast(columns[f.name], f.type) for f in FILES_SCHEMA]
-    return pa.Table.from_arrays(arrays, schema=FILES_SCHEMA)
+    files = pa.Table.from_arrays(arrays, schema=FILES_SCHEMA)
+    # Parquet does not check that text is UTF-8, and whoever turns it into a str would fail.
+    files.validate(full=True)
+    return files
 
 
 def _field(struct: pa.StructArray, name: str, data_type: pa.DataType) -> pa.Array:
     if struct.type.get_field_index(name) < 0:
         return pa.nulls(len(struct), data_type)
     values = pc.struct_field(struct, name)
-    return values if pa.types.is_nested(values.type) else pc.cast(values, data_type)
+    if pa.types.is_nested(data_type):
+        _require(values.type, data_type, f"add.{name}")
+        return values
+    return pc.cast(values, data_type)
+
+
+def _require(found: pa.DataType, expected: pa.DataType, name: str) -> None:
+    """Refuse a column of another kind: the protocol knows its fields, a file may not."""
+    if found.id != expected.id:
+        raise pa.ArrowTypeError(f"the column {name} is of type {str(found)[:80]}")
 
 
 def _deletion_vectors(adds: pa.StructArray) -> pa.Array:

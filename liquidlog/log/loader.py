@@ -2,6 +2,8 @@
 
 from collections.abc import Iterator
 
+import pyarrow as pa
+
 from liquidlog.errors import CorruptLogError, UnsupportedFeatureError
 from liquidlog.log.checkpoints import CheckpointState, read_checkpoint
 from liquidlog.log.commits import read_commit
@@ -9,7 +11,7 @@ from liquidlog.log.paths import LOG_DIR, commit_name, log_path
 from liquidlog.log.replay import TailState, replay_tail, sorted_files, tail_files, without_decided
 from liquidlog.log.segment import LogSegment, candidate_segments, list_log
 from liquidlog.log.store import TableStore
-from liquidlog.snapshot import Snapshot
+from liquidlog.snapshot import Snapshot, unsound
 from liquidlog.spec.actions import Commit, CommitInfo, Metadata, Protocol
 from liquidlog.spec.features import unsupported_for_inspection
 from liquidlog.spec.schema import parse_schema
@@ -59,7 +61,8 @@ def _load(store: TableStore, segment: LogSegment, checkpoint: CheckpointState) -
     tail = replay_tail((commit.version, commit.actions) for commit in newest_first)
     protocol = _protocol(store, segment, tail, checkpoint)
     metadata = _metadata(segment, tail, checkpoint)
-    files = [tail_files(tail), without_decided(checkpoint.files, tail)]
+    files = sorted_files([tail_files(tail), without_decided(checkpoint.files, tail)])
+    _require_sound(files, segment)
     domains = {**checkpoint.domains, **tail.domains}
     return Snapshot(
         uri=store.uri,
@@ -68,7 +71,7 @@ def _load(store: TableStore, segment: LogSegment, checkpoint: CheckpointState) -
         protocol=protocol,
         metadata=metadata,
         schema=parse_schema(metadata.schema_string, where=LOG_DIR),
-        files=sorted_files(files),
+        files=files,
         domains={name: domain for name, domain in domains.items() if not domain.removed},
         transactions={**checkpoint.transactions, **tail.transactions},
     )
@@ -97,6 +100,12 @@ def _metadata(segment: LogSegment, tail: TailState, checkpoint: CheckpointState)
     if metadata is None:
         raise CorruptLogError(_where(segment), "the log has no metaData action")
     return metadata
+
+
+def _require_sound(files: pa.Table, segment: LogSegment) -> None:
+    problems = unsound(files)
+    if problems:
+        raise CorruptLogError(_where(segment), "; ".join(problems))
 
 
 def _where(segment: LogSegment) -> str:

@@ -8,10 +8,15 @@ Source: PROTOCOL.md, "Actions".
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Annotated, Any, Final, TypeVar
 from urllib.parse import unquote
 
 import msgspec
+
+
+Int32 = Annotated[int, msgspec.Meta(ge=-(2**31), le=2**31 - 1)]
+Int64 = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
+"""Integers of the protocol; JSON alone has no bound."""
 
 
 class Action(
@@ -25,9 +30,9 @@ class DeletionVector(Action, frozen=True, kw_only=True, gc=False):
 
     storage_type: str
     path_or_inline_dv: str
-    offset: int | None = None
-    size_in_bytes: int
-    cardinality: int
+    offset: Int32 | None = None
+    size_in_bytes: Int32
+    cardinality: Int64
 
     @property
     def unique_id(self) -> str:
@@ -41,14 +46,14 @@ class AddFile(Action, frozen=True, kw_only=True, gc=False):
 
     path: str
     partition_values: Mapping[str, str | None] | None = None
-    size: int
-    modification_time: int
+    size: Int64
+    modification_time: Int64
     data_change: bool
     stats: str | None = None
     tags: Mapping[str, str | None] | None = None
     deletion_vector: DeletionVector | None = None
-    base_row_id: int | None = None
-    default_row_commit_version: int | None = None
+    base_row_id: Int64 | None = None
+    default_row_commit_version: Int64 | None = None
     clustering_provider: str | None = None
 
 
@@ -56,15 +61,15 @@ class RemoveFile(Action, frozen=True, kw_only=True, gc=False):
     """A data file that stops being live; must name the exact deletion vector of its add."""
 
     path: str
-    deletion_timestamp: int | None = None
+    deletion_timestamp: Int64 | None = None
     data_change: bool
     extended_file_metadata: bool | None = None
     partition_values: Mapping[str, str | None] | None = None
-    size: int | None = None
+    size: Int64 | None = None
     tags: Mapping[str, str | None] | None = None
     deletion_vector: DeletionVector | None = None
-    base_row_id: int | None = None
-    default_row_commit_version: int | None = None
+    base_row_id: Int64 | None = None
+    default_row_commit_version: Int64 | None = None
     stats: str | None = None
 
 
@@ -85,7 +90,7 @@ class Metadata(Action, frozen=True, kw_only=True, gc=False):
     schema_string: str
     partition_columns: tuple[str, ...]
     configuration: Mapping[str, str]
-    created_time: int | None = None
+    created_time: Int64 | None = None
 
 
 class Protocol(Action, frozen=True, kw_only=True, gc=False):
@@ -109,26 +114,26 @@ class SetTransaction(Action, frozen=True, kw_only=True, gc=False):
     """An application's own version number."""
 
     app_id: str
-    version: int
-    last_updated: int | None = None
+    version: Int64
+    last_updated: Int64 | None = None
 
 
 class Sidecar(Action, frozen=True, kw_only=True, gc=False):
     """A file with file actions that a V2 checkpoint names; `path` is a name or an absolute URI."""
 
     path: str
-    size_in_bytes: int | None = None
-    modification_time: int | None = None
+    size_in_bytes: Int64 | None = None
+    modification_time: Int64 | None = None
 
 
 class CommitInfo(Action, frozen=True, kw_only=True, gc=False):
     """Provenance of a commit. Only the fields this project reads or writes."""
 
-    timestamp: int | None = None
-    in_commit_timestamp: int | None = None
+    timestamp: Int64 | None = None
+    in_commit_timestamp: Int64 | None = None
     operation: str | None = None
     operation_parameters: Mapping[str, Any] | None = None
-    read_version: int | None = None
+    read_version: Int64 | None = None
     isolation_level: str | None = None
     is_blind_append: bool | None = None
     operation_metrics: Mapping[str, str] | None = None
@@ -211,6 +216,8 @@ class _SidecarLine(Action, frozen=True, kw_only=True, gc=False):
     sidecar: Sidecar | None = None
 
 
+Line = TypeVar("Line", ActionLine, _SidecarLine)
+
 _encoder = msgspec.json.Encoder()
 _decoder = msgspec.json.Decoder(ActionLine)
 _sidecar_decoder = msgspec.json.Decoder(_SidecarLine)
@@ -223,7 +230,7 @@ def decode_line(line: bytes) -> AnyAction | None:
         msgspec.MsgspecError: If the line is not JSON or a known action has a wrong shape; the
             message carries the path inside the document.
     """
-    return _decoder.decode(line).action
+    return _decoded(_decoder, line).action
 
 
 def decode_sidecar_line(line: bytes) -> Sidecar | None:
@@ -232,7 +239,17 @@ def decode_sidecar_line(line: bytes) -> Sidecar | None:
     Raises:
         msgspec.MsgspecError: If the line is not JSON or the sidecar has a wrong shape.
     """
-    return _sidecar_decoder.decode(line).sidecar
+    return _decoded(_sidecar_decoder, line).sidecar
+
+
+def _decoded(decoder: msgspec.json.Decoder[Line], line: bytes) -> Line:
+    # msgspec lets two errors through that are not of its own tree.
+    try:
+        return decoder.decode(line)
+    except UnicodeDecodeError as error:
+        raise msgspec.DecodeError(f"it is not UTF-8: {error.reason}") from error
+    except RecursionError as error:
+        raise msgspec.DecodeError("it is nested too deeply") from error
 
 
 def encode_actions(actions: Iterable[AnyAction]) -> bytes:

@@ -44,6 +44,8 @@ CONFUSED: Final = (
     '"' + "a" * 70_000 + '"',
     "[" * 50_000,
     "[" * 2_000 + "]" * 2_000,
+    "[" * 900 + "]" * 900,
+    "[" * 50 + "]" * 50,
     '{"x":' * 2_000 + "1" + "}" * 2_000,
 )
 
@@ -195,7 +197,7 @@ def _confuse_value(draw: st.DrawFn, log: Log) -> str:
     place = _place(draw, len(lines))
     try:
         document = json.loads(lines[place])
-    except ValueError:
+    except (ValueError, RecursionError):
         return "nothing"
     value = draw(st.sampled_from(CONFUSED))
     marked, where = _mark(draw, document)
@@ -216,7 +218,7 @@ def _mark(draw: st.DrawFn, value: Any) -> tuple[Any, str]:
     if isinstance(value, str) and value[:1] in {"{", "["} and draw(st.booleans()):
         try:
             marked, where = _mark(draw, json.loads(value))
-        except ValueError:
+        except (ValueError, RecursionError):
             return _MARK, ""
         return json.dumps(marked, ensure_ascii=False), f"~{where}"
     if isinstance(value, dict) and value and draw(st.integers(0, 5)):
