@@ -82,9 +82,9 @@ def unsound(files: pa.Table) -> tuple[str, ...]:
     sizes = pc.min_max(files["size"])
     if files["size"].null_count:
         problems.append("a live file has no size")
-    for size in {sizes["min"].as_py() or 0, sizes["max"].as_py() or 0}:
-        if not 0 <= size <= MAX_FILE_BYTES:
-            problems.append(f"a live file is said to have {size} bytes")
+    ends = {sizes[end].as_py() or 0 for end in ("min", "max")}
+    wrong = sorted(size for size in ends if not 0 <= size <= MAX_FILE_BYTES)
+    problems.extend(f"a live file is said to have {size} bytes" for size in wrong)
     return tuple(problems)
 
 

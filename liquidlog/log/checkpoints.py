@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 
 from liquidlog.errors import CorruptLogError
 from liquidlog.log.file_actions import live_files
-from liquidlog.log.paths import SIDECAR_DIR, log_path
+from liquidlog.log.paths import SIDECAR_DIR, log_path, parse_log_file
 from liquidlog.log.replay import replay_tail, tail_files
 from liquidlog.log.store import TableStore
 from liquidlog.snapshot import FILES_SCHEMA
@@ -83,7 +83,10 @@ def _guarded(
 def _read(store: TableStore, name: str) -> CheckpointState:
     with pq.ParquetFile(store.log_file_path(name)) as file:
         actions = _actions(file, file.schema_arrow)
-    files = live_files(store.log_file_path(name))
+        has_adds = "add" in file.schema_arrow.names
+    files = FILES_SCHEMA.empty_table()
+    if has_adds or not _is_partial(name, actions["sidecar"]):
+        files = live_files(store.log_file_path(name))
     return CheckpointState(
         protocol=next(reversed(actions["protocol"]), None),
         metadata=next(reversed(actions["metaData"]), None),
@@ -91,6 +94,12 @@ def _read(store: TableStore, name: str) -> CheckpointState:
         transactions={txn.app_id: txn for txn in actions["txn"]},
         files=_with_sidecars(store, files, actions["sidecar"]),
     )
+
+
+def _is_partial(name: str, sidecars: Sequence[Sidecar]) -> bool:
+    """Return whether other files may hold the adds, so that this one may have no such column."""
+    named = parse_log_file(name, 0, 0)
+    return bool(sidecars) or (named is not None and named.parts > 1)
 
 
 def _read_json(store: TableStore, name: str) -> CheckpointState:

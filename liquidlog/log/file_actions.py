@@ -97,7 +97,11 @@ def _field(struct: pa.StructArray, name: str, data_type: pa.DataType) -> pa.Arra
 
 
 def _require(found: pa.DataType, expected: pa.DataType, name: str) -> None:
-    """Refuse a column of another kind: the protocol knows its fields, a file may not."""
+    """Refuse a column of another kind.
+
+    Raises:
+        ArrowTypeError: Naming the column and the type that the file gives it.
+    """
     if found.id != expected.id:
         raise pa.ArrowTypeError(f"the column {name} is of type {str(found)[:80]}")
 

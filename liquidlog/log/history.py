@@ -35,6 +35,7 @@ def read_history(store: TableStore, limit: int | None = None) -> Rows:
 
 
 def _row(version: int, modification_time_ms: int, info: CommitInfo) -> Mapping[str, Any]:
+    metrics = info.operation_metrics
     row = {
         "version": version,
         "timestamp": iso_time(info.in_commit_timestamp or modification_time_ms),
@@ -43,7 +44,7 @@ def _row(version: int, modification_time_ms: int, info: CommitInfo) -> Mapping[s
         "readVersion": info.read_version,
         "isolationLevel": info.isolation_level,
         "isBlindAppend": info.is_blind_append,
-        "operationMetrics": info.operation_metrics,
+        "operationMetrics": None if metrics is None else _strings(metrics),
         "userMetadata": info.user_metadata,
         "engineInfo": info.engine_info,
     }

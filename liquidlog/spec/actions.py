@@ -8,11 +8,10 @@ Source: PROTOCOL.md, "Actions".
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any, Final, TypeVar
+from typing import Annotated, Any, Final
 from urllib.parse import unquote
 
 import msgspec
-
 
 Int32 = Annotated[int, msgspec.Meta(ge=-(2**31), le=2**31 - 1)]
 Int64 = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
@@ -81,13 +80,13 @@ class Format(Action, frozen=True, kw_only=True, gc=False):
 
 
 class Metadata(Action, frozen=True, kw_only=True, gc=False):
-    """The table's schema and properties."""
+    """The table's schema and properties. Old writers left out the schema of an empty table."""
 
     id: str
     name: str | None = None
     description: str | None = None
     format: Format
-    schema_string: str
+    schema_string: str = ""
     partition_columns: tuple[str, ...]
     configuration: Mapping[str, str]
     created_time: Int64 | None = None
@@ -136,7 +135,7 @@ class CommitInfo(Action, frozen=True, kw_only=True, gc=False):
     read_version: Int64 | None = None
     isolation_level: str | None = None
     is_blind_append: bool | None = None
-    operation_metrics: Mapping[str, str] | None = None
+    operation_metrics: Mapping[str, Any] | None = None
     user_metadata: str | None = None
     tags: Mapping[str, str] | None = None
     engine_info: str | None = None
@@ -187,10 +186,41 @@ class Commit:
         return next((a for a in self.actions if isinstance(a, CommitInfo)), CommitInfo())
 
 
+_COMMIT_INFO_FIELDS: Final = {
+    field.encode_name: field for field in msgspec.structs.fields(CommitInfo)
+}
+
+
+def decode_commit_info(raw: msgspec.Raw) -> CommitInfo | None:
+    """Return the provenance in a commitInfo, None for null; a value of a wrong type is left out.
+
+    It is free-form JSON that no reader needs, and engines differ in how they spell its fields.
+    A commit timestamp, which readers do need, must be one.
+
+    Raises:
+        msgspec.ValidationError: If it is no object, or its inCommitTimestamp is not a time.
+    """
+    try:
+        info: CommitInfo | None = _commit_info_decoder.decode(raw)
+    except msgspec.ValidationError:
+        document = msgspec.json.decode(raw, type=dict[str, Any])
+    else:
+        return info
+    found: dict[str, Any] = {}
+    for name in _COMMIT_INFO_FIELDS.keys() & document.keys():
+        field = _COMMIT_INFO_FIELDS[name]
+        try:
+            found[field.name] = msgspec.convert(document[name], field.type)
+        except msgspec.ValidationError:
+            if field.name == "in_commit_timestamp":
+                raise
+    return CommitInfo(**found)
+
+
 class ActionLine(Action, frozen=True, kw_only=True, gc=False):
     """One line of a commit file; unknown actions leave every field absent."""
 
-    commit_info: CommitInfo | None = None
+    commit_info: msgspec.Raw = msgspec.Raw(b"null")
     protocol: Protocol | None = None
     metadata: Metadata | None = msgspec.field(default=None, name="metaData")
     domain_metadata: DomainMetadata | None = None
@@ -204,7 +234,7 @@ class ActionLine(Action, frozen=True, kw_only=True, gc=False):
         return (
             self.add
             or self.remove
-            or self.commit_info
+            or decode_commit_info(self.commit_info)
             or self.metadata
             or self.protocol
             or self.domain_metadata
@@ -216,7 +246,10 @@ class _SidecarLine(Action, frozen=True, kw_only=True, gc=False):
     sidecar: Sidecar | None = None
 
 
-Line = TypeVar("Line", ActionLine, _SidecarLine)
+_commit_info_decoder = msgspec.json.Decoder(CommitInfo | None)
+
+_NOT_OURS: Final = (UnicodeDecodeError, RecursionError)
+"""What msgspec lets through that is not of its own tree of errors."""
 
 _encoder = msgspec.json.Encoder()
 _decoder = msgspec.json.Decoder(ActionLine)
@@ -227,29 +260,32 @@ def decode_line(line: bytes) -> AnyAction | None:
     """Return the action on one line of a commit file, None if it is of an unknown kind.
 
     Raises:
-        msgspec.MsgspecError: If the line is not JSON or a known action has a wrong shape; the
-            message carries the path inside the document.
+        msgspec.DecodeError: If the line is not JSON.
+        msgspec.ValidationError: If a known action has a wrong shape; the message carries the path
+            inside the document.
     """
-    return _decoded(_decoder, line).action
+    try:
+        return _decoder.decode(line).action
+    except _NOT_OURS as error:
+        raise msgspec.DecodeError(_words(error)) from error
 
 
 def decode_sidecar_line(line: bytes) -> Sidecar | None:
     """Return the sidecar on one line of a V2 checkpoint in JSON, None if it is something else.
 
     Raises:
-        msgspec.MsgspecError: If the line is not JSON or the sidecar has a wrong shape.
+        msgspec.DecodeError: If the line is not JSON.
+        msgspec.ValidationError: If the sidecar has a wrong shape.
     """
-    return _decoded(_sidecar_decoder, line).sidecar
-
-
-def _decoded(decoder: msgspec.json.Decoder[Line], line: bytes) -> Line:
-    # msgspec lets two errors through that are not of its own tree.
     try:
-        return decoder.decode(line)
-    except UnicodeDecodeError as error:
-        raise msgspec.DecodeError(f"it is not UTF-8: {error.reason}") from error
-    except RecursionError as error:
-        raise msgspec.DecodeError("it is nested too deeply") from error
+        return _sidecar_decoder.decode(line).sidecar
+    except _NOT_OURS as error:
+        raise msgspec.DecodeError(_words(error)) from error
+
+
+def _words(error: Exception) -> str:
+    deep = isinstance(error, RecursionError)
+    return "it is nested too deeply" if deep else f"it is not UTF-8: {error}"
 
 
 def encode_actions(actions: Iterable[AnyAction]) -> bytes:

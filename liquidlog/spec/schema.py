@@ -120,6 +120,8 @@ def parse_schema(text: str, *, where: str) -> StructType:
     Raises:
         CorruptLogError: If the text is not a schema; names `where` it came from.
     """
+    if not text:
+        raise CorruptLogError(where, "the metaData has no schemaString")
     try:
         parsed = _parse_type(json.loads(text), 0)
     except (ValueError, KeyError, TypeError, AttributeError) as error:
@@ -269,7 +271,9 @@ def _parse_type(document: Any, depth: int) -> DataType:  # noqa: ANN401  JSON
     if kind == "struct":
         return StructType(tuple(_parse_field(f, depth + 1) for f in document["fields"]))
     if kind == "array":
-        return ArrayType(_parse_type(document["elementType"], depth + 1), bool(document["containsNull"]))
+        return ArrayType(
+            _parse_type(document["elementType"], depth + 1), bool(document["containsNull"])
+        )
     if kind == "map":
         return MapType(
             _parse_type(document["keyType"], depth + 1),

@@ -26,7 +26,9 @@ SECONDS = 20
 @settings(max_examples=EXAMPLES, suppress_health_check=list(HealthCheck))
 @given(damaged=hostile_logs(), command=st.sampled_from(COMMANDS), as_json=st.booleans())
 def test_a_damaged_log_is_read_or_refused_and_never_written(
-    damaged: tuple[str, Log], command: str, as_json: bool
+    damaged: tuple[str, Log],
+    command: str,
+    as_json: bool,  # noqa: FBT001  Hypothesis hands it over
 ) -> None:
     _, log = damaged
     directory = Path(tempfile.mkdtemp())

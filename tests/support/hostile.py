@@ -22,14 +22,22 @@ Mutation = Callable[[st.DrawFn, Log], str]
 
 _MARK: Final = "@@mark@@"
 
-# Raw JSON texts, each of which is wrong almost everywhere, and some of which no encoder would write.
+# Raw JSON texts, each wrong almost everywhere; some of them no encoder would write.
 CONFUSED: Final = (
     *("null", "true", "0", "-1", "1", "1.5", "-0.0", "1e2", "1e400", "-1e400", "NaN", "Infinity"),
     *("2147483648", "9223372036854775807", "9223372036854775808", "-9223372036854775808"),
     *("-9223372036854775809", "18446744073709551616", "1" + "0" * 400, "0.1" + "0" * 400, "007"),
     *("253402300800000", "-62135596800001", "8640000000000001", "20", "99999999999"),
     *('""', '"x"', '"1"', '"-1"', '"99999999999999999999"', '"NaN"', '"true"', '"none"', '"id"'),
-    *('"\\u0000"', '"\\ud800"', '"a\\ud800b"', '"\\udc00\\ud800"', '"\ufeff"', '"\u202e"', '"\xe9"'),
+    *(
+        '"\\u0000"',
+        '"\\ud800"',
+        '"a\\ud800b"',
+        '"\\udc00\\ud800"',
+        '"\ufeff"',
+        '"\u202e"',
+        '"\xe9"',
+    ),
     *('"../../../etc/passwd"', '"/etc/passwd"', '"file:///etc/passwd"', '"s3://bucket/key"'),
     *('"file://host/x"', '"file:relative"', '"//host/share"', '"%2e%2e%2f%2e%2e%2fx"', '"a%00b"'),
     *('"%"', '"%zz"', '"%ff"', '"a/../../b"', '"."', '"_delta_log/00000000000000000000.json"'),
@@ -37,7 +45,14 @@ CONFUSED: Final = (
     *('{"x":{"x":{}}}', '{"x":1,"x":2}', '[1,"a",null,{}]', '{"type":"struct"}'),
     *('"decimal(99,99)"', '"decimal(0,-5)"', '"decimal(99999999999999999999,1)"', '"integer"'),
     *('"timestamp"', '"0001-01-01T00:00:00.000Z"', '"99999-12-31T23:59:59.999Z"', '"2024-02-30"'),
-    *('"[]"', '"{}"', '"null"', '"[\\"x\\"]"', '"{\\"numRecords\\":1e99}"', '"{\\"numRecords\\":-1}"'),
+    *(
+        '"[]"',
+        '"{}"',
+        '"null"',
+        '"[\\"x\\"]"',
+        '"{\\"numRecords\\":1e99}"',
+        '"{\\"numRecords\\":-1}"',
+    ),
     '"{\\"numRecords\\":99999999999999999999}"',
     '"{\\"type\\":\\"struct\\",\\"fields\\":[]}"',
     '"{\\"type\\":\\"struct\\",\\"fields\\":[null]}"',
@@ -70,17 +85,23 @@ LINES: Final = (
     b'{"protocol":{"minReaderVersion":1,"minWriterVersion":2}}',
     b'{"protocol":{"minReaderVersion":3,"minWriterVersion":7,"readerFeatures":["x"]}}',
     b'{"add":{"path":"x","size":-1,"modificationTime":-1,"dataChange":true}}',
-    b'{"add":{"path":"x","size":9223372036854775807,"modificationTime":9223372036854775807,'
-    b'"dataChange":true,"tags":{"ZCUBE_ID":"\\u0000","ZCUBE_ZORDER_BY":"[[]]"}}}',
-    b'{"add":{"path":"y","size":9223372036854775807,"modificationTime":0,"dataChange":true,'
-    b'"stats":"{\\"numRecords\\":9223372036854775807}",'
-    b'"deletionVector":{"storageType":"z","pathOrInlineDv":"","offset":-1,"sizeInBytes":-1,'
-    b'"cardinality":-9223372036854775808}}}',
+    (
+        b'{"add":{"path":"x","size":9223372036854775807,"modificationTime":9223372036854775807,'
+        b'"dataChange":true,"tags":{"ZCUBE_ID":"\\u0000","ZCUBE_ZORDER_BY":"[[]]"}}}'
+    ),
+    (
+        b'{"add":{"path":"y","size":9223372036854775807,"modificationTime":0,"dataChange":true,'
+        b'"stats":"{\\"numRecords\\":9223372036854775807}",'
+        b'"deletionVector":{"storageType":"z","pathOrInlineDv":"","offset":-1,"sizeInBytes":-1,'
+        b'"cardinality":-9223372036854775808}}}'
+    ),
     b'{"add":{"path":"","size":0,"modificationTime":0,"dataChange":true}}',
     b'{"remove":{"path":"","dataChange":true}}',
     b'{"domainMetadata":{"domain":"delta.clustering","configuration":"","removed":false}}',
-    b'{"domainMetadata":{"domain":"delta.clustering","configuration":'
-    b'"{\\"clusteringColumns\\":[[\\"x\\"],[\\"x\\"]]}","removed":false}}',
+    (
+        b'{"domainMetadata":{"domain":"delta.clustering","configuration":'
+        b'"{\\"clusteringColumns\\":[[\\"x\\"],[\\"x\\"]]}","removed":false}}'
+    ),
     b'{"commitInfo":{"timestamp":9223372036854775807,"inCommitTimestamp":-9223372036854775808}}',
     b'{"commitInfo":{"operationParameters":{"a":[[[]]],"b":1e300},"operationMetrics":{"x":"y"}}}',
     json.dumps(
@@ -131,8 +152,8 @@ def hostile_logs(draw: st.DrawFn) -> tuple[str, Log]:
     log = dict(recorded_log(name))
     done = [name]
     for _ in range(draw(st.sampled_from((1, 1, 1, 2, 3, 4)))):
-        if log:
-            done.append(draw(st.sampled_from(_MUTATIONS))(draw, log))
+        mutation = draw(st.sampled_from(_MUTATIONS))
+        done.append(mutation(draw, log))
     return "; ".join(done), log
 
 

@@ -43,7 +43,6 @@ def _outcome(stage: Callable[[Table], Any], uri: str) -> str:
     try:
         render_json(stage(Table.open(uri)))
     except LiquidlogError as error:
-        assert error.message
         render_json(error.document())
         return error.code
     return "ok"
@@ -51,9 +50,9 @@ def _outcome(stage: Callable[[Table], Any], uri: str) -> str:
 
 def command_status(*words: str) -> int:
     """Run a command with its output thrown away; unexpected exceptions are let through."""
-    with surfaced(), contextlib.redirect_stdout(io.StringIO()):
-        with contextlib.redirect_stderr(io.StringIO()):
-            return run(cli, list(words))
+    sink = io.StringIO()
+    with surfaced(), contextlib.redirect_stdout(sink), contextlib.redirect_stderr(sink):
+        return run(cli, list(words))
 
 
 @contextlib.contextmanager
