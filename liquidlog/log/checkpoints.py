@@ -15,6 +15,7 @@ import pyarrow.parquet as pq
 
 from liquidlog.errors import CorruptLogError
 from liquidlog.log.file_actions import live_files
+from liquidlog.log.footers import implausible
 from liquidlog.log.paths import SIDECAR_DIR, log_path, parse_log_file
 from liquidlog.log.replay import replay_tail, tail_files
 from liquidlog.log.store import TableStore
@@ -80,7 +81,14 @@ def _guarded(
         raise CorruptLogError(log_path(name), f"is not a readable checkpoint: {error}") from error
 
 
+def _require_plausible(store: TableStore, name: str) -> None:
+    problem = implausible(store.log_file_path(name))
+    if problem is not None:
+        raise CorruptLogError(log_path(name), f"is not a plausible checkpoint: {problem}")
+
+
 def _read(store: TableStore, name: str) -> CheckpointState:
+    _require_plausible(store, name)
     with pq.ParquetFile(store.log_file_path(name)) as file:
         actions = _actions(file, file.schema_arrow)
         has_adds = "add" in file.schema_arrow.names
@@ -133,6 +141,7 @@ def _read_sidecar(store: TableStore, sidecar: Sidecar) -> pa.Table:
         raise CorruptLogError(log_path(path), f"a sidecar outside of {SIDECAR_DIR} is not read")
     name = f"{SIDECAR_DIR}/{path}"
     try:
+        _require_plausible(store, name)
         return live_files(store.log_file_path(name))
     except (pa.ArrowException, OSError, KeyError) as error:
         raise CorruptLogError(log_path(name), f"is not a readable sidecar: {error}") from error

@@ -10,7 +10,7 @@ from itertools import groupby, islice
 from typing import Final, NoReturn
 
 from liquidlog.errors import CorruptLogError, TableNotFoundError, VersionNotFoundError
-from liquidlog.log.paths import LOG_DIR, LogFile, LogFileKind
+from liquidlog.log.paths import LOG_DIR, LogFile, LogFileKind, log_path
 from liquidlog.log.store import TableStore
 
 _PREFERENCE: Final = (
@@ -19,6 +19,9 @@ _PREFERENCE: Final = (
     LogFileKind.MULTIPART_CHECKPOINT,
 )
 """Which of several checkpoints of one version is tried first; all hold the same state."""
+
+MAX_COMMIT_BYTES: Final = 8 << 30
+"""A commit is read whole. Delta Spark's largest, of a million files, have about one gigabyte."""
 
 _NAMED: Final = 5
 """How many missing versions an error names."""
@@ -70,6 +73,7 @@ def list_log(store: TableStore) -> LogListing:
 
     Raises:
         TableNotFoundError: If there is no log, or it holds neither commit nor checkpoint.
+        CorruptLogError: If a commit is larger than memory should hold.
     """
     files = store.list_log()
     if files is None:
@@ -77,6 +81,10 @@ def list_log(store: TableStore) -> LogListing:
     if not files:
         raise TableNotFoundError(store.uri, f"its {LOG_DIR} holds no commit")
     commits = {f.version: f for f in files if f.kind is LogFileKind.COMMIT}
+    for file in commits.values():
+        if file.size_bytes > MAX_COMMIT_BYTES:
+            detail = f"has {file.size_bytes} bytes; commits above {MAX_COMMIT_BYTES} are not read"
+            raise CorruptLogError(log_path(file.name), detail)
     checkpoints = sorted(
         _complete(f for f in files if f.kind is not LogFileKind.COMMIT),
         key=lambda c: (-c.version, _PREFERENCE.index(c.kind)),
