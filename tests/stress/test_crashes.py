@@ -102,7 +102,7 @@ def has_happened(work: Path, operation: str) -> bool:
     table = Table.open(str(work / "table"))
     detail = table.detail()
     assert detail["version"] in {APPENDS, APPENDS + 1}
-    done = {
+    done: bool = {
         "append": detail["numRecords"] == len(expected(APPENDS + 1)),
         "cluster-by": detail["clusteringColumns"] == ["s"],
         "commit": detail["numFiles"] == len(read_plan(str(work / "plan.json")).groups),

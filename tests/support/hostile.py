@@ -216,22 +216,27 @@ def _confuse_value(draw: st.DrawFn, log: Log) -> str:
         return "nothing"
     lines = log[name].split(b"\n")
     place = _place(draw, len(lines))
+    lines[place], where = confuse(draw, lines[place])
+    log[name] = b"\n".join(lines)
+    return f"{name} line {place} {where}"
+
+
+def confuse(draw: st.DrawFn, text: bytes) -> tuple[bytes, str]:
+    """Return a JSON text with one value replaced by a confused one, and what was done."""
     try:
-        document = json.loads(lines[place])
+        document = json.loads(text)
     except (ValueError, RecursionError):
-        return "nothing"
+        return text, "nothing"
     value = draw(st.sampled_from(CONFUSED))
     marked, where = _mark(draw, document)
-    text = json.dumps(marked, ensure_ascii=False)
+    confused = json.dumps(marked, ensure_ascii=False)
     for depth in range(3):
         quote = "\\" * (2**depth - 1) + '"'
         escaped = value
         for _ in range(depth):
             escaped = json.dumps(escaped, ensure_ascii=False)[1:-1]
-        text = text.replace(quote + _MARK + quote, escaped)
-    lines[place] = text.encode("utf-8", "surrogatepass")
-    log[name] = b"\n".join(lines)
-    return f"{name} line {place} {where} = {value[:40]}"
+        confused = confused.replace(quote + _MARK + quote, escaped)
+    return confused.encode("utf-8", "surrogatepass"), f"{where} = {value[:40]}"
 
 
 def _mark(draw: st.DrawFn, value: Any) -> tuple[Any, str]:
