@@ -19,8 +19,8 @@ from support.probing import (
 )
 
 EXAMPLES = effort(120, 10_000)
-SECONDS = 20
-"""Far above what any log here takes, far below a hang."""
+SECONDS = 10
+"""Of the processor: far above what any log here takes, far below a hang."""
 
 
 @settings(max_examples=EXAMPLES, suppress_health_check=list(HealthCheck))
@@ -36,11 +36,11 @@ def test_a_damaged_log_is_read_or_refused_and_never_written(
         table = directory / "table"
         write_log(log, table)
         before = tree(directory)
-        started = time.monotonic()
+        started = time.process_time()
         look_through_facade(str(table))
         words = [command, str(table), *(["--json"] if as_json else [])]
         assert command_status(*words) in EXPECTED_STATUSES
-        assert time.monotonic() - started < SECONDS
+        assert time.process_time() - started < SECONDS
         assert tree(directory) == before
     finally:
         shutil.rmtree(directory)
