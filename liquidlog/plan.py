@@ -35,6 +35,10 @@ class Document(msgspec.Struct, frozen=True, kw_only=True):
     """Base of everything that goes into a document."""
 
 
+_UNREADABLE: Final = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
+"""What decoding raises for a text that is no document: the last for one nested too deeply."""
+
+
 class SkipReason(StrEnum):
     """Why a live file is not rewritten."""
 
@@ -264,7 +268,7 @@ def decode_plan(content: bytes, *, where: str) -> ClusteringPlan:
     _check_format_version(content, where)
     try:
         return msgspec.json.decode(content, type=ClusteringPlan)
-    except msgspec.MsgspecError as error:
+    except _UNREADABLE as error:
         raise DocumentError(where, f"is not a plan: {error}") from error
 
 
@@ -287,7 +291,7 @@ def decode_result(content: bytes, *, where: str) -> RewriteResult:
         _check_format_version(line, f"{where} line {number}")
         try:
             groups.append(msgspec.json.decode(line, type=RewrittenGroup))
-        except msgspec.MsgspecError as error:
+        except _UNREADABLE as error:
             raise DocumentError(f"{where} line {number}", f"is not a result: {error}") from error
     plan_ids = {group.plan_id for group in groups}
     if len(plan_ids) > 1:
@@ -308,7 +312,7 @@ class _Versioned(msgspec.Struct):
 def _check_format_version(content: bytes, where: str) -> None:
     try:
         found = msgspec.json.decode(content, type=_Versioned).format_version
-    except msgspec.MsgspecError as error:
+    except _UNREADABLE as error:
         raise DocumentError(where, f"is not a document of this project: {error}") from error
     if found != FORMAT_VERSION:
         raise DocumentError(

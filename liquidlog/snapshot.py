@@ -53,6 +53,9 @@ FILES_SCHEMA: Final = pa.schema(
 STATISTICS_TYPE: Final = pa.large_string()
 """Raw statistics: the protocol's JSON, null where a file has none."""
 
+MAX_FILE_BYTES: Final = 1 << 50
+"""A size above is no size, and sums of such numbers would overflow without a word."""
+
 
 @dataclass(frozen=True, slots=True)
 class CheckpointFile:
@@ -103,6 +106,20 @@ class Snapshot:
     def size_bytes(self) -> int:
         """Bytes of all live files."""
         return int(pc.sum(self.files["size"]).as_py() or 0)
+
+
+def unsound(files: pa.Table) -> tuple[str, ...]:
+    """Return what no live file can be: without a path, or of a size that cannot be true."""
+    problems = []
+    if files["path"].null_count or pc.any(pc.equal(files["path"], "")).as_py():
+        problems.append("a live file has no path")
+    sizes = pc.min_max(files["size"])
+    if files["size"].null_count:
+        problems.append("a live file has no size")
+    ends = {sizes[end].as_py() or 0 for end in ("min", "max")}
+    wrong = sorted(size for size in ends if not 0 <= size <= MAX_FILE_BYTES)
+    problems.extend(f"a live file is said to have {size} bytes" for size in wrong)
+    return tuple(problems)
 
 
 def decoded_paths(files: pa.Table) -> pa.Array:

@@ -6,6 +6,7 @@ result = liquidspark.execute(spark, plan)  # ClusteringPlan -> RewriteResult
 table.commit(plan, result)               # RewriteResult -> versions
 """
 
+import secrets
 import time
 import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -51,6 +52,10 @@ from liquidlog.spec.times import parse_time
 
 STRATEGY_GROUP: Final = "liquidlog.strategies"
 """Entry points of further planning strategies: a name and a Strategy."""
+
+_BACK_OFF_MS: Final = 20
+_MAX_BACK_OFF_MS: Final = 2_000
+"""The longest wait after the first lost race is twice the former, and never above the latter."""
 
 Size = int | str
 """Bytes, as a number or as text: 1073741824, "1GiB", "100GB"."""
@@ -415,4 +420,14 @@ def _installed_strategies() -> Mapping[str, Strategy]:
 
 def system_clock() -> Clock:
     """Return the real clock and random ids."""
-    return Clock(now_ms=lambda: time.time_ns() // 1_000_000, new_id=lambda: str(uuid.uuid4()))
+    return Clock(
+        now_ms=lambda: time.time_ns() // 1_000_000,
+        new_id=lambda: str(uuid.uuid4()),
+        back_off=_back_off,
+    )
+
+
+def _back_off(lost: int) -> None:
+    """Wait for a random time, longer on average the more races were lost in a row."""
+    longest_ms = min(_BACK_OFF_MS << min(lost, 10), _MAX_BACK_OFF_MS)
+    time.sleep(secrets.randbelow(longest_ms) / 1000)

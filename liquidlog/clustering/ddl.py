@@ -10,7 +10,7 @@ import msgspec
 import pyarrow as pa
 
 from liquidlog.clustering.columns import ClusteringColumn, resolve_columns
-from liquidlog.clustering.domain import clustering_domain, clustering_state
+from liquidlog.clustering.domain import CLUSTERING_DOMAIN, clustering_domain, clustering_state
 from liquidlog.clustering.properties import (
     check_properties,
     needed_features,
@@ -128,10 +128,11 @@ def like_change(source: Snapshot, *, new_id: Callable[[], str], now_ms: int) -> 
 def cluster_by_change(snapshot: Snapshot, columns: Sequence[Path] | None) -> Change | None:
     """Return the change that makes `columns` the clustering columns; None clears them.
 
-    Returns None where there is nothing to do: clearing a table that never had the feature. On a
-    table without it, the protocol is upgraded in the same commit; the reference engine also
-    repeats the unchanged metaData there, which would needlessly conflict with other writers.
-    Existing cubes are left alone.
+    Returns None where there is nothing to do: the domain says so already, or a table is cleared
+    that never had the feature. A commit that changes nothing would still stop every rewrite that
+    is under way. On a table without the feature, the protocol is upgraded in the same commit; the
+    reference engine also repeats the unchanged metaData there, which would needlessly conflict
+    with other writers. Existing cubes are left alone.
 
     Raises:
         ClusteringColumnError: If the table cannot be clustered so; holds every problem.
@@ -148,8 +149,11 @@ def cluster_by_change(snapshot: Snapshot, columns: Sequence[Path] | None) -> Cha
         configuration=snapshot.metadata.configuration,
         partition_columns=snapshot.metadata.partition_columns,
     )
+    domain = clustering_domain(resolved)
+    if state.clustered and snapshot.domains.get(CLUSTERING_DOMAIN) == domain:
+        return None
     old = (*state.names, *(quote_path(path) for path in state.unresolved))
-    actions: tuple[AnyAction, ...] = (clustering_domain(resolved),)
+    actions: tuple[AnyAction, ...] = (domain,)
     if not state.clustered:
         actions = (clustering_upgrade(snapshot.protocol), *actions)
     return Change(

@@ -28,10 +28,15 @@ MAX_ATTEMPTS: Final = 1000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Clock:
-    """Where a commit gets its time and its ids from."""
+    """Where a commit gets its time and its ids from.
+
+    `back_off` is called with the number of races lost in a row and waits before the next one, so
+    that writers that lost together do not meet again at once.
+    """
 
     now_ms: Callable[[], int]
     new_id: Callable[[], str]
+    back_off: Callable[[int], None] = field(default=lambda _: None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,6 +104,7 @@ def commit(store: TableStore, proposal: Proposal, clock: Clock, *, engine_info: 
             return Committed(
                 version=snapshot.version + 1, attempts=attempt, change=change, base=snapshot
             )
+        clock.back_off(attempt)
     raise CommitError(f"other writers won {MAX_ATTEMPTS} races in a row; nothing was committed")
 
 

@@ -15,7 +15,8 @@ import pyarrow.parquet as pq
 
 from liquidlog.errors import CorruptLogError
 from liquidlog.log.file_actions import live_files
-from liquidlog.log.paths import SIDECAR_DIR, log_path
+from liquidlog.log.footers import implausible
+from liquidlog.log.paths import SIDECAR_DIR, log_path, parse_log_file
 from liquidlog.log.replay import replay_tail, tail_files, tail_statistics
 from liquidlog.log.store import TableStore
 from liquidlog.snapshot import FILES_SCHEMA, CheckpointFile, Statistics
@@ -105,10 +106,21 @@ def _guarded(
         raise CorruptLogError(log_path(name), f"is not a readable checkpoint: {error}") from error
 
 
+def _require_plausible(store: TableStore, name: str) -> None:
+    problem = implausible(lambda: store.open_log(name))
+    if problem is not None:
+        raise CorruptLogError(log_path(name), f"is not a plausible checkpoint: {problem}")
+
+
 def _read(store: TableStore, name: str) -> CheckpointState:
+    _require_plausible(store, name)
     with pq.ParquetFile(store.open_log(name)) as file:
         actions = _actions(file, file.schema_arrow)
-    files, statistics = _with_sidecars(_parquet_files(store, name), store, actions["sidecar"])
+        has_adds = "add" in file.schema_arrow.names
+    own = (FILES_SCHEMA.empty_table(), Statistics())
+    if has_adds or not _is_partial(name, actions["sidecar"]):
+        own = _parquet_files(store, name)
+    files, statistics = _with_sidecars(own, store, actions["sidecar"])
     return CheckpointState(
         protocol=next(reversed(actions["protocol"]), None),
         metadata=next(reversed(actions["metaData"]), None),
@@ -117,6 +129,12 @@ def _read(store: TableStore, name: str) -> CheckpointState:
         files=files,
         statistics=statistics,
     )
+
+
+def _is_partial(name: str, sidecars: Sequence[Sidecar]) -> bool:
+    """Return whether other files may hold the adds, so that this one may have no such column."""
+    named = parse_log_file(name, 0, 0)
+    return bool(sidecars) or (named is not None and named.parts > 1)
 
 
 def _read_json(store: TableStore, name: str) -> CheckpointState:
@@ -160,6 +178,7 @@ def _read_sidecar(store: TableStore, sidecar: Sidecar) -> tuple[pa.Table, Statis
         raise CorruptLogError(log_path(path), f"a sidecar outside of {SIDECAR_DIR} is not read")
     name = f"{SIDECAR_DIR}/{path}"
     try:
+        _require_plausible(store, name)
         return _parquet_files(store, name)
     except (pa.ArrowException, OSError, KeyError) as error:
         raise CorruptLogError(log_path(name), f"is not a readable sidecar: {error}") from error

@@ -89,7 +89,7 @@ def parse_commit(content: bytes, version: int) -> Commit:
             continue
         try:
             action = decode_line(line)
-        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        except msgspec.MsgspecError as error:
             where = log_path(commit_name(version))
             raise CorruptLogError(where, f"not a valid action: {error}", line=number) from error
         if action is not None:

@@ -22,15 +22,8 @@ from liquidlog.spec.schema import Path
 from liquidlog.spec.stats import record_counts
 from liquidlog.storage.files import Source
 
-MAX_ROWS: Final = 500_000_000
-MAX_COLUMN_BYTES: Final = 64 << 30
-MAX_INFLATION: Final = 1000
-"""A checkpoint above these is taken for damaged or hostile, not for large. The last is how many
-times larger than the file its columns may become, once they exceed a gibibyte."""
-
 _READERS: Final = 2
 _BATCH_FILES: Final = 32_768
-_GIB: Final = 1 << 30
 _MAP: Final = pa.map_(pa.string(), pa.string())
 
 _ADD_FIELDS: Final[tuple[Path, ...]] = (
@@ -55,7 +48,7 @@ def live_files(open_file: Callable[[], Source]) -> pa.Table:
 
     Raises:
         KeyError: If the file has no column `add`.
-        pyarrow.ArrowException: If it cannot be read, or would be absurdly large in memory.
+        pyarrow.ArrowException: If it cannot be read.
     """
     files = pa.concat_tables(
         [FILES_SCHEMA.empty_table(), *read_adds(open_file, _ADD_FIELDS, _files)]
@@ -76,12 +69,11 @@ def read_adds(
 
     Raises:
         KeyError: If the file has no column `add`.
-        pyarrow.ArrowException: If it cannot be read, or would be absurdly large in memory.
+        pyarrow.ArrowException: If it cannot be read.
     """
     with pq.ParquetFile(open_file()) as file:
         metadata = file.metadata
     wanted = _wanted(metadata, fields)
-    _require_sane(metadata, wanted)
 
     def batches(group: int) -> list[pa.Table]:
         with pq.ParquetFile(
@@ -98,11 +90,32 @@ def read_adds(
 
 
 def struct_field(struct: pa.StructArray, name: str, data_type: pa.DataType) -> pa.Array:
-    """Return a field of structs as `data_type`, null where a struct or the field is not there."""
+    """Return a field of structs as `data_type`, null where a struct or the field is not there.
+
+    Nested types must be of that kind only; the null type stands for whatever is found.
+
+    Raises:
+        pyarrow.ArrowException: If it is of another type.
+    """
     if struct.type.get_field_index(name) < 0:
         return pa.nulls(len(struct), data_type)
     values = pc.struct_field(struct, name)
-    return values if pa.types.is_nested(values.type) else pc.cast(values, data_type)
+    if pa.types.is_null(data_type):
+        return values
+    if pa.types.is_nested(data_type):
+        _require(values.type, data_type, f"add.{name}")
+        return values
+    return pc.cast(values, data_type)
+
+
+def _require(found: pa.DataType, expected: pa.DataType, name: str) -> None:
+    """Refuse a column of another kind.
+
+    Raises:
+        ArrowTypeError: Naming the column and the type that the file gives it.
+    """
+    if found.id != expected.id:
+        raise pa.ArrowTypeError(f"the column {name} is of type {str(found)[:80]}")
 
 
 def _adds(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.StructArray]:
@@ -115,6 +128,7 @@ def _adds(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.StructArray]:
 
 def _wanted(metadata: pq.FileMetaData, fields: Sequence[Path]) -> list[str]:
     add = metadata.schema.to_arrow_schema().field("add").type
+    _require(add, pa.struct([]), "add")
     return [".".join(("add", *path)) for path in fields if _has_field(add, path)]
 
 
@@ -125,27 +139,6 @@ def _has_field(kind: pa.DataType, path: Path) -> bool:
             return False
         kind = kind.field(position).type
     return True
-
-
-def _require_sane(metadata: pq.FileMetaData, wanted: Sequence[str]) -> None:
-    """Refuse a file whose footer promises more than a checkpoint can hold.
-
-    Raises:
-        pyarrow.ArrowInvalid: If it does.
-    """
-    if metadata.num_rows > MAX_ROWS:
-        raise pa.ArrowInvalid(f"{metadata.num_rows} rows are more than a checkpoint can hold")
-    stored = inflated = 0
-    for group in range(metadata.num_row_groups):
-        chunks = metadata.row_group(group)
-        for number in range(chunks.num_columns):
-            column = chunks.column(number)
-            if any(f"{column.path_in_schema}.".startswith(f"{name}.") for name in wanted):
-                stored += column.total_compressed_size
-                inflated += column.total_uncompressed_size
-    too_dense = inflated > _GIB and inflated > MAX_INFLATION * max(stored, 1)
-    if inflated > MAX_COLUMN_BYTES or too_dense:
-        raise pa.ArrowInvalid(f"{stored} bytes of columns would become {inflated} in memory")
 
 
 def _files(adds: pa.StructArray) -> pa.Table:
@@ -168,7 +161,10 @@ def _files(adds: pa.StructArray) -> pa.Table:
         "statistics_row": pa.nulls(len(adds), pa.int64()),
     }
     arrays = [pc.cast(columns[f.name], f.type) for f in FILES_SCHEMA]
-    return pa.Table.from_arrays(arrays, schema=FILES_SCHEMA)
+    files = pa.Table.from_arrays(arrays, schema=FILES_SCHEMA)
+    # Parquet does not check that text is UTF-8, and whoever turns it into a str would fail.
+    files.validate(full=True)
+    return files
 
 
 def _partition_values_json(values: pa.MapArray) -> pa.Array:

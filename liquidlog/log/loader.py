@@ -25,7 +25,7 @@ from liquidlog.log.segment import (
     list_recent_log,
 )
 from liquidlog.log.store import TableStore
-from liquidlog.snapshot import STATISTICS_TYPE, Snapshot, Statistics
+from liquidlog.snapshot import STATISTICS_TYPE, Snapshot, Statistics, unsound
 from liquidlog.spec.actions import Commit, CommitInfo, Metadata, Protocol
 from liquidlog.spec.features import has_in_commit_timestamps, unsupported_for_inspection
 from liquidlog.spec.schema import parse_schema
@@ -139,10 +139,13 @@ def _apply(
     protocol = _protocol(store, segment, tail, checkpoint)
     metadata = _metadata(segment, tail, checkpoint)
     texts = (*checkpoint.statistics.texts.chunks, tail_statistics(tail))
-    files = [
-        tail_files(tail, first_row=checkpoint.statistics.rows),
-        without_decided(checkpoint.files, tail),
-    ]
+    files = sorted_files(
+        [
+            tail_files(tail, first_row=checkpoint.statistics.rows),
+            without_decided(checkpoint.files, tail),
+        ]
+    )
+    _require_sound(files, segment)
     domains = {**checkpoint.domains, **tail.domains}
     return Snapshot(
         uri=store.uri,
@@ -151,7 +154,7 @@ def _apply(
         protocol=protocol,
         metadata=metadata,
         schema=parse_schema(metadata.schema_string, where=LOG_DIR),
-        files=sorted_files(files),
+        files=files,
         domains={name: domain for name, domain in domains.items() if not domain.removed},
         transactions={**checkpoint.transactions, **tail.transactions},
         statistics=Statistics(
@@ -183,6 +186,12 @@ def _metadata(segment: LogSegment, tail: TailState, checkpoint: CheckpointState)
     if metadata is None:
         raise CorruptLogError(_where(segment), "the log has no metaData action")
     return metadata
+
+
+def _require_sound(files: pa.Table, segment: LogSegment) -> None:
+    problems = unsound(files)
+    if problems:
+        raise CorruptLogError(_where(segment), "; ".join(problems))
 
 
 def _where(segment: LogSegment) -> str:

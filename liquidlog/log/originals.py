@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from liquidlog.errors import CorruptLogError, VersionNotFoundError
 from liquidlog.log.paths import commit_name, log_path
-from liquidlog.log.raw_statistics import checkpoint_statistics
+from liquidlog.log.raw_statistics import raw_statistics
 from liquidlog.log.store import TableStore
 from liquidlog.snapshot import Snapshot
 from liquidlog.spec.actions import AddFile, DeletionVector, FileKey, decode_line, file_key
@@ -36,18 +36,17 @@ def original_adds(
     rows = files.to_pylist()
     versions = sorted({row["version"] for row in rows if row["version"] is not None})
     found = {version: _adds(store, version) for version in versions}
-    checkpointed = files.filter(files["version"].is_null())["path"].combine_chunks()
-    statistics = checkpoint_statistics(store, snapshot, checkpointed)
-    return [_original(row, found, statistics) for row in rows]
+    statistics = raw_statistics(store, snapshot, files)
+    return [_original(row, found, text) for row, text in zip(rows, statistics, strict=True)]
 
 
 def _original(
     row: Mapping[str, Any],
     commits: Mapping[int, Mapping[FileKey, _Document]],
-    statistics: Mapping[str, str],
+    statistics: str | None,
 ) -> Mapping[str, msgspec.Raw]:
     version = row["version"]
-    add = _add(row, statistics.get(row["path"]) if version is None else None)
+    add = _add(row, statistics)
     if version is None:
         return msgspec.json.decode(msgspec.json.encode(add), type=_Document)
     original = commits[version].get(file_key(add))

@@ -12,6 +12,7 @@ LOG_DIR: Final = "_delta_log"
 SIDECAR_DIR: Final = "_sidecars"
 LAST_CHECKPOINT: Final = "_last_checkpoint"
 VERSION_DIGITS: Final = 20
+MAX_VERSION: Final = 2**63 - 1
 
 _VERSION = r"(?P<version>\d{20})"
 _COMMIT = re.compile(_VERSION + r"\.json")
@@ -54,11 +55,16 @@ _PATTERNS: Final = (
 
 
 def parse_log_file(name: str, size_bytes: int, modification_time_ms: int) -> LogFile | None:
-    """Return what `name` is, None for junk: the version must have exactly 20 digits."""
+    """Return what `name` is, None for junk.
+
+    The version must have exactly 20 digits, and be one that a commit can have: 64 bits, signed.
+    """
     for pattern, kind in _PATTERNS:
         match = pattern.fullmatch(name)
         if match:
             numbers = {key: int(text) for key, text in match.groupdict().items()}
+            if numbers["version"] > MAX_VERSION:
+                return None
             return LogFile(
                 name=name,
                 kind=kind,

@@ -1,10 +1,10 @@
-"""Statistics of chosen files of a checkpoint as the protocol's JSON.
+"""Statistics of chosen live files as the protocol's JSON.
 
 Source: PROTOCOL.md, "Per-file Statistics", "Checkpoint Schema" (`stats`, `stats_parsed`).
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any, Final
 
@@ -23,16 +23,27 @@ _FIELDS: Final[tuple[Path, ...]] = (("path",), ("stats",), ("stats_parsed",))
 _ENCODER: Final = msgspec.json.Encoder(decimal_format="number")
 
 
-def checkpoint_statistics(
-    store: TableStore, snapshot: Snapshot, paths: pa.Array
-) -> Mapping[str, str]:
-    """Return the statistics of those of `paths` that the snapshot's checkpoint has with some.
+def raw_statistics(store: TableStore, snapshot: Snapshot, files: pa.Table) -> Sequence[str | None]:
+    """Return the statistics of `files`, some of the snapshot's, None where a file has none.
 
-    Paths and texts are as the checkpoint has them; where it has structs only, they are rendered.
+    Texts are as the log has them; where a checkpoint has structs only, they are rendered.
 
     Raises:
         CorruptLogError: If a checkpoint that was there for the snapshot cannot be read any more.
     """
+    first_text = sum(file.adds for file in snapshot.statistics.checkpoint)
+    rows = files["statistics_row"].combine_chunks()
+    in_checkpoint = pc.less(rows, first_text)
+    paths = files["path"].combine_chunks()
+    found = _by_path(store, snapshot, paths.filter(in_checkpoint))
+    texts = snapshot.statistics.texts.take(
+        pc.if_else(in_checkpoint, None, pc.subtract(rows, first_text))
+    )
+    columns = (paths.to_pylist(), in_checkpoint.to_pylist(), texts.to_pylist())
+    return [found.get(path) if there else text for path, there, text in zip(*columns, strict=True)]
+
+
+def _by_path(store: TableStore, snapshot: Snapshot, paths: pa.Array) -> Mapping[str, str]:
     found: dict[str, str] = {}
     for file in snapshot.statistics.checkpoint if len(paths) else ():
         for part in _of_checkpoint_file(store, file.name, paths):

@@ -7,13 +7,20 @@ checkpoint, and where it does not do, the directory is listed whole.
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import groupby
+from itertools import groupby, islice
 from typing import Final, NoReturn
 
 import msgspec
 
 from liquidlog.errors import CorruptLogError, TableNotFoundError, VersionNotFoundError
-from liquidlog.log.paths import LAST_CHECKPOINT, LOG_DIR, VERSION_DIGITS, LogFile, LogFileKind
+from liquidlog.log.paths import (
+    LAST_CHECKPOINT,
+    LOG_DIR,
+    VERSION_DIGITS,
+    LogFile,
+    LogFileKind,
+    log_path,
+)
 from liquidlog.log.store import TableStore
 
 _PREFERENCE: Final = (
@@ -24,6 +31,12 @@ _PREFERENCE: Final = (
 """Which of several checkpoints of one version is tried first; all hold the same state."""
 
 _VERSIONS: Final = 10**VERSION_DIGITS
+
+MAX_COMMIT_BYTES: Final = 8 << 30
+"""A commit is read whole. Delta Spark's largest, of a million files, have about one gigabyte."""
+
+_NAMED: Final = 5
+"""How many missing versions an error names."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +87,7 @@ def list_log(store: TableStore) -> LogListing:
 
     Raises:
         TableNotFoundError: If there is no log, or it holds neither commit nor checkpoint.
+        CorruptLogError: If a commit is larger than memory should hold.
     """
     files = store.list_log()
     if files is None:
@@ -123,6 +137,10 @@ def _hinted_version(store: TableStore) -> int:
 
 def _listing(files: Sequence[LogFile], *, whole: bool) -> LogListing:
     commits = {f.version: f for f in files if f.kind is LogFileKind.COMMIT}
+    for file in commits.values():
+        if file.size_bytes > MAX_COMMIT_BYTES:
+            detail = f"has {file.size_bytes} bytes; commits above {MAX_COMMIT_BYTES} are not read"
+            raise CorruptLogError(log_path(file.name), detail)
     checkpoints = sorted(
         _complete(f for f in files if f.kind is not LogFileKind.COMMIT),
         key=lambda c: (-c.version, _PREFERENCE.index(c.kind)),
@@ -160,13 +178,17 @@ def _complete(files: Iterable[LogFile]) -> Iterator[Checkpoint]:
 
     for _, members in groupby(sorted(files, key=one_checkpoint), key=one_checkpoint):
         parts = sorted(members, key=lambda file: file.part)
-        if [file.part for file in parts] == list(range(1, parts[0].parts + 1)):
+        numbered = enumerate(parts, start=1)
+        if len(parts) == parts[0].parts and all(file.part == n for n, file in numbered):
             yield Checkpoint(parts[0].version, parts[0].kind, tuple(parts))
 
 
 def _segment(listing: LogListing, target: int, checkpoint: Checkpoint | None) -> LogSegment | None:
     first = 0 if checkpoint is None else checkpoint.version + 1
     wanted = range(first, target + 1)
+    # A name can claim any version: a range longer than the log is not walked through.
+    if target + 1 - first > len(listing.commits):
+        return None
     if any(version not in listing.commits for version in wanted):
         return None
     return LogSegment(target, checkpoint, tuple(listing.commits[version] for version in wanted))
@@ -178,7 +200,7 @@ def _refuse(listing: LogListing, target: int, usable: Sequence[Checkpoint]) -> N
     if target < listing.newest and 0 in gaps:
         oldest = min((c.version for c in listing.checkpoints), default=listing.oldest)
         raise VersionNotFoundError(target, oldest, listing.newest)
-    missing = ", ".join(str(version) for version in gaps[:5]) + (", ..." if gaps[5:] else "")
+    missing = ", ".join(map(str, gaps[:_NAMED])) + (", ..." if gaps[_NAMED:] else "")
     raise CorruptLogError(
         LOG_DIR,
         f"commits are missing between {start} and {target}: {missing};"
@@ -187,4 +209,6 @@ def _refuse(listing: LogListing, target: int, usable: Sequence[Checkpoint]) -> N
 
 
 def _gaps(listing: LogListing, first: int, target: int) -> list[int]:
-    return [version for version in range(first, target + 1) if version not in listing.commits]
+    """Return the first few missing versions, one more than are named."""
+    missing = (version for version in range(first, target + 1) if version not in listing.commits)
+    return list(islice(missing, _NAMED + 1))

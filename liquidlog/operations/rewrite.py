@@ -132,6 +132,9 @@ def _key(file: InputFile) -> FileKey:
 def _require_outputs(store: TableStore, group: RewrittenGroup) -> None:
     problems = []
     for output in group.outputs:
+        if not _is_inside(output.path):
+            problems.append(f"output {output.path!r} is not inside the table")
+            continue
         found = store.file_size_bytes(output.path)
         if found != output.size_bytes:
             state = "is missing" if found is None else f"has {found} bytes"
@@ -151,9 +154,15 @@ def _delete_outputs(store: TableStore, plan: ClusteringPlan, group: RewrittenGro
     except LiquidlogError:
         return
     for output in group.outputs:
-        inside = ".." not in output.path.split("/") and not output.path.startswith(("/", "_"))
-        if inside and ":" not in output.path and output.path not in named:
+        if _is_inside(output.path) and output.path not in named:
             store.delete_file(output.path)
+
+
+def _is_inside(path: str) -> bool:
+    """Return whether a path names a data file below the table, whoever wrote it down."""
+    parts = path.split("/")
+    hidden = path.startswith(("_", "."))
+    return not hidden and not {"", ".", ".."} & set(parts) and not {":", "\0", "\\"} & set(path)
 
 
 def _named_paths(store: TableStore, first: int) -> frozenset[str]:

@@ -8,10 +8,14 @@ Source: PROTOCOL.md, "Actions".
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Annotated, Any, Final
 from urllib.parse import unquote
 
 import msgspec
+
+Int32 = Annotated[int, msgspec.Meta(ge=-(2**31), le=2**31 - 1)]
+Int64 = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
+"""Integers of the protocol; JSON alone has no bound."""
 
 
 class Action(
@@ -25,9 +29,9 @@ class DeletionVector(Action, frozen=True, kw_only=True, gc=False):
 
     storage_type: str
     path_or_inline_dv: str
-    offset: int | None = None
-    size_in_bytes: int
-    cardinality: int
+    offset: Int32 | None = None
+    size_in_bytes: Int32
+    cardinality: Int64
 
     @property
     def unique_id(self) -> str:
@@ -41,14 +45,14 @@ class AddFile(Action, frozen=True, kw_only=True, gc=False):
 
     path: str
     partition_values: Mapping[str, str | None] | None = None
-    size: int
-    modification_time: int
+    size: Int64
+    modification_time: Int64
     data_change: bool
     stats: str | None = None
     tags: Mapping[str, str | None] | None = None
     deletion_vector: DeletionVector | None = None
-    base_row_id: int | None = None
-    default_row_commit_version: int | None = None
+    base_row_id: Int64 | None = None
+    default_row_commit_version: Int64 | None = None
     clustering_provider: str | None = None
 
 
@@ -63,15 +67,15 @@ class RemoveFile(Action, frozen=True, kw_only=True, gc=False):
     """A data file that stops being live; must name the exact deletion vector of its add."""
 
     path: str
-    deletion_timestamp: int | None = None
+    deletion_timestamp: Int64 | None = None
     data_change: bool
     extended_file_metadata: bool | None = None
     partition_values: Mapping[str, str | None] | None = None
-    size: int | None = None
+    size: Int64 | None = None
     tags: Mapping[str, str | None] | None = None
     deletion_vector: DeletionVector | None = None
-    base_row_id: int | None = None
-    default_row_commit_version: int | None = None
+    base_row_id: Int64 | None = None
+    default_row_commit_version: Int64 | None = None
     stats: str | None = None
 
 
@@ -83,16 +87,16 @@ class Format(Action, frozen=True, kw_only=True, gc=False):
 
 
 class Metadata(Action, frozen=True, kw_only=True, gc=False):
-    """The table's schema and properties."""
+    """The table's schema and properties. Old writers left out the schema of an empty table."""
 
     id: str
     name: str | None = None
     description: str | None = None
     format: Format
-    schema_string: str
+    schema_string: str = ""
     partition_columns: tuple[str, ...]
     configuration: Mapping[str, str]
-    created_time: int | None = None
+    created_time: Int64 | None = None
 
 
 class Protocol(Action, frozen=True, kw_only=True, gc=False):
@@ -116,29 +120,29 @@ class SetTransaction(Action, frozen=True, kw_only=True, gc=False):
     """An application's own version number."""
 
     app_id: str
-    version: int
-    last_updated: int | None = None
+    version: Int64
+    last_updated: Int64 | None = None
 
 
 class Sidecar(Action, frozen=True, kw_only=True, gc=False):
     """A file with file actions that a V2 checkpoint names; `path` is a name or an absolute URI."""
 
     path: str
-    size_in_bytes: int | None = None
-    modification_time: int | None = None
+    size_in_bytes: Int64 | None = None
+    modification_time: Int64 | None = None
 
 
 class CommitInfo(Action, frozen=True, kw_only=True, gc=False):
     """Provenance of a commit. Only the fields this project reads or writes."""
 
-    timestamp: int | None = None
-    in_commit_timestamp: int | None = None
+    timestamp: Int64 | None = None
+    in_commit_timestamp: Int64 | None = None
     operation: str | None = None
     operation_parameters: Mapping[str, Any] | None = None
-    read_version: int | None = None
+    read_version: Int64 | None = None
     isolation_level: str | None = None
     is_blind_append: bool | None = None
-    operation_metrics: Mapping[str, str] | None = None
+    operation_metrics: Mapping[str, Any] | None = None
     user_metadata: str | None = None
     tags: Mapping[str, str] | None = None
     engine_info: str | None = None
@@ -190,10 +194,41 @@ class Commit:
         return next((a for a in self.actions if isinstance(a, CommitInfo)), CommitInfo())
 
 
+_COMMIT_INFO_FIELDS: Final = {
+    field.encode_name: field for field in msgspec.structs.fields(CommitInfo)
+}
+
+
+def decode_commit_info(raw: msgspec.Raw) -> CommitInfo | None:
+    """Return the provenance in a commitInfo, None for null; a value of a wrong type is left out.
+
+    It is free-form JSON that no reader needs, and engines differ in how they spell its fields.
+    A commit timestamp, which readers do need, must be one.
+
+    Raises:
+        msgspec.ValidationError: If it is no object, or its inCommitTimestamp is not a time.
+    """
+    try:
+        info: CommitInfo | None = _commit_info_decoder.decode(raw)
+    except msgspec.ValidationError:
+        document = msgspec.json.decode(raw, type=dict[str, Any])
+    else:
+        return info
+    found: dict[str, Any] = {}
+    for name in _COMMIT_INFO_FIELDS.keys() & document.keys():
+        field = _COMMIT_INFO_FIELDS[name]
+        try:
+            found[field.name] = msgspec.convert(document[name], field.type)
+        except msgspec.ValidationError:
+            if field.name == "in_commit_timestamp":
+                raise
+    return CommitInfo(**found)
+
+
 class ActionLine(Action, frozen=True, kw_only=True, gc=False):
     """One line of a commit file; unknown actions leave every field absent."""
 
-    commit_info: CommitInfo | None = None
+    commit_info: msgspec.Raw = msgspec.Raw(b"null")
     protocol: Protocol | None = None
     metadata: Metadata | None = msgspec.field(default=None, name="metaData")
     domain_metadata: DomainMetadata | None = None
@@ -207,7 +242,7 @@ class ActionLine(Action, frozen=True, kw_only=True, gc=False):
         return (
             self.add
             or self.remove
-            or self.commit_info
+            or decode_commit_info(self.commit_info)
             or self.metadata
             or self.protocol
             or self.domain_metadata
@@ -219,6 +254,11 @@ class _SidecarLine(Action, frozen=True, kw_only=True, gc=False):
     sidecar: Sidecar | None = None
 
 
+_commit_info_decoder = msgspec.json.Decoder(CommitInfo | None)
+
+_NOT_OURS: Final = (UnicodeDecodeError, RecursionError)
+"""What msgspec lets through that is not of its own tree of errors."""
+
 _encoder = msgspec.json.Encoder()
 _decoder = msgspec.json.Decoder(ActionLine)
 _sidecar_decoder = msgspec.json.Decoder(_SidecarLine)
@@ -228,19 +268,32 @@ def decode_line(line: bytes) -> AnyAction | None:
     """Return the action on one line of a commit file, None if it is of an unknown kind.
 
     Raises:
-        msgspec.MsgspecError: If the line is not JSON or a known action has a wrong shape; the
-            message carries the path inside the document.
+        msgspec.DecodeError: If the line is not JSON.
+        msgspec.ValidationError: If a known action has a wrong shape; the message carries the path
+            inside the document.
     """
-    return _decoder.decode(line).action
+    try:
+        return _decoder.decode(line).action
+    except _NOT_OURS as error:
+        raise msgspec.DecodeError(_words(error)) from error
 
 
 def decode_sidecar_line(line: bytes) -> Sidecar | None:
     """Return the sidecar on one line of a V2 checkpoint in JSON, None if it is something else.
 
     Raises:
-        msgspec.MsgspecError: If the line is not JSON or the sidecar has a wrong shape.
+        msgspec.DecodeError: If the line is not JSON.
+        msgspec.ValidationError: If the sidecar has a wrong shape.
     """
-    return _sidecar_decoder.decode(line).sidecar
+    try:
+        return _sidecar_decoder.decode(line).sidecar
+    except _NOT_OURS as error:
+        raise msgspec.DecodeError(_words(error)) from error
+
+
+def _words(error: Exception) -> str:
+    deep = isinstance(error, RecursionError)
+    return "it is nested too deeply" if deep else f"it is not UTF-8: {error}"
 
 
 def encode_actions(actions: Iterable[AnyAction | CopiedAdd]) -> bytes:

@@ -90,7 +90,7 @@ def _decode(stats: pa.Array | pa.ChunkedArray, tree: NameTree) -> list[Any]:
     def decoded(text: str | None) -> Any:  # noqa: ANN401  a generated type
         try:
             return decode(text) if text else None
-        except msgspec.MsgspecError:
+        except (msgspec.MsgspecError, RecursionError):
             return None
 
     return [decoded(text) for text in stats.to_pylist()]

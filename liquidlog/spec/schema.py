@@ -19,6 +19,9 @@ Path = tuple[str, ...]
 PHYSICAL_NAME: Final = "delta.columnMapping.physicalName"
 FIELD_ID: Final = "delta.columnMapping.id"
 
+MAX_DEPTH: Final = 100
+"""Levels of nesting that are followed; more come from no engine, and would exhaust the stack."""
+
 _DECIMAL = re.compile(r"^decimal\(\s*(\d+)\s*,\s*(-?\d+)\s*\)$")
 _BARE_NAME = re.compile(r"[a-zA-Z0-9_]+")
 _TOKEN = re.compile(r"`((?:[^`]|``)*)`|([^.`]+)")
@@ -117,10 +120,14 @@ def parse_schema(text: str, *, where: str) -> StructType:
     Raises:
         CorruptLogError: If the text is not a schema; names `where` it came from.
     """
+    if not text:
+        raise CorruptLogError(where, "the metaData has no schemaString")
     try:
         parsed = parse_type(json.loads(text))
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise CorruptLogError(where, f"schemaString is not a schema: {error!r}") from error
+    except RecursionError as error:
+        raise CorruptLogError(where, "schemaString is nested too deeply") from error
     if not isinstance(parsed, StructType):
         raise CorruptLogError(where, f"schemaString must be a struct, found {parsed}")
     return parsed
@@ -252,12 +259,14 @@ def _render(struct: StructType, depth: int) -> Iterator[str]:
             yield from _render(child.data_type, depth + 1)
 
 
-def parse_type(document: Any) -> DataType:  # noqa: ANN401  JSON
-    """Return the type in a piece of a schema's JSON.
+def parse_type(document: Any, depth: int = 0) -> DataType:  # noqa: ANN401  JSON
+    """Return the type in a piece of a schema's JSON, which is `depth` levels below its root.
 
     Raises:
         ValueError: If it is none; KeyError, TypeError or AttributeError where a part is missing.
     """
+    if depth > MAX_DEPTH:
+        raise ValueError(f"types are nested deeper than {MAX_DEPTH} levels")
     if isinstance(document, str):
         decimal = _DECIMAL.match(document)
         if decimal:
@@ -265,22 +274,24 @@ def parse_type(document: Any) -> DataType:  # noqa: ANN401  JSON
         return DecimalType(10, 0) if document == "decimal" else PrimitiveType(document)
     kind = document["type"]
     if kind == "struct":
-        return StructType(tuple(_parse_field(f) for f in document["fields"]))
+        return StructType(tuple(_parse_field(f, depth + 1) for f in document["fields"]))
     if kind == "array":
-        return ArrayType(parse_type(document["elementType"]), bool(document["containsNull"]))
+        return ArrayType(
+            parse_type(document["elementType"], depth + 1), bool(document["containsNull"])
+        )
     if kind == "map":
         return MapType(
-            parse_type(document["keyType"]),
-            parse_type(document["valueType"]),
+            parse_type(document["keyType"], depth + 1),
+            parse_type(document["valueType"], depth + 1),
             bool(document["valueContainsNull"]),
         )
     raise ValueError(f"unknown type {kind!r}")
 
 
-def _parse_field(document: Any) -> StructField:  # noqa: ANN401  JSON
+def _parse_field(document: Any, depth: int) -> StructField:  # noqa: ANN401  JSON
     return StructField(
         str(document["name"]),
-        parse_type(document["type"]),
+        parse_type(document["type"], depth),
         bool(document["nullable"]),
         dict(document.get("metadata") or {}),
     )

@@ -15,14 +15,16 @@ from liquidlog.storage.options import NO_OPTIONS, StorageOptions
 class MemoryStore:
     """Log files and data file sizes in dictionaries.
 
-    `before_put` runs before each put, so that a test can let another writer win. `lose_response`
-    makes the next put raise after storing, `lose_request` before storing.
+    `before_put` runs before each put, so that a test can let another writer win, `after_put` after
+    something was stored. `lose_response` makes the next put raise after storing, `lose_request`
+    before storing.
     """
 
     uri: str = "memory"
     log: dict[str, bytes] = field(default_factory=dict)
     data: dict[str, int] = field(default_factory=dict)
     before_put: Callable[["MemoryStore"], None] = field(default=lambda _: None)
+    after_put: Callable[["MemoryStore"], None] = field(default=lambda _: None)
     lose_response: bool = False
     lose_request: bool = False
 
@@ -54,6 +56,7 @@ class MemoryStore:
         if name in self.log:
             return False
         self.log[name] = content
+        self.after_put(self)
         if self.lose_response:
             self.lose_response = False
             raise AmbiguousPutError("timeout")

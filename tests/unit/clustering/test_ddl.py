@@ -217,6 +217,16 @@ def test_cluster_by_none_on_an_ordinary_table_is_nothing_to_do() -> None:
     assert cluster_by_change(snapshot_of(cluster_by=None), None) is None
 
 
+def test_cluster_by_the_same_columns_is_nothing_to_do() -> None:
+    assert cluster_by_change(snapshot_of(cluster_by=[["x"], ["y"]]), [("x",), ("y",)]) is not None
+    once = cluster_by_change(snapshot_of(cluster_by=[["x"]]), [("y",), ("x",)])
+    assert once is not None
+    domains = {a.domain: a for a in once.actions if isinstance(a, DomainMetadata)}
+    twice = replace(snapshot_of(), domains=domains)
+    assert cluster_by_change(twice, [("y",), ("x",)]) is None
+    assert cluster_by_change(twice, [("x",), ("y",)]) is not None
+
+
 def test_cluster_by_upgrades_and_lists_what_the_old_version_implied() -> None:
     legacy = Protocol(min_reader_version=1, min_writer_version=4)
     change = cluster_by_change(snapshot_of(cluster_by=None, protocol=legacy), [("x",)])

@@ -1,0 +1,60 @@
+"""Statistics read as text from recorded checkpoints say what they say read as columns."""
+
+from datetime import UTC, datetime
+from decimal import Decimal
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from liquidlog.errors import LiquidlogError
+from liquidlog.log.loader import load_snapshot
+from liquidlog.log.raw_statistics import raw_statistics, rendered_statistics
+from liquidlog.log.statistics import load_bounds
+from liquidlog.log.stores import open_store
+from liquidlog.snapshot import STATISTICS_TYPE
+from liquidlog.spec.stats import indexed_leaves, parse_bounds
+from support.repository import ROOT
+
+CHECKPOINTED = sorted(
+    {
+        path.parents[1]
+        for pattern in ("*.checkpoint*.parquet", "*.checkpoint*.json")
+        for path in (ROOT / "fixtures" / "logs").glob(f"*/table/_delta_log/{pattern}")
+    }
+)
+
+
+@pytest.mark.parametrize("table", CHECKPOINTED, ids=lambda table: table.parent.name)
+def test_texts_have_the_bounds_that_columns_have(table: Path) -> None:
+    store = open_store(str(table))
+    try:
+        snapshot = load_snapshot(store)
+    except LiquidlogError:
+        pytest.skip("cannot be read at all")
+    leaves = indexed_leaves(snapshot.schema, snapshot.metadata.configuration)
+    texts = pa.array(raw_statistics(store, snapshot, snapshot.files), STATISTICS_TYPE)
+    expected = load_bounds(store, snapshot, leaves)
+    assert parse_bounds(texts, leaves).to_pylist() == expected.to_pylist()
+
+
+def test_there_are_checkpoints() -> None:
+    assert len(CHECKPOINTED) > 5
+
+
+def test_rendered_values_are_the_protocols() -> None:
+    text = rendered_statistics(
+        {
+            "numRecords": 2,
+            "minValues": {
+                "d": Decimal("12345678901234567890.123456789012345678"),
+                "f": float("-inf"),
+                "n": None,
+            },
+            "maxValues": {"f": float("nan"), "t": datetime(2026, 1, 2, 3, 4, 5, 678901, UTC)},
+        }
+    )
+    assert text == (
+        '{"numRecords":2,"minValues":{"d":12345678901234567890.123456789012345678,'
+        '"f":"-Infinity"},"maxValues":{"f":"NaN","t":"2026-01-02T03:04:05.678Z"}}'
+    )

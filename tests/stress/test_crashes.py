@@ -1,0 +1,157 @@
+"""kill -9 anywhere: the table opens, the operation happened once or not at all, and can be redone.
+
+The victim is killed after a random number of function calls, so that every step between two
+system calls is a place to die at.
+"""
+
+import json
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from deltalake import DeltaTable
+
+from liquidlog.operations.results import read_plan
+from liquidlog.plan import encode_plan, encode_rewritten_group
+from liquidlog.snapshot import decoded_paths
+from liquidlog.table import Table
+from support.arrow_executor import execute
+from support.effort import effort
+from support.repository import ROOT
+from support.writers import SCHEMA, rows
+
+KILLS = effort(4, 67)
+APPENDS = 4
+
+Content = list[tuple[Any, ...]]
+
+
+class Victim:
+    """A process that has everything imported and forks for each operation."""
+
+    def __init__(self) -> None:
+        command = [sys.executable, "-m", "support.writers", "die"]
+        self._process = subprocess.Popen(
+            command, cwd=ROOT / "tests", stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
+
+    def run(self, arguments: list[str], point: int | None = None) -> Any:
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.write(json.dumps({"arguments": arguments, "point": point}) + "\n")
+        self._process.stdin.flush()
+        return json.loads(self._process.stdout.readline())
+
+    def close(self) -> None:
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.close()
+        self._process.stdout.close()
+        self._process.wait()
+
+
+@pytest.fixture(scope="module")
+def victim() -> Iterator[Victim]:
+    started = Victim()
+    yield started
+    started.close()
+
+
+@pytest.fixture
+def work(tmp_path: Path) -> Path:
+    """A directory with a small table, Parquet to append, and a plan with its result."""
+    table = Table.create(str(tmp_path / "table"), schema=SCHEMA, cluster_by=["x", "s"])
+    for number in range(APPENDS):
+        table.append(rows(number))
+    pq.write_table(rows(APPENDS), tmp_path / "new.parquet")
+    plan = table.plan()
+    (tmp_path / "plan.json").write_bytes(encode_plan(plan))
+    lines = [encode_rewritten_group(group) for group in execute(plan).groups]
+    (tmp_path / "result.jsonl").write_bytes(b"".join(lines))
+    shutil.copytree(tmp_path / "table", tmp_path / "template")
+    return tmp_path
+
+
+def arguments(work: Path, operation: str) -> list[str]:
+    table = str(work / "table")
+    return {
+        "append": ["append", table, str(work / "new.parquet")],
+        "cluster-by": ["cluster-by", table, "s"],
+        "commit": ["commit", str(work / "plan.json"), str(work / "result.jsonl")],
+    }[operation]
+
+
+def content(work: Path) -> Content:
+    scanned = pa.RecordBatchReader.from_stream(DeltaTable(work / "table").scan()).read_all()
+    return sorted(zip(*(scanned[name].to_pylist() for name in SCHEMA.names), strict=True))
+
+
+def expected(appends: int) -> Content:
+    table = pa.concat_tables([rows(number) for number in range(appends)])
+    return sorted(tuple(row.values()) for row in table.to_pylist())
+
+
+def has_happened(work: Path, operation: str) -> bool:
+    table = Table.open(str(work / "table"))
+    detail = table.detail()
+    assert detail["version"] in {APPENDS, APPENDS + 1}
+    done: bool = {
+        "append": detail["numRecords"] == len(expected(APPENDS + 1)),
+        "cluster-by": detail["clusteringColumns"] == ["s"],
+        "commit": detail["numFiles"] == len(read_plan(str(work / "plan.json")).groups),
+    }[operation]
+    assert done == (detail["version"] == APPENDS + 1)
+    return done
+
+
+def assert_leftovers_are_harmless(work: Path) -> None:
+    log = {path.name for path in (work / "table" / "_delta_log").iterdir()}
+    commits = {f"{version:020d}.json" for version in range(APPENDS + 2)}
+    assert all(name.startswith(".") and name.endswith(".tmp") for name in log - commits)
+    others = {path.name for path in (work / "table").iterdir()} - {"_delta_log"}
+    assert all(name.endswith(".parquet") for name in others)
+    live = set(decoded_paths(Table.open(str(work / "table")).snapshot().files).to_pylist())
+    assert live <= others
+
+
+def restore(work: Path) -> None:
+    shutil.rmtree(work / "table")
+    shutil.copytree(work / "template", work / "table")
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="needs fork and SIGKILL")
+@pytest.mark.parametrize("operation", ["append", "cluster-by", "commit"])
+def test_a_killed_operation_happened_once_or_not_at_all(
+    operation: str, work: Path, victim: Victim
+) -> None:
+    words = arguments(work, operation)
+    whole = victim.run(words)
+    assert (whole["killed"], whole["status"]) == (False, 0), whole
+    assert has_happened(work, operation)
+    draw = np.random.default_rng(len(operation))
+    outcomes = []
+    for _ in range(KILLS):
+        restore(work)
+        # The end, where the commit is put, is the more dangerous part.
+        start = draw.choice([1, whole["calls"] * 9 // 10])
+        answer = victim.run(words, int(draw.integers(start, whole["calls"])))
+        assert answer["killed"] or answer["status"] == 0, answer
+        done = has_happened(work, operation)
+        outcomes.append(done)
+        after = APPENDS + 1 if operation == "append" else APPENDS
+        assert content(work) == expected(after if done else APPENDS)
+        assert_leftovers_are_harmless(work)
+        if not done or operation != "append":
+            redone = victim.run(words)
+            assert redone["status"] == 0, redone
+        assert has_happened(work, operation)
+        assert content(work) == expected(after)
+        assert_leftovers_are_harmless(work)
+    sys.stdout.write(f"{operation}: landed {sum(outcomes)} of {KILLS} killed\n")

@@ -1,0 +1,80 @@
+"""Processes that race for versions: every commit lands once, readers see only whole versions."""
+
+import json
+import subprocess
+import sys
+import time
+from collections import Counter
+from itertools import accumulate
+from pathlib import Path
+from urllib.parse import unquote
+
+import pyarrow as pa
+from deltalake import DeltaTable
+
+from liquidlog.log.loader import load_commits, newest_version
+from liquidlog.log.stores import open_store
+from liquidlog.spec.actions import AddFile, Commit
+from liquidlog.table import Table
+from support.effort import effort
+from support.repository import ROOT
+from support.writers import ROWS, SCHEMA, rows
+
+WRITERS, COMMITS = effort((4, 10), (16, 50))
+TIMEOUT = effort(120, 3_000)
+
+
+def start(program: str, *words: str) -> subprocess.Popen[bytes]:
+    command = [sys.executable, "-m", "support.writers", program, *words]
+    return subprocess.Popen(command, cwd=ROOT / "tests")
+
+
+def test_every_commit_of_racing_processes_lands_exactly_once(tmp_path: Path) -> None:
+    uri = str(tmp_path / "table")
+    report, stop = tmp_path / "seen.json", tmp_path / "stop"
+    Table.create(uri, schema=SCHEMA, cluster_by=["x", "s"])
+    reader = start("read", uri, str(report), str(stop))
+    started = time.monotonic()
+    writers = [start("write", uri, str(n), str(COMMITS)) for n in range(WRITERS)]
+    assert [writer.wait(TIMEOUT) for writer in writers] == [0] * WRITERS
+    seconds = time.monotonic() - started
+    stop.touch()
+    assert reader.wait(TIMEOUT) == 0
+    store = open_store(uri)
+    newest = newest_version(store)
+    sys.stdout.write(f"{newest} commits of {WRITERS} processes in {seconds:.1f} s\n")
+    assert newest == WRITERS * COMMITS
+    commits = list(load_commits(store, 0, newest))
+    assert_all_landed_once(commits)
+    assert_readers_saw_whole_versions(commits, report)
+    assert_rows_are_those_appended(uri, commits)
+    named = {unquote(a.path) for c in commits for a in c.actions if isinstance(a, AddFile)}
+    assert {path.name for path in Path(uri).glob("*.parquet")} == named
+
+
+def assert_all_landed_once(commits: list[Commit]) -> None:
+    assert len({commit.info.txn_id for commit in commits}) == len(commits)
+    by_writer = Counter(str(commit.info.txn_id).rsplit(" ", 1)[0] for commit in commits[1:])
+    assert by_writer == {f"writer {number}": COMMITS for number in range(WRITERS)}
+    operations = {commit.info.operation for commit in commits}
+    assert operations >= effort({"WRITE"}, {"WRITE", "OPTIMIZE", "CLUSTER BY"})
+
+
+def assert_readers_saw_whole_versions(commits: list[Commit], report: Path) -> None:
+    live = list(accumulate(ROWS * is_append(commit) for commit in commits))
+    seen = json.loads(report.read_text())
+    assert len(seen) > 1
+    assert dict(seen) == {version: live[version] for version, _ in seen}
+
+
+def assert_rows_are_those_appended(uri: str, commits: list[Commit]) -> None:
+    scanned = pa.RecordBatchReader.from_stream(DeltaTable(uri).scan()).read_all()
+    found = sorted(zip(*(scanned[name].to_pylist() for name in SCHEMA.names), strict=True))
+    numbers = sorted({row_id // ROWS for row_id, _, _ in found})
+    expected = pa.concat_tables([rows(number) for number in numbers]).to_pylist()
+    assert found == [tuple(row.values()) for row in expected]
+    assert len(numbers) == sum(map(is_append, commits))
+
+
+def is_append(commit: Commit) -> bool:
+    return commit.info.operation == "WRITE"
