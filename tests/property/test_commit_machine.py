@@ -254,5 +254,5 @@ def _crash(_: MemoryStore) -> None:
 
 TestCommitMachine = CommitMachine.TestCase
 TestCommitMachine.settings = settings(
-    max_examples=effort(60, 2_000), stateful_step_count=effort(25, 50)
+    max_examples=effort(40, 2_000), stateful_step_count=effort(25, 50)
 )

@@ -5,12 +5,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from liquidlog.clustering.depth import column_ranges, depths, key_ranges, overlaps
+from support.effort import effort
 
 _key = st.tuples(st.integers(0, 6), st.integers(0, 3))
 _ranges = st.lists(st.tuples(_key, _key).map(sorted), max_size=30)
 
 
-@settings(deadline=None, max_examples=300)
+@settings(max_examples=effort(60, 3_000))
 @given(ranges=_ranges)
 def test_depths_and_overlaps_of_keys(ranges: list[list[tuple[int, int]]]) -> None:
     columns = [

@@ -24,7 +24,7 @@ from support.hostile import confuse
 from support.probing import EXPECTED_STATUSES, command_status
 from support.writers import SCHEMA, rows
 
-EXAMPLES = effort(60, 5_000)
+EXAMPLES = effort(50, 5_000)
 APPENDS = 3
 
 

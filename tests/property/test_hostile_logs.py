@@ -18,7 +18,7 @@ from support.probing import (
     tree,
 )
 
-EXAMPLES = effort(120, 10_000)
+EXAMPLES = effort(50, 10_000)
 SECONDS = 10
 """Of the processor: far above what any log here takes, far below a hang."""
 

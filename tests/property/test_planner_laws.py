@@ -12,6 +12,7 @@ from liquidlog.clustering.planner import plan
 from liquidlog.clustering.zcubes import PROVIDER
 from liquidlog.plan import ClusteringPlan, ClusteringPolicy
 from liquidlog.snapshot import Snapshot
+from support.effort import effort
 from support.snapshots import FileSpec, snapshot_of, with_files
 
 COLUMNS = ("x", "s")
@@ -154,7 +155,7 @@ def _walked(files: Sequence[FileSpec], policy: ClusteringPolicy) -> list[list[st
     return [[file.path for file in group] for group in bins if group]
 
 
-@settings(deadline=None, max_examples=300)
+@settings(max_examples=effort(60, 3_000))
 @given(files=_files, policy=_policies)
 def test_chooses_and_packs_as_the_file_by_file_walk(
     files: list[FileSpec], policy: ClusteringPolicy
@@ -162,7 +163,6 @@ def test_chooses_and_packs_as_the_file_by_file_walk(
     assert _taken(_plan(_table(files), policy)) == _walked(files, policy)
 
 
-@settings(deadline=None)
 @given(files=_files, policy=_policies)
 def test_every_file_is_grouped_once_or_skipped_once(
     files: list[FileSpec], policy: ClusteringPolicy
@@ -172,7 +172,6 @@ def test_every_file_is_grouped_once_or_skipped_once(
     assert sorted(named) == sorted(file.path for file in files)
 
 
-@settings(deadline=None)
 @given(files=_files, policy=_policies, data=st.data())
 def test_the_files_taken_do_not_depend_on_the_scan_order(
     files: list[FileSpec], policy: ClusteringPolicy, data: st.DataObject
@@ -186,7 +185,6 @@ def test_the_files_taken_do_not_depend_on_the_scan_order(
     assert _paths(_plan(shuffled, policy)) == _paths(_plan(snapshot, policy))
 
 
-@settings(deadline=None)
 @given(files=_files, policy=_policies)
 def test_groups_exceed_the_limit_only_with_a_single_file(
     files: list[FileSpec], policy: ClusteringPolicy
@@ -197,7 +195,6 @@ def test_groups_exceed_the_limit_only_with_a_single_file(
         assert group.expected_outputs == max(1, group.size_bytes // policy.max_file_bytes)
 
 
-@settings(deadline=None)
 @given(files=_files, policy=_policies)
 def test_planning_again_after_one_cube_was_written_finds_nothing_to_do(
     files: list[FileSpec], policy: ClusteringPolicy

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from liquidlog.clustering.predicates import may_match
 from liquidlog.spec.schema import PrimitiveType, StructField, StructType
+from support.effort import effort
 from support.snapshots import FileSpec, bounds_of, snapshot_of
 
 CONNECTION = duckdb.connect()
@@ -98,7 +99,7 @@ def _spec(number: int, rows: list[dict[str, Any]]) -> FileSpec:
     return FileSpec(path=str(number), rows=len(rows), bounds=bounds, nulls=nulls)
 
 
-@settings(deadline=None, max_examples=150)
+@settings(max_examples=effort(50, 2_000))
 @given(files=_files, predicate=_predicates)
 def test_files_with_a_matching_row_are_never_ruled_out(
     files: list[list[dict[str, Any]]], predicate: str

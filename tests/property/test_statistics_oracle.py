@@ -18,6 +18,7 @@ from liquidlog.plan import WriterOptions
 from liquidlog.spec.arrow import delta_schema
 from liquidlog.spec.schema import leaves
 from liquidlog.spec.stats import encode_stats
+from support.effort import effort
 from support.tables import LEAVES, tables, values
 
 UNBOUNDED = (pa.bool_(), pa.binary())
@@ -167,7 +168,7 @@ def columns_of_leaves(draw: st.DrawFn) -> pa.Table:
     return pa.table(arrays, names=[f"c{number}" for number in range(len(arrays))])
 
 
-@settings(max_examples=150)
+@settings(max_examples=effort(50, 2_000))
 @given(table=tables() | columns_of_leaves(), limit=st.sampled_from([1, 2, 5, 32]))
 def test_statistics_are_what_reading_value_by_value_gives(table: pa.Table, limit: int) -> None:
     document, num_records = collected(table, limit)
