@@ -33,6 +33,7 @@ from liquidlog.log.time_travel import version_at
 from liquidlog.operations import alter, define, inspect
 from liquidlog.operations.append import Appended, AppendRequest, Source, append
 from liquidlog.operations.optimize import CommitReport, commit_groups
+from liquidlog.operations.orphans import delete_dead_runs, find_dead_runs, orphan_rows
 from liquidlog.operations.rewrite import pending_groups
 from liquidlog.plan import (
     DEFAULT_MAX_FILE_BYTES,
@@ -48,7 +49,7 @@ from liquidlog.snapshot import Snapshot
 from liquidlog.spec.rows import Rows
 from liquidlog.spec.schema import StructType, split_path
 from liquidlog.spec.sizes import parse_size
-from liquidlog.spec.times import parse_time
+from liquidlog.spec.times import parse_duration, parse_time
 
 STRATEGY_GROUP: Final = "liquidlog.strategies"
 """Entry points of further planning strategies: a name and a Strategy."""
@@ -279,6 +280,25 @@ class Table:
         return alter.set_properties(
             self._store, self.snapshot(), properties, unset, self._clock, dry_run=dry_run
         )
+
+    def orphans(self, *, older_than: str = "1d", delete: bool = False) -> Rows:
+        """Return the files that runs of an executor left without ending, one row a file.
+
+        A run that wrote within `older_than` may still be alive: its files are listed but are no
+        orphans, and stay. With `delete`, orphans are deleted.
+
+        Raises:
+            UsageError: If `older_than` is not a duration like 12h.
+            UnsupportedFeatureError: If the storage cannot be written.
+            StorageError: If the storage cannot be asked.
+        """
+        older_than_ms = parse_duration(older_than)
+        runs = find_dead_runs(
+            self._store, self.snapshot(), self._clock, older_than_ms=older_than_ms
+        )
+        if delete:
+            delete_dead_runs(self._store, runs)
+        return orphan_rows(runs)
 
     def detail(self, version: int | None = None) -> Mapping[str, Any]:
         """Return the DESCRIBE DETAIL row."""

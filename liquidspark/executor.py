@@ -17,6 +17,7 @@ from uuid import uuid4  # noqa: TID251  names the files of one run of one group
 from pyspark.sql import SparkSession
 
 from liquidlog.curve.curves import Curve, parse_curve
+from liquidlog.data.runs import begin_run, end_run
 from liquidlog.errors import ExecutorError, LiquidlogError, UsageError
 from liquidlog.plan import (
     ClusteringPlan,
@@ -33,7 +34,7 @@ from liquidlog.storage.options import NO_OPTIONS, StorageOptions
 from liquidspark.jobs import GroupJobs
 from liquidspark.pipeline import run_group
 from liquidspark.session import failure_reason, piece_settings
-from liquidspark.sink import TaskFacts, begin_run, end_run
+from liquidspark.sink import TaskFacts
 from liquidspark.source import GroupWork, file_location
 
 Outcome = RewrittenGroup | GroupFailure

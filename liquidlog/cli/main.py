@@ -7,6 +7,7 @@ import click
 from liquidlog.cli.altering import drop_column, rename_column, set_properties
 from liquidlog.cli.common import run
 from liquidlog.cli.inspecting import cubes, detail, explain, files, health, history, plan
+from liquidlog.cli.upkeep import orphans
 from liquidlog.cli.writing import append, cluster_by, commit, create, optimize, run_plan
 
 
@@ -23,6 +24,7 @@ for _command in (
     rename_column,
     drop_column,
     set_properties,
+    orphans,
     detail,
     history,
     files,

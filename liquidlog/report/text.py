@@ -152,6 +152,20 @@ def altered(result: Mapping[str, Any]) -> RenderableType:
     return Text(f"version {result['version']} has this change; no file was rewritten")
 
 
+def orphans(result: Mapping[str, Any]) -> RenderableType:
+    """Show the files of runs that never ended, and what became of them."""
+    if not result["files"]:
+        return Text("no orphans: every rewrite of this table has ended and cleaned up")
+    table = _table("path", "size", "modified", "orphan", "reason")
+    for row in result["files"][:_ROWS_SHOWN]:
+        orphan = "yes" if row["orphan"] else "no"
+        size = render_size(row["size_bytes"])
+        table.add_row(row["path"], size, row["modified"], orphan, row["reason"])
+    size = render_size(result["orphan_bytes"])
+    done = "deleted" if result["deleted"] else "delete them with --delete"
+    return Group(table, Text(f"{result['orphan_count']} orphans of {size}: {done}"))
+
+
 def optimized(result: Mapping[str, Any]) -> RenderableType:
     """Show what an OPTIMIZE did, with Delta's metric names."""
     if not result["groups"]:

@@ -13,11 +13,12 @@ import pytest
 from msgspec import structs
 
 from liquidlog.curve.curves import Curve
+from liquidlog.data.runs import begin_run, end_run
 from liquidlog.plan import RowTracking, WriterOptions
 from liquidspark.layout import build_layout, first_ordinals
 from liquidspark.sample import check_rows, survey_file
 from liquidspark.shuffle import OutputTasks, SplitTasks, partition_values
-from liquidspark.sink import TaskFacts, begin_run, decode_facts, end_run, merge_facts
+from liquidspark.sink import TaskFacts, decode_facts, merge_facts
 from liquidspark.source import GroupWork, split_file
 from liquidspark.whole import CompactionTasks, GroupTask
 from support.plans import parquet_names, rows_of, schema_json_of, write_inputs
