@@ -23,6 +23,7 @@ import pyarrow as pa
 from liquidlog.curve.curves import Curve
 from liquidlog.curve.grid import Keys
 from liquidlog.curve.order import RowOrder, order_rows, stable_order
+from liquidlog.data.encodings import concat
 from liquidlog.errors import LiquidlogError
 from liquidlog.spec.arrow import leaf_column
 from liquidspark.layout import Layout, table_keys
@@ -187,7 +188,7 @@ def cut_table(
 
 def sorted_slice(work: GroupWork, pieces: Sequence[pa.Table]) -> pa.Table:
     """Return the rows of one slice's pieces sorted along the curve, without the key column."""
-    together = pa.concat_tables(pieces).combine_chunks()
+    together = concat(pieces).combine_chunks()
     keys = together.column(KEY_COLUMN).to_numpy()
     table = together.drop_columns([KEY_COLUMN])
     return table.take(pa.array(row_order(work, table, keys)))

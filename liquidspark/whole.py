@@ -9,6 +9,7 @@ from itertools import accumulate, groupby, pairwise
 
 import pyarrow as pa
 
+from liquidlog.data.encodings import concat
 from liquidlog.errors import LiquidlogError
 from liquidspark.layout import build_layout, first_ordinals, table_keys
 from liquidspark.sample import Survey, check_rows, sample_shares, survey_file
@@ -113,7 +114,7 @@ def _sort_group(work: GroupWork, surveys: Sequence[Survey]) -> TaskFacts:
         tables += [table for split in splits for table, _ in read_split(work, split)]
     if not tables:
         return TaskFacts(read=read.total(), written=written.total())
-    table = pa.concat_tables(tables)
+    table = concat(tables)
     read.add(table)
     layout = build_layout(work, surveys)
     keys = table_keys(work, layout, table)
