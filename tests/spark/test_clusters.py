@@ -15,6 +15,7 @@ from deltalake import DeltaTable
 
 from liquidlog.table import Table
 from support.spark_servers import (
+    all_processes,
     cluster,
     command_of,
     connect_server,
@@ -115,7 +116,3 @@ def test_optimize_through_spark_connect(table: Table, tmp_path: Path) -> None:
     pytest.importorskip("grpc", reason="Spark Connect needs the extra `connect`")
     with connect_server(tmp_path / "server") as address:
         check(table, run(optimize(table, {"spark.remote": address})))
-
-
-def all_processes() -> list[int]:
-    return [int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit()]

@@ -126,16 +126,20 @@ def eventually(happens: Callable[[], T], seconds: float = DEADLINE_SECONDS) -> T
 def descendants(pid: int) -> list[int]:
     """Return the processes that a process has started, and those that they have."""
     parents = {}
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdigit():
-            status = _status(int(entry.name))
-            if status is not None:
-                parents[int(entry.name)] = status
+    for process in all_processes():
+        parent = _parent(process)
+        if parent is not None:
+            parents[process] = parent
     found, fresh = set[int](), {pid}
     while fresh:
         fresh = {child for child, parent in parents.items() if parent in fresh} - found
         found |= fresh
     return sorted(found)
+
+
+def all_processes() -> list[int]:
+    """Return the processes of this machine."""
+    return [int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit()]
 
 
 def command_of(pid: int) -> str:
@@ -154,7 +158,7 @@ def kill(pid: int) -> None:
         return
 
 
-def _status(pid: int) -> int | None:
+def _parent(pid: int) -> int | None:
     try:
         found = re.search(r"^PPid:\s+(\d+)$", Path(f"/proc/{pid}/status").read_text(), re.MULTILINE)
     except OSError:
