@@ -14,6 +14,7 @@ from functools import partial
 from typing import Final
 from uuid import uuid4  # noqa: TID251  names the files of one run of one group
 
+from msgspec import structs
 from pyspark.sql import SparkSession
 
 from liquidlog.curve.curves import Curve, parse_curve
@@ -21,6 +22,7 @@ from liquidlog.data.runs import begin_run, end_run
 from liquidlog.errors import ExecutorError, LiquidlogError, UsageError
 from liquidlog.plan import (
     ClusteringPlan,
+    GroupCosts,
     GroupFailure,
     InputFile,
     RewriteGroup,
@@ -221,6 +223,18 @@ class _GroupRun:
             checksum_read=facts.read.checksum,
             checksum_written=facts.written.checksum,
             seconds=round(seconds, 3),
+            costs=self._costs(facts),
+        )
+
+    def _costs(self, facts: TaskFacts) -> GroupCosts:
+        written_bytes = sum(output.size_bytes for output in facts.outputs)
+        seconds = {
+            name: round(getattr(facts.costs, name), 3)
+            for name in GroupCosts.__struct_fields__
+            if name.endswith("_seconds")
+        }
+        return structs.replace(
+            facts.costs, read_bytes=self.group.size_bytes, written_bytes=written_bytes, **seconds
         )
 
     def cancel(self, spark: SparkSession) -> None:

@@ -12,9 +12,10 @@ from liquidlog.data.checksum import add_checksums, format_checksum, multiset_che
 from liquidlog.data.runs import has_ended, name_prefix
 from liquidlog.data.writer import DataFileWriter
 from liquidlog.errors import ExecutorError, LiquidlogError
-from liquidlog.plan import Document, WrittenFile
+from liquidlog.plan import Document, GroupCosts, WrittenFile
 from liquidlog.storage.files import delete_files
 from liquidspark.source import GroupWork
+from liquidspark.timing import Timer
 
 
 class RowsProof(Document, frozen=True, kw_only=True):
@@ -25,25 +26,31 @@ class RowsProof(Document, frozen=True, kw_only=True):
 
 
 class TaskFacts(Document, frozen=True, kw_only=True):
-    """What one task did: proofs of the rows it read and wrote, the files, or why it failed."""
+    """What one task did: proofs of the rows it read and wrote, the files, or why it failed.
+
+    Of the costs, the bytes that the group's plan and outputs tell are left at 0.
+    """
 
     read: RowsProof | None = None
     written: RowsProof | None = None
     outputs: tuple[WrittenFile, ...] = ()
+    costs: GroupCosts = GroupCosts()
     failure: str | None = None
 
 
 class Proof:
-    """Adds up rows and checksums; mutable."""
+    """Adds up rows and checksums, and what that takes; mutable."""
 
     def __init__(self) -> None:
+        self.timer = Timer()
         self._rows = 0
         self._checksum = 0
 
     def add(self, table: pa.Table) -> None:
         """Count rows and add their checksum."""
-        self._rows += len(table)
-        self._checksum = add_checksums(self._checksum, multiset_checksum(table))
+        with self.timer.running():
+            self._rows += len(table)
+            self._checksum = add_checksums(self._checksum, multiset_checksum(table))
 
     def total(self) -> RowsProof:
         """Return what was added so far."""
@@ -123,6 +130,7 @@ def merge_facts(facts: list[TaskFacts]) -> TaskFacts:
         read=_sum_proofs([fact.read for fact in facts if fact.read is not None]),
         written=_sum_proofs([fact.written for fact in facts if fact.written is not None]),
         outputs=tuple(output for fact in facts for output in fact.outputs),
+        costs=_sum_costs([fact.costs for fact in facts]),
         failure=failures[0] if failures else None,
     )
 
@@ -140,6 +148,11 @@ def encode_facts(facts: TaskFacts) -> bytes:
 def decode_facts(content: bytes) -> TaskFacts:
     """Return the facts in a JSON document that a task made."""
     return msgspec.json.decode(content, type=TaskFacts)
+
+
+def _sum_costs(costs: list[GroupCosts]) -> GroupCosts:
+    names = GroupCosts.__struct_fields__
+    return GroupCosts(**{name: sum(getattr(cost, name) for cost in costs) for name in names})
 
 
 def _sum_proofs(proofs: list[RowsProof]) -> RowsProof:

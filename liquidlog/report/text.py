@@ -180,16 +180,23 @@ def optimized(result: Mapping[str, Any]) -> RenderableType:
 
 def rewritten(result: RewriteResult) -> RenderableType:
     """Show a result document."""
-    table = _table("group", "rows", "files out", "size", "seconds")
+    table = _table(
+        *("group", "rows", "files out", "size", "shuffled", "seconds"),
+        *("sample", "map", "shuffle", "write", "verify"),
+    )
     for group in result.groups:
+        costs = group.costs
+        seconds = (costs.sample_seconds, costs.map_seconds, costs.shuffle_seconds)
         table.add_row(
             str(group.group_id),
             str(group.rows_written),
             str(len(group.outputs)),
             render_size(sum(file.size_bytes for file in group.outputs)),
+            render_size(costs.shuffled_bytes),
             f"{group.seconds:.1f}",
+            *(f"{value:.1f}" for value in (*seconds, costs.write_seconds, costs.verify_seconds)),
         )
-    return table
+    return Group(table, Text("the last four are seconds of tasks, added up over all cores"))
 
 
 def committed(result: Mapping[str, Any]) -> RenderableType:

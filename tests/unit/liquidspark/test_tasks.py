@@ -134,6 +134,8 @@ def check(work: GroupWork, facts: TaskFacts) -> list[pa.Table]:
     tables = [pq.read_table(directory / output.path) for output in facts.outputs]
     assert [len(table) for table in tables] == [output.num_records for output in facts.outputs]
     assert rows_of(tables) == rows_of([pq.read_table(path) for path in work.paths])
+    spent = structs.asdict(facts.costs)
+    assert min(spent[f"{name}_seconds"] for name in ("map", "write", "verify")) > 0
     return tables
 
 
