@@ -20,7 +20,6 @@ from liquidlog.snapshot import Snapshot, decoded_paths
 from liquidlog.spec.arrow import arrow_schema
 from liquidlog.spec.deletion_vectors import vector_path
 from liquidlog.spec.mapping import mapping_mode
-from liquidlog.spec.schema import StructType
 
 
 def live_rows(store: TableStore, snapshot: Snapshot) -> pa.Table:

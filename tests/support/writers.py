@@ -41,8 +41,8 @@ def rows(number: int) -> pa.Table:
     )
 
 
-def write(uri: str, writer: str, commits: str, options: str) -> None:
-    """Land exactly so many commits: appends, and some rewrites and changes of columns.
+def write(uri: str, writer: str, commits: str, kinds: str, options: str) -> None:
+    """Land exactly so many commits: appends, and some of the other `kinds`, named with spaces.
 
     `options` are storage options as JSON.
     """
@@ -68,9 +68,10 @@ def write(uri: str, writer: str, commits: str, options: str) -> None:
         except CommitConflictError:
             return False
 
-    kinds = {3: try_rewrite, 7: try_cluster_by}
+    known = {"rewrite": (3, try_rewrite), "cluster-by": (7, try_cluster_by)}
+    attempts = dict(known[kind] for kind in kinds.split())
     for number in range(int(commits)):
-        attempt = kinds.get((number + int(writer)) % 10)
+        attempt = attempts.get((number + int(writer)) % 10)
         if attempt is None or not attempt():
             table.append(rows(int(writer) * int(commits) + number))
 
@@ -79,9 +80,10 @@ def read(uri: str, report: str, stop: str, options: str) -> None:
     """Look at the table again and again; report (version, live rows) of every look."""
     seen = set()
     while not Path(stop).exists():
+        started = time.monotonic()
         snapshot = Table.open(uri, storage_options=json.loads(options)).detail()
         seen.add((snapshot["version"], snapshot["numRecords"]))
-        time.sleep(0.01)
+        time.sleep(4 * (time.monotonic() - started))  # leave the store to the writers
     Path(report).write_text(json.dumps(sorted(seen)))
 
 
