@@ -28,6 +28,7 @@ from liquidlog.plan import (
 )
 from liquidlog.snapshot import Snapshot, decoded_paths, num_records
 from liquidlog.spec.actions import (
+    UNREADABLE,
     ZCUBE_ID,
     ZCUBE_ZORDER_BY,
     AddFile,
@@ -155,7 +156,7 @@ def _output_problems(plan: ClusteringPlan, file: WrittenFile) -> Iterator[str]:
         yield f"the output {file.path} is empty"
     try:
         stats = msgspec.json.decode(file.stats, type=_OutputStats)
-    except msgspec.MsgspecError as error:
+    except UNREADABLE as error:
         yield f"the statistics of {file.path} cannot be read: {error}"
         return
     if stats.num_records != file.num_records:

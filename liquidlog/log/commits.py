@@ -8,7 +8,7 @@ import msgspec
 from liquidlog.errors import CorruptLogError, VersionNotFoundError
 from liquidlog.log.paths import commit_name, log_path
 from liquidlog.log.store import TableStore
-from liquidlog.spec.actions import Commit, decode_line
+from liquidlog.spec.actions import UNREADABLE, Commit, decode_line
 
 _READ_TOGETHER: Final = 64
 """Commits held as bytes at the same time."""
@@ -77,7 +77,7 @@ def _parse_info(content: bytes, version: int) -> Mapping[str, Any]:
             continue
         try:
             info = _INFO_DECODER.decode(line).info
-        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        except UNREADABLE as error:
             where = log_path(commit_name(version))
             raise CorruptLogError(where, f"not a valid action: {error}", line=number) from error
         if info is not None:

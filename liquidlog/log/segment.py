@@ -22,6 +22,7 @@ from liquidlog.log.paths import (
     log_path,
 )
 from liquidlog.log.store import TableStore
+from liquidlog.spec.actions import UNREADABLE
 
 _PREFERENCE: Final = (
     LogFileKind.CLASSIC_CHECKPOINT,
@@ -129,7 +130,7 @@ def list_log_from(store: TableStore, version: int) -> LogListing:
 def _hinted_version(store: TableStore) -> int:
     try:
         hint = msgspec.json.decode(store.read_log(LAST_CHECKPOINT) or b"{}")
-    except msgspec.MsgspecError:
+    except UNREADABLE:
         return 0
     version = hint.get("version") if isinstance(hint, dict) else None
     return version if isinstance(version, int) and version < _VERSIONS else 0

@@ -259,6 +259,9 @@ _commit_info_decoder = msgspec.json.Decoder(CommitInfo | None)
 _NOT_OURS: Final = (UnicodeDecodeError, RecursionError)
 """What msgspec lets through that is not of its own tree of errors."""
 
+UNREADABLE: Final = (msgspec.MsgspecError, *_NOT_OURS)
+"""All that msgspec raises at a text which is no JSON, or not the document that is wanted."""
+
 _encoder = msgspec.json.Encoder()
 _decoder = msgspec.json.Decoder(ActionLine)
 _sidecar_decoder = msgspec.json.Decoder(_SidecarLine)

@@ -87,6 +87,7 @@ def refusing_executor(*_: object) -> AbstractContextManager[Any]:
     return nullcontext(fail)
 
 
+@pytest.mark.filterwarnings("ignore:Generating overly large repr")
 @pytest.mark.parametrize("part", range(PARTS))
 @settings(max_examples=EXAMPLES, suppress_health_check=list(HealthCheck))
 @given(data=st.data())

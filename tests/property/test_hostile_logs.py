@@ -24,6 +24,7 @@ SECONDS = 10
 """Of the processor: far above what any log here takes, far below a hang."""
 
 
+@pytest.mark.filterwarnings("ignore:Generating overly large repr")
 @pytest.mark.parametrize("part", range(PARTS))
 @settings(max_examples=EXAMPLES, suppress_health_check=list(HealthCheck))
 @given(damaged=hostile_logs(), command=st.sampled_from(COMMANDS), as_json=st.booleans())
