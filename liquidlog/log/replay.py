@@ -13,6 +13,7 @@ import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from liquidlog.log.path_order import path_order
 from liquidlog.snapshot import FILES_SCHEMA, STATISTICS_TYPE, decoded_paths
 from liquidlog.spec.actions import (
     ZCUBE_ID,
@@ -119,7 +120,7 @@ def tail_statistics(decided: TailState) -> pa.Array:
 def sorted_files(parts: Sequence[pa.Table]) -> pa.Table:
     """Return all files of `parts` as one table of one chunk a column, sorted by path."""
     files = pa.concat_tables(parts)
-    order = pc.sort_indices(files["path"].combine_chunks())
+    order = pa.array(path_order(files["path"].combine_chunks()))
     # Column by column, so that only one is there twice.
     columns = [files[name].combine_chunks().take(order) for name in files.schema.names]
     return pa.Table.from_arrays(columns, schema=files.schema)
