@@ -3,6 +3,7 @@
 import functools
 import os
 import sys
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, ParamSpec, TypeVar
 
@@ -154,6 +155,16 @@ def split_names(text: str) -> tuple[str, ...]:
 def run(group: click.Group, arguments: Sequence[str] | None = None) -> int:
     """Run a command and return its exit status; every error is one sentence on stderr."""
     words = list(sys.argv[1:] if arguments is None else arguments)
+    with warnings.catch_warnings():
+        warnings.showwarning = _show_warning
+        return _run(group, words)
+
+
+def _show_warning(message: Warning | str, *_: object, **__: object) -> None:
+    say(f"warning: {message}")
+
+
+def _run(group: click.Group, words: list[str]) -> int:
     try:
         return int(group.main(args=words, standalone_mode=False) or 0)
     except click.exceptions.Exit as stop:

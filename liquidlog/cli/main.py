@@ -10,7 +10,7 @@ import pyarrow as pa
 from liquidlog.cli.altering import drop_column, rename_column, set_properties
 from liquidlog.cli.common import run
 from liquidlog.cli.inspecting import cubes, detail, explain, files, health, history, plan
-from liquidlog.cli.upkeep import orphans
+from liquidlog.cli.upkeep import checkpoint, orphans
 from liquidlog.cli.writing import append, cluster_by, commit, create, optimize, run_plan
 
 _WITH_SPARK: Final = frozenset({"optimize", "run"})
@@ -53,6 +53,7 @@ for _command in (
     rename_column,
     drop_column,
     set_properties,
+    checkpoint,
     orphans,
     detail,
     history,

@@ -22,6 +22,7 @@ LOGS = Path(__file__).parents[3] / "fixtures" / "logs"
 CASES = sorted(path.parent.name for path in LOGS.glob("*/expected.json"))
 VERBS = [
     "append",
+    "checkpoint",
     "cluster-by",
     "commit",
     "create",
