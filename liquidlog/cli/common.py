@@ -11,6 +11,7 @@ import click
 from rich.console import Console, RenderableType
 
 from liquidlog.errors import EXIT_ERROR, EXIT_INTERRUPTED, LiquidlogError, UsageError
+from liquidlog.operations.checkpoint import CheckpointWarning
 from liquidlog.report.jsonable import render_error, render_json
 from liquidlog.spec.sizes import parse_size
 
@@ -156,6 +157,7 @@ def run(group: click.Group, arguments: Sequence[str] | None = None) -> int:
     """Run a command and return its exit status; every error is one sentence on stderr."""
     words = list(sys.argv[1:] if arguments is None else arguments)
     with warnings.catch_warnings():
+        warnings.simplefilter("always", CheckpointWarning)
         warnings.showwarning = _show_warning
         return _run(group, words)
 

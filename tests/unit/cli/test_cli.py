@@ -34,6 +34,7 @@ VERBS = [
     "health",
     "history",
     "optimize",
+    "orphans",
     "plan",
     "rename-column",
     "run",
