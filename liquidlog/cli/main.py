@@ -24,7 +24,7 @@ class _WithoutPandas(MetaPathFinder):
             raise ModuleNotFoundError(name=fullname)
 
 
-def _do_without_pandas() -> None:
+def do_without_pandas() -> None:
     """Keep pyarrow from importing pandas, seconds of work, for the first value it converts.
 
     It looks once whether there is one; whoever wants pandas objects later still gets them.
@@ -43,7 +43,7 @@ def _do_without_pandas() -> None:
 def cli(context: click.Context) -> None:
     """Liquid clustering for Delta tables: planned without a JVM, rewritten on Spark."""
     if context.invoked_subcommand not in _WITH_SPARK:
-        _do_without_pandas()
+        do_without_pandas()
 
 
 for _command in (
