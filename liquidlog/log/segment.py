@@ -3,6 +3,9 @@
 `_last_checkpoint` is only a hint for where to start a listing, and may be stale, missing or
 damaged. It is never believed: a listing that begins there counts only if it holds a complete
 checkpoint, and where it does not do, the directory is listed whole.
+
+Compacted log files take no part: those that engines write lose what the commits say, see
+docs/adr/0017.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
