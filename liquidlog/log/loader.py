@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 
 import pyarrow as pa
 
-from liquidlog.errors import CorruptLogError, UnsupportedFeatureError
+from liquidlog.errors import CorruptLogError, UnsupportedFeatureError, VersionNotFoundError
 from liquidlog.log.checkpoints import CheckpointState, read_checkpoint
 from liquidlog.log.commits import read_commits, read_infos
 from liquidlog.log.paths import LOG_DIR, commit_name, log_path
@@ -40,7 +40,10 @@ def load_snapshot(store: TableStore, version: int | None = None) -> Snapshot:
         CorruptLogError: If a file that is needed is missing or broken.
         UnsupportedFeatureError: If the table cannot be read; names every reason.
     """
-    return load_segment(store, version)[0]
+    snapshot, _ = load_segment(store, version)
+    # Decoding takes twice what stays; what follows shall not come on top of it.
+    pa.default_memory_pool().release_unused()
+    return snapshot
 
 
 def load_segment(store: TableStore, version: int | None = None) -> tuple[Snapshot, LogSegment]:
@@ -51,13 +54,12 @@ def load_segment(store: TableStore, version: int | None = None) -> tuple[Snapsho
         CorruptLogError: If a file that is needed is missing or broken.
         UnsupportedFeatureError: If the table cannot be read; names every reason.
     """
-    if version is None:
-        recent = list_recent_log(store)
-        try:
-            return _load_listed(store, recent, None)
-        except CorruptLogError:
-            if recent.whole:
-                raise
+    recent = list_recent_log(store)
+    try:
+        return _load_listed(store, recent, version)
+    except (CorruptLogError, VersionNotFoundError):
+        if recent.whole:
+            raise
     return _load_listed(store, list_log(store), version)
 
 
