@@ -51,6 +51,7 @@ def load_segment(store: TableStore, version: int | None = None) -> tuple[Snapsho
 
     Raises:
         LogError: As load_snapshot does.
+        VersionNotFoundError: If the log does not hold that version.
         CorruptLogError: If a file that is needed is missing or broken.
         UnsupportedFeatureError: If the table cannot be read; names every reason.
     """
