@@ -14,7 +14,6 @@ from tempfile import TemporaryDirectory
 from typing import Final
 
 from deltalake import DeltaTable
-from deltalake.exceptions import DeltaError
 
 from liquidlog.errors import CheckpointMismatchError, CorruptLogError, StorageError
 from liquidlog.log.checkpoint_check import (
@@ -121,9 +120,17 @@ def _write(directory: Path, version: int) -> None:
         raise CheckpointMismatchError(version, (f"deltalake is older than {needed}",))
     try:
         DeltaTable(str(directory), version=version).create_checkpoint()
-    except (DeltaError, OSError, ValueError) as error:
-        detail = f"delta-rs cannot write a checkpoint of version {version}: {error}"
+    except BaseException as error:
+        # A Rust panic is no Exception.
+        if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
+            raise
+        detail = f"delta-rs cannot write a checkpoint of version {version}: {_first_line(error)}"
         raise CorruptLogError(LOG_DIR, detail) from None
+
+
+def _first_line(error: BaseException) -> str:
+    """Return what delta-rs says without the backtrace that some of its errors carry."""
+    return next(iter(str(error).splitlines()), type(error).__name__)
 
 
 def _require_same(

@@ -17,7 +17,11 @@ from liquidlog.cli.common import run
 from liquidlog.cli.main import cli
 from liquidlog.errors import CheckpointMismatchError, UnsupportedFeatureError
 from liquidlog.log import checkpointing
-from liquidlog.log.checkpoint_check import state_differences, tombstone_differences
+from liquidlog.log.checkpoint_check import (
+    state_differences,
+    statistics_differences,
+    tombstone_differences,
+)
 from liquidlog.log.checkpoints import CheckpointState
 from liquidlog.log.tombstones import retention_ms
 from liquidlog.operations.checkpoint import CheckpointWarning
@@ -159,6 +163,21 @@ def test_a_missing_tombstone_and_a_revived_file_are_seen(tmp_path: Path) -> None
     assert tombstone_differences(gone, gone, files) == []
     assert tombstone_differences(gone, frozenset(), files) == ["1 of 1 tombstones are missing"]
     assert tombstone_differences(frozenset(), live, files) == ["1 live files are tombstones"]
+
+
+def test_statistics_are_compared_as_values_and_none_may_go() -> None:
+    def differences(before: str | None, after: str | None, *, as_text: bool = True) -> list[str]:
+        columns = (pa.chunked_array([[text]], pa.large_string()) for text in (before, after))
+        return statistics_differences(*columns, as_text=as_text)
+
+    named = ["the statistics of some live file"]
+    assert differences('{"a":1,"b":2}', '{"b":2,"a":1}') == []
+    assert differences(None, None) == differences(None, '{"a":1}') == []
+    assert differences('{"a":1}', '{"a":2}') == named
+    assert differences('{"a":1', '{"a":1') == []
+    assert differences('{"a":1', '{"a":2') == named
+    assert differences('{"a":1}', None) == named
+    assert differences('{"a":1}', None, as_text=False) == []
 
 
 def test_whatever_is_other_in_a_checkpoint_is_named(tmp_path: Path) -> None:
