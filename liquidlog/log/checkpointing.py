@@ -76,20 +76,16 @@ def write_checkpoint(store: TableStore, version: int, *, now_ms: int) -> Checkpo
             _write(Path(directory), version)
             aside = LocalTableStore(Path(directory))
             _require_same(store, snapshot, segment, aside, name, now_ms)
-            content, hint = (
-                (staged / name).read_bytes(),
-                (staged / LAST_CHECKPOINT).read_bytes(),
-            )
+            content = (staged / name).read_bytes()
+            hint = (staged / LAST_CHECKPOINT).read_bytes()
     except OSError as error:
         raise StorageError(name, f"cannot be prepared: {error}") from error
-    created = _publish(store, name, content)
+    if not _publish(store, name, content):
+        # Another writer was faster, or what is there could not be read when we looked.
+        read_checkpoint(store, [name])
+        return Checkpointed(version=version, created=False, files=count)
     _point_to(store, version, hint)
-    return Checkpointed(
-        version=version,
-        created=created,
-        files=count,
-        size_bytes=len(content) if created else None,
-    )
+    return Checkpointed(version=version, created=True, files=count, size_bytes=len(content))
 
 
 def _stage(store: TableStore, snapshot: Snapshot, segment: LogSegment, target: Path) -> None:
@@ -167,8 +163,8 @@ def _tombstone_differences(
     keep_ms = retention_ms(snapshot.metadata.configuration)
     # delta-rs asks the clock itself, somewhat later than we did.
     since_ms = -1 if keep_ms is None else now_ms - keep_ms + _MINUTE_MS
-    parquet = [file.name for file in snapshot.statistics.checkpoint]
-    expected = tombstones(store, segment, parquet, since_ms=since_ms)
+    sidecars = [file.name for file in snapshot.statistics.checkpoint]
+    expected = tombstones(store, segment, sidecars, since_ms=since_ms)
     found = removed_files(aside, name, since_ms=-1)
     return tombstone_differences(expected, found, snapshot.files)
 

@@ -4,7 +4,7 @@ Source: PROTOCOL.md, "Add File and Remove File" (tombstones), "Checkpoints".
 """
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Final
 from urllib.parse import unquote
 
@@ -44,21 +44,23 @@ def retention_ms(configuration: Mapping[str, str]) -> int | None:
 
 
 def tombstones(
-    store: TableStore, segment: LogSegment, parquet_names: Sequence[str], *, since_ms: int
+    store: TableStore, segment: LogSegment, sidecars: Collection[str], *, since_ms: int
 ) -> frozenset[FileKey]:
     """Return the files of a version's log that are removed, those removed after `since_ms` only.
 
-    `parquet_names` are the files, sidecars too, of the segment's checkpoint.
+    `sidecars` are the Parquet files that hold the checkpoint's file actions; they may be its own.
 
     Raises:
         CorruptLogError: If one of the log files cannot be read.
     """
     removed: dict[FileKey, int] = {}
-    for name in parquet_names:
-        removed.update(dict.fromkeys(removed_files(store, name, since_ms=since_ms), since_ms + 1))
-    names = () if segment.checkpoint is None else segment.checkpoint.names
-    for name in set(names) - set(parquet_names):
-        _take(removed, _json_actions(store, name))
+    own = () if segment.checkpoint is None else segment.checkpoint.names
+    for name in {*own, *sidecars}:
+        if name.endswith(".json"):
+            _take(removed, _json_actions(store, name))
+        else:
+            found = removed_files(store, name, since_ms=since_ms)
+            removed.update(dict.fromkeys(found, since_ms + 1))
     for commit in read_commits(store, [file.version for file in segment.commits]):
         _take(removed, commit.actions)
     return frozenset(key for key, deleted_ms in removed.items() if deleted_ms > since_ms)

@@ -15,7 +15,7 @@ from msgspec import structs
 
 from liquidlog.cli.common import run
 from liquidlog.cli.main import cli
-from liquidlog.errors import CheckpointMismatchError, UnsupportedFeatureError
+from liquidlog.errors import CheckpointMismatchError, CorruptLogError, UnsupportedFeatureError
 from liquidlog.log import checkpointing
 from liquidlog.log.checkpoint_check import (
     state_differences,
@@ -265,6 +265,19 @@ def test_protected_versions_get_none(tmp_path: Path) -> None:
     assert refusal.value.features == ("checkpointProtection of versions before 5",)
     table.append(rows(4))
     assert table.checkpoint().created
+
+
+def test_a_broken_checkpoint_in_the_way_is_an_error_and_no_hint_names_it(tmp_path: Path) -> None:
+    table = new_table(tmp_path)
+    table.append(rows(0))
+    broken = log_of(table) / f"{1:020d}.checkpoint.parquet"
+    broken.write_bytes(b"PAR1 but not for long")
+    with pytest.raises(CorruptLogError) as found:
+        Table.open(table.uri).checkpoint()
+    assert found.value.path.endswith(broken.name)
+    assert not (log_of(table) / "_last_checkpoint").exists()
+    broken.unlink()
+    assert Table.open(table.uri).checkpoint().created
 
 
 def test_a_hint_that_is_ahead_stays_one_that_lies_does_not(tmp_path: Path) -> None:
