@@ -1,6 +1,8 @@
 """The command contract: documents on stdout, talk on stderr, exit statuses."""
 
 import json
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -20,6 +22,7 @@ LOGS = Path(__file__).parents[3] / "fixtures" / "logs"
 CASES = sorted(path.parent.name for path in LOGS.glob("*/expected.json"))
 VERBS = [
     "append",
+    "checkpoint",
     "cluster-by",
     "commit",
     "create",
@@ -31,6 +34,7 @@ VERBS = [
     "health",
     "history",
     "optimize",
+    "orphans",
     "plan",
     "rename-column",
     "run",
@@ -288,3 +292,21 @@ def test_text_output_works_too(verb: str, table: str, capsys: pytest.CaptureFixt
 def test_every_verb_has_help(verb: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(cli, [verb, "--help"]) == 0
     assert "Usage" in capsys.readouterr().out
+
+
+def test_looking_at_a_table_does_not_wait_for_pandas(source: str, tmp_path: Path) -> None:
+    made = Table.create(str(tmp_path / "quick"), schema=pq.read_schema(source))
+    program = f"""
+import sys
+from liquidlog.cli import main
+sys.argv = ["liquidlog", "detail", {made.uri!r}]
+try:
+    main()
+finally:
+    assert "pandas" not in sys.modules
+    import pandas, pyarrow
+    assert pyarrow.table({{"a": [1]}}).to_pandas()["a"].tolist() == [1]
+"""
+    command = [sys.executable, "-c", program]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
