@@ -8,8 +8,9 @@ import click
 import pyarrow as pa
 
 from liquidlog.cli.altering import drop_column, rename_column, set_properties
+from liquidlog.cli.auditing import doctor, health, report
 from liquidlog.cli.common import run
-from liquidlog.cli.inspecting import cubes, detail, explain, files, health, history, plan
+from liquidlog.cli.inspecting import cubes, detail, explain, files, history, plan
 from liquidlog.cli.upkeep import checkpoint, orphans
 from liquidlog.cli.writing import append, cluster_by, commit, create, optimize, run_plan
 
@@ -60,6 +61,8 @@ for _command in (
     files,
     cubes,
     health,
+    doctor,
+    report,
     plan,
     explain,
     optimize,

@@ -6,10 +6,12 @@ from typing import Any
 import pyarrow as pa
 
 from liquidlog.clustering.domain import clustering_state
+from liquidlog.clustering.findings import Finding, findings
 from liquidlog.clustering.health import Health
 from liquidlog.clustering.zcubes import cube_table
 from liquidlog.log.history import read_history
-from liquidlog.operations import inspect
+from liquidlog.operations import doctor, inspect
+from liquidlog.operations.overview import Overview, overview
 from liquidlog.plan import DEFAULT_MIN_CUBE_BYTES
 from liquidlog.spec.rows import Rows
 from liquidlog.spec.schema import split_path
@@ -67,7 +69,18 @@ class Inspection(OpenedTable):
             paths,
             where=where,
             min_cube_bytes=parse_size(min_cube_size),
+            now_ms=self._clock.now_ms(),
         )
+
+    def doctor(self, *, min_cube_size: Size = DEFAULT_MIN_CUBE_BYTES) -> tuple[Finding, ...]:
+        """Return what is wrong with the clustering, each with the command that mends it."""
+        cube_bytes = parse_size(min_cube_size)
+        return findings(doctor.examine(self._store, self.snapshot(), min_cube_bytes=cube_bytes))
+
+    def overview(self, *, min_cube_size: Size = DEFAULT_MIN_CUBE_BYTES) -> Overview:
+        """Return all that a report shows: health, findings, pictures, the past."""
+        cube_bytes, now_ms = parse_size(min_cube_size), self._clock.now_ms()
+        return overview(self._store, self.snapshot(), min_cube_bytes=cube_bytes, now_ms=now_ms)
 
     def scan_files(self, where: str, version: int | None = None) -> pa.Table:
         """Return the files (path, size_bytes) that a reader of the predicate must open.
