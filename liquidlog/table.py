@@ -22,6 +22,7 @@ from liquidlog.clustering.metrics import optimize_metrics
 from liquidlog.clustering.planner import STRATEGIES
 from liquidlog.clustering.planner import plan as make_plan
 from liquidlog.clustering.planning import Strategy
+from liquidlog.clustering.workload import WeightedPredicate, Workload
 from liquidlog.clustering.zcubes import cube_table
 from liquidlog.commit.transaction import Clock
 from liquidlog.errors import UsageError
@@ -34,6 +35,7 @@ from liquidlog.operations import alter, define, inspect
 from liquidlog.operations.append import Appended, AppendRequest, Source, append
 from liquidlog.operations.optimize import CommitReport, commit_groups
 from liquidlog.operations.rewrite import pending_groups
+from liquidlog.operations.scan import Scan, scan
 from liquidlog.plan import (
     DEFAULT_MAX_FILE_BYTES,
     DEFAULT_MIN_CUBE_BYTES,
@@ -336,6 +338,21 @@ class Table:
             UsageError: If the predicate cannot be understood.
         """
         return inspect.matching_files(self._store, self.snapshot(version), where)
+
+    def scan(
+        self, where: str | None = None, *, workload: Workload = (), version: int | None = None
+    ) -> Scan:
+        """Return the files and bytes that a reader of a predicate must open, by statistics alone.
+
+        Instead of one predicate a workload can be given, as `parse_workload` returns it.
+
+        Raises:
+            UsageError: If a predicate cannot be understood, or not one of the two is given.
+        """
+        if (where is None) == (not workload):
+            raise UsageError("a scan needs either a predicate or a workload")
+        asked = workload if where is None else (WeightedPredicate(where),)
+        return scan(self._store, self.snapshot(version), asked)
 
     def plan(  # noqa: PLR0913  the policy, spelled out
         self,

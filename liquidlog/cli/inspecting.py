@@ -18,6 +18,7 @@ from liquidlog.cli.common import (
 from liquidlog.cli.planning import make_plan
 from liquidlog.clustering.fail_if import is_crossed, parse_bar
 from liquidlog.errors import EXIT_BAR_CROSSED, EXIT_OK, StorageError, UsageError
+from liquidlog.operations.scan import read_workload
 from liquidlog.plan import encode_plan
 from liquidlog.report import text
 from liquidlog.spec.rows import Rows
@@ -134,6 +135,32 @@ def health(
     for limit in crossed:
         say(f"bar crossed: {limit.text}")
     return EXIT_BAR_CROSSED if crossed else EXIT_OK
+
+
+@click.command()
+@table_argument
+@click.option("--where", help="The SQL predicate that is asked with.")
+@click.option("--workload", help="A file of weighted predicates: JSON lines, or .sql.")
+@version_options
+@json_option
+def scan(  # noqa: PLR0913  one parameter an option
+    table: str,
+    where: str | None,
+    workload: str | None,
+    version: int | None,
+    timestamp: str | None,
+    storage_options: Pairs,
+    *,
+    as_json: bool,
+) -> None:
+    """List the files that a reader of a predicate must open."""
+    if (where is None) == (workload is None):
+        raise UsageError("give either --where or --workload")
+    asked = () if workload is None else read_workload(workload)
+    opened = Table.open(table, storage_options=mapping(storage_options))
+    chosen = chosen_version(opened, version, timestamp)
+    found = opened.scan(where, workload=asked, version=chosen)
+    emit(found.document() if as_json else found, text.scan, as_json=as_json)
 
 
 @click.command()

@@ -6,7 +6,7 @@ import click
 
 from liquidlog.cli.altering import drop_column, rename_column, set_properties
 from liquidlog.cli.common import run
-from liquidlog.cli.inspecting import cubes, detail, explain, files, health, history, plan
+from liquidlog.cli.inspecting import cubes, detail, explain, files, health, history, plan, scan
 from liquidlog.cli.writing import append, cluster_by, commit, create, optimize, run_plan
 
 
@@ -28,6 +28,7 @@ for _command in (
     files,
     cubes,
     health,
+    scan,
     plan,
     explain,
     optimize,

@@ -10,6 +10,7 @@ from rich.text import Text
 
 from liquidlog.clustering.health import Health
 from liquidlog.operations.append import Appended
+from liquidlog.operations.scan import Scan
 from liquidlog.plan import ClusteringPlan, RewriteResult
 from liquidlog.report.jsonable import jsonable
 from liquidlog.spec.schema import quote_path
@@ -94,6 +95,26 @@ def health(measured: Health) -> RenderableType:
         parts.append(_histogram(histogram))
     parts.extend(Text(f"note: {note}") for note in notes)
     return Group(*parts)
+
+
+def scan(found: Scan) -> RenderableType:
+    """Show what readers must open."""
+    head = Text(
+        f"version {found.version}: {_amount(found.files_read)} of {found.total_files} files,"
+        f" {render_size(round(found.bytes_read))} of {render_size(found.total_bytes)}"
+        f" ({_share(found.bytes_read, found.total_bytes)})"
+        + (" on average" if len(found.predicates) > 1 else "")
+    )
+    asked = _table("predicate", "asked", "files", "size", "share")
+    for row in found.predicates[:_ROWS_SHOWN]:
+        share = _share(row.bytes, found.total_bytes)
+        asked.add_row(row.where, f"{row.share:.1%}", str(row.files), render_size(row.bytes), share)
+    listed = _table("path", "size", "asked")
+    for row in found.files.slice(0, _ROWS_SHOWN).to_pylist():
+        listed.add_row(row["path"], render_size(row["size_bytes"]), f"{row['share']:.1%}")
+    parts: list[RenderableType] = [head]
+    parts.extend([asked] if len(found.predicates) > 1 else [])
+    return Group(*parts, _with_rest(listed, found.files.num_rows))
 
 
 def plan(made: ClusteringPlan) -> RenderableType:
@@ -185,6 +206,14 @@ def committed(result: Mapping[str, Any]) -> RenderableType:
         f"committed {len(result['committed_groups'])} group(s), version(s) {versions};"
         f" {len(result['skipped_groups'])} group(s) were committed before"
     )
+
+
+def _share(part: float, whole: float) -> str:
+    return f"{part / whole:.1%}" if whole else "0.0%"
+
+
+def _amount(value: float) -> str:
+    return f"{value:.1f}".removesuffix(".0")
 
 
 def _table(*names: str) -> Table:

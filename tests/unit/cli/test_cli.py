@@ -34,6 +34,7 @@ VERBS = [
     "plan",
     "rename-column",
     "run",
+    "scan",
     "set-properties",
 ]
 
@@ -288,3 +289,43 @@ def test_text_output_works_too(verb: str, table: str, capsys: pytest.CaptureFixt
 def test_every_verb_has_help(verb: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(cli, [verb, "--help"]) == 0
     assert "Usage" in capsys.readouterr().out
+
+
+def test_scan_lists_what_a_predicate_opens(tmp_path: Path, call: Call) -> None:
+    path, low, high = str(tmp_path / "t"), tmp_path / "low.parquet", tmp_path / "high.parquet"
+    pq.write_table(pa.table({"id": [1, 5], "s": ["a", "b"]}), low)
+    pq.write_table(pa.table({"id": [5, 9], "s": ["b", None]}), high)
+    assert call("create", path, "--schema-from", str(low))[0] == 0
+    assert call("append", path, str(low))[0] == 0
+    assert call("append", path, str(high))[0] == 0
+    status, found, _ = call("scan", path, "--where", "`ID` > 5 and s is null")
+    assert status == 0
+    assert (found["total_files"], found["files_read"]) == (2, 1)
+    assert found["bytes_read"] == found["files"][0]["size_bytes"] < found["total_bytes"]
+    assert call("scan", path, "--where", "id = 5")[1]["files_read"] == 2
+    assert call("scan", path, "--where", "id = 9", "--version", "1")[1]["files"] == []
+
+    queries = tmp_path / "queries.jsonl"
+    queries.write_text('{"where": "id = 1", "weight": 3}\n\n{"where": "id >= 1"}\n')
+    found = call("scan", path, "--workload", str(queries))[1]
+    assert found["files_read"] == 0.75 * 1 + 0.25 * 2
+    assert sorted(row["share"] for row in found["files"]) == [0.25, 1.0]
+    assert [(row["share"], row["files"]) for row in found["predicates"]] == [(0.75, 1), (0.25, 2)]
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        (),
+        ("--where", "id = "),
+        ("--where", "nope = 1"),
+        ("--where", "x = 1", "--workload", "w.sql"),
+        ("--where", "x = 1; x = 2"),
+    ],
+)
+def test_scan_refuses_what_is_not_one_condition(
+    table: str, call: Call, words: tuple[str, ...]
+) -> None:
+    status, out, error = call("scan", table, *words)
+    assert (status, out) == (2, "")
+    assert error["error"]["code"] == "usage"
