@@ -11,6 +11,7 @@ import time
 import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
+from functools import partial
 from importlib.metadata import entry_points
 from typing import Any, Final
 
@@ -28,6 +29,7 @@ from liquidlog.commit.transaction import Clock
 from liquidlog.errors import UsageError
 from liquidlog.log.history import read_history
 from liquidlog.log.loader import advance, load_snapshot, newest_version
+from liquidlog.log.statistics import load_bounds
 from liquidlog.log.store import TableStore
 from liquidlog.log.stores import open_store
 from liquidlog.log.time_travel import version_at
@@ -39,7 +41,10 @@ from liquidlog.operations.scan import Scan, scan
 from liquidlog.plan import (
     DEFAULT_MAX_FILE_BYTES,
     DEFAULT_MIN_CUBE_BYTES,
+    DEFAULT_MIN_OVERLAP,
+    DEFAULT_MIN_OVERLAPPING_FILES,
     DEFAULT_TARGET_CUBE_BYTES,
+    DEFAULT_TOLERANCE,
     ClusteringPlan,
     ClusteringPolicy,
     GroupFailure,
@@ -364,9 +369,16 @@ class Table:
         target_cube_size: Size = DEFAULT_TARGET_CUBE_BYTES,
         max_file_size: Size = DEFAULT_MAX_FILE_BYTES,
         zorder_by: Sequence[str] = (),
+        budget: Size | None = None,
+        where: str | None = None,
+        tolerance: float = DEFAULT_TOLERANCE,
+        min_overlapping_files: int = DEFAULT_MIN_OVERLAPPING_FILES,
+        min_overlap: float = DEFAULT_MIN_OVERLAP,
         version: int | None = None,
     ) -> ClusteringPlan:
         """Return what OPTIMIZE would rewrite; writes nothing.
+
+        From `budget` on, the arguments are for the strategy "overlap"; see ClusteringPolicy.
 
         Raises:
             UsageError: If the policy asks for what such a table cannot have.
@@ -380,11 +392,23 @@ class Table:
             full=full,
             curve=curve,
             zorder_by=tuple(split_path(column) for column in zorder_by),
+            tolerance=tolerance,
+            min_overlapping_files=min_overlapping_files,
+            min_overlap=min_overlap,
+            budget_bytes=None if budget is None else parse_size(budget),
+            where=where,
         )
         snapshot = self.snapshot(version)
         strategies = {**STRATEGIES, **_installed_strategies()}
         new_id = self._clock.new_id
-        return make_plan(snapshot, policy, new_id=new_id, strategy=strategy, strategies=strategies)
+        return make_plan(
+            snapshot,
+            policy,
+            new_id=new_id,
+            strategy=strategy,
+            strategies=strategies,
+            bounds_of=partial(load_bounds, self._store, snapshot),
+        )
 
     def explain(self, plan: ClusteringPlan | None = None) -> Rows:
         """Return why each live file is or is not a candidate, in words."""

@@ -32,6 +32,9 @@ _SKIP_WORDS: Final[Mapping[SkipReason, str]] = {
     SkipReason.LONE_CUBE: "all that is left belongs to one cube: there is nothing to merge",
     SkipReason.LARGE_ENOUGH: "it already has at least the maximum file size",
     SkipReason.LONE_FILE: "no other small file is left to combine it with",
+    SkipReason.WELL_CLUSTERED: "its range is narrow enough: rewriting it would gain too little",
+    SkipReason.OVER_BUDGET: "it is worth rewriting, but the budget went to files that gain more",
+    SkipReason.NOT_ASKED_FOR: "the predicate of this plan cannot touch it",
 }
 
 
