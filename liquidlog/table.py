@@ -38,6 +38,7 @@ from liquidlog.operations.append import Appended, AppendRequest, Source, append
 from liquidlog.operations.optimize import CommitReport, commit_groups
 from liquidlog.operations.rewrite import pending_groups
 from liquidlog.operations.scan import Scan, scan
+from liquidlog.operations.simulate import simulated_table
 from liquidlog.plan import (
     DEFAULT_MAX_FILE_BYTES,
     DEFAULT_MIN_CUBE_BYTES,
@@ -51,6 +52,7 @@ from liquidlog.plan import (
     RewriteResult,
     RewrittenGroup,
 )
+from liquidlog.simulation.table import SimulatedTable
 from liquidlog.snapshot import Snapshot
 from liquidlog.spec.rows import Rows
 from liquidlog.spec.schema import StructType, split_path
@@ -408,6 +410,16 @@ class Table:
             strategy=strategy,
             strategies=strategies,
             bounds_of=partial(load_bounds, self._store, snapshot),
+        )
+
+    def simulated(self, *, append_bytes: int, scenario: str) -> SimulatedTable:
+        """Return a made-up table with files like this one's, for `liquidlog.simulation`.
+
+        Raises:
+            UsageError: If the table has no clustering columns.
+        """
+        return simulated_table(
+            self._store, self.snapshot(), append_bytes=append_bytes, scenario=scenario
         )
 
     def explain(self, plan: ClusteringPlan | None = None) -> Rows:

@@ -7,6 +7,7 @@ import click
 from liquidlog.cli.altering import drop_column, rename_column, set_properties
 from liquidlog.cli.common import run
 from liquidlog.cli.inspecting import cubes, detail, explain, files, health, history, plan, scan
+from liquidlog.cli.simulating import simulate_command
 from liquidlog.cli.writing import append, cluster_by, commit, create, optimize, run_plan
 
 
@@ -31,6 +32,7 @@ for _command in (
     scan,
     plan,
     explain,
+    simulate_command,
     optimize,
     run_plan,
     commit,

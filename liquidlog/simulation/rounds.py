@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from liquidlog.clustering.depth import column_ranges, depths, key_ranges
 from liquidlog.clustering.planner import plan
+from liquidlog.curve.curves import parse_curve
 from liquidlog.errors import UsageError
 from liquidlog.plan import ClusteringPlan, ClusteringPolicy
 from liquidlog.simulation.scenarios import SCENARIOS, Batch, appended, batches
@@ -133,6 +134,7 @@ def simulate(
 
 
 def _check(setting: Setting) -> None:
+    parse_curve(setting.curve)
     if setting.scenario not in SCENARIOS:
         known = ", ".join(SCENARIOS)
         raise UsageError(f"there is no scenario {setting.scenario!r}; known are {known}")

@@ -36,6 +36,7 @@ VERBS = [
     "run",
     "scan",
     "set-properties",
+    "simulate",
 ]
 
 Call = Callable[..., tuple[int, Any, Any]]
@@ -329,3 +330,31 @@ def test_scan_refuses_what_is_not_one_condition(
     status, out, error = call("scan", table, *words)
     assert (status, out) == (2, "")
     assert error["error"]["code"] == "usage"
+
+
+def test_simulate_compares_strategies_on_made_up_appends(tmp_path: Path, call: Call) -> None:
+    picture = tmp_path / "p.svg"
+    words = ["--rounds", "12", "--append-rate", "64MiB", "--max-file-size", "128MiB"]
+    status, found, _ = call("simulate", "streaming", *words, "--plot", str(picture))
+    assert status == 0
+    by_name = {course["name"].split()[0]: course for course in found["courses"]}
+    assert list(by_name) == ["all", "new", "cube", "overlap"]
+    # Everything is rewritten in each round: (1 + 2 + ... + 12) / 12.
+    assert by_name["all"]["write_amplification"] == 6.5
+    assert by_name["new"]["write_amplification"] == 1.0
+    assert by_name["cube"]["rounds"] == by_name["all"]["rounds"]
+    assert by_name["overlap"]["write_amplification"] < 3.0
+    assert {row["table_bytes"] for course in found["courses"] for row in course["rounds"]} == {
+        round_number * (64 << 20) for round_number in range(1, 13)
+    }
+    assert picture.read_text().startswith("<svg")
+
+
+def test_simulate_begins_with_a_table(table: str, call: Call) -> None:
+    words = ["--rounds", "3", "--append-rate", "1000", "--strategy", "all"]
+    status, found, _ = call("simulate", table, *words)
+    assert status == 0
+    assert found["start_bytes"] == call("detail", table)[1]["sizeInBytes"]
+    assert call("simulate", table, "--rounds", "1", "--append-rate", "1")[0] == 2
+    assert call("simulate", "nowhere")[0] == 1
+    assert call("simulate", "streaming", "--curve", "spiral", "--rounds", "2")[0] == 2
