@@ -22,7 +22,7 @@ def contenders(max_file_bytes: int) -> tuple[Contender, ...]:
     def policy(min_cube_bytes: int) -> ClusteringPolicy:
         return ClusteringPolicy(
             min_cube_bytes=min_cube_bytes,
-            target_cube_bytes=min_cube_bytes + min_cube_bytes // 2,
+            target_cube_bytes=EVERYTHING if min_cube_bytes == 1 else min_cube_bytes * 3 // 2,
             max_file_bytes=max_file_bytes,
         )
 
@@ -41,7 +41,7 @@ def line(course: Course) -> str:
     last = course.rounds[-1]
     return (
         f"| {course.contender.name} | {course.write_amplification:.2f}"
-        f" | {sum(reads) / len(reads):.2f} | {max(reads):.2f} | {max(narrow):.2f}"
+        f" | {sum(reads) / len(reads):.2f} | {max(reads):.3f} | {max(narrow):.2f}"
         f" | {last.files} / {last.full_files} | {last.files_read:.1f} |"
     )
 

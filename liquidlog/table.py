@@ -52,6 +52,7 @@ from liquidlog.plan import (
     RewriteResult,
     RewrittenGroup,
 )
+from liquidlog.simulation.prediction import Prediction, predict
 from liquidlog.simulation.table import SimulatedTable
 from liquidlog.snapshot import Snapshot
 from liquidlog.spec.rows import Rows
@@ -411,6 +412,15 @@ class Table:
             strategies=strategies,
             bounds_of=partial(load_bounds, self._store, snapshot),
         )
+
+    def predict(self, plan: ClusteringPlan, workload: Workload) -> Prediction:
+        """Return what a plan would bring to the readers of a workload, from statistics.
+
+        Raises:
+            UsageError: If a predicate cannot be understood.
+        """
+        snapshot = self.snapshot(plan.read_version)
+        return predict(snapshot, plan, workload, partial(load_bounds, self._store, snapshot))
 
     def simulated(self, *, append_bytes: int, scenario: str) -> SimulatedTable:
         """Return a made-up table with files like this one's, for `liquidlog.simulation`.

@@ -17,9 +17,10 @@ from liquidlog.cli.common import (
 )
 from liquidlog.cli.planning import make_plan
 from liquidlog.clustering.fail_if import is_crossed, parse_bar
+from liquidlog.clustering.workload import WeightedPredicate
 from liquidlog.errors import EXIT_BAR_CROSSED, EXIT_OK, StorageError, UsageError
 from liquidlog.operations.scan import read_workload
-from liquidlog.plan import encode_plan
+from liquidlog.plan import encode_plan, plan_document
 from liquidlog.report import text
 from liquidlog.spec.rows import Rows
 from liquidlog.table import Table
@@ -167,23 +168,34 @@ def scan(  # noqa: PLR0913  one parameter an option
 @table_argument
 @policy_options
 @click.option("-o", "--output", type=click.Path(dir_okay=False), help="Save the plan here.")
+@click.option("--workload", help="Predict what its weighted predicates will read: JSONL or .sql.")
 @json_option
 def plan(
     table: str,
     policy: Mapping[str, Any],
     output: str | None,
+    workload: str | None,
     storage_options: Pairs,
     *,
     as_json: bool,
 ) -> None:
     """Show what OPTIMIZE would rewrite; writes nothing to the table."""
-    made = make_plan(Table.open(table, storage_options=mapping(storage_options)), policy)
+    asked = () if workload is None else read_workload(workload)
+    opened = Table.open(table, storage_options=mapping(storage_options))
+    made = make_plan(opened, policy)
+    if not asked and made.policy.where is not None:
+        asked = (WeightedPredicate(made.policy.where),)
     if output is not None:
         try:
             Path(output).write_bytes(encode_plan(made))
         except OSError as error:
             raise StorageError(output, f"cannot be written: {error.strerror}") from error
-    emit(made, text.plan, as_json=as_json)
+    if not asked:
+        emit(made, text.plan, as_json=as_json)
+        return
+    predicted = opened.predict(made, asked)
+    document = {**plan_document(made), "prediction": predicted.document()}
+    emit(document if as_json else (made, predicted), text.predicted_plan, as_json=as_json)
 
 
 @click.command()

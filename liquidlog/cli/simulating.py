@@ -107,7 +107,7 @@ def _contenders(
     for name in dict.fromkeys(strategies):
         if name in {"all", "new"}:
             size = EVERYTHING if name == "all" else 1
-            sized = ClusteringPolicy(min_cube_bytes=size, **policy)
+            sized = ClusteringPolicy(min_cube_bytes=size, target_cube_bytes=EVERYTHING, **policy)
             yield Contender(name=name, strategy="cube", policy=sized)
             continue
         for size in dict.fromkeys(min_cubes):

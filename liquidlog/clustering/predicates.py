@@ -18,7 +18,7 @@ from liquidlog.clustering.conditions import column_path, parse_condition, refere
 from liquidlog.clustering.literals import Comparable, comparable, sql_value
 from liquidlog.clustering.pruning import FileBounds, Verdict, true_or_unknown
 from liquidlog.snapshot import Snapshot
-from liquidlog.spec.schema import Leaf, PrimitiveType, StructType, find_column, resolve_path
+from liquidlog.spec.schema import Leaf, PrimitiveType, StructType, find_column, leaves, resolve_path
 from liquidlog.spec.stats import BoundsOf, has_bounds
 
 _CHAR_TYPE: Final = "__CHAR_VARCHAR_TYPE_STRING"
@@ -71,6 +71,20 @@ def may_match_each(
     paths = dict.fromkeys(path for named in columns for path in named.values())
     bounds = FileBounds(snapshot, list(paths), bounds_of)
     return tuple(pa.array(bounds.verdict(partial(_judge, condition))) for condition in conditions)
+
+
+def referenced_leaves(snapshot: Snapshot, predicates: Sequence[str]) -> tuple[Leaf, ...]:
+    """Return the leaves whose statistics the predicates ask for.
+
+    Raises:
+        UsageError: As may_match does.
+    """
+    conditions = [parse_condition(predicate) for predicate in predicates]
+    named = [referenced_columns(condition, snapshot.schema) for condition in conditions]
+    paths = dict.fromkeys(path for columns in named for path in columns.values())
+    partitions = {(name,) for name in snapshot.metadata.partition_columns}
+    known = {leaf.logical: leaf for leaf in leaves(snapshot.schema)}
+    return tuple(known[path] for path in paths if path in known and path not in partitions)
 
 
 def _judge(node: exp.Expression, bounds: FileBounds) -> Verdict:

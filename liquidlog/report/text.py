@@ -145,6 +145,33 @@ def plan(made: ClusteringPlan) -> RenderableType:
     return Group(*parts)
 
 
+def predicted_plan(made: tuple[ClusteringPlan, Any]) -> RenderableType:
+    """Show a plan and what it would bring to the readers of a workload."""
+    of, brings = made
+    head = Text(
+        f"predicted: rewriting {render_size(brings.bytes_to_rewrite)} brings reads from"
+        f" {render_size(round(brings.bytes_before))} in {_amount(brings.files_before)} files to"
+        f" {render_size(round(brings.bytes_after))} in {_amount(brings.files_after)} files;"
+        f" {brings.gain_per_byte:.3f} bytes spared a reader for each byte rewritten"
+        + (
+            f", even after {_amount(brings.break_even_reads)} readers"
+            if brings.break_even_reads is not None
+            else ""
+        )
+    )
+    rows = _table("predicate", "asked", "files before", "after", "bytes before", "after")
+    for row in brings.predicates[:_ROWS_SHOWN]:
+        rows.add_row(
+            row.where,
+            f"{row.share:.1%}",
+            str(row.files_before),
+            str(row.files_after),
+            render_size(row.bytes_before),
+            render_size(row.bytes_after),
+        )
+    return Group(plan(of), head, rows)
+
+
 def explanation(rows: Sequence[Mapping[str, Any]]) -> RenderableType:
     """Show the planner's decision on each file."""
     table = _table("path", "decision", "reason", "detail")
