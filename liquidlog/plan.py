@@ -29,7 +29,7 @@ DEFAULT_TARGET_CUBE_BYTES: Final = 150 * GIB
 """Size up to which cubes are packed. Source: design document, TARGET_CUBE_SIZE."""
 DEFAULT_MAX_FILE_BYTES: Final = GIB
 """Size of output files. Source: Delta Spark, spark.databricks.delta.optimize.maxFileSize."""
-DEFAULT_TOLERANCE: Final = 1.28
+DEFAULT_TOLERANCE: Final = 1.27
 """How much more than after a full rewrite narrow readers may read before files are rewritten."""
 DEFAULT_MIN_OVERLAPPING_FILES: Final = 4
 DEFAULT_MIN_OVERLAP: Final = 0.75

@@ -36,6 +36,7 @@ from liquidlog.log.time_travel import version_at
 from liquidlog.operations import alter, define, inspect
 from liquidlog.operations.append import Appended, AppendRequest, Source, append
 from liquidlog.operations.optimize import CommitReport, commit_groups
+from liquidlog.operations.replay import Replay, WrittenBytes, replay, written_bytes
 from liquidlog.operations.rewrite import pending_groups
 from liquidlog.operations.scan import Scan, scan
 from liquidlog.operations.simulate import simulated_table
@@ -433,8 +434,28 @@ class Table:
         )
 
     def explain(self, plan: ClusteringPlan | None = None) -> Rows:
-        """Return why each live file is or is not a candidate, in words."""
-        return inspect.explain(self.plan() if plan is None else plan)
+        """Return why each live file is or is not a candidate, in words and numbers."""
+        made = self.plan() if plan is None else plan
+        return inspect.explain(made, self._store, self.snapshot(made.read_version))
+
+    def replay(self, version: int, **policy: Any) -> Replay:  # noqa: ANN401  as plan takes them
+        """Return how a plan for the version before an OPTIMIZE compares with what it took.
+
+        `policy` is what `plan` takes; whether it was FULL is read from the commit.
+
+        Raises:
+            UsageError: If the commit is no OPTIMIZE.
+            VersionNotFoundError: If the log does not hold it, or the version before.
+        """
+
+        def plan_at(before: int, full: bool) -> ClusteringPlan:  # noqa: FBT001  the callback's type
+            return self.plan(**{**policy, "version": before, "full": full})
+
+        return replay(self._store, version, plan_at)
+
+    def written_bytes(self) -> tuple[WrittenBytes, ...]:
+        """Return what each commit still in the log wrote, oldest first: new data and moved data."""
+        return written_bytes(self._store)
 
     def require_writable(self, plan: ClusteringPlan) -> None:
         """Refuse, before anything is rewritten, a plan whose outputs could not be committed.

@@ -111,7 +111,7 @@ _POLICY_OPTIONS = (
     click.option("--budget", type=SIZE, help="overlap: most bytes to rewrite."),
     click.option("--where", help="overlap: take only files that this SQL predicate may touch."),
     click.option(
-        "--tolerance", type=float, help="overlap: reads allowed, as times a full rewrite's [1.28]."
+        "--tolerance", type=float, help="overlap: reads allowed, as times a full rewrite's [1.27]."
     ),
     click.option(
         "--min-overlapping-files", type=click.IntRange(min=0), help="overlap: see the README [4]."

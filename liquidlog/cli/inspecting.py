@@ -15,7 +15,7 @@ from liquidlog.cli.common import (
     split_names,
     table_argument,
 )
-from liquidlog.cli.planning import make_plan
+from liquidlog.cli.planning import make_plan, plan_arguments
 from liquidlog.clustering.fail_if import is_crossed, parse_bar
 from liquidlog.clustering.workload import WeightedPredicate
 from liquidlog.errors import EXIT_BAR_CROSSED, EXIT_OK, StorageError, UsageError
@@ -73,10 +73,17 @@ def detail(
 @click.command()
 @table_argument
 @click.option("--limit", type=click.IntRange(min=1), help="Show at most this many commits.")
+@click.option("--amplification", is_flag=True, help="Bytes written new and moved, oldest first.")
 @json_option
-def history(table: str, limit: int | None, storage_options: Pairs, *, as_json: bool) -> None:
+def history(
+    table: str, limit: int | None, storage_options: Pairs, *, amplification: bool, as_json: bool
+) -> None:
     """Show the commits, newest first."""
     opened = Table.open(table, storage_options=mapping(storage_options))
+    if amplification:
+        rows = opened.written_bytes()
+        emit(rows[-limit:] if limit else rows, text.amplification, as_json=as_json)
+        return
     emit(opened.history(limit), text.history, as_json=as_json)
 
 
@@ -202,17 +209,26 @@ def plan(
 @table_argument
 @policy_options
 @click.option("--file", "path", help="Explain only this file.")
+@click.option(
+    "--replay", "replayed", type=click.IntRange(min=1), help="Compare with this OPTIMIZE commit."
+)
 @json_option
 def explain(
     table: str,
     policy: Mapping[str, Any],
     path: str | None,
+    replayed: int | None,
     storage_options: Pairs,
     *,
     as_json: bool,
 ) -> None:
     """Say why each file is or is not a candidate."""
     opened = Table.open(table, storage_options=mapping(storage_options))
+    if replayed is not None:
+        if path is not None:
+            raise UsageError("give either --file or --replay")
+        emit(opened.replay(replayed, **plan_arguments(policy)), text.replayed, as_json=as_json)
+        return
     rows = opened.explain(make_plan(opened, policy))
     if path is not None:
         rows = Rows(row for row in rows if row["path"] == path)

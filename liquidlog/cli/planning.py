@@ -15,6 +15,15 @@ def make_plan(table: Table, policy: Mapping[str, Any]) -> ClusteringPlan:
     Raises:
         UsageError: If an option asks for what the strategy does not do.
     """
+    return table.plan(**plan_arguments(policy))
+
+
+def plan_arguments(policy: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the arguments of Table.plan that the options mean.
+
+    Raises:
+        UsageError: If an option asks for what the strategy does not do.
+    """
     options = dict(policy)
     for name in OVERLAP_OPTIONS:
         if name in options and options.get("strategy", "cube") == "cube":
@@ -26,4 +35,4 @@ def make_plan(table: Table, policy: Mapping[str, Any]) -> ClusteringPlan:
             )
     if "zorder_by" in options:
         options["zorder_by"] = split_names(options["zorder_by"])
-    return table.plan(**options)
+    return options

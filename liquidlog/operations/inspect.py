@@ -7,10 +7,12 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from liquidlog.clustering import overlap
 from liquidlog.clustering.columns import ClusteringColumn, resolve_columns
 from liquidlog.clustering.domain import clustering_state
 from liquidlog.clustering.health import Health, measure_health
-from liquidlog.clustering.zcubes import file_states
+from liquidlog.clustering.keyspace import key_space
+from liquidlog.clustering.zcubes import file_states, sizes
 from liquidlog.commit.transaction import require_writable
 from liquidlog.errors import UnsupportedFeatureError
 from liquidlog.log.second_opinion import require_agreement
@@ -163,14 +165,19 @@ def require_rewritable(
         require_agreement(snapshot, storage)
 
 
-def explain(plan: ClusteringPlan) -> Rows:
-    """Return the planner's decision on every live file, in words, sorted by path."""
+def explain(plan: ClusteringPlan, store: TableStore, snapshot: Snapshot) -> Rows:
+    """Return the planner's decision on every live file, in words, sorted by path.
+
+    `snapshot` is the table at the plan's read version.
+    """
+    measures = _measures(store, snapshot) if plan.strategy == overlap.NAME else {}
     taken = [
         {
             "path": file.path,
             "decision": "rewrite",
             "reason": plan.mode.value,
-            "detail": _taken_words(plan, group.group_id, file.size_bytes),
+            "detail": _taken_words(plan, group.group_id, file.size_bytes)
+            + measures.get(file.path, ""),
         }
         for group in plan.groups
         for file in group.inputs
@@ -180,7 +187,8 @@ def explain(plan: ClusteringPlan) -> Rows:
             "path": file.path,
             "decision": "skip",
             "reason": file.reason.value,
-            "detail": f"{_SKIP_WORDS[file.reason]} ({file.size_bytes} bytes)",
+            "detail": f"{_SKIP_WORDS[file.reason]} ({file.size_bytes} bytes)"
+            + measures.get(file.path, ""),
         }
         for file in plan.skipped
     ]
@@ -192,6 +200,23 @@ def _matching(store: TableStore, snapshot: Snapshot, where: str) -> pa.BooleanAr
     from liquidlog.clustering.predicates import may_match
 
     return may_match(snapshot, where, partial(load_bounds, store, snapshot))
+
+
+def _measures(store: TableStore, snapshot: Snapshot) -> Mapping[str, str]:
+    """Return what the strategy overlap looks at, for each live file by its path."""
+    columns = clustering_state(snapshot).columns
+    bounds = load_bounds(store, snapshot, [column.leaf for column in columns])
+    space = key_space(bounds, sizes(snapshot.files), len(columns))
+    rows = zip(
+        decoded_paths(snapshot.files).to_pylist(),
+        space.widths.tolist(),
+        space.depths.tolist(),
+        strict=True,
+    )
+    return {
+        path: f"; it spans {width:.2%} of the keys, on average beside {depth - 1:.1f} other file(s)"
+        for path, width, depth in rows
+    }
 
 
 def _taken_words(plan: ClusteringPlan, group_id: int, size_bytes: int) -> str:

@@ -10,6 +10,7 @@ from rich.text import Text
 
 from liquidlog.clustering.health import Health
 from liquidlog.operations.append import Appended
+from liquidlog.operations.replay import Replay, WrittenBytes
 from liquidlog.operations.scan import Scan
 from liquidlog.plan import ClusteringPlan, RewriteResult
 from liquidlog.report.jsonable import jsonable
@@ -178,6 +179,34 @@ def explanation(rows: Sequence[Mapping[str, Any]]) -> RenderableType:
     for row in rows[:_ROWS_SHOWN]:
         table.add_row(row["path"], row["decision"], row["reason"], row["detail"])
     return _with_rest(table, len(rows))
+
+
+def replayed(found: Replay) -> RenderableType:
+    """Show how a plan compares with what an OPTIMIZE took."""
+    head = Text(
+        f"version {found.version} took {found.taken_files} files; a plan for version"
+        f" {found.version - 1} takes {found.planned_files}: "
+        + ("the same whole groups" if found.agrees else "they differ")
+    )
+    paths = [("only taken", path) for path in found.only_taken]
+    paths += [("only planned", path) for path in found.only_planned]
+    if not paths:
+        return head
+    table = _table("", "path")
+    for row in paths[:_ROWS_SHOWN]:
+        table.add_row(*row)
+    return Group(head, _with_rest(table, len(paths)))
+
+
+def amplification(rows: Sequence[WrittenBytes]) -> RenderableType:
+    """Show what commits wrote."""
+    table = _table("version", "operation", "new", "moved", "moved / new so far")
+    for row in rows:
+        so_far = "" if row.write_amplification is None else f"{row.write_amplification:.2f}"
+        moved = render_size(row.moved_bytes) if row.moved_bytes else ""
+        new = render_size(row.new_bytes) if row.new_bytes else ""
+        table.add_row(str(row.version), row.operation or "", new, moved, so_far)
+    return table
 
 
 def created(result: Mapping[str, Any]) -> RenderableType:

@@ -358,3 +358,34 @@ def test_simulate_begins_with_a_table(table: str, call: Call) -> None:
     assert call("simulate", table, "--rounds", "1", "--append-rate", "1")[0] == 2
     assert call("simulate", "nowhere")[0] == 1
     assert call("simulate", "streaming", "--curve", "spiral", "--rounds", "2")[0] == 2
+
+
+def test_explain_of_overlap_gives_numbers_and_history_what_was_written(
+    table: str, call: Call
+) -> None:
+    status, rows, _ = call("explain", table, "--strategy", "overlap", "--tolerance", "100")
+    assert status == 0
+    assert {row["reason"] for row in rows} == {"well_clustered"}
+    assert all("of the keys" in row["detail"] for row in rows)
+    assert call("explain", table, "--replay", "2")[0] == 2
+    assert call("explain", table, "--replay", "2", "--file", "x")[0] == 2
+    written = call("history", table, "--amplification", "--limit", "2")[1]
+    assert [row["version"] for row in written] == [2, 3]
+    assert written[-1]["write_amplification"] == 0.0
+
+
+def test_plan_predicts_for_a_workload(table: str, tmp_path: Path, call: Call) -> None:
+    queries = tmp_path / "q.sql"
+    queries.write_text("SELECT * FROM t WHERE t.x = 3; -- weight: 2\n id < 10;")
+    status, made, _ = call("plan", table, "--workload", str(queries), "--max-file-size", "1000")
+    assert status == 0
+    predicted = made["prediction"]
+    assert predicted["bytes_to_rewrite"] == sum(
+        file["size_bytes"] for group in made["groups"] for file in group["inputs"]
+    )
+    assert predicted["files_before"] == pytest.approx(3)
+    assert predicted["bytes_after"] < predicted["bytes_before"]
+    assert call("plan", table, "--where", "x = 1")[0] == 2
+    limited = call("plan", table, "--strategy", "overlap", "--where", "x = 1")[1]
+    assert limited["policy"]["where"] == "x = 1"
+    assert [row["where"] for row in limited["prediction"]["predicates"]] == ["x = 1"]
