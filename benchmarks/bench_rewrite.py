@@ -1,9 +1,11 @@
 """The rewrite of TPC-H lineitem: liquidspark beside Delta Spark's OPTIMIZE, in alternation.
 
-Both rewrite hard links to the same Parquet files, clustered by l_shipdate and l_partkey, with the
-same Spark, cores, driver memory and file size. Every round starts a fresh process for each engine
-and rewrites twice in it: `cold` is the first rewrite of a session, `warm` the second. CPU seconds
-are of all processes of the engine. Bytes touched come from the footers of the output files.
+Both rewrite hard links to the same Parquet files with the same Spark, cores, driver memory and
+file size. Every round starts a fresh process for each engine and rewrites twice in it: `cold` is
+the first rewrite of a session, `warm` the second. The floor is one process without Spark that
+holds everything in memory: pyarrow reads, our kernels make the keys, numpy sorts, as many threads
+as there are cores write files with the same codec. CPU seconds are of all processes of an engine.
+Bytes touched come from the footers of the output files.
 
     LIQUID_REFERENCE_JARS=DIR python benchmarks/bench_rewrite.py --rounds 3
 """
@@ -19,7 +21,8 @@ import subprocess
 import sys
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, Self
 
@@ -27,6 +30,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from liquidlog.curve.curves import Curve, coordinate_bits, curve_index
+from liquidlog.curve.order import stable_order
+from liquidlog.curve.ranges import boundaries, range_ids, spread_ids
 from liquidlog.plan import (
     ClusteringPlan,
     ClusteringPolicy,
@@ -39,24 +45,22 @@ from liquidlog.plan import (
 )
 from liquidspark.session import open_session
 
-COLUMNS = ("l_shipdate", "l_partkey")
-ENGINES = ("liquidspark", "reference")
+DEMO_COLUMNS = ("l_shipdate", "l_partkey")
+ENGINES = ("liquidspark", "reference", "floor")
 QUANTILES = tuple(q / 20 for q in range(1, 20))
 RANGE_SHARE = 0.01
 TYPES = {"int64": "long", "int32": "integer", "date32[day]": "date"}
 MIB = 1 << 20
 
 
-def day(text: str) -> int:
-    return (dt.date.fromisoformat(text) - dt.date(1970, 1, 1)).days
+Bounds = dict[int, tuple[Any, Any]]
 
-
-# The predicates of the demo: ranges by number of the column in COLUMNS.
-DEMO = {
-    "demo month": {0: (day("1995-03-01"), day("1995-03-31"))},
+# The predicates of the demo: ranges by number of the column in DEMO_COLUMNS.
+DEMO: dict[str, Bounds] = {
+    "demo month": {0: (dt.date.fromisoformat("1995-03-01"), dt.date.fromisoformat("1995-03-31"))},
     "demo part": {1: (155190, 155190)},
     "demo half year of a tenth of parts": {
-        0: (day("1997-01-01"), day("1997-06-30")),
+        0: (dt.date.fromisoformat("1997-01-01"), dt.date.fromisoformat("1997-06-30")),
         1: (40000, 60000),
     },
 }
@@ -68,10 +72,10 @@ def main() -> None:
         measure(arguments)
         return
     arguments.home.mkdir(parents=True, exist_ok=True)
-    generate(arguments.home / "input", arguments.scale)
+    generate(arguments.input, arguments.scale)
     rounds: dict[str, list[dict[str, Any]]] = {engine: [] for engine in ENGINES}
     for number in range(arguments.rounds):
-        for engine in ENGINES if number % 2 == 0 else reversed(ENGINES):
+        for engine in ENGINES if number % 2 == 0 else ENGINES[::-1]:
             rounds[engine].append(run_engine(engine, arguments))
             print(number, engine, json.dumps(rounds[engine][-1]), file=sys.stderr)
     print(report(rounds, arguments))
@@ -81,12 +85,16 @@ def parse_arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--home", type=Path, default=Path(".bench"))
     parser.add_argument("--scale", default="1")
+    parser.add_argument("--columns", default=",".join(DEMO_COLUMNS))
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--max-file-mib", type=int, default=16)
     parser.add_argument("--cores", type=int, default=2)
     parser.add_argument("--memory", default="4g")
     parser.add_argument("--engine", choices=ENGINES, help=argparse.SUPPRESS)
-    return parser.parse_args()
+    arguments = parser.parse_args()
+    arguments.keys = tuple(arguments.columns.split(","))
+    arguments.input = arguments.home / f"input {arguments.scale}"
+    return arguments
 
 
 def generate(directory: Path, scale: str) -> None:
@@ -98,7 +106,8 @@ def generate(directory: Path, scale: str) -> None:
 
 
 def run_engine(engine: str, arguments: argparse.Namespace) -> dict[str, Any]:
-    options = [f"--{name}={getattr(arguments, name)}" for name in ("home", "cores", "memory")]
+    names = ("home", "scale", "columns", "cores", "memory")
+    options = [f"--{name}={getattr(arguments, name)}" for name in names]
     options.append(f"--max-file-mib={arguments.max_file_mib}")
     command = [sys.executable, __file__, f"--engine={engine}", *options]
     done = subprocess.run(command, check=True, stdout=subprocess.PIPE)
@@ -107,7 +116,11 @@ def run_engine(engine: str, arguments: argparse.Namespace) -> dict[str, Any]:
 
 
 def measure(arguments: argparse.Namespace) -> None:
-    rewrite = {"liquidspark": liquidspark_rewrites, "reference": reference_rewrites}
+    rewrite = {
+        "liquidspark": liquidspark_rewrites,
+        "reference": reference_rewrites,
+        "floor": floor_rewrites,
+    }
     facts: dict[str, Any] = {}
     outputs: list[Path] = []
     for name, (seconds, cpu_seconds, files) in zip(
@@ -117,7 +130,7 @@ def measure(arguments: argparse.Namespace) -> None:
         outputs = files
     facts["files"] = len(outputs)
     facts["bytes"] = sum(path.stat().st_size for path in outputs)
-    facts["touched"] = touched_bytes(arguments.home / "input", outputs)
+    facts["touched"] = touched_bytes(arguments.input, outputs, arguments.keys)
     print(json.dumps(facts))
 
 
@@ -129,8 +142,8 @@ def liquidspark_rewrites(arguments: argparse.Namespace) -> Iterator[Rewrite]:
 
     with open_session(session_conf(arguments)) as spark:
         for _ in range(2):
-            table = fresh_table(arguments.home, "liquidspark")
-            plan = make_plan(table, arguments.max_file_mib * MIB)
+            table = fresh_table(arguments, "liquidspark")
+            plan = make_plan(table, arguments.max_file_mib * MIB, arguments.keys)
             with Stopwatch() as watch:
                 (group,) = execute_groups(spark, plan)
             if isinstance(group, GroupFailure):
@@ -152,12 +165,48 @@ def reference_rewrites(arguments: argparse.Namespace) -> Iterator[Rewrite]:
     }
     with open_session(conf) as spark:
         for _ in range(2):
-            table = fresh_table(arguments.home, "reference")
-            write_log(table)
+            table = fresh_table(arguments, "reference")
+            write_log(table, arguments.keys)
             with Stopwatch() as watch:
                 spark.sql(f"OPTIMIZE delta.`{table}`").collect()
             live = spark.read.format("delta").load(str(table)).inputFiles()
             yield *watch.result(), [table / uri.rsplit("/", 1)[1] for uri in live]
+
+
+def floor_rewrites(arguments: argparse.Namespace) -> Iterator[Rewrite]:
+    pa.set_cpu_count(arguments.cores)
+    for _ in range(2):
+        table = fresh_table(arguments, "floor")
+        plan = make_plan(table, arguments.max_file_mib * MIB, arguments.keys)
+        with Stopwatch() as watch:
+            outputs = floor(table, plan, arguments)
+        yield *watch.result(), outputs
+
+
+def floor(table: Path, plan: ClusteringPlan, arguments: argparse.Namespace) -> list[Path]:
+    """Rewrite a group in memory: the same keys, one sort, equal cuts, the same codec."""
+    rows = pq.read_table(table)
+    columns = [rows[name] for name in arguments.keys]
+    random = np.random.default_rng(0)
+    sampled = pa.array(np.sort(random.choice(len(rows), min(200_000, len(rows)), replace=False)))
+    bits = coordinate_bits(len(columns))
+    coords = np.empty((len(rows), len(columns)), np.uint32, order="F")
+    for number, column in enumerate(columns):
+        bounds = boundaries(column.take(sampled), 4096)
+        ids = range_ids(column.take(sampled), bounds)
+        spread = spread_ids(ids, max_id=len(bounds) + 1, bits=bits)
+        coords[:, number] = spread[range_ids(column, bounds)]
+    order = stable_order(curve_index(coords, bits, Curve.HILBERT))
+    parts = np.array_split(order, plan.groups[0].expected_outputs)
+
+    def write(number: int) -> Path:
+        path = table / f"output {number}.parquet"
+        part = rows.take(pa.array(parts[number]))
+        pq.write_table(part, path, compression="zstd", compression_level=3, write_page_index=True)
+        return path
+
+    with ThreadPoolExecutor(arguments.cores) as pool:
+        return list(pool.map(write, range(len(parts))))
 
 
 def session_conf(arguments: argparse.Namespace) -> dict[str, str]:
@@ -167,16 +216,16 @@ def session_conf(arguments: argparse.Namespace) -> dict[str, str]:
     }
 
 
-def fresh_table(home: Path, name: str) -> Path:
-    table = (home / name).resolve()
+def fresh_table(arguments: argparse.Namespace, name: str) -> Path:
+    table = (arguments.home / name).resolve()
     shutil.rmtree(table, ignore_errors=True)
     table.mkdir()
-    for path in sorted((home / "input").rglob("*.parquet")):
+    for path in sorted(arguments.input.rglob("*.parquet")):
         (table / path.name).hardlink_to(path)
     return table
 
 
-def make_plan(table: Path, max_file_bytes: int) -> ClusteringPlan:
+def make_plan(table: Path, max_file_bytes: int, keys: Sequence[str]) -> ClusteringPlan:
     files = sorted(table.glob("*.parquet"))
     inputs = tuple(InputFile(path=p.name, size_bytes=p.stat().st_size) for p in files)
     total = sum(file.size_bytes for file in inputs)
@@ -195,7 +244,7 @@ def make_plan(table: Path, max_file_bytes: int) -> ClusteringPlan:
         strategy="cube",
         mode=RewriteMode.CLUSTERING,
         policy=ClusteringPolicy(max_file_bytes=max_file_bytes),
-        columns=tuple(PlannedColumn(logical=(name,), physical=(name,)) for name in COLUMNS),
+        columns=tuple(PlannedColumn(logical=(name,), physical=(name,)) for name in keys),
         schema_string=schema_string(schema),
         writer_options=WriterOptions(indexed=tuple((name,) for name in schema.names)),
         groups=(group,),
@@ -203,11 +252,11 @@ def make_plan(table: Path, max_file_bytes: int) -> ClusteringPlan:
     )
 
 
-def write_log(table: Path) -> None:
+def write_log(table: Path, keys: Sequence[str]) -> None:
     """Write version 0 of a clustered Delta table over the files that are there."""
     files = sorted(table.glob("*.parquet"))
     features = ["appendOnly", "clustering", "domainMetadata", "invariants"]
-    domain = {"clusteringColumns": [[name] for name in COLUMNS], "domainName": "delta.clustering"}
+    domain = {"clusteringColumns": [[name] for name in keys], "domainName": "delta.clustering"}
     actions: list[dict[str, Any]] = [
         {"protocol": {"minReaderVersion": 1, "minWriterVersion": 7, "writerFeatures": features}},
         {
@@ -286,70 +335,78 @@ def cpu_seconds() -> float:
     return sum(ticks[process] for process in ours) / os.sysconf("SC_CLK_TCK")
 
 
-def touched_bytes(source: Path, outputs: list[Path]) -> dict[str, int]:
-    """Return the mean bytes of the files that predicates on each column, and on both, touch."""
-    boxes = np.array([[footer_range(path, name) for name in COLUMNS] for path in outputs])
+def touched_bytes(source: Path, outputs: list[Path], keys: Sequence[str]) -> dict[str, int]:
+    """Return the mean bytes of the files that predicates on each column, and on all, touch."""
+    ranges = {name: [footer_range(path, name) for path in outputs] for name in keys}
     sizes = np.array([path.stat().st_size for path in outputs], np.float64)
-    data = pq.read_table(source, columns=list(COLUMNS))
-    values = np.sort(np.stack([as_numbers(data[name]) for name in COLUMNS], axis=1), axis=0)
+    data = pq.read_table(source, columns=list(keys))
+    columns = {name: sorted_values(data[name]) for name in keys}
     hits: dict[str, list[np.ndarray]] = {}
     for kind, width in (("point", 0.0), ("1% range", RANGE_SHARE)):
-        for column, name in enumerate(COLUMNS):
-            lows = [values[int(q * len(values)), column] for q in QUANTILES]
-            highs = [values[int((q + width) * len(values)), column] for q in QUANTILES]
+        for name, values in columns.items():
+            lows = [values[int(q * len(values))].as_py() for q in QUANTILES]
+            highs = [values[int((q + width) * len(values))].as_py() for q in QUANTILES]
             hits[f"{name} {kind}"] = [
-                (boxes[:, column, 0] <= high) & (boxes[:, column, 1] >= low)
+                np.array([first <= high and last >= low for first, last in ranges[name]])
                 for low, high in zip(lows, highs, strict=True)
             ]
-        pairs = itertools.product(*(hits[f"{name} {kind}"] for name in COLUMNS))
-        hits[f"both {kind}"] = [one & other for one, other in pairs]
-    for name, ranges in DEMO.items():
-        inside = [
-            (boxes[:, column, 0] <= high) & (boxes[:, column, 1] >= low)
-            for column, (low, high) in ranges.items()
-        ]
-        hits[name] = [np.logical_and.reduce(inside)]
+        products = itertools.product(*(hits[f"{name} {kind}"] for name in keys))
+        hits[f"all {kind}"] = [np.logical_and.reduce(found) for found in products]
+    if tuple(keys) == DEMO_COLUMNS:
+        hits |= {name: [demo_hits(ranges, bounds)] for name, bounds in DEMO.items()}
     return {
         name: round(float(np.mean([sizes[hit].sum() for hit in found])))
         for name, found in hits.items()
     }
 
 
-def footer_range(path: Path, name: str) -> tuple[float, float]:
+Ranges = dict[str, list[tuple[Any, Any]]]
+
+
+def demo_hits(ranges: Ranges, bounds: Bounds) -> np.ndarray:
+    inside = [
+        [first <= high and last >= low for first, last in ranges[DEMO_COLUMNS[column]]]
+        for column, (low, high) in bounds.items()
+    ]
+    return np.logical_and.reduce(inside)
+
+
+def footer_range(path: Path, name: str) -> tuple[Any, Any]:
     metadata = pq.read_metadata(path)
     index = metadata.schema.to_arrow_schema().get_field_index(name)
     groups = [
         metadata.row_group(i).column(index).statistics for i in range(metadata.num_row_groups)
     ]
-    low, high = min(s.min for s in groups), max(s.max for s in groups)
-    pair = as_numbers(pa.chunked_array([pa.array([low, high])]))
-    return float(pair[0]), float(pair[1])
+    return min(s.min for s in groups), max(s.max for s in groups)
 
 
-def as_numbers(column: pa.ChunkedArray) -> np.ndarray:
-    integers = column.cast(pa.int32()) if pa.types.is_date(column.type) else column
-    return np.asarray(integers.to_numpy(), np.float64)
+def sorted_values(column: pa.ChunkedArray) -> pa.Array:
+    values = column.cast(pa.string()) if pa.types.is_string_view(column.type) else column
+    return values.combine_chunks().sort()
 
 
 def report(rounds: dict[str, list[dict[str, Any]]], arguments: argparse.Namespace) -> str:
-    runs = [rounds["liquidspark"], rounds["reference"]]
-    size = f"lineitem SF{arguments.scale}, {arguments.max_file_mib} MiB files"
+    runs = [rounds[engine] for engine in ENGINES]
+    what = (
+        f"lineitem SF{arguments.scale} by {arguments.columns}, {arguments.max_file_mib} MiB files"
+    )
     lines = [
-        f"{size}, {arguments.cores} cores, {arguments.memory}; median of {arguments.rounds} (all)",
+        f"{what}, {arguments.cores} cores, {arguments.memory}; median of {arguments.rounds} (all)",
         "",
-        "| | liquidspark | Delta Spark | Delta Spark / liquidspark |",
-        "|---|---|---|---|",
+        "| | liquidspark | Delta Spark | floor | Delta Spark / liquidspark | liquidspark / floor |",
+        "|---|---|---|---|---|---|",
     ]
     for phase in ("cold", "warm"):
         for unit in ("seconds", "cpu_seconds"):
             found = [[run[phase][unit] for run in engine] for engine in runs]
             medians = [statistics.median(values) for values in found]
-            cells = [f"{m:.1f} ({v})" for m, v in zip(medians, found, strict=True)]
-            ratio = medians[1] / medians[0]
-            lines.append(f"| {phase}, {unit} | {cells[0]} | {cells[1]} | {ratio:.2f} |")
+            cells = [
+                f"{m:.1f} ({', '.join(map(str, v))})" for m, v in zip(medians, found, strict=True)
+            ]
+            lines.append(row(f"{phase}, {unit}", cells, medians))
     for name in ("files", "bytes"):
-        cells = [str(engine[-1][name]) for engine in runs]
-        lines.append(f"| {name} | {cells[0]} | {cells[1]} | |")
+        values = [engine[-1][name] for engine in runs]
+        lines.append(row(name, [str(value) for value in values], values))
     for name in runs[0][-1]["touched"]:
         medians = [statistics.median(run["touched"][name] for run in engine) for engine in runs]
         totals = [engine[-1]["bytes"] for engine in runs]
@@ -357,9 +414,14 @@ def report(rounds: dict[str, list[dict[str, Any]]], arguments: argparse.Namespac
             f"{median / MIB:.1f} MiB ({median / total:.1%})"
             for median, total in zip(medians, totals, strict=True)
         ]
-        ratio = medians[1] / medians[0]
-        lines.append(f"| bytes touched, {name} | {cells[0]} | {cells[1]} | {ratio:.2f} |")
+        lines.append(row(f"bytes touched, {name}", cells, medians))
     return "\n".join(lines)
+
+
+def row(name: str, cells: Sequence[str], values: Sequence[float]) -> str:
+    ours, reference, floor_value = values
+    ratios = f"{reference / ours:.2f} | {ours / floor_value:.2f}"
+    return f"| {name} | {' | '.join(cells)} | {ratios} |"
 
 
 if __name__ == "__main__":

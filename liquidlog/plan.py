@@ -235,6 +235,24 @@ class WrittenFile(Document, frozen=True, kw_only=True):
     stats: str
 
 
+class GroupCosts(Document, frozen=True, kw_only=True):
+    """Where a rewrite spent its time, and the bytes it moved.
+
+    Seconds are those of all tasks added up, but for `sample_seconds`, which passed while the group
+    was sampled. `map` is reading rows and cutting them to slices, `shuffle` waiting for them and
+    unpacking, `write` sorting them and writing files, `verify` the checksums on both sides.
+    """
+
+    sample_seconds: float = 0.0
+    map_seconds: float = 0.0
+    shuffle_seconds: float = 0.0
+    write_seconds: float = 0.0
+    verify_seconds: float = 0.0
+    read_bytes: int = 0
+    shuffled_bytes: int = 0
+    written_bytes: int = 0
+
+
 class RewrittenGroup(Document, frozen=True, kw_only=True):
     """Facts about a finished group. Checksums are 32 hex digits, equal for equal multisets.
 
@@ -250,6 +268,7 @@ class RewrittenGroup(Document, frozen=True, kw_only=True):
     checksum_read: str
     checksum_written: str
     seconds: float
+    costs: GroupCosts = GroupCosts()
 
 
 class GroupFailure(Document, frozen=True, kw_only=True):

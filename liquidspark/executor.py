@@ -14,12 +14,15 @@ from functools import partial
 from typing import Final
 from uuid import uuid4  # noqa: TID251  names the files of one run of one group
 
+from msgspec import structs
 from pyspark.sql import SparkSession
 
 from liquidlog.curve.curves import Curve, parse_curve
+from liquidlog.data.runs import begin_run, end_run
 from liquidlog.errors import ExecutorError, LiquidlogError, UsageError
 from liquidlog.plan import (
     ClusteringPlan,
+    GroupCosts,
     GroupFailure,
     InputFile,
     RewriteGroup,
@@ -33,7 +36,7 @@ from liquidlog.storage.options import NO_OPTIONS, StorageOptions
 from liquidspark.jobs import GroupJobs
 from liquidspark.pipeline import run_group
 from liquidspark.session import failure_reason, piece_settings
-from liquidspark.sink import TaskFacts, begin_run, end_run
+from liquidspark.sink import TaskFacts
 from liquidspark.source import GroupWork, file_location
 
 Outcome = RewrittenGroup | GroupFailure
@@ -220,6 +223,18 @@ class _GroupRun:
             checksum_read=facts.read.checksum,
             checksum_written=facts.written.checksum,
             seconds=round(seconds, 3),
+            costs=self._costs(facts),
+        )
+
+    def _costs(self, facts: TaskFacts) -> GroupCosts:
+        written_bytes = sum(output.size_bytes for output in facts.outputs)
+        seconds = {
+            name: round(getattr(facts.costs, name), 3)
+            for name in GroupCosts.__struct_fields__
+            if name.endswith("_seconds")
+        }
+        return structs.replace(
+            facts.costs, read_bytes=self.group.size_bytes, written_bytes=written_bytes, **seconds
         )
 
     def cancel(self, spark: SparkSession) -> None:

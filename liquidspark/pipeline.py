@@ -13,6 +13,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
 from liquidlog.errors import LiquidlogError
+from liquidlog.plan import GroupCosts
 from liquidspark.jobs import GroupJobs
 from liquidspark.layout import build_layout, first_ordinals
 from liquidspark.sample import (
@@ -32,6 +33,7 @@ from liquidspark.shuffle import (
 )
 from liquidspark.sink import TaskFacts, decode_facts, encode_facts, failed, merge_facts
 from liquidspark.source import GroupWork, Split, split_file
+from liquidspark.timing import Timer
 from liquidspark.whole import CompactionTasks, GroupTask
 
 _SURVEY_SCHEMA: Final = "survey binary, failure binary"
@@ -94,7 +96,9 @@ def run_group(
     if work.size_bytes <= options.single_task_bytes:
         jobs.begin_phase(1, until=1.0)
         return _collect(_tasks(spark, GroupTask(work=work, sample_rows=sample_rows), 1))
-    surveys, failure = _survey(spark, work, sample_rows=sample_rows, jobs=jobs)
+    sampling = Timer()
+    with sampling.running():
+        surveys, failure = _survey(spark, work, sample_rows=sample_rows, jobs=jobs)
     if failure is not None:
         return failure
     if work.curve is None:
@@ -103,7 +107,8 @@ def run_group(
         facts = _collect(_tasks(spark, tasks, work.outputs))
     else:
         facts = _shuffle(spark, work, surveys, options=options, jobs=jobs)
-    return check_rows(facts, surveys)
+    sampled = TaskFacts(costs=GroupCosts(sample_seconds=sampling.seconds))
+    return check_rows(merge_facts([facts, sampled]), surveys)
 
 
 def _survey(

@@ -14,8 +14,9 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from liquidlog.data.encodings import decoded
 from liquidspark.sink import TaskFacts
-from liquidspark.source import GroupWork, decode_table, decoded, encode_table, open_input
+from liquidspark.source import GroupWork, decode_table, encode_table, open_input
 
 _GOLDEN_RATIO: Final = 0.6180339887498949
 

@@ -23,6 +23,9 @@ if TYPE_CHECKING:
 _MIN_DRIVER_MIB: Final = 1024
 _MAX_DRIVER_MIB: Final = 8192
 
+_LOCAL_MASTER: Final = "local[*,4]"
+"""All cores, and as many attempts at a task as on a cluster: a killed Python worker is survived."""
+
 _LOCAL_CONF: Final = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
@@ -131,7 +134,7 @@ def _local_settings(conf: Mapping[str, str]) -> dict[str, str]:
         return {**_LOCAL_CONF, **conf}
     settings = {**_LOCAL_CONF, "spark.driver.memory": f"{_driver_mib()}m", **conf}
     if "MASTER" not in os.environ and "SPARK_MASTER" not in os.environ:
-        settings.setdefault("spark.master", "local[*]")
+        settings.setdefault("spark.master", _LOCAL_MASTER)
     if settings.get("spark.master", "").startswith("local"):
         # Without a network the machine's own name may not resolve.
         settings.setdefault("spark.driver.host", "127.0.0.1")

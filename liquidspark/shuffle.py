@@ -23,7 +23,9 @@ import pyarrow as pa
 from liquidlog.curve.curves import Curve
 from liquidlog.curve.grid import Keys
 from liquidlog.curve.order import RowOrder, order_rows, stable_order
+from liquidlog.data.encodings import concat
 from liquidlog.errors import LiquidlogError
+from liquidlog.plan import GroupCosts
 from liquidlog.spec.arrow import leaf_column
 from liquidspark.layout import Layout, table_keys
 from liquidspark.sink import (
@@ -43,6 +45,7 @@ from liquidspark.source import (
     ordinals_from,
     read_split,
 )
+from liquidspark.timing import Timer
 
 SHUFFLE_SCHEMA: Final = "target int, slice int, ordinal long, payload binary"
 FACTS_SCHEMA: Final = "facts binary"
@@ -87,19 +90,29 @@ class SplitTasks:
                 yield from _in_batches(self._run(number))
 
     def _run(self, number: int) -> Iterator[Piece]:
-        proof = Proof()
+        proof, timer, shuffled_bytes = Proof(), Timer(), 0
         try:
-            for split in self.splits[number]:
-                for table, first in read_split(self.work, split):
-                    proof.add(table)
-                    yield from self._pieces(table, first)
+            for piece in timer.each(self._read(number, proof)):
+                shuffled_bytes += len(piece.payload)
+                yield piece
         except LiquidlogError as error:
             failure = encode_facts(failed(error))
             for target in self.targets:
                 yield Piece(target, _FAILURE_SLICE, number, failure)
             return
-        target = self.targets[number % len(self.targets)]
-        yield Piece(target, _FACTS_SLICE, number, encode_facts(TaskFacts(read=proof.total())))
+        costs = GroupCosts(
+            map_seconds=timer.seconds - proof.timer.seconds,
+            verify_seconds=proof.timer.seconds,
+            shuffled_bytes=shuffled_bytes,
+        )
+        facts = encode_facts(TaskFacts(read=proof.total(), costs=costs))
+        yield Piece(self.targets[number % len(self.targets)], _FACTS_SLICE, number, facts)
+
+    def _read(self, number: int, proof: Proof) -> Iterator[Piece]:
+        for split in self.splits[number]:
+            for table, first in read_split(self.work, split):
+                proof.add(table)
+                yield from self._pieces(table, first)
 
     def _pieces(self, table: pa.Table, first: int) -> Iterator[Piece]:
         keys = table_keys(self.work, self.layout, table)
@@ -127,31 +140,46 @@ class OutputTasks:
         )
 
     def _run(self, pieces: Iterator[Piece]) -> TaskFacts:
+        whole, waiting = Timer(), Timer()
+        with whole.running():
+            facts, proof = self._written(waiting.each(pieces), waiting)
+        spent = waiting.seconds + proof.timer.seconds
+        costs = GroupCosts(
+            shuffle_seconds=waiting.seconds,
+            write_seconds=whole.seconds - spent,
+            verify_seconds=proof.timer.seconds,
+        )
+        return merge_facts([facts, TaskFacts(costs=costs)])
+
+    def _written(self, pieces: Iterator[Piece], waiting: Timer) -> tuple[TaskFacts, Proof]:
+        proof = Proof()
         # More slices than one arrive sorted by slice; a lone slice arrives in any order.
         if self.slices_per_output == 1:
             pieces = iter(sorted(pieces, key=lambda piece: piece[:3]))
         notes: list[TaskFacts] = []
-        proof = Proof()
         output: OutputFile | None = None
         try:
             for number, members in groupby(pieces, key=lambda piece: piece.slice):
                 if number < 0:
                     notes += [decode_facts(piece.payload) for piece in members]
                     if number == _FAILURE_SLICE:
-                        return _drained(pieces, merge_facts(notes))
+                        return _drained(pieces, merge_facts(notes)), proof
                     continue
                 output = output or OutputFile(
                     self.work, number // self.slices_per_output, proof=proof
                 )
-                output.write(sorted_slice(self.work, [decode_table(p.payload) for p in members]))
+                payloads = [piece.payload for piece in members]
+                with waiting.running():
+                    tables = [decode_table(payload) for payload in payloads]
+                output.write(sorted_slice(self.work, tables))
             written = output.finish() if output else None
         except LiquidlogError as error:
-            return failed(error)
+            return failed(error), proof
         finally:
             if output is not None:
                 output.__exit__(None, None, None)
         outputs = () if written is None else (written,)
-        return merge_facts([*notes, TaskFacts(written=proof.total(), outputs=outputs)])
+        return merge_facts([*notes, TaskFacts(written=proof.total(), outputs=outputs)]), proof
 
 
 def _drained(pieces: Iterator[Piece], facts: TaskFacts) -> TaskFacts:
@@ -187,7 +215,7 @@ def cut_table(
 
 def sorted_slice(work: GroupWork, pieces: Sequence[pa.Table]) -> pa.Table:
     """Return the rows of one slice's pieces sorted along the curve, without the key column."""
-    together = pa.concat_tables(pieces).combine_chunks()
+    together = concat(pieces).combine_chunks()
     keys = together.column(KEY_COLUMN).to_numpy()
     table = together.drop_columns([KEY_COLUMN])
     return table.take(pa.array(row_order(work, table, keys)))

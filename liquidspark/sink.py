@@ -1,6 +1,5 @@
 """Writing one output file of a group, with the proof of what went into it."""
 
-from collections.abc import Collection
 from contextlib import suppress
 from types import TracebackType
 from typing import Self
@@ -10,12 +9,13 @@ import msgspec
 import pyarrow as pa
 
 from liquidlog.data.checksum import add_checksums, format_checksum, multiset_checksum
+from liquidlog.data.runs import has_ended, name_prefix
 from liquidlog.data.writer import DataFileWriter
 from liquidlog.errors import ExecutorError, LiquidlogError
-from liquidlog.plan import Document, WrittenFile
-from liquidlog.storage.files import delete_files, file_size_bytes, names_with_prefix, touch
-from liquidlog.storage.options import NO_OPTIONS, StorageOptions
+from liquidlog.plan import Document, GroupCosts, WrittenFile
+from liquidlog.storage.files import delete_files
 from liquidspark.source import GroupWork
+from liquidspark.timing import Timer
 
 
 class RowsProof(Document, frozen=True, kw_only=True):
@@ -26,25 +26,31 @@ class RowsProof(Document, frozen=True, kw_only=True):
 
 
 class TaskFacts(Document, frozen=True, kw_only=True):
-    """What one task did: proofs of the rows it read and wrote, the files, or why it failed."""
+    """What one task did: proofs of the rows it read and wrote, the files, or why it failed.
+
+    Of the costs, the bytes that the group's plan and outputs tell are left at 0.
+    """
 
     read: RowsProof | None = None
     written: RowsProof | None = None
     outputs: tuple[WrittenFile, ...] = ()
+    costs: GroupCosts = GroupCosts()
     failure: str | None = None
 
 
 class Proof:
-    """Adds up rows and checksums; mutable."""
+    """Adds up rows and checksums, and what that takes; mutable."""
 
     def __init__(self) -> None:
+        self.timer = Timer()
         self._rows = 0
         self._checksum = 0
 
     def add(self, table: pa.Table) -> None:
         """Count rows and add their checksum."""
-        self._rows += len(table)
-        self._checksum = add_checksums(self._checksum, multiset_checksum(table))
+        with self.timer.running():
+            self._rows += len(table)
+            self._checksum = add_checksums(self._checksum, multiset_checksum(table))
 
     def total(self) -> RowsProof:
         """Return what was added so far."""
@@ -62,7 +68,7 @@ class OutputFile:
     def __init__(self, work: GroupWork, number: int, *, proof: Proof) -> None:
         self._work = work
         self._name = (
-            f"{_name_prefix(work.token)}{number:05d}-{str(uuid4())[14:]}"
+            f"{name_prefix(work.token)}{number:05d}-{str(uuid4())[14:]}"
             f".c000.{work.writer_options.compression}.parquet"
         )
         self._path = f"{work.directory}/{self._name}"
@@ -99,8 +105,7 @@ class OutputFile:
             return None
         written = self._writer.finish(self._name)
         self._writer.__exit__(None, None, None)
-        marker = _run_marker(self._work.directory, self._work.token)
-        if file_size_bytes(marker, self._work.storage) is None:
+        if has_ended(self._work.directory, self._work.token, self._work.storage):
             raise ExecutorError("the run of this task has ended or was cancelled")
         self._finished = True
         return written
@@ -118,52 +123,6 @@ class OutputFile:
             delete_files([self._path], self._work.storage)
 
 
-def begin_run(directory: str, token: str, storage: StorageOptions = NO_OPTIONS) -> None:
-    """Allow tasks to finish files whose names have the token, until `end_run`.
-
-    Raises:
-        ExecutorError: If the table cannot be written.
-    """
-    try:
-        touch(_run_marker(directory, token), storage)
-    except LiquidlogError as error:
-        raise ExecutorError(f"{directory}: cannot be written: {error.message}") from error
-
-
-def end_run(
-    directory: str,
-    token: str,
-    *,
-    keep: Collection[str] = (),
-    storage: StorageOptions = NO_OPTIONS,
-) -> None:
-    """Delete every file that this run of a group wrote or will write, best-effort.
-
-    Finds them by the token in their names, so that also files of lost task attempts go. The marker
-    goes first: a file that is finished later deletes itself.
-
-    Args:
-        directory: The table.
-        token: Of the run.
-        keep: Names of the files that stay.
-        storage: Opens the table.
-    """
-    delete_files([_run_marker(directory, token)], storage)
-    with suppress(LiquidlogError):
-        written = names_with_prefix(directory, _name_prefix(token), storage)
-        delete_files((f"{directory}/{name}" for name in written if name not in keep), storage)
-
-
-def _run_marker(directory: str, token: str) -> str:
-    # Hidden from everything that lists data files.
-    return f"{directory}/_liquidspark-{token}"
-
-
-def _name_prefix(token: str) -> str:
-    # The token comes first: object stores list by prefix, and a table may hold a million files.
-    return f"part-{token[:8]}-{token[8:12]}-"
-
-
 def merge_facts(facts: list[TaskFacts]) -> TaskFacts:
     """Return the sum of what tasks did; the first failure makes the whole a failure."""
     failures = [fact.failure for fact in facts if fact.failure is not None]
@@ -171,6 +130,7 @@ def merge_facts(facts: list[TaskFacts]) -> TaskFacts:
         read=_sum_proofs([fact.read for fact in facts if fact.read is not None]),
         written=_sum_proofs([fact.written for fact in facts if fact.written is not None]),
         outputs=tuple(output for fact in facts for output in fact.outputs),
+        costs=_sum_costs([fact.costs for fact in facts]),
         failure=failures[0] if failures else None,
     )
 
@@ -188,6 +148,11 @@ def encode_facts(facts: TaskFacts) -> bytes:
 def decode_facts(content: bytes) -> TaskFacts:
     """Return the facts in a JSON document that a task made."""
     return msgspec.json.decode(content, type=TaskFacts)
+
+
+def _sum_costs(costs: list[GroupCosts]) -> GroupCosts:
+    names = GroupCosts.__struct_fields__
+    return GroupCosts(**{name: sum(getattr(cost, name) for cost in costs) for name in names})
 
 
 def _sum_proofs(proofs: list[RowsProof]) -> RowsProof:

@@ -155,15 +155,6 @@ def read_split(work: GroupWork, split: Split) -> Iterator[tuple[pa.Table, int]]:
             yield data_file.read(row_groups=row_groups), chunk.first_ordinal
 
 
-def decoded(table: pa.Table) -> pa.Table:
-    """Return the table without dictionaries."""
-    plain = [
-        field.with_type(field.type.value_type) if pa.types.is_dictionary(field.type) else field
-        for field in table.schema
-    ]
-    return table.cast(pa.schema(plain))
-
-
 def encode_table(table: pa.Table, options: pa.ipc.IpcWriteOptions | None = None) -> bytes:
     """Return rows as an Arrow IPC stream; inverse: decode_table."""
     sink = pa.BufferOutputStream()

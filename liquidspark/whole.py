@@ -9,12 +9,15 @@ from itertools import accumulate, groupby, pairwise
 
 import pyarrow as pa
 
+from liquidlog.data.encodings import concat
 from liquidlog.errors import LiquidlogError
+from liquidlog.plan import GroupCosts, WrittenFile
 from liquidspark.layout import build_layout, first_ordinals, table_keys
 from liquidspark.sample import Survey, check_rows, sample_shares, survey_file
 from liquidspark.shuffle import cut_table, sorted_slice
 from liquidspark.sink import OutputFile, Proof, TaskFacts, encode_facts, failed, merge_facts
 from liquidspark.source import GroupWork, Split, ordinals_from, read_split, split_file
+from liquidspark.timing import Timer
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,17 +34,21 @@ class GroupTask:
 
     def _run(self) -> TaskFacts:
         try:
-            shares = sample_shares(self.work.sizes_bytes, self.sample_rows)
-            surveys = [
-                survey_file(self.work, file, sample_rows=share) for file, share in enumerate(shares)
-            ]
+            sampling = Timer()
+            with sampling.running():
+                shares = sample_shares(self.work.sizes_bytes, self.sample_rows)
+                surveys = [
+                    survey_file(self.work, file, sample_rows=share)
+                    for file, share in enumerate(shares)
+                ]
             if self.work.curve is None:
                 facts = _compact(self.work, surveys, range(self.work.outputs))
             else:
                 facts = _sort_group(self.work, surveys)
         except LiquidlogError as error:
             return failed(error)
-        return check_rows(facts, surveys)
+        sampled = TaskFacts(costs=GroupCosts(sample_seconds=sampling.seconds))
+        return check_rows(merge_facts([facts, sampled]), surveys)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,15 +81,27 @@ def _compact(work: GroupWork, surveys: Sequence[Survey], outputs: range) -> Task
     facts = []
     for number in outputs:
         start, stop = number * total // work.outputs, (number + 1) * total // work.outputs
-        read, written = Proof(), Proof()
-        with OutputFile(work, number, proof=written) as output:
-            for table in _rows_between(work, surveys, start, stop):
+        read, written, whole, reading = Proof(), Proof(), Timer(), Timer()
+        with whole.running(), OutputFile(work, number, proof=written) as output:
+            for table in reading.each(_rows_between(work, surveys, start, stop)):
                 read.add(table)
                 output.write(table)
             file = output.finish()
         files = () if file is None else (file,)
-        facts.append(TaskFacts(read=read.total(), written=written.total(), outputs=files))
+        costs = _costs(whole, reading, read, written)
+        facts.append(
+            TaskFacts(read=read.total(), written=written.total(), outputs=files, costs=costs)
+        )
     return merge_facts(facts)
+
+
+def _costs(whole: Timer, reading: Timer, read: Proof, written: Proof) -> GroupCosts:
+    verify_seconds = read.timer.seconds + written.timer.seconds
+    return GroupCosts(
+        map_seconds=reading.seconds,
+        write_seconds=whole.seconds - reading.seconds - verify_seconds,
+        verify_seconds=verify_seconds,
+    )
 
 
 def _rows_between(
@@ -104,16 +123,31 @@ def _rows_between(
 
 
 def _sort_group(work: GroupWork, surveys: Sequence[Survey]) -> TaskFacts:
-    read, written = Proof(), Proof()
-    tables = []
+    read, written, whole, reading = Proof(), Proof(), Timer(), Timer()
+    with whole.running():
+        tables = list(reading.each(_all_rows(work, surveys)))
+        outputs = _sorted_outputs(work, surveys, tables, read, written) if tables else ()
+    costs = _costs(whole, reading, read, written)
+    return TaskFacts(read=read.total(), written=written.total(), outputs=outputs, costs=costs)
+
+
+def _all_rows(work: GroupWork, surveys: Sequence[Survey]) -> Iterator[pa.Table]:
     for survey, first in zip(surveys, first_ordinals(surveys), strict=True):
         splits = split_file(
             survey.file, survey.row_group_rows, first_ordinal=first, max_rows=survey.num_rows
         )
-        tables += [table for split in splits for table, _ in read_split(work, split)]
-    if not tables:
-        return TaskFacts(read=read.total(), written=written.total())
-    table = pa.concat_tables(tables)
+        for split in splits:
+            yield from (table for table, _ in read_split(work, split))
+
+
+def _sorted_outputs(
+    work: GroupWork,
+    surveys: Sequence[Survey],
+    tables: Sequence[pa.Table],
+    read: Proof,
+    written: Proof,
+) -> tuple[WrittenFile, ...]:
+    table = concat(tables)
     read.add(table)
     layout = build_layout(work, surveys)
     keys = table_keys(work, layout, table)
@@ -124,5 +158,4 @@ def _sort_group(work: GroupWork, surveys: Sequence[Survey]) -> TaskFacts:
             for cut in slices:
                 output.write(sorted_slice(work, [cut.rows]))
             files.append(output.finish())
-    outputs = tuple(file for file in files if file is not None)
-    return TaskFacts(read=read.total(), written=written.total(), outputs=outputs)
+    return tuple(file for file in files if file is not None)

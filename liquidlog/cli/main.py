@@ -8,6 +8,7 @@ from liquidlog.cli.altering import drop_column, rename_column, set_properties
 from liquidlog.cli.common import run
 from liquidlog.cli.inspecting import cubes, detail, explain, files, health, history, plan, scan
 from liquidlog.cli.simulating import simulate_command
+from liquidlog.cli.upkeep import orphans
 from liquidlog.cli.writing import append, cluster_by, commit, create, optimize, run_plan
 
 
@@ -24,6 +25,7 @@ for _command in (
     rename_column,
     drop_column,
     set_properties,
+    orphans,
     detail,
     history,
     files,

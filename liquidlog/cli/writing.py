@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 import click
+from msgspec import to_builtins
 
 from liquidlog.cli.common import (
     PAIR,
@@ -235,6 +236,7 @@ def _nothing(*_: object) -> Iterator[RewrittenGroup]:
 def _optimized(
     plan: ClusteringPlan, report: CommitReport, metrics: Mapping[str, Any], seconds: float
 ) -> Mapping[str, Any]:
+    costs = {group.group_id: group.costs for group in report.finished}
     return {
         "versions": report.versions,
         "groups": [
@@ -243,6 +245,7 @@ def _optimized(
                 "zcube_id": plan.groups[group_id].zcube_id,
                 "version": version,
                 "inputs": len(plan.groups[group_id].inputs),
+                "costs": to_builtins(costs[group_id]),
             }
             for group_id, version in zip(report.committed_groups, report.versions, strict=True)
         ],

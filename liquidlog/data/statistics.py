@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 from liquidlog.data.buffers import fixed_width
 from liquidlog.data.prefixes import truncate_max, truncate_min
 from liquidlog.plan import WriterOptions
-from liquidlog.spec.arrow import leaf_column, without_void
+from liquidlog.spec.arrow import leaf_column
 from liquidlog.spec.schema import (
     DataType,
     DecimalType,
@@ -33,6 +33,7 @@ from liquidlog.spec.stats import FileStatistics, has_bounds
 _MIN_DATE: Final = "0001-01-01"
 _MAX_DATE: Final = "9999-12-31"
 _MICROSECONDS_PER_MILLISECOND: Final = 1000
+_VOID: Final = PrimitiveType("void")
 _FLOATS: Final = frozenset({"float", "double"})
 
 
@@ -43,11 +44,11 @@ class StatisticsCollector:
         """Collect for the leaves in `options.indexed`, which are physical paths."""
         indexed = set(options.indexed)
         self._prefix_chars = options.string_prefix_chars
-        self._leaves = tuple(
-            leaf for leaf in leaves(without_void(schema)) if leaf.physical in indexed
-        )
+        asked = tuple(leaf for leaf in leaves(schema) if leaf.physical in indexed)
+        self._leaves = tuple(leaf for leaf in asked if leaf.data_type != _VOID)
         self._num_records = 0
-        self._null_count = dict.fromkeys((leaf.physical for leaf in self._leaves), 0)
+        self._null_count = dict.fromkeys((leaf.physical for leaf in asked), 0)
+        self._void = tuple(leaf.physical for leaf in asked if leaf.data_type == _VOID)
         self._bounds: dict[Path, _Bounds] = {}
 
     def add(self, table: pa.Table) -> None:
@@ -67,7 +68,8 @@ class StatisticsCollector:
             num_records=self._num_records,
             min_values=self._values("minimum", truncate_min),
             max_values=self._values("maximum", truncate_max),
-            null_count=dict(self._null_count),
+            # Files hold no void columns, but their nulls count.
+            null_count={**self._null_count, **dict.fromkeys(self._void, self._num_records)},
         )
 
     def _values(self, side: str, truncate: Callable[[str, int], str | None]) -> Mapping[Path, Any]:

@@ -229,6 +229,20 @@ def altered(result: Mapping[str, Any]) -> RenderableType:
     return Text(f"version {result['version']} has this change; no file was rewritten")
 
 
+def orphans(result: Mapping[str, Any]) -> RenderableType:
+    """Show the files of runs that never ended, and what became of them."""
+    if not result["files"]:
+        return Text("no orphans: every rewrite of this table has ended and cleaned up")
+    table = _table("path", "size", "modified", "orphan", "reason")
+    for row in result["files"][:_ROWS_SHOWN]:
+        orphan = "yes" if row["orphan"] else "no"
+        size = render_size(row["size_bytes"])
+        table.add_row(row["path"], size, row["modified"], orphan, row["reason"])
+    size = render_size(result["orphan_bytes"])
+    done = "deleted" if result["deleted"] else "delete them with --delete"
+    return Group(table, Text(f"{result['orphan_count']} orphans of {size}: {done}"))
+
+
 def optimized(result: Mapping[str, Any]) -> RenderableType:
     """Show what an OPTIMIZE did, with Delta's metric names."""
     if not result["groups"]:
@@ -243,16 +257,23 @@ def optimized(result: Mapping[str, Any]) -> RenderableType:
 
 def rewritten(result: RewriteResult) -> RenderableType:
     """Show a result document."""
-    table = _table("group", "rows", "files out", "size", "seconds")
+    table = _table(
+        *("group", "rows", "files out", "size", "shuffled", "seconds"),
+        *("sample", "map", "shuffle", "write", "verify"),
+    )
     for group in result.groups:
+        costs = group.costs
+        seconds = (costs.sample_seconds, costs.map_seconds, costs.shuffle_seconds)
         table.add_row(
             str(group.group_id),
             str(group.rows_written),
             str(len(group.outputs)),
             render_size(sum(file.size_bytes for file in group.outputs)),
+            render_size(costs.shuffled_bytes),
             f"{group.seconds:.1f}",
+            *(f"{value:.1f}" for value in (*seconds, costs.write_seconds, costs.verify_seconds)),
         )
-    return table
+    return Group(table, Text("the last four are seconds of tasks, added up over all cores"))
 
 
 def committed(result: Mapping[str, Any]) -> RenderableType:

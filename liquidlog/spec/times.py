@@ -1,10 +1,13 @@
 """Times as the log keeps them, and as people and documents read them."""
 
+import re
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
 from liquidlog.errors import UsageError
 
+_DURATION: Final = re.compile(r"(\d{1,9})\s*(s|m|h|d)")
+_UNIT_MS: Final = {"s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -25,6 +28,20 @@ def parse_time(text: str) -> int:
             f"{text!r} is not a time; write it as 2026-01-31 or 2026-01-31T12:00:00Z", time=text
         ) from None
     return (moment.replace(tzinfo=moment.tzinfo or UTC) - _EPOCH) // timedelta(milliseconds=1)
+
+
+def parse_duration(text: str) -> int:
+    """Return a duration in ms: a whole number of seconds, minutes, hours or days, like 12h.
+
+    Raises:
+        UsageError: If it is not one.
+    """
+    found = _DURATION.fullmatch(text.strip().lower())
+    if found is None:
+        raise UsageError(
+            f"{text!r} is not a duration; write it as 30s, 15m, 12h or 7d", duration=text
+        )
+    return int(found[1]) * _UNIT_MS[found[2]]
 
 
 def iso_time(time_ms: int) -> str:

@@ -24,7 +24,7 @@ Source: TypeAlias = pa.NativeFile | io.RawIOBase
 
 @dataclass(frozen=True, slots=True)
 class FileFacts:
-    """A file as its storage describes it after it was written."""
+    """A file as its storage describes it."""
 
     size_bytes: int
     modification_time_ms: int
@@ -95,18 +95,28 @@ def require_creatable(address: str, options: StorageOptions = NO_OPTIONS) -> Non
         Objects.at(address, options).require_conditional_put(address)
 
 
-def file_size_bytes(address: str, options: StorageOptions = NO_OPTIONS) -> int | None:
-    """Return the size of a file, None if there is none.
+def file_facts(address: str, options: StorageOptions = NO_OPTIONS) -> FileFacts | None:
+    """Return the facts about a file, None if there is none.
 
     Raises:
         StorageError: If an object store cannot be asked.
     """
     if is_local(address):
         with suppress(OSError):
-            return Path(local_path(address)).stat().st_size
+            return _local_facts(Path(local_path(address)).stat())
         return None
     objects, path = _object(address, options)
-    facts = objects.facts(path)
+    found = objects.facts(path)
+    return None if found is None else FileFacts(found.size_bytes, found.modification_time_ms)
+
+
+def file_size_bytes(address: str, options: StorageOptions = NO_OPTIONS) -> int | None:
+    """Return the size of a file, None if there is none.
+
+    Raises:
+        StorageError: If an object store cannot be asked.
+    """
+    facts = file_facts(address, options)
     return None if facts is None else facts.size_bytes
 
 
@@ -153,6 +163,10 @@ def names_with_prefix(
     return objects.names_with_prefix(path, prefix)
 
 
+def _local_facts(found: os.stat_result) -> FileFacts:
+    return FileFacts(found.st_size, found.st_mtime_ns // _MILLISECOND_NS)
+
+
 def _object(address: str, options: StorageOptions) -> tuple[Objects, str]:
     objects = Objects.at(address, options)
     return objects, objects.path
@@ -179,9 +193,9 @@ class _LocalOutput:
     def finish(self) -> FileFacts:
         self._file.flush()
         os.fsync(self._file.fileno())
-        facts = os.fstat(self._file.fileno())
+        facts = _local_facts(os.fstat(self._file.fileno()))
         self._file.close()
-        return FileFacts(facts.st_size, facts.st_mtime_ns // _MILLISECOND_NS)
+        return facts
 
     def discard(self) -> None:
         with suppress(OSError):

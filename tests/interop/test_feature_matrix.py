@@ -1,14 +1,18 @@
 """Every kind of write we do, on every feature we claim: three engines see the same rows.
 
-Tables are made by Delta Spark, with the feature in use; after each write of ours Delta Spark and
-delta-rs read the rows that a list in Python says. The last write is the engine's own OPTIMIZE.
+Tables are made by Delta Spark, with the feature in use; after each write of ours Delta Spark,
+delta-rs and DuckDB read the rows that a list in Python says. DuckDB reads the live Parquet files
+by their physical column names, so not while rows of them are deleted by vectors. The last write
+is the engine's own OPTIMIZE.
 """
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote
 
+import duckdb
 import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
@@ -105,6 +109,18 @@ def delta_rs_rows(uri: str, columns: tuple[str, ...]) -> Rows:
     return sorted(tuple(row.values()) for row in found.to_pylist())
 
 
+def duckdb_rows(uri: str, columns: tuple[str, ...]) -> Rows | None:
+    """Return the rows of the live files, None where a deletion vector hides some of them."""
+    snapshot = Table.open(uri).snapshot()
+    if snapshot.files["deletion_vector"].null_count < snapshot.files.num_rows:
+        return None
+    physical = {field.name: field.physical_name for field in snapshot.schema.fields}
+    listed = ", ".join(f'"{physical[name]}"' for name in columns)
+    paths = [f"{uri}/{unquote(path)}" for path in snapshot.files["path"].to_pylist()]
+    query = f"select {listed} from read_parquet(?, union_by_name=true)"
+    return sorted(duckdb.execute(query, [paths]).fetchall())
+
+
 def optimize(spark: Any, table: Table, **policy: Any) -> None:
     from liquidspark.executor import execute
 
@@ -169,6 +185,7 @@ def test_engines_agree_after_every_write(spark: Any, feature: Feature, uri: str)
         assert spark_rows(spark, uri, columns) == wanted, name
         if feature.delta_rs_reads:
             assert delta_rs_rows(uri, columns) == wanted, name
+        assert duckdb_rows(uri, columns) in (None, wanted), name
         detail = spark.sql(f"describe detail delta.`{uri}`").collect()[0]
         assert list(detail.clusteringColumns) == table.detail()["clusteringColumns"], name
         assert detail.numFiles == table.detail()["numFiles"], name

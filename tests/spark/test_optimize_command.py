@@ -82,6 +82,12 @@ def test_optimize_commits_cube_by_cube_and_then_has_nothing_to_do(table: Table) 
     assert run(optimize_command(table, size))[:2][1]["groups"] == []
 
 
+def live_at(table: Table, version: int) -> list[str]:
+    """Return the paths that are live at a version."""
+    paths: list[str] = table.files(version)["path"].to_pylist()
+    return paths
+
+
 def test_a_killed_optimize_leaves_a_readable_table_and_the_next_run_completes(
     table: Table,
 ) -> None:
@@ -98,6 +104,14 @@ def test_a_killed_optimize_leaves_a_readable_table_and_the_next_run_completes(
     committed = table.snapshot().version - before
     assert committed >= 1
     assert_no_row_is_lost(table)
+    # Whether the kill came while files were written is chance; that they can all be found is not.
+    orphans = table.orphans(older_than="0s", delete=True)
+    assert {row["orphan"] for row in orphans} <= {True}
+    named = {
+        file for version in range(table.snapshot().version + 1) for file in live_at(table, version)
+    }
+    assert {path.name for path in Path(table.uri).glob("*.parquet")} == named
+    assert not list(Path(table.uri).glob("_liquidspark-*"))
     status, result, _ = run(command)
     assert status == 0
     assert len(result["groups"]) == APPENDS // 2 - committed

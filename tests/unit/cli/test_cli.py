@@ -76,7 +76,7 @@ def table(tmp_path: Path, source: str, call: Call) -> str:
 
 
 def test_every_verb_of_the_contract_exists() -> None:
-    assert sorted(cli.commands) == VERBS
+    assert set(VERBS) <= set(cli.commands)
 
 
 def test_append_says_version_files_and_rows(table: str, source: str, call: Call) -> None:

@@ -65,7 +65,7 @@ def test_spark_submit_keeps_its_choice_of_master_and_memory(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.delenv("PYSPARK_GATEWAY_PORT", raising=False)
-    assert _local_settings({})["spark.master"] == "local[*]"
+    assert _local_settings({})["spark.master"] == "local[*,4]"
     monkeypatch.setenv("PYSPARK_GATEWAY_PORT", "1")
     submitted = _local_settings({"spark.x": "1"})
     assert submitted["spark.x"] == "1"

@@ -13,12 +13,13 @@ import pytest
 from msgspec import structs
 
 from liquidlog.curve.curves import Curve
+from liquidlog.data.runs import begin_run, end_run
 from liquidlog.plan import RowTracking, WriterOptions
 from liquidspark.layout import build_layout, first_ordinals
 from liquidspark.sample import check_rows, survey_file
 from liquidspark.shuffle import OutputTasks, SplitTasks, partition_values
-from liquidspark.sink import TaskFacts, begin_run, decode_facts, end_run, merge_facts
-from liquidspark.source import GroupWork, split_file
+from liquidspark.sink import TaskFacts, decode_facts, merge_facts
+from liquidspark.source import GroupWork, open_input, split_file
 from liquidspark.whole import CompactionTasks, GroupTask
 from support.plans import parquet_names, rows_of, schema_json_of, write_inputs
 from support.vectors import write_vector
@@ -133,6 +134,8 @@ def check(work: GroupWork, facts: TaskFacts) -> list[pa.Table]:
     tables = [pq.read_table(directory / output.path) for output in facts.outputs]
     assert [len(table) for table in tables] == [output.num_records for output in facts.outputs]
     assert rows_of(tables) == rows_of([pq.read_table(path) for path in work.paths])
+    spent = structs.asdict(facts.costs)
+    assert min(spent[f"{name}_seconds"] for name in ("map", "write", "verify")) > 0
     return tables
 
 
@@ -143,6 +146,33 @@ def test_shuffled_rows_are_all_written_once(tmp_path: Path, curve: Curve, slice_
     tables = check(work, shuffled(work))
     assert len(tables) == 3
     assert min(map(len, tables)) > ROWS / 3 * 0.4
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("slice_bytes", [1 << 30, 500])
+def test_files_may_differ_in_which_strings_are_in_dictionaries(
+    tmp_path: Path, way: str, slice_bytes: int
+) -> None:
+    curve = None if way == "compaction" else Curve.HILBERT
+    work = make_work(tmp_path, curve=curve, slice_bytes=slice_bytes)
+    for number, path in enumerate(work.paths):
+        table = pq.read_table(path)
+        few = pa.array([f"name {row % 3}" for row in range(len(table))])
+        table = table.set_column(1, "b", few)
+        pq.write_table(table, path, row_group_size=200, use_dictionary=number % 2 == 0)
+    sizes = [Path(path).stat().st_size for path in work.paths]
+    inputs = [
+        structs.replace(file, size_bytes=size)
+        for file, size in zip(work.inputs, sizes, strict=True)
+    ]
+    work = replace(work, inputs=tuple(inputs))
+    kinds = set()
+    for file in range(len(work.paths)):
+        with open_input(work, file) as opened:
+            kinds.add(opened.read().schema.field("b").type)
+    assert len(kinds) == 2, "the files no longer differ"
+    whole = GroupTask(work=work, sample_rows=500)
+    check(work, shuffled(work) if way == "shuffled" else facts_of(list(whole(numbered(0)))))
 
 
 @pytest.mark.parametrize("slice_bytes", [1 << 30, 500])

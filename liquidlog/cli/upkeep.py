@@ -1,0 +1,38 @@
+"""Commands that look after what is around a table's versions."""
+
+import click
+
+from liquidlog.cli.common import emit, json_option, mapping, table_argument
+from liquidlog.report import text
+from liquidlog.table import Table
+
+
+@click.command()
+@table_argument
+@click.option("--delete", is_flag=True, help="Delete the orphans.")
+@click.option(
+    "--older-than",
+    default="1d",
+    show_default=True,
+    help="Take a run for dead that has written nothing for so long: 30m, 12h, 7d.",
+)
+@json_option
+def orphans(
+    table: str,
+    older_than: str,
+    storage_options: tuple[tuple[str, str], ...],
+    *,
+    delete: bool,
+    as_json: bool,
+) -> None:
+    """List the files that killed rewrites left, which no version names; delete them."""
+    opened = Table.open(table, storage_options=mapping(storage_options))
+    rows = opened.orphans(older_than=older_than, delete=delete)
+    found = [row for row in rows if row["orphan"]]
+    document = {
+        "files": list(rows),
+        "orphan_count": len(found),
+        "orphan_bytes": sum(row["size_bytes"] for row in found),
+        "deleted": delete,
+    }
+    emit(document, text.orphans, as_json=as_json)

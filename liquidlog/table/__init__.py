@@ -1,0 +1,106 @@
+"""Table: one method a stage.
+
+table = Table.open(uri)
+plan = table.plan()                      # Snapshot -> ClusteringPlan
+result = liquidspark.execute(spark, plan)  # ClusteringPlan -> RewriteResult
+table.commit(plan, result)               # RewriteResult -> versions
+"""
+
+from collections.abc import Mapping, Sequence
+
+import pyarrow as pa
+
+from liquidlog.log.loader import newest_version
+from liquidlog.log.stores import open_store
+from liquidlog.operations import define
+from liquidlog.spec.schema import StructType, split_path
+from liquidlog.table.changes import Changes
+from liquidlog.table.clock import system_clock
+from liquidlog.table.inspection import Inspection
+from liquidlog.table.opened import Size
+from liquidlog.table.rewriting import Rewriting
+
+__all__ = ["Size", "Table", "system_clock"]
+
+
+class Table(Inspection, Changes, Rewriting):
+    """A Delta table at an address. Every method reads the newest version unless told otherwise."""
+
+    @classmethod
+    def open(cls, uri: str, *, storage_options: Mapping[str, str] | None = None) -> "Table":
+        """Return the table at `uri`: a path, or a URI of file:, s3:, gs:, az: or abfss:.
+
+        Storage options have the names that delta-rs gives them; environment variables count too.
+
+        Raises:
+            TableNotFoundError: If there is none.
+            UsageError: If the address or a storage option cannot be used.
+            StorageError: If the storage refuses.
+        """
+        table = cls(open_store(uri, storage_options), system_clock())
+        newest_version(table._store)
+        return table
+
+    @classmethod
+    def create(
+        cls,
+        uri: str,
+        *,
+        schema: StructType | pa.Schema | None = None,
+        like: "Table | None" = None,
+        cluster_by: Sequence[str] | None = None,
+        properties: Mapping[str, str] | None = None,
+        storage_options: Mapping[str, str] | None = None,
+    ) -> "Table":
+        """Create an empty table and return it.
+
+        Either a schema or a table to be like is given; `like` copies schema, properties and
+        clustering columns, and `cluster_by` and `properties` then replace or add to them.
+
+        Raises:
+            TableExistsError: If there is a table at `uri` already.
+            ClusteringColumnError: If it cannot be clustered so; holds every problem.
+            UsageError: If not exactly one of schema and like is given, or a property is refused.
+            StorageError: If the target cannot be written.
+        """
+        definition = cls.definition(
+            schema=schema, like=like, cluster_by=cluster_by, properties=properties
+        )
+        return cls.create_as(uri, definition, storage_options=storage_options)
+
+    @staticmethod
+    def definition(
+        *,
+        schema: StructType | pa.Schema | None = None,
+        like: "Table | None" = None,
+        cluster_by: Sequence[str] | None = None,
+        properties: Mapping[str, str] | None = None,
+    ) -> define.Definition:
+        """Return what a new table shall be, as for create."""
+        return define.Definition(
+            schema=schema,
+            like=None if like is None else like.snapshot(),
+            cluster_by=None if cluster_by is None else tuple(split_path(c) for c in cluster_by),
+            properties=properties or {},
+        )
+
+    @classmethod
+    def create_as(
+        cls,
+        uri: str,
+        definition: define.Definition,
+        *,
+        storage_options: Mapping[str, str] | None = None,
+        dry_run: bool = False,
+    ) -> "Table":
+        """Create an empty table as defined; with `dry_run`, check everything and write nothing.
+
+        Raises:
+            TableExistsError: If there is a table at `uri` already.
+            ClusteringColumnError: If it cannot be clustered so; holds every problem.
+            UsageError: If the definition is not one of a table.
+            StorageError: If the target cannot be written.
+        """
+        table = cls(open_store(uri, storage_options), system_clock())
+        define.create(table._store, definition, table._clock, dry_run=dry_run)
+        return table

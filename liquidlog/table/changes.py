@@ -1,0 +1,125 @@
+"""Changing a table: appends, clustering columns, columns, properties, what lies around it."""
+
+from collections.abc import Mapping, Sequence
+
+import pyarrow as pa
+
+from liquidlog.errors import UsageError
+from liquidlog.operations import alter, define
+from liquidlog.operations.append import Appended, AppendRequest, Source, append
+from liquidlog.operations.orphans import delete_dead_runs, find_dead_runs, orphan_rows
+from liquidlog.spec.rows import Rows
+from liquidlog.spec.schema import split_path
+from liquidlog.spec.times import parse_duration
+from liquidlog.table.opened import OpenedTable
+
+
+class Changes(OpenedTable):
+    """Methods that commit without an executor."""
+
+    def append(
+        self,
+        data: Source | Sequence[Source],
+        *,
+        cluster: bool = False,
+        dry_run: bool = False,
+    ) -> Appended:
+        """Append Parquet files (paths) or Arrow data as fresh files in one commit.
+
+        Columns may come in any order; everything else must fit the schema. With `cluster`, each
+        batch is sorted along the curve of the clustering columns first. Without rows there is no
+        commit and the version stays. With `dry_run` the sources are checked, nothing is written.
+
+        Raises:
+            SchemaMismatchError: If the data is not of the table's schema; shows both.
+            DataFileError: If a file cannot be read.
+            UnsupportedFeatureError: If the table asks more of a writer than we do.
+            CommitError: If the commit did not land.
+        """
+        sources = [data] if isinstance(data, str | pa.Table | pa.RecordBatchReader) else [*data]
+        request = AppendRequest(sources=tuple(sources), cluster=cluster, dry_run=dry_run)
+        return append(self._store, self.snapshot(), request, self._clock)
+
+    def cluster_by(self, columns: Sequence[str] | None, *, dry_run: bool = False) -> int:
+        """Set the clustering columns, None to have none; return the table's version after it.
+
+        No file is rewritten. An unclustered, unpartitioned table is upgraded in the same commit.
+        Where there is nothing to change there is no commit.
+
+        Raises:
+            ClusteringColumnError: If the table cannot be clustered so; holds every problem.
+            UnsupportedFeatureError: If the table asks more of a writer than we do.
+            CommitError: If the commit did not land.
+        """
+        paths = None if columns is None else tuple(split_path(column) for column in columns)
+        snapshot = self.snapshot()
+        return define.cluster_by(self._store, snapshot, paths, self._clock, dry_run=dry_run)
+
+    def rename_column(self, old: str, new: str, *, dry_run: bool = False) -> int:
+        """Rename a column, `a` or a field `a.b`; return the table's version after it.
+
+        `new` is the last part of the new name. Needs column mapping. Clustering stays, and cubes
+        stay the table's own: their tags get the new name in the same commit.
+
+        Raises:
+            UsageError: If a name is not one.
+            SchemaChangeError: If the table cannot have it; holds every problem.
+            UnsupportedFeatureError: If the table asks more of a writer than we do.
+            CommitError: If the commit did not land.
+        """
+        name = split_path(new)
+        if len(name) > 1:
+            raise UsageError(f"{new} is more than a name; give its last part only", value=new)
+        snapshot, path = self.snapshot(), split_path(old)
+        return alter.rename_column(
+            self._store, snapshot, path, name[0], self._clock, dry_run=dry_run
+        )
+
+    def drop_column(self, name: str, *, dry_run: bool = False) -> int:
+        """Drop a column that nothing depends on; return the table's version after it.
+
+        Needs column mapping. Clustering columns and what holds them stay.
+
+        Raises:
+            SchemaChangeError: If the table cannot be without it; holds every problem.
+            UnsupportedFeatureError: If the table asks more of a writer than we do.
+            CommitError: If the commit did not land.
+        """
+        snapshot, path = self.snapshot(), split_path(name)
+        return alter.drop_column(self._store, snapshot, path, self._clock, dry_run=dry_run)
+
+    def set_properties(
+        self, properties: Mapping[str, str], *, unset: Sequence[str] = (), dry_run: bool = False
+    ) -> int:
+        """Set some properties and remove others; return the table's version after it.
+
+        Setting delta.columnMapping.mode to name turns column mapping on. Where there is nothing
+        to change there is no commit.
+
+        Raises:
+            SchemaChangeError: If one is not a user's to change, or cannot have its value.
+            UnsupportedFeatureError: If the table asks more of a writer than we do.
+            CommitError: If the commit did not land.
+        """
+        return alter.set_properties(
+            self._store, self.snapshot(), properties, unset, self._clock, dry_run=dry_run
+        )
+
+    def orphans(self, *, older_than: str = "1d", delete: bool = False) -> Rows:
+        """Return the files that runs of an executor left without ending, one row a file.
+
+        A run that wrote within `older_than` may still be alive: its files are listed but are no
+        orphans, and stay. With `delete`, orphans are deleted.
+
+        Raises:
+            UsageError: If `older_than` is not a duration like 12h.
+            UnsupportedFeatureError: If the storage cannot be written.
+            StorageError: If the storage cannot be asked.
+        """
+        older_than_ms = parse_duration(older_than)
+        runs = find_dead_runs(
+            self._store, self.snapshot(), self._clock, older_than_ms=older_than_ms
+        )
+        if delete:
+            delete_dead_runs(self._store, runs)
+        return orphan_rows(runs)

@@ -1,0 +1,113 @@
+"""Looking at a table: nothing here writes."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pyarrow as pa
+
+from liquidlog.clustering.domain import clustering_state
+from liquidlog.clustering.health import Health
+from liquidlog.clustering.workload import WeightedPredicate, Workload
+from liquidlog.clustering.zcubes import cube_table
+from liquidlog.errors import UsageError
+from liquidlog.log.history import read_history
+from liquidlog.operations import inspect
+from liquidlog.operations.replay import WrittenBytes, written_bytes
+from liquidlog.operations.scan import Scan, scan
+from liquidlog.operations.simulate import simulated_table
+from liquidlog.plan import DEFAULT_MIN_CUBE_BYTES
+from liquidlog.simulation.table import SimulatedTable
+from liquidlog.spec.rows import Rows
+from liquidlog.spec.schema import split_path
+from liquidlog.spec.sizes import parse_size
+from liquidlog.table.opened import OpenedTable, Size
+
+
+class Inspection(OpenedTable):
+    """Methods that answer questions about a version."""
+
+    def detail(self, version: int | None = None) -> Mapping[str, Any]:
+        """Return the DESCRIBE DETAIL row."""
+        return inspect.detail(self.snapshot(version))
+
+    def history(self, limit: int | None = None) -> Rows:
+        """Return the commits, newest first, with the columns of DESCRIBE HISTORY."""
+        return read_history(self._store, limit)
+
+    def files(
+        self, version: int | None = None, *, min_cube_size: Size = DEFAULT_MIN_CUBE_BYTES
+    ) -> pa.Table:
+        """Return one row a live file: size, rows, cube, state, bounds of clustering columns."""
+        return inspect.files(self._store, self.snapshot(version), parse_size(min_cube_size))
+
+    def files_at(self, version: int | None = None) -> tuple[int, pa.Table]:
+        """Return (version, files): the files together with the version they are live at."""
+        snapshot = self.snapshot(version)
+        return snapshot.version, inspect.files(self._store, snapshot, DEFAULT_MIN_CUBE_BYTES)
+
+    def cubes(self, *, min_cube_size: Size = DEFAULT_MIN_CUBE_BYTES) -> pa.Table:
+        """Return one row a ZCube."""
+        snapshot = self.snapshot()
+        columns = clustering_state(snapshot).columns
+        return cube_table(snapshot, columns, parse_size(min_cube_size))
+
+    def health(
+        self,
+        columns: Sequence[str] | None = None,
+        *,
+        where: str | None = None,
+        min_cube_size: Size = DEFAULT_MIN_CUBE_BYTES,
+    ) -> Health:
+        """Return how well the table is clustered, by its own or by other columns.
+
+        With `where`, only files that the SQL predicate may match are measured.
+
+        Raises:
+            ClusteringColumnError: If a column cannot be measured.
+            UsageError: If the predicate cannot be understood.
+        """
+        paths = None if columns is None else tuple(split_path(column) for column in columns)
+        return inspect.health(
+            self._store,
+            self.snapshot(),
+            paths,
+            where=where,
+            min_cube_bytes=parse_size(min_cube_size),
+        )
+
+    def scan_files(self, where: str, version: int | None = None) -> pa.Table:
+        """Return the files (path, size_bytes) that a reader of the predicate must open.
+
+        Raises:
+            UsageError: If the predicate cannot be understood.
+        """
+        return inspect.matching_files(self._store, self.snapshot(version), where)
+
+    def scan(
+        self, where: str | None = None, *, workload: Workload = (), version: int | None = None
+    ) -> Scan:
+        """Return the files and bytes that a reader of a predicate must open, by statistics alone.
+
+        Instead of one predicate a workload can be given, as `parse_workload` returns it.
+
+        Raises:
+            UsageError: If a predicate cannot be understood, or not one of the two is given.
+        """
+        if (where is None) == (not workload):
+            raise UsageError("a scan needs either a predicate or a workload")
+        asked = workload if where is None else (WeightedPredicate(where),)
+        return scan(self._store, self.snapshot(version), asked)
+
+    def written_bytes(self) -> tuple[WrittenBytes, ...]:
+        """Return what each commit still in the log wrote, oldest first: new data and moved data."""
+        return written_bytes(self._store)
+
+    def simulated(self, *, append_bytes: int, scenario: str) -> SimulatedTable:
+        """Return a made-up table with files like this one's, for `liquidlog.simulation`.
+
+        Raises:
+            UsageError: If the table has no clustering columns.
+        """
+        return simulated_table(
+            self._store, self.snapshot(), append_bytes=append_bytes, scenario=scenario
+        )

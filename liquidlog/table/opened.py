@@ -1,0 +1,66 @@
+"""An opened table: its store, its clock and the newest version seen."""
+
+from datetime import datetime
+
+from liquidlog.commit.transaction import Clock
+from liquidlog.log.loader import advance, load_snapshot
+from liquidlog.log.store import TableStore
+from liquidlog.log.time_travel import version_at
+from liquidlog.snapshot import Snapshot
+from liquidlog.spec.times import parse_time
+
+Size = int | str
+"""Bytes, as a number or as text: 1073741824, "1GiB", "100GB"."""
+
+
+class OpenedTable:
+    """What every other part of the facade stands on."""
+
+    def __init__(self, store: TableStore, clock: Clock) -> None:
+        self._store = store
+        self._clock = clock
+        self._newest: Snapshot | None = None
+
+    @property
+    def uri(self) -> str:
+        """The table's address."""
+        return self._store.uri
+
+    def snapshot(self, version: int | None = None) -> Snapshot:
+        """Return the table's state at a version, the newest if None.
+
+        Raises:
+            VersionNotFoundError: If the log does not hold that version.
+            CorruptLogError: If the log is broken.
+            UnsupportedFeatureError: If the table cannot be read; names every reason.
+        """
+        if version is not None:
+            return load_snapshot(self._store, version)
+        return self.update()
+
+    def update(self) -> Snapshot:
+        """Return the newest version; after the first time only new commits are read.
+
+        Raises:
+            CorruptLogError: If the log is broken.
+            UnsupportedFeatureError: If the table cannot be read; names every reason.
+        """
+        if self._newest is None:
+            self._newest = load_snapshot(self._store)
+        else:
+            self._newest, _ = advance(self._store, self._newest)
+        return self._newest
+
+    def at(self, timestamp: str | datetime) -> Snapshot:
+        """Return the table's state at a time: ISO 8601, in UTC if it names no zone.
+
+        Raises:
+            TimestampNotFoundError: If it is before the first or after the last commit.
+            UsageError: If it is not a time.
+        """
+        return self.snapshot(self.version_at(timestamp))
+
+    def version_at(self, timestamp: str | datetime) -> int:
+        """Return the last version committed at or before a time, as for `at`."""
+        text = timestamp if isinstance(timestamp, str) else timestamp.isoformat()
+        return version_at(self._store, self.update(), parse_time(text))

@@ -1,0 +1,166 @@
+"""Rewriting a table: a plan, and the commits of what an executor made of it."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
+from importlib.metadata import entry_points
+from typing import Any, Final
+
+from liquidlog.clustering.metrics import optimize_metrics
+from liquidlog.clustering.planner import STRATEGIES
+from liquidlog.clustering.planner import plan as make_plan
+from liquidlog.clustering.planning import Strategy
+from liquidlog.clustering.workload import Workload
+from liquidlog.log.statistics import load_bounds
+from liquidlog.operations import inspect
+from liquidlog.operations.optimize import CommitReport, commit_groups
+from liquidlog.operations.replay import Replay, replay
+from liquidlog.operations.rewrite import pending_groups
+from liquidlog.plan import (
+    DEFAULT_MAX_FILE_BYTES,
+    DEFAULT_MIN_CUBE_BYTES,
+    DEFAULT_MIN_OVERLAP,
+    DEFAULT_MIN_OVERLAPPING_FILES,
+    DEFAULT_TARGET_CUBE_BYTES,
+    DEFAULT_TOLERANCE,
+    ClusteringPlan,
+    ClusteringPolicy,
+    GroupFailure,
+    RewriteResult,
+    RewrittenGroup,
+)
+from liquidlog.simulation.prediction import Prediction, predict
+from liquidlog.spec.rows import Rows
+from liquidlog.spec.schema import split_path
+from liquidlog.spec.sizes import parse_size
+from liquidlog.table.opened import OpenedTable, Size
+
+STRATEGY_GROUP: Final = "liquidlog.strategies"
+"""Entry points of further planning strategies: a name and a Strategy."""
+
+
+class Rewriting(OpenedTable):
+    """Methods from a snapshot to a plan, and from a result to versions."""
+
+    def plan(  # noqa: PLR0913  the policy, spelled out
+        self,
+        *,
+        full: bool = False,
+        strategy: str = "cube",
+        curve: str = "hilbert",
+        min_cube_size: Size = DEFAULT_MIN_CUBE_BYTES,
+        target_cube_size: Size = DEFAULT_TARGET_CUBE_BYTES,
+        max_file_size: Size = DEFAULT_MAX_FILE_BYTES,
+        zorder_by: Sequence[str] = (),
+        budget: Size | None = None,
+        where: str | None = None,
+        tolerance: float = DEFAULT_TOLERANCE,
+        min_overlapping_files: int = DEFAULT_MIN_OVERLAPPING_FILES,
+        min_overlap: float = DEFAULT_MIN_OVERLAP,
+        version: int | None = None,
+    ) -> ClusteringPlan:
+        """Return what OPTIMIZE would rewrite; writes nothing.
+
+        From `budget` on, the arguments are for the strategy "overlap"; see ClusteringPolicy.
+
+        Raises:
+            UsageError: If the policy asks for what such a table cannot have.
+            ClusteringColumnError: If a column cannot be clustered by.
+            UnsupportedFeatureError: If the table cannot be read or planned.
+        """
+        policy = ClusteringPolicy(
+            min_cube_bytes=parse_size(min_cube_size),
+            target_cube_bytes=parse_size(target_cube_size),
+            max_file_bytes=parse_size(max_file_size),
+            full=full,
+            curve=curve,
+            zorder_by=tuple(split_path(column) for column in zorder_by),
+            tolerance=tolerance,
+            min_overlapping_files=min_overlapping_files,
+            min_overlap=min_overlap,
+            budget_bytes=None if budget is None else parse_size(budget),
+            where=where,
+        )
+        snapshot = self.snapshot(version)
+        strategies = {**STRATEGIES, **_installed_strategies()}
+        new_id = self._clock.new_id
+        return make_plan(
+            snapshot,
+            policy,
+            new_id=new_id,
+            strategy=strategy,
+            strategies=strategies,
+            bounds_of=partial(load_bounds, self._store, snapshot),
+        )
+
+    def predict(self, plan: ClusteringPlan, workload: Workload) -> Prediction:
+        """Return what a plan would bring to the readers of a workload, from statistics.
+
+        Raises:
+            UsageError: If a predicate cannot be understood.
+        """
+        snapshot = self.snapshot(plan.read_version)
+        return predict(snapshot, plan, workload, partial(load_bounds, self._store, snapshot))
+
+    def explain(self, plan: ClusteringPlan | None = None) -> Rows:
+        """Return why each live file is or is not a candidate, in words and numbers."""
+        made = self.plan() if plan is None else plan
+        return inspect.explain(made, self._store, self.snapshot(made.read_version))
+
+    def replay(self, version: int, **policy: Any) -> Replay:  # noqa: ANN401  as plan takes them
+        """Return how a plan for the version before an OPTIMIZE compares with what it took.
+
+        `policy` is what `plan` takes; whether it was FULL is read from the commit.
+
+        Raises:
+            UsageError: If the commit is no OPTIMIZE.
+            VersionNotFoundError: If the log does not hold it, or the version before.
+        """
+
+        def plan_at(before: int, full: bool) -> ClusteringPlan:  # noqa: FBT001  the callback's type
+            return self.plan(**{**policy, "version": before, "full": full})
+
+        return replay(self._store, version, plan_at)
+
+    def require_writable(self, plan: ClusteringPlan) -> None:
+        """Refuse, before anything is rewritten, a plan whose outputs could not be committed.
+
+        Raises:
+            UnsupportedFeatureError: With every reason.
+        """
+        self._store.require_writable()
+        inspect.require_rewritable(self.snapshot(), plan, self._store.storage)
+
+    def pending(self, plan: ClusteringPlan) -> tuple[int, ...]:
+        """Return the ids of the plan's groups that are not committed yet."""
+        return tuple(group.group_id for group in pending_groups(self._store, plan))
+
+    def commit(self, plan: ClusteringPlan, result: RewriteResult) -> CommitReport:
+        """Commit the finished groups that are not committed yet, one commit a group.
+
+        Raises:
+            CommitConflictError: If other commits made groups impossible; the others landed.
+            ResultMismatchError: If the result does not answer the plan, or lost a row.
+            CommitStateUnknownError: If it cannot be told whether a commit landed.
+        """
+        report = self.commit_each(plan, result.groups)
+        report.require_success()
+        return report
+
+    def optimize_metrics(self, plan: ClusteringPlan, report: CommitReport) -> Mapping[str, Any]:
+        """Return what a run did, under the names of Delta's OPTIMIZE metrics."""
+        return optimize_metrics(self.snapshot(plan.read_version), plan, report.finished)
+
+    def commit_each(
+        self,
+        plan: ClusteringPlan,
+        groups: Iterable[RewrittenGroup | GroupFailure],
+        *,
+        on_commit: Callable[[int], None] = lambda _: None,
+    ) -> CommitReport:
+        """Commit groups as an executor finishes them; failures are collected, not raised."""
+        return commit_groups(self._store, plan, groups, self._clock, on_commit=on_commit)
+
+
+def _installed_strategies() -> Mapping[str, Strategy]:
+    points = entry_points(group=STRATEGY_GROUP)
+    return {point.name: point.load() for point in points}

@@ -1,0 +1,118 @@
+"""Other places than one local session: a standalone cluster of two workers, and Spark Connect."""
+
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from deltalake import DeltaTable
+
+from liquidlog.table import Table
+from support.spark_servers import (
+    all_processes,
+    cluster,
+    command_of,
+    connect_server,
+    descendants,
+    environment,
+    eventually,
+    kill,
+)
+
+pytestmark = pytest.mark.spark
+
+ROWS = 200_000
+FILES = 4
+EXECUTOR = "CoarseGrainedExecutorBackend"
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> Table:
+    schema = pa.schema([("id", pa.int64()), ("x", pa.int32()), ("s", pa.string())])
+    made = Table.create(str(tmp_path / "t"), schema=schema, cluster_by=["x", "s"])
+    random = np.random.default_rng(1)
+    for number in range(FILES):
+        ids = pa.array(np.arange(number * ROWS, (number + 1) * ROWS))
+        x = pa.array(random.integers(0, 10_000, ROWS), pa.int32())
+        s = pa.array(random.integers(0, 10**9, ROWS)).cast(pa.string())
+        made.append(pa.table([ids, x, s], schema=schema))
+    return made
+
+
+@pytest.fixture(scope="module")
+def master(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    with cluster(tmp_path_factory.mktemp("cluster"), workers=2, memory="1g") as address:
+        yield address
+
+
+def optimize(table: Table, conf: dict[str, str]) -> list[str]:
+    size = str(table.snapshot().size_bytes // 6)
+    settings = [word for pair in conf.items() for word in ("--spark-conf", "=".join(pair))]
+    command = [sys.executable, "-c", "from liquidlog.cli import main; main()", "optimize"]
+    return [*command, table.uri, "--max-file-size", size, *settings, "--json"]
+
+
+def on_cluster(master: str) -> dict[str, str]:
+    return {
+        "spark.master": master,
+        "spark.driver.memory": "1g",
+        "spark.executor.memory": "512m",
+        "spark.driver.host": "127.0.0.1",
+        "spark.driver.bindAddress": "127.0.0.1",
+    }
+
+
+def run(words: list[str]) -> Any:
+    done = subprocess.run(
+        words, capture_output=True, text=True, check=False, timeout=300, env=environment()
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    return json.loads(done.stdout)
+
+
+def check(table: Table, result: Any) -> None:
+    assert len(result["groups"]) == 1
+    assert table.files().num_rows >= FILES
+    assert len(table.cubes()) == 1
+    found = pa.RecordBatchReader.from_stream(DeltaTable(table.uri).scan()).read_all()
+    assert sorted(found["id"].to_pylist()) == list(range(FILES * ROWS))
+    live = set(table.files()["path"].to_pylist()) | set(table.files(FILES)["path"].to_pylist())
+    assert {path.name for path in Path(table.uri).glob("*.parquet")} == live
+
+
+def test_optimize_on_a_standalone_cluster(table: Table, master: str) -> None:
+    check(table, run(optimize(table, on_cluster(master))))
+
+
+def test_a_killed_executor_costs_no_row(table: Table, master: str) -> None:
+    process = subprocess.Popen(
+        optimize(table, on_cluster(master)),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=environment(),
+    )
+
+    def at_work() -> list[int]:
+        assert process.poll() is None, "it finished before an executor could be killed"
+        executors = [pid for pid in all_processes() if EXECUTOR in command_of(pid)]
+        return [pid for pid in executors if descendants(pid)]  # it has started Python
+
+    victim = eventually(at_work)[0]
+    time.sleep(0.5)
+    kill(victim)
+    out, said = process.communicate(timeout=300)
+    assert process.returncode == 0, said[-2000:]
+    check(table, json.loads(out))
+
+
+def test_optimize_through_spark_connect(table: Table, tmp_path: Path) -> None:
+    pytest.importorskip("grpc", reason="Spark Connect needs the extra `connect`")
+    with connect_server(tmp_path / "server") as address:
+        check(table, run(optimize(table, {"spark.remote": address})))

@@ -1,0 +1,178 @@
+"""Spark servers of their own processes: a standalone cluster, and a Spark Connect server."""
+
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from pathlib import Path
+from typing import Final, TypeVar
+
+import pyspark
+
+SPARK_HOME: Final = Path(pyspark.__file__).parent
+DEADLINE_SECONDS: Final = 120.0
+HOST: Final = "127.0.0.1"
+
+T = TypeVar("T")
+
+
+@contextmanager
+def cluster(directory: Path, *, workers: int, memory: str) -> Iterator[str]:
+    """Context manager: a master and workers of one core each; yields the master's address."""
+    port, page = free_port(), free_port()
+    with ExitStack() as stack:
+        master = ["--host", HOST, "--port", str(port), "--webui-port", str(page)]
+        log = stack.enter_context(
+            server(directory / "master", "org.apache.spark.deploy.master.Master", master)
+        )
+        eventually(lambda: "I have been elected leader" in log.read_text())
+        address = f"spark://{HOST}:{port}"
+        for number in range(workers):
+            options = ["--cores", "1", "--memory", memory, "--host", HOST]
+            options += ["--webui-port", str(free_port()), "--work-dir", str(directory / "work")]
+            stack.enter_context(
+                server(
+                    directory / f"worker {number}",
+                    "org.apache.spark.deploy.worker.Worker",
+                    [*options, address],
+                )
+            )
+        eventually(lambda: log.read_text().count("Registering worker") == workers)
+        yield address
+
+
+@contextmanager
+def connect_server(directory: Path) -> Iterator[str]:
+    """Context manager: a Spark Connect server over local[2]; yields its address."""
+    port = free_port()
+    name = "org.apache.spark.sql.connect.service.SparkConnectServer"
+    settings = {
+        "spark.connect.grpc.binding.address": HOST,
+        "spark.connect.grpc.binding.port": str(port),
+        "spark.driver.host": HOST,
+        "spark.driver.bindAddress": HOST,
+        "spark.ui.enabled": "false",
+    }
+    words = ["--class", name, "--master", "local[2]", "--driver-memory", "1g"]
+    words += [word for pair in settings.items() for word in ("--conf", "=".join(pair))]
+    command = [str(SPARK_HOME / "bin" / "spark-submit"), *words, "spark-internal"]
+    with running(directory / "connect", command) as log:
+        eventually(lambda: _listens(port) or _died(log))
+        yield f"sc://{HOST}:{port}"
+
+
+def server(directory: Path, name: str, words: list[str]) -> AbstractContextManager[Path]:
+    """Return a context manager for a daemon of Spark; it yields the daemon's log."""
+    return running(directory, [str(SPARK_HOME / "bin" / "spark-class"), name, *words])
+
+
+@contextmanager
+def running(directory: Path, command: list[str]) -> Iterator[Path]:
+    """Context manager: a process and all it starts; yields its log. All of it is killed."""
+    directory.mkdir(parents=True)
+    log = directory / "log"
+    with log.open("wb") as output:
+        process = subprocess.Popen(
+            command,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            cwd=directory,
+            env=environment(),
+            start_new_session=True,
+        )
+        try:
+            yield log
+        finally:
+            for pid in [*descendants(process.pid), process.pid]:
+                kill(pid)
+            process.wait()
+
+
+def environment() -> Mapping[str, str]:
+    """Return the environment in which Spark's daemons run the Python of these tests."""
+    return {
+        **os.environ,
+        "SPARK_HOME": str(SPARK_HOME),
+        "SPARK_LOCAL_IP": HOST,
+        "SPARK_NO_DAEMONIZE": "1",
+        "PYSPARK_PYTHON": sys.executable,
+        "PYSPARK_DRIVER_PYTHON": sys.executable,
+    }
+
+
+def free_port() -> int:
+    """Return a port that nobody listens on now."""
+    with socket.socket() as probe:
+        probe.bind((HOST, 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+def eventually(happens: Callable[[], T], seconds: float = DEADLINE_SECONDS) -> T:
+    """Return the first true answer; fail if there is none in time."""
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        if found := happens():
+            return found
+        time.sleep(0.1)
+    raise AssertionError("it did not happen in time")
+
+
+def descendants(pid: int) -> list[int]:
+    """Return the processes that a process has started, and those that they have."""
+    parents = {}
+    for process in all_processes():
+        parent = _parent(process)
+        if parent is not None:
+            parents[process] = parent
+    found, fresh = set[int](), {pid}
+    while fresh:
+        fresh = {child for child, parent in parents.items() if parent in fresh} - found
+        found |= fresh
+    return sorted(found)
+
+
+def all_processes() -> list[int]:
+    """Return the processes of this machine."""
+    return [int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit()]
+
+
+def command_of(pid: int) -> str:
+    """Return a process's command line, empty if it is gone."""
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode()
+    except OSError:
+        return ""
+
+
+def kill(pid: int) -> None:
+    """Kill a process that may be gone."""
+    try:
+        os.kill(pid, signal.SIGKILL)
+    except ProcessLookupError:
+        return
+
+
+def _parent(pid: int) -> int | None:
+    try:
+        found = re.search(r"^PPid:\s+(\d+)$", Path(f"/proc/{pid}/status").read_text(), re.MULTILINE)
+    except OSError:
+        return None
+    return int(found[1]) if found else None
+
+
+def _listens(port: int) -> bool:
+    with socket.socket() as probe:
+        return probe.connect_ex((HOST, port)) == 0
+
+
+def _died(log: Path) -> bool:
+    text = log.read_text(errors="replace")
+    if "Exception in thread" in text:
+        raise AssertionError(text)
+    return False
