@@ -22,7 +22,6 @@ from liquidlog.errors import EXIT_BAR_CROSSED, EXIT_OK, StorageError, UsageError
 from liquidlog.operations.scan import read_workload
 from liquidlog.plan import encode_plan, plan_document
 from liquidlog.report import text
-from liquidlog.spec.rows import Rows
 from liquidlog.table import Table
 
 P = ParamSpec("P")
@@ -229,9 +228,7 @@ def explain(
             raise UsageError("give either --file or --replay")
         emit(opened.replay(replayed, **plan_arguments(policy)), text.replayed, as_json=as_json)
         return
-    rows = opened.explain(make_plan(opened, policy))
-    if path is not None:
-        rows = Rows(row for row in rows if row["path"] == path)
-        if not rows:
-            raise StorageError(path, f"is not a live file of {table}")
+    rows = opened.explain(make_plan(opened, policy), path=path)
+    if path is not None and not rows:
+        raise StorageError(path, f"is not a live file of {table}")
     emit(rows, text.explanation, as_json=as_json)

@@ -7,7 +7,6 @@ rows are there.
 A reader that asks for one value of a column opens a file with a probability of its width there.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -32,12 +31,14 @@ class Axis:
     """One clustering column: `low` and `high` are each file's ends, from 0 to 1.
 
     A file without bounds spans everything; one of nulls only nothing. `depth` is the mean number
-    of files that share the points of a file's range, itself included.
+    of files that share the points of a file's range, itself included. `order` are the files by
+    their low ends.
     """
 
     low: Floats
     high: Floats
     depth: Floats
+    order: NDArray[np.int64]
 
     @property
     def width(self) -> Floats:
@@ -64,7 +65,7 @@ class KeySpace:
 
     def extent(self, files: Mask) -> float:
         """Return how much of a column these files span together, the mean over the columns."""
-        return float(np.mean([_union(axis.low[files], axis.high[files]) for axis in self.axes]))
+        return float(np.mean([_union(axis, axis.order[files[axis.order]]) for axis in self.axes]))
 
 
 def key_space(bounds: pa.Table, size: NDArray[np.int64], columns: int) -> KeySpace:
@@ -94,7 +95,12 @@ def _axis(bounds: pa.Table, number: int, size: Floats) -> Axis:
     left[known], right[known] = edges[first], edges[last + 1]
     depth = np.ones(len(size))
     depth[known] = _mean_depths(first, last, edges)
-    return Axis(low=left, high=right, depth=depth + (~known & ~empty).sum())
+    return Axis(
+        low=left,
+        high=right,
+        depth=depth + (~known & ~empty).sum(),
+        order=np.argsort(left, kind="stable"),
+    )
 
 
 def _slots(ranges: KeyRanges, low: pa.Array, high: pa.Array) -> Floats:
@@ -153,19 +159,8 @@ def _mean_depths(first: Ranks, last: Ranks, edges: Floats) -> Floats:
     return np.divide(summed, width, out=depth[first].astype(np.float64), where=width > 0)
 
 
-def _union(low: Floats, high: Floats) -> float:
-    """Return the length of the union of intervals."""
-    order = np.argsort(low, kind="stable")
-    low, high = low[order], np.maximum.accumulate(high[order])
+def _union(axis: Axis, files: NDArray[np.int64]) -> float:
+    """Return the length of the union of the ranges of `files`, which are in the axis's order."""
+    low, high = axis.low[files], np.maximum.accumulate(axis.high[files])
     before = np.concatenate([[0.0], high[:-1]])
     return float(np.maximum(high - np.maximum(low, before), 0.0).sum())
-
-
-def boxes_within(space: KeySpace, groups: Sequence[NDArray[np.int64]]) -> tuple[float, ...]:
-    """Return the extent of each group of rows, as `KeySpace.extent`."""
-    found = []
-    for rows in groups:
-        mask = np.zeros(len(space.size), np.bool_)
-        mask[rows] = True
-        found.append(space.extent(mask))
-    return tuple(found)

@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from liquidlog.clustering.keyspace import KeySpace, Mask, boxes_within, key_space
+from liquidlog.clustering.keyspace import KeySpace, Mask, key_space
 from liquidlog.clustering.planning import (
     TAKEN,
     Choice,
@@ -193,11 +193,19 @@ def _options(table: _Table, policy: ClusteringPolicy) -> list[_Rewrite]:
     widths = table.space.widths[table.candidates]
     if now <= policy.tolerance * table.model.ideal or not len(widths):
         return []
-    options = [
-        _rewrite(table, np.flatnonzero(table.forced | (table.candidates & wide)))
-        for wide in _wider(table.space.widths, widths)
-    ]
-    return [option for option in options if option.gain >= _LEAST_GAIN * now]
+    options = []
+    enough = now - _goal(table, policy)
+    for wide in _wider(table.space.widths, widths):
+        option = _rewrite(table, np.flatnonzero(table.forced | (table.candidates & wide)))
+        if option.gain >= _LEAST_GAIN * now:
+            options.append(option)
+        if option.gain >= enough:
+            break  # what follows is larger
+    return options
+
+
+def _goal(table: _Table, policy: ClusteringPolicy) -> float:
+    return max(policy.tolerance * _DEPTH_OF_REWRITE, 1.0) * table.model.ideal
 
 
 def _wanted(table: _Table, policy: ClusteringPolicy, options: list[_Rewrite]) -> Mask:
@@ -207,10 +215,9 @@ def _wanted(table: _Table, policy: ClusteringPolicy, options: list[_Rewrite]) ->
     now = float(table.cost[table.considered].sum())
     most = max(option.gain for option in options)
     allowed = policy.tolerance * table.model.ideal
-    goal = max(policy.tolerance * _DEPTH_OF_REWRITE, 1.0) * table.model.ideal
     deep, shallow = (
         _cheapest(options, now - cost if most >= now - cost else _MOST_OF_GAIN * most)
-        for cost in (goal, allowed)
+        for cost in (_goal(table, policy), allowed)
     )
     chosen = shallow if shallow.size < _MUCH_CHEAPER * deep.size else deep
     return _mask(chosen.rows, len(table.cost))
@@ -228,7 +235,7 @@ def _wider(widths: NDArray[np.float64], candidates: NDArray[np.float64]) -> list
 
 
 def _rewrite(table: _Table, rows: NDArray[np.int64]) -> _Rewrite:
-    (extent,) = boxes_within(table.space, [rows])
+    extent = table.space.extent(_mask(rows, len(table.cost)))
     size = float(table.space.size[rows].sum())
     outputs = table.model.outputs(size, extent)
     gain = float(table.cost[rows].sum()) - table.model.after(size, extent, outputs)

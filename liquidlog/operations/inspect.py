@@ -165,12 +165,14 @@ def require_rewritable(
         require_agreement(snapshot, storage)
 
 
-def explain(plan: ClusteringPlan, store: TableStore, snapshot: Snapshot) -> Rows:
+def explain(
+    plan: ClusteringPlan, store: TableStore, snapshot: Snapshot, path: str | None = None
+) -> Rows:
     """Return the planner's decision on every live file, in words, sorted by path.
 
-    `snapshot` is the table at the plan's read version.
+    `snapshot` is the table at the plan's read version. With `path`, only that file's.
     """
-    measures = _measures(store, snapshot) if plan.strategy == overlap.NAME else {}
+    measures = _measures(store, snapshot, path) if plan.strategy == overlap.NAME else {}
     taken = [
         {
             "path": file.path,
@@ -181,6 +183,7 @@ def explain(plan: ClusteringPlan, store: TableStore, snapshot: Snapshot) -> Rows
         }
         for group in plan.groups
         for file in group.inputs
+        if path is None or file.path == path
     ]
     skipped = [
         {
@@ -191,6 +194,7 @@ def explain(plan: ClusteringPlan, store: TableStore, snapshot: Snapshot) -> Rows
             + measures.get(file.path, ""),
         }
         for file in plan.skipped
+        if path is None or file.path == path
     ]
     return Rows(sorted([*taken, *skipped], key=lambda row: row["path"]))
 
@@ -202,20 +206,24 @@ def _matching(store: TableStore, snapshot: Snapshot, where: str) -> pa.BooleanAr
     return may_match(snapshot, where, partial(load_bounds, store, snapshot))
 
 
-def _measures(store: TableStore, snapshot: Snapshot) -> Mapping[str, str]:
-    """Return what the strategy overlap looks at, for each live file by its path."""
+def _measures(store: TableStore, snapshot: Snapshot, path: str | None) -> Mapping[str, str]:
+    """Return what the strategy overlap looks at, for each live file, or one, by its path."""
     columns = clustering_state(snapshot).columns
     bounds = load_bounds(store, snapshot, [column.leaf for column in columns])
     space = key_space(bounds, sizes(snapshot.files), len(columns))
-    rows = zip(
-        decoded_paths(snapshot.files).to_pylist(),
-        space.widths.tolist(),
-        space.depths.tolist(),
-        strict=True,
+    live = pa.table(
+        {
+            "path": decoded_paths(snapshot.files),
+            "width": pa.array(space.widths),
+            "depth": pa.array(space.depths),
+        }
     )
+    if path is not None:
+        live = live.filter(pc.equal(live["path"], path))
+    rows = zip(*(column.to_pylist() for column in live.columns), strict=True)
     return {
-        path: f"; it spans {width:.2%} of the keys, on average beside {depth - 1:.1f} other file(s)"
-        for path, width, depth in rows
+        name: f"; it spans {width:.2%} of the keys, on average beside {depth - 1:.1f} other file(s)"
+        for name, width, depth in rows
     }
 
 

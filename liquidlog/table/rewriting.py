@@ -29,6 +29,7 @@ from liquidlog.plan import (
     RewrittenGroup,
 )
 from liquidlog.simulation.prediction import Prediction, predict
+from liquidlog.snapshot import Snapshot
 from liquidlog.spec.rows import Rows
 from liquidlog.spec.schema import split_path
 from liquidlog.spec.sizes import parse_size
@@ -98,13 +99,20 @@ class Rewriting(OpenedTable):
         Raises:
             UsageError: If a predicate cannot be understood.
         """
-        snapshot = self.snapshot(plan.read_version)
+        snapshot = self.snapshot_of(plan)
         return predict(snapshot, plan, workload, partial(load_bounds, self._store, snapshot))
 
-    def explain(self, plan: ClusteringPlan | None = None) -> Rows:
-        """Return why each live file is or is not a candidate, in words and numbers."""
+    def explain(self, plan: ClusteringPlan | None = None, *, path: str | None = None) -> Rows:
+        """Return why each live file, or one, is or is not a candidate, in words and numbers."""
         made = self.plan() if plan is None else plan
-        return inspect.explain(made, self._store, self.snapshot(made.read_version))
+        return inspect.explain(made, self._store, self.snapshot_of(made), path)
+
+    def snapshot_of(self, plan: ClusteringPlan) -> Snapshot:
+        """Return the table at the version that a plan was made for."""
+        newest = self._newest
+        if newest is not None and newest.version == plan.read_version:
+            return newest
+        return self.snapshot(plan.read_version)
 
     def replay(self, version: int, **policy: Any) -> Replay:  # noqa: ANN401  as plan takes them
         """Return how a plan for the version before an OPTIMIZE compares with what it took.
