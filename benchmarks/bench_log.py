@@ -1,10 +1,11 @@
 """Opening, measuring, planning and committing to a table of many files, beside delta-rs.
 
-python benchmarks/bench_log.py --files 1000000 --rounds 3
+python benchmarks/bench_log.py --files 100000,1000000,10000000
 """
 
 import argparse
 import json
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -95,19 +96,30 @@ HEAD = {
     "domainMetadata": {"domain": "delta.clustering", "configuration": DOMAIN, "removed": False},
 }
 
-# Each step is a program: it gets `uri` and leaves in `rows` what it counted.
+# Each step is a program: it gets `uri` and leaves in `rows` what it counted. It may start the
+# clocks, `started` and `cpu_started`, anew: then what came before it is not measured.
 STEPS = {
-    "liquidlog, snapshot": """
-from liquidlog.table import Table
+    "liquidlog, import": """
+rows = None
+""",
+    "liquidlog, open": """
 rows = Table.open(uri).snapshot().files.num_rows
 """,
-    "liquidlog, plan": """
-from liquidlog.table import Table
+    "liquidlog, open and plan": """
 plan = Table.open(uri).plan(min_cube_size=1, target_cube_size="1TiB")
 rows = len(plan.skipped) + sum(len(group.inputs) for group in plan.groups)
 """,
+    "liquidlog, statistics of two columns, once open": """
+from liquidlog.clustering.domain import clustering_state
+from liquidlog.log.statistics import load_bounds
+from liquidlog.spec.schema import leaves
+table = Table.open(uri)
+snapshot = table.snapshot()
+chosen = [leaf for leaf in leaves(snapshot.schema) if leaf.logical in {("a",), ("b",)}]
+started, cpu_started = time.perf_counter(), time.process_time()
+rows = load_bounds(table._store, snapshot, chosen).num_rows
+""",
     "liquidlog, health": """
-from liquidlog.table import Table
 rows = Table.open(uri).health().total_file_count
 """,
     "liquidlog, scan": """
@@ -145,35 +157,72 @@ rows = pa.table(DeltaTable(uri).get_add_actions(flatten=True)).num_rows
 """,
 }
 
-# Removes and adds as many files as it can, then opens the table again beside another commit.
-BIG_COMMIT = """
-import dataclasses
-from liquidlog.table import Table, system_clock
+# A program that changes its table: each round gets a copy. It removes and adds {files} files.
+_REWRITE = """
+from liquidlog.table import system_clock
 from liquidlog.plan import RewrittenGroup, WrittenFile
 from liquidlog.clustering.outputs import rewrite_change
+from liquidlog.clustering.staleness import stale_reasons
 from liquidlog.commit.transaction import Proposal, commit
 from liquidlog.operations.rewrite import read_set_of
 table = Table.open(uri)
-plan = table.plan(min_cube_size=1, target_cube_size="1TiB")
+plan = table.plan(min_cube_size=1, target_cube_size="10000TiB")
 group = plan.groups[0]
 inputs = group.inputs[:{files}]
+assert len(inputs) == {files}
 group = type(group)(group_id=0, zcube_id=group.zcube_id, inputs=inputs,
     expected_outputs=len(inputs))
 plan = type(plan)(**{{name: getattr(plan, name) for name in plan.__struct_fields__}} |
     {{"groups": (group,)}})
+stats = ('{{"numRecords":1000,"minValues":{{"a":1}},"maxValues":{{"a":2}},'
+    '"nullCount":{{"a":0,"b":0}}}}')
 done = RewrittenGroup(plan_id=plan.plan_id, group_id=0, rows_read=1000 * len(inputs),
     rows_written=1000 * len(inputs), checksum_read="x", checksum_written="x", seconds=1.0,
     outputs=tuple(WrittenFile(path=f"new-{{number:08d}}.parquet", size_bytes=10**6,
-        num_records=1000, modification_time_ms=0,
-        stats='{{"numRecords":1000,"minValues":{{"a":1}},"maxValues":{{"a":2}},'
-        '"nullCount":{{"a":0,"b":0}}}}') for number in range(len(inputs))))
-started = time.perf_counter()
-now_ms = 10**12
-proposal = Proposal(read_set=read_set_of(plan, group),
-    derive=lambda snapshot: rewrite_change(snapshot, plan, done, now_ms=now_ms))
-version = commit(table._store, proposal, system_clock(), engine_info="bench").version
-rows = len(inputs)
+        num_records=1000, modification_time_ms=0, stats=stats) for number in range(len(inputs))))
+def derive(snapshot):
+    {lost_race}
+    return rewrite_change(snapshot, plan, done, now_ms=10**12)
+proposal = Proposal(read_set=read_set_of(plan, group), base=table.snapshot(), derive=derive,
+    problems=lambda snapshot: stale_reasons(snapshot, plan, group))
+def other_writer(snapshot):
+    version = snapshot.version + 1
+    if version > plan.read_version + 1:
+        return
+    log = os.path.join(uri, "_delta_log")
+    with open(os.path.join(log, f"{{plan.read_version:020d}}.json")) as last:
+        lines = last.read().replace("part-", "other-")
+    with open(os.path.join(log, f"{{version:020d}}.json"), "w") as winner:
+        winner.write(lines)
 """
+_COMMIT = """
+started, cpu_started = time.perf_counter(), time.process_time()
+landed = commit(table._store, proposal, system_clock(), engine_info="bench")
+assert landed.attempts == {attempts}
+rows = None
+"""
+_NEXT = """
+other_writer(table.snapshot())
+started, cpu_started = time.perf_counter(), time.process_time()
+rows = table.update().files.num_rows - 1000
+"""
+
+
+def changing_steps(files: int) -> dict[str, str]:
+    """Return the programs that change the table; `files` are removed and added in one commit."""
+    clean = _REWRITE.format(files=files, lost_race="pass")
+    racing = _REWRITE.format(files=files, lost_race="other_writer(snapshot)")
+    return {
+        "liquidlog, next version (1000 adds)": clean + _NEXT,
+        f"liquidlog, commit of {files} removes and adds": clean + _COMMIT.format(attempts=1),
+        "liquidlog, the same after a lost race": racing + _COMMIT.format(attempts=2),
+        "liquidlog, checkpoint": """
+table = Table.open(uri)
+started, cpu_started = time.perf_counter(), time.process_time()
+assert table.checkpoint().created
+rows = None
+""",
+    }
 
 
 def write_table(directory: Path, files: int) -> None:
@@ -210,11 +259,9 @@ def _adds(first: int, files: int) -> pa.StructArray:
     cube = pc.binary_join_element_wise(
         _text(number // FILES_IN_A_CUBE, 8), "0000-4000-8000-000000000000", "-"
     )
-    scrambled = (number * 2654435761) % 2**32
     path = pc.binary_join_element_wise(
-        "part-00000-", _text(scrambled, 10), "-77b5-4a55-b3a7-", _text(number, 12),
-        "-c000.zstd.parquet", "",
-    )  # fmt: skip
+        "part-", _text(number % 200, 5), "-", _ids(random, files), "-c000.zstd.parquet", ""
+    )
     low = random.integers(0, 10**9, (4, files))
     stats = pc.binary_join_element_wise(
         '{"numRecords":1000,"minValues":', _bounds(low), ',"maxValues":', _bounds(low + 10**6),
@@ -246,6 +293,13 @@ def _text(numbers: np.ndarray, width: int) -> pa.Array:
     return pc.utf8_lpad(pc.cast(pa.array(numbers), pa.string()), width, "0")
 
 
+def _ids(random: np.random.Generator, count: int) -> pa.Array:
+    """Return random ids of 32 hexadecimal digits."""
+    digits = random.bytes(16 * count).hex().encode()
+    offsets = np.arange(0, 32 * count + 1, 32, dtype=np.int32)
+    return pa.StringArray.from_buffers(count, pa.py_buffer(offsets), pa.py_buffer(digits))
+
+
 def _bounds(values: np.ndarray) -> pa.Array:
     moments = pa.array(values[1] * 1000).cast(pa.timestamp("ms"))
     parts = [
@@ -257,17 +311,23 @@ def _bounds(values: np.ndarray) -> pa.Array:
     return pc.binary_join_element_wise(*parts, "}", "")
 
 
-def measure(code: str, uri: Path) -> dict[str, float]:
+def measure(step: str, code: str, uri: Path) -> dict[str, float]:
     """Run a step in a process of its own and return seconds, CPU seconds, peak MiB and rows."""
+    # As the command line begins: pandas, where there is one, takes longer to import than a table.
+    ours = """
+from liquidlog.cli.main import do_without_pandas
+do_without_pandas()
+from liquidlog.table import Table
+"""
     program = f"""
-import time, resource, json
+import os, time, resource, json
 uri = {str(uri)!r}
-started = time.perf_counter()
+started, cpu_started = time.perf_counter(), time.process_time()
+{ours if step.startswith("liquidlog") else ""}
 {code}
-seconds = time.perf_counter() - started
-used = resource.getrusage(resource.RUSAGE_SELF)
-print(json.dumps(dict(seconds=seconds, rows=rows,
-    cpu_seconds=used.ru_utime + used.ru_stime, peak_mib=used.ru_maxrss / 1024)))
+print(json.dumps(dict(seconds=time.perf_counter() - started, rows=rows,
+    cpu_seconds=time.process_time() - cpu_started,
+    peak_mib=resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024)))
 """
     done = subprocess.run(
         [sys.executable, "-c", program], stdout=subprocess.PIPE, text=True, check=True
@@ -287,32 +347,41 @@ def _rows(found: dict[str, list[dict[str, float]]]) -> Iterator[str]:
         )
 
 
+def bench(table: Path, files: int, rounds: int, only: str) -> dict[str, list[dict[str, float]]]:
+    """Run the steps whose name contains `only`, in turns; return what each round measured."""
+    changing = changing_steps(min(BIG_COMMIT_FILES, files // 10))
+    steps = {step: code for step, code in {**STEPS, **changing}.items() if only in step}
+    found: dict[str, list[dict[str, float]]] = {step: [] for step in steps}
+    for _ in range(rounds):
+        for step, measured in found.items():
+            with tempfile.TemporaryDirectory(dir=table.parent) as directory:
+                uri = table
+                if step in changing:
+                    uri = Path(directory) / "copy"
+                    shutil.copytree(table, uri)
+                measured.append(measure(step, steps[step], uri))
+            assert measured[-1]["rows"] in {None, files}, step  # noqa: S101
+    return found
+
+
 def main() -> None:
-    """Write the table, run every step, print a table in Markdown."""
+    """Write a table of each size, run every step, print tables in Markdown."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--files", type=int, default=1_000_000)
+    parser.add_argument("--files", default="1000000", help="Live files; several as 100000,1000000.")
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--table", type=Path, help="Write the table here, once, and keep it.")
-    parser.add_argument("--only", help="Only steps whose name begins so.")
+    parser.add_argument("--keep", type=Path, help="Write the tables here, once, and keep them.")
+    parser.add_argument("--only", default="", help="Only steps whose name contains this.")
     options = parser.parse_args()
-    with tempfile.TemporaryDirectory() as directory:
-        uri = options.table or Path(directory) / "table"
-        if not uri.exists():
-            write_table(uri, options.files)
-        steps = {s: c for s, c in STEPS.items() if not options.only or s.startswith(options.only)}
-        found: dict[str, list[dict[str, float]]] = {step: [] for step in steps}
-        for _ in range(options.rounds):
-            for step, rounds in found.items():
-                rounds.append(measure(steps[step], uri))
-                assert rounds[-1]["rows"] in {None, options.files}, step  # noqa: S101
-        if not options.only and not options.table:
-            # Last, because it changes the table.
-            files = min(BIG_COMMIT_FILES, options.files // 10)
-            step = f"liquidlog, commit {files} removes and adds"
-            found[step] = [measure(BIG_COMMIT.format(files=files), uri)]
-    print(f"{options.files} files, median of {options.rounds} alternating rounds")
-    print("| step | seconds | CPU seconds | peak MiB |\n|---|---|---|---|")
-    print("\n".join(_rows(found)))
+    for files in map(int, options.files.split(",")):
+        with tempfile.TemporaryDirectory() as directory:
+            table = (options.keep or Path(directory)) / f"files-{files}"
+            if not table.exists():
+                write_table(table, files)
+            found = bench(table, files, options.rounds, options.only)
+            size = sum(file.stat().st_size for file in (table / "_delta_log").iterdir())
+        print(f"\n{files} files, {size >> 20} MiB of log, median of {options.rounds} turns\n")
+        print("| step | seconds | CPU seconds | peak MiB |\n|---|---|---|---|")
+        print("\n".join(_rows(found)), flush=True)
 
 
 if __name__ == "__main__":

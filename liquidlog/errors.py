@@ -16,6 +16,7 @@ LiquidlogError                       code, exit status
 ├── DataFileError                    a data file cannot be read or copied exactly: path, detail
 ├── DocumentError                    a plan or result document cannot be used: path, detail
 ├── ResultMismatchError              a result does not answer its plan: problems
+├── CheckpointMismatchError          a checkpoint would not say what the log says: problems
 ├── ExecutorError                    the executor is missing or failed: detail
 └── CommitError
     ├── CommitConflictError          another commit won: read_version, conflicts
@@ -227,6 +228,21 @@ class ResultMismatchError(LiquidlogError):
 
     def __init__(self, problems: tuple[str, ...]) -> None:
         super().__init__("; ".join(problems), problems=list(problems))
+        self.problems = problems
+
+
+class CheckpointMismatchError(LiquidlogError):
+    """A checkpoint would not say what the log says, so it was not published."""
+
+    code = "checkpoint_mismatch"
+
+    def __init__(self, version: int, problems: tuple[str, ...]) -> None:
+        super().__init__(
+            f"no checkpoint of version {version} was written, since it would not say what the log"
+            f" says: {'; '.join(problems)}. The table is as it was",
+            version=version,
+            problems=list(problems),
+        )
         self.problems = problems
 
 

@@ -12,7 +12,7 @@ from typing import Final
 import msgspec
 
 from liquidlog.errors import DocumentError
-from liquidlog.spec.actions import DeletionVector
+from liquidlog.spec.actions import UNREADABLE, DeletionVector
 from liquidlog.spec.mapping import MappingMode
 from liquidlog.spec.schema import PrimitiveType, StructField, StructType
 
@@ -41,7 +41,6 @@ class Document(msgspec.Struct, frozen=True, kw_only=True):
     """Base of everything that goes into a document."""
 
 
-_UNREADABLE: Final = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 """What decoding raises for a text that is no document: the last for one nested too deeply."""
 
 
@@ -309,7 +308,7 @@ def decode_plan(content: bytes, *, where: str) -> ClusteringPlan:
     _check_format_version(content, where)
     try:
         return msgspec.json.decode(content, type=ClusteringPlan)
-    except _UNREADABLE as error:
+    except UNREADABLE as error:
         raise DocumentError(where, f"is not a plan: {error}") from error
 
 
@@ -332,7 +331,7 @@ def decode_result(content: bytes, *, where: str) -> RewriteResult:
         _check_format_version(line, f"{where} line {number}")
         try:
             groups.append(msgspec.json.decode(line, type=RewrittenGroup))
-        except _UNREADABLE as error:
+        except UNREADABLE as error:
             raise DocumentError(f"{where} line {number}", f"is not a result: {error}") from error
     plan_ids = {group.plan_id for group in groups}
     if len(plan_ids) > 1:
@@ -353,7 +352,7 @@ class _Versioned(msgspec.Struct):
 def _check_format_version(content: bytes, where: str) -> None:
     try:
         found = msgspec.json.decode(content, type=_Versioned).format_version
-    except _UNREADABLE as error:
+    except UNREADABLE as error:
         raise DocumentError(where, f"is not a document of this project: {error}") from error
     if found != FORMAT_VERSION:
         raise DocumentError(

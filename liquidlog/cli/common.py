@@ -3,6 +3,7 @@
 import functools
 import os
 import sys
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, ParamSpec, TypeVar
 
@@ -10,6 +11,7 @@ import click
 from rich.console import Console, RenderableType
 
 from liquidlog.errors import EXIT_ERROR, EXIT_INTERRUPTED, LiquidlogError, UsageError
+from liquidlog.operations.checkpoint import CheckpointWarning
 from liquidlog.report.jsonable import render_error, render_json
 from liquidlog.spec.sizes import parse_size
 
@@ -162,6 +164,17 @@ def split_names(text: str) -> tuple[str, ...]:
 def run(group: click.Group, arguments: Sequence[str] | None = None) -> int:
     """Run a command and return its exit status; every error is one sentence on stderr."""
     words = list(sys.argv[1:] if arguments is None else arguments)
+    with warnings.catch_warnings():
+        warnings.simplefilter("always", CheckpointWarning)
+        warnings.showwarning = _show_warning
+        return _run(group, words)
+
+
+def _show_warning(message: Warning | str, *_: object, **__: object) -> None:
+    say(f"warning: {message}")
+
+
+def _run(group: click.Group, words: list[str]) -> int:
     try:
         return int(group.main(args=words, standalone_mode=False) or 0)
     except click.exceptions.Exit as stop:

@@ -9,6 +9,18 @@ from liquidlog.table import Table
 
 @click.command()
 @table_argument
+@click.option("--dry-run", is_flag=True, help="Check everything, write nothing.")
+@json_option
+def checkpoint(
+    table: str, storage_options: tuple[tuple[str, str], ...], *, dry_run: bool, as_json: bool
+) -> None:
+    """Give the newest version a checkpoint, so that it opens without older commits."""
+    opened = Table.open(table, storage_options=mapping(storage_options))
+    emit(opened.checkpoint(dry_run=dry_run), text.checkpointed, as_json=as_json)
+
+
+@click.command()
+@table_argument
 @click.option("--delete", is_flag=True, help="Delete the orphans.")
 @click.option(
     "--older-than",

@@ -12,7 +12,7 @@ import msgspec
 from liquidlog.clustering.columns import ClusteringColumn
 from liquidlog.errors import CorruptLogError
 from liquidlog.snapshot import Snapshot
-from liquidlog.spec.actions import DomainMetadata
+from liquidlog.spec.actions import UNREADABLE, DomainMetadata
 from liquidlog.spec.features import is_clustered
 from liquidlog.spec.schema import Path, StructType, find_column, quote_path, resolve_path
 
@@ -61,7 +61,7 @@ def read_domain(configuration: str) -> tuple[Path, ...]:
     """
     try:
         domain = msgspec.json.decode(configuration, type=_Domain)
-    except msgspec.MsgspecError as error:
+    except UNREADABLE as error:
         raise CorruptLogError(_WHERE, f"its configuration cannot be read: {error}") from error
     paths = tuple(
         (entry,) if isinstance(entry, str) else tuple(entry) for entry in domain.clustering_columns

@@ -156,7 +156,8 @@ def _mean_depths(first: Ranks, last: Ranks, edges: Floats) -> Floats:
     total = np.concatenate([[0.0], np.cumsum(depth * np.diff(edges))])
     width = edges[last + 1] - edges[first]
     summed = total[last + 1] - total[first]
-    return np.divide(summed, width, out=depth[first].astype(np.float64), where=width > 0)
+    shared = np.divide(summed, width, out=depth[first].astype(np.float64), where=width > 0)
+    return np.asarray(shared, np.float64)
 
 
 def _union(axis: Axis, files: NDArray[np.int64]) -> float:

@@ -3,7 +3,7 @@
 Source: PROTOCOL.md, "Add File and Remove File"; Delta Spark, OptimizeExecutor.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 from urllib.parse import quote
 
@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from liquidlog.clustering.row_tracking import PRESERVED_TAG, assign_row_ids
-from liquidlog.clustering.staleness import InputRows, locate_inputs, stale_reasons
+from liquidlog.clustering.staleness import InputRows, locate_inputs, reasons_against
 from liquidlog.clustering.zcubes import PROVIDER
 from liquidlog.errors import CommitConflictError, ResultMismatchError
 from liquidlog.plan import (
@@ -26,8 +26,9 @@ from liquidlog.plan import (
     RewrittenGroup,
     WrittenFile,
 )
-from liquidlog.snapshot import Snapshot, decoded_paths, num_records
+from liquidlog.snapshot import Snapshot, decoded_paths
 from liquidlog.spec.actions import (
+    UNREADABLE,
     ZCUBE_ID,
     ZCUBE_ZORDER_BY,
     AddFile,
@@ -36,6 +37,9 @@ from liquidlog.spec.actions import (
 )
 from liquidlog.spec.change import Change
 from liquidlog.spec.schema import quote_path
+
+_REMOVED: Final = ("path", "size", "num_records", "base_row_id", "default_row_commit_version")
+"""Columns of live files that a remove repeats as they are."""
 
 _PATH_SAFE: Final = "/!$&'()*+,;=:@-._~"
 """Characters that stay as they are in the path of a URI. Source: RFC 2396, pchar and "/"."""
@@ -61,13 +65,13 @@ def rewrite_change(
     if problems:
         raise ResultMismatchError(problems)
     inputs = locate_inputs(snapshot, planned)
-    stale = stale_reasons(snapshot, plan, planned)
+    stale = reasons_against(snapshot, plan, planned, inputs)
     if stale:
         raise CommitConflictError(plan.read_version, stale)
     _check_outputs_are_new(snapshot, group)
     adds, domains = assign_row_ids(
         snapshot,
-        [_add(plan, planned, file) for file in group.outputs],
+        list(_adds(plan, planned, group.outputs)),
         [file.num_records for file in group.outputs],
     )
     removes = tuple(_removes(snapshot, inputs, now_ms))
@@ -105,7 +109,8 @@ def _tags(plan: ClusteringPlan, group: RewrittenGroup) -> dict[str, str]:
 
 def _check_outputs_are_new(snapshot: Snapshot, group: RewrittenGroup) -> None:
     paths = pa.array([file.path for file in group.outputs], pa.string())
-    live = paths.filter(pc.is_in(paths, value_set=decoded_paths(snapshot.files)))
+    files = decoded_paths(snapshot.files)
+    live = files.filter(pc.is_in(files, value_set=paths))
     if len(live):
         raise ResultMismatchError(
             tuple(f"the output {path} already is a file of the table" for path in live.to_pylist())
@@ -155,7 +160,7 @@ def _output_problems(plan: ClusteringPlan, file: WrittenFile) -> Iterator[str]:
         yield f"the output {file.path} is empty"
     try:
         stats = msgspec.json.decode(file.stats, type=_OutputStats)
-    except msgspec.MsgspecError as error:
+    except UNREADABLE as error:
         yield f"the statistics of {file.path} cannot be read: {error}"
         return
     if stats.num_records != file.num_records:
@@ -179,39 +184,56 @@ def _at(document: Mapping[str, Any], column: PlannedColumn) -> object:
     return value
 
 
-def _add(plan: ClusteringPlan, planned: RewriteGroup, file: WrittenFile) -> AddFile:
+def _adds(
+    plan: ClusteringPlan, planned: RewriteGroup, outputs: Iterable[WrittenFile]
+) -> Iterator[AddFile]:
     tags: dict[str, str | None] | None = None
     if planned.zcube_id is not None:
         tags = {ZCUBE_ID: planned.zcube_id, ZCUBE_ZORDER_BY: _names(plan)}
-    return AddFile(
-        path=quote(file.path, safe=_PATH_SAFE),
-        partition_values={},
-        size=file.size_bytes,
-        modification_time=file.modification_time_ms,
-        data_change=False,
-        stats=file.stats,
-        tags=tags,
-        clustering_provider=PROVIDER if planned.zcube_id is not None else None,
-    )
+    for file in outputs:
+        yield AddFile(
+            path=quote(file.path, safe=_PATH_SAFE),
+            partition_values={},
+            size=file.size_bytes,
+            modification_time=file.modification_time_ms,
+            data_change=False,
+            stats=file.stats,
+            tags=tags,
+            clustering_provider=PROVIDER if planned.zcube_id is not None else None,
+        )
 
 
 def _removes(snapshot: Snapshot, inputs: InputRows, now_ms: int) -> Iterator[RemoveFile]:
     rows = snapshot.files.take(pa.array(inputs.rows))
-    for row, records in zip(rows.to_pylist(), num_records(rows).to_pylist(), strict=True):
-        vector = row["deletion_vector"]
+    columns = (rows[name].to_pylist() for name in _REMOVED)
+    vectors = (v and _deletion_vector(v) for v in rows["deletion_vector"].to_pylist())
+    for path, size, records, row_id, row_version, vector, values, tags in zip(
+        *columns,
+        vectors,
+        _decoded(rows["partition_values_json"]),
+        _decoded(rows["tags_json"]),
+        strict=True,
+    ):
         yield RemoveFile(
-            path=row["path"],
+            path=path,
             deletion_timestamp=now_ms,
             data_change=False,
             extended_file_metadata=True,
-            partition_values=msgspec.json.decode(row["partition_values_json"] or "{}"),
-            size=row["size"],
-            tags=msgspec.json.decode(row["tags_json"]) if row["tags_json"] else None,
-            deletion_vector=None if vector is None else _deletion_vector(vector),
-            base_row_id=row["base_row_id"],
-            default_row_commit_version=row["default_row_commit_version"],
+            partition_values=values or {},
+            size=size,
+            tags=tags,
+            deletion_vector=vector,
+            base_row_id=row_id,
+            default_row_commit_version=row_version,
             stats=None if records is None else f'{{"numRecords":{records}}}',
         )
+
+
+def _decoded(column: pa.ChunkedArray) -> Iterator[dict[str, str | None] | None]:
+    """Yield the JSON object of each row, None for null; equal ones are decoded once."""
+    values = column.combine_chunks()
+    kinds = [msgspec.json.decode(text) for text in values.dictionary.to_pylist()]
+    return (None if index is None else kinds[index] for index in values.indices.to_pylist())
 
 
 def _deletion_vector(vector: Mapping[str, Any]) -> DeletionVector:

@@ -53,7 +53,7 @@ class ReadModel:
 
     def after(self, size: float, extent: float, files: float) -> float:
         """Return what files of `size` bytes together cost a reader once they are clustered."""
-        width = extent * min(1.0, self.shortfall * files ** (-1 / self.dimensions))
+        width = extent * min(1.0, self.shortfall * float(files ** (-1 / self.dimensions)))
         return (size + files * OPEN_COST_BYTES) * (width + _SCAN_SHARE)
 
     def outputs(self, size: float, extent: float) -> int:

@@ -18,7 +18,7 @@ from msgspec import structs
 from liquidlog.errors import CorruptLogError, UnsupportedFeatureError
 from liquidlog.plan import RowTracking
 from liquidlog.snapshot import Snapshot, num_records
-from liquidlog.spec.actions import AddFile, DomainMetadata
+from liquidlog.spec.actions import UNREADABLE, AddFile, DomainMetadata
 from liquidlog.spec.features import (
     ROW_TRACKING,
     ROW_TRACKING_ENABLED,
@@ -124,7 +124,7 @@ def _high_water_mark(snapshot: Snapshot) -> int:
             if domain is None
             else msgspec.json.decode(domain.configuration, type=_Domain).row_id_high_water_mark
         )
-    except msgspec.MsgspecError as error:
+    except UNREADABLE as error:
         raise CorruptLogError(_DOMAIN_PLACE, f"cannot be read: {error}") from error
     used = _highest_row_id(snapshot.files)
     if used > mark:

@@ -41,21 +41,28 @@ def stale_reasons(snapshot: Snapshot, plan: ClusteringPlan, group: RewriteGroup)
     Raises:
         CorruptLogError: If the clustering domain cannot be read.
     """
-    return tuple(_reasons(snapshot, plan, group))
+    return reasons_against(snapshot, plan, group, locate_inputs(snapshot, group))
+
+
+def reasons_against(
+    snapshot: Snapshot, plan: ClusteringPlan, group: RewriteGroup, inputs: InputRows
+) -> tuple[str, ...]:
+    """Return what stale_reasons does, where the inputs are located already."""
+    return tuple(_reasons(snapshot, plan, group, inputs))
 
 
 def locate_inputs(snapshot: Snapshot, group: RewriteGroup) -> InputRows:
     """Return where the inputs of a planned group are among the live files."""
     paths = pa.array([file.path for file in group.inputs], pa.string())
-    found = pc.index_in(paths, value_set=decoded_paths(snapshot.files))
-    positions = pc.fill_null(pc.cast(found, pa.int64()), -1).to_numpy()
+    positions = _positions(paths, decoded_paths(snapshot.files))
     live = positions >= 0
-    vectors = snapshot.files["deletion_vector"].take(pa.array(positions[live])).to_pylist()
+    vectors = snapshot.files["deletion_vector"].take(pa.array(positions[live])).combine_chunks()
     changed = np.zeros(len(positions), np.bool_)
-    changed[live] = [
-        _vector_id(file) != _log_vector_id(vector)
-        for file, vector in zip(_selected(group.inputs, live), vectors, strict=True)
-    ]
+    if vectors.null_count < len(vectors) or any(file.deletion_vector for file in group.inputs):
+        changed[live] = [
+            _vector_id(file) != _log_vector_id(vector)
+            for file, vector in zip(_selected(group.inputs, live), vectors.to_pylist(), strict=True)
+        ]
     return InputRows(
         rows=positions[live & ~changed],
         missing=tuple(file.path for file in _selected(group.inputs, ~live)),
@@ -63,13 +70,25 @@ def locate_inputs(snapshot: Snapshot, group: RewriteGroup) -> InputRows:
     )
 
 
-def _reasons(snapshot: Snapshot, plan: ClusteringPlan, group: RewriteGroup) -> Iterator[str]:
+def _positions(paths: pa.Array, live: pa.Array) -> NDArray[np.int64]:
+    """Return where each of `paths` is in `live`, -1 where it is not.
+
+    There are far more live paths, so that a table of them would be the expensive one to build.
+    """
+    rows = np.flatnonzero(pc.is_in(live, value_set=paths))
+    found = pc.index_in(paths, value_set=live.take(pa.array(rows)))
+    among = pc.fill_null(found, -1).to_numpy()
+    return np.where(among < 0, -1, np.append(rows, -1)[among])
+
+
+def _reasons(
+    snapshot: Snapshot, plan: ClusteringPlan, group: RewriteGroup, inputs: InputRows
+) -> Iterator[str]:
     if snapshot.metadata.id != plan.table_id:
         yield (
             f"the plan is for the table with id {plan.table_id},"
             f" this one has id {snapshot.metadata.id}"
         )
-    inputs = locate_inputs(snapshot, group)
     if inputs.missing:
         yield f"{_listed(inputs.missing)} no longer in the table"
     if inputs.changed:

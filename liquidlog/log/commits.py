@@ -1,6 +1,5 @@
 """Commit files to actions, every error with its file and line."""
 
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
@@ -9,12 +8,19 @@ import msgspec
 from liquidlog.errors import CorruptLogError, VersionNotFoundError
 from liquidlog.log.paths import commit_name, log_path
 from liquidlog.log.store import TableStore
-from liquidlog.spec.actions import Commit, decode_line
+from liquidlog.spec.actions import UNREADABLE, Commit, decode_line
 
 _READ_TOGETHER: Final = 64
 """Commits held as bytes at the same time."""
 
-_INFO: Final = re.compile(rb'\s*\{\s*"commitInfo"\s*:')
+
+class _InfoLine(msgspec.Struct):
+    """A line of a commit as far as its commitInfo goes; what stands beside it may be anything."""
+
+    info: dict[str, Any] | None = msgspec.field(default=None, name="commitInfo")
+
+
+_INFO_DECODER: Final = msgspec.json.Decoder(_InfoLine)
 
 
 def read_commit(store: TableStore, version: int) -> Commit:
@@ -67,13 +73,15 @@ def _contents(store: TableStore, versions: Sequence[int]) -> Iterator[tuple[int,
 
 def _parse_info(content: bytes, version: int) -> Mapping[str, Any]:
     for number, line in enumerate(content.split(b"\n"), start=1):
-        if _INFO.match(line) is None:
+        if b'"commitInfo"' not in line:
             continue
         try:
-            return msgspec.json.decode(line, type=dict[str, dict[str, Any]])["commitInfo"]
-        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+            info = _INFO_DECODER.decode(line).info
+        except UNREADABLE as error:
             where = log_path(commit_name(version))
             raise CorruptLogError(where, f"not a valid action: {error}", line=number) from error
+        if info is not None:
+            return info
     return {}
 
 

@@ -25,9 +25,9 @@ def read_history(store: TableStore, limit: int | None = None) -> Rows:
     """Return one mapping a commit still in the log, newest first, at most `limit`.
 
     Keys are those of DESCRIBE HISTORY; `timestamp` is ISO 8601 in UTC: the in-commit timestamp
-    where there is one, else the file's time. Keys without a value are left out. Parameters are
-    strings, as the reference engine shows them. Fields of commitInfo that it does not show, also
-    ones that nobody here knows, follow as the log has them.
+    where there is one, else the file's time. Keys without a value are left out. Parameters and
+    metrics are strings, as the reference engine shows them. Fields of commitInfo that it does not
+    show, also ones that nobody here knows, follow as the log has them.
 
     Raises:
         TableNotFoundError: If there is no table.
@@ -46,20 +46,22 @@ def read_history(store: TableStore, limit: int | None = None) -> Rows:
 
 def _row(version: int, modification_time_ms: int, info: Mapping[str, Any]) -> Mapping[str, Any]:
     own_time = info.get("inCommitTimestamp")
-    parameters = info.get("operationParameters")
     row = {
         "version": version,
         "timestamp": iso_time(own_time if isinstance(own_time, int) else modification_time_ms),
         "operation": info.get("operation"),
-        "operationParameters": _strings(parameters if isinstance(parameters, dict) else {}),
+        "operationParameters": _strings(info.get("operationParameters")) or {},
         **{name: info.get(name) for name in _SHOWN},
+        "operationMetrics": _strings(info.get("operationMetrics")),
     }
     others = {name: value for name, value in info.items() if name not in {*row, "timestamp"}}
     return {key: value for key, value in (row | others).items() if value is not None}
 
 
-def _strings(parameters: Mapping[str, Any]) -> dict[str, str | None]:
-    return {key: _string(value) for key, value in parameters.items()}
+def _strings(values: Any) -> dict[str, str | None] | None:  # noqa: ANN401  JSON
+    if not isinstance(values, dict):
+        return None
+    return {key: _string(value) for key, value in values.items()}
 
 
 def _string(value: Any) -> str | None:  # noqa: ANN401  JSON

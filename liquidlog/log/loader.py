@@ -4,9 +4,9 @@ from collections.abc import Iterator, Sequence
 
 import pyarrow as pa
 
-from liquidlog.errors import CorruptLogError, UnsupportedFeatureError
+from liquidlog.errors import CorruptLogError, UnsupportedFeatureError, VersionNotFoundError
 from liquidlog.log.checkpoints import CheckpointState, read_checkpoint
-from liquidlog.log.commits import read_commits
+from liquidlog.log.commits import read_commits, read_infos
 from liquidlog.log.paths import LOG_DIR, commit_name, log_path
 from liquidlog.log.replay import (
     TailState,
@@ -26,7 +26,7 @@ from liquidlog.log.segment import (
 )
 from liquidlog.log.store import TableStore
 from liquidlog.snapshot import STATISTICS_TYPE, Snapshot, Statistics, unsound
-from liquidlog.spec.actions import Commit, CommitInfo, Metadata, Protocol
+from liquidlog.spec.actions import Commit, Metadata, Protocol
 from liquidlog.spec.features import has_in_commit_timestamps, unsupported_for_inspection
 from liquidlog.spec.schema import parse_schema
 
@@ -40,25 +40,42 @@ def load_snapshot(store: TableStore, version: int | None = None) -> Snapshot:
         CorruptLogError: If a file that is needed is missing or broken.
         UnsupportedFeatureError: If the table cannot be read; names every reason.
     """
-    if version is None:
-        recent = list_recent_log(store)
-        try:
-            return _load_listed(store, recent, None)
-        except CorruptLogError:
-            if recent.whole:
-                raise
+    snapshot, _ = load_segment(store, version)
+    # Decoding takes twice what stays; what follows shall not come on top of it.
+    pa.default_memory_pool().release_unused()
+    return snapshot
+
+
+def load_segment(store: TableStore, version: int | None = None) -> tuple[Snapshot, LogSegment]:
+    """Return the table as load_snapshot does, with the log files that it was read from.
+
+    Raises:
+        LogError: As load_snapshot does.
+        VersionNotFoundError: If the log does not hold that version.
+        CorruptLogError: If a file that is needed is missing or broken.
+        UnsupportedFeatureError: If the table cannot be read; names every reason.
+    """
+    recent = list_recent_log(store)
+    try:
+        return _load_listed(store, recent, version)
+    except (CorruptLogError, VersionNotFoundError):
+        if recent.whole:
+            raise
     return _load_listed(store, list_log(store), version)
 
 
-def _load_listed(store: TableStore, listing: LogListing, version: int | None) -> Snapshot:
+def _load_listed(
+    store: TableStore, listing: LogListing, version: int | None
+) -> tuple[Snapshot, LogSegment]:
     segments = candidate_segments(listing, version)
     for segment in segments[:-1]:
         try:
             checkpoint = _checkpoint(store, segment)
         except CorruptLogError:
             continue  # an older checkpoint, or all commits, may still do
-        return _load(store, segment, checkpoint)
-    return _load(store, segments[-1], _checkpoint(store, segments[-1]))
+        return _load(store, segment, checkpoint), segment
+    last = segments[-1]
+    return _load(store, last, _checkpoint(store, last)), last
 
 
 def advance(store: TableStore, snapshot: Snapshot) -> tuple[Snapshot, tuple[Commit, ...]]:
@@ -80,7 +97,8 @@ def advance(store: TableStore, snapshot: Snapshot) -> tuple[Snapshot, tuple[Comm
         return newest, tuple(load_commits(store, snapshot.version + 1, newest.version))
     if not wanted:
         return snapshot, ()
-    segment = LogSegment(listing.newest, None, tuple(listing.commits[v] for v in wanted))
+    files = tuple(listing.commits[v] for v in wanted)
+    segment = LogSegment(listing.newest, None, files, files[-1])
     commits = tuple(load_commits(store, wanted.start, listing.newest))
     return _apply(store, segment, commits[::-1], _state_of(snapshot)), commits
 
@@ -150,7 +168,12 @@ def _apply(
     return Snapshot(
         uri=store.uri,
         version=segment.version,
-        timestamp_ms=_timestamp_ms(segment, newest_first),
+        timestamp_ms=_timestamp_ms(
+            store,
+            segment,
+            newest_first,
+            own_times=has_in_commit_timestamps(protocol, metadata.configuration),
+        ),
         protocol=protocol,
         metadata=metadata,
         schema=parse_schema(metadata.schema_string, where=LOG_DIR),
@@ -200,11 +223,25 @@ def _where(segment: LogSegment) -> str:
     return log_path(next(iter((*names, *commits)), commit_name(segment.version)))
 
 
-def _timestamp_ms(segment: LogSegment, newest_first: Sequence[Commit]) -> int:
-    info = newest_first[0].info if newest_first else CommitInfo()
-    if info.in_commit_timestamp is not None:
-        return info.in_commit_timestamp
-    if segment.commits:
-        return segment.commits[-1].modification_time_ms
+def _timestamp_ms(
+    store: TableStore,
+    segment: LogSegment,
+    newest_first: Sequence[Commit],
+    *,
+    own_times: bool,
+) -> int:
+    """Return the time of the segment's version: its commit's own, or that of its commit's file."""
+    last = segment.last_commit
+    if newest_first:
+        own = newest_first[0].info.in_commit_timestamp
+    elif own_times and last is not None:
+        (info,) = read_infos(store, [last.version])
+        own = info.get("inCommitTimestamp")
+    else:
+        own = None
+    if isinstance(own, int):
+        return own
+    if last is not None:
+        return last.modification_time_ms
     files = () if segment.checkpoint is None else segment.checkpoint.files
     return max((file.modification_time_ms for file in files), default=0)

@@ -85,6 +85,17 @@ class LocalTableStore:
             with contextlib.suppress(OSError):
                 temporary.unlink(missing_ok=True)
 
+    def replace_log(self, name: str, content: bytes) -> None:
+        """See TableStore."""
+        temporary = self._log / f".{name}.{secrets.token_hex(8)}.tmp"
+        try:
+            _write_durably(temporary, content)
+            temporary.replace(self._log / name)
+        except OSError as error:
+            with contextlib.suppress(OSError):
+                temporary.unlink(missing_ok=True)
+            raise StorageError(name, f"cannot be written: {error.strerror}") from error
+
     def open_log(self, name: str) -> Source:
         """See TableStore."""
         return open_input(str(self._log / name))

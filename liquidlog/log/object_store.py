@@ -97,6 +97,11 @@ class ObjectTableStore:
         except MaybeStoredError as error:
             raise AmbiguousPutError(str(error)) from None
 
+    def replace_log(self, name: str, content: bytes) -> None:
+        """See TableStore."""
+        self.require_writable()
+        self._objects.replace(f"{self._log}/{name}", content)
+
     def open_log(self, name: str) -> Source:
         """See TableStore."""
         path = f"{self._log}/{name}"

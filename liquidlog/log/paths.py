@@ -80,6 +80,11 @@ def commit_name(version: int) -> str:
     return f"{version:0{VERSION_DIGITS}d}.json"
 
 
+def classic_checkpoint_name(version: int) -> str:
+    """Return the file name of the classic checkpoint of `version`."""
+    return f"{version:0{VERSION_DIGITS}d}.checkpoint.parquet"
+
+
 def log_path(name: str) -> str:
     """Return the path of a log file relative to the table, for messages."""
     return f"{LOG_DIR}/{name}"

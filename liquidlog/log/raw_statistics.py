@@ -16,7 +16,7 @@ from liquidlog.errors import CorruptLogError
 from liquidlog.log.file_actions import read_adds, struct_field
 from liquidlog.log.paths import log_path
 from liquidlog.log.store import TableStore
-from liquidlog.snapshot import STATISTICS_TYPE, Snapshot
+from liquidlog.snapshot import STATISTICS_TYPE, CheckpointFile, Snapshot, Statistics
 from liquidlog.spec.schema import Path
 
 _FIELDS: Final[tuple[Path, ...]] = (("path",), ("stats",), ("stats_parsed",))
@@ -41,6 +41,34 @@ def raw_statistics(store: TableStore, snapshot: Snapshot, files: pa.Table) -> Se
     )
     columns = (paths.to_pylist(), in_checkpoint.to_pylist(), texts.to_pylist())
     return [found.get(path) if there else text for path, there, text in zip(*columns, strict=True)]
+
+
+def statistics_texts(store: TableStore, statistics: Statistics, files: pa.Table) -> pa.ChunkedArray:
+    """Return the statistics of all `files` as the log has them, null where it has no text.
+
+    Raises:
+        CorruptLogError: If a checkpoint cannot be read any more.
+    """
+    parts = [_stored_texts(store, file) for file in statistics.checkpoint]
+    texts = pa.chunked_array([*parts, *statistics.texts.chunks], STATISTICS_TYPE)
+    return texts.take(files["statistics_row"])
+
+
+def _stored_texts(store: TableStore, file: CheckpointFile) -> pa.Array:
+    def texts(adds: pa.StructArray) -> pa.Table:
+        return pa.table({"text": struct_field(adds, "stats", STATISTICS_TYPE)})
+
+    try:
+        parts = read_adds(lambda: store.open_log(file.name), [("path",), ("stats",)], texts)
+    except (pa.ArrowException, OSError, KeyError) as error:
+        raise CorruptLogError(
+            log_path(file.name), f"its statistics cannot be read: {error}"
+        ) from error
+    chunks = [chunk for part in parts for chunk in part["text"].chunks]
+    found = pa.chunked_array(chunks, STATISTICS_TYPE)
+    if len(found) != file.adds:
+        raise CorruptLogError(log_path(file.name), "it was replaced while it was read")
+    return found.combine_chunks()
 
 
 def _by_path(store: TableStore, snapshot: Snapshot, paths: pa.Array) -> Mapping[str, str]:

@@ -6,13 +6,14 @@ wins, as in the reference engine. A file is the pair (decoded path, deletion vec
 Source: PROTOCOL.md, "Action Reconciliation".
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from liquidlog.log.path_order import path_order
 from liquidlog.snapshot import FILES_SCHEMA, STATISTICS_TYPE, decoded_paths
 from liquidlog.spec.actions import (
     ZCUBE_ID,
@@ -79,7 +80,7 @@ def without_decided(files: pa.Table, decided: TailState) -> pa.Table:
     if not pc.any(touched).as_py():
         return files
     suspects = files.filter(touched)
-    gone = pa.array([key in decided.files for key in _keys(suspects)], pa.bool_())
+    gone = pa.array([key in decided.files for key in file_keys(suspects)], pa.bool_())
     kept = suspects.filter(pc.invert(gone))
     return pa.concat_tables([files.filter(pc.invert(touched)), kept])
 
@@ -119,21 +120,23 @@ def tail_statistics(decided: TailState) -> pa.Array:
 def sorted_files(parts: Sequence[pa.Table]) -> pa.Table:
     """Return all files of `parts` as one table of one chunk a column, sorted by path."""
     files = pa.concat_tables(parts)
-    order = pc.sort_indices(files["path"].combine_chunks())
+    order = pa.array(path_order(files["path"].combine_chunks()))
     # Column by column, so that only one is there twice.
     columns = [files[name].combine_chunks().take(order) for name in files.schema.names]
     return pa.Table.from_arrays(columns, schema=files.schema)
 
 
-def _keys(files: pa.Table) -> list[FileKey]:
+def file_keys(files: pa.Table) -> list[FileKey]:
+    """Return the identity of each logical file of a table in FILES_SCHEMA; one by one, for few."""
     vectors = files["deletion_vector"].to_pylist()
     return [
-        (path, None if vector is None else _vector_id(vector))
+        (path, None if vector is None else vector_id(vector))
         for path, vector in zip(decoded_paths(files).to_pylist(), vectors, strict=True)
     ]
 
 
-def _vector_id(row: dict[str, object]) -> str:
+def vector_id(row: Mapping[str, object]) -> str:
+    """Return the identity of a deletion vector, given as a row."""
     suffix = "" if row["offset"] is None else f"@{row['offset']}"
     return f"{row['storageType']}{row['pathOrInlineDv']}{suffix}"
 

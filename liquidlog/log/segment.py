@@ -3,6 +3,9 @@
 `_last_checkpoint` is only a hint for where to start a listing, and may be stale, missing or
 damaged. It is never believed: a listing that begins there counts only if it holds a complete
 checkpoint, and where it does not do, the directory is listed whole.
+
+Compacted log files take no part: those that engines write lose what the commits say, see
+docs/adr/0017.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -22,6 +25,7 @@ from liquidlog.log.paths import (
     log_path,
 )
 from liquidlog.log.store import TableStore
+from liquidlog.spec.actions import UNREADABLE
 
 _PREFERENCE: Final = (
     LogFileKind.CLASSIC_CHECKPOINT,
@@ -55,11 +59,16 @@ class Checkpoint:
 
 @dataclass(frozen=True, slots=True)
 class LogSegment:
-    """The files of one version: `commits` are gap-free and end at `version`."""
+    """The files of one version: `commits` are gap-free and end at `version`.
+
+    `last_commit` is the commit of `version`, also where a checkpoint makes reading it needless;
+    None if it is gone.
+    """
 
     version: int
     checkpoint: Checkpoint | None
     commits: tuple[LogFile, ...]
+    last_commit: LogFile | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +115,7 @@ def list_recent_log(store: TableStore) -> LogListing:
     Raises:
         TableNotFoundError: If there is no log, or it holds neither commit nor checkpoint.
     """
-    first = _hinted_version(store)
+    first = hinted_version(store)
     if first > 0:
         files = store.list_log(first)
         if files:
@@ -126,10 +135,11 @@ def list_log_from(store: TableStore, version: int) -> LogListing:
     return _listing(files, whole=version == 0) if files else list_log(store)
 
 
-def _hinted_version(store: TableStore) -> int:
+def hinted_version(store: TableStore) -> int:
+    """Return the version that `_last_checkpoint` names, 0 if it names none."""
     try:
         hint = msgspec.json.decode(store.read_log(LAST_CHECKPOINT) or b"{}")
-    except msgspec.MsgspecError:
+    except UNREADABLE:
         return 0
     version = hint.get("version") if isinstance(hint, dict) else None
     return version if isinstance(version, int) and version < _VERSIONS else 0
@@ -191,7 +201,8 @@ def _segment(listing: LogListing, target: int, checkpoint: Checkpoint | None) ->
         return None
     if any(version not in listing.commits for version in wanted):
         return None
-    return LogSegment(target, checkpoint, tuple(listing.commits[version] for version in wanted))
+    commits = tuple(listing.commits[version] for version in wanted)
+    return LogSegment(target, checkpoint, commits, listing.commits.get(target))
 
 
 def _refuse(listing: LogListing, target: int, usable: Sequence[Checkpoint]) -> NoReturn:

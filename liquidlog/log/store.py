@@ -72,6 +72,14 @@ class TableStore(Protocol):
         """
         ...
 
+    def replace_log(self, name: str, content: bytes) -> None:
+        """Store a log file whole, in the place of one of that name: for `_last_checkpoint` only.
+
+        Raises:
+            StorageError: If it cannot be written, or may not have been.
+        """
+        ...
+
     def open_log(self, name: str) -> Source:
         """Return a log file opened for a Parquet reader.
 

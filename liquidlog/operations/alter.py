@@ -11,10 +11,11 @@ from liquidlog.clustering.property_changes import properties_change
 from liquidlog.clustering.retagging import plan_retagging, retagged
 from liquidlog.clustering.schema_changes import drop_change, plan_rename, rename_change
 from liquidlog.commit.conflicts import ReadSet
-from liquidlog.commit.transaction import Clock, Proposal, commit, require_writable
+from liquidlog.commit.transaction import Clock, Proposal, require_writable
 from liquidlog.errors import SchemaChangeError
 from liquidlog.log.originals import original_adds
 from liquidlog.log.store import TableStore
+from liquidlog.operations.checkpoint import commit_and_checkpoint
 from liquidlog.operations.rewrite import ENGINE_INFO
 from liquidlog.snapshot import Snapshot
 from liquidlog.spec.change import Change
@@ -101,7 +102,7 @@ def _commit(
         read_set=ReadSet(version=snapshot.version, domains=frozenset({CLUSTERING_DOMAIN})),
         derive=lambda newest: _required(derive(newest)),
     )
-    return commit(store, proposal, clock, engine_info=ENGINE_INFO).version
+    return commit_and_checkpoint(store, proposal, clock, engine_info=ENGINE_INFO).version
 
 
 def _required(change: Change | None) -> Change:

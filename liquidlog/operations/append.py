@@ -11,12 +11,13 @@ from liquidlog.clustering.domain import clustering_state
 from liquidlog.clustering.planning import writer_options
 from liquidlog.clustering.row_tracking import assign_row_ids
 from liquidlog.commit.conflicts import ReadSet
-from liquidlog.commit.transaction import Clock, Proposal, commit, require_writable
+from liquidlog.commit.transaction import Clock, Proposal, require_writable
 from liquidlog.curve.order import order_rows
 from liquidlog.data.append import open_input
 from liquidlog.data.writer import DataFileWriter
 from liquidlog.errors import CommitStateUnknownError, LiquidlogError, UnsupportedFeatureError
 from liquidlog.log.store import TableStore
+from liquidlog.operations.checkpoint import commit_and_checkpoint
 from liquidlog.operations.rewrite import ENGINE_INFO
 from liquidlog.plan import WrittenFile
 from liquidlog.snapshot import Snapshot
@@ -180,7 +181,7 @@ def _commit(
         derive=lambda newest: _change(newest, written),
     )
     try:
-        return commit(store, proposal, clock, engine_info=ENGINE_INFO).version
+        return commit_and_checkpoint(store, proposal, clock, engine_info=ENGINE_INFO).version
     except CommitStateUnknownError:
         raise
     except LiquidlogError:

@@ -9,9 +9,10 @@ from liquidlog.clustering.ddl import cluster_by_change, create_change, like_chan
 from liquidlog.clustering.domain import CLUSTERING_DOMAIN, clustering_state
 from liquidlog.clustering.properties import without_state
 from liquidlog.commit.conflicts import ReadSet
-from liquidlog.commit.transaction import Clock, Proposal, commit, commit_first, require_writable
+from liquidlog.commit.transaction import Clock, Proposal, commit_first, require_writable
 from liquidlog.errors import TableExistsError, UsageError
 from liquidlog.log.store import TableStore
+from liquidlog.operations.checkpoint import commit_and_checkpoint
 from liquidlog.operations.rewrite import ENGINE_INFO
 from liquidlog.snapshot import Snapshot
 from liquidlog.spec.arrow import delta_schema
@@ -109,7 +110,7 @@ def cluster_by(
         base=snapshot,
         derive=lambda newest: _required(_cluster_by_change(newest, columns)),
     )
-    return commit(store, proposal, clock, engine_info=ENGINE_INFO).version
+    return commit_and_checkpoint(store, proposal, clock, engine_info=ENGINE_INFO).version
 
 
 def _cluster_by_change(snapshot: Snapshot, columns: tuple[Path, ...] | None) -> Change | None:

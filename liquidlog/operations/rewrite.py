@@ -7,11 +7,12 @@ from liquidlog.clustering.domain import CLUSTERING_DOMAIN
 from liquidlog.clustering.outputs import planned_group, rewrite_change
 from liquidlog.clustering.staleness import stale_reasons
 from liquidlog.commit.conflicts import ReadSet
-from liquidlog.commit.transaction import Clock, Proposal, commit
+from liquidlog.commit.transaction import Clock, Proposal
 from liquidlog.errors import CommitConflictError, LiquidlogError, ResultMismatchError
 from liquidlog.log.loader import load_commits, load_snapshot, newest_version
 from liquidlog.log.second_opinion import require_agreement
 from liquidlog.log.store import TableStore
+from liquidlog.operations.checkpoint import commit_and_checkpoint
 from liquidlog.plan import (
     GROUP_ID_TAG,
     PLAN_ID_TAG,
@@ -63,7 +64,7 @@ def commit_group(
     try:
         _require_outputs(store, group)
         proposal = _proposal(store, plan, group, clock, base)
-        landed = commit(store, proposal, clock, engine_info=ENGINE_INFO)
+        landed = commit_and_checkpoint(store, proposal, clock, engine_info=ENGINE_INFO)
     except CommitConflictError:
         _delete_outputs(store, plan, group)
         if group.group_id in committed_groups(store, plan):

@@ -9,6 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from liquidlog.clustering.health import Health
+from liquidlog.log.checkpointing import Checkpointed
 from liquidlog.operations.append import Appended
 from liquidlog.operations.replay import Replay, WrittenBytes
 from liquidlog.operations.scan import Scan
@@ -217,6 +218,14 @@ def created(result: Mapping[str, Any]) -> RenderableType:
 def appended(result: Appended) -> RenderableType:
     """Show what an append did."""
     return Text(f"version {result.version}: {result.rows} rows in {result.files} file(s) appended")
+
+
+def checkpointed(result: Checkpointed) -> RenderableType:
+    """Show what became of a checkpoint."""
+    of = f"version {result.version} ({result.files} files)"
+    if result.size_bytes is None:
+        return Text(f"no checkpoint of {of} was written: it has one, or this was a dry run")
+    return Text(f"checkpoint of {of} written: {render_size(result.size_bytes)}")
 
 
 def clustered(result: Mapping[str, Any]) -> RenderableType:

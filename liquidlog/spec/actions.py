@@ -259,6 +259,9 @@ _commit_info_decoder = msgspec.json.Decoder(CommitInfo | None)
 _NOT_OURS: Final = (UnicodeDecodeError, RecursionError)
 """What msgspec lets through that is not of its own tree of errors."""
 
+UNREADABLE: Final = (msgspec.MsgspecError, *_NOT_OURS)
+"""All that msgspec raises at a text which is no JSON, or not the document that is wanted."""
+
 _encoder = msgspec.json.Encoder()
 _decoder = msgspec.json.Decoder(ActionLine)
 _sidecar_decoder = msgspec.json.Decoder(_SidecarLine)
@@ -298,11 +301,12 @@ def _words(error: Exception) -> str:
 
 def encode_actions(actions: Iterable[AnyAction | CopiedAdd]) -> bytes:
     """Return the newline-delimited JSON of a commit, one action a line, in the given order."""
+    encode, keys = _encoder.encode, _KEYS
     return b"".join(
-        b'{"%s":%s}\n' % (ACTION_KEYS[type(action)].encode(), _document(action))
+        b"%s%s}\n"
+        % (keys[type(action)], encode(action.document if type(action) is CopiedAdd else action))
         for action in actions
     )
 
 
-def _document(action: AnyAction | CopiedAdd) -> bytes:
-    return _encoder.encode(action.document if isinstance(action, CopiedAdd) else action)
+_KEYS: Final = {kind: f'{{"{key}":'.encode() for kind, key in ACTION_KEYS.items()}

@@ -31,8 +31,6 @@ _FEW_FILES: Final = 64
 _MILLISECOND_REST_US: Final = 999
 _NUM_RECORDS: Final = "numRecords"
 _NOT_FINITE: Final = ("NaN", "Infinity", ":Inf", ":-Inf")
-_LINE_END: Final = pa.scalar("\n", pa.large_string())
-_NOTHING: Final = pa.scalar("", pa.large_string())
 
 
 def bounds_columns(stats: pa.Array | pa.ChunkedArray, columns: Columns) -> pa.Table:
@@ -98,7 +96,9 @@ def _read(text: pa.Array, columns: Columns) -> pa.Table:
 
 
 def _parsed(text: pa.Array, columns: Columns) -> pa.Table:
-    lines = pc.binary_join_element_wise(text, _LINE_END, _NOTHING)
+    # Made here, since pyarrow imports pandas, where there is one, for its first value.
+    end, nothing = (pa.scalar(value, text.type) for value in ("\n", ""))
+    lines = pc.binary_join_element_wise(text, end, nothing)
     _, offsets, content = lines.buffers()
     ends = np.frombuffer(offsets, np.int64)[[lines.offset, lines.offset + len(lines)]]
     size = int(ends[1] - ends[0])

@@ -15,6 +15,7 @@ from liquidlog.spec.actions import Protocol
 READER_FEATURE_VERSION: Final = 3
 WRITER_FEATURE_VERSION: Final = 7
 
+CHECKPOINT_PROTECTION: Final = "checkpointProtection"
 CLUSTERING: Final = "clustering"
 COLUMN_MAPPING: Final = "columnMapping"
 DOMAIN_METADATA: Final = "domainMetadata"
@@ -61,7 +62,7 @@ _WRITE_FEATURES: Final = frozenset(
         "appendOnly",
         "changeDataFeed",
         "checkConstraints",
-        "checkpointProtection",
+        CHECKPOINT_PROTECTION,
         CLUSTERING,
         COLUMN_MAPPING,
         DELETION_VECTORS,

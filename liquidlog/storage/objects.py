@@ -151,6 +151,17 @@ class Objects:
             raise StorageError(path, f"cannot be written: {detail}")
         raise MaybeStoredError(detail)
 
+    def replace(self, path: str, content: bytes) -> None:
+        """Store an object whole, in the place of one of that name.
+
+        Raises:
+            StorageError: If it cannot be written, or may not have been.
+        """
+        try:
+            again(lambda: self._fs.pipe_file(path, content))
+        except Exception as error:  # noqa: BLE001  clients raise what they like
+            raise StorageError(path, f"cannot be written: {self.explained(error)}") from None
+
     def open_upload(self, path: str) -> Any:  # noqa: ANN401  an fsspec file
         """Return a file to write an object with; it is there when the file is closed."""
         return self._fs.open(path, "wb", block_size=UPLOAD_PART_BYTES)

@@ -5,8 +5,10 @@ from collections.abc import Mapping, Sequence
 import pyarrow as pa
 
 from liquidlog.errors import UsageError
+from liquidlog.log.checkpointing import Checkpointed
 from liquidlog.operations import alter, define
 from liquidlog.operations.append import Appended, AppendRequest, Source, append
+from liquidlog.operations.checkpoint import checkpoint
 from liquidlog.operations.orphans import delete_dead_runs, find_dead_runs, orphan_rows
 from liquidlog.spec.rows import Rows
 from liquidlog.spec.schema import split_path
@@ -104,6 +106,20 @@ class Changes(OpenedTable):
         return alter.set_properties(
             self._store, self.snapshot(), properties, unset, self._clock, dry_run=dry_run
         )
+
+    def checkpoint(self, *, dry_run: bool = False) -> Checkpointed:
+        """Give the newest version a checkpoint, so that it opens without the commits before.
+
+        Commits of ours do so themselves after every `delta.checkpointInterval` versions. With
+        `dry_run` it is only checked whether the table may have one.
+
+        Raises:
+            UnsupportedFeatureError: If the table asks more of a writer than we do.
+            CheckpointMismatchError: If it would not say what the log says; nothing was written.
+            CorruptLogError: If a log file that is needed is missing or broken.
+            StorageError: If the storage cannot be written.
+        """
+        return checkpoint(self._store, self.snapshot(), self._clock, dry_run=dry_run)
 
     def orphans(self, *, older_than: str = "1d", delete: bool = False) -> Rows:
         """Return the files that runs of an executor left without ending, one row a file.

@@ -6,10 +6,11 @@ from typing import Any
 
 import pytest
 
-from liquidlog.errors import CorruptLogError, UnsupportedFeatureError
+from liquidlog.errors import CorruptLogError, UnsupportedFeatureError, VersionNotFoundError
 from liquidlog.operations.inspect import detail
 from liquidlog.snapshot import Snapshot, decoded_paths, deleted_rows, num_records
 from liquidlog.table import Table
+from support.recordings import digests, snapshot_facts
 
 LOGS = Path(__file__).parents[2] / "fixtures" / "logs"
 CASES = sorted(path.parent.name for path in LOGS.glob("*/expected.json"))
@@ -105,6 +106,35 @@ def assert_files_agree(snapshot: Snapshot, expected: Any, *, ignore_provider: bo
             file.pop("clusteringProvider")
     assert found == theirs
     assert len(set(decoded_paths(live).to_pylist())) == len(found)
+
+
+VERSIONS = [
+    (path.parent.name, version, recorded)
+    for path in sorted(LOGS.glob("*/versions.json"))
+    for version, recorded in json.loads(path.read_text()).items()
+]
+
+
+def test_there_are_hundreds_of_recorded_versions() -> None:
+    assert len([recorded for _, _, recorded in VERSIONS if recorded is not None]) > 300
+
+
+@pytest.mark.parametrize(
+    ("case", "version", "recorded"), VERSIONS, ids=[f"{case}@{v}" for case, v, _ in VERSIONS]
+)
+def test_every_recorded_version_is_read_as_the_engine_reads_it(
+    case: str, version: str, recorded: dict[str, str] | None
+) -> None:
+    if recorded is None:
+        with pytest.raises(VersionNotFoundError):
+            open_case(case).snapshot(int(version))
+        return
+    facts = snapshot_facts(open_case(case).snapshot(int(version)))
+    known = {"files"} if case in COMPACTED else set()
+    found = digests(facts)
+    assert {n: found[n] for n in found.keys() - known} == {
+        n: recorded[n] for n in recorded.keys() - known
+    }
 
 
 @pytest.mark.parametrize("case", [c for c in CASES if expectation(c)["history"]])

@@ -166,6 +166,7 @@ def writes(
     yield "optimize full", keeping(lambda: optimize(spark, table, full=True)), columns
     properties = {"delta.checkpointInterval": "7"}
     yield "set properties", keeping(lambda: table.set_properties(properties)), columns
+    yield "checkpoint", keeping(table.checkpoint), columns
     if feature.renames:
         columns = ("id", "x", "city")
         yield "rename", keeping(lambda: table.rename_column("s", "city")), columns

@@ -9,9 +9,17 @@ is told apart from one that failed.
 from collections.abc import Callable
 from itertools import count
 
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
-from hypothesis.stateful import Bundle, RuleBasedStateMachine, initialize, invariant, rule
+from hypothesis.stateful import (
+    Bundle,
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    rule,
+    run_state_machine_as_test,
+)
 
 from liquidlog.commit.conflicts import ReadSet
 from liquidlog.commit.transaction import Clock, Proposal, commit
@@ -252,7 +260,13 @@ def _crash(_: MemoryStore) -> None:
     raise Crash
 
 
-TestCommitMachine = CommitMachine.TestCase
-TestCommitMachine.settings = settings(
-    max_examples=effort(40, 2_000), stateful_step_count=effort(25, 50)
-)
+PARTS, EXAMPLES, STEPS = effort((1, 40, 25), (4, 500, 50))
+
+
+@pytest.mark.parametrize("part", range(PARTS))
+def test_no_history_breaks_the_model(part: int) -> None:
+    del part  # so that several processes share the long form
+    run_state_machine_as_test(
+        CommitMachine,
+        settings=settings(max_examples=EXAMPLES, stateful_step_count=STEPS, deadline=None),
+    )

@@ -5,6 +5,7 @@ import tempfile
 import time
 from pathlib import Path
 
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -18,18 +19,22 @@ from support.probing import (
     tree,
 )
 
-EXAMPLES = effort(50, 10_000)
+PARTS, EXAMPLES = effort((1, 50), (20, 500))
 SECONDS = 10
 """Of the processor: far above what any log here takes, far below a hang."""
 
 
+@pytest.mark.filterwarnings("ignore:Generating overly large repr")
+@pytest.mark.parametrize("part", range(PARTS))
 @settings(max_examples=EXAMPLES, suppress_health_check=list(HealthCheck))
 @given(damaged=hostile_logs(), command=st.sampled_from(COMMANDS), as_json=st.booleans())
 def test_a_damaged_log_is_read_or_refused_and_never_written(
+    part: int,
     damaged: tuple[str, Log],
     command: str,
     as_json: bool,  # noqa: FBT001  Hypothesis hands it over
 ) -> None:
+    del part  # so that several processes share the long form
     _, log = damaged
     directory = Path(tempfile.mkdtemp())
     try:

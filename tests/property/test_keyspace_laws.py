@@ -1,6 +1,7 @@
 """Laws of key space: widths are shares of the table, whatever the type of the column."""
 
 import datetime as dt
+from collections.abc import Callable
 from decimal import Decimal
 from typing import Any
 
@@ -15,7 +16,7 @@ from liquidlog.clustering.keyspace import KeySpace, key_space
 RECORDS = 10
 _ends = st.none() | st.tuples(st.integers(-50, 50), st.integers(0, 40))
 _files = st.lists(st.tuples(_ends, st.integers(1, 10**6), st.booleans()), min_size=1, max_size=12)
-TYPES = {
+TYPES: dict[str, tuple[pa.DataType, Callable[[int], Any]]] = {
     "int": (pa.int64(), lambda n: n),
     "float": (pa.float64(), lambda n: n / 3),
     "date": (pa.date32(), lambda n: dt.date(2000, 1, 1) + dt.timedelta(days=n)),

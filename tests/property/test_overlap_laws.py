@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from itertools import count
+from typing import Any
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -38,10 +39,10 @@ def _file(draw: st.DrawFn) -> FileSpec:
     )
 
 
-def sorted_pair(first: object, second: object) -> tuple[object, object]:
+def sorted_pair(first: Any, second: Any) -> tuple[Any, Any]:
     if first is None or second is None:
         return (first, second)
-    return (min(first, second), max(first, second))  # type: ignore[type-var]
+    return (min(first, second), max(first, second))
 
 
 _files = st.lists(_file(), max_size=14).map(

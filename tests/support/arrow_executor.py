@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator, Sequence
 from itertools import count
-from pathlib import Path
 from urllib.parse import unquote
 
 import pyarrow as pa
@@ -22,28 +21,38 @@ from liquidlog.plan import (
 )
 from liquidlog.spec.deletion_vectors import vector_path
 from liquidlog.spec.schema import parse_schema, quote_path
+from liquidlog.storage.options import NO_OPTIONS, StorageOptions
 
 _numbers = count()
 
 
-def execute(plan: ClusteringPlan, groups: Sequence[int] | None = None) -> RewriteResult:
-    return RewriteResult(plan_id=plan.plan_id, groups=tuple(execute_groups(plan, groups)))
+def execute(
+    plan: ClusteringPlan,
+    groups: Sequence[int] | None = None,
+    *,
+    storage: StorageOptions = NO_OPTIONS,
+) -> RewriteResult:
+    done = tuple(execute_groups(plan, groups, storage=storage))
+    return RewriteResult(plan_id=plan.plan_id, groups=done)
 
 
 def execute_groups(
-    plan: ClusteringPlan, groups: Sequence[int] | None = None
+    plan: ClusteringPlan,
+    groups: Sequence[int] | None = None,
+    *,
+    storage: StorageOptions = NO_OPTIONS,
 ) -> Iterator[RewrittenGroup]:
     wanted = range(len(plan.groups)) if groups is None else groups
-    return (_rewrite(plan, plan.groups[group_id]) for group_id in wanted)
+    return (_rewrite(plan, plan.groups[group_id], storage) for group_id in wanted)
 
 
-def _rewrite(plan: ClusteringPlan, group: RewriteGroup) -> RewrittenGroup:
-    read = read_group(plan, group)
+def _rewrite(plan: ClusteringPlan, group: RewriteGroup, storage: StorageOptions) -> RewrittenGroup:
+    read = read_group(plan, group, storage=storage)
     rows = read
     if plan.columns:
-        keys = [_column(plan, group, column.physical) for column in plan.columns]
+        keys = [_column(plan, group, column.physical, storage) for column in plan.columns]
         rows = read.take(order_rows(keys, plan.curve))
-    outputs = tuple(_write(plan, part) for part in _parts(rows, group.expected_outputs))
+    outputs = tuple(_write(plan, part, storage) for part in _parts(rows, group.expected_outputs))
     return RewrittenGroup(
         plan_id=plan.plan_id,
         group_id=group.group_id,
@@ -56,17 +65,21 @@ def _rewrite(plan: ClusteringPlan, group: RewriteGroup) -> RewrittenGroup:
     )
 
 
-def read_group(plan: ClusteringPlan, group: RewriteGroup) -> pa.Table:
+def read_group(
+    plan: ClusteringPlan, group: RewriteGroup, *, storage: StorageOptions = NO_OPTIONS
+) -> pa.Table:
     """Return the live rows of a group's inputs, hidden columns that are preserved too."""
-    return pa.concat_tables([_open(plan, file).read() for file in group.inputs])
+    return pa.concat_tables([_open(plan, file, storage).read() for file in group.inputs])
 
 
-def _column(plan: ClusteringPlan, group: RewriteGroup, path: tuple[str, ...]) -> pa.ChunkedArray:
-    tables = [_open(plan, file).read(columns=[path]) for file in group.inputs]
+def _column(
+    plan: ClusteringPlan, group: RewriteGroup, path: tuple[str, ...], storage: StorageOptions
+) -> pa.ChunkedArray:
+    tables = [_open(plan, file, storage).read(columns=[path]) for file in group.inputs]
     return pa.concat_tables(tables)[quote_path(path)]
 
 
-def _open(plan: ClusteringPlan, file: InputFile) -> LogicalFile:
+def _open(plan: ClusteringPlan, file: InputFile, storage: StorageOptions) -> LogicalFile:
     vector = file.deletion_vector
     location = None if vector is None else vector_path(vector.descriptor)
     return LogicalFile.open(
@@ -76,6 +89,7 @@ def _open(plan: ClusteringPlan, file: InputFile) -> LogicalFile:
         mapping=plan.mapping_mode,
         vector_location=None if location is None else _located(plan, location),
         row_tracking=plan.row_tracking,
+        storage=storage,
     )
 
 
@@ -90,10 +104,11 @@ def _parts(rows: pa.Table, number: int) -> Iterator[pa.Table]:
     return (rows.slice(start, size) for start in range(0, rows.num_rows, size))
 
 
-def _write(plan: ClusteringPlan, rows: pa.Table) -> WrittenFile:
+def _write(plan: ClusteringPlan, rows: pa.Table, storage: StorageOptions) -> WrittenFile:
     schema = file_schema(parse_schema(plan.schema_string, where="plan"), plan.row_tracking)
     name = f"part-{next(_numbers):05d}-{plan.plan_id}.parquet"
-    path = str(Path(plan.table_uri) / name)
-    with DataFileWriter(path, schema=schema, options=plan.writer_options) as writer:
+    path = f"{plan.table_uri}/{name}"
+    options = plan.writer_options
+    with DataFileWriter(path, schema=schema, options=options, storage=storage) as writer:
         writer.write(rows)
         return writer.finish(name)

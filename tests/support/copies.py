@@ -33,6 +33,13 @@ def copy_table(kind: str, case: str, directory: Path) -> Path:
     return directory / kind / case / "table"
 
 
+def copy_logs(case: str, directory: Path) -> Path:
+    """Copy a recorded log, which has no data files, and return where it is."""
+    target = directory / case
+    shutil.copytree(ROOT / "fixtures" / "logs" / case / "table", target)
+    return target
+
+
 def plan_of_all(snapshot: Snapshot, *, outputs: int = 2, plan_id: str = "plan") -> ClusteringPlan:
     """Return a plan that rewrites every live file together."""
     count = snapshot.files.num_rows

@@ -62,6 +62,9 @@ class MemoryStore:
             raise AmbiguousPutError("timeout")
         return True
 
+    def replace_log(self, name: str, content: bytes) -> None:
+        self.log[name] = content
+
     def open_log(self, name: str) -> Source:
         if name not in self.log:
             raise FileNotFoundError(name)

@@ -41,13 +41,16 @@ def rows(number: int) -> pa.Table:
     )
 
 
-def write(uri: str, writer: str, commits: str) -> None:
-    """Land exactly so many commits: appends, and some rewrites and changes of columns."""
+def write(uri: str, writer: str, commits: str, kinds: str, options: str) -> None:
+    """Land exactly so many commits: appends, and some of the other `kinds`, named with spaces.
+
+    `options` are storage options as JSON.
+    """
     ids = (f"writer {writer} {number}" for number in itertools.count())
-    store = open_store(uri)
+    store = open_store(uri, json.loads(options))
     table = Table(store, replace(system_clock(), new_id=lambda: next(ids)))
 
-    def try_cluster_by(_: Table) -> bool:
+    def try_cluster_by() -> bool:
         flipped = ["s", "x"] if table.detail()["clusteringColumns"] == ["x", "s"] else ["x", "s"]
         try:
             version = table.cluster_by(flipped)
@@ -56,30 +59,31 @@ def write(uri: str, writer: str, commits: str) -> None:
         # Where another writer was first there was nothing to do, and no commit of ours.
         return str(read_commit(store, version).info.txn_id).startswith(f"writer {writer} ")
 
-    kinds = {3: try_rewrite, 7: try_cluster_by}
+    def try_rewrite() -> bool:
+        plan = table.plan(min_cube_size=1)
+        if len(plan.groups) != 1:
+            return False
+        try:
+            return len(table.commit(plan, execute(plan, storage=store.storage)).versions) == 1
+        except CommitConflictError:
+            return False
+
+    known = {"rewrite": (3, try_rewrite), "cluster-by": (7, try_cluster_by)}
+    attempts = dict(known[kind] for kind in kinds.split())
     for number in range(int(commits)):
-        attempt = kinds.get((number + int(writer)) % 10)
-        if attempt is None or not attempt(table):
+        attempt = attempts.get((number + int(writer)) % 10)
+        if attempt is None or not attempt():
             table.append(rows(int(writer) * int(commits) + number))
 
 
-def try_rewrite(table: Table) -> bool:
-    plan = table.plan(min_cube_size=1)
-    if len(plan.groups) != 1:
-        return False
-    try:
-        return len(table.commit(plan, execute(plan)).versions) == 1
-    except CommitConflictError:
-        return False
-
-
-def read(uri: str, report: str, stop: str) -> None:
+def read(uri: str, report: str, stop: str, options: str) -> None:
     """Look at the table again and again; report (version, live rows) of every look."""
     seen = set()
     while not Path(stop).exists():
-        snapshot = Table.open(uri).detail()
+        started = time.monotonic()
+        snapshot = Table.open(uri, storage_options=json.loads(options)).detail()
         seen.add((snapshot["version"], snapshot["numRecords"]))
-        time.sleep(0.01)
+        time.sleep(min(4 * (time.monotonic() - started), 0.5))  # leave the store to the writers
     Path(report).write_text(json.dumps(sorted(seen)))
 
 

@@ -1,6 +1,8 @@
 """The command contract: documents on stdout, talk on stderr, exit statuses."""
 
 import json
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -20,6 +22,7 @@ LOGS = Path(__file__).parents[3] / "fixtures" / "logs"
 CASES = sorted(path.parent.name for path in LOGS.glob("*/expected.json"))
 VERBS = [
     "append",
+    "checkpoint",
     "cluster-by",
     "commit",
     "create",
@@ -31,6 +34,7 @@ VERBS = [
     "health",
     "history",
     "optimize",
+    "orphans",
     "plan",
     "rename-column",
     "run",
@@ -389,3 +393,21 @@ def test_plan_predicts_for_a_workload(table: str, tmp_path: Path, call: Call) ->
     limited = call("plan", table, "--strategy", "overlap", "--where", "x = 1")[1]
     assert limited["policy"]["where"] == "x = 1"
     assert [row["where"] for row in limited["prediction"]["predicates"]] == ["x = 1"]
+
+
+def test_looking_at_a_table_does_not_wait_for_pandas(source: str, tmp_path: Path) -> None:
+    made = Table.create(str(tmp_path / "quick"), schema=pq.read_schema(source))
+    program = f"""
+import sys
+from liquidlog.cli import main
+sys.argv = ["liquidlog", "detail", {made.uri!r}]
+try:
+    main()
+finally:
+    assert "pandas" not in sys.modules
+    import pandas, pyarrow
+    assert pyarrow.table({{"a": [1]}}).to_pandas()["a"].tolist() == [1]
+"""
+    command = [sys.executable, "-c", program]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr

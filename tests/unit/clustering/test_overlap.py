@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from itertools import count
+from typing import Any
 
 import pytest
 
@@ -16,16 +17,15 @@ POLICY = ClusteringPolicy(max_file_bytes=100 * MIB)
 LENIENT = ClusteringPolicy(max_file_bytes=100 * MIB, tolerance=2.0)
 
 
-def file(path: str, low: float, high: float, **details: object) -> FileSpec:
-    bounds = {"x": (low, high)}
-    return FileSpec(**{"path": path, "size": 100 * MIB, "bounds": bounds, **details})
+def file(path: str, low: float, high: float, **details: Any) -> FileSpec:
+    return FileSpec(path=path, size=100 * MIB, bounds={"x": (low, high)}, **details)
 
 
-def in_cube(cube: str, **details: object) -> dict[str, object]:
+def in_cube(cube: str, **details: Any) -> dict[str, Any]:
     return {"cube": cube, "zorder_by": ["x"], "provider": PROVIDER, **details}
 
 
-def tiled(files: int, cube: str = "old", **details: object) -> list[FileSpec]:
+def tiled(files: int, cube: str = "old", **details: Any) -> list[FileSpec]:
     """Return a cube whose files follow each other without overlapping."""
     return [
         file(f"{cube}{number:02d}", 10 * number, 10 * number + 9, **in_cube(cube, **details))

@@ -15,13 +15,12 @@ from msgspec import structs
 from liquidlog.curve.curves import Curve
 from liquidlog.data.runs import begin_run, end_run
 from liquidlog.plan import RowTracking, WriterOptions
-from liquidspark.layout import build_layout, first_ordinals
 from liquidspark.sample import check_rows, survey_file
-from liquidspark.shuffle import OutputTasks, SplitTasks, partition_values
-from liquidspark.sink import TaskFacts, decode_facts, merge_facts
-from liquidspark.source import GroupWork, open_input, split_file
+from liquidspark.sink import TaskFacts
+from liquidspark.source import GroupWork, open_input
 from liquidspark.whole import CompactionTasks, GroupTask
 from support.plans import parquet_names, rows_of, schema_json_of, write_inputs
+from support.tasks import facts_of, numbered, shuffled
 from support.vectors import write_vector
 
 ROWS = 3000
@@ -85,44 +84,6 @@ def with_vectors(work: GroupWork, deleted: Sequence[npt.NDArray[np.int64]]) -> G
     return replace(
         work, inputs=tuple(inputs), vector_paths=tuple(vectors), row_tracking=ROW_TRACKING
     )
-
-
-def numbered(number: int) -> list[pa.RecordBatch]:
-    return [pa.RecordBatch.from_arrays([pa.array([number])], ["id"])]
-
-
-def facts_of(batches: list[pa.RecordBatch]) -> TaskFacts:
-    return merge_facts([decode_facts(row) for batch in batches for row in batch[0].to_pylist()])
-
-
-def shuffled(
-    work: GroupWork, *, sample_rows: int = 500, break_task: int | None = None
-) -> TaskFacts:
-    surveys = [survey_file(work, file, sample_rows=sample_rows) for file in range(len(work.paths))]
-    layout = build_layout(work, surveys)
-    splits = tuple(
-        (split,)
-        for survey, first in zip(surveys, first_ordinals(surveys), strict=True)
-        for split in split_file(
-            survey.file, survey.row_group_rows, first_ordinal=first, max_rows=450
-        )
-    )
-    targets = partition_values(work.outputs)
-    if break_task is not None:
-        Path(work.paths[splits[break_task][0].file]).unlink()
-    tasks = SplitTasks(work=work, layout=layout, splits=splits, targets=targets)
-    sent = [batch for number in range(len(splits)) for batch in tasks(numbered(number))]
-    pieces = pa.Table.from_batches(sent)
-    reduce = OutputTasks(work=work, slices_per_output=layout.slices_per_output)
-    facts = []
-    for target in targets:
-        mine = pieces.filter(pa.compute.equal(pieces["target"], target))
-        # Spark sorts only where slices are many; otherwise pieces come in any order.
-        order = [("slice", "ascending"), ("ordinal", "ascending")]
-        if layout.slices_per_output == 1:
-            order = [("ordinal", "descending")]
-        facts.append(facts_of(list(reduce(mine.sort_by(order).to_batches(max_chunksize=2)))))
-    return check_rows(merge_facts(facts), surveys)
 
 
 def check(work: GroupWork, facts: TaskFacts) -> list[pa.Table]:

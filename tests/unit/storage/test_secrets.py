@@ -1,14 +1,21 @@
 """No secret of the storage options ever reaches a message, a repr or a document."""
 
+import asyncio
+import base64
+import json
 import logging
 import pickle
+import time
 import traceback
-from collections.abc import Callable
-from dataclasses import replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
 import pytest
+from cryptography.hazmat.primitives.asymmetric import rsa
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
 from liquidlog.cli.common import run
 from liquidlog.cli.main import cli
@@ -20,6 +27,7 @@ from liquidlog.storage.options import StorageOptions, redacted
 from liquidlog.table import Table
 from support.emulators import SENTINEL, Emulator
 from support.plans import schema_json_of
+from support.proxy import proxy_of
 
 OPTIONS = {"aws_secret_access_key": SENTINEL, "aws_region": "here"}
 ROWS = pa.table({"x": [1, 2, 3]})
@@ -83,6 +91,114 @@ def test_no_error_shows_the_secret(
         FAILING[name](table, s3)
     shown = [*traceback.format_exception(failure.value), str(failure.value.document())]
     assert SENTINEL not in "".join([*shown, caplog.text, repr(failure.value)])
+
+
+@dataclass(frozen=True)
+class Guarded:
+    """An address nobody is let in to, the options that try, and what must not be seen of them."""
+
+    uri: str
+    options: Mapping[str, str]
+    secrets: tuple[str, ...]
+
+
+def azure_key(server: str) -> Guarded:
+    key = base64.b64encode(SENTINEL.encode()).decode()
+    options = {"azure_storage_account_key": key, **azure_server(server)}
+    return Guarded("az://container/table", options, (key,))
+
+
+def azure_broken_key(server: str) -> Guarded:
+    options = {"azure_storage_account_key": SENTINEL, **azure_server(server)}
+    return Guarded("az://container/table", options, (SENTINEL,))
+
+
+def azure_token(server: str) -> Guarded:
+    signature = "S3cretOfTheToken%2Babc%3D"
+    sas = f"sv=2024-01-01&sp=racwl&sig={signature}"
+    options = {"azure_storage_sas_token": sas, **azure_server(server)}
+    return Guarded("az://container/table", options, (signature, signature[:16]))
+
+
+def azure_server(server: str) -> dict[str, str]:
+    return {
+        "azure_storage_account_name": "account",
+        "azure_storage_endpoint": f"{server}/account",
+        "azure_allow_http": "true",
+    }
+
+
+def gcs_account(server: str) -> Guarded:
+    private = rsa.generate_private_key(65537, 2048).private_bytes(
+        Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()
+    )
+    return gcs_key(server, private.decode())
+
+
+def gcs_broken_account(server: str) -> Guarded:
+    return gcs_key(server, f"-----BEGIN PRIVATE KEY-----\n{SENTINEL}\n-----END PRIVATE KEY-----\n")
+
+
+def gcs_key(server: str, private: str) -> Guarded:
+    account = {
+        "type": "service_account",
+        "project_id": "p",
+        "private_key_id": "0123",
+        "private_key": private,
+        "client_email": "a@p.example",
+        "client_id": "1",
+        "token_uri": f"{server}/token",
+    }
+    options = {
+        "google_service_account_key": json.dumps(account),
+        "google_base_url": server,
+        "allow_http": "true",
+    }
+    return Guarded("gs://bucket/table", options, tuple(private.splitlines()[1:-1]))
+
+
+def s3_key(server: str) -> Guarded:
+    options = {
+        "aws_access_key_id": "someone",
+        "aws_secret_access_key": SENTINEL,
+        "aws_session_token": "T0kenOfTheSession",
+        "aws_endpoint_url": server,
+        "aws_region": "here",
+        "aws_allow_http": "true",
+    }
+    return Guarded("s3://bucket/table", options, (SENTINEL, "T0kenOfTheSession"))
+
+
+CLOUDS = [azure_key, azure_broken_key, azure_token, gcs_account, gcs_broken_account, s3_key]
+
+
+@pytest.mark.parametrize("status", [400, 403])
+@pytest.mark.parametrize("guarded", CLOUDS)
+def test_no_cloud_lets_a_secret_out_when_it_lets_nobody_in(
+    guarded: Callable[[str], Guarded],
+    status: int,
+    caplog: pytest.LogCaptureFixture,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    pause = asyncio.sleep
+    # Clients, and we, back off where a key cannot even be used.
+    monkeypatch.setattr(asyncio, "sleep", lambda *_: pause(0))
+    monkeypatch.setattr(time, "sleep", lambda _: None)
+    with proxy_of("http://127.0.0.1:9") as proxy, caplog.at_level(logging.INFO):
+        proxy.refuse = lambda _: status
+        there = guarded(proxy.url)
+        shown = []
+        for act in (Table.open, partial(Table.create, schema=ROWS.schema)):
+            with pytest.raises(LiquidlogError) as failure:
+                act(there.uri, storage_options=there.options)
+            shown += [*traceback.format_exception(failure.value), repr(failure.value)]
+            shown.append(str(failure.value.document()))
+        words = [f"--storage-option={name}={value}" for name, value in there.options.items()]
+        assert run(cli, ["detail", there.uri, *words, "--json"]) != 0
+    printed = capsys.readouterr()
+    everything = "".join([*shown, caplog.text, printed.out, printed.err])
+    assert [secret for secret in there.secrets if secret in everything] == []
 
 
 def test_the_second_opinion_shows_no_secret(s3: Emulator) -> None:

@@ -61,6 +61,21 @@ def test_of_many_writers_one_wins_and_its_content_stays(
         assert new_store().read_log(commit_name(version)) == contents[won.index(True)]
 
 
+def test_the_hint_can_be_replaced_and_is_always_whole(
+    new_store: Callable[[], TableStore],
+) -> None:
+    store, contents = new_store(), {b"a" * 100_000, b"b" * 200_000}
+    store.put_log_if_absent(commit_name(0), b"first")
+    store.replace_log("_last_checkpoint", b"a" * 100_000)
+    with ThreadPoolExecutor(2) as pool:
+        writing = [pool.submit(store.replace_log, "_last_checkpoint", one) for one in contents]
+        seen = {store.read_log("_last_checkpoint") for _ in range(5)}
+        for write in writing:
+            write.result()
+    assert {*seen, new_store().read_log("_last_checkpoint")} <= contents
+    assert [file.name for file in store.list_log() or ()] == [commit_name(0)]
+
+
 def test_readers_see_all_of_a_version_or_nothing(new_store: Callable[[], TableStore]) -> None:
     store, content = new_store(), b"x" * 3_000_000
     store.put_log_if_absent(commit_name(0), b"first")

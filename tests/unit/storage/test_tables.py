@@ -103,8 +103,8 @@ def test_opening_takes_one_listing_from_the_checkpoint_on(s3: Emulator) -> None:
     table = _new_table(s3)
     for start in range(0, 500, 100):
         table.append(_rows(start))
-    DeltaTable(table.uri, storage_options=dict(s3.options)).create_checkpoint()
-    for start in range(500, 1500, 100):
+    assert table.checkpoint().created
+    for start in range(500, 1500, 100):  # which makes another one at version 10
         table.append(_rows(start))
     store = open_store(table.uri, s3.options)
     store.read_log("warm up the client")
@@ -115,7 +115,7 @@ def test_opening_takes_one_listing_from_the_checkpoint_on(s3: Emulator) -> None:
     assert kinds["list"] == 1
     assert "start-after" in next(r.target for r in s3.proxy.requests if "list-type" in r.target)
     assert kinds["hint"] == 1
-    assert kinds["commit"] == 10
+    assert kinds["commit"] == 5
     assert set(kinds) == {"list", "hint", "commit", "checkpoint", "checkpoint size"}
 
 

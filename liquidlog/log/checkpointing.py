@@ -1,0 +1,184 @@
+"""Making a checkpoint: delta-rs writes it in a directory of its own, we compare and publish it.
+
+The table's log is not touched before the checkpoint is proved to say what the log says. It is put
+like a commit, whole or not at all, and only then `_last_checkpoint` points to it.
+
+Source: PROTOCOL.md, "Checkpoints", "Last Checkpoint File"; docs/adr/0016.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from importlib.metadata import version as installed_version
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Final
+
+from deltalake import DeltaTable
+
+from liquidlog.errors import CheckpointMismatchError, CorruptLogError, StorageError
+from liquidlog.log.checkpoint_check import (
+    state_differences,
+    statistics_differences,
+    tombstone_differences,
+)
+from liquidlog.log.checkpoints import read_checkpoint
+from liquidlog.log.loader import load_segment
+from liquidlog.log.local_store import LocalTableStore
+from liquidlog.log.paths import (
+    LAST_CHECKPOINT,
+    LOG_DIR,
+    SIDECAR_DIR,
+    classic_checkpoint_name,
+    commit_name,
+)
+from liquidlog.log.raw_statistics import statistics_texts
+from liquidlog.log.replay import sorted_files
+from liquidlog.log.segment import LogSegment, hinted_version
+from liquidlog.log.store import AmbiguousPutError, TableStore
+from liquidlog.log.tombstones import removed_files, retention_ms, tombstones
+from liquidlog.snapshot import Snapshot
+
+_FLOOR: Final = (1, 6, 6)
+"""Several older releases write checkpoints without domains."""
+
+_TEXT_STATISTICS: Final = "delta.checkpoint.writeStatsAsJson"
+_MINUTE_MS: Final = 60_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Checkpointed:
+    """A version that has a checkpoint: whether it was `created` now, and its size if so."""
+
+    version: int
+    created: bool
+    files: int
+    size_bytes: int | None = None
+
+
+def write_checkpoint(store: TableStore, version: int, *, now_ms: int) -> Checkpointed:
+    """Give a version a checkpoint, unless it has one that can be read.
+
+    Raises:
+        CheckpointMismatchError: If what delta-rs wrote is not what the log says; holds every
+            difference. Nothing was published.
+        CorruptLogError: If a log file that is needed is missing or broken, for us or delta-rs.
+        StorageError: If the storage, or the directory for temporary files, cannot be written.
+    """
+    snapshot, segment = load_segment(store, version)
+    count = snapshot.files.num_rows
+    if segment.checkpoint is not None and segment.checkpoint.version == version:
+        return Checkpointed(version=version, created=False, files=count)
+    name = classic_checkpoint_name(version)
+    try:
+        with TemporaryDirectory(prefix="liquidlog-checkpoint-") as directory:
+            staged = Path(directory) / LOG_DIR
+            _stage(store, snapshot, segment, staged)
+            _write(Path(directory), version)
+            aside = LocalTableStore(Path(directory))
+            _require_same(store, snapshot, segment, aside, name, now_ms)
+            content = (staged / name).read_bytes()
+            hint = (staged / LAST_CHECKPOINT).read_bytes()
+    except OSError as error:
+        raise StorageError(name, f"cannot be prepared: {error}") from error
+    if not _publish(store, name, content):
+        # Another writer was faster, or what is there could not be read when we looked.
+        read_checkpoint(store, [name])
+        return Checkpointed(version=version, created=False, files=count)
+    _point_to(store, version, hint)
+    return Checkpointed(version=version, created=True, files=count, size_bytes=len(content))
+
+
+def _stage(store: TableStore, snapshot: Snapshot, segment: LogSegment, target: Path) -> None:
+    """Copy the log files that a version is read from; nothing else of the table is needed.
+
+    Raises:
+        CorruptLogError: If one of them is gone.
+    """
+    (target / SIDECAR_DIR).mkdir(parents=True)
+    for name in _log_files(snapshot, segment):
+        content = store.read_log(name)
+        if content is None:
+            raise CorruptLogError(name, "is not there any more")
+        (target / name).write_bytes(content)
+
+
+def _log_files(snapshot: Snapshot, segment: LogSegment) -> Iterator[str]:
+    if segment.checkpoint is not None:
+        sidecars = (file.name for file in snapshot.statistics.checkpoint)
+        yield from {*segment.checkpoint.names, *sidecars}
+    yield from (file.name for file in segment.commits)
+
+
+def _write(directory: Path, version: int) -> None:
+    found = tuple(int(part) for part in installed_version("deltalake").split(".")[:3])
+    if found < _FLOOR:
+        needed = ".".join(map(str, _FLOOR))
+        raise CheckpointMismatchError(version, (f"deltalake is older than {needed}",))
+    try:
+        DeltaTable(str(directory), version=version).create_checkpoint()
+    except BaseException as error:
+        # A Rust panic is no Exception.
+        if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
+            raise
+        detail = f"delta-rs cannot write a checkpoint of version {version}: {_first_line(error)}"
+        raise CorruptLogError(LOG_DIR, detail) from None
+
+
+def _first_line(error: BaseException) -> str:
+    """Return what delta-rs says without the backtrace that some of its errors carry."""
+    return next(iter(str(error).splitlines()), type(error).__name__)
+
+
+def _require_same(
+    store: TableStore,
+    snapshot: Snapshot,
+    segment: LogSegment,
+    aside: TableStore,
+    name: str,
+    now_ms: int,
+) -> None:
+    written = read_checkpoint(aside, [name])
+    files = sorted_files([written.files])
+    differences = state_differences(snapshot, written, files)
+    if files.num_rows == snapshot.files.num_rows:
+        as_text = snapshot.metadata.configuration.get(_TEXT_STATISTICS, "true").lower() == "true"
+        differences += statistics_differences(
+            statistics_texts(store, snapshot.statistics, snapshot.files),
+            statistics_texts(aside, written.statistics, files),
+            as_text=as_text,
+        )
+    differences += _tombstone_differences(store, snapshot, segment, aside, name, now_ms)
+    if differences:
+        raise CheckpointMismatchError(snapshot.version, tuple(differences))
+
+
+def _tombstone_differences(
+    store: TableStore,
+    snapshot: Snapshot,
+    segment: LogSegment,
+    aside: TableStore,
+    name: str,
+    now_ms: int,
+) -> list[str]:
+    keep_ms = retention_ms(snapshot.metadata.configuration)
+    # delta-rs asks the clock itself, somewhat later than we did.
+    since_ms = -1 if keep_ms is None else now_ms - keep_ms + _MINUTE_MS
+    sidecars = [file.name for file in snapshot.statistics.checkpoint]
+    expected = tombstones(store, segment, sidecars, since_ms=since_ms)
+    found = removed_files(aside, name, since_ms=-1)
+    return tombstone_differences(expected, found, snapshot.files)
+
+
+def _publish(store: TableStore, name: str, content: bytes) -> bool:
+    try:
+        return store.put_log_if_absent(name, content)
+    except AmbiguousPutError as error:
+        detail = f"may or may not have been stored, which harms nobody: {error}"
+        raise StorageError(name, detail) from None
+
+
+def _point_to(store: TableStore, version: int, hint: bytes) -> None:
+    """Let `_last_checkpoint` name a version, unless it names a later one that there is."""
+    named = hinted_version(store)
+    if named <= version or store.read_log(commit_name(named)) is None:
+        store.replace_log(LAST_CHECKPOINT, hint)

@@ -1,0 +1,109 @@
+"""Files that were removed lately: VACUUM leaves them alone as long as the log remembers them.
+
+Source: PROTOCOL.md, "Add File and Remove File" (tombstones), "Checkpoints".
+"""
+
+import re
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from typing import Final
+from urllib.parse import unquote
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from liquidlog.errors import CorruptLogError
+from liquidlog.log.commits import read_commits
+from liquidlog.log.paths import log_path
+from liquidlog.log.replay import vector_id
+from liquidlog.log.segment import LogSegment
+from liquidlog.log.store import TableStore
+from liquidlog.spec.actions import AddFile, AnyAction, FileKey, RemoveFile, decode_line, file_key
+
+_RETENTION: Final = "delta.deletedFileRetentionDuration"
+_DEFAULT_RETENTION: Final = "interval 1 week"
+_UNIT_MS: Final = {
+    "millisecond": 1,
+    "second": 1_000,
+    "minute": 60_000,
+    "hour": 3_600_000,
+    "day": 86_400_000,
+    "week": 604_800_000,
+}
+_STEP: Final = re.compile(rf"(\d+)\s+({'|'.join(_UNIT_MS)})s?\s*")
+
+
+def retention_ms(configuration: Mapping[str, str]) -> int | None:
+    """Return how long tombstones are kept, in ms; None if the table says it in unknown words."""
+    text = configuration.get(_RETENTION, _DEFAULT_RETENTION).strip().lower()
+    steps = text.removeprefix("interval").strip()
+    found = _STEP.findall(steps)
+    if not found or _STEP.sub("", steps):
+        return None
+    return sum(int(number) * _UNIT_MS[unit] for number, unit in found)
+
+
+def tombstones(
+    store: TableStore, segment: LogSegment, sidecars: Collection[str], *, since_ms: int
+) -> frozenset[FileKey]:
+    """Return the files of a version's log that are removed, those removed after `since_ms` only.
+
+    `sidecars` are the Parquet files that hold the checkpoint's file actions; they may be its own.
+
+    Raises:
+        CorruptLogError: If one of the log files cannot be read.
+    """
+    removed: dict[FileKey, int] = {}
+    own = () if segment.checkpoint is None else segment.checkpoint.names
+    for name in {*own, *sidecars}:
+        if name.endswith(".json"):
+            _take(removed, _json_actions(store, name))
+        else:
+            found = removed_files(store, name, since_ms=since_ms)
+            removed.update(dict.fromkeys(found, since_ms + 1))
+    for commit in read_commits(store, [file.version for file in segment.commits]):
+        _take(removed, commit.actions)
+    return frozenset(key for key, deleted_ms in removed.items() if deleted_ms > since_ms)
+
+
+def removed_files(store: TableStore, name: str, *, since_ms: int) -> frozenset[FileKey]:
+    """Return the files removed after `since_ms` that a Parquet file of a checkpoint names.
+
+    Raises:
+        CorruptLogError: If it cannot be read.
+    """
+    try:
+        with pq.ParquetFile(store.open_log(name)) as file:
+            groups = range(file.num_row_groups) if "remove" in file.schema_arrow.names else ()
+            return frozenset(
+                key
+                for group in groups
+                for key in _keys(file.read_row_group(group, columns=["remove"]), since_ms)
+            )
+    except (pa.ArrowException, OSError, KeyError) as error:
+        raise CorruptLogError(log_path(name), f"is not a readable checkpoint: {error}") from error
+
+
+def _keys(group: pa.Table, since_ms: int) -> Iterator[FileKey]:
+    removes = group["remove"].combine_chunks()
+    deleted = pc.fill_null(pc.struct_field(removes, "deletionTimestamp"), 0)
+    for row in removes.filter(pc.and_(removes.is_valid(), pc.greater(deleted, since_ms))):
+        remove = row.as_py()
+        vector = remove.get("deletionVector")
+        yield unquote(remove["path"]), None if vector is None else vector_id(vector)
+
+
+def _json_actions(store: TableStore, name: str) -> Iterator[AnyAction | None]:
+    lines = (store.read_log(name) or b"").split(b"\n")
+    return (decode_line(line) for line in lines if line.strip())
+
+
+def _take(removed: dict[FileKey, int], actions: Iterable[AnyAction | None]) -> None:
+    for action in actions:
+        match action:
+            case RemoveFile():
+                removed[file_key(action)] = action.deletion_timestamp or 0
+            case AddFile():
+                removed.pop(file_key(action), None)
+            case _:
+                pass
