@@ -135,6 +135,29 @@ overview = Table.open(uri).overview()
 assert len(page(overview)) < 5 << 20
 rows = overview.health.total_file_count
 """,
+    "liquidlog, scan": """
+from liquidlog.table import Table
+found = Table.open(uri).scan("a BETWEEN 1000000 AND 2000000 AND b < '1970-01-06' OR c = 'x'")
+rows = found.total_files
+""",
+    "liquidlog, overlap": """
+from liquidlog.table import Table
+plan = Table.open(uri).plan(strategy="overlap", budget="1TiB")
+rows = len(plan.skipped) + sum(len(group.inputs) for group in plan.groups)
+""",
+    "liquidlog, overlap of the widest": """
+from liquidlog.table import Table
+plan = Table.open(uri).plan(strategy="overlap", tolerance=1.0, max_file_size="50MiB")
+rows = len(plan.skipped) + sum(len(group.inputs) for group in plan.groups)
+""",
+    "liquidlog, explain --file": """
+from liquidlog.table import Table
+table = Table.open(uri)
+path = table.snapshot().files["path"][0].as_py()
+plan = table.plan(strategy="overlap")
+assert len(table.explain(plan, path=path)) == 1
+rows = None
+""",
     "delta-rs, open": """
 from deltalake import DeltaTable
 table = DeltaTable(uri)

@@ -29,6 +29,12 @@ DEFAULT_TARGET_CUBE_BYTES: Final = 150 * GIB
 """Size up to which cubes are packed. Source: design document, TARGET_CUBE_SIZE."""
 DEFAULT_MAX_FILE_BYTES: Final = GIB
 """Size of output files. Source: Delta Spark, spark.databricks.delta.optimize.maxFileSize."""
+DEFAULT_TOLERANCE: Final = 1.27
+"""How much more than after a full rewrite narrow readers may read before files are rewritten."""
+DEFAULT_MIN_OVERLAPPING_FILES: Final = 4
+DEFAULT_MIN_OVERLAP: Final = 0.75
+"""Source: Microsoft Fabric, autoRecluster.minOffendingFiles and minOverlapThreshold."""
+DEFAULT_MAX_DELETED_SHARE: Final = 0.25
 
 
 class Document(msgspec.Struct, frozen=True, kw_only=True):
@@ -47,6 +53,9 @@ class SkipReason(StrEnum):
     LONE_CUBE = "lone_cube"
     LARGE_ENOUGH = "large_enough"
     LONE_FILE = "lone_file"
+    WELL_CLUSTERED = "well_clustered"
+    OVER_BUDGET = "over_budget"
+    NOT_ASKED_FOR = "not_asked_for"
 
 
 class RewriteMode(StrEnum):
@@ -58,7 +67,14 @@ class RewriteMode(StrEnum):
 
 
 class ClusteringPolicy(Document, frozen=True, kw_only=True):
-    """What the user asked the planner for; all sizes in bytes."""
+    """What the user asked the planner for; all sizes in bytes.
+
+    From `tolerance` on, only the strategy `overlap` listens: narrow readers may read so many
+    times what they would after a full rewrite; a clustered file overlaps if at least
+    `min_overlapping_files` others share on average `min_overlap` of its range (both Fabric's
+    names and defaults); a file with a larger share of deleted rows than `max_deleted_share`
+    is always rewritten; at most `budget_bytes` are rewritten, of files that `where` may touch.
+    """
 
     min_cube_bytes: int = DEFAULT_MIN_CUBE_BYTES
     target_cube_bytes: int = DEFAULT_TARGET_CUBE_BYTES
@@ -66,6 +82,12 @@ class ClusteringPolicy(Document, frozen=True, kw_only=True):
     full: bool = False
     curve: str = "hilbert"
     zorder_by: tuple[tuple[str, ...], ...] = ()
+    tolerance: float = DEFAULT_TOLERANCE
+    min_overlapping_files: int = DEFAULT_MIN_OVERLAPPING_FILES
+    min_overlap: float = DEFAULT_MIN_OVERLAP
+    max_deleted_share: float = DEFAULT_MAX_DELETED_SHARE
+    budget_bytes: int | None = None
+    where: str | None = None
 
 
 class PlannedDeletionVector(Document, frozen=True, kw_only=True, gc=False):

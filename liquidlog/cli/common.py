@@ -104,15 +104,24 @@ def policy_options(command: Callable[P, R]) -> Callable[P, R]:
 
 _POLICY_OPTIONS = (
     click.option("--full", is_flag=True, help="Also rewrite files of other columns or providers."),
-    click.option("--strategy", help="How files are chosen: cube."),
+    click.option("--strategy", help="How files are chosen: cube [default] or overlap."),
     click.option("--min-cube-size", type=SIZE, help="Cubes of this size are stable [100GiB]."),
     click.option("--target-cube-size", type=SIZE, help="Size to pack cubes to [150GiB]."),
     click.option("--max-file-size", type=SIZE, help="Size of the files to write [1GiB]."),
     click.option("--curve", help="Order inside a cube: hilbert, kd, zorder or linear."),
     click.option("--zorder-by", type=str, help="Columns for a table without clustering columns."),
-    click.option("--budget", type=SIZE, help="Most bytes to rewrite, for strategies that know it."),
-    click.option("--where", help="Restrict to files, for strategies that know it."),
+    click.option("--budget", type=SIZE, help="overlap: most bytes to rewrite."),
+    click.option("--where", help="overlap: take only files that this SQL predicate may touch."),
+    click.option(
+        "--tolerance", type=float, help="overlap: reads allowed, as times a full rewrite's [1.27]."
+    ),
+    click.option(
+        "--min-overlapping-files", type=click.IntRange(min=0), help="overlap: see the README [4]."
+    ),
+    click.option("--min-overlap", type=float, help="overlap: see the README [0.75]."),
 )
+OVERLAP_OPTIONS = ("budget", "where", "tolerance", "min_overlapping_files", "min_overlap")
+
 _POLICY_NAMES = (
     "full",
     "strategy",
@@ -121,8 +130,7 @@ _POLICY_NAMES = (
     "max_file_size",
     "curve",
     "zorder_by",
-    "budget",
-    "where",
+    *OVERLAP_OPTIONS,
 )
 
 

@@ -13,11 +13,12 @@ from liquidlog.cli.common import (
     policy_options,
     table_argument,
 )
-from liquidlog.cli.planning import make_plan
+from liquidlog.cli.planning import make_plan, plan_arguments
+from liquidlog.clustering.workload import WeightedPredicate
 from liquidlog.errors import StorageError, UsageError
-from liquidlog.plan import encode_plan
+from liquidlog.operations.scan import read_workload
+from liquidlog.plan import encode_plan, plan_document
 from liquidlog.report import text
-from liquidlog.spec.rows import Rows
 from liquidlog.table import Table
 
 P = ParamSpec("P")
@@ -68,10 +69,17 @@ def detail(
 @click.command()
 @table_argument
 @click.option("--limit", type=click.IntRange(min=1), help="Show at most this many commits.")
+@click.option("--amplification", is_flag=True, help="Bytes written new and moved, oldest first.")
 @json_option
-def history(table: str, limit: int | None, storage_options: Pairs, *, as_json: bool) -> None:
+def history(
+    table: str, limit: int | None, storage_options: Pairs, *, amplification: bool, as_json: bool
+) -> None:
     """Show the commits, newest first."""
     opened = Table.open(table, storage_options=mapping(storage_options))
+    if amplification:
+        rows = opened.written_bytes()
+        emit(rows[-limit:] if limit else rows, text.amplification, as_json=as_json)
+        return
     emit(opened.history(limit), text.history, as_json=as_json)
 
 
@@ -108,45 +116,89 @@ def cubes(table: str, storage_options: Pairs, *, as_json: bool) -> None:
 
 @click.command()
 @table_argument
+@click.option("--where", help="The SQL predicate that is asked with.")
+@click.option("--workload", help="A file of weighted predicates: JSON lines, or .sql.")
+@version_options
+@json_option
+def scan(  # noqa: PLR0913  one parameter an option
+    table: str,
+    where: str | None,
+    workload: str | None,
+    version: int | None,
+    timestamp: str | None,
+    storage_options: Pairs,
+    *,
+    as_json: bool,
+) -> None:
+    """List the files that a reader of a predicate must open."""
+    if (where is None) == (workload is None):
+        raise UsageError("give either --where or --workload")
+    asked = () if workload is None else read_workload(workload)
+    opened = Table.open(table, storage_options=mapping(storage_options))
+    chosen = chosen_version(opened, version, timestamp)
+    found = opened.scan(where, workload=asked, version=chosen)
+    emit(found.document() if as_json else found, text.scan, as_json=as_json)
+
+
+@click.command()
+@table_argument
 @policy_options
 @click.option("-o", "--output", type=click.Path(dir_okay=False), help="Save the plan here.")
+@click.option("--workload", help="Predict what its weighted predicates will read: JSONL or .sql.")
 @json_option
 def plan(
     table: str,
     policy: Mapping[str, Any],
     output: str | None,
+    workload: str | None,
     storage_options: Pairs,
     *,
     as_json: bool,
 ) -> None:
     """Show what OPTIMIZE would rewrite; writes nothing to the table."""
-    made = make_plan(Table.open(table, storage_options=mapping(storage_options)), policy)
+    asked = () if workload is None else read_workload(workload)
+    opened = Table.open(table, storage_options=mapping(storage_options))
+    made = make_plan(opened, policy)
+    if not asked and made.policy.where is not None:
+        asked = (WeightedPredicate(made.policy.where),)
     if output is not None:
         try:
             Path(output).write_bytes(encode_plan(made))
         except OSError as error:
             raise StorageError(output, f"cannot be written: {error.strerror}") from error
-    emit(made, text.plan, as_json=as_json)
+    if not asked:
+        emit(made, text.plan, as_json=as_json)
+        return
+    predicted = opened.predict(made, asked)
+    document = {**plan_document(made), "prediction": predicted.document()}
+    emit(document if as_json else (made, predicted), text.predicted_plan, as_json=as_json)
 
 
 @click.command()
 @table_argument
 @policy_options
 @click.option("--file", "path", help="Explain only this file.")
+@click.option(
+    "--replay", "replayed", type=click.IntRange(min=1), help="Compare with this OPTIMIZE commit."
+)
 @json_option
 def explain(
     table: str,
     policy: Mapping[str, Any],
     path: str | None,
+    replayed: int | None,
     storage_options: Pairs,
     *,
     as_json: bool,
 ) -> None:
     """Say why each file is or is not a candidate."""
     opened = Table.open(table, storage_options=mapping(storage_options))
-    rows = opened.explain(make_plan(opened, policy))
-    if path is not None:
-        rows = Rows(row for row in rows if row["path"] == path)
-        if not rows:
-            raise StorageError(path, f"is not a live file of {table}")
+    if replayed is not None:
+        if path is not None:
+            raise UsageError("give either --file or --replay")
+        emit(opened.replay(replayed, **plan_arguments(policy)), text.replayed, as_json=as_json)
+        return
+    rows = opened.explain(make_plan(opened, policy), path=path)
+    if path is not None and not rows:
+        raise StorageError(path, f"is not a live file of {table}")
     emit(rows, text.explanation, as_json=as_json)

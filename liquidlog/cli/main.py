@@ -10,7 +10,8 @@ import pyarrow as pa
 from liquidlog.cli.altering import drop_column, rename_column, set_properties
 from liquidlog.cli.auditing import doctor, health, report
 from liquidlog.cli.common import run
-from liquidlog.cli.inspecting import cubes, detail, explain, files, history, plan
+from liquidlog.cli.inspecting import cubes, detail, explain, files, history, plan, scan
+from liquidlog.cli.simulating import simulate_command
 from liquidlog.cli.upkeep import checkpoint, orphans
 from liquidlog.cli.writing import append, cluster_by, commit, create, optimize, run_plan
 
@@ -63,8 +64,10 @@ for _command in (
     health,
     doctor,
     report,
+    scan,
     plan,
     explain,
+    simulate_command,
     optimize,
     run_plan,
     commit,

@@ -1,16 +1,39 @@
 """Snapshot to plan: the mode that a table asks for, and the strategies by name."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final
 
-from liquidlog.clustering import cube
+import pyarrow as pa
+
+from liquidlog.clustering import cube, overlap
 from liquidlog.clustering.compaction import plan_compaction, plan_zorder
 from liquidlog.clustering.planning import NewId, Strategy, check_policy, check_table
 from liquidlog.errors import UsageError
 from liquidlog.plan import ClusteringPlan, ClusteringPolicy
 from liquidlog.snapshot import Snapshot
+from liquidlog.spec.schema import Leaf
+from liquidlog.spec.stats import BoundsOf
 
-STRATEGIES: Final[Mapping[str, Strategy]] = {cube.NAME: cube.plan_cubes}
+
+def _cubes(
+    snapshot: Snapshot, policy: ClusteringPolicy, new_id: NewId, _: BoundsOf
+) -> ClusteringPlan:
+    return cube.plan_cubes(snapshot, policy, new_id)
+
+
+def no_bounds(_: Sequence[Leaf]) -> pa.Table:
+    """Stand for bounds where none can be brought.
+
+    Raises:
+        UsageError: Always; a strategy that does without never calls it.
+    """
+    raise UsageError("this strategy needs the statistics of the files")
+
+
+STRATEGIES: Final[Mapping[str, Strategy]] = {
+    cube.NAME: _cubes,
+    overlap.NAME: overlap.plan_overlap,
+}
 """Strategies that are always there, by name."""
 
 CURVES: Final = ("hilbert", "kd", "zorder", "linear")
@@ -23,13 +46,14 @@ def plan(
     new_id: NewId,
     strategy: str = cube.NAME,
     strategies: Mapping[str, Strategy] = STRATEGIES,
+    bounds_of: BoundsOf = no_bounds,
 ) -> ClusteringPlan:
     """Return what to rewrite at the snapshot's version.
 
     A table with clustering columns is clustered by the strategy named; without, it is compacted,
     or ordered by `policy.zorder_by`. The order of `snapshot.files` is the order in which files
     are considered; the same snapshot and policy give the same groups. `new_id` names the plan,
-    then each group's cube.
+    then each group's cube; `bounds_of` brings bounds, to strategies that look at them.
 
     Raises:
         UsageError: If the strategy or the curve is unknown, or the policy asks for what a table
@@ -46,7 +70,7 @@ def plan(
     if policy.zorder_by:
         return plan_zorder(snapshot, policy, new_id)
     if state.columns:
-        return strategies[strategy](snapshot, policy, new_id)
+        return strategies[strategy](snapshot, policy, new_id, bounds_of)
     return plan_compaction(snapshot, policy, new_id)
 
 

@@ -32,13 +32,14 @@ from liquidlog.plan import (
 from liquidlog.snapshot import Snapshot, decoded_paths, deleted_rows, num_records
 from liquidlog.spec.features import DELETION_VECTORS, table_features
 from liquidlog.spec.mapping import mapping_mode
-from liquidlog.spec.stats import indexed_leaves
+from liquidlog.spec.stats import BoundsOf, indexed_leaves
 
 NewId = Callable[[], str]
 """Makes a fresh unique id, as a UUID's text."""
 
-Strategy = Callable[[Snapshot, ClusteringPolicy, NewId], ClusteringPlan]
-"""Chooses the files of a clustered table to rewrite together. Pure but for the ids it asks for."""
+Strategy = Callable[[Snapshot, ClusteringPolicy, NewId, BoundsOf], ClusteringPlan]
+"""Chooses the files of a clustered table to rewrite together. Pure but for the ids and the bounds
+that it asks for."""
 
 TAKEN: Final = -1
 """Code of a file that is in a group, where skipped files have the code of their reason."""
@@ -91,10 +92,16 @@ def check_policy(policy: ClusteringPolicy) -> None:
     Raises:
         UsageError: If a size is not positive.
     """
-    for name in ("min_cube_bytes", "target_cube_bytes", "max_file_bytes"):
+    for name in ("min_cube_bytes", "target_cube_bytes", "max_file_bytes", "budget_bytes"):
         size = getattr(policy, name)
-        if size <= 0:
+        if size is not None and size <= 0:
             raise UsageError(f"{name} must be positive, not {size}", name=name, value=size)
+    if not policy.tolerance >= 1:
+        raise UsageError(f"the tolerance must be at least 1, not {policy.tolerance}")
+    for name in ("min_overlap", "max_deleted_share"):
+        share = getattr(policy, name)
+        if not 0 <= share <= 1:
+            raise UsageError(f"{name} must be between 0 and 1, not {share}", name=name)
 
 
 def pack(sizes: NDArray[np.int64], limit: int) -> tuple[slice, ...]:

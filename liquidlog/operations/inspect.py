@@ -7,10 +7,12 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from liquidlog.clustering import overlap
 from liquidlog.clustering.columns import ClusteringColumn, resolve_columns
 from liquidlog.clustering.domain import clustering_state
 from liquidlog.clustering.health import Health, measure_health
-from liquidlog.clustering.zcubes import file_states
+from liquidlog.clustering.keyspace import key_space
+from liquidlog.clustering.zcubes import file_states, sizes
 from liquidlog.commit.transaction import require_writable
 from liquidlog.errors import UnsupportedFeatureError
 from liquidlog.log.second_opinion import require_agreement
@@ -32,6 +34,9 @@ _SKIP_WORDS: Final[Mapping[SkipReason, str]] = {
     SkipReason.LONE_CUBE: "all that is left belongs to one cube: there is nothing to merge",
     SkipReason.LARGE_ENOUGH: "it already has at least the maximum file size",
     SkipReason.LONE_FILE: "no other small file is left to combine it with",
+    SkipReason.WELL_CLUSTERED: "its range is narrow enough: rewriting it would gain too little",
+    SkipReason.OVER_BUDGET: "it is worth rewriting, but the budget went to files that gain more",
+    SkipReason.NOT_ASKED_FOR: "the predicate of this plan cannot touch it",
 }
 
 
@@ -168,26 +173,36 @@ def require_rewritable(
         require_agreement(snapshot, storage)
 
 
-def explain(plan: ClusteringPlan) -> Rows:
-    """Return the planner's decision on every live file, in words, sorted by path."""
+def explain(
+    plan: ClusteringPlan, store: TableStore, snapshot: Snapshot, path: str | None = None
+) -> Rows:
+    """Return the planner's decision on every live file, in words, sorted by path.
+
+    `snapshot` is the table at the plan's read version. With `path`, only that file's.
+    """
+    measures = _measures(store, snapshot, path) if plan.strategy == overlap.NAME else {}
     taken = [
         {
             "path": file.path,
             "decision": "rewrite",
             "reason": plan.mode.value,
-            "detail": _taken_words(plan, group.group_id, file.size_bytes),
+            "detail": _taken_words(plan, group.group_id, file.size_bytes)
+            + measures.get(file.path, ""),
         }
         for group in plan.groups
         for file in group.inputs
+        if path is None or file.path == path
     ]
     skipped = [
         {
             "path": file.path,
             "decision": "skip",
             "reason": file.reason.value,
-            "detail": f"{_SKIP_WORDS[file.reason]} ({file.size_bytes} bytes)",
+            "detail": f"{_SKIP_WORDS[file.reason]} ({file.size_bytes} bytes)"
+            + measures.get(file.path, ""),
         }
         for file in plan.skipped
+        if path is None or file.path == path
     ]
     return Rows(sorted([*taken, *skipped], key=lambda row: row["path"]))
 
@@ -197,6 +212,27 @@ def _matching(store: TableStore, snapshot: Snapshot, where: str) -> pa.BooleanAr
     from liquidlog.clustering.predicates import may_match
 
     return may_match(snapshot, where, partial(load_bounds, store, snapshot))
+
+
+def _measures(store: TableStore, snapshot: Snapshot, path: str | None) -> Mapping[str, str]:
+    """Return what the strategy overlap looks at, for each live file, or one, by its path."""
+    columns = clustering_state(snapshot).columns
+    bounds = load_bounds(store, snapshot, [column.leaf for column in columns])
+    space = key_space(bounds, sizes(snapshot.files), len(columns))
+    live = pa.table(
+        {
+            "path": decoded_paths(snapshot.files),
+            "width": pa.array(space.widths),
+            "depth": pa.array(space.depths),
+        }
+    )
+    if path is not None:
+        live = live.filter(pc.equal(live["path"], path))
+    rows = zip(*(column.to_pylist() for column in live.columns), strict=True)
+    return {
+        name: f"; it spans {width:.2%} of the keys, on average beside {depth - 1:.1f} other file(s)"
+        for name, width, depth in rows
+    }
 
 
 def _taken_words(plan: ClusteringPlan, group_id: int, size_bytes: int) -> str:

@@ -11,6 +11,8 @@ from rich.text import Text
 from liquidlog.clustering.health import Health
 from liquidlog.log.checkpointing import Checkpointed
 from liquidlog.operations.append import Appended
+from liquidlog.operations.replay import Replay, WrittenBytes
+from liquidlog.operations.scan import Scan
 from liquidlog.plan import ClusteringPlan, RewriteResult
 from liquidlog.report.jsonable import jsonable
 from liquidlog.spec.schema import quote_path
@@ -127,6 +129,26 @@ def diagnosis(found: Mapping[str, Any]) -> RenderableType:
     return Group(*parts) if parts else Text("nothing is wrong")
 
 
+def scan(found: Scan) -> RenderableType:
+    """Show what readers must open."""
+    head = Text(
+        f"version {found.version}: {_amount(found.files_read)} of {found.total_files} files,"
+        f" {render_size(round(found.bytes_read))} of {render_size(found.total_bytes)}"
+        f" ({_share(found.bytes_read, found.total_bytes)})"
+        + (" on average" if len(found.predicates) > 1 else "")
+    )
+    asked = _table("predicate", "asked", "files", "size", "share")
+    for row in found.predicates[:_ROWS_SHOWN]:
+        share = _share(row.bytes, found.total_bytes)
+        asked.add_row(row.where, f"{row.share:.1%}", str(row.files), render_size(row.bytes), share)
+    listed = _table("path", "size", "asked")
+    for row in found.files.slice(0, _ROWS_SHOWN).to_pylist():
+        listed.add_row(row["path"], render_size(row["size_bytes"]), f"{row['share']:.1%}")
+    parts: list[RenderableType] = [head]
+    parts.extend([asked] if len(found.predicates) > 1 else [])
+    return Group(*parts, _with_rest(listed, found.files.num_rows))
+
+
 def plan(made: ClusteringPlan) -> RenderableType:
     """Show what would be rewritten and what would not."""
     names = ", ".join(quote_path(column.logical) for column in made.columns)
@@ -155,12 +177,67 @@ def plan(made: ClusteringPlan) -> RenderableType:
     return Group(*parts)
 
 
+def predicted_plan(made: tuple[ClusteringPlan, Any]) -> RenderableType:
+    """Show a plan and what it would bring to the readers of a workload."""
+    of, brings = made
+    head = Text(
+        f"predicted: rewriting {render_size(brings.bytes_to_rewrite)} brings reads from"
+        f" {render_size(round(brings.bytes_before))} in {_amount(brings.files_before)} files to"
+        f" {render_size(round(brings.bytes_after))} in {_amount(brings.files_after)} files;"
+        f" {brings.gain_per_byte:.3f} bytes spared a reader for each byte rewritten"
+        + (
+            f", even after {_amount(brings.break_even_reads)} readers"
+            if brings.break_even_reads is not None
+            else ""
+        )
+    )
+    rows = _table("predicate", "asked", "files before", "after", "bytes before", "after")
+    for row in brings.predicates[:_ROWS_SHOWN]:
+        rows.add_row(
+            row.where,
+            f"{row.share:.1%}",
+            str(row.files_before),
+            str(row.files_after),
+            render_size(row.bytes_before),
+            render_size(row.bytes_after),
+        )
+    return Group(plan(of), head, rows)
+
+
 def explanation(rows: Sequence[Mapping[str, Any]]) -> RenderableType:
     """Show the planner's decision on each file."""
     table = _table("path", "decision", "reason", "detail")
     for row in rows[:_ROWS_SHOWN]:
         table.add_row(row["path"], row["decision"], row["reason"], row["detail"])
     return _with_rest(table, len(rows))
+
+
+def replayed(found: Replay) -> RenderableType:
+    """Show how a plan compares with what an OPTIMIZE took."""
+    head = Text(
+        f"version {found.version} took {found.taken_files} files; a plan for version"
+        f" {found.version - 1} takes {found.planned_files}: "
+        + ("the same whole groups" if found.agrees else "they differ")
+    )
+    paths = [("only taken", path) for path in found.only_taken]
+    paths += [("only planned", path) for path in found.only_planned]
+    if not paths:
+        return head
+    table = _table("", "path")
+    for row in paths[:_ROWS_SHOWN]:
+        table.add_row(*row)
+    return Group(head, _with_rest(table, len(paths)))
+
+
+def amplification(rows: Sequence[WrittenBytes]) -> RenderableType:
+    """Show what commits wrote."""
+    table = _table("version", "operation", "new", "moved", "moved / new so far")
+    for row in rows:
+        so_far = "" if row.write_amplification is None else f"{row.write_amplification:.2f}"
+        moved = render_size(row.moved_bytes) if row.moved_bytes else ""
+        new = render_size(row.new_bytes) if row.new_bytes else ""
+        table.add_row(str(row.version), row.operation or "", new, moved, so_far)
+    return table
 
 
 def created(result: Mapping[str, Any]) -> RenderableType:
@@ -245,6 +322,14 @@ def committed(result: Mapping[str, Any]) -> RenderableType:
         f"committed {len(result['committed_groups'])} group(s), version(s) {versions};"
         f" {len(result['skipped_groups'])} group(s) were committed before"
     )
+
+
+def _share(part: float, whole: float) -> str:
+    return f"{part / whole:.1%}" if whole else "0.0%"
+
+
+def _amount(value: float) -> str:
+    return f"{value:.1f}".removesuffix(".0")
 
 
 def _table(*names: str) -> Table:

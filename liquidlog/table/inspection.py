@@ -8,11 +8,17 @@ import pyarrow as pa
 from liquidlog.clustering.domain import clustering_state
 from liquidlog.clustering.findings import Finding, findings
 from liquidlog.clustering.health import Health
+from liquidlog.clustering.workload import WeightedPredicate, Workload
 from liquidlog.clustering.zcubes import cube_table
+from liquidlog.errors import UsageError
 from liquidlog.log.history import read_history
 from liquidlog.operations import doctor, inspect
 from liquidlog.operations.overview import Overview, overview
+from liquidlog.operations.replay import WrittenBytes, written_bytes
+from liquidlog.operations.scan import Scan, scan
+from liquidlog.operations.simulate import simulated_table
 from liquidlog.plan import DEFAULT_MIN_CUBE_BYTES
+from liquidlog.simulation.table import SimulatedTable
 from liquidlog.spec.rows import Rows
 from liquidlog.spec.schema import split_path
 from liquidlog.spec.sizes import parse_size
@@ -89,3 +95,32 @@ class Inspection(OpenedTable):
             UsageError: If the predicate cannot be understood.
         """
         return inspect.matching_files(self._store, self.snapshot(version), where)
+
+    def scan(
+        self, where: str | None = None, *, workload: Workload = (), version: int | None = None
+    ) -> Scan:
+        """Return the files and bytes that a reader of a predicate must open, by statistics alone.
+
+        Instead of one predicate a workload can be given, as `parse_workload` returns it.
+
+        Raises:
+            UsageError: If a predicate cannot be understood, or not one of the two is given.
+        """
+        if (where is None) == (not workload):
+            raise UsageError("a scan needs either a predicate or a workload")
+        asked = workload if where is None else (WeightedPredicate(where),)
+        return scan(self._store, self.snapshot(version), asked)
+
+    def written_bytes(self) -> tuple[WrittenBytes, ...]:
+        """Return what each commit still in the log wrote, oldest first: new data and moved data."""
+        return written_bytes(self._store)
+
+    def simulated(self, *, append_bytes: int, scenario: str) -> SimulatedTable:
+        """Return a made-up table with files like this one's, for `liquidlog.simulation`.
+
+        Raises:
+            UsageError: If the table has no clustering columns.
+        """
+        return simulated_table(
+            self._store, self.snapshot(), append_bytes=append_bytes, scenario=scenario
+        )

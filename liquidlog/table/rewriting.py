@@ -1,6 +1,7 @@
 """Rewriting a table: a plan, and the commits of what an executor made of it."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from importlib.metadata import entry_points
 from typing import Any, Final
 
@@ -8,19 +9,27 @@ from liquidlog.clustering.metrics import optimize_metrics
 from liquidlog.clustering.planner import STRATEGIES
 from liquidlog.clustering.planner import plan as make_plan
 from liquidlog.clustering.planning import Strategy
+from liquidlog.clustering.workload import Workload
+from liquidlog.log.statistics import load_bounds
 from liquidlog.operations import inspect
 from liquidlog.operations.optimize import CommitReport, commit_groups
+from liquidlog.operations.replay import Replay, replay
 from liquidlog.operations.rewrite import pending_groups
 from liquidlog.plan import (
     DEFAULT_MAX_FILE_BYTES,
     DEFAULT_MIN_CUBE_BYTES,
+    DEFAULT_MIN_OVERLAP,
+    DEFAULT_MIN_OVERLAPPING_FILES,
     DEFAULT_TARGET_CUBE_BYTES,
+    DEFAULT_TOLERANCE,
     ClusteringPlan,
     ClusteringPolicy,
     GroupFailure,
     RewriteResult,
     RewrittenGroup,
 )
+from liquidlog.simulation.prediction import Prediction, predict
+from liquidlog.snapshot import Snapshot
 from liquidlog.spec.rows import Rows
 from liquidlog.spec.schema import split_path
 from liquidlog.spec.sizes import parse_size
@@ -43,9 +52,16 @@ class Rewriting(OpenedTable):
         target_cube_size: Size = DEFAULT_TARGET_CUBE_BYTES,
         max_file_size: Size = DEFAULT_MAX_FILE_BYTES,
         zorder_by: Sequence[str] = (),
+        budget: Size | None = None,
+        where: str | None = None,
+        tolerance: float = DEFAULT_TOLERANCE,
+        min_overlapping_files: int = DEFAULT_MIN_OVERLAPPING_FILES,
+        min_overlap: float = DEFAULT_MIN_OVERLAP,
         version: int | None = None,
     ) -> ClusteringPlan:
         """Return what OPTIMIZE would rewrite; writes nothing.
+
+        From `budget` on, the arguments are for the strategy "overlap"; see ClusteringPolicy.
 
         Raises:
             UsageError: If the policy asks for what such a table cannot have.
@@ -59,15 +75,59 @@ class Rewriting(OpenedTable):
             full=full,
             curve=curve,
             zorder_by=tuple(split_path(column) for column in zorder_by),
+            tolerance=tolerance,
+            min_overlapping_files=min_overlapping_files,
+            min_overlap=min_overlap,
+            budget_bytes=None if budget is None else parse_size(budget),
+            where=where,
         )
         snapshot = self.snapshot(version)
         strategies = {**STRATEGIES, **_installed_strategies()}
         new_id = self._clock.new_id
-        return make_plan(snapshot, policy, new_id=new_id, strategy=strategy, strategies=strategies)
+        return make_plan(
+            snapshot,
+            policy,
+            new_id=new_id,
+            strategy=strategy,
+            strategies=strategies,
+            bounds_of=partial(load_bounds, self._store, snapshot),
+        )
 
-    def explain(self, plan: ClusteringPlan | None = None) -> Rows:
-        """Return why each live file is or is not a candidate, in words."""
-        return inspect.explain(self.plan() if plan is None else plan)
+    def predict(self, plan: ClusteringPlan, workload: Workload) -> Prediction:
+        """Return what a plan would bring to the readers of a workload, from statistics.
+
+        Raises:
+            UsageError: If a predicate cannot be understood.
+        """
+        snapshot = self.snapshot_of(plan)
+        return predict(snapshot, plan, workload, partial(load_bounds, self._store, snapshot))
+
+    def explain(self, plan: ClusteringPlan | None = None, *, path: str | None = None) -> Rows:
+        """Return why each live file, or one, is or is not a candidate, in words and numbers."""
+        made = self.plan() if plan is None else plan
+        return inspect.explain(made, self._store, self.snapshot_of(made), path)
+
+    def snapshot_of(self, plan: ClusteringPlan) -> Snapshot:
+        """Return the table at the version that a plan was made for."""
+        newest = self._newest
+        if newest is not None and newest.version == plan.read_version:
+            return newest
+        return self.snapshot(plan.read_version)
+
+    def replay(self, version: int, **policy: Any) -> Replay:  # noqa: ANN401  as plan takes them
+        """Return how a plan for the version before an OPTIMIZE compares with what it took.
+
+        `policy` is what `plan` takes; whether it was FULL is read from the commit.
+
+        Raises:
+            UsageError: If the commit is no OPTIMIZE.
+            VersionNotFoundError: If the log does not hold it, or the version before.
+        """
+
+        def plan_at(before: int, full: bool) -> ClusteringPlan:  # noqa: FBT001  the callback's type
+            return self.plan(**{**policy, "version": before, "full": full})
+
+        return replay(self._store, version, plan_at)
 
     def require_writable(self, plan: ClusteringPlan) -> None:
         """Refuse, before anything is rewritten, a plan whose outputs could not be committed.

@@ -46,6 +46,15 @@ LITERALS = {
 _operators = st.sampled_from(["=", "<>", "<", "<=", ">", ">="])
 
 
+_patterns = st.sampled_from(
+    [
+        f"s {word} '{pattern}'"
+        for word in ("LIKE", "NOT LIKE")
+        for pattern in ("a%", "ab", "a%b", "B%", "ü%", "%", "_b", "c%")
+    ]
+)
+
+
 @st.composite
 def _atoms(draw: st.DrawFn) -> str:
     name = draw(st.sampled_from(sorted(TYPES)))
@@ -60,6 +69,9 @@ def _atoms(draw: st.DrawFn) -> str:
                 f"{name} IN ({first}, {second})",
                 f"{name} IS NULL",
                 f"{name} IS NOT NULL",
+                f"{name} IS NOT DISTINCT FROM {first}",
+                f"{name} IS DISTINCT FROM {first}",
+                draw(_patterns),
             ]
         )
     )

@@ -40,7 +40,9 @@ VERBS = [
     "rename-column",
     "report",
     "run",
+    "scan",
     "set-properties",
+    "simulate",
 ]
 
 Call = Callable[..., tuple[int, Any, Any]]
@@ -294,6 +296,105 @@ def test_text_output_works_too(verb: str, table: str, capsys: pytest.CaptureFixt
 def test_every_verb_has_help(verb: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(cli, [verb, "--help"]) == 0
     assert "Usage" in capsys.readouterr().out
+
+
+def test_scan_lists_what_a_predicate_opens(tmp_path: Path, call: Call) -> None:
+    path, low, high = str(tmp_path / "t"), tmp_path / "low.parquet", tmp_path / "high.parquet"
+    pq.write_table(pa.table({"id": [1, 5], "s": ["a", "b"]}), low)
+    pq.write_table(pa.table({"id": [5, 9], "s": ["b", None]}), high)
+    assert call("create", path, "--schema-from", str(low))[0] == 0
+    assert call("append", path, str(low))[0] == 0
+    assert call("append", path, str(high))[0] == 0
+    status, found, _ = call("scan", path, "--where", "`ID` > 5 and s is null")
+    assert status == 0
+    assert (found["total_files"], found["files_read"]) == (2, 1)
+    assert found["bytes_read"] == found["files"][0]["size_bytes"] < found["total_bytes"]
+    assert call("scan", path, "--where", "id = 5")[1]["files_read"] == 2
+    assert call("scan", path, "--where", "id = 9", "--version", "1")[1]["files"] == []
+
+    queries = tmp_path / "queries.jsonl"
+    queries.write_text('{"where": "id = 1", "weight": 3}\n\n{"where": "id >= 1"}\n')
+    found = call("scan", path, "--workload", str(queries))[1]
+    assert found["files_read"] == 0.75 * 1 + 0.25 * 2
+    assert sorted(row["share"] for row in found["files"]) == [0.25, 1.0]
+    assert [(row["share"], row["files"]) for row in found["predicates"]] == [(0.75, 1), (0.25, 2)]
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        (),
+        ("--where", "id = "),
+        ("--where", "nope = 1"),
+        ("--where", "x = 1", "--workload", "w.sql"),
+        ("--where", "x = 1; x = 2"),
+    ],
+)
+def test_scan_refuses_what_is_not_one_condition(
+    table: str, call: Call, words: tuple[str, ...]
+) -> None:
+    status, out, error = call("scan", table, *words)
+    assert (status, out) == (2, "")
+    assert error["error"]["code"] == "usage"
+
+
+def test_simulate_compares_strategies_on_made_up_appends(tmp_path: Path, call: Call) -> None:
+    picture = tmp_path / "p.svg"
+    words = ["--rounds", "12", "--append-rate", "64MiB", "--max-file-size", "128MiB"]
+    status, found, _ = call("simulate", "streaming", *words, "--plot", str(picture))
+    assert status == 0
+    by_name = {course["name"].split()[0]: course for course in found["courses"]}
+    assert list(by_name) == ["all", "new", "cube", "overlap"]
+    # Everything is rewritten in each round: (1 + 2 + ... + 12) / 12.
+    assert by_name["all"]["write_amplification"] == 6.5
+    assert by_name["new"]["write_amplification"] == 1.0
+    assert by_name["cube"]["rounds"] == by_name["all"]["rounds"]
+    assert by_name["overlap"]["write_amplification"] < 3.0
+    assert {row["table_bytes"] for course in found["courses"] for row in course["rounds"]} == {
+        round_number * (64 << 20) for round_number in range(1, 13)
+    }
+    assert picture.read_text().startswith("<svg")
+
+
+def test_simulate_begins_with_a_table(table: str, call: Call) -> None:
+    words = ["--rounds", "3", "--append-rate", "1000", "--strategy", "all"]
+    status, found, _ = call("simulate", table, *words)
+    assert status == 0
+    assert found["start_bytes"] == call("detail", table)[1]["sizeInBytes"]
+    assert call("simulate", table, "--rounds", "1", "--append-rate", "1")[0] == 2
+    assert call("simulate", "nowhere")[0] == 1
+    assert call("simulate", "streaming", "--curve", "spiral", "--rounds", "2")[0] == 2
+
+
+def test_explain_of_overlap_gives_numbers_and_history_what_was_written(
+    table: str, call: Call
+) -> None:
+    status, rows, _ = call("explain", table, "--strategy", "overlap", "--tolerance", "100")
+    assert status == 0
+    assert {row["reason"] for row in rows} == {"well_clustered"}
+    assert all("of the keys" in row["detail"] for row in rows)
+    assert call("explain", table, "--replay", "2")[0] == 2
+    assert call("explain", table, "--replay", "2", "--file", "x")[0] == 2
+    written = call("history", table, "--amplification", "--limit", "2")[1]
+    assert [row["version"] for row in written] == [2, 3]
+    assert written[-1]["write_amplification"] == 0.0
+
+
+def test_plan_predicts_for_a_workload(table: str, tmp_path: Path, call: Call) -> None:
+    queries = tmp_path / "q.sql"
+    queries.write_text("SELECT * FROM t WHERE t.x = 3; -- weight: 2\n id < 10;")
+    status, made, _ = call("plan", table, "--workload", str(queries), "--max-file-size", "1000")
+    assert status == 0
+    predicted = made["prediction"]
+    assert predicted["bytes_to_rewrite"] == sum(
+        file["size_bytes"] for group in made["groups"] for file in group["inputs"]
+    )
+    assert predicted["files_before"] == pytest.approx(3)
+    assert predicted["bytes_after"] < predicted["bytes_before"]
+    assert call("plan", table, "--where", "x = 1")[0] == 2
+    limited = call("plan", table, "--strategy", "overlap", "--where", "x = 1")[1]
+    assert limited["policy"]["where"] == "x = 1"
+    assert [row["where"] for row in limited["prediction"]["predicates"]] == ["x = 1"]
 
 
 def test_looking_at_a_table_does_not_wait_for_pandas(source: str, tmp_path: Path) -> None:

@@ -1,9 +1,10 @@
+import pyarrow as pa
 import pytest
 
 from liquidlog.clustering.predicates import may_match
 from liquidlog.errors import UsageError
 from liquidlog.spec.schema import DecimalType, PrimitiveType, StructField, StructType
-from support.snapshots import FileSpec, bounds_of, snapshot_of
+from support.snapshots import FileSpec, bounds_of, snapshot_of, with_files
 
 SCHEMA = StructType(
     (
@@ -52,7 +53,14 @@ def matches(predicate: str, *files: FileSpec) -> list[bool]:
         "i > 5",
         "i >= 5.5",
         "i BETWEEN 6 AND 9",
-        "i IN (0, 7, NULL)",
+        "i IN (6, 7, NULL)",
+        "i IN (NULL)",
+        "i <=> 9",
+        "NULL <=> i",
+        "i IS NOT DISTINCT FROM 6",
+        "NOT (i IS DISTINCT FROM 6)",
+        "CAST(i AS BIGINT) = 9",
+        "CAST((i) AS BIGINT) IN (9, 10)",
         "i IS NULL",
         "NOT i IS NOT NULL",
         "NOT i <= 5",
@@ -70,7 +78,14 @@ def matches(predicate: str, *files: FileSpec) -> list[bool]:
         "n > 2.50",
         "s < 'bar'",
         's > "foo"',
-        "s IN ('a', 'z')",
+        "s IN ('fop', 'z')",
+        "s LIKE 'z%'",
+        "s LIKE 'a%'",
+        "s LIKE 'ba%' AND i = 9",
+        "s LIKE 'baa'",
+        "s LIKE 'foo2%bar'",
+        "startswith(s, 'fop')",
+        "s <=> 'zzz'",
         "d = '2024-02-01'",
         "d > DATE '2024-01-31'",
         "CAST('2023-12-31' AS DATE) >= d",
@@ -112,9 +127,28 @@ def test_files_without_a_matching_row_are_ruled_out(predicate: str) -> None:
         "i = f",
         "f(i) = 1",
         "i + 1 = 90",
-        "s LIKE 'z%'",
+        # As the reference engine: the span of the list counts, and NOT IN never does.
+        "i IN (0, 7)",
+        "i NOT IN (1, 2, 3, 4, 5)",
+        "s LIKE 'f%'",
+        "s LIKE 'baz%'",
+        "s LIKE 'z_%'",
+        "s LIKE 'a%b%c'",
+        "s LIKE '%z'",
+        "s LIKE '%'",
+        "s NOT LIKE 'bar%'",
+        "s NOT LIKE 'z%'",
+        "s ILIKE 'Z%'",
+        "NOT s LIKE 'z%'",
+        "c LIKE 'z%'",
+        "NOT i <=> 9",
+        "i <=> st.x",
+        "i <=> 3",
+        "CAST(i AS SMALLINT) = 9",
+        "CAST(i AS STRING) = '9'",
+        "i BETWEEN SYMMETRIC 9 AND 2",
+        "i = 9 AND st.x = 1",
         "s > 90",
-        "s <=> 'zzz'",
         "i = 'nine'",
         "d > '2024-2-30'",
         "d > TIMESTAMP '2030-01-01 00:00:00'",
@@ -167,3 +201,47 @@ def test_all_unknown_columns_are_named() -> None:
     with pytest.raises(UsageError) as caught:
         matches("p = 1 AND `q r` = 2 AND i = 1")
     assert "p, `q r`" in caught.value.message
+
+
+PARTITIONED = StructType(
+    (
+        StructField("p", PrimitiveType("integer")),
+        StructField("day", PrimitiveType("date")),
+        StructField("flag", PrimitiveType("boolean")),
+        StructField("i", PrimitiveType("integer")),
+    )
+)
+
+
+@pytest.mark.parametrize(
+    ("predicate", "expected"),
+    [
+        ("p = 3", [True, False, False]),
+        ("P IN (1, 5)", [False, True, False]),
+        ("p NOT IN (3, 4)", [False, True, False]),
+        ("p IS NULL", [False, False, True]),
+        ("NOT p = 5", [True, False, False]),
+        ("p IS NOT NULL AND i = 7", [True, True, False]),
+        ("day < '2024-02-01'", [True, False, False]),
+        ("day IS NULL OR p = 3", [True, False, False]),
+        ("flag", [True, True, True]),
+    ],
+)
+def test_partition_values_decide_alone(predicate: str, expected: list[bool]) -> None:
+    files = [FileSpec(path=str(n), bounds={"i": (5 * n, 9)}) for n in range(2)]
+    files.append(FileSpec(path="2", bounds={"i": (8, 9)}))
+    snapshot = snapshot_of(
+        files, schema=PARTITIONED, partition_columns=("p", "day", "flag"), cluster_by=None
+    )
+    texts = [
+        '{"p":"3","day":"2024-01-31","flag":"true"}',
+        '{"p":"5","day":"2024-02-01","flag":"false"}',
+        '{"p":null,"day":"not a day","flag":""}',
+    ]
+    column = pa.array(texts).dictionary_encode()
+    number = snapshot.files.schema.get_field_index("partition_values_json")
+    live = snapshot.files.set_column(number, "partition_values_json", column)
+    snapshot = with_files(snapshot, live)
+    if "day" in predicate:
+        expected = [*expected[:2], "IS NULL" not in predicate]
+    assert may_match(snapshot, predicate, bounds_of(snapshot)).to_pylist() == expected

@@ -1,0 +1,129 @@
+"""The command that plays rounds of appends and rewrites."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import click
+
+from liquidlog.cli.common import SIZE, emit, json_option, mapping, storage_option
+from liquidlog.errors import StorageError
+from liquidlog.plan import DEFAULT_MAX_FILE_BYTES, DEFAULT_MIN_CUBE_BYTES, ClusteringPolicy
+from liquidlog.report.courses import course_document, courses, plot
+from liquidlog.simulation.rounds import EVERYTHING, Contender, Course, Setting, simulate
+from liquidlog.simulation.scenarios import SCENARIOS
+from liquidlog.simulation.table import SimulatedTable, empty_table
+from liquidlog.spec.sizes import render_size
+from liquidlog.table import Table
+
+Pairs = tuple[tuple[str, str], ...]
+
+STRATEGIES = ("all", "new", "cube", "overlap")
+
+
+@click.command("simulate")
+@click.argument("subject", metavar="TABLE|SCENARIO")
+@click.option(
+    "--scenario",
+    type=click.Choice(list(SCENARIOS)),
+    default="full-range",
+    help="How appends to a TABLE lie in key space [full-range].",
+)
+@click.option("--append-rate", type=SIZE, default="256MiB", help="Bytes of a round [256MiB].")
+@click.option("--rounds", type=click.IntRange(1, 1000), default=100, help="[100]")
+@click.option(
+    "--strategy",
+    "strategies",
+    type=click.Choice(STRATEGIES),
+    multiple=True,
+    help="all: rewrite everything; new: only new files; cube; overlap. Repeats; all four if none.",
+)
+@click.option("--min-cube-size", "min_cubes", type=SIZE, multiple=True, help="Repeats [100GiB].")
+@click.option("--max-file-size", type=SIZE, default=DEFAULT_MAX_FILE_BYTES, help="[1GiB]")
+@click.option("--curve", default="hilbert", help="Order inside a cube [hilbert].")
+@click.option("--columns", type=click.IntRange(1, 4), default=2, help="Of a SCENARIO [2].")
+@click.option("--tolerance", type=float, help="overlap: as for plan.")
+@click.option("--plot", "plot_path", type=click.Path(dir_okay=False), help="Save an SVG here.")
+@storage_option
+@json_option
+def simulate_command(  # noqa: PLR0913  one parameter an option
+    subject: str,
+    scenario: str,
+    append_rate: int,
+    rounds: int,
+    strategies: tuple[str, ...],
+    min_cubes: tuple[int, ...],
+    max_file_size: int,
+    curve: str,
+    columns: int,
+    tolerance: float | None,
+    plot_path: str | None,
+    storage_options: Pairs,
+    *,
+    as_json: bool,
+) -> None:
+    """Play rounds of appends and rewrites; from a TABLE as it is, or on an empty one.
+
+    SCENARIO is streaming, merge or full-range. No data is read and nothing is written.
+    """
+    known = subject in SCENARIOS
+    setting = Setting(
+        scenario=subject if known else scenario,
+        rounds=rounds,
+        append_bytes=append_rate,
+        max_file_bytes=max_file_size,
+        curve=curve,
+    )
+    first = empty_table(columns)
+    if not known:
+        first = _first(subject, setting, storage_options)
+    policy: dict[str, Any] = {"max_file_bytes": max_file_size, "curve": curve}
+    policy |= {} if tolerance is None else {"tolerance": tolerance}
+    contenders = tuple(
+        _contenders(strategies or STRATEGIES, min_cubes or (DEFAULT_MIN_CUBE_BYTES,), policy)
+    )
+    found = simulate(setting, contenders, first)
+    if plot_path is not None:
+        _save(plot_path, found, setting)
+    document = {
+        "scenario": setting.scenario,
+        "append_bytes": append_rate,
+        "max_file_bytes": max_file_size,
+        "start_bytes": first.size_bytes,
+        "courses": [course_document(course) for course in found],
+    }
+    emit(document if as_json else found, courses, as_json=as_json)
+
+
+def _first(subject: str, setting: Setting, storage_options: Pairs) -> SimulatedTable:
+    opened = Table.open(subject, storage_options=mapping(storage_options))
+    return opened.simulated(append_bytes=setting.append_bytes, scenario=setting.scenario)
+
+
+def _contenders(
+    strategies: tuple[str, ...], min_cubes: tuple[int, ...], policy: dict[str, Any]
+) -> Iterator[Contender]:
+    """Yield the design document's three options and ours, each with its minimum cube sizes."""
+    for name in dict.fromkeys(strategies):
+        if name in {"all", "new"}:
+            size = EVERYTHING if name == "all" else 1
+            sized = ClusteringPolicy(min_cube_bytes=size, target_cube_bytes=EVERYTHING, **policy)
+            yield Contender(name=name, strategy="cube", policy=sized)
+            continue
+        for size in dict.fromkeys(min_cubes):
+            sized = ClusteringPolicy(
+                min_cube_bytes=size, target_cube_bytes=size + size // 2, **policy
+            )
+            label = f"{name} {render_size(size)}"
+            yield Contender(name=label, strategy=name, policy=sized)
+
+
+def _save(path: str, found: tuple[Course, ...], setting: Setting) -> None:
+    title = (
+        f"{setting.scenario}: {setting.rounds} rounds of {render_size(setting.append_bytes)},"
+        f" files of {render_size(setting.max_file_bytes)}"
+    )
+    try:
+        Path(path).write_text(plot(found, title), encoding="utf-8")
+    except OSError as error:
+        raise StorageError(path, f"cannot be written: {error.strerror}") from error

@@ -1,0 +1,51 @@
+"""Values of partition columns: one a file, kept as text in the log.
+
+Source: PROTOCOL.md, "Partition Value Serialization".
+"""
+
+from dataclasses import dataclass
+from typing import Final
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from liquidlog.spec.arrow import arrow_type
+from liquidlog.spec.bounds import cast_where_possible
+from liquidlog.spec.schema import Leaf
+from liquidlog.spec.stats import has_bounds
+
+_NULL_TEXTS: Final = (None, "")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PartitionValues:
+    """One entry a file: its value in the column's Arrow type, and whether that is null.
+
+    A value is also null here where its text cannot be understood; `is_null` tells the two apart.
+    """
+
+    values: pa.Array
+    is_null: NDArray[np.bool_]
+
+
+def partition_values(files: pa.Table, leaf: Leaf) -> PartitionValues:
+    """Return the values that the files of a partitioned table have in a partition column."""
+    encoded = files["partition_values_json"].combine_chunks().dictionary_encode()
+    name = leaf.physical[-1]
+    texts = [_text(document, name) for document in encoded.dictionary.to_pylist()]
+    codes = pc.fill_null(encoded.indices, len(texts))
+    values = pa.array([*texts, None], pa.string()).take(codes)
+    wanted = arrow_type(leaf.data_type) if has_bounds(leaf.data_type) else pa.null()
+    typed = pa.nulls(len(values), wanted)
+    if wanted != pa.null():
+        typed = cast_where_possible(values, wanted) if len(values) else typed
+    return PartitionValues(typed, np.asarray(values.is_null()))
+
+
+def _text(document: str | None, name: str) -> str | None:
+    values = msgspec.json.decode(document or "{}", type=dict[str, str | None])
+    text = values.get(name)
+    return None if text in _NULL_TEXTS else text

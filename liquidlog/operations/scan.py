@@ -1,0 +1,121 @@
+"""What readers must open: the files that predicates can touch, by statistics alone."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from liquidlog.clustering.workload import Workload, shares
+from liquidlog.errors import StorageError, UsageError
+from liquidlog.log.statistics import load_bounds
+from liquidlog.log.store import TableStore
+from liquidlog.snapshot import Snapshot, decoded_paths
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PredicateScan:
+    """What a reader with one predicate must open; `share` is how often it is asked, of all."""
+
+    where: str
+    share: float
+    files: int
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Scan:
+    """What the readers of a workload must open, at one version.
+
+    `files_read` and `bytes_read` are means over the workload. `files` are those that some
+    predicate may touch: path (decoded), size_bytes, and the share of the workload that opens it.
+    """
+
+    version: int
+    total_files: int
+    total_bytes: int
+    files_read: float
+    bytes_read: float
+    predicates: tuple[PredicateScan, ...]
+    files: pa.Table
+
+    def document(self) -> dict[str, Any]:
+        """Return the scan as JSON values and the files as a table."""
+        return {name: getattr(self, name) for name in self.__slots__}
+
+
+def scan(store: TableStore, snapshot: Snapshot, workload: Workload) -> Scan:
+    """Return what readers with the predicates of a workload must open.
+
+    Raises:
+        UsageError: If a predicate cannot be understood.
+    """
+    masks = matching(store, snapshot, [predicate.where for predicate in workload])
+    sizes = np.asarray(snapshot.files["size"].to_numpy(), np.int64)
+    weights = shares(workload)
+    touched = np.zeros(len(sizes))
+    for mask, share in zip(masks, weights, strict=True):
+        touched += share * mask
+    live = pa.table(
+        {
+            "path": decoded_paths(snapshot.files),
+            "size_bytes": snapshot.files["size"],
+            "share": pc.round(pa.array(np.minimum(touched, 1.0)), 6),
+        }
+    )
+    return Scan(
+        version=snapshot.version,
+        total_files=len(sizes),
+        total_bytes=int(sizes.sum()),
+        files_read=float(touched.sum()),
+        bytes_read=float(sizes @ touched),
+        predicates=tuple(
+            PredicateScan(
+                where=predicate.where,
+                share=share,
+                files=int(mask.sum()),
+                bytes=int(sizes[mask].sum()),
+            )
+            for predicate, share, mask in zip(workload, weights, masks, strict=True)
+        ),
+        files=live.filter(pa.array(touched > 0)),
+    )
+
+
+def read_workload(path: str) -> Workload:
+    """Return the workload in a local file: SQL if its name ends in .sql, else JSON lines.
+
+    Raises:
+        StorageError: If the file cannot be read.
+        UsageError: If it holds no workload.
+    """
+    # See `matching`.
+    from liquidlog.clustering.workload_text import parse_workload
+
+    try:
+        text = Path(path).read_text(encoding="utf-8")
+    except OSError as error:
+        raise StorageError(path, f"cannot be read: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise UsageError(f"{path} is not UTF-8 text", where=path) from error
+    return parse_workload(text, where=path, sql=path.lower().endswith(".sql"))
+
+
+def matching(
+    store: TableStore, snapshot: Snapshot, predicates: Sequence[str]
+) -> tuple[NDArray[np.bool_], ...]:
+    """Return, for each predicate, which live files it may touch.
+
+    Raises:
+        UsageError: If a predicate cannot be understood.
+    """
+    # The SQL parser takes a third of a command's start; most commands have no predicate.
+    from liquidlog.clustering.predicates import may_match_each
+
+    found = may_match_each(snapshot, predicates, partial(load_bounds, store, snapshot))
+    return tuple(np.asarray(mask, np.bool_) for mask in found)

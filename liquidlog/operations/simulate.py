@@ -1,0 +1,63 @@
+"""Simulations that begin with a table as it is."""
+
+from dataclasses import replace
+from typing import Final
+
+import numpy as np
+
+from liquidlog.clustering.domain import clustering_state
+from liquidlog.clustering.keyspace import key_space
+from liquidlog.clustering.zcubes import membership, sizes
+from liquidlog.errors import UsageError
+from liquidlog.log.statistics import load_bounds
+from liquidlog.log.store import TableStore
+from liquidlog.simulation.rounds import SAMPLED_ROWS
+from liquidlog.simulation.table import NO_CUBE, SimulatedTable, empty_table, with_files
+from liquidlog.snapshot import Snapshot
+
+_MOST_ROWS: Final = 200_000
+
+
+def simulated_table(
+    store: TableStore, snapshot: Snapshot, *, append_bytes: int, scenario: str
+) -> SimulatedTable:
+    """Return a made-up table whose files lie in key space as those of a real one do.
+
+    A file gets rows by its size, spread evenly over its box. Where new keys come after the old
+    ones, the first column ends where the first round begins.
+
+    Raises:
+        UsageError: If the table has no clustering columns.
+    """
+    columns = clustering_state(snapshot).columns
+    if not columns:
+        raise UsageError("the table has no clustering columns; set some with cluster-by")
+    size = sizes(snapshot.files)
+    table = empty_table(len(columns))
+    if not len(size):
+        return table
+    space = key_space(
+        load_bounds(store, snapshot, [column.leaf for column in columns]), size, len(columns)
+    )
+    places = membership(snapshot.files, columns)
+    cube = np.where(places.ours & places.same_columns, places.cube, NO_CUBE)
+    wanted = np.maximum(2, np.round(size * (SAMPLED_ROWS / append_bytes))).astype(np.int64)
+    if wanted.sum() > _MOST_ROWS:
+        raise UsageError(
+            f"a simulation of this table would need {int(wanted.sum())} sampled rows;"
+            f" it takes at most {_MOST_ROWS}: choose a larger --append-rate"
+        )
+    owner = np.repeat(np.arange(len(size)), wanted)
+    random = np.random.default_rng(len(owner))
+    low, high = (
+        np.stack([getattr(axis, end) for axis in space.axes], axis=1) for end in ("low", "high")
+    )
+    points = low[owner] + random.random((len(owner), len(columns))) * (high - low)[owner]
+    if scenario != "full-range":
+        rounds = float(size.sum()) / append_bytes
+        points[:, 0] = (points[:, 0] - 1.0) * rounds
+    made = with_files(table, points, np.arange(len(points)), owner, size)
+    numbers = np.unique(cube, return_inverse=True)[1]
+    return replace(
+        made, cube=np.where(cube == NO_CUBE, NO_CUBE, numbers), cubes=int(numbers.max()) + 1
+    )

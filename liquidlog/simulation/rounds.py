@@ -1,0 +1,244 @@
+"""Rounds: append, plan, rewrite, measure; each planner on the same rows and the same queries."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import count
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+
+from liquidlog.clustering.depth import column_ranges, depths, key_ranges
+from liquidlog.clustering.planner import plan
+from liquidlog.curve.curves import parse_curve
+from liquidlog.errors import UsageError
+from liquidlog.plan import ClusteringPlan, ClusteringPolicy
+from liquidlog.simulation.scenarios import SCENARIOS, Batch, appended, batches
+from liquidlog.simulation.table import (
+    Points,
+    SimulatedTable,
+    as_snapshot,
+    bounds_table,
+    placed,
+    rewritten,
+    with_files,
+)
+
+SAMPLED_ROWS: Final = 256
+"""Rows that stand for those of one append."""
+
+_QUERIES: Final = 48
+"""Queries of each kind that are asked after each round."""
+
+EVERYTHING: Final = 1 << 49
+"""A minimum cube size that no cube reaches."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Contender:
+    """A strategy with its policy, and what it is called."""
+
+    name: str
+    strategy: str
+    policy: ClusteringPolicy
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Setting:
+    """What is simulated: rounds of `append_bytes` each, keys as the scenario says."""
+
+    scenario: str
+    rounds: int
+    append_bytes: int
+    max_file_bytes: int
+    curve: str = "hilbert"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Round:
+    """One round, after its rewrite.
+
+    `bytes_read` and `files_read` are means over queries for one value of one column and for one
+    of each column; `narrow_bytes_read` over the latter alone. `full_...` are those of the table
+    rewritten as a whole.
+    """
+
+    number: int
+    table_bytes: int
+    rewritten_bytes: int
+    files: int
+    cubes: int
+    average_depth: float
+    bytes_read: float
+    narrow_bytes_read: float
+    files_read: float
+    full_bytes_read: float
+    full_narrow_bytes_read: float
+    full_files: int
+
+    @property
+    def reads(self) -> float:
+        """Bytes read as a multiple of those of a full rewrite."""
+        return self.bytes_read / self.full_bytes_read
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Course:
+    """What one contender did."""
+
+    contender: Contender
+    rounds: tuple[Round, ...]
+    ingested_bytes: int
+
+    @property
+    def write_amplification(self) -> float:
+        """Bytes that rewrites wrote for each byte that was appended."""
+        return sum(row.rewritten_bytes for row in self.rounds) / self.ingested_bytes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class _Question:
+    """The queries after a round and what the table rewritten as a whole answers with."""
+
+    points: Points
+    full: "_Answer"
+    full_files: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Answer:
+    bytes_read: float
+    narrow_bytes_read: float
+    files_read: float
+
+
+def simulate(
+    setting: Setting, contenders: Sequence[Contender], first: SimulatedTable
+) -> tuple[Course, ...]:
+    """Return the course of each contender, from the table `first` on.
+
+    Raises:
+        UsageError: If there is no such scenario, strategy or curve, or a number is not positive.
+    """
+    _check(setting)
+    arriving = batches(setting.scenario, setting.rounds, rows=SAMPLED_ROWS, first=first)
+    questions = tuple(_questions(setting, arriving, first))
+    return tuple(
+        Course(
+            contender=contender,
+            rounds=tuple(_course(setting, contender, arriving, questions, first)),
+            ingested_bytes=setting.append_bytes * setting.rounds,
+        )
+        for contender in contenders
+    )
+
+
+def _check(setting: Setting) -> None:
+    parse_curve(setting.curve)
+    if setting.scenario not in SCENARIOS:
+        known = ", ".join(SCENARIOS)
+        raise UsageError(f"there is no scenario {setting.scenario!r}; known are {known}")
+    for name in ("rounds", "append_bytes", "max_file_bytes"):
+        if getattr(setting, name) <= 0:
+            raise UsageError(f"{name} must be positive", name=name)
+
+
+def _course(
+    setting: Setting,
+    contender: Contender,
+    arriving: Sequence[Batch],
+    questions: Sequence[_Question],
+    table: SimulatedTable,
+) -> Iterator[Round]:
+    for number, (batch, question) in enumerate(zip(arriving, questions, strict=True), start=1):
+        table = appended(table, batch, setting.append_bytes)
+        made = _plan(table, contender)
+        written = 0
+        for group in made.groups:
+            before = table.made
+            table = _applied(table, made, group.group_id, setting.curve)
+            written += int(table.size[table.names >= before].sum())
+        answer = _answer(table, question.points)
+        yield Round(
+            number=number,
+            table_bytes=table.size_bytes,
+            rewritten_bytes=written,
+            files=len(table.size),
+            cubes=len(np.unique(table.cube[table.cube >= 0])),
+            average_depth=_average_depth(table),
+            bytes_read=answer.bytes_read,
+            narrow_bytes_read=answer.narrow_bytes_read,
+            files_read=answer.files_read,
+            full_bytes_read=question.full.bytes_read,
+            full_narrow_bytes_read=question.full.narrow_bytes_read,
+            full_files=question.full_files,
+        )
+
+
+def _plan(table: SimulatedTable, contender: Contender) -> ClusteringPlan:
+    numbers = count()
+    bounds = bounds_table(table)
+    return plan(
+        as_snapshot(table),
+        contender.policy,
+        new_id=lambda: f"id-{next(numbers)}",
+        strategy=contender.strategy,
+        bounds_of=lambda _: bounds,
+    )
+
+
+def _applied(
+    table: SimulatedTable, made: ClusteringPlan, group_id: int, curve: str
+) -> SimulatedTable:
+    group = made.groups[group_id]
+    names = np.array([int(file.path) for file in group.inputs])
+    files = np.flatnonzero(np.isin(table.names, names))
+    return rewritten(table, files, group.expected_outputs, curve=curve)
+
+
+def _questions(
+    setting: Setting, arriving: Sequence[Batch], table: SimulatedTable
+) -> Iterator[_Question]:
+    random = np.random.default_rng(_QUERIES)
+    for batch in arriving:
+        table = appended(table, batch, setting.append_bytes)
+        asked = table.points[random.integers(0, len(table.points), _QUERIES)]
+        live = (table.rows - table.deleted) / np.maximum(table.rows, 1)
+        size = float(table.size @ live)
+        outputs = max(1, int(size // setting.max_file_bytes))
+        full = _whole(table, size, outputs, setting.curve)
+        yield _Question(points=asked, full=_answer(full, asked), full_files=len(full.size))
+
+
+def _whole(table: SimulatedTable, size: float, outputs: int, curve: str) -> SimulatedTable:
+    _, parts = np.unique(placed(table.points, outputs, curve=curve), return_inverse=True)
+    sizes = (size * np.bincount(parts) / len(parts)).astype(np.int64)
+    nothing = SimulatedTable(
+        **{
+            name: getattr(table, name)[:0]
+            for name in ("points", "ids", "owner", "low", "high", "size", "rows", "deleted")
+        },
+        cube=table.cube[:0],
+        names=table.names[:0],
+    )
+    return with_files(nothing, table.points, table.ids, parts, sizes, cube=0)
+
+
+def _answer(table: SimulatedTable, asked: Points) -> _Answer:
+    meets = (table.low[None] <= asked[:, None]) & (asked[:, None] <= table.high[None])
+    single = [meets[:, :, column] for column in range(table.columns)]
+    narrow = meets.all(axis=2)
+    kinds = single if table.columns == 1 else [*single, narrow]
+    return _Answer(
+        bytes_read=float(np.mean([(kind @ table.size).mean() for kind in kinds])),
+        narrow_bytes_read=float((narrow @ table.size).mean()),
+        files_read=float(np.mean([kind.sum(axis=1).mean() for kind in kinds])),
+    )
+
+
+def _average_depth(table: SimulatedTable) -> float:
+    columns = [
+        column_ranges(pa.array(table.low[:, column]), pa.array(table.high[:, column]))
+        for column in range(table.columns)
+    ]
+    return round(float(depths(key_ranges(columns)).mean()), 4)

@@ -1,0 +1,95 @@
+"""Append workloads: how the keys of each round's rows lie among those before.
+
+The three are those of Microsoft's benchmark of incremental clustering (fabric-spark-benchmarks):
+a stream in the order of the first column; a merge of which a tenth replaces earlier rows, with a
+back-fill of old keys every 30th round; appends over the whole key range.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from liquidlog.simulation.table import Points, Rows, SimulatedTable, with_files, without_rows
+
+FILES_IN_A_ROUND: Final = 4
+LATE_SHARE: Final = 0.1
+BACK_FILL_ROUNDS: Final = 30
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Batch:
+    """Rows that arrive in a round, their ids, and the ids of the rows that they replace."""
+
+    points: Points
+    ids: Rows
+    replaced: Rows
+
+
+Keys = Callable[[np.random.Generator, int, tuple[int, int], float], Points]
+"""(generator, round, (rows, columns), smallest old key) -> the keys of the round's rows."""
+
+
+def _stream(random: np.random.Generator, number: int, shape: tuple[int, int], _: float) -> Points:
+    points = random.random(shape)
+    points[:, 0] += number
+    return points
+
+
+def _merge(
+    random: np.random.Generator, number: int, shape: tuple[int, int], start: float
+) -> Points:
+    points = _stream(random, number, shape, start)
+    late = random.random(shape[0]) < (1.0 if _is_back_fill(number) else LATE_SHARE)
+    points[late, 0] = start + random.random(int(late.sum())) * (number + 1 - start)
+    return points
+
+
+def _full_range(
+    random: np.random.Generator, _: int, shape: tuple[int, int], _start: float
+) -> Points:
+    return random.random(shape)
+
+
+def _is_back_fill(number: int) -> bool:
+    return number > 0 and number % BACK_FILL_ROUNDS == 0
+
+
+SCENARIOS: Final[Mapping[str, Keys]] = {
+    "streaming": _stream,
+    "merge": _merge,
+    "full-range": _full_range,
+}
+
+
+def batches(scenario: str, rounds: int, *, rows: int, first: SimulatedTable) -> tuple[Batch, ...]:
+    """Return what arrives in each round; the same arguments give the same batches.
+
+    `first` is the table before. A merge replaces as many live rows as it brings late ones, any
+    of those before it.
+    """
+    random = np.random.default_rng(rows)
+    start = float(first.points[:, 0].min(initial=0.0))
+    live = first.ids
+    count = int(live.max(initial=-1)) + 1
+    made = []
+    for number in range(rounds):
+        points = SCENARIOS[scenario](random, number, (rows, first.columns), start)
+        replaced = live[:0]
+        if scenario == "merge" and len(live) and not _is_back_fill(number):
+            replaced = random.choice(live, min(len(live), int(LATE_SHARE * rows)), replace=False)
+        ids = count + np.arange(rows)
+        live = np.concatenate([np.setdiff1d(live, replaced), ids])
+        count += rows
+        made.append(Batch(points=points, ids=ids, replaced=replaced))
+    return tuple(made)
+
+
+def appended(table: SimulatedTable, batch: Batch, size_bytes: int) -> SimulatedTable:
+    """Return the table after a round's rows came in, in files of equal size."""
+    rows = len(batch.points)
+    parts = np.arange(rows, dtype=np.int64) * FILES_IN_A_ROUND // rows
+    size = np.full(FILES_IN_A_ROUND, max(1, size_bytes // FILES_IN_A_ROUND), np.int64)
+    left = without_rows(table, batch.replaced) if len(batch.replaced) else table
+    return with_files(left, batch.points, batch.ids, parts, size)
