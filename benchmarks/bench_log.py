@@ -122,6 +122,19 @@ rows = load_bounds(table._store, snapshot, chosen).num_rows
     "liquidlog, health": """
 rows = Table.open(uri).health().total_file_count
 """,
+    "liquidlog, doctor": """
+from liquidlog.table import Table
+table = Table.open(uri)
+table.doctor()
+rows = None
+""",
+    "liquidlog, report": """
+from liquidlog.report.page import page
+from liquidlog.table import Table
+overview = Table.open(uri).overview()
+assert len(page(overview)) < 5 << 20
+rows = overview.health.total_file_count
+""",
     "liquidlog, scan": """
 from liquidlog.table import Table
 found = Table.open(uri).scan("a BETWEEN 1000000 AND 2000000 AND b < '1970-01-06' OR c = 'x'")

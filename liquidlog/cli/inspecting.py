@@ -11,14 +11,11 @@ from liquidlog.cli.common import (
     json_option,
     mapping,
     policy_options,
-    say,
-    split_names,
     table_argument,
 )
 from liquidlog.cli.planning import make_plan, plan_arguments
-from liquidlog.clustering.fail_if import is_crossed, parse_bar
 from liquidlog.clustering.workload import WeightedPredicate
-from liquidlog.errors import EXIT_BAR_CROSSED, EXIT_OK, StorageError, UsageError
+from liquidlog.errors import StorageError, UsageError
 from liquidlog.operations.scan import read_workload
 from liquidlog.plan import encode_plan, plan_document
 from liquidlog.report import text
@@ -115,33 +112,6 @@ def cubes(table: str, storage_options: Pairs, *, as_json: bool) -> None:
     """List the ZCubes."""
     opened = Table.open(table, storage_options=mapping(storage_options))
     emit(opened.cubes(), text.cubes, as_json=as_json)
-
-
-@click.command()
-@table_argument
-@click.option("--columns", help="Measure by these columns instead of the clustering columns.")
-@click.option("--where", help="Measure only files that this SQL predicate may match.")
-@click.option("--fail-if", "bars", multiple=True, help='Exit with 6 if true: "average_depth > 8".')
-@json_option
-def health(
-    table: str,
-    columns: str | None,
-    where: str | None,
-    bars: tuple[str, ...],
-    storage_options: Pairs,
-    *,
-    as_json: bool,
-) -> int:
-    """Show how well the table is clustered."""
-    limits = [parse_bar(bar) for bar in bars]
-    opened = Table.open(table, storage_options=mapping(storage_options))
-    names = None if columns is None else split_names(columns)
-    measured = opened.health(names, where=where)
-    crossed = [limit for limit in limits if is_crossed(limit, measured)]
-    emit(measured, text.health, as_json=as_json)
-    for limit in crossed:
-        say(f"bar crossed: {limit.text}")
-    return EXIT_BAR_CROSSED if crossed else EXIT_OK
 
 
 @click.command()

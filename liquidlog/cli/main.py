@@ -8,8 +8,9 @@ import click
 import pyarrow as pa
 
 from liquidlog.cli.altering import drop_column, rename_column, set_properties
+from liquidlog.cli.auditing import doctor, health, report
 from liquidlog.cli.common import run
-from liquidlog.cli.inspecting import cubes, detail, explain, files, health, history, plan, scan
+from liquidlog.cli.inspecting import cubes, detail, explain, files, history, plan, scan
 from liquidlog.cli.simulating import simulate_command
 from liquidlog.cli.upkeep import checkpoint, orphans
 from liquidlog.cli.writing import append, cluster_by, commit, create, optimize, run_plan
@@ -61,6 +62,8 @@ for _command in (
     files,
     cubes,
     health,
+    doctor,
+    report,
     scan,
     plan,
     explain,

@@ -64,6 +64,17 @@ def depths(ranges: KeyRanges) -> Ranks:
     return _range_max(begun - ended[:-1], ranges.lo, ranges.hi)
 
 
+def depth_profile(ranges: KeyRanges, bins: int) -> Ranks:
+    """Return the largest depth in each of at most `bins` stretches of the key range, in key order.
+
+    Stretches hold equally many distinct bounds; there are fewer where there are not enough bounds.
+    """
+    begun, ended = _counts(ranges)
+    cover = begun - ended[:-1]
+    edges = np.unique(np.arange(bins) * len(cover) // bins)
+    return np.maximum.reduceat(cover, edges) if len(cover) else cover
+
+
 def _ranked(both: pa.Array) -> KeyRanges:
     rank = np.asarray(pc.rank(both, tiebreaker="dense"), np.int64) - 1
     lo, hi = np.split(rank, 2)

@@ -1,5 +1,6 @@
 """Commit files to actions, every error with its file and line."""
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
@@ -58,6 +59,20 @@ def read_infos(store: TableStore, versions: Sequence[int]) -> Iterator[Mapping[s
     """
     for version, content in _contents(store, versions):
         yield _parse_info(content, version)
+
+
+def read_selected(
+    store: TableStore, versions: Sequence[int], lines: re.Pattern[bytes]
+) -> Iterator[Commit]:
+    """Yield the commits of some versions with the actions alone whose lines match from the start.
+
+    Raises:
+        VersionNotFoundError: If there is no such commit.
+        CorruptLogError: If such a line is not an action.
+    """
+    for version, content in _contents(store, versions):
+        chosen = b"\n".join(line for line in content.split(b"\n") if lines.match(line))
+        yield parse_commit(chosen, version)
 
 
 def _contents(store: TableStore, versions: Sequence[int]) -> Iterator[tuple[int, bytes]]:

@@ -115,6 +115,7 @@ def health(
     *,
     where: str | None,
     min_cube_bytes: int,
+    now_ms: int | None = None,
 ) -> Health:
     """Return how well the table is clustered, by its own columns or by `columns`.
 
@@ -135,7 +136,14 @@ def health(
         )
     mask = None if where is None else _matching(store, snapshot, where)
     bounds = load_bounds(store, snapshot, [column.leaf for column in measured])
-    return measure_health(snapshot, measured, bounds, min_cube_bytes=min_cube_bytes, mask=mask)
+    return measure_health(
+        snapshot,
+        measured,
+        bounds,
+        min_cube_bytes=min_cube_bytes,
+        mask=mask,
+        measured_at_ms=now_ms,
+    )
 
 
 def matching_files(store: TableStore, snapshot: Snapshot, where: str) -> pa.Table:

@@ -22,6 +22,11 @@ def render_json(value: Any) -> str:  # noqa: ANN401  anything a command returns
     return msgspec.json.format(msgspec.json.encode(jsonable(value)), indent=2).decode()
 
 
+def render_line(value: Any) -> str:  # noqa: ANN401  anything a command returns
+    """Return `value` as one line of JSON, as `render_json` spells it, with its line end."""
+    return msgspec.json.encode(jsonable(value)).decode() + "\n"
+
+
 def render_error(error: LiquidlogError) -> str:
     """Return the document that an error is on stderr with `--json`."""
     return render_json({"error": error.document()})

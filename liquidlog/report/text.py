@@ -23,6 +23,15 @@ _ROWS_SHOWN: Final = 200
 
 _BAR_CELLS: Final = 40
 
+_CUBES_SHOWN: Final = 10
+
+_BLOCKS: Final = " ▁▂▃▄▅▆▇█"
+
+_NOT_IN_COLUMNS: Final = frozenset(
+    {"average_depth_by_bytes", "files_in_one_prefix", "min", "max", "depth_profile"}
+)
+"""Shown as strips and notes, or by --json only."""
+
 
 def pairs(row: Mapping[str, Any]) -> RenderableType:
     """Show one mapping as names and values."""
@@ -87,16 +96,37 @@ def health(measured: Health) -> RenderableType:
     histogram = document.pop("depth_histogram")
     columns = document.pop("columns")
     notes = document.pop("notes")
+    cubes = document.pop("cubes")
     parts: list[RenderableType] = [pairs(document)]
     if columns:
-        table = _table(*columns[0])
+        shown = [name for name in columns[0] if name not in _NOT_IN_COLUMNS]
+        table = _table(*shown)
         for column in columns:
-            table.add_row(*(_cell(name, value) for name, value in column.items()))
+            table.add_row(*(_cell(name, column[name]) for name in shown))
         parts.append(table)
+    if cubes:
+        parts.append(_rows(cubes[:_CUBES_SHOWN]))
+        if len(cubes) > _CUBES_SHOWN:
+            parts.append(Text(f"... the worst {_CUBES_SHOWN} cubes; --json lists more"))
     if histogram:
         parts.append(_histogram(histogram))
+    parts.extend(_strip(column) for column in columns if column["depth_profile"])
     parts.extend(Text(f"note: {note}") for note in notes)
     return Group(*parts)
+
+
+def diagnosis(found: Mapping[str, Any]) -> RenderableType:
+    """Show what was mended, then what is wrong and how to mend it."""
+    parts: list[RenderableType] = []
+    for one in found["fixed"]:
+        versions = ", ".join(map(str, one.versions))
+        files = f", {one.files} file(s)" if one.files else ""
+        done = f"version {versions}{files}" if versions else f"nothing written{files}"
+        parts.append(Text(f"{one.name}: {done}"))
+    for finding in found["findings"]:
+        parts.append(Text(f"{finding.name}: {finding.detail}"))
+        parts.append(Text(f"    {finding.command}"))
+    return Group(*parts) if parts else Text("nothing is wrong")
 
 
 def scan(found: Scan) -> RenderableType:
@@ -322,6 +352,23 @@ def _histogram(histogram: Mapping[str, int]) -> RenderableType:
         if count:
             table.add_row(depth, str(count), "#" * max(1, round(count * _BAR_CELLS / most)))
     return table
+
+
+def _rows(rows: Sequence[Mapping[str, Any]]) -> Table:
+    table = _table(*rows[0])
+    for row in rows:
+        table.add_row(*(_cell(name, value) for name, value in row.items()))
+    return table
+
+
+def _strip(column: Mapping[str, Any]) -> Text:
+    """Show how deep files lie along the range of a column."""
+    profile = column["depth_profile"]
+    deepest = max(profile)
+    levels = len(_BLOCKS) - 1
+    blocks = "".join(_BLOCKS[-(-depth * levels // deepest)] for depth in profile)
+    ends = f"{column['min']} ... {column['max']}"
+    return Text(f"{column['name']}, depth up to {deepest} from {ends}\n|{blocks}|")
 
 
 def _cell(name: str, value: Any) -> str:  # noqa: ANN401  any field

@@ -28,7 +28,9 @@ Columns = Sequence[tuple[Leaf, bool]]
 
 _BATCH_FILES: Final = 32_768
 _FEW_FILES: Final = 64
-_MILLISECOND_REST_US: Final = 999
+MILLISECOND_REST_US: Final = 999
+"""What a maximum of a timestamp is raised by, because the log holds milliseconds."""
+
 _NUM_RECORDS: Final = "numRecords"
 _NOT_FINITE: Final = ("NaN", "Infinity", ":Inf", ":-Inf")
 
@@ -50,7 +52,7 @@ def raised_maxima(bounds: pa.Table) -> pa.Table:
     """Return bounds whose timestamp maxima are raised by what the log truncated."""
     for position, field in enumerate(bounds.schema):
         if field.name.startswith("max.") and field.type in {TIMESTAMP, TIMESTAMP_NTZ}:
-            whole = pc.add(pc.cast(bounds[field.name], pa.int64()), _MILLISECOND_REST_US)
+            whole = pc.add(pc.cast(bounds[field.name], pa.int64()), MILLISECOND_REST_US)
             bounds = bounds.set_column(position, field, pc.cast(whole, field.type))
     return bounds
 

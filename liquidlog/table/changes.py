@@ -6,8 +6,9 @@ import pyarrow as pa
 
 from liquidlog.errors import UsageError
 from liquidlog.log.checkpointing import Checkpointed
-from liquidlog.operations import alter, define
+from liquidlog.operations import alter, define, doctor
 from liquidlog.operations.append import Appended, AppendRequest, Source, append
+from liquidlog.operations.backfill import Mended
 from liquidlog.operations.checkpoint import checkpoint
 from liquidlog.operations.orphans import delete_dead_runs, find_dead_runs, orphan_rows
 from liquidlog.spec.rows import Rows
@@ -56,6 +57,17 @@ class Changes(OpenedTable):
         paths = None if columns is None else tuple(split_path(column) for column in columns)
         snapshot = self.snapshot()
         return define.cluster_by(self._store, snapshot, paths, self._clock, dry_run=dry_run)
+
+    def fix(self, *names: str, dry_run: bool = False) -> tuple[Mended, ...]:
+        """Mend what findings of these names say, without rewriting a data file.
+
+        Raises:
+            UsageError: If a name is not one of a finding that can be mended so.
+            UnsupportedFeatureError: If the table asks more of a writer than we do.
+            DataFileError: If a file cannot be read for its statistics.
+            CommitError: If a commit did not land.
+        """
+        return doctor.mend(self._store, self.snapshot(), names, self._clock, dry_run=dry_run)
 
     def rename_column(self, old: str, new: str, *, dry_run: bool = False) -> int:
         """Rename a column, `a` or a field `a.b`; return the table's version after it.

@@ -6,12 +6,14 @@ from typing import Any
 import pyarrow as pa
 
 from liquidlog.clustering.domain import clustering_state
+from liquidlog.clustering.findings import Finding, findings
 from liquidlog.clustering.health import Health
 from liquidlog.clustering.workload import WeightedPredicate, Workload
 from liquidlog.clustering.zcubes import cube_table
 from liquidlog.errors import UsageError
 from liquidlog.log.history import read_history
-from liquidlog.operations import inspect
+from liquidlog.operations import doctor, inspect
+from liquidlog.operations.overview import Overview, overview
 from liquidlog.operations.replay import WrittenBytes, written_bytes
 from liquidlog.operations.scan import Scan, scan
 from liquidlog.operations.simulate import simulated_table
@@ -73,7 +75,18 @@ class Inspection(OpenedTable):
             paths,
             where=where,
             min_cube_bytes=parse_size(min_cube_size),
+            now_ms=self._clock.now_ms(),
         )
+
+    def doctor(self, *, min_cube_size: Size = DEFAULT_MIN_CUBE_BYTES) -> tuple[Finding, ...]:
+        """Return what is wrong with the clustering, each with the command that mends it."""
+        cube_bytes = parse_size(min_cube_size)
+        return findings(doctor.examine(self._store, self.snapshot(), min_cube_bytes=cube_bytes))
+
+    def overview(self, *, min_cube_size: Size = DEFAULT_MIN_CUBE_BYTES) -> Overview:
+        """Return all that a report shows: health, findings, pictures, the past."""
+        cube_bytes, now_ms = parse_size(min_cube_size), self._clock.now_ms()
+        return overview(self._store, self.snapshot(), min_cube_bytes=cube_bytes, now_ms=now_ms)
 
     def scan_files(self, where: str, version: int | None = None) -> pa.Table:
         """Return the files (path, size_bytes) that a reader of the predicate must open.

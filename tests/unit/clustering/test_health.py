@@ -1,3 +1,4 @@
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
@@ -77,6 +78,51 @@ def test_cut_strings_are_told() -> None:
     ]
     (note,) = health(snapshot_of(files, cluster_by=[["s"]])).notes
     assert note.startswith("1 file is with bounds of s cut to 32")
+
+
+def test_files_inside_one_prefix_are_told_because_their_depth_is_a_lie() -> None:
+    start = "https://example.com/articles/202"
+    files = [
+        # Cut: the maximum has a character more than 32. The real ranges may well be apart.
+        FileSpec(path="1", bounds={"s": (start, start + "\x7f")}),
+        FileSpec(path="2", bounds={"s": (start, start + "\x7f")}),
+        FileSpec(path="3", bounds={"s": ("a", start + "\x7f")}),
+        # Whole: one value of exactly 32 characters.
+        FileSpec(path="4", bounds={"s": (start, start)}),
+    ]
+    found = health(snapshot_of(files, cluster_by=[["s"]]))
+    assert found.columns[0].files_in_one_prefix == 2
+    assert found.constant_file_count == 1
+    first, second = found.notes
+    assert first.startswith("4 files are with bounds of s cut")
+    assert second.startswith("2 files are with all values of s beginning with the same")
+    shorter = snapshot_of(
+        [FileSpec(path="1", bounds={"s": ("abcde", "abcde\x7f")})],
+        cluster_by=[["s"]],
+        configuration={"delta.dataSkippingStringPrefixLength": "5"},
+    )
+    assert health(shorter).columns[0].files_in_one_prefix == 1
+    raised = replace(shorter, metadata=snapshot_of().metadata)
+    assert health(raised).columns[0].files_in_one_prefix == 1
+
+
+def test_the_profile_shows_where_files_lie_deep() -> None:
+    files = [FileSpec(path=str(n), bounds={"x": (n, n)}) for n in range(100)]
+    files += [FileSpec(path=f"deep {n}", bounds={"x": (98, 99)}) for n in range(9)]
+    (column,) = health(snapshot_of(files)).columns
+    assert (column.min, column.max) == (0, 99)
+    assert len(column.depth_profile) == 64
+    assert column.depth_profile[:63] == (1,) * 63
+    assert column.depth_profile[63] == 10
+
+
+def test_a_notebook_shows_health_as_tables_with_names_escaped() -> None:
+    schema = StructType((StructField("<b>&", PrimitiveType("integer")),))
+    files = [FileSpec(path="1", bounds={"<b>&": (1, 2)})]
+    html = health(snapshot_of(files, cluster_by=[["<b>&"]], schema=schema))._repr_html_()
+    assert "<td>average_depth</td><td>1.0</td>" in html
+    assert "&lt;b&gt;&amp;" in html
+    assert "<b>&" not in html.replace("<b>columns</b>", "")
 
 
 def test_cubes_and_unclustered_bytes_are_counted() -> None:

@@ -1,0 +1,162 @@
+"""What the past definitions of a table tell: names that columns had, clustering columns it lost."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from liquidlog.clustering.columns import ClusteringColumn
+from liquidlog.clustering.domain import CLUSTERING_DOMAIN, read_domain
+from liquidlog.errors import CorruptLogError, UsageError
+from liquidlog.snapshot import Snapshot
+from liquidlog.spec.actions import Commit, DomainMetadata, Metadata
+from liquidlog.spec.schema import (
+    Path,
+    StructType,
+    find_column,
+    parse_schema,
+    resolve_path,
+    split_path,
+)
+from liquidlog.spec.stats import has_bounds
+
+_DELIBERATE: Final = "CLUSTER BY"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LostColumns:
+    """Clustering columns that a table had, under their names of today.
+
+    `version` and `operation` are of the commit that took them away.
+    """
+
+    columns: tuple[ClusteringColumn, ...]
+    version: int
+    operation: str
+
+
+@dataclass(frozen=True, slots=True)
+class _State:
+    """The domain as a commit left it: `paths` None where its text cannot be read."""
+
+    version: int
+    operation: str
+    paths: tuple[Path, ...] | None
+    schema: StructType | None
+
+
+def past_schemas(past: Sequence[Commit], current: StructType) -> tuple[StructType, ...]:
+    """Return every schema that the table had, each once, today's last.
+
+    Raises:
+        CorruptLogError: If a schema cannot be read.
+    """
+    texts = dict.fromkeys(
+        action.schema_string
+        for commit in past
+        for action in commit.actions
+        if isinstance(action, Metadata) and action.schema_string
+    )
+    schemas = [parse_schema(text, where="a past version of the log") for text in texts]
+    return (*(schema for schema in schemas if schema != current), current)
+
+
+def columns_of_tag(
+    names: Sequence[str], schemas: Sequence[StructType]
+) -> frozenset[tuple[Path, ...]]:
+    """Return the physical columns that a tag may mean; several where names were used again."""
+    try:
+        paths = [split_path(name) for name in names]
+    except UsageError:
+        return frozenset()
+    return frozenset(
+        tuple(resolve_path(schema, path)[1] for path in paths)
+        for schema in schemas
+        if all(find_column(schema, path) is not None for path in paths)
+    )
+
+
+def lost_columns(snapshot: Snapshot, past: Sequence[Commit]) -> LostColumns | None:
+    """Return the clustering columns that a commit other than CLUSTER BY took from the table.
+
+    None if there are none, or not all of them are in today's schema.
+    """
+    before: _State | None = None
+    taken: _State | None = None
+    for state in _states(past):
+        if state.paths:
+            before, taken = state, None
+        elif before is not None and taken is None:
+            taken = state
+    if before is None or taken is None or taken.operation == _DELIBERATE:
+        return None
+    columns = _today(snapshot.schema, before)
+    if columns is None:
+        return None
+    return LostColumns(columns=columns, version=taken.version, operation=taken.operation)
+
+
+def last_whole_columns(
+    snapshot: Snapshot, past: Sequence[Commit]
+) -> tuple[ClusteringColumn, ...] | None:
+    """Return the last clustering columns whose text could be read and that today's schema has."""
+    for state in reversed(list(_states(past))):
+        columns = _today(snapshot.schema, state) if state.paths else None
+        if columns:
+            return columns
+    return None
+
+
+def _states(past: Sequence[Commit]) -> Iterator[_State]:
+    schema: StructType | None = None
+    for commit in past:
+        domain: DomainMetadata | None = None
+        for action in commit.actions:
+            if isinstance(action, Metadata) and action.schema_string:
+                schema = parse_schema(action.schema_string, where="a past version of the log")
+            elif isinstance(action, DomainMetadata) and action.domain == CLUSTERING_DOMAIN:
+                domain = action
+        if domain is not None:
+            operation = commit.info.operation or "unknown"
+            yield _State(commit.version, operation, _paths(domain), schema)
+
+
+def _paths(domain: DomainMetadata) -> tuple[Path, ...] | None:
+    if domain.removed:
+        return ()
+    try:
+        return read_domain(domain.configuration)
+    except CorruptLogError:
+        return None
+
+
+def _today(schema: StructType, state: _State) -> tuple[ClusteringColumn, ...] | None:
+    """Return the columns of a past domain in today's schema, by physical, then by logical name."""
+    columns = []
+    for path in state.paths or ():
+        found = _by_physical(schema, path) or _by_logical(schema, state.schema, path)
+        if found is None or not has_bounds(found.data_type):
+            return None
+        columns.append(found)
+    return tuple(columns)
+
+
+def _by_physical(schema: StructType, path: Path) -> ClusteringColumn | None:
+    field = find_column(schema, path, physical=True)
+    if field is None:
+        return None
+    logical, physical = resolve_path(schema, path, physical=True)
+    return ClusteringColumn(logical, physical, field.data_type)
+
+
+def _by_logical(
+    schema: StructType, earlier: StructType | None, path: Path
+) -> ClusteringColumn | None:
+    # An overwrite of the schema may give the same columns new physical names.
+    if earlier is None or find_column(earlier, path, physical=True) is None:
+        return None
+    name = resolve_path(earlier, path, physical=True)[0]
+    field = find_column(schema, name)
+    if field is None:
+        return None
+    logical, physical = resolve_path(schema, name)
+    return ClusteringColumn(logical, physical, field.data_type)

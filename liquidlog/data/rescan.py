@@ -1,0 +1,49 @@
+"""Statistics of a data file that is there already, as its writer should have left them."""
+
+from liquidlog.data.reader import DataFile
+from liquidlog.data.statistics import StatisticsCollector
+from liquidlog.errors import DataFileError
+from liquidlog.plan import WriterOptions
+from liquidlog.spec.mapping import MappingMode
+from liquidlog.spec.schema import Path, StructType, find_column
+from liquidlog.spec.stats import FileStatistics
+from liquidlog.storage.options import NO_OPTIONS, StorageOptions
+
+
+def rescan(  # noqa: PLR0913  a file and all that the table says of it
+    path: str,
+    *,
+    schema: StructType,
+    options: WriterOptions,
+    mapping: MappingMode = MappingMode.NONE,
+    num_records: int | None = None,
+    ignored: frozenset[str] = frozenset(),
+    storage: StorageOptions = NO_OPTIONS,
+) -> FileStatistics:
+    """Return statistics of all physical rows of a file, of the leaves that `options` ask for.
+
+    Only top-level columns with such leaves are read, one row group at a time. `num_records` is
+    what the log says, None where it does not; `ignored` are hidden columns of the table.
+
+    Raises:
+        DataFileError: If the file cannot be read exactly, or has other rows than the log says.
+        UsageError: If the table itself has columns without an Arrow form.
+    """
+    wanted = _with_leaves(schema, options.indexed)
+    collector = StatisticsCollector(wanted, options)
+    with DataFile.open(
+        path, schema=schema, mapping=mapping, ignored=ignored, storage=storage
+    ) as file:
+        if num_records is not None and num_records != file.num_rows:
+            raise DataFileError(path, f"has {file.num_rows} rows, the log says {num_records}")
+        names = [field.physical_name for field in wanted.fields]
+        for group in range(file.num_row_groups):
+            table = file.read([(name,) for name in names], [group])
+            collector.add(table.rename_columns(names))
+    return collector.finish()
+
+
+def _with_leaves(schema: StructType, paths: tuple[Path, ...]) -> StructType:
+    """Return the schema's top-level columns that hold one of the leaves, by physical paths."""
+    tops = {path[0] for path in paths if find_column(schema, path, physical=True) is not None}
+    return StructType(tuple(f for f in schema.fields if f.physical_name in tops))

@@ -1,0 +1,42 @@
+"""What a table was in the past: its schemas and clustering columns, as far as the log goes."""
+
+import re
+from typing import Final
+
+from liquidlog.log.commits import read_selected
+from liquidlog.log.loader import load_snapshot
+from liquidlog.log.segment import list_log
+from liquidlog.log.store import TableStore
+from liquidlog.snapshot import Snapshot
+from liquidlog.spec.actions import Commit, CommitInfo
+
+_DEFINING: Final = re.compile(rb'\s*\{\s*"(?:commitInfo|metaData|domainMetadata)"\s*:')
+
+
+def past_definitions(store: TableStore, newest: Snapshot) -> tuple[Commit, ...]:
+    """Return what defined the table up to `newest`, oldest first.
+
+    Each commit has its commitInfo, metaData and domainMetadata only; commits without the latter
+    two are left out. Where the log does not begin with version 0, the oldest version that can be
+    loaded stands first as if it were a commit.
+
+    Raises:
+        CorruptLogError: If a commit is broken, or the oldest version cannot be loaded.
+        VersionNotFoundError: If a commit went away meanwhile.
+    """
+    listing = list_log(store)
+    first = newest.version + 1
+    while first - 1 in listing.commits:
+        first -= 1
+    versions = range(first, newest.version + 1)
+    found = tuple(
+        commit
+        for commit in read_selected(store, versions, _DEFINING)
+        if any(not isinstance(action, CommitInfo) for action in commit.actions)
+    )
+    if first == 0:
+        return found
+    oldest = min((c.version for c in listing.checkpoints), default=newest.version)
+    start = load_snapshot(store, oldest)
+    known = Commit(oldest, (CommitInfo(), start.metadata, *start.domains.values()))
+    return (known, *(commit for commit in found if commit.version > oldest))

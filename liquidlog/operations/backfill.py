@@ -1,0 +1,146 @@
+"""Statistics read from data files again and given to the log, and how any repair is committed.
+
+A repair is derived anew from the newest snapshot at every attempt: files that other commits
+removed meanwhile are not brought back, and deletion vectors that they added are kept.
+"""
+
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from liquidlog.clustering.domain import CLUSTERING_DOMAIN
+from liquidlog.clustering.repairs import NOTHING_LEFT, statistics_repair, with_statistics
+from liquidlog.commit.conflicts import ReadSet
+from liquidlog.commit.transaction import Clock, Proposal, commit
+from liquidlog.data.rescan import rescan
+from liquidlog.log.originals import original_adds
+from liquidlog.log.store import TableStore
+from liquidlog.operations.rewrite import ENGINE_INFO
+from liquidlog.plan import WriterOptions
+from liquidlog.snapshot import Snapshot, decoded_paths
+from liquidlog.spec.change import Change
+from liquidlog.spec.mapping import mapping_mode
+from liquidlog.spec.stats import FileStatistics
+
+FILES_IN_A_COMMIT: Final = 10_000
+"""Files that one commit gives statistics; what is done stays done if a later one fails."""
+
+_READ_TOGETHER: Final = 8
+_TRACKING_COLUMNS: Final = (
+    "delta.rowTracking.materializedRowIdColumnName",
+    "delta.rowTracking.materializedRowCommitVersionColumnName",
+)
+
+Derive = Callable[[Snapshot], Change | None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mended:
+    """A repair: its name, the versions it made (none where there was nothing to mend)."""
+
+    name: str
+    versions: tuple[int, ...]
+    files: int
+
+
+def commit_repair(
+    store: TableStore, snapshot: Snapshot, derive: Derive, clock: Clock, *, dry_run: bool
+) -> int | None:
+    """Commit a change, if there is one to make, and return its version."""
+    if derive(snapshot) is None or dry_run:
+        return None
+    proposal = Proposal(
+        read_set=ReadSet(version=snapshot.version, domains=frozenset({CLUSTERING_DOMAIN})),
+        derive=lambda newest: derive(newest) or NOTHING_LEFT,
+        base=snapshot,
+    )
+    return commit(store, proposal, clock, engine_info=ENGINE_INFO).version
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Rescan:
+    """Which files to read again for which statistics, and whether these replace what is known."""
+
+    name: str
+    files: pa.Table
+    options: WriterOptions
+    replaces: bool
+
+
+def backfill(
+    store: TableStore, snapshot: Snapshot, rescan_of: Rescan, clock: Clock, *, dry_run: bool
+) -> Mended:
+    """Read files again and commit their statistics, FILES_IN_A_COMMIT at a time.
+
+    With `dry_run` nothing is read, and the files are only counted.
+
+    Raises:
+        DataFileError: If a file cannot be read exactly; what was committed before stays.
+        CommitConflictError: If the metadata, protocol or clustering columns changed meanwhile.
+    """
+    name, files = rescan_of.name, rescan_of.files
+    if dry_run:
+        return Mended(name=name, versions=(), files=files.num_rows)
+    versions: list[int] = []
+    mended = 0
+    for start in range(0, files.num_rows, FILES_IN_A_COMMIT):
+        part = files.slice(start, FILES_IN_A_COMMIT)
+        derive = _StatisticsChange(store, rescan_of, _rescanned(store, snapshot, part, rescan_of))
+        version = commit_repair(store, snapshot, derive, clock, dry_run=False)
+        if version is not None:
+            versions.append(version)
+            mended += derive.files
+    return Mended(name=name, versions=tuple(versions), files=mended)
+
+
+class _StatisticsChange:
+    """Derives the change that gives files what was found of them; `files` is how many it did."""
+
+    def __init__(
+        self, store: TableStore, rescan_of: Rescan, found: Mapping[str, FileStatistics]
+    ) -> None:
+        self._store = store
+        self._rescan = rescan_of
+        self._found = found
+        self._paths = pa.array(list(found), pa.string())
+        self.files = 0
+
+    def __call__(self, newest: Snapshot) -> Change | None:
+        """Return the change on top of a snapshot, None if none of the files is left."""
+        live = newest.files.filter(pc.is_in(decoded_paths(newest.files), value_set=self._paths))
+        adds = with_statistics(
+            live,
+            original_adds(self._store, newest, live),
+            self._found,
+            replaces=self._rescan.replaces,
+            tight_bounds=self._rescan.options.tight_bounds,
+        )
+        self.files = len(adds)
+        return statistics_repair(self._rescan.name, adds) if adds else None
+
+
+def _rescanned(
+    store: TableStore, snapshot: Snapshot, files: pa.Table, rescan_of: Rescan
+) -> Mapping[str, FileStatistics]:
+    """Return statistics of the files by decoded path."""
+    configuration = snapshot.metadata.configuration
+    ignored = frozenset(configuration[key] for key in _TRACKING_COLUMNS if key in configuration)
+
+    def read(path: str, rows: int | None) -> FileStatistics:
+        return rescan(
+            store.data_path(path),
+            schema=snapshot.schema,
+            options=rescan_of.options,
+            mapping=mapping_mode(configuration),
+            num_records=rows,
+            ignored=ignored,
+            storage=store.storage,
+        )
+
+    paths, rows = decoded_paths(files).to_pylist(), files["num_records"].to_pylist()
+    with ThreadPoolExecutor(_READ_TOGETHER) as pool:
+        return dict(zip(paths, pool.map(read, paths, rows), strict=True))

@@ -1,0 +1,221 @@
+"""Finding what is wrong with a table's clustering, and mending what needs no rewrite."""
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Final
+
+import pyarrow.compute as pc
+from msgspec import structs
+
+from liquidlog.clustering.columns import ClusteringColumn
+from liquidlog.clustering.ddl import cluster_by_change
+from liquidlog.clustering.domain import ClusteringState, clustering_state
+from liquidlog.clustering.findings import (
+    BROKEN_DOMAIN,
+    CUT_STRINGS,
+    FIXES,
+    LOST_COLUMNS,
+    MISSING_STATISTICS,
+    RENAMED_CUBES,
+    Examined,
+    with_cut_bounds,
+    without_range,
+)
+from liquidlog.clustering.health import measure_health
+from liquidlog.clustering.past import last_whole_columns, lost_columns, past_schemas
+from liquidlog.clustering.planning import writer_options
+from liquidlog.clustering.repairs import (
+    domain_repair,
+    retagging_repair,
+)
+from liquidlog.clustering.retagging import Retagging, plan_late_retagging, retagged
+from liquidlog.commit.transaction import Clock, require_writable
+from liquidlog.errors import CorruptLogError, UsageError
+from liquidlog.log.definitions import past_definitions
+from liquidlog.log.loader import load_snapshot
+from liquidlog.log.originals import original_adds
+from liquidlog.log.statistics import load_bounds
+from liquidlog.log.store import TableStore
+from liquidlog.operations.backfill import Mended, Rescan, backfill, commit_repair
+from liquidlog.snapshot import Snapshot
+from liquidlog.spec.actions import Commit
+from liquidlog.spec.change import Change
+from liquidlog.spec.mapping import MappingMode, mapping_mode
+from liquidlog.spec.schema import PrimitiveType
+
+LONG_PREFIX_CHARS: Final = 256
+"""Characters of a string that mended bounds keep, unless the table asks for more."""
+
+
+def examine(
+    store: TableStore, snapshot: Snapshot, *, min_cube_bytes: int, now_ms: int | None = None
+) -> Examined:
+    """Return what the log tells about the table's clustering, now and in the past.
+
+    Raises:
+        CorruptLogError: If a past definition of the table cannot be read.
+    """
+    state, problem = _state(snapshot)
+    columns = () if state is None else state.columns
+    bounds = load_bounds(store, snapshot, [column.leaf for column in columns])
+    past = _past(store, snapshot, state)
+    return Examined(
+        snapshot=snapshot,
+        state=state,
+        domain_problem=problem,
+        bounds=bounds,
+        health=None
+        if state is None
+        else measure_health(
+            snapshot, columns, bounds, min_cube_bytes=min_cube_bytes, measured_at_ms=now_ms
+        ),
+        retagging=_retagging(snapshot, past),
+        lost=lost_columns(snapshot, past) if state is not None and _is_empty(state) else None,
+    )
+
+
+def mend(
+    store: TableStore,
+    snapshot: Snapshot,
+    names: Sequence[str],
+    clock: Clock,
+    *,
+    dry_run: bool = False,
+) -> tuple[Mended, ...]:
+    """Mend what `names` name, each in commits of its own; with `dry_run` only say what would be.
+
+    Raises:
+        UsageError: If a name is not one of a repair.
+        UnsupportedFeatureError: If the table asks more of a writer than we do.
+        DataFileError: If a file cannot be read for its statistics.
+        CommitConflictError: If the metadata, protocol or clustering columns changed meanwhile.
+    """
+    unknown = [name for name in names if name not in FIXES]
+    if unknown:
+        raise UsageError(f"nothing to fix is called {', '.join(unknown)}; {', '.join(FIXES)} are")
+    store.require_writable()
+    require_writable(snapshot)
+    done = []
+    for name in (fix for fix in FIXES if fix in names):
+        done.append(_REPAIRS[name](store, snapshot, clock, dry_run))
+        if done[-1].versions:
+            snapshot = load_snapshot(store)
+    return tuple(done)
+
+
+def _mend_domain(store: TableStore, snapshot: Snapshot, clock: Clock, dry_run: bool) -> Mended:  # noqa: FBT001
+    past = past_definitions(store, snapshot)
+
+    def derive(newest: Snapshot) -> Change | None:
+        state, _ = _state(newest)
+        if state is not None:
+            return domain_repair(state.columns) if state.unresolved else None
+        return domain_repair(last_whole_columns(newest, past) or ())
+
+    return _mended(BROKEN_DOMAIN, commit_repair(store, snapshot, derive, clock, dry_run=dry_run))
+
+
+def _mend_columns(store: TableStore, snapshot: Snapshot, clock: Clock, dry_run: bool) -> Mended:  # noqa: FBT001
+    state, _ = _state(snapshot)
+    past = past_definitions(store, snapshot)
+    lost = lost_columns(snapshot, past) if state is not None and _is_empty(state) else None
+    if lost is None:
+        return _mended(LOST_COLUMNS, None)
+    columns = [column.logical for column in lost.columns]
+    change = partial(cluster_by_change, columns=columns)
+    return _mended(LOST_COLUMNS, commit_repair(store, snapshot, change, clock, dry_run=dry_run))
+
+
+def _mend_tags(store: TableStore, snapshot: Snapshot, clock: Clock, dry_run: bool) -> Mended:  # noqa: FBT001
+    schemas = past_schemas(past_definitions(store, snapshot), snapshot.schema)
+    files = 0
+
+    def derive(newest: Snapshot) -> Change | None:
+        nonlocal files
+        retagging = plan_late_retagging(newest, schemas)
+        files = retagging.files.num_rows
+        originals = original_adds(store, newest, retagging.files)
+        return retagging_repair(retagged(retagging, originals)) if files else None
+
+    if mapping_mode(snapshot.metadata.configuration) is MappingMode.NONE:
+        return _mended(RENAMED_CUBES, None)
+    version = commit_repair(store, snapshot, derive, clock, dry_run=dry_run)
+    return _mended(RENAMED_CUBES, version, files)
+
+
+def _mend_statistics(store: TableStore, snapshot: Snapshot, clock: Clock, dry_run: bool) -> Mended:  # noqa: FBT001
+    columns = _columns(snapshot)
+    bounds = load_bounds(store, snapshot, [column.leaf for column in columns])
+    rescan_of = Rescan(
+        name=MISSING_STATISTICS,
+        files=without_range(snapshot, bounds, columns),
+        options=writer_options(snapshot, columns),
+        replaces=False,
+    )
+    return backfill(store, snapshot, rescan_of, clock, dry_run=dry_run)
+
+
+def _mend_bounds(store: TableStore, snapshot: Snapshot, clock: Clock, dry_run: bool) -> Mended:  # noqa: FBT001
+    columns = [c for c in _columns(snapshot) if c.data_type == PrimitiveType("string")]
+    bounds = load_bounds(store, snapshot, [column.leaf for column in columns])
+    options = writer_options(snapshot, columns)
+    rescan_of = Rescan(
+        name=CUT_STRINGS,
+        files=with_cut_bounds(snapshot, bounds, columns),
+        options=structs.replace(
+            options,
+            indexed=tuple(column.physical for column in columns),
+            string_prefix_chars=max(options.string_prefix_chars, LONG_PREFIX_CHARS),
+        ),
+        replaces=True,
+    )
+    return backfill(store, snapshot, rescan_of, clock, dry_run=dry_run)
+
+
+_REPAIRS: Final[Mapping[str, Callable[[TableStore, Snapshot, Clock, bool], Mended]]] = {
+    BROKEN_DOMAIN: _mend_domain,
+    LOST_COLUMNS: _mend_columns,
+    RENAMED_CUBES: _mend_tags,
+    MISSING_STATISTICS: _mend_statistics,
+    CUT_STRINGS: _mend_bounds,
+}
+
+
+def _columns(snapshot: Snapshot) -> tuple[ClusteringColumn, ...]:
+    state, _ = _state(snapshot)
+    return () if state is None else state.columns
+
+
+def _mended(name: str, version: int | None, files: int = 0) -> Mended:
+    return Mended(name=name, versions=() if version is None else (version,), files=files)
+
+
+def _state(snapshot: Snapshot) -> tuple[ClusteringState | None, str | None]:
+    try:
+        return clustering_state(snapshot), None
+    except CorruptLogError as error:
+        return None, error.message
+
+
+def _is_empty(state: ClusteringState) -> bool:
+    return state.clustered and not state.columns and not state.unresolved
+
+
+def _past(
+    store: TableStore, snapshot: Snapshot, state: ClusteringState | None
+) -> tuple[Commit, ...]:
+    """Return past definitions where a finding may depend on them: they cost reading the log."""
+    if state is None or (not _is_empty(state) and not _may_be_renamed(snapshot)):
+        return ()
+    return past_definitions(store, snapshot)
+
+
+def _may_be_renamed(snapshot: Snapshot) -> bool:
+    mapped = mapping_mode(snapshot.metadata.configuration) is not MappingMode.NONE
+    return mapped and len(pc.unique(snapshot.files["zorder_by"]).drop_null()) > 0
+
+
+def _retagging(snapshot: Snapshot, past: Sequence[Commit]) -> Retagging | None:
+    if not past or mapping_mode(snapshot.metadata.configuration) is MappingMode.NONE:
+        return None
+    return plan_late_retagging(snapshot, past_schemas(past, snapshot.schema))

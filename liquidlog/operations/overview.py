@@ -1,0 +1,157 @@
+"""All that a report of a table shows: health now and before, what to draw, what is wrong."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from liquidlog.clustering.columns import ClusteringColumn
+from liquidlog.clustering.findings import Finding, findings
+from liquidlog.clustering.health import Health, measure_health
+from liquidlog.clustering.pictures import Pictures, pictures
+from liquidlog.errors import LiquidlogError
+from liquidlog.log.history import read_history
+from liquidlog.log.loader import load_snapshot
+from liquidlog.log.statistics import load_bounds
+from liquidlog.log.store import TableStore
+from liquidlog.operations.doctor import examine
+from liquidlog.operations.inspect import detail
+from liquidlog.snapshot import Snapshot
+
+HISTORY_COMMITS: Final = 200
+"""Newest commits that a report looks at."""
+
+_MOST_POINTS: Final = 20
+_FILES_LOADED: Final = 600_000
+"""Files of past versions that a report loads: fewer versions of larger tables."""
+
+_OPTIMIZE: Final = "OPTIMIZE"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rewrite:
+    """The last OPTIMIZE: commits in a row. Health is None where that version is not loaded."""
+
+    first_version: int
+    last_version: int
+    timestamp: str
+    metrics: Mapping[str, Any]
+    before: Health | None
+    after: Health | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Overview:
+    """A table at one version; `trend` are earlier versions measured by today's columns, in order.
+
+    `domain_problem` says why there is nothing to measure, where the domain cannot be read.
+    """
+
+    detail: Mapping[str, Any]
+    health: Health | None
+    domain_problem: str | None
+    findings: tuple[Finding, ...]
+    pictures: Pictures | None
+    trend: tuple[Health, ...]
+    rewrite: Rewrite | None
+
+
+def overview(
+    store: TableStore, snapshot: Snapshot, *, min_cube_bytes: int, now_ms: int
+) -> Overview:
+    """Return what a report of the snapshot shows. Reads the log only.
+
+    Raises:
+        CorruptLogError: If the log is broken.
+    """
+    examined = examine(store, snapshot, min_cube_bytes=min_cube_bytes, now_ms=now_ms)
+    found = findings(examined)
+    if examined.state is None:
+        return Overview(
+            detail={"version": snapshot.version, "location": snapshot.uri},
+            health=None,
+            domain_problem=examined.domain_problem,
+            findings=found,
+            pictures=None,
+            trend=(),
+            rewrite=None,
+        )
+    columns = examined.state.columns
+    past = _Past(store, snapshot, columns, min_cube_bytes)
+    history = read_history(store, HISTORY_COMMITS)
+    return Overview(
+        detail=detail(snapshot),
+        health=examined.health,
+        domain_problem=None,
+        findings=found,
+        pictures=pictures(snapshot, columns, examined.bounds, min_cube_bytes=min_cube_bytes),
+        trend=past.trend(sorted(row["version"] for row in history)),
+        rewrite=_last_rewrite(history, past),
+    )
+
+
+class _Past:
+    """Health of earlier versions by today's columns, each measured once."""
+
+    def __init__(
+        self,
+        store: TableStore,
+        snapshot: Snapshot,
+        columns: Sequence[ClusteringColumn],
+        min_cube_bytes: int,
+    ) -> None:
+        self._store = store
+        self._newest = snapshot
+        self._columns = columns
+        self._min_cube_bytes = min_cube_bytes
+        self._known: dict[int, Health | None] = {}
+        self.points = min(_MOST_POINTS, _FILES_LOADED // max(snapshot.files.num_rows, 1))
+
+    def at(self, version: int) -> Health | None:
+        """Return the health at a version, None if it is not to be had."""
+        if version not in self._known:
+            self._known[version] = self._measure(version)
+        return self._known[version]
+
+    def trend(self, versions: Sequence[int]) -> tuple[Health, ...]:
+        """Return the health at some of the versions, evenly chosen, the last among them."""
+        count = min(self.points, len(versions))
+        if count < 2:  # noqa: PLR2004  one point is no trend
+            return ()
+        last = len(versions) - 1
+        chosen = dict.fromkeys(versions[number * last // (count - 1)] for number in range(count))
+        found = (self.at(version) for version in chosen if version <= self._newest.version)
+        return tuple(health for health in found if health is not None)
+
+    def _measure(self, version: int) -> Health | None:
+        try:
+            snapshot = load_snapshot(self._store, version)
+            bounds = load_bounds(self._store, snapshot, [c.leaf for c in self._columns])
+            return measure_health(
+                snapshot, self._columns, bounds, min_cube_bytes=self._min_cube_bytes
+            )
+        except LiquidlogError:
+            return None  # cleaned up, or of a time when the table was another
+
+
+def _last_rewrite(history: Sequence[Mapping[str, Any]], past: _Past) -> Rewrite | None:
+    """Return the newest OPTIMIZE commits that follow each other; `history` is newest first."""
+    newest = next(
+        (n for n, row in enumerate(history) if row.get("operation") == _OPTIMIZE), len(history)
+    )
+    run = []
+    for row in history[newest:]:
+        if row.get("operation") != _OPTIMIZE:
+            break
+        run.append(row)
+    if not run:
+        return None
+    first, last = run[-1]["version"], run[0]["version"]
+    load = past.points > 1
+    return Rewrite(
+        first_version=first,
+        last_version=last,
+        timestamp=run[0]["timestamp"],
+        metrics=run[0].get("operationMetrics") or {},
+        before=past.at(first - 1) if load and first else None,
+        after=past.at(last) if load else None,
+    )

@@ -1,0 +1,56 @@
+"""Health as OpenMetrics text, for Prometheus' textfile collector and the like.
+
+Only gauges are used, so that it is also valid in Prometheus' older text format.
+
+Source: OpenMetrics 1.0, "Text format".
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import fields
+from typing import Final
+
+from liquidlog.clustering.health import ColumnHealth, Health
+
+_PREFIX: Final = "liquidlog_health"
+_ESCAPES: Final = str.maketrans({"\\": "\\\\", '"': '\\"', "\n": "\\n"})
+
+Labels = Mapping[str, str]
+Sample = tuple[Labels, float]
+
+
+def openmetrics(health: Health) -> str:
+    """Return every number of the health as a gauge, labelled with the table's address.
+
+    Numbers of columns are labelled with the column, the histogram with the largest depth that a
+    bucket counts. Cubes are left out: their ids come and go.
+    """
+    table = {"table": health.table_uri}
+    lines: list[str] = []
+    for name in _numbers(Health):
+        lines += _gauge(name, [(table, getattr(health, name))])
+    for name in _numbers(ColumnHealth):
+        lines += _gauge(
+            f"column_{name}",
+            [({**table, "column": c.name}, getattr(c, name)) for c in health.columns],
+        )
+    lines += _gauge(
+        "files_by_depth",
+        [
+            ({**table, "depth": str(int(depth))}, files)
+            for depth, files in health.depth_histogram.items()
+        ],
+    )
+    return "\n".join([*lines, "# EOF\n"])
+
+
+def _numbers(of: type[Health | ColumnHealth]) -> tuple[str, ...]:
+    return tuple(field.name for field in fields(of) if field.type in {int, float})
+
+
+def _gauge(name: str, samples: Sequence[Sample]) -> Iterator[str]:
+    if not samples:
+        return
+    yield f"# TYPE {_PREFIX}_{name} gauge"
+    for labels, value in samples:
+        shown = ",".join(f'{key}="{text.translate(_ESCAPES)}"' for key, text in labels.items())
+        yield f"{_PREFIX}_{name}{{{shown}}} {value}"

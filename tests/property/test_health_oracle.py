@@ -1,0 +1,213 @@
+"""Health against counting: every pair of files, every point of the key range, one at a time.
+
+Values are small numbers here and become values of every type in the log, in the same order.
+"""
+
+import itertools
+import math
+from dataclasses import dataclass
+from statistics import fmean
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from liquidlog.clustering import boxes
+from liquidlog.clustering.domain import clustering_state
+from liquidlog.clustering.health import Health, measure_health
+from liquidlog.spec.schema import DataType, DecimalType, PrimitiveType, StructField, StructType
+from support.effort import effort
+from support.snapshots import FileSpec, bounds_of, snapshot_of
+
+LEVELS = 4
+IN_LOG: dict[DataType, list[Any]] = {
+    PrimitiveType("byte"): [-128, -1, 0, 127],
+    PrimitiveType("short"): [-300, 0, 1, 300],
+    PrimitiveType("integer"): [-5, 0, 7, 2**31 - 1],
+    PrimitiveType("long"): [-(2**63), 2**53, 2**53 + 1, 2**63 - 1],
+    PrimitiveType("float"): ["-Infinity", -0.5, 1e30, "NaN"],
+    PrimitiveType("double"): [-1e300, 0.1, "Infinity", "NaN"],
+    DecimalType(10, 2): [-1.25, 0, 0.01, 99999999.99],
+    PrimitiveType("string"): ["", "Z", "a", "é\U0001f388"],
+    PrimitiveType("date"): ["0001-01-01", "1969-12-31", "1970-01-01", "9999-12-31"],
+    PrimitiveType("timestamp"): [
+        "1969-12-31T23:59:59.999Z",
+        "1970-01-01T00:00:00.000Z",
+        "2024-02-29T12:00:00.001Z",
+        "2024-02-29T12:00:00.002Z",
+    ],
+    PrimitiveType("timestamp_ntz"): [
+        "1900-01-01T00:00:00",
+        "1970-01-01T00:00:00.001",
+        "1970-01-01T00:00:00.002",
+        "2100-01-01T00:00:00",
+    ],
+}
+Range = tuple[int, int]
+
+
+@dataclass(frozen=True)
+class File:
+    """The levels of each column, None where the log has no bounds; `cube` 0 is none."""
+
+    ranges: tuple[Range | None, ...]
+    size: int
+    cube: int
+
+    @property
+    def low(self) -> tuple[int, ...]:
+        return tuple(found[0] for found in self.ranges if found)
+
+    @property
+    def high(self) -> tuple[int, ...]:
+        return tuple(found[1] for found in self.ranges if found)
+
+
+@st.composite
+def tables(draw: st.DrawFn) -> tuple[list[DataType], list[File]]:
+    kinds = draw(st.lists(st.sampled_from(list(IN_LOG)), min_size=1, max_size=4))
+    level = st.integers(0, LEVELS - 1)
+    bounds = st.tuples(level, level).map(lambda ends: (min(ends), max(ends)))
+    of_file = st.tuples(*[st.none() | bounds | bounds | bounds for _ in kinds])
+    files = st.builds(File, of_file, st.integers(1, 2**40), st.integers(0, 3))
+    return kinds, draw(st.lists(files, max_size=14))
+
+
+def health_of(kinds: list[DataType], files: list[File]) -> Health:
+    names = [f"c{number}" for number in range(len(kinds))]
+    specs = [
+        FileSpec(
+            path=str(number),
+            size=file.size,
+            cube=f"cube {file.cube}" if file.cube else None,
+            zorder_by=names if file.cube else None,
+            bounds={
+                name: (IN_LOG[kind][found[0]], IN_LOG[kind][found[1]])
+                for name, kind, found in zip(names, kinds, file.ranges, strict=True)
+                if found
+            },
+            nulls={
+                name: 10 if number % 2 else 3
+                for name, found in zip(names, file.ranges, strict=True)
+                if not found
+            },
+        )
+        for number, file in enumerate(files)
+    ]
+    schema = StructType(tuple(map(StructField, names, kinds)))
+    snapshot = snapshot_of(specs, schema=schema, cluster_by=[[name] for name in names])
+    columns = clustering_state(snapshot).columns
+    bounds = bounds_of(snapshot)([column.leaf for column in columns])
+    return measure_health(snapshot, columns, bounds, min_cube_bytes=2**60)
+
+
+def key_depths(files: list[File]) -> list[int]:
+    if not files:
+        return []
+    points = list(itertools.product(range(LEVELS), repeat=len(files[0].low)))
+    cover = {point: sum(file.low <= point <= file.high for file in files) for point in points}
+    return [
+        max(cover[point] for point in points if file.low <= point <= file.high) for file in files
+    ]
+
+
+def key_overlaps(files: list[File]) -> list[int]:
+    return [sum(a.low <= b.high and b.low <= a.high for b in files) - 1 for a in files]
+
+
+def boxes_meeting(files: list[File]) -> list[int]:
+    def meet(left: File, right: File) -> bool:
+        sides = zip(left.low, left.high, right.low, right.high, strict=True)
+        return all(
+            low <= other_high and other_low <= high for low, high, other_low, other_high in sides
+        )
+
+    return [sum(meet(file, other) for other in files) - 1 for file in files]
+
+
+def mean(values: list[int], weights: list[int] | None = None) -> float:
+    return fmean(values, weights) if values else 0.0
+
+
+def near(found: float, wanted: float) -> bool:
+    return math.isclose(found, wanted, abs_tol=5.1e-5)
+
+
+def check_keys(health: Health, files: list[File]) -> None:
+    depth, overlap, sizes = key_depths(files), key_overlaps(files), [f.size for f in files]
+    assert health.files_with_stats == len(files)
+    assert near(health.average_depth, mean(depth))
+    assert near(health.average_depth_by_bytes, mean(depth, sizes))
+    assert near(health.average_overlaps, mean(overlap))
+    assert near(health.average_overlaps_by_bytes, mean(overlap, sizes))
+    assert health.max_depth == max(depth, default=0)
+    assert {int(key): n for key, n in health.depth_histogram.items() if n} == {
+        value: depth.count(value) for value in depth
+    }
+    assert health.constant_file_count == sum(file.low == file.high for file in files)
+    assert near(health.average_box_overlaps, mean(boxes_meeting(files)))
+    assert health.box_overlaps_error == 0
+
+
+def check_cubes(health: Health, files: list[File]) -> None:
+    members = [[f for f in files if f.cube == n] for n in sorted({f.cube for f in files} - {0})]
+    within = [depth for cube in members for depth in key_depths(cube)]
+    assert near(health.average_depth_within_cubes, mean(within))
+    inside = [count for cube in members for count in key_overlaps(cube)]
+    assert near(health.average_overlaps_within_cubes, mean(inside))
+    whole = [
+        File(tuple(zip(min(f.low for f in c), max(f.high for f in c), strict=True)), 1, 1)
+        for c in members
+    ]
+    assert near(health.average_depth_between_cubes, mean(key_depths(whole)))
+    assert near(health.average_overlaps_between_cubes, mean(key_overlaps(whole)))
+    found = {cube.zcube_id: cube for cube in health.cubes}
+    assert set(found) == {f"cube {cube[0].cube}" for cube in members}
+    for cube, others in zip(members, key_overlaps(whole), strict=True):
+        listed = found[f"cube {cube[0].cube}"]
+        assert (listed.files, listed.size_bytes) == (len(cube), sum(f.size for f in cube))
+        assert near(listed.average_depth, mean(key_depths(cube)))
+        assert listed.max_depth == max(key_depths(cube))
+        assert near(listed.average_overlaps, mean(key_overlaps(cube)))
+        assert listed.overlapping_cubes == others
+
+
+@settings(max_examples=effort(100, 3_000))
+@given(table=tables())
+def test_health_is_what_counting_gives(table: tuple[list[DataType], list[File]]) -> None:
+    kinds, files = table
+    health = health_of(kinds, files)
+    whole = [file for file in files if all(file.ranges)]
+    check_keys(health, whole)
+    check_cubes(health, whole)
+    for number, column in enumerate(health.columns):
+        alone = [File((f.ranges[number],), f.size, 0) for f in files if f.ranges[number]]
+        depth, overlap = key_depths(alone), key_overlaps(alone)
+        assert column.files_with_stats == len(alone)
+        assert near(column.average_depth, mean(depth))
+        assert near(column.average_overlaps, mean(overlap))
+        assert near(column.average_depth_by_bytes, mean(depth, [f.size for f in alone]))
+        assert column.max_depth == max(depth, default=0) == max(column.depth_profile, default=0)
+        others = len(alone) - 1
+        assert near(column.overlap_ratio, mean(overlap) / others if others > 0 else 0.0)
+
+
+@settings(max_examples=effort(20, 300))
+@given(table=tables())
+def test_a_sample_of_boxes_is_within_its_error(
+    table: tuple[list[DataType], list[File]],
+) -> None:
+    kinds, files = table
+    whole = [file for file in files if all(file.ranges)] * 3
+    patch = pytest.MonkeyPatch()
+    with patch.context() as limits:
+        limits.setattr(boxes, "EXACT_FILES", 5)
+        limits.setattr(boxes, "SAMPLED_FILES", 5)
+        health = health_of(kinds, whole)
+    if len(kinds) > 1 and len(whole) > 5:
+        assert health.box_files_measured == 5
+        meeting = boxes_meeting(whole)
+        assert min(meeting) - 1e-4 <= health.average_box_overlaps <= max(meeting) + 1e-4
+        if min(meeting) == max(meeting):
+            assert health.box_overlaps_error == 0

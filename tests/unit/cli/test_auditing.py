@@ -1,0 +1,86 @@
+"""What watches a table: bars, numbers for Prometheus, lines for trends, text on a terminal."""
+
+import json
+import re
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from liquidlog.cli.common import run
+from liquidlog.cli.main import cli
+from liquidlog.table import Table
+
+SAMPLE = re.compile(
+    r'liquidlog_health_[a-z0-9_]+\{table="(?:[^"\\\n]|\\.)*"(,\w+="[^"]*")?\} [-\d.e+]+'
+)
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> str:
+    """Three files of x: two that overlap, one apart."""
+    uri = str(tmp_path / 'a "quoted" table')
+    opened = Table.create(uri, schema=pa.schema([("x", pa.int64())]), cluster_by=["x"])
+    for first in (0, 5, 100):
+        opened.append(pa.table({"x": list(range(first, first + 10))}))
+    return uri
+
+
+def metrics(path: Path) -> dict[str, float]:
+    lines = path.read_text().splitlines()
+    assert lines[-1] == "# EOF"
+    samples = [line for line in lines if not line.startswith("#")]
+    assert [line for line in samples if not SAMPLE.fullmatch(line)] == []
+    families = [line.split()[2] for line in lines if line.startswith("# TYPE")]
+    assert len(families) == len(set(families))
+    return {line.rpartition(" ")[0]: float(line.rpartition(" ")[2]) for line in samples}
+
+
+def test_openmetrics_are_replaced_whole_with_names_escaped(table: str, tmp_path: Path) -> None:
+    path = tmp_path / "health.prom"
+    path.write_text("old")
+    assert run(cli, ["health", table, "--openmetrics", str(path)]) == 0
+    found = metrics(path)
+    label = table.replace('"', '\\"')
+    assert found[f'liquidlog_health_average_depth{{table="{label}"}}'] == 1.6667
+    assert found[f'liquidlog_health_files_by_depth{{table="{label}",depth="2"}}'] == 2
+    assert found[f'liquidlog_health_column_max_depth{{table="{label}",column="x"}}'] == 2
+    assert [path.name for path in tmp_path.glob(".*")] == []
+
+
+def test_a_trend_grows_by_a_line_with_times(table: str, tmp_path: Path) -> None:
+    path = tmp_path / "trend.jsonl"
+    assert run(cli, ["health", table, "--trend", str(path)]) == 0
+    Table.open(table).append(pa.table({"x": [1]}))
+    assert run(cli, ["health", table, "--trend", str(path)]) == 0
+    first, second = (json.loads(line) for line in path.read_text().splitlines())
+    assert (first["version"], second["version"]) == (3, 4)
+    assert (first["average_depth"], second["average_depth"]) == (1.6667, 1.75)
+    assert first["table_uri"] == second["table_uri"]
+    assert first["committed_at"] <= first["measured_at"] <= second["measured_at"]
+
+
+def test_any_of_several_bars_stops_a_pipeline_and_files_are_written_before(
+    table: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    trend = tmp_path / "t.jsonl"
+    bars = ["--fail-if", "max_depth > 9", "--fail-if", "average_depth_by_bytes > 1"]
+    assert run(cli, ["health", table, *bars, "--trend", str(trend)]) == 6
+    assert capsys.readouterr().err == "bar crossed: average_depth_by_bytes > 1\n"
+    assert trend.exists()
+    assert run(cli, ["health", table, *bars[:2]]) == 0
+
+
+def test_files_that_cannot_be_written_are_errors(table: str, tmp_path: Path) -> None:
+    nowhere = str(tmp_path / "no" / "such" / "file")
+    assert run(cli, ["health", table, "--openmetrics", nowhere]) == 1
+    assert run(cli, ["health", table, "--trend", nowhere]) == 1
+
+
+def test_a_terminal_shows_histogram_and_strips(
+    table: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(cli, ["health", table]) == 0
+    shown = capsys.readouterr().out
+    assert "x, depth up to 2 from 0 ... 109\n|▄██▄▄▄|" in shown
+    assert re.search(r"00002 +2 +#+", shown)

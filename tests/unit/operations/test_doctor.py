@@ -1,0 +1,65 @@
+"""Findings that only a decision or a rewrite mends, on tables made here; their commands work."""
+
+import json
+import shlex
+from pathlib import Path
+
+import pyarrow as pa
+
+from liquidlog.cli.common import run
+from liquidlog.cli.main import cli
+from liquidlog.clustering.findings import Finding
+from liquidlog.table import Table
+from support.arrow_executor import execute
+
+SCHEMA = pa.schema([("a", pa.int64()), ("x", pa.int64()), ("s", pa.string())])
+
+
+def made(path: Path, *keys: str) -> Table:
+    table = Table.create(str(path / "a table"), schema=SCHEMA, cluster_by=keys)
+    for key in range(4):
+        table.append(pa.table({"a": [1, 2], "x": [key, key], "s": ["u", "v"]}))
+    return table
+
+
+def named(table: Table, name: str) -> Finding:
+    (found,) = [finding for finding in table.doctor() if finding.name == name]
+    return found
+
+
+def names(table: Table) -> set[str]:
+    return {finding.name for finding in table.doctor()}
+
+
+def test_files_of_one_key_are_told_because_no_rewrite_parts_them(tmp_path: Path) -> None:
+    table = made(tmp_path, "x")
+    found = named(table, "constant-files")
+    assert (found.files, found.fixable) == (4, False)
+    assert "constant-files" not in names(made(tmp_path / "other", "x", "a"))
+    command = found.command.replace("ANOTHER_COLUMN", "a")
+    assert run(cli, shlex.split(command)[1:]) == 0
+    assert table.detail()["clusteringColumns"] == ["x", "a"]
+    assert "constant-files" not in names(table)
+
+
+def test_columns_that_new_files_will_lack_statistics_of(tmp_path: Path) -> None:
+    table = made(tmp_path, "x", "s")
+    log = Path(table.uri) / "_delta_log"
+    lines = [json.loads(line) for line in (log / f"{0:020d}.json").read_text().splitlines()]
+    (metadata,) = [line for line in lines if "metaData" in line]
+    # As Delta Spark does; our own set-properties refuses it.
+    metadata["metaData"]["configuration"]["delta.dataSkippingStatsColumns"] = "a,s"
+    (log / f"{5:020d}.json").write_text(json.dumps(metadata))
+    found = named(table, "unindexed-columns")
+    assert run(cli, shlex.split(found.command)[1:]) == 0
+    properties = table.detail()["properties"]
+    assert properties["delta.dataSkippingStatsColumns"] == "a,s,x"
+    assert "unindexed-columns" not in names(table)
+
+
+def test_a_clustered_table_has_nothing_wrong(tmp_path: Path) -> None:
+    table = made(tmp_path, "x", "a")
+    assert names(table) == {"unclustered-files"}
+    plan = table.plan()
+    table.commit(plan, execute(plan))
+    assert table.doctor() == ()

@@ -1,0 +1,187 @@
+"""The page holds everything, loads nothing, and shows what the log says without believing it."""
+
+import json
+import shutil
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from liquidlog.cli.common import run
+from liquidlog.cli.main import cli
+from liquidlog.report.page import page
+from liquidlog.table import Table
+from support.arrow_executor import execute
+from support.repository import ROOT
+
+EVIL = "<img src=x onerror=alert(1)>&\"'$title"
+VOID = {"meta", "img", "link", "br", "input"}
+MAX_BYTES = 5 << 20
+
+
+class Reader(HTMLParser):
+    """Reads a page: its text, its elements, and whether every element is closed in order."""
+
+    def __init__(self, html: str) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.found: list[tuple[str, dict[str, str | None]]] = []
+        self.words: list[str] = []
+        self.feed(html)
+        self.close()
+        assert self.open == []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.found.append((tag, dict(attrs)))
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.found.append((tag, dict(attrs)))
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        self.words.append(data)
+
+    @property
+    def text(self) -> str:
+        return " ".join(self.words)
+
+    def count(self, tag: str, style: str = "") -> int:
+        return sum(t == tag and (a.get("class") or "").startswith(style) for t, a in self.found)
+
+
+def checked(html: str) -> Reader:
+    """Read a page and make sure that it loads and runs nothing."""
+    read = Reader(html)
+    tags = {tag for tag, _ in read.found}
+    assert not tags & {"script", "link", "img", "iframe", "object", "embed", "a", "image", "use"}
+    for _, attributes in read.found:
+        assert not any(name.startswith("on") or name in {"src", "href"} for name in attributes)
+        assert "url(" not in (attributes.get("style") or "")
+    assert "@import" not in html
+    assert "url(" not in html.partition("</style>")[0]
+    policy = [a.get("content") for t, a in read.found if t == "meta" and "http-equiv" in a]
+    assert policy == ["default-src 'none'; style-src 'unsafe-inline'"]
+    assert len(html.encode()) < MAX_BYTES
+    return read
+
+
+def made(path: Path, *, columns: int = 2) -> Table:
+    schema = pa.schema([("x", pa.int64()), ("s", pa.string())])
+    table = Table.create(str(path), schema=schema, cluster_by=["x", "s"][:columns])
+    for first in range(0, 80, 20):
+        rows = list(range(first, first + 20))
+        table.append(pa.table({"x": [n * 7 % 80 for n in rows], "s": [f"s{n % 9}" for n in rows]}))
+    return table
+
+
+def optimized(table: Table) -> None:
+    plan = table.plan(max_file_size=400)
+    table.commit(plan, execute(plan))
+
+
+def test_everything_is_on_the_page(tmp_path: Path) -> None:
+    table = made(tmp_path / "t")
+    before = table.health()
+    optimized(table)
+    after = table.health()
+    table.append(pa.table({"x": [1, 70], "s": ["a", "z"]}))
+    read = checked(page(table.overview()))
+    for words in (
+        "Where cubes and files lie along x",
+        "x and s together",
+        "Depth along s",
+        "files by size",
+        "Trend",
+        "The last OPTIMIZE",
+        "unclustered-files",
+        f"liquidlog optimize {table.uri}",
+        f"Delta table at version {table.snapshot().version}",
+    ):
+        assert words in read.text
+    overview = table.overview()
+    assert overview.rewrite is not None
+    assert overview.rewrite.before is not None
+    assert overview.rewrite.after is not None
+    assert overview.rewrite.before.average_depth == before.average_depth
+    assert overview.rewrite.after.average_depth == after.average_depth
+    assert [health.version for health in overview.trend] == list(range(7))
+    files = table.snapshot().files.num_rows
+    assert read.count("rect", "box") == files
+    assert read.count("rect", "s-partial") + read.count("rect", "s-unclustered") == 2 * (files + 1)
+
+
+def test_what_the_log_says_is_escaped(tmp_path: Path) -> None:
+    schema = pa.schema([(EVIL, pa.string())])
+    table = Table.create(
+        str(tmp_path / "<b>t</b>"),
+        schema=schema,
+        cluster_by=[f"`{EVIL}`"],
+        properties={"delta.columnMapping.mode": "name"},
+    )
+    for _ in range(3):
+        table.append(pa.table({EVIL: [EVIL, "z"]}))
+    optimized(table)
+    log = Path(table.uri) / "_delta_log"
+    newest = max(log.glob("*.json"))
+    lines = [json.loads(line) for line in newest.read_text().splitlines()]
+    for line in lines:
+        if "commitInfo" in line:
+            line["commitInfo"]["operationMetrics"] = {EVIL: EVIL}
+        if "add" in line:
+            line["add"]["tags"]["ZCUBE_ID"] = EVIL
+            line["add"]["clusteringProvider"] = EVIL
+    newest.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    again = Table.open(table.uri)
+    html = page(again.overview())
+    read = checked(html)
+    assert "<img" not in html
+    assert EVIL in read.text
+    assert "other-provider" in read.text
+    assert "<img" not in again.health()._repr_html_()
+
+
+def test_one_column_has_no_rectangles_and_an_empty_table_no_pictures(tmp_path: Path) -> None:
+    read = checked(page(made(tmp_path / "one", columns=1).overview()))
+    assert read.count("rect", "box") == 0
+    assert "together" not in read.text
+    empty = Table.create(
+        str(tmp_path / "empty"), schema=pa.schema([("x", pa.int64())]), cluster_by=["x"]
+    )
+    read = checked(page(empty.overview()))
+    assert "Nothing is wrong." in read.text
+    assert "There is nothing to count." in read.text
+
+
+CASES = sorted(
+    path.parent.name
+    for path in (ROOT / "fixtures" / "logs").glob("*/table")
+    if path.parent.name[:2] in {"05", "07", "09", "11", "12", "14", "17", "18", "24", "34"}
+)
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_tables_of_the_reference_engine_get_a_page(case: str) -> None:
+    checked(page(Table.open(str(ROOT / "fixtures" / "logs" / case / "table")).overview()))
+
+
+def test_a_broken_domain_gets_a_page_that_says_so(tmp_path: Path) -> None:
+    case = "32_domain_bad_json"
+    shutil.copytree(ROOT / "fixtures" / "logs" / case / "table", tmp_path / "t")
+    read = checked(page(Table.open(str(tmp_path / "t")).overview()))
+    assert "--fix broken-domain" in read.text
+
+
+def test_the_command_writes_the_page(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    table, output = made(tmp_path / "t"), tmp_path / "report.html"
+    assert run(cli, ["report", table.uri, "-o", str(output), "--json"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert document["size_bytes"] == output.stat().st_size
+    assert document["findings"] == 1
+    checked(output.read_text())
+    assert run(cli, ["report", table.uri]) == 2
+    assert run(cli, ["report", table.uri, "-o", str(tmp_path / "no" / "x.html")]) == 1
