@@ -46,8 +46,8 @@ def courses(found: Sequence[Course]) -> RenderableType:
     table = Table(box=None, header_style="bold")
     for name in (
         "strategy",
-        "written / appended",
-        "reads: mean",
+        "written",
+        "mean",
         "max",
         _OVER_TIME,
         "files",
@@ -55,7 +55,7 @@ def courses(found: Sequence[Course]) -> RenderableType:
         "depth",
         "bytes read",
     ):
-        table.add_column(name, no_wrap=name == _OVER_TIME)
+        table.add_column(name, no_wrap=name in {_OVER_TIME, "strategy"})
     for course in found:
         reads, last = [row.reads for row in course.rounds], course.rounds[-1]
         table.add_row(
@@ -70,7 +70,8 @@ def courses(found: Sequence[Course]) -> RenderableType:
             render_size(round(last.bytes_read)),
         )
     note = Text(
-        "reads: bytes that queries for one value read, as times those of a full rewrite;"
+        "written: bytes that rewrites wrote for each byte appended; mean, max: bytes that queries"
+        " for one value read, as times those of a full rewrite;"
         " files, in brackets of a full rewrite, and the rest: after the last round"
     )
     return Group(table, note)

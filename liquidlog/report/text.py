@@ -186,7 +186,7 @@ def predicted_plan(made: tuple[ClusteringPlan, Any]) -> RenderableType:
         f" {render_size(round(brings.bytes_after))} in {_amount(brings.files_after)} files;"
         f" {brings.gain_per_byte:.3f} bytes spared a reader for each byte rewritten"
         + (
-            f", even after {_amount(brings.break_even_reads)} readers"
+            f", paid for after {_amount(brings.break_even_reads)} readers"
             if brings.break_even_reads is not None
             else ""
         )
