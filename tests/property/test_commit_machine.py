@@ -260,7 +260,7 @@ def _crash(_: MemoryStore) -> None:
     raise Crash
 
 
-PARTS, EXAMPLES, STEPS = effort((1, 40, 25), (4, 500, 50))
+PARTS, EXAMPLES, STEPS = effort((1, 20, 25), (4, 500, 50))
 
 
 @pytest.mark.parametrize("part", range(PARTS))

@@ -173,7 +173,7 @@ def check_cubes(health: Health, files: list[File]) -> None:
         assert listed.overlapping_cubes == others
 
 
-@settings(max_examples=effort(100, 3_000))
+@settings(max_examples=effort(40, 3_000))
 @given(table=tables())
 def test_health_is_what_counting_gives(table: tuple[list[DataType], list[File]]) -> None:
     kinds, files = table
@@ -193,7 +193,7 @@ def test_health_is_what_counting_gives(table: tuple[list[DataType], list[File]])
         assert near(column.overlap_ratio, mean(overlap) / others if others > 0 else 0.0)
 
 
-@settings(max_examples=effort(20, 300))
+@settings(max_examples=effort(10, 300))
 @given(table=tables())
 def test_a_sample_of_boxes_is_within_its_error(
     table: tuple[list[DataType], list[File]],

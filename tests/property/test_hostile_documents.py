@@ -24,7 +24,7 @@ from support.hostile import confuse
 from support.probing import EXPECTED_STATUSES, command_status
 from support.writers import SCHEMA, rows
 
-PARTS, EXAMPLES = effort((1, 50), (5, 1_000))
+PARTS, EXAMPLES = effort((1, 25), (5, 1_000))
 APPENDS = 3
 
 

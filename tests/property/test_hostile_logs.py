@@ -19,7 +19,7 @@ from support.probing import (
     tree,
 )
 
-PARTS, EXAMPLES = effort((1, 50), (20, 500))
+PARTS, EXAMPLES = effort((1, 25), (20, 500))
 SECONDS = 10
 """Of the processor: far above what any log here takes, far below a hang."""
 

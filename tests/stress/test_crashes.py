@@ -27,7 +27,7 @@ from support.effort import effort
 from support.repository import ROOT
 from support.writers import SCHEMA, rows
 
-KILLS = effort(4, 67)
+KILLS = effort(2, 67)
 APPENDS = 4
 
 Content = list[tuple[Any, ...]]
