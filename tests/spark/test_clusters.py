@@ -3,7 +3,6 @@
 import json
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -15,21 +14,15 @@ from deltalake import DeltaTable
 
 from liquidlog.table import Table
 from support.spark_servers import (
-    all_processes,
     cluster,
-    command_of,
     connect_server,
-    descendants,
     environment,
-    eventually,
-    kill,
 )
 
 pytestmark = pytest.mark.spark
 
 ROWS = 200_000
 FILES = 4
-EXECUTOR = "CoarseGrainedExecutorBackend"
 
 
 @pytest.fixture
@@ -88,28 +81,6 @@ def check(table: Table, result: Any) -> None:
 
 def test_optimize_on_a_standalone_cluster(table: Table, master: str) -> None:
     check(table, run(optimize(table, on_cluster(master))))
-
-
-def test_a_killed_executor_costs_no_row(table: Table, master: str) -> None:
-    process = subprocess.Popen(
-        optimize(table, on_cluster(master)),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        env=environment(),
-    )
-
-    def at_work() -> list[int]:
-        assert process.poll() is None, "it finished before an executor could be killed"
-        executors = [pid for pid in all_processes() if EXECUTOR in command_of(pid)]
-        return [pid for pid in executors if descendants(pid)]  # it has started Python
-
-    victim = eventually(at_work)[0]
-    time.sleep(0.5)
-    kill(victim)
-    out, said = process.communicate(timeout=300)
-    assert process.returncode == 0, said[-2000:]
-    check(table, json.loads(out))
 
 
 def test_optimize_through_spark_connect(table: Table, tmp_path: Path) -> None:

@@ -147,7 +147,8 @@ def test_a_killed_executor_is_survived(table: Table, seed: int, master: str) -> 
     check(table)
 
 
-@pytest.mark.parametrize("seed", range(RUNS))
+# In its short form this is the kill in tests/spark/test_optimize_command.py.
+@pytest.mark.parametrize("seed", range(effort(0, RUNS)))
 def test_a_killed_driver_leaves_whole_cubes_and_the_next_run_completes(
     table: Table, seed: int
 ) -> None:
