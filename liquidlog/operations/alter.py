@@ -4,24 +4,20 @@ Every attempt derives its change from the newest snapshot, so a rename always ta
 live file whose tag names the column: files that other commits added meanwhile are among them.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
-from liquidlog.clustering.domain import CLUSTERING_DOMAIN
 from liquidlog.clustering.property_changes import properties_change
 from liquidlog.clustering.retagging import plan_retagging, retagged
 from liquidlog.clustering.schema_changes import drop_change, plan_rename, rename_change
-from liquidlog.commit.conflicts import ReadSet
-from liquidlog.commit.transaction import Clock, Proposal, require_writable
+from liquidlog.commit.transaction import Clock
 from liquidlog.errors import SchemaChangeError
 from liquidlog.log.originals import original_adds
 from liquidlog.log.store import TableStore
-from liquidlog.operations.checkpoint import commit_and_checkpoint
-from liquidlog.operations.rewrite import ENGINE_INFO
+from liquidlog.operations.in_place import Derive, commit_in_place
 from liquidlog.snapshot import Snapshot
 from liquidlog.spec.change import Change
+from liquidlog.spec.features import is_true
 from liquidlog.spec.schema import Path
-
-Derive = Callable[[Snapshot], Change | None]
 
 
 def rename_column(
@@ -47,7 +43,9 @@ def rename_column(
         if rename.old == rename.new:
             return None
         retagging = plan_retagging(newest, rename)
-        if retagging.files.num_rows and _has_change_data_feed(newest):
+        if retagging.files.num_rows and is_true(
+            newest.metadata.configuration, "delta.enableChangeDataFeed"
+        ):
             detail = "its files must be tagged anew, which the change data feed forbids in a rename"
             raise SchemaChangeError((detail,))
         originals = original_adds(store, newest, retagging.files)
@@ -95,21 +93,5 @@ def set_properties(
 def _commit(
     store: TableStore, snapshot: Snapshot, derive: Derive, clock: Clock, *, dry_run: bool
 ) -> int:
-    require_writable(snapshot)
-    if derive(snapshot) is None or dry_run:
-        return snapshot.version
-    proposal = Proposal(
-        read_set=ReadSet(version=snapshot.version, domains=frozenset({CLUSTERING_DOMAIN})),
-        derive=lambda newest: _required(derive(newest)),
-    )
-    return commit_and_checkpoint(store, proposal, clock, engine_info=ENGINE_INFO).version
-
-
-def _required(change: Change | None) -> Change:
-    assert change is not None  # noqa: S101  the conflict rules let no metadata change pass
-    return change
-
-
-def _has_change_data_feed(snapshot: Snapshot) -> bool:
-    configuration = snapshot.metadata.configuration
-    return configuration.get("delta.enableChangeDataFeed", "").lower() == "true"
+    version = commit_in_place(store, snapshot, derive, clock, dry_run=dry_run)
+    return snapshot.version if version is None else version

@@ -1,10 +1,10 @@
-"""Statistics read from data files again and given to the log, and how any repair is committed.
+"""Statistics read from data files again and given to the log.
 
 A repair is derived anew from the newest snapshot at every attempt: files that other commits
 removed meanwhile are not brought back, and deletion vectors that they added are kept.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Final
@@ -12,14 +12,13 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from liquidlog.clustering.domain import CLUSTERING_DOMAIN
 from liquidlog.clustering.repairs import NOTHING_LEFT, statistics_repair, with_statistics
-from liquidlog.commit.conflicts import ReadSet
-from liquidlog.commit.transaction import Clock, Proposal, commit
+from liquidlog.clustering.row_tracking import HIDDEN_COLUMNS
+from liquidlog.commit.transaction import Clock
 from liquidlog.data.rescan import rescan
 from liquidlog.log.originals import original_adds
 from liquidlog.log.store import TableStore
-from liquidlog.operations.rewrite import ENGINE_INFO
+from liquidlog.operations.in_place import commit_in_place
 from liquidlog.plan import WriterOptions
 from liquidlog.snapshot import Snapshot, decoded_paths
 from liquidlog.spec.change import Change
@@ -30,12 +29,6 @@ FILES_IN_A_COMMIT: Final = 10_000
 """Files that one commit gives statistics; what is done stays done if a later one fails."""
 
 _READ_TOGETHER: Final = 8
-_TRACKING_COLUMNS: Final = (
-    "delta.rowTracking.materializedRowIdColumnName",
-    "delta.rowTracking.materializedRowCommitVersionColumnName",
-)
-
-Derive = Callable[[Snapshot], Change | None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,20 +38,6 @@ class Mended:
     name: str
     versions: tuple[int, ...]
     files: int
-
-
-def commit_repair(
-    store: TableStore, snapshot: Snapshot, derive: Derive, clock: Clock, *, dry_run: bool
-) -> int | None:
-    """Commit a change, if there is one to make, and return its version."""
-    if derive(snapshot) is None or dry_run:
-        return None
-    proposal = Proposal(
-        read_set=ReadSet(version=snapshot.version, domains=frozenset({CLUSTERING_DOMAIN})),
-        derive=lambda newest: derive(newest) or NOTHING_LEFT,
-        base=snapshot,
-    )
-    return commit(store, proposal, clock, engine_info=ENGINE_INFO).version
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -90,7 +69,9 @@ def backfill(
     for start in range(0, files.num_rows, FILES_IN_A_COMMIT):
         part = files.slice(start, FILES_IN_A_COMMIT)
         derive = _StatisticsChange(store, rescan_of, _rescanned(store, snapshot, part, rescan_of))
-        version = commit_repair(store, snapshot, derive, clock, dry_run=False)
+        version = commit_in_place(
+            store, snapshot, derive, clock, dry_run=False, nothing_left=NOTHING_LEFT
+        )
         if version is not None:
             versions.append(version)
             mended += derive.files
@@ -128,7 +109,7 @@ def _rescanned(
 ) -> Mapping[str, FileStatistics]:
     """Return statistics of the files by decoded path."""
     configuration = snapshot.metadata.configuration
-    ignored = frozenset(configuration[key] for key in _TRACKING_COLUMNS if key in configuration)
+    ignored = frozenset(configuration[key] for key in HIDDEN_COLUMNS if key in configuration)
 
     def read(path: str, rows: int | None) -> FileStatistics:
         return rescan(

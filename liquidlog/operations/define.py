@@ -2,17 +2,17 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 
 import pyarrow as pa
 
 from liquidlog.clustering.ddl import cluster_by_change, create_change, like_change
-from liquidlog.clustering.domain import CLUSTERING_DOMAIN, clustering_state
+from liquidlog.clustering.domain import clustering_state
 from liquidlog.clustering.properties import without_state
-from liquidlog.commit.conflicts import ReadSet
-from liquidlog.commit.transaction import Clock, Proposal, commit_first, require_writable
+from liquidlog.commit.transaction import Clock, commit_first, require_writable
 from liquidlog.errors import TableExistsError, UsageError
 from liquidlog.log.store import TableStore
-from liquidlog.operations.checkpoint import commit_and_checkpoint
+from liquidlog.operations.in_place import commit_in_place
 from liquidlog.operations.rewrite import ENGINE_INFO
 from liquidlog.snapshot import Snapshot
 from liquidlog.spec.arrow import delta_schema
@@ -102,28 +102,6 @@ def cluster_by(
         UnsupportedFeatureError: If the table asks more of a writer than we do.
         CommitConflictError: If the metadata, protocol or clustering columns changed meanwhile.
     """
-    store.require_writable()
-    if _cluster_by_change(snapshot, columns) is None or dry_run:
-        return snapshot.version
-    proposal = Proposal(
-        read_set=ReadSet(version=snapshot.version, domains=frozenset({CLUSTERING_DOMAIN})),
-        base=snapshot,
-        derive=lambda newest: _required(_cluster_by_change(newest, columns)),
-    )
-    return commit_and_checkpoint(store, proposal, clock, engine_info=ENGINE_INFO).version
-
-
-def _cluster_by_change(snapshot: Snapshot, columns: tuple[Path, ...] | None) -> Change | None:
-    """Return the change that sets the clustering columns, None if there is nothing to do.
-
-    Raises:
-        ClusteringColumnError: If the table cannot be clustered so.
-        UnsupportedFeatureError: If the table asks more of a writer than we do.
-    """
-    require_writable(snapshot)
-    return cluster_by_change(snapshot, columns)
-
-
-def _required(change: Change | None) -> Change:
-    assert change is not None  # noqa: S101  the conflict rules let no other domain change pass
-    return change
+    change = partial(cluster_by_change, columns=columns)
+    version = commit_in_place(store, snapshot, change, clock, dry_run=dry_run)
+    return snapshot.version if version is None else version

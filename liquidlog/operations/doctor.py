@@ -24,10 +24,7 @@ from liquidlog.clustering.findings import (
 from liquidlog.clustering.health import measure_health
 from liquidlog.clustering.past import last_whole_columns, lost_columns, past_schemas
 from liquidlog.clustering.planning import writer_options
-from liquidlog.clustering.repairs import (
-    domain_repair,
-    retagging_repair,
-)
+from liquidlog.clustering.repairs import NOTHING_LEFT, domain_repair, retagging_repair
 from liquidlog.clustering.retagging import Retagging, plan_late_retagging, retagged
 from liquidlog.commit.transaction import Clock, require_writable
 from liquidlog.errors import CorruptLogError, UsageError
@@ -36,7 +33,8 @@ from liquidlog.log.loader import load_snapshot
 from liquidlog.log.originals import original_adds
 from liquidlog.log.statistics import load_bounds
 from liquidlog.log.store import TableStore
-from liquidlog.operations.backfill import Mended, Rescan, backfill, commit_repair
+from liquidlog.operations.backfill import Mended, Rescan, backfill
+from liquidlog.operations.in_place import commit_in_place
 from liquidlog.snapshot import Snapshot
 from liquidlog.spec.actions import Commit
 from liquidlog.spec.change import Change
@@ -112,7 +110,7 @@ def _mend_domain(store: TableStore, snapshot: Snapshot, clock: Clock, dry_run: b
             return domain_repair(state.columns) if state.unresolved else None
         return domain_repair(last_whole_columns(newest, past) or ())
 
-    return _mended(BROKEN_DOMAIN, commit_repair(store, snapshot, derive, clock, dry_run=dry_run))
+    return _mended(BROKEN_DOMAIN, _commit(store, snapshot, derive, clock, dry_run=dry_run))
 
 
 def _mend_columns(store: TableStore, snapshot: Snapshot, clock: Clock, dry_run: bool) -> Mended:  # noqa: FBT001
@@ -123,7 +121,7 @@ def _mend_columns(store: TableStore, snapshot: Snapshot, clock: Clock, dry_run: 
         return _mended(LOST_COLUMNS, None)
     columns = [column.logical for column in lost.columns]
     change = partial(cluster_by_change, columns=columns)
-    return _mended(LOST_COLUMNS, commit_repair(store, snapshot, change, clock, dry_run=dry_run))
+    return _mended(LOST_COLUMNS, _commit(store, snapshot, change, clock, dry_run=dry_run))
 
 
 def _mend_tags(store: TableStore, snapshot: Snapshot, clock: Clock, dry_run: bool) -> Mended:  # noqa: FBT001
@@ -139,7 +137,7 @@ def _mend_tags(store: TableStore, snapshot: Snapshot, clock: Clock, dry_run: boo
 
     if mapping_mode(snapshot.metadata.configuration) is MappingMode.NONE:
         return _mended(RENAMED_CUBES, None)
-    version = commit_repair(store, snapshot, derive, clock, dry_run=dry_run)
+    version = _commit(store, snapshot, derive, clock, dry_run=dry_run)
     return _mended(RENAMED_CUBES, version, files)
 
 
@@ -179,6 +177,9 @@ _REPAIRS: Final[Mapping[str, Callable[[TableStore, Snapshot, Clock, bool], Mende
     MISSING_STATISTICS: _mend_statistics,
     CUT_STRINGS: _mend_bounds,
 }
+
+
+_commit = partial(commit_in_place, nothing_left=NOTHING_LEFT)
 
 
 def _columns(snapshot: Snapshot) -> tuple[ClusteringColumn, ...]:

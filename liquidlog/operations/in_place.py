@@ -1,0 +1,51 @@
+"""Commits that rewrite no file: a change derived anew from the newest snapshot at each attempt."""
+
+from collections.abc import Callable
+
+from liquidlog.clustering.domain import CLUSTERING_DOMAIN
+from liquidlog.commit.conflicts import ReadSet
+from liquidlog.commit.transaction import Clock, Proposal, require_writable
+from liquidlog.log.store import TableStore
+from liquidlog.operations.checkpoint import commit_and_checkpoint
+from liquidlog.operations.rewrite import ENGINE_INFO
+from liquidlog.snapshot import Snapshot
+from liquidlog.spec.change import Change
+
+Derive = Callable[[Snapshot], Change | None]
+"""What to change in a snapshot, None if there is nothing to do."""
+
+
+def commit_in_place(
+    store: TableStore,
+    snapshot: Snapshot,
+    derive: Derive,
+    clock: Clock,
+    *,
+    dry_run: bool,
+    nothing_left: Change | None = None,
+) -> int | None:
+    """Commit a change, if there is one to make; return its version, None if nothing was written.
+
+    `nothing_left` is what to commit if other commits left nothing to change since the first look;
+    without it there must always be something left.
+
+    Raises:
+        UnsupportedFeatureError: If the table asks more of a writer than we do.
+        CommitConflictError: If the metadata, protocol or clustering columns changed meanwhile.
+    """
+    store.require_writable()
+    require_writable(snapshot)
+    if derive(snapshot) is None or dry_run:
+        return None
+
+    def required(newest: Snapshot) -> Change:
+        change = derive(newest) or nothing_left
+        assert change is not None  # noqa: S101  the conflict rules let no such change pass
+        return change
+
+    proposal = Proposal(
+        read_set=ReadSet(version=snapshot.version, domains=frozenset({CLUSTERING_DOMAIN})),
+        base=snapshot,
+        derive=required,
+    )
+    return commit_and_checkpoint(store, proposal, clock, engine_info=ENGINE_INFO).version
