@@ -2,20 +2,24 @@
 
 import click
 
-from liquidlog.cli.common import PAIR, emit, json_option, mapping, table_argument
+from liquidlog.cli.common import (
+    PAIR,
+    Pairs,
+    dry_run_option,
+    emit,
+    json_option,
+    mapping,
+    table_argument,
+)
 from liquidlog.report import text
 from liquidlog.table import Table
-
-Pairs = tuple[tuple[str, str], ...]
-
-_DRY_RUN = click.option("--dry-run", is_flag=True, help="Check everything, write nothing.")
 
 
 @click.command("rename-column")
 @table_argument
 @click.argument("old")
 @click.argument("new")
-@_DRY_RUN
+@dry_run_option
 @json_option
 def rename_column(
     table: str, old: str, new: str, storage_options: Pairs, *, dry_run: bool, as_json: bool
@@ -29,7 +33,7 @@ def rename_column(
 @click.command("drop-column")
 @table_argument
 @click.argument("name")
-@_DRY_RUN
+@dry_run_option
 @json_option
 def drop_column(
     table: str, name: str, storage_options: Pairs, *, dry_run: bool, as_json: bool
@@ -44,7 +48,7 @@ def drop_column(
 @table_argument
 @click.argument("properties", nargs=-1, type=PAIR, metavar="[K=V]...")
 @click.option("--unset", multiple=True, help="A property to remove; repeats.")
-@_DRY_RUN
+@dry_run_option
 @json_option
 def set_properties(
     table: str,

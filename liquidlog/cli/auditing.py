@@ -5,6 +5,7 @@ from pathlib import Path
 import click
 
 from liquidlog.cli.common import (
+    Pairs,
     emit,
     json_option,
     mapping,
@@ -21,8 +22,6 @@ from liquidlog.report.jsonable import render_line
 from liquidlog.report.openmetrics import openmetrics as render_openmetrics
 from liquidlog.report.page import page
 from liquidlog.table import Table
-
-Pairs = tuple[tuple[str, str], ...]
 
 
 @click.command()

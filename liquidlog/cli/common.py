@@ -21,6 +21,9 @@ DEBUG_VARIABLE: Final = "LIQUIDLOG_DEBUG"
 P = ParamSpec("P")
 R = TypeVar("R")
 
+Pairs = tuple[tuple[str, str], ...]
+"""What an option of key=value that repeats arrives as."""
+
 
 class SizeType(click.ParamType[int]):
     """A size on the command line: bytes, or a number with a unit."""
@@ -85,6 +88,12 @@ def json_option(command: Callable[P, R]) -> Callable[P, R]:
     """Add `--json`."""
     help_text = "Print one JSON document and nothing else."
     return click.option("--json", "as_json", is_flag=True, help=help_text)(command)
+
+
+def dry_run_option(command: Callable[P, R]) -> Callable[P, R]:
+    """Add `--dry-run`."""
+    help_text = "Check everything, write nothing."
+    return click.option("--dry-run", is_flag=True, help=help_text)(command)
 
 
 def policy_options(command: Callable[P, R]) -> Callable[P, R]:

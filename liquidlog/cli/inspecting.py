@@ -7,6 +7,7 @@ from typing import Any, ParamSpec, TypeVar
 import click
 
 from liquidlog.cli.common import (
+    Pairs,
     emit,
     json_option,
     mapping,
@@ -23,7 +24,6 @@ from liquidlog.table import Table
 
 P = ParamSpec("P")
 R = TypeVar("R")
-Pairs = tuple[tuple[str, str], ...]
 
 
 def version_options(command: Callable[P, R]) -> Callable[P, R]:

@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from liquidlog.cli.common import SIZE, emit, json_option, mapping, storage_option
+from liquidlog.cli.common import SIZE, Pairs, emit, json_option, mapping, storage_option
 from liquidlog.errors import StorageError
 from liquidlog.plan import DEFAULT_MAX_FILE_BYTES, DEFAULT_MIN_CUBE_BYTES, ClusteringPolicy
 from liquidlog.report.courses import course_document, courses, plot
@@ -15,8 +15,6 @@ from liquidlog.simulation.scenarios import SCENARIOS
 from liquidlog.simulation.table import SimulatedTable, empty_table
 from liquidlog.spec.sizes import render_size
 from liquidlog.table import Table
-
-Pairs = tuple[tuple[str, str], ...]
 
 STRATEGIES = ("all", "new", "cube", "overlap")
 

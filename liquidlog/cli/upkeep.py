@@ -2,18 +2,16 @@
 
 import click
 
-from liquidlog.cli.common import emit, json_option, mapping, table_argument
+from liquidlog.cli.common import Pairs, dry_run_option, emit, json_option, mapping, table_argument
 from liquidlog.report import text
 from liquidlog.table import Table
 
 
 @click.command()
 @table_argument
-@click.option("--dry-run", is_flag=True, help="Check everything, write nothing.")
+@dry_run_option
 @json_option
-def checkpoint(
-    table: str, storage_options: tuple[tuple[str, str], ...], *, dry_run: bool, as_json: bool
-) -> None:
+def checkpoint(table: str, storage_options: Pairs, *, dry_run: bool, as_json: bool) -> None:
     """Give the newest version a checkpoint, so that it opens without older commits."""
     opened = Table.open(table, storage_options=mapping(storage_options))
     emit(opened.checkpoint(dry_run=dry_run), text.checkpointed, as_json=as_json)
@@ -32,7 +30,7 @@ def checkpoint(
 def orphans(
     table: str,
     older_than: str,
-    storage_options: tuple[tuple[str, str], ...],
+    storage_options: Pairs,
     *,
     delete: bool,
     as_json: bool,

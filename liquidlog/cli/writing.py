@@ -10,6 +10,8 @@ from msgspec import to_builtins
 
 from liquidlog.cli.common import (
     PAIR,
+    Pairs,
+    dry_run_option,
     emit,
     json_option,
     mapping,
@@ -38,9 +40,6 @@ from liquidlog.storage.addresses import is_local
 from liquidlog.storage.options import StorageOptions
 from liquidlog.table import Table
 
-Pairs = tuple[tuple[str, str], ...]
-
-_DRY_RUN = click.option("--dry-run", is_flag=True, help="Check everything, write nothing.")
 _EXECUTOR = click.option("--executor", default="spark", help="What rewrites the files [spark].")
 _SPARK_CONF = click.option(
     "--spark-conf", multiple=True, type=PAIR, help="A Spark configuration; repeats."
@@ -55,7 +54,7 @@ _SPARK_CONF = click.option(
 @click.option("--cluster-by", help="Clustering columns: a,b")
 @click.option("--column-mapping", type=click.Choice(["name", "id"]), help="Column mapping mode.")
 @click.option("--property", "properties", multiple=True, type=PAIR, help="A property; repeats.")
-@_DRY_RUN
+@dry_run_option
 @json_option
 def create(  # noqa: PLR0913  one parameter an option
     table: str,
@@ -88,7 +87,7 @@ def create(  # noqa: PLR0913  one parameter an option
 @table_argument
 @click.argument("sources", nargs=-1, required=True, metavar="FILE.parquet...")
 @click.option("--cluster", is_flag=True, help="Sort each batch along the curve.")
-@_DRY_RUN
+@dry_run_option
 @json_option
 def append(
     table: str,
@@ -109,7 +108,7 @@ def append(
 @table_argument
 @click.argument("columns", required=False)
 @click.option("--none", is_flag=True, help="Have no clustering columns any more.")
-@_DRY_RUN
+@dry_run_option
 @json_option
 def cluster_by(
     table: str,
@@ -134,7 +133,7 @@ def cluster_by(
 @policy_options
 @_EXECUTOR
 @_SPARK_CONF
-@_DRY_RUN
+@dry_run_option
 @json_option
 def optimize(  # noqa: PLR0913  one parameter an option
     table: str,
@@ -209,7 +208,7 @@ def run_plan(
 @click.argument("plan_path", metavar="PLAN.json")
 @click.argument("result_path", metavar="RESULT.jsonl")
 @storage_option
-@_DRY_RUN
+@dry_run_option
 @json_option
 def commit(
     plan_path: str, result_path: str, storage_options: Pairs, *, dry_run: bool, as_json: bool

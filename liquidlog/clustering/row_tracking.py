@@ -29,6 +29,7 @@ from liquidlog.spec.features import (
 ROW_TRACKING_DOMAIN: Final = "delta.rowTracking"
 ROW_ID_COLUMN: Final = "delta.rowTracking.materializedRowIdColumnName"
 ROW_COMMIT_VERSION_COLUMN: Final = "delta.rowTracking.materializedRowCommitVersionColumnName"
+HIDDEN_COLUMNS: Final = (ROW_ID_COLUMN, ROW_COMMIT_VERSION_COLUMN)
 
 PRESERVED_TAG: Final = "delta.rowTracking.preserved"
 """Tag of commitInfo: every row that was copied kept its id and its commit version."""

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import Final
 
 from liquidlog.spec.actions import Protocol
-from liquidlog.spec.features import table_features
+from liquidlog.spec.features import is_true, table_features
 from liquidlog.spec.fields import fields_with_paths
 from liquidlog.spec.mapping import MappingMode, mapping_mode, mapping_problems
 from liquidlog.spec.schema import (
@@ -41,7 +41,7 @@ def schema_problems(
         names = (quote_path(path) for path in changed)
         problems += (f"a type change of {name} without typeWidening" for name in names)
     problems += _void_problems(schema)
-    if ICEBERG_COMPAT_V1 in features and _is_on(configuration, "delta.enableIcebergCompatV1"):
+    if ICEBERG_COMPAT_V1 in features and is_true(configuration, "delta.enableIcebergCompatV1"):
         problems += _iceberg_problems(features, configuration, schema)
     return tuple(dict.fromkeys(problems))
 
@@ -108,7 +108,3 @@ def _iceberg_widens(source: DataType, target: DataType) -> bool:
             return scale == wide_scale
         case _:
             return False
-
-
-def _is_on(configuration: Mapping[str, str], key: str) -> bool:
-    return configuration.get(key, "").lower() == "true"
