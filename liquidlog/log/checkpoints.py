@@ -38,6 +38,15 @@ _ACTIONS: Final[Mapping[str, type]] = {
     "sidecar": Sidecar,
 }
 
+_REQUIRED: Final[Mapping[str, str]] = {
+    "protocol": "minReaderVersion",
+    "metaData": "id",
+    "domainMetadata": "domain",
+    "txn": "appId",
+    "sidecar": "path",
+}
+"""A field that every action of a kind has."""
+
 _JSON_SUFFIX: Final = ".json"
 
 
@@ -188,13 +197,29 @@ def _actions(file: pq.ParquetFile, schema: pa.Schema) -> dict[str, list[Any]]:
     present = [name for name in _ACTIONS if name in schema.names]
     found: dict[str, list[Any]] = {name: [] for name in _ACTIONS}
     for group in range(file.num_row_groups):
-        read = file.read_row_group(group, columns=present)
-        for name in present:
+        # Nearly all row groups hold files only.
+        there = [name for name in present if _may_hold(file.metadata.row_group(group), name)]
+        if not there:
+            continue
+        read = file.read_row_group(group, columns=there, use_threads=False)
+        for name in there:
             column = read[name].combine_chunks()
             rows = column.filter(pc.is_valid(column)).to_pylist()
             plain = (_plain(row, column.type) for row in rows)
             found[name].extend(msgspec.convert(row, _ACTIONS[name]) for row in plain)
     return found
+
+
+def _may_hold(group: pq.RowGroupMetaData, name: str) -> bool:
+    """Return whether a row group may hold an action; its statistics can tell that it does not."""
+    required = f"{name}.{_REQUIRED[name]}"
+    for position in range(group.num_columns):
+        chunk = group.column(position)
+        if chunk.path_in_schema == required:
+            statistics = chunk.statistics
+            known = statistics is not None and statistics.has_null_count
+            return not known or statistics.null_count < chunk.num_values
+    return True
 
 
 def _plain(value: Any, data_type: pa.DataType) -> Any:  # noqa: ANN401  maps arrive as lists of pairs
