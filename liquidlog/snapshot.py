@@ -124,7 +124,11 @@ def unsound(files: pa.Table) -> tuple[str, ...]:
 
 def decoded_paths(files: pa.Table) -> pa.Array:
     """Return the paths of `files` with percent-encoding resolved, as a string array."""
-    paths = files["path"].combine_chunks()
+    return without_escapes(files["path"].combine_chunks())
+
+
+def without_escapes(paths: pa.Array) -> pa.Array:
+    """Return paths with percent-encoding resolved; the same array if none has any."""
     encoded = pc.match_substring(paths, "%")
     if not pc.any(encoded).as_py():
         return paths

@@ -138,7 +138,7 @@ def _require_same(
     now_ms: int,
 ) -> None:
     written = read_checkpoint(aside, [name])
-    files = sorted_files([written.files])
+    files = sorted_files(written.files)
     differences = state_differences(snapshot, written, files)
     if files.num_rows == snapshot.files.num_rows:
         as_text = snapshot.metadata.configuration.get(_TEXT_STATISTICS, "true").lower() == "true"

@@ -10,11 +10,9 @@ from liquidlog.log.commits import read_commits, read_infos
 from liquidlog.log.paths import LOG_DIR, commit_name, log_path
 from liquidlog.log.replay import (
     TailState,
+    reconciled_files,
     replay_tail,
-    sorted_files,
-    tail_files,
     tail_statistics,
-    without_decided,
 )
 from liquidlog.log.segment import (
     LogListing,
@@ -157,12 +155,7 @@ def _apply(
     protocol = _protocol(store, segment, tail, checkpoint)
     metadata = _metadata(segment, tail, checkpoint)
     texts = (*checkpoint.statistics.texts.chunks, tail_statistics(tail))
-    files = sorted_files(
-        [
-            tail_files(tail, first_row=checkpoint.statistics.rows),
-            without_decided(checkpoint.files, tail),
-        ]
-    )
+    files = reconciled_files(tail, checkpoint.files, checkpoint.statistics.rows)
     _require_sound(files, segment)
     domains = {**checkpoint.domains, **tail.domains}
     return Snapshot(

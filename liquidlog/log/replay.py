@@ -10,11 +10,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import msgspec
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from numpy.typing import NDArray
 
 from liquidlog.log.path_order import path_order
-from liquidlog.snapshot import FILES_SCHEMA, STATISTICS_TYPE, decoded_paths
+from liquidlog.snapshot import FILES_SCHEMA, STATISTICS_TYPE, decoded_paths, without_escapes
 from liquidlog.spec.actions import (
     ZCUBE_ID,
     ZCUBE_ZORDER_BY,
@@ -71,18 +73,13 @@ def replay_tail(commits: Iterable[tuple[int, Sequence[AnyAction]]]) -> TailState
     return state
 
 
-def without_decided(files: pa.Table, decided: TailState) -> pa.Table:
-    """Return the checkpoint's `files` without those that a later commit added or removed."""
-    if not decided.files or files.num_rows == 0:
-        return files
-    paths = decoded_paths(files)
-    touched = pc.is_in(paths, pa.array({path for path, _ in decided.files}, pa.string()))
-    if not pc.any(touched).as_py():
-        return files
-    suspects = files.filter(touched)
-    gone = pa.array([key in decided.files for key in file_keys(suspects)], pa.bool_())
-    kept = suspects.filter(pc.invert(gone))
-    return pa.concat_tables([files.filter(pc.invert(touched)), kept])
+def reconciled_files(decided: TailState, checkpoint: pa.Table, first_row: int) -> pa.Table:
+    """Return all live files in FILES_SCHEMA, sorted by path: the tail's, the checkpoint's it left.
+
+    `statistics_row` of the tail's files counts from `first_row`.
+    """
+    added = tail_files(decided, first_row)
+    return sorted_files(pa.concat_tables([added, checkpoint]), decided, after=added.num_rows)
 
 
 def tail_files(decided: TailState, first_row: int = 0) -> pa.Table:
@@ -117,13 +114,38 @@ def tail_statistics(decided: TailState) -> pa.Array:
     return pa.array([add.stats for _, add in live], STATISTICS_TYPE)
 
 
-def sorted_files(parts: Sequence[pa.Table]) -> pa.Table:
-    """Return all files of `parts` as one table of one chunk a column, sorted by path."""
-    files = pa.concat_tables(parts)
-    order = pa.array(path_order(files["path"].combine_chunks()))
-    # Column by column, so that only one is there twice.
-    columns = [files[name].combine_chunks().take(order) for name in files.schema.names]
-    return pa.Table.from_arrays(columns, schema=files.schema)
+def sorted_files(files: pa.Table, decided: TailState | None = None, *, after: int = 0) -> pa.Table:
+    """Return files in FILES_SCHEMA sorted by path, one chunk a column.
+
+    From the row `after` on, files that `decided` knows are left out.
+    """
+    paths = files["path"].combine_chunks()
+    order = path_order(paths)
+    if decided is not None and decided.files:
+        gone = after + _decided_rows(paths.slice(after), files.slice(after), decided)
+        kept = np.ones(files.num_rows, np.bool_)
+        kept[gone] = False
+        order = order[kept[order]]
+    rows = pa.array(order)
+    # Column by column, so that only one is there three times.
+    columns = {"path": paths.take(rows)}
+    del paths
+    for name in files.schema.names[1:]:
+        columns[name] = _taken(files[name], rows)
+    return pa.table(columns, schema=files.schema)
+
+
+def _decided_rows(paths: pa.Array, files: pa.Table, decided: TailState) -> NDArray[np.int64]:
+    known = pa.array({path for path, _ in decided.files}, pa.string())
+    touched = np.flatnonzero(pc.is_in(without_escapes(paths), known))
+    suspects = file_keys(files.take(pa.array(touched)))
+    return touched[np.array([key in decided.files for key in suspects], np.bool_)]
+
+
+def _taken(column: pa.ChunkedArray, rows: pa.Array) -> pa.Array:
+    if column.null_count == len(column):
+        return pa.nulls(len(rows), column.type)
+    return column.combine_chunks().take(rows)
 
 
 def file_keys(files: pa.Table) -> list[FileKey]:

@@ -1,6 +1,6 @@
 import pytest
 
-from liquidlog.log.replay import replay_tail, tail_files, without_decided
+from liquidlog.log.replay import reconciled_files, replay_tail, tail_files
 from liquidlog.spec.actions import AddFile, AnyAction, DeletionVector, DomainMetadata, RemoveFile
 
 VECTOR = DeletionVector(
@@ -61,11 +61,12 @@ def test_the_newest_domain_wins_and_a_tombstone_is_one() -> None:
 def test_checkpoint_files_that_a_commit_decided_are_dropped(decided: str) -> None:
     checkpoint = tail_files(replay_tail([(1, (add("a"), add("a%20b"), add("c")))]))
     tail = replay_tail([(2, (remove(decided),))])
-    kept = without_decided(checkpoint, tail)["path"].to_pylist()
-    assert sorted(kept) == sorted({"a", "a%20b", "c"} - {decided.replace(" ", "%20")})
+    kept = reconciled_files(tail, checkpoint, 0)["path"].to_pylist()
+    assert kept == sorted({"a", "a%20b", "c"} - {decided.replace(" ", "%20")})
 
 
 def test_a_checkpoint_file_with_another_vector_survives() -> None:
     checkpoint = tail_files(replay_tail([(1, (add("a", deletion_vector=VECTOR),))]))
-    assert without_decided(checkpoint, replay_tail([(2, (remove("a"),))])).num_rows == 1
-    assert without_decided(checkpoint, replay_tail([(2, (remove("a", VECTOR),))])).num_rows == 0
+    other, same = (replay_tail([(2, (remove("a", vector),))]) for vector in (None, VECTOR))
+    assert reconciled_files(other, checkpoint, 0).num_rows == 1
+    assert reconciled_files(same, checkpoint, 0).num_rows == 0
