@@ -38,9 +38,11 @@ from liquidlog.plan import (
     ClusteringPolicy,
     GroupFailure,
     InputFile,
+    InputFiles,
     PlannedColumn,
     RewriteGroup,
     RewriteMode,
+    SkippedFiles,
     WriterOptions,
 )
 from liquidspark.session import open_session
@@ -227,13 +229,12 @@ def fresh_table(arguments: argparse.Namespace, name: str) -> Path:
 
 def make_plan(table: Path, max_file_bytes: int, keys: Sequence[str]) -> ClusteringPlan:
     files = sorted(table.glob("*.parquet"))
-    inputs = tuple(InputFile(path=p.name, size_bytes=p.stat().st_size) for p in files)
-    total = sum(file.size_bytes for file in inputs)
+    inputs = InputFiles.of(InputFile(path=p.name, size_bytes=p.stat().st_size) for p in files)
     group = RewriteGroup(
         group_id=0,
         zcube_id=str(uuid.UUID(int=0)),
         inputs=inputs,
-        expected_outputs=max(1, total // max_file_bytes),
+        expected_outputs=max(1, inputs.size_bytes // max_file_bytes),
     )
     schema = pq.read_schema(files[0])
     return ClusteringPlan(
@@ -248,7 +249,7 @@ def make_plan(table: Path, max_file_bytes: int, keys: Sequence[str]) -> Clusteri
         schema_string=schema_string(schema),
         writer_options=WriterOptions(indexed=tuple((name,) for name in schema.names)),
         groups=(group,),
-        skipped=(),
+        skipped=SkippedFiles.of(),
     )
 
 

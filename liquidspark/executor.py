@@ -173,7 +173,7 @@ class _GroupRun:
             _vector_location(self.plan, file)
 
     def work(self) -> GroupWork:
-        inputs, size_bytes = self.group.inputs, self.group.size_bytes
+        inputs, size_bytes = tuple(self.group.inputs), self.group.size_bytes
         return GroupWork(
             directory=file_location(self.plan.table_uri, ""),
             inputs=inputs,

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from liquidlog.clustering.domain import clustering_state
 from liquidlog.clustering.zcubes import membership, sizes
-from liquidlog.plan import ClusteringPlan, RewriteGroup, RewriteMode, RewrittenGroup
+from liquidlog.plan import ClusteringPlan, InputFiles, RewriteMode, RewrittenGroup
 from liquidlog.snapshot import Snapshot
 
 
@@ -27,7 +27,10 @@ def optimize_metrics(
     """
     done = {group.group_id for group in finished}
     groups = [group for group in plan.groups if group.group_id in done]
-    removed = np.array([file.size_bytes for group in groups for file in group.inputs], np.int64)
+    inputs = pa.concat_tables(
+        [InputFiles.of().columns, *(group.inputs.columns for group in groups)]
+    )
+    removed = inputs["size_bytes"].to_numpy()
     added = np.array([file.size_bytes for group in finished for file in group.outputs], np.int64)
     metrics: dict[str, object] = {
         "numFilesAdded": len(added),
@@ -44,7 +47,7 @@ def optimize_metrics(
         metrics["clusteringStats"] = _clustering_stats(snapshot, plan, removed, len(groups))
     if plan.mode is RewriteMode.ZORDER:
         metrics["zOrderStats"] = _zorder_stats(removed, len(groups))
-    vectors = _deletion_vector_stats(groups)
+    vectors = _deletion_vector_stats(inputs)
     if vectors:
         metrics["deletionVectorStats"] = vectors
     return metrics
@@ -76,18 +79,13 @@ def _zorder_stats(removed: NDArray[np.int64], cubes: int) -> dict[str, object]:
     }
 
 
-def _deletion_vector_stats(groups: Sequence[RewriteGroup]) -> dict[str, int]:
-    vectors = [
-        file.deletion_vector.cardinality
-        for group in groups
-        for file in group.inputs
-        if file.deletion_vector is not None
-    ]
-    if not vectors:
+def _deletion_vector_stats(inputs: pa.Table) -> dict[str, int]:
+    vectors = inputs["deletion_vector"].drop_null()
+    if not len(vectors):
         return {}
     return {
         "numDeletionVectorsRemoved": len(vectors),
-        "numDeletionVectorRowsRemoved": sum(vectors),
+        "numDeletionVectorRowsRemoved": pc.sum(pc.struct_field(vectors, "cardinality")).as_py(),
     }
 
 

@@ -19,7 +19,6 @@ from liquidlog.plan import (
     GROUP_ID_TAG,
     PLAN_ID_TAG,
     ClusteringPlan,
-    InputFile,
     PlannedColumn,
     RewriteGroup,
     RewriteMode,
@@ -140,19 +139,17 @@ def _row_mismatches(planned: RewriteGroup, group: RewrittenGroup) -> Iterator[st
     counted = sum(file.num_records for file in group.outputs)
     if counted != group.rows_written:
         yield f"{group.rows_written} rows were written, the outputs hold {counted}"
-    expected = _live_rows(planned.inputs)
+    expected = _live_rows(planned.inputs.columns)
     if expected is not None and expected != group.rows_read:
         yield f"the inputs hold {expected} live rows, {group.rows_read} were read"
 
 
-def _live_rows(inputs: tuple[InputFile, ...]) -> int | None:
-    total = 0
-    for file in inputs:
-        if file.num_records is None:
-            return None
-        vector = file.deletion_vector
-        total += file.num_records - (vector.cardinality if vector is not None else 0)
-    return total
+def _live_rows(inputs: pa.Table) -> int | None:
+    if inputs["num_records"].null_count:
+        return None
+    deleted = pc.struct_field(inputs["deletion_vector"], "cardinality")
+    physical, dead = (pc.sum(rows).as_py() or 0 for rows in (inputs["num_records"], deleted))
+    return int(physical - dead)
 
 
 def _output_problems(plan: ClusteringPlan, file: WrittenFile) -> Iterator[str]:

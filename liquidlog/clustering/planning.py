@@ -1,7 +1,7 @@
 """What every planner needs: the checks, the choice of files, and the plan made of it.
 
-A planner decides in arrays over the rows of `Snapshot.files`; only here do rows become the
-plan's structs, and only those that the plan names.
+A planner decides in arrays over the rows of `Snapshot.files`; here they become the plan's columns,
+only those rows that the plan names.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -20,12 +20,11 @@ from liquidlog.errors import ClusteringColumnError, UnsupportedFeatureError, Usa
 from liquidlog.plan import (
     ClusteringPlan,
     ClusteringPolicy,
-    InputFile,
+    InputFiles,
     PlannedColumn,
-    PlannedDeletionVector,
     RewriteGroup,
     RewriteMode,
-    SkippedFile,
+    SkippedFiles,
     SkipReason,
     WriterOptions,
 )
@@ -45,6 +44,16 @@ TAKEN: Final = -1
 """Code of a file that is in a group, where skipped files have the code of their reason."""
 
 REASONS: Final = tuple(SkipReason)
+
+_READ_BY_PLANS: Final = [
+    "path",
+    "size",
+    "num_records",
+    "deletion_vector",
+    "base_row_id",
+    "default_row_commit_version",
+]
+"""Columns of live files that go into a plan."""
 
 _ARROW_CODECS: Final[Mapping[str, str]] = {"uncompressed": "none", "lz4_raw": "lz4"}
 
@@ -218,63 +227,38 @@ def writer_options(snapshot: Snapshot, columns: Sequence[ClusteringColumn]) -> W
     )
 
 
-def _input_files(files: pa.Table, choice: Choice) -> list[tuple[InputFile, ...]]:
+def _input_files(files: pa.Table, choice: Choice) -> list[InputFiles]:
     if not choice.groups:
         return []
-    rows = files.take(pa.array(np.concatenate(choice.groups)))
-    columns = (
-        decoded_paths(rows),
-        rows["size"],
-        num_records(rows),
-        _deletion_vectors(rows["deletion_vector"]),
-        rows["base_row_id"],
-        rows["default_row_commit_version"],
-    )
-    built = [
-        InputFile(
-            path=path,
-            size_bytes=size,
-            num_records=records,
-            deletion_vector=vector,
-            base_row_id=base,
-            default_row_commit_version=version,
-        )
-        for path, size, records, vector, base, version in zip(
-            *(column if isinstance(column, list) else column.to_pylist() for column in columns),
-            strict=True,
-        )
+    taken = files.select(_READ_BY_PLANS).take(pa.array(np.concatenate(choice.groups)))
+    columns = {
+        "path": decoded_paths(taken),
+        "size_bytes": taken["size"],
+        "num_records": taken["num_records"],
+        "deletion_vector": _deletion_vectors(taken["deletion_vector"].combine_chunks()),
+        "base_row_id": taken["base_row_id"],
+        "default_row_commit_version": taken["default_row_commit_version"],
+    }
+    rows = pa.table(columns, schema=InputFiles.schema)
+    lengths = [len(group) for group in choice.groups]
+    starts = np.cumsum([0, *lengths[:-1]]).tolist()
+    slices = zip(starts, lengths, strict=True)
+    return [InputFiles(rows.slice(start, length)) for start, length in slices]
+
+
+def _deletion_vectors(vectors: pa.StructArray) -> pa.StructArray:
+    """Return deletion vectors with the names that plans give their fields."""
+    kind = InputFiles.schema.field("deletion_vector").type
+    children = [
+        child.cast(field.type) for child, field in zip(vectors.flatten(), kind, strict=True)
     ]
-    ends = np.cumsum([len(group) for group in choice.groups])
-    return [
-        tuple(built[end - len(group) : end])
-        for group, end in zip(choice.groups, ends.tolist(), strict=True)
-    ]
+    return pa.StructArray.from_arrays(children, fields=list(kind), mask=vectors.is_null())
 
 
-def _deletion_vectors(vectors: pa.ChunkedArray) -> list[PlannedDeletionVector | None]:
-    if vectors.null_count == len(vectors):
-        return [None] * len(vectors)
-    return [
-        None
-        if vector is None
-        else PlannedDeletionVector(
-            storage_type=vector["storageType"],
-            path_or_inline_dv=vector["pathOrInlineDv"],
-            offset=vector["offset"],
-            size_bytes=vector["sizeInBytes"],
-            cardinality=vector["cardinality"],
-        )
-        for vector in vectors.to_pylist()
-    ]
-
-
-def _skipped_files(files: pa.Table, choice: Choice) -> tuple[SkippedFile, ...]:
+def _skipped_files(files: pa.Table, choice: Choice) -> SkippedFiles:
     left = choice.reasons != TAKEN
     rows = files.select(["path", "size"]).filter(pa.array(left))
-    reasons = [REASONS[code] for code in choice.reasons[left].tolist()]
-    return tuple(
-        SkippedFile(path=path, size_bytes=size, reason=reason)
-        for path, size, reason in zip(
-            decoded_paths(rows).to_pylist(), rows["size"].to_pylist(), reasons, strict=True
-        )
-    )
+    codes = pa.array(choice.reasons[left].astype(np.int8))
+    reasons = pa.DictionaryArray.from_arrays(codes, [reason.value for reason in REASONS])
+    columns = {"path": decoded_paths(rows), "size_bytes": rows["size"], "reason": reasons}
+    return SkippedFiles(pa.table(columns, schema=SkippedFiles.schema))

@@ -1,6 +1,6 @@
 """Is a plan still true? Which of its inputs are live, and what changed around them."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -12,11 +12,15 @@ from numpy.typing import NDArray
 from liquidlog.clustering.domain import clustering_state
 from liquidlog.clustering.row_tracking import planned_row_tracking
 from liquidlog.errors import CorruptLogError, UnsupportedFeatureError
-from liquidlog.plan import ClusteringPlan, InputFile, RewriteGroup, RewriteMode
+from liquidlog.plan import ClusteringPlan, RewriteGroup, RewriteMode
 from liquidlog.snapshot import Snapshot, decoded_paths
 from liquidlog.spec.schema import parse_schema, quote_path
 
 _NAMED: Final = 5
+
+_VECTOR_ID: Final = ("storageType", "pathOrInlineDv", "offset")
+_PLANNED_VECTOR_ID: Final = ("storage_type", "path_or_inline_dv", "offset")
+"""Fields that tell deletion vectors apart, as snapshots and as plans name them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -53,20 +57,18 @@ def reasons_against(
 
 def locate_inputs(snapshot: Snapshot, group: RewriteGroup) -> InputRows:
     """Return where the inputs of a planned group are among the live files."""
-    paths = pa.array([file.path for file in group.inputs], pa.string())
+    inputs = group.inputs.columns
+    paths = inputs["path"].combine_chunks()
     positions = _positions(paths, decoded_paths(snapshot.files))
     live = positions >= 0
-    vectors = snapshot.files["deletion_vector"].take(pa.array(positions[live])).combine_chunks()
+    found = snapshot.files["deletion_vector"].take(pa.array(positions[live])).combine_chunks()
+    planned = inputs["deletion_vector"].filter(pa.array(live)).combine_chunks()
     changed = np.zeros(len(positions), np.bool_)
-    if vectors.null_count < len(vectors) or any(file.deletion_vector for file in group.inputs):
-        changed[live] = [
-            _vector_id(file) != _log_vector_id(vector)
-            for file, vector in zip(_selected(group.inputs, live), vectors.to_pylist(), strict=True)
-        ]
+    changed[live] = _differ(planned, _PLANNED_VECTOR_ID, found, _VECTOR_ID)
     return InputRows(
         rows=positions[live & ~changed],
-        missing=tuple(file.path for file in _selected(group.inputs, ~live)),
-        changed=tuple(file.path for file in _selected(group.inputs, changed)),
+        missing=tuple(paths.filter(pa.array(~live)).to_pylist()),
+        changed=tuple(paths.filter(pa.array(changed)).to_pylist()),
     )
 
 
@@ -115,13 +117,12 @@ def _row_tracking_changes(
     if now is None or not now.preserved or inputs.missing or inputs.changed:
         return
     rows = snapshot.files.take(pa.array(inputs.rows))
-    found = zip(
-        rows["base_row_id"].to_pylist(),
-        rows["default_row_commit_version"].to_pylist(),
-        strict=True,
+    names = ("base_row_id", "default_row_commit_version")
+    before, after = (
+        pa.StructArray.from_arrays([table[name].combine_chunks() for name in names], names=names)
+        for table in (group.inputs.columns, rows)
     )
-    planned = [(file.base_row_id, file.default_row_commit_version) for file in group.inputs]
-    renumbered = sum(before != after for before, after in zip(planned, found, strict=True))
+    renumbered = int(_differ(before, names, after, names).sum())
     if renumbered:
         yield f"{renumbered} input file(s) got other row ids"
 
@@ -153,18 +154,13 @@ def _listed(paths: tuple[str, ...]) -> str:
     return f"{shown}{more} {'is' if len(paths) == 1 else 'are'}"
 
 
-def _selected(inputs: tuple[InputFile, ...], mask: NDArray[np.bool_]) -> list[InputFile]:
-    return [inputs[position] for position in np.flatnonzero(mask).tolist()]
-
-
-def _vector_id(file: InputFile) -> tuple[str, str, int | None] | None:
-    vector = file.deletion_vector
-    if vector is None:
-        return None
-    return vector.storage_type, vector.path_or_inline_dv, vector.offset
-
-
-def _log_vector_id(vector: dict[str, object] | None) -> tuple[object, ...] | None:
-    if vector is None:
-        return None
-    return vector["storageType"], vector["pathOrInlineDv"], vector["offset"]
+def _differ(
+    one: pa.StructArray, its: Sequence[str], other: pa.StructArray, others: Sequence[str]
+) -> NDArray[np.bool_]:
+    """Return where fields of two columns of structs differ; a null is like an absent struct."""
+    differ = np.zeros(len(one), np.bool_)
+    for name, twin in zip(its, others, strict=True):
+        values, found = pc.struct_field(one, name), pc.struct_field(other, twin)
+        unequal = pc.fill_null(pc.not_equal(values, found), fill_value=False)
+        differ |= np.asarray(pc.or_(unequal, pc.xor(values.is_null(), found.is_null())))
+    return differ

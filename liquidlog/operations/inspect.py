@@ -190,8 +190,7 @@ def explain(
             + measures.get(file.path, ""),
         }
         for group in plan.groups
-        for file in group.inputs
-        if path is None or file.path == path
+        for file in group.inputs.named(path)
     ]
     skipped = [
         {
@@ -201,8 +200,7 @@ def explain(
             "detail": f"{_SKIP_WORDS[file.reason]} ({file.size_bytes} bytes)"
             + measures.get(file.path, ""),
         }
-        for file in plan.skipped
-        if path is None or file.path == path
+        for file in plan.skipped.named(path)
     ]
     return Rows(sorted([*taken, *skipped], key=lambda row: row["path"]))
 

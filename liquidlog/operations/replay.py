@@ -57,7 +57,7 @@ def replay(
     full = str((info.operation_parameters or {}).get("isFull", "")).lower() == "true"
     plan = plan_at(version - 1, full)
     taken = {unquote(path) for path in _removed(commit)}
-    groups = [{file.path for file in group.inputs} for group in plan.groups]
+    groups = [set(group.inputs.columns["path"].to_pylist()) for group in plan.groups]
     planned = {path for group in groups for path in group}
     whole = {path for group in groups if group <= taken for path in group}
     return Replay(

@@ -11,6 +11,7 @@ import msgspec
 import pyarrow as pa
 
 from liquidlog.errors import LiquidlogError
+from liquidlog.plan import ClusteringPlan, plan_document
 
 
 def render_json(value: Any) -> str:  # noqa: ANN401  anything a command returns
@@ -37,6 +38,8 @@ def jsonable(value: Any) -> Any:  # noqa: ANN401  any value
     match value:
         case pa.Table():
             return [jsonable(row) for row in value.to_pylist()]
+        case ClusteringPlan():
+            return jsonable(plan_document(value))
         case msgspec.Struct():
             return jsonable(msgspec.to_builtins(value))
         case Mapping():

@@ -169,9 +169,10 @@ def plan(made: ClusteringPlan) -> RenderableType:
             str(group.expected_outputs),
         )
     skipped = _table("left alone because", "files", "size")
-    for reason in dict.fromkeys(file.reason for file in made.skipped):
-        sizes = [file.size_bytes for file in made.skipped if file.reason is reason]
-        skipped.add_row(reason.value, str(len(sizes)), render_size(sum(sizes)))
+    by_reason = made.skipped.columns.group_by("reason", use_threads=False)
+    summed = by_reason.aggregate([("size_bytes", "count"), ("size_bytes", "sum")])
+    for reason, files, size_bytes in zip(*(column.to_pylist() for column in summed), strict=True):
+        skipped.add_row(reason, str(files), render_size(size_bytes))
     parts: list[RenderableType] = [head]
     parts.extend(table for table in (groups, skipped) if table.row_count)
     return Group(*parts)

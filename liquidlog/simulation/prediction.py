@@ -131,10 +131,9 @@ def _after(
 ) -> tuple[Snapshot, pa.Table]:
     """Return the table as it would be, and the bounds of its files."""
     paths = decoded_paths(snapshot.files)
-    number_of = pc.index_in(
-        pa.array([file.path for group in plan.groups for file in group.inputs], pa.string()), paths
-    )
-    numbers = np.asarray(number_of, np.int64)
+    inputs = [group.inputs.columns["path"] for group in plan.groups]
+    taken = [pc.index_in(group, paths).to_numpy() for group in inputs]
+    numbers = np.concatenate([*taken, np.zeros(0)]).astype(np.int64)
     kept = np.ones(len(paths), np.bool_)
     kept[numbers] = False
     files = [snapshot.files.filter(pa.array(kept))]
@@ -152,7 +151,7 @@ def _after(
 def _rewritten(
     plan: ClusteringPlan, group: RewriteGroup, bounds: pa.Table, clustered: Sequence[int]
 ) -> tuple[pa.Table, pa.Table]:
-    size = np.array([file.size_bytes for file in group.inputs], np.float64)
+    size = group.inputs.columns["size_bytes"].to_numpy().astype(np.float64)
     wanted = min(_MOST_ROWS, _ROWS_IN_A_FILE * max(group.expected_outputs, len(size)))
     counts = np.maximum(1, np.round(size * (wanted / max(size.sum(), 1.0)))).astype(np.int64)
     owner = np.repeat(np.arange(len(size)), counts)

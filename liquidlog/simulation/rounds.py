@@ -191,7 +191,7 @@ def _applied(
     table: SimulatedTable, made: ClusteringPlan, group_id: int, curve: str
 ) -> SimulatedTable:
     group = made.groups[group_id]
-    names = np.array([int(file.path) for file in group.inputs])
+    names = group.inputs.columns["path"].cast(pa.int64()).to_numpy()
     files = np.flatnonzero(np.isin(table.names, names))
     return rewritten(table, files, group.expected_outputs, curve=curve)
 

@@ -11,10 +11,12 @@ from liquidlog.plan import (
     ClusteringPlan,
     ClusteringPolicy,
     InputFile,
+    InputFiles,
     PlannedColumn,
     RewriteGroup,
     RewriteMode,
     RewrittenGroup,
+    SkippedFiles,
     WriterOptions,
 )
 from liquidlog.spec.schema import leaves, parse_schema
@@ -58,11 +60,14 @@ def make_plan(
         writer_options=WriterOptions(indexed=tuple(leaf.physical for leaf in leaves(schema))),
         groups=tuple(
             RewriteGroup(
-                group_id=number, zcube_id=f"cube-{number}", inputs=inputs, expected_outputs=outputs
+                group_id=number,
+                zcube_id=f"cube-{number}",
+                inputs=InputFiles.of(inputs),
+                expected_outputs=outputs,
             )
             for number, (inputs, outputs) in enumerate(groups)
         ),
-        skipped=(),
+        skipped=SkippedFiles.of(),
     )
 
 

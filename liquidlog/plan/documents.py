@@ -12,7 +12,8 @@ from typing import Final
 import msgspec
 
 from liquidlog.errors import DocumentError
-from liquidlog.spec.actions import UNREADABLE, DeletionVector
+from liquidlog.plan.files import Document, InputFiles, SkippedFiles
+from liquidlog.spec.actions import UNREADABLE
 from liquidlog.spec.mapping import MappingMode
 from liquidlog.spec.schema import PrimitiveType, StructField, StructType
 
@@ -35,27 +36,6 @@ DEFAULT_MIN_OVERLAPPING_FILES: Final = 4
 DEFAULT_MIN_OVERLAP: Final = 0.75
 """Source: Microsoft Fabric, autoRecluster.minOffendingFiles and minOverlapThreshold."""
 DEFAULT_MAX_DELETED_SHARE: Final = 0.25
-
-
-class Document(msgspec.Struct, frozen=True, kw_only=True):
-    """Base of everything that goes into a document."""
-
-
-"""What decoding raises for a text that is no document: the last for one nested too deeply."""
-
-
-class SkipReason(StrEnum):
-    """Why a live file is not rewritten."""
-
-    STABLE_CUBE = "stable_cube"
-    OTHER_COLUMNS = "other_columns"
-    OTHER_PROVIDER = "other_provider"
-    LONE_CUBE = "lone_cube"
-    LARGE_ENOUGH = "large_enough"
-    LONE_FILE = "lone_file"
-    WELL_CLUSTERED = "well_clustered"
-    OVER_BUDGET = "over_budget"
-    NOT_ASKED_FOR = "not_asked_for"
 
 
 class RewriteMode(StrEnum):
@@ -90,41 +70,6 @@ class ClusteringPolicy(Document, frozen=True, kw_only=True):
     where: str | None = None
 
 
-class PlannedDeletionVector(Document, frozen=True, kw_only=True, gc=False):
-    """A deletion vector of an input, as the log describes it."""
-
-    storage_type: str
-    path_or_inline_dv: str
-    offset: int | None = None
-    size_bytes: int
-    cardinality: int
-
-    @property
-    def descriptor(self) -> DeletionVector:
-        """The same as the log has it."""
-        return DeletionVector(
-            storage_type=self.storage_type,
-            path_or_inline_dv=self.path_or_inline_dv,
-            offset=self.offset,
-            size_in_bytes=self.size_bytes,
-            cardinality=self.cardinality,
-        )
-
-
-class InputFile(Document, frozen=True, kw_only=True, gc=False):
-    """A data file to rewrite; `path` is decoded, relative to the table or absolute.
-
-    `num_records` counts physical rows, those that the deletion vector deletes among them.
-    """
-
-    path: str
-    size_bytes: int
-    num_records: int | None = None
-    deletion_vector: PlannedDeletionVector | None = None
-    base_row_id: int | None = None
-    default_row_commit_version: int | None = None
-
-
 class RewriteGroup(Document, frozen=True, kw_only=True):
     """Files rewritten and committed together: one future ZCube, its id already assigned.
 
@@ -134,21 +79,13 @@ class RewriteGroup(Document, frozen=True, kw_only=True):
 
     group_id: int
     zcube_id: str | None
-    inputs: tuple[InputFile, ...]
+    inputs: InputFiles
     expected_outputs: int
 
     @property
     def size_bytes(self) -> int:
         """Bytes of all inputs."""
-        return sum(file.size_bytes for file in self.inputs)
-
-
-class SkippedFile(Document, frozen=True, kw_only=True, gc=False):
-    """A live file that is left alone, and why."""
-
-    path: str
-    size_bytes: int
-    reason: SkipReason
+        return self.inputs.size_bytes
 
 
 class PlannedColumn(Document, frozen=True, kw_only=True):
@@ -206,7 +143,7 @@ class ClusteringPlan(Document, frozen=True, kw_only=True):
     writer_options: WriterOptions
     row_tracking: RowTracking | None = None
     groups: tuple[RewriteGroup, ...]
-    skipped: tuple[SkippedFile, ...]
+    skipped: SkippedFiles
 
     @property
     def size_bytes(self) -> int:
@@ -296,7 +233,7 @@ def file_schema(schema: StructType, row_tracking: RowTracking | None) -> StructT
 
 def encode_plan(plan: ClusteringPlan) -> bytes:
     """Return the plan as an indented JSON document; inverse of decode_plan."""
-    return msgspec.json.format(msgspec.json.encode(plan), indent=2) + b"\n"
+    return msgspec.json.format(msgspec.json.encode(plan, enc_hook=list), indent=2) + b"\n"
 
 
 def decode_plan(content: bytes, *, where: str) -> ClusteringPlan:
@@ -307,7 +244,7 @@ def decode_plan(content: bytes, *, where: str) -> ClusteringPlan:
     """
     _check_format_version(content, where)
     try:
-        return msgspec.json.decode(content, type=ClusteringPlan)
+        return msgspec.json.decode(content, type=ClusteringPlan, dec_hook=_files)
     except UNREADABLE as error:
         raise DocumentError(where, f"is not a plan: {error}") from error
 
@@ -341,7 +278,7 @@ def decode_result(content: bytes, *, where: str) -> RewriteResult:
 
 def plan_document(plan: ClusteringPlan) -> Mapping[str, object]:
     """Return the plan as plain JSON values."""
-    document: Mapping[str, object] = msgspec.to_builtins(plan)
+    document: Mapping[str, object] = msgspec.to_builtins(plan, enc_hook=list)
     return document
 
 
@@ -358,3 +295,10 @@ def _check_format_version(content: bytes, where: str) -> None:
         raise DocumentError(
             where, f"has format version {found}, this release reads {FORMAT_VERSION} only"
         )
+
+
+def _files(kind: type, rows: object) -> InputFiles | SkippedFiles:
+    """Return a list of a document as files in columns; msgspec asks for types not its own."""
+    if issubclass(kind, InputFiles | SkippedFiles):
+        return kind.from_document(rows)
+    raise NotImplementedError(kind)

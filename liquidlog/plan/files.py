@@ -1,0 +1,206 @@
+"""Files that a plan names: as structs one by one, as columns all together.
+
+A plan of a large table names a million files. They are kept as Arrow columns, which take a
+quarter of the memory of as many structs, and become structs where somebody looks at them.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from enum import StrEnum
+from operator import eq
+from typing import ClassVar, Final, Self, TypeVar, overload
+
+import msgspec
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from liquidlog.spec.actions import DeletionVector
+
+_BATCH_FILES: Final = 8_192
+
+
+class Document(msgspec.Struct, frozen=True, kw_only=True):
+    """Base of everything that goes into a document."""
+
+
+class SkipReason(StrEnum):
+    """Why a live file is not rewritten."""
+
+    STABLE_CUBE = "stable_cube"
+    OTHER_COLUMNS = "other_columns"
+    OTHER_PROVIDER = "other_provider"
+    LONE_CUBE = "lone_cube"
+    LARGE_ENOUGH = "large_enough"
+    LONE_FILE = "lone_file"
+    WELL_CLUSTERED = "well_clustered"
+    OVER_BUDGET = "over_budget"
+    NOT_ASKED_FOR = "not_asked_for"
+
+
+class PlannedDeletionVector(Document, frozen=True, kw_only=True, gc=False):
+    """A deletion vector of an input, as the log describes it."""
+
+    storage_type: str
+    path_or_inline_dv: str
+    offset: int | None = None
+    size_bytes: int
+    cardinality: int
+
+    @property
+    def descriptor(self) -> DeletionVector:
+        """The same as the log has it."""
+        return DeletionVector(
+            storage_type=self.storage_type,
+            path_or_inline_dv=self.path_or_inline_dv,
+            offset=self.offset,
+            size_in_bytes=self.size_bytes,
+            cardinality=self.cardinality,
+        )
+
+
+class InputFile(Document, frozen=True, kw_only=True, gc=False):
+    """A data file to rewrite; `path` is decoded, relative to the table or absolute.
+
+    `num_records` counts physical rows, those that the deletion vector deletes among them.
+    """
+
+    path: str
+    size_bytes: int
+    num_records: int | None = None
+    deletion_vector: PlannedDeletionVector | None = None
+    base_row_id: int | None = None
+    default_row_commit_version: int | None = None
+
+
+class SkippedFile(Document, frozen=True, kw_only=True, gc=False):
+    """A live file that is left alone, and why."""
+
+    path: str
+    size_bytes: int
+    reason: SkipReason
+
+
+FileT = TypeVar("FileT", InputFile, SkippedFile)
+
+
+class _Files(Sequence[FileT]):
+    """Immutable files in columns, named and ordered as the fields of their structs."""
+
+    schema: ClassVar[pa.Schema]
+    _struct: type[FileT]
+
+    __slots__ = ("columns",)
+
+    def __init__(self, columns: pa.Table) -> None:
+        """Take the columns as they are; they have the class's schema."""
+        self.columns = columns
+
+    @classmethod
+    def of(cls, files: Iterable[FileT] = ()) -> Self:
+        """Return the same files in columns.
+
+        Raises:
+            ValueError: If a number does not fit into 64 bits.
+        """
+        rows = [msgspec.to_builtins(file) for file in files]
+        try:
+            return cls(pa.Table.from_pylist(rows, cls.schema))
+        except OverflowError as error:
+            raise ValueError(str(error)) from error
+
+    @classmethod
+    def from_document(cls, rows: object) -> Self:
+        """Return the files in a decoded document.
+
+        Raises:
+            ValueError: If they are not such files.
+        """
+        try:
+            return cls.of(msgspec.convert(rows, list[cls._struct]))  # type: ignore[name-defined]
+        except msgspec.ValidationError as error:
+            # To msgspec this is an error of its own, to which it adds nothing; to another, where.
+            raise ValueError(str(error)) from error
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes of all files."""
+        return int(pc.sum(self.columns["size_bytes"]).as_py() or 0)
+
+    def named(self, path: str | None) -> Self:
+        """Return the file with this path, none if there is no such; without a path, all."""
+        if path is None:
+            return self
+        return type(self)(self.columns.filter(pc.equal(self.columns["path"], path)))
+
+    def __len__(self) -> int:
+        return int(self.columns.num_rows)
+
+    @overload
+    def __getitem__(self, position: int) -> FileT: ...
+    @overload
+    def __getitem__(self, position: slice) -> Self: ...
+    def __getitem__(self, position: int | slice) -> FileT | Self:
+        rows = range(len(self))[position]
+        if isinstance(rows, int):
+            return next(iter(type(self)(self.columns.slice(rows, 1))))
+        if rows.step == 1:
+            return type(self)(self.columns.slice(rows.start, len(rows)))
+        return type(self)(self.columns.take(pa.array(rows, pa.int64())))
+
+    def __iter__(self) -> Iterator[FileT]:
+        for batch in self.columns.to_batches(max_chunksize=_BATCH_FILES):
+            yield from msgspec.convert(batch.to_pylist(), list[self._struct])  # type: ignore[name-defined]
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, type(self)):
+            return NotImplemented
+        return len(self) == len(other) and all(map(eq, self, other))
+
+    def __hash__(self) -> int:
+        return hash((len(self), self.size_bytes))
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({len(self)} files, {self.size_bytes} bytes)"
+
+
+class InputFiles(_Files[InputFile]):
+    """Data files to rewrite, in the order in which they are read."""
+
+    schema = pa.schema(
+        [
+            ("path", pa.string()),
+            ("size_bytes", pa.int64()),
+            ("num_records", pa.int64()),
+            (
+                "deletion_vector",
+                pa.struct(
+                    [
+                        ("storage_type", pa.string()),
+                        ("path_or_inline_dv", pa.string()),
+                        ("offset", pa.int64()),
+                        ("size_bytes", pa.int64()),
+                        ("cardinality", pa.int64()),
+                    ]
+                ),
+            ),
+            ("base_row_id", pa.int64()),
+            ("default_row_commit_version", pa.int64()),
+        ]
+    )
+    _struct = InputFile
+
+    __slots__ = ()
+
+
+class SkippedFiles(_Files[SkippedFile]):
+    """Live files that are left alone."""
+
+    schema = pa.schema(
+        [
+            ("path", pa.string()),
+            ("size_bytes", pa.int64()),
+            ("reason", pa.dictionary(pa.int8(), pa.string())),
+        ]
+    )
+    _struct = SkippedFile
+
+    __slots__ = ()
