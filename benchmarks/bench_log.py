@@ -328,19 +328,21 @@ def measure(step: str, code: str, uri: Path) -> dict[str, float]:
     """Run a step in a process of its own and return seconds, CPU seconds, peak MiB and rows."""
     # As the command line begins: pandas, where there is one, takes longer to import than a table.
     ours = """
-from liquidlog.cli.main import do_without_pandas
+from liquidlog.cli.startup import do_without_pandas
 do_without_pandas()
 from liquidlog.table import Table
 """
     program = f"""
-import os, time, resource, json
+import os, time, json
 uri = {str(uri)!r}
 started, cpu_started = time.perf_counter(), time.process_time()
 {ours if step.startswith("liquidlog") else ""}
 {code}
-print(json.dumps(dict(seconds=time.perf_counter() - started, rows=rows,
-    cpu_seconds=time.process_time() - cpu_started,
-    peak_mib=resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024)))
+seconds, cpu_seconds = time.perf_counter() - started, time.process_time() - cpu_started
+# Of this process alone; ru_maxrss begins with what its parent had.
+(peak,) = [line for line in open("/proc/self/status") if line.startswith("VmHWM")]
+print(json.dumps(dict(seconds=seconds, rows=rows, cpu_seconds=cpu_seconds,
+    peak_mib=int(peak.split()[1]) / 1024)))
 """
     done = subprocess.run(
         [sys.executable, "-c", program], stdout=subprocess.PIPE, text=True, check=True

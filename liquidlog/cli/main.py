@@ -1,42 +1,20 @@
 """The command group and its entry point."""
 
 import sys
-from importlib.abc import MetaPathFinder
 from typing import Final
 
 import click
-import pyarrow as pa
 
 from liquidlog.cli.altering import drop_column, rename_column, set_properties
 from liquidlog.cli.auditing import doctor, health, report
 from liquidlog.cli.common import run
 from liquidlog.cli.inspecting import cubes, detail, explain, files, history, plan, scan
 from liquidlog.cli.simulating import simulate_command
+from liquidlog.cli.startup import do_without_pandas
 from liquidlog.cli.upkeep import checkpoint, orphans
 from liquidlog.cli.writing import append, cluster_by, commit, create, optimize, run_plan
 
 _WITH_SPARK: Final = frozenset({"optimize", "run"})
-
-
-class _WithoutPandas(MetaPathFinder):
-    """Says that there is no pandas."""
-
-    def find_spec(self, fullname: str, *_: object) -> None:
-        if fullname == "pandas":
-            raise ModuleNotFoundError(name=fullname)
-
-
-def do_without_pandas() -> None:
-    """Keep pyarrow from importing pandas, seconds of work, for the first value it converts.
-
-    It looks once whether there is one; whoever wants pandas objects later still gets them.
-    """
-    finder = _WithoutPandas()
-    sys.meta_path.insert(0, finder)
-    try:
-        pa.array([])
-    finally:
-        sys.meta_path.remove(finder)
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})

@@ -39,7 +39,6 @@ def load_snapshot(store: TableStore, version: int | None = None) -> Snapshot:
         UnsupportedFeatureError: If the table cannot be read; names every reason.
     """
     snapshot, _ = load_segment(store, version)
-    # Decoding takes twice what stays; what follows shall not come on top of it.
     pa.default_memory_pool().release_unused()
     return snapshot
 
@@ -182,7 +181,10 @@ def _apply(
 def _checkpoint(store: TableStore, segment: LogSegment) -> CheckpointState:
     if segment.checkpoint is None:
         return CheckpointState()
-    return read_checkpoint(store, segment.checkpoint.names)
+    state = read_checkpoint(store, segment.checkpoint.names)
+    # Decoding takes twice what stays; what follows shall not come on top of it.
+    pa.default_memory_pool().release_unused()
+    return state
 
 
 def _protocol(
