@@ -10,13 +10,19 @@ that repeat few values are dictionary-encoded.
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Any, Final
 from urllib.parse import unquote
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from liquidlog.spec.actions import DomainMetadata, Metadata, Protocol, SetTransaction
+from liquidlog.spec.actions import (
+    DeletionVector,
+    DomainMetadata,
+    Metadata,
+    Protocol,
+    SetTransaction,
+)
 from liquidlog.spec.schema import StructType
 
 DELETION_VECTOR_TYPE: Final = pa.struct(
@@ -134,6 +140,19 @@ def without_escapes(paths: pa.Array) -> pa.Array:
         return paths
     decoded = [unquote(path) for path in paths.filter(encoded).to_pylist()]
     return pc.replace_with_mask(paths, encoded, pa.array(decoded, pa.string()))
+
+
+def deletion_vector(row: Mapping[str, Any] | None) -> DeletionVector | None:
+    """Return the deletion vector in a row of `deletion_vector`, None for null."""
+    if row is None:
+        return None
+    return DeletionVector(
+        storage_type=row["storageType"],
+        path_or_inline_dv=row["pathOrInlineDv"],
+        offset=row["offset"],
+        size_in_bytes=row["sizeInBytes"],
+        cardinality=row["cardinality"],
+    )
 
 
 def num_records(files: pa.Table) -> pa.Array:

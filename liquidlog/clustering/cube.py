@@ -20,6 +20,7 @@ from liquidlog.clustering.planning import (
     Choice,
     NewId,
     build_plan,
+    check_clustered,
     check_policy,
     check_table,
     output_count,
@@ -27,7 +28,6 @@ from liquidlog.clustering.planning import (
     reason_code,
 )
 from liquidlog.clustering.zcubes import Membership, logical_sizes, membership, sizes
-from liquidlog.errors import UsageError
 from liquidlog.plan import ClusteringPlan, ClusteringPolicy, RewriteMode, SkipReason
 from liquidlog.snapshot import Snapshot
 
@@ -78,9 +78,7 @@ def plan_cubes(snapshot: Snapshot, policy: ClusteringPolicy, new_id: NewId) -> C
         CorruptLogError: If the clustering domain cannot be read.
     """
     check_policy(policy)
-    columns = check_table(snapshot).columns
-    if not columns:
-        raise UsageError("the table has no clustering columns; set some with cluster-by")
+    columns = check_clustered(check_table(snapshot))
     return build_plan(
         snapshot,
         policy,

@@ -25,13 +25,12 @@ from liquidlog.plan import (
     RewrittenGroup,
     WrittenFile,
 )
-from liquidlog.snapshot import Snapshot, decoded_paths
+from liquidlog.snapshot import Snapshot, decoded_paths, deletion_vector
 from liquidlog.spec.actions import (
     UNREADABLE,
     ZCUBE_ID,
     ZCUBE_ZORDER_BY,
     AddFile,
-    DeletionVector,
     RemoveFile,
 )
 from liquidlog.spec.change import Change
@@ -203,7 +202,7 @@ def _adds(
 def _removes(snapshot: Snapshot, inputs: InputRows, now_ms: int) -> Iterator[RemoveFile]:
     rows = snapshot.files.take(pa.array(inputs.rows))
     columns = (rows[name].to_pylist() for name in _REMOVED)
-    vectors = (v and _deletion_vector(v) for v in rows["deletion_vector"].to_pylist())
+    vectors = map(deletion_vector, rows["deletion_vector"].to_pylist())
     for path, size, records, row_id, row_version, vector, values, tags in zip(
         *columns,
         vectors,
@@ -231,16 +230,6 @@ def _decoded(column: pa.ChunkedArray) -> Iterator[dict[str, str | None] | None]:
     values = column.combine_chunks()
     kinds = [msgspec.json.decode(text) for text in values.dictionary.to_pylist()]
     return (None if index is None else kinds[index] for index in values.indices.to_pylist())
-
-
-def _deletion_vector(vector: Mapping[str, Any]) -> DeletionVector:
-    return DeletionVector(
-        storage_type=vector["storageType"],
-        path_or_inline_dv=vector["pathOrInlineDv"],
-        offset=vector["offset"],
-        size_in_bytes=vector["sizeInBytes"],
-        cardinality=vector["cardinality"],
-    )
 
 
 def _names(plan: ClusteringPlan) -> str:

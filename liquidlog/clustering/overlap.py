@@ -22,6 +22,7 @@ from liquidlog.clustering.planning import (
     Choice,
     NewId,
     build_plan,
+    check_clustered,
     check_policy,
     check_table,
     deleted_shares,
@@ -30,7 +31,6 @@ from liquidlog.clustering.planning import (
 )
 from liquidlog.clustering.reads import ReadModel, read_model
 from liquidlog.clustering.zcubes import STABLE, Membership, file_states, membership, sizes
-from liquidlog.errors import UsageError
 from liquidlog.plan import ClusteringPlan, ClusteringPolicy, RewriteMode, SkipReason
 from liquidlog.snapshot import Snapshot
 from liquidlog.spec.stats import BoundsOf
@@ -95,9 +95,7 @@ def plan_overlap(
         CorruptLogError: If the clustering domain cannot be read.
     """
     check_policy(policy)
-    columns = check_table(snapshot).columns
-    if not columns:
-        raise UsageError("the table has no clustering columns; set some with cluster-by")
+    columns = check_clustered(check_table(snapshot))
     places = membership(snapshot.files, columns)
     stable = np.asarray(
         pc.equal(file_states(snapshot, columns, policy.min_cube_bytes), STABLE), np.bool_

@@ -95,6 +95,17 @@ def check_table(snapshot: Snapshot) -> ClusteringState:
     return state
 
 
+def check_clustered(state: ClusteringState) -> tuple[ClusteringColumn, ...]:
+    """Return the clustering columns.
+
+    Raises:
+        UsageError: If there are none.
+    """
+    if not state.columns:
+        raise UsageError("the table has no clustering columns; set some with cluster-by")
+    return state.columns
+
+
 def check_policy(policy: ClusteringPolicy) -> None:
     """Refuse sizes that no plan can honour.
 

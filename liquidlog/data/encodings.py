@@ -1,6 +1,6 @@
 """Tables that differ in nothing but which strings they keep in dictionaries."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import pyarrow as pa
 
@@ -14,18 +14,25 @@ def concat(tables: Sequence[pa.Table]) -> pa.Table:
     first = tables[0].schema
     if all(table.schema == first for table in tables[1:]):
         return pa.concat_tables(tables)
-    fields = []
-    for position, child in enumerate(first):
-        alike = len({table.schema.field(position).type for table in tables}) == 1
-        fields.append(child if alike else _plain(child))
+    fields = [
+        child.with_type(common_type(table.schema.field(position).type for table in tables))
+        for position, child in enumerate(first)
+    ]
     return pa.concat_tables([table.cast(pa.schema(fields)) for table in tables])
 
 
 def decoded(table: pa.Table) -> pa.Table:
     """Return the table without dictionaries."""
-    return table.cast(pa.schema([_plain(child) for child in table.schema]))
+    fields = [child.with_type(plain_type(child.type)) for child in table.schema]
+    return table.cast(pa.schema(fields))
 
 
-def _plain(field: pa.Field) -> pa.Field:
-    is_dictionary = pa.types.is_dictionary(field.type)
-    return field.with_type(field.type.value_type) if is_dictionary else field
+def common_type(types: Iterable[pa.DataType]) -> pa.DataType:
+    """Return the type that one column has in several tables; plain if not all are the same."""
+    first, *others = set(types)
+    return plain_type(first) if others else first
+
+
+def plain_type(data_type: pa.DataType) -> pa.DataType:
+    """Return the type of the values that a dictionary holds, any other type as it is."""
+    return data_type.value_type if isinstance(data_type, pa.DictionaryType) else data_type

@@ -11,6 +11,7 @@ from typing import Any, Final, Self
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from liquidlog.data.encodings import common_type, plain_type
 from liquidlog.data.exact import convert_chunks
 from liquidlog.data.repetition import repetitive_leaves
 from liquidlog.data.statistics import StatisticsCollector
@@ -192,9 +193,7 @@ def _check_columns(found: pa.Schema, wanted: pa.Schema) -> None:
     if found.names != wanted.names:
         raise ValueError(f"expected columns {wanted.names}, found {found.names}")
     for child in found:
-        is_dictionary = isinstance(child.type, pa.DictionaryType)
-        plain = child.type.value_type if is_dictionary else child.type
-        if plain != wanted.field(child.name).type:
+        if plain_type(child.type) != wanted.field(child.name).type:
             raise ValueError(
                 f"column {child.name} must be {wanted.field(child.name).type}, found {child.type}"
             )
@@ -204,9 +203,8 @@ def _uniform(tables: Sequence[pa.Table], wanted: pa.Schema) -> list[pa.Table]:
     """Return the tables in one schema; a column stays in dictionaries if it is so in all."""
     fields = []
     for position, child in enumerate(wanted):
-        types = {table.schema.field(position).type for table in tables}
+        common = common_type(table.schema.field(position).type for table in tables)
         # Types that are equal may differ in field ids; only those of `wanted` are the table's.
-        common = types.pop() if len(types) == 1 else child.type
         encoded = isinstance(common, pa.DictionaryType)
         fields.append(child.with_type(common) if encoded else child)
     return [_matching(table, pa.schema(fields)) for table in tables]

@@ -10,8 +10,8 @@ from liquidlog.errors import CorruptLogError, VersionNotFoundError
 from liquidlog.log.paths import commit_name, log_path
 from liquidlog.log.raw_statistics import raw_statistics
 from liquidlog.log.store import TableStore
-from liquidlog.snapshot import Snapshot
-from liquidlog.spec.actions import AddFile, DeletionVector, FileKey, decode_line, file_key
+from liquidlog.snapshot import Snapshot, deletion_vector
+from liquidlog.spec.actions import AddFile, FileKey, decode_line, file_key
 
 _Document = dict[str, msgspec.Raw]
 
@@ -76,7 +76,6 @@ def _adds(store: TableStore, version: int) -> dict[FileKey, _Document]:
 
 
 def _add(row: Mapping[str, Any], statistics: str | None) -> AddFile:
-    vector = row["deletion_vector"]
     return AddFile(
         path=row["path"],
         partition_values=msgspec.json.decode(row["partition_values_json"] or "{}"),
@@ -85,15 +84,7 @@ def _add(row: Mapping[str, Any], statistics: str | None) -> AddFile:
         data_change=False,
         stats=statistics,
         tags=msgspec.json.decode(row["tags_json"]) if row["tags_json"] else None,
-        deletion_vector=None
-        if vector is None
-        else DeletionVector(
-            storage_type=vector["storageType"],
-            path_or_inline_dv=vector["pathOrInlineDv"],
-            offset=vector["offset"],
-            size_in_bytes=vector["sizeInBytes"],
-            cardinality=vector["cardinality"],
-        ),
+        deletion_vector=deletion_vector(row["deletion_vector"]),
         base_row_id=row["base_row_id"],
         default_row_commit_version=row["default_row_commit_version"],
         clustering_provider=row["clustering_provider"],

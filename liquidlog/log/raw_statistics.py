@@ -12,9 +12,7 @@ import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from liquidlog.errors import CorruptLogError
-from liquidlog.log.file_actions import read_adds, struct_field
-from liquidlog.log.paths import log_path
+from liquidlog.log.adds import all_of, read_statistics, struct_field
 from liquidlog.log.store import TableStore
 from liquidlog.snapshot import STATISTICS_TYPE, CheckpointFile, Snapshot, Statistics
 from liquidlog.spec.schema import Path
@@ -58,36 +56,19 @@ def _stored_texts(store: TableStore, file: CheckpointFile) -> pa.Array:
     def texts(adds: pa.StructArray) -> pa.Table:
         return pa.table({"text": struct_field(adds, "stats", STATISTICS_TYPE)})
 
-    try:
-        parts = read_adds(lambda: store.open_log(file.name), [("path",), ("stats",)], texts)
-    except (pa.ArrowException, OSError, KeyError) as error:
-        raise CorruptLogError(
-            log_path(file.name), f"its statistics cannot be read: {error}"
-        ) from error
-    chunks = [chunk for part in parts for chunk in part["text"].chunks]
-    found = pa.chunked_array(chunks, STATISTICS_TYPE)
-    if len(found) != file.adds:
-        raise CorruptLogError(log_path(file.name), "it was replaced while it was read")
-    return found.combine_chunks()
+    parts = read_statistics(store, file, [("path",), ("stats",)], texts)
+    found = pa.concat_tables([texts(pa.array([], pa.struct([]))), *parts])
+    return all_of(file, found)["text"].combine_chunks()
 
 
 def _by_path(store: TableStore, snapshot: Snapshot, paths: pa.Array) -> Mapping[str, str]:
     found: dict[str, str] = {}
     for file in snapshot.statistics.checkpoint if len(paths) else ():
-        for part in _of_checkpoint_file(store, file.name, paths):
+        for part in read_statistics(
+            store, file, _FIELDS, lambda adds: _texts(adds.filter(_chosen(adds, paths)))
+        ):
             found.update(zip(part["path"].to_pylist(), part["text"].to_pylist(), strict=True))
     return found
-
-
-def _of_checkpoint_file(store: TableStore, name: str, paths: pa.Array) -> list[pa.Table]:
-    try:
-        return read_adds(
-            lambda: store.open_log(name),
-            _FIELDS,
-            lambda adds: _texts(adds.filter(_chosen(adds, paths))),
-        )
-    except (pa.ArrowException, OSError, KeyError) as error:
-        raise CorruptLogError(log_path(name), f"its statistics cannot be read: {error}") from error
 
 
 def _chosen(adds: pa.StructArray, paths: pa.Array) -> pa.Array:

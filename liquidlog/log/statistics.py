@@ -9,9 +9,7 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from liquidlog.errors import CorruptLogError
-from liquidlog.log.file_actions import read_adds, struct_field
-from liquidlog.log.paths import log_path
+from liquidlog.log.adds import all_of, read_statistics, struct_field
 from liquidlog.log.store import TableStore
 from liquidlog.snapshot import STATISTICS_TYPE, CheckpointFile, Snapshot
 from liquidlog.spec.bounds import cast_where_possible, raised_maxima
@@ -44,20 +42,8 @@ def _of_checkpoint_file(
 ) -> pa.Table:
     empty = parse_bounds(pa.array([], STATISTICS_TYPE), columns)
     fields = [_TEXT, (_PARSED, "numRecords"), *_parsed_fields(columns), ("path",)]
-    try:
-        parts = read_adds(
-            lambda: store.open_log(file.name),
-            fields,
-            lambda adds: _bounds(adds, columns, empty.schema),
-        )
-    except (pa.ArrowException, OSError, KeyError) as error:
-        raise CorruptLogError(
-            log_path(file.name), f"its statistics cannot be read: {error}"
-        ) from error
-    found = pa.concat_tables([empty, *parts])
-    if found.num_rows != file.adds:
-        raise CorruptLogError(log_path(file.name), "it was replaced while it was read")
-    return found
+    parts = read_statistics(store, file, fields, lambda adds: _bounds(adds, columns, empty.schema))
+    return all_of(file, pa.concat_tables([empty, *parts]))
 
 
 def _parsed_fields(columns: Sequence[Leaf]) -> list[Path]:

@@ -1,7 +1,6 @@
 """What a table says about itself: detail, files, cubes, health, and why a file is (not) taken."""
 
 from collections.abc import Mapping, Sequence
-from functools import partial
 from typing import Any, Final
 
 import pyarrow as pa
@@ -18,6 +17,7 @@ from liquidlog.errors import UnsupportedFeatureError
 from liquidlog.log.second_opinion import require_agreement
 from liquidlog.log.statistics import load_bounds
 from liquidlog.log.store import TableStore
+from liquidlog.operations.scan import matching
 from liquidlog.plan import ClusteringPlan, RewriteMode, SkipReason
 from liquidlog.snapshot import Snapshot, decoded_paths, deleted_rows, num_records
 from liquidlog.spec.arrow import unsupported_types
@@ -134,7 +134,7 @@ def health(
             partition_columns=(),
             limit=len(columns),
         )
-    mask = None if where is None else _matching(store, snapshot, where)
+    mask = None if where is None else pa.array(*matching(store, snapshot, [where]))
     bounds = load_bounds(store, snapshot, [column.leaf for column in measured])
     return measure_health(
         snapshot,
@@ -153,7 +153,7 @@ def matching_files(store: TableStore, snapshot: Snapshot, where: str) -> pa.Tabl
         UsageError: If the predicate cannot be understood.
     """
     live = pa.table({"path": decoded_paths(snapshot.files), "size_bytes": snapshot.files["size"]})
-    return live.filter(_matching(store, snapshot, where))
+    return live.filter(pa.array(*matching(store, snapshot, [where])))
 
 
 def require_rewritable(
@@ -203,13 +203,6 @@ def explain(
         for file in plan.skipped.named(path)
     ]
     return Rows(sorted([*taken, *skipped], key=lambda row: row["path"]))
-
-
-def _matching(store: TableStore, snapshot: Snapshot, where: str) -> pa.BooleanArray:
-    # The SQL parser takes a third of a command's start; most commands have no predicate.
-    from liquidlog.clustering.predicates import may_match
-
-    return may_match(snapshot, where, partial(load_bounds, store, snapshot))
 
 
 def _measures(store: TableStore, snapshot: Snapshot, path: str | None) -> Mapping[str, str]:

@@ -7,6 +7,7 @@ import numpy as np
 
 from liquidlog.clustering.domain import clustering_state
 from liquidlog.clustering.keyspace import key_space
+from liquidlog.clustering.planning import check_clustered
 from liquidlog.clustering.zcubes import membership, sizes
 from liquidlog.errors import UsageError
 from liquidlog.log.statistics import load_bounds
@@ -29,9 +30,7 @@ def simulated_table(
     Raises:
         UsageError: If the table has no clustering columns.
     """
-    columns = clustering_state(snapshot).columns
-    if not columns:
-        raise UsageError("the table has no clustering columns; set some with cluster-by")
+    columns = check_clustered(clustering_state(snapshot))
     size = sizes(snapshot.files)
     table = empty_table(len(columns))
     if not len(size):

@@ -9,7 +9,6 @@ Parquet column as nullable, but not the two parts of a variant.
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 from itertools import chain
 from typing import Final
 
@@ -17,6 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from liquidlog.errors import UsageError
+from liquidlog.spec.fields import with_fields
 from liquidlog.spec.schema import (
     FIELD_ID,
     ArrayType,
@@ -124,12 +124,7 @@ def unsupported_types(schema: StructType) -> tuple[str, ...]:
 
 def without_void(schema: StructType) -> StructType:
     """Return the schema without its void fields, those inside arrays and maps included."""
-
-    def inside(field: StructField) -> StructField:
-        return replace(field, data_type=_without_void(field.data_type))
-
-    kept = (field for field in schema.fields if field.data_type != _VOID)
-    return StructType(tuple(map(inside, kept)))
+    return with_fields(schema, lambda field: None if field.data_type == _VOID else field)
 
 
 def needed_features(schema: StructType) -> tuple[str, ...]:
@@ -164,18 +159,6 @@ def leaf_column(table: pa.Table, path: Path) -> pa.ChunkedArray:
     """Return the column at a path of names in `table`, null where a struct around it is null."""
     column = table.column(path[0])
     return pc.struct_field(column, list(path[1:])) if len(path) > 1 else column
-
-
-def _without_void(data_type: DataType) -> DataType:
-    match data_type:
-        case StructType():
-            return without_void(data_type)
-        case ArrayType(element):
-            return replace(data_type, element=_without_void(element))
-        case MapType(key, value):
-            return replace(data_type, key=_without_void(key), value=_without_void(value))
-        case _:
-            return data_type
 
 
 def _arrow_fields(struct: StructType, *, physical: bool) -> list[pa.Field]:

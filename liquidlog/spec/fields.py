@@ -43,8 +43,13 @@ def data_type_at(data_type: DataType, path: Path) -> DataType | None:
     return data_type
 
 
-def with_fields(schema: StructType, changed: Callable[[StructField], StructField]) -> StructType:
-    """Return the schema with every field in it changed, outer fields before inner ones."""
+def with_fields(
+    schema: StructType, changed: Callable[[StructField], StructField | None]
+) -> StructType:
+    """Return the schema with every field in it changed, or gone where None.
+
+    Outer fields come before inner ones.
+    """
 
     def inside(data_type: DataType) -> DataType:
         match data_type:
@@ -57,11 +62,8 @@ def with_fields(schema: StructType, changed: Callable[[StructField], StructField
             case _:
                 return data_type
 
-    fields = []
-    for field in schema.fields:
-        outer = changed(field)
-        fields.append(replace(outer, data_type=inside(outer.data_type)))
-    return StructType(tuple(fields))
+    kept = (outer for field in schema.fields if (outer := changed(field)) is not None)
+    return StructType(tuple(replace(outer, data_type=inside(outer.data_type)) for outer in kept))
 
 
 def with_field(

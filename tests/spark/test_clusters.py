@@ -2,17 +2,16 @@
 
 import json
 import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
 
 from liquidlog.table import Table
+from support.clustered import appended_table, optimize_command
 from support.spark_servers import (
     cluster,
     connect_server,
@@ -27,15 +26,7 @@ FILES = 4
 
 @pytest.fixture
 def table(tmp_path: Path) -> Table:
-    schema = pa.schema([("id", pa.int64()), ("x", pa.int32()), ("s", pa.string())])
-    made = Table.create(str(tmp_path / "t"), schema=schema, cluster_by=["x", "s"])
-    random = np.random.default_rng(1)
-    for number in range(FILES):
-        ids = pa.array(np.arange(number * ROWS, (number + 1) * ROWS))
-        x = pa.array(random.integers(0, 10_000, ROWS), pa.int32())
-        s = pa.array(random.integers(0, 10**9, ROWS)).cast(pa.string())
-        made.append(pa.table([ids, x, s], schema=schema))
-    return made
+    return appended_table(str(tmp_path / "t"), appends=FILES, rows=ROWS)
 
 
 @pytest.fixture(scope="module")
@@ -45,10 +36,7 @@ def master(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 
 def optimize(table: Table, conf: dict[str, str]) -> list[str]:
-    size = str(table.snapshot().size_bytes // 6)
-    settings = [word for pair in conf.items() for word in ("--spark-conf", "=".join(pair))]
-    command = [sys.executable, "-c", "from liquidlog.cli import main; main()", "optimize"]
-    return [*command, table.uri, "--max-file-size", size, *settings, "--json"]
+    return optimize_command(table.uri, conf, max_file_size=table.snapshot().size_bytes // 6)
 
 
 def on_cluster(master: str) -> dict[str, str]:

@@ -7,7 +7,6 @@ import json
 import os
 import signal
 import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -18,6 +17,7 @@ import pytest
 from deltalake import DeltaTable
 
 from liquidlog.table import Table
+from support.clustered import appended_table, optimize_command
 from support.effort import effort
 from support.spark_servers import (
     all_processes,
@@ -34,21 +34,13 @@ pytestmark = pytest.mark.spark
 RUNS = effort(1, 17)
 APPENDS = 4
 ROWS = 60_000
-SCHEMA = pa.schema([("id", pa.int64()), ("x", pa.int32()), ("s", pa.string())])
 TIMEOUT = 300
 LOCAL = {"spark.master": "local[2,4]", "spark.driver.memory": "1g"}
 
 
 @pytest.fixture
 def table(tmp_path: Path) -> Table:
-    made = Table.create(str(tmp_path / "t"), schema=SCHEMA, cluster_by=["x", "s"])
-    random = np.random.default_rng(1)
-    for number in range(APPENDS):
-        ids = pa.array(np.arange(number * ROWS, (number + 1) * ROWS))
-        x = pa.array(random.integers(0, 10_000, ROWS), pa.int32())
-        s = pa.array(random.integers(0, 10**9, ROWS)).cast(pa.string())
-        made.append(pa.table([ids, x, s], schema=SCHEMA))
-    return made
+    return appended_table(str(tmp_path / "t"), appends=APPENDS, rows=ROWS)
 
 
 @pytest.fixture(scope="module")
@@ -60,12 +52,11 @@ def master(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 def start(table: Table, conf: dict[str, str]) -> subprocess.Popen[str]:
     """Start an optimize in two groups, each of several outputs."""
     size = max(table.files()["size_bytes"].to_pylist())
-    policy = {"min-cube-size": 1, "target-cube-size": 2 * size, "max-file-size": size // 2}
-    words = [word for name, value in policy.items() for word in (f"--{name}", str(value))]
-    words += [word for pair in conf.items() for word in ("--spark-conf", "=".join(pair))]
-    command = [sys.executable, "-c", "from liquidlog.cli import main; main()", "optimize"]
+    command = optimize_command(
+        table.uri, conf, min_cube_size=1, target_cube_size=2 * size, max_file_size=size // 2
+    )
     return subprocess.Popen(
-        [*command, table.uri, *words, "--json"],
+        command,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
