@@ -14,12 +14,13 @@ from liquidlog.cli.common import (
     policy_options,
     table_argument,
 )
-from liquidlog.cli.planning import make_plan, plan_arguments
+from liquidlog.cli.planning import make_plan, plan_arguments, price_options
 from liquidlog.clustering.workload import WeightedPredicate
 from liquidlog.errors import StorageError, UsageError
 from liquidlog.operations.scan import read_workload
 from liquidlog.plan import encode_plan, plan_document
 from liquidlog.report import text
+from liquidlog.simulation.prices import Prices, costs
 from liquidlog.table import Table
 
 P = ParamSpec("P")
@@ -145,12 +146,14 @@ def scan(  # noqa: PLR0913  one parameter an option
 @policy_options
 @click.option("-o", "--output", type=click.Path(dir_okay=False), help="Save the plan here.")
 @click.option("--workload", help="Predict what its weighted predicates will read: JSONL or .sql.")
+@price_options
 @json_option
-def plan(
+def plan(  # noqa: PLR0913  one parameter an option
     table: str,
     policy: Mapping[str, Any],
     output: str | None,
     workload: str | None,
+    prices: Prices | None,
     storage_options: Pairs,
     *,
     as_json: bool,
@@ -167,11 +170,16 @@ def plan(
         except OSError as error:
             raise StorageError(output, f"cannot be written: {error.strerror}") from error
     if not asked:
+        if prices is not None:
+            raise UsageError("--throughput needs readers to predict for: --workload, or --where")
         emit(made, text.plan, as_json=as_json)
         return
     predicted = opened.predict(made, asked)
+    paid = None if prices is None else costs(predicted, prices)
     document = {**plan_document(made), "prediction": predicted.document()}
-    emit(document if as_json else (made, predicted), text.predicted_plan, as_json=as_json)
+    if paid is not None:
+        document["costs"] = paid.document()
+    emit(document if as_json else (made, predicted, paid), text.predicted_plan, as_json=as_json)
 
 
 @click.command()

@@ -1,12 +1,50 @@
-"""From the planner's options to a plan."""
+"""From the planner's options to a plan, and to what it would bring."""
 
-from collections.abc import Mapping
-from typing import Any
+import functools
+from collections.abc import Callable, Mapping
+from typing import Any, ParamSpec, TypeVar
 
-from liquidlog.cli.common import OVERLAP_OPTIONS, split_names
+import click
+
+from liquidlog.cli.common import OVERLAP_OPTIONS, SIZE, split_names
 from liquidlog.errors import UsageError
 from liquidlog.plan import ClusteringPlan
+from liquidlog.simulation.prices import Prices
 from liquidlog.table import Table
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+def price_options(command: Callable[P, R]) -> Callable[P, R]:
+    """Add the options that say what a rewrite costs; they arrive as one `prices`, or None."""
+
+    @functools.wraps(command)
+    def with_prices(*args: P.args, **kwargs: P.kwargs) -> R:
+        throughput, hour, tib = (kwargs.pop(name) for name in _PRICES)
+        prices = _prices(throughput, hour, tib)  # type: ignore[arg-type]
+        return command(*args, prices=prices, **kwargs)  # type: ignore[arg-type]
+
+    decorated: Callable[..., R] = with_prices
+    for option in reversed(_PRICE_OPTIONS):
+        decorated = option(decorated)
+    return decorated
+
+
+def _prices(throughput: int | None, hour: float | None, tib: float | None) -> Prices | None:
+    if throughput is not None:
+        return Prices(throughput_bytes=throughput, per_hour=hour, per_tib_read=tib)
+    if hour is not None or tib is not None:
+        raise UsageError("prices need --throughput: the bytes that the cluster rewrites a second")
+    return None
+
+
+_PRICES = ("throughput", "hour_price", "tib_price")
+_PRICE_OPTIONS = (
+    click.option("--throughput", type=SIZE, help="With a prediction: bytes rewritten a second."),
+    click.option("--hour-price", type=click.FloatRange(min=0), help="What the cluster costs."),
+    click.option("--tib-price", type=click.FloatRange(min=0), help="What reading a TiB costs."),
+)
 
 
 def make_plan(table: Table, policy: Mapping[str, Any]) -> ClusteringPlan:

@@ -1,6 +1,7 @@
 """Results as people read them on a terminal."""
 
 from collections.abc import Mapping, Sequence
+from datetime import timedelta
 from typing import Any, Final
 
 import pyarrow as pa
@@ -15,6 +16,8 @@ from liquidlog.operations.replay import Replay, WrittenBytes
 from liquidlog.operations.scan import Scan
 from liquidlog.plan import ClusteringPlan, RewriteResult
 from liquidlog.report.jsonable import jsonable
+from liquidlog.simulation.prediction import Prediction
+from liquidlog.simulation.prices import Costs
 from liquidlog.spec.schema import quote_path
 from liquidlog.spec.sizes import render_size
 
@@ -178,9 +181,9 @@ def plan(made: ClusteringPlan) -> RenderableType:
     return Group(*parts)
 
 
-def predicted_plan(made: tuple[ClusteringPlan, Any]) -> RenderableType:
-    """Show a plan and what it would bring to the readers of a workload."""
-    of, brings = made
+def predicted_plan(made: tuple[ClusteringPlan, Prediction, Costs | None]) -> RenderableType:
+    """Show a plan, what it would bring to the readers of a workload, and what that costs."""
+    of, brings, paid = made
     head = Text(
         f"predicted: rewriting {render_size(brings.bytes_to_rewrite)} brings reads from"
         f" {render_size(round(brings.bytes_before))} in {_amount(brings.files_before)} files to"
@@ -202,7 +205,19 @@ def predicted_plan(made: tuple[ClusteringPlan, Any]) -> RenderableType:
             render_size(row.bytes_before),
             render_size(row.bytes_after),
         )
-    return Group(plan(of), head, rows)
+    costs = [] if paid is None else [_costs(paid)]
+    return Group(plan(of), head, *costs, rows)
+
+
+def _costs(paid: Costs) -> Text:
+    words = [f"the rewrite takes about {timedelta(seconds=round(paid.seconds))}"]
+    if paid.rewrite_price is not None:
+        words.append(f"costs {paid.rewrite_price:.2f}")
+    if paid.spared_price_per_read is not None:
+        words.append(f"spares a reader {paid.spared_price_per_read:.4g}")
+    if paid.break_even_reads is not None:
+        words.append(f"and is paid for after {_amount(paid.break_even_reads)} readers")
+    return Text(", ".join(words))
 
 
 def explanation(rows: Sequence[Mapping[str, Any]]) -> RenderableType:

@@ -3,9 +3,7 @@
 import json
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -17,6 +15,7 @@ from liquidlog.cli.main import cli
 from liquidlog.plan import encode_rewritten_group
 from liquidlog.table import Table
 from support.arrow_executor import execute
+from support.commands import Call
 from support.effort import effort
 
 LOGS = Path(__file__).parents[3] / "fixtures" / "logs"
@@ -45,24 +44,6 @@ VERBS = [
     "set-properties",
     "simulate",
 ]
-
-Call = Callable[..., tuple[int, Any, Any]]
-
-
-@pytest.fixture
-def call(capsys: pytest.CaptureFixture[str]) -> Call:
-    """Run a command with --json; return (status, document on stdout, document on stderr)."""
-
-    def run_command(*words: str) -> tuple[int, Any, Any]:
-        status = run(cli, [*words, "--json"])
-        captured = capsys.readouterr()
-        return status, _document(captured.out), _document(captured.err)
-
-    return run_command
-
-
-def _document(text: str) -> Any:
-    return json.loads(text) if text.startswith(("{", "[")) else text
 
 
 @pytest.fixture
