@@ -9,10 +9,11 @@ from liquidlog.cli.altering import drop_column, rename_column, set_properties
 from liquidlog.cli.auditing import doctor, health, report
 from liquidlog.cli.common import run
 from liquidlog.cli.inspecting import cubes, detail, explain, files, history, plan, scan
+from liquidlog.cli.rewriting import commit, optimize, run_plan
 from liquidlog.cli.simulating import simulate_command
 from liquidlog.cli.startup import do_without_pandas
 from liquidlog.cli.upkeep import checkpoint, orphans
-from liquidlog.cli.writing import append, cluster_by, commit, create, optimize, run_plan
+from liquidlog.cli.writing import append, cluster_by, create
 
 _WITH_SPARK: Final = frozenset({"optimize", "run"})
 

@@ -1,12 +1,8 @@
-"""Commands that write: to the table, or data files of a plan."""
+"""Commands that make tables, fill them and set what they are clustered by."""
 
-import contextlib
-import time
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Mapping
 
 import click
-from msgspec import to_builtins
 
 from liquidlog.cli.common import (
     PAIR,
@@ -15,35 +11,23 @@ from liquidlog.cli.common import (
     emit,
     json_option,
     mapping,
-    policy_options,
     split_names,
-    storage_option,
     table_argument,
 )
-from liquidlog.cli.executors import open_executor
-from liquidlog.cli.planning import make_plan
 from liquidlog.data.append import read_schema
 from liquidlog.errors import (
     CorruptLogError,
     DocumentError,
     UsageError,
 )
-from liquidlog.operations.optimize import CommitReport
-from liquidlog.operations.results import complete_result, read_file, read_plan, read_result
-from liquidlog.plan import ClusteringPlan, GroupFailure, RewrittenGroup
+from liquidlog.operations.results import read_file
 from liquidlog.report import text
-from liquidlog.report.progress import rewrite_progress
 from liquidlog.spec.arrow import delta_schema
 from liquidlog.spec.mapping import MODE
 from liquidlog.spec.schema import StructType, parse_schema
 from liquidlog.storage.addresses import is_local
 from liquidlog.storage.options import StorageOptions
 from liquidlog.table import Table
-
-_EXECUTOR = click.option("--executor", default="spark", help="What rewrites the files [spark].")
-_SPARK_CONF = click.option(
-    "--spark-conf", multiple=True, type=PAIR, help="A Spark configuration; repeats."
-)
 
 
 @click.command()
@@ -126,140 +110,6 @@ def cluster_by(
     names = None if columns is None else split_names(columns)
     version = opened.cluster_by(names, dry_run=dry_run)
     emit({"version": version}, text.clustered, as_json=as_json)
-
-
-@click.command()
-@table_argument
-@policy_options
-@_EXECUTOR
-@_SPARK_CONF
-@dry_run_option
-@json_option
-def optimize(  # noqa: PLR0913  one parameter an option
-    table: str,
-    policy: Mapping[str, Any],
-    executor: str,
-    spark_conf: Pairs,
-    storage_options: Pairs,
-    *,
-    dry_run: bool,
-    as_json: bool,
-) -> None:
-    """Plan, rewrite on Spark and commit cube by cube."""
-    opened = Table.open(table, storage_options=mapping(storage_options))
-    started = time.monotonic()
-    made = make_plan(opened, policy)
-    planned_seconds = time.monotonic() - started
-    opened.require_writable(made)
-    if dry_run:
-        emit(made, text.plan, as_json=as_json)
-        return
-    with contextlib.ExitStack() as stack:
-        if made.groups:
-            rewrite = stack.enter_context(
-                open_executor(executor, mapping(spark_conf), mapping(storage_options))
-            )
-        else:
-            rewrite = _nothing
-        started = time.monotonic()
-        with rewrite_progress(made) as progress:
-            pending = opened.pending(made)
-            report = opened.commit_each(
-                made, rewrite(made, pending, progress.on_share), on_commit=progress.on_group
-            )
-    seconds = planned_seconds + time.monotonic() - started
-    report.require_success()
-    metrics = opened.optimize_metrics(made, report)
-    emit(_optimized(made, report, metrics, seconds), text.optimized, as_json=as_json)
-
-
-@click.command("run")
-@click.argument("plan_path", metavar="PLAN.json")
-@click.option("-o", "--output", required=True, help="The result document to write.")
-@_EXECUTOR
-@_SPARK_CONF
-@storage_option
-@json_option
-def run_plan(
-    plan_path: str,
-    output: str,
-    executor: str,
-    spark_conf: Pairs,
-    storage_options: Pairs,
-    *,
-    as_json: bool,
-) -> None:
-    """Execute a saved plan without committing; running again does only what is missing."""
-    made = read_plan(plan_path)
-
-    def rewrite(groups: tuple[int, ...]) -> Iterator[RewrittenGroup | GroupFailure]:
-        with (
-            open_executor(executor, mapping(spark_conf), mapping(storage_options)) as run_groups,
-            rewrite_progress(made) as progress,
-        ):
-            for outcome in run_groups(made, groups, progress.on_share):
-                progress.on_group(outcome.group_id)
-                yield outcome
-
-    emit(complete_result(output, made, rewrite), text.rewritten, as_json=as_json)
-
-
-@click.command()
-@click.argument("plan_path", metavar="PLAN.json")
-@click.argument("result_path", metavar="RESULT.jsonl")
-@storage_option
-@dry_run_option
-@json_option
-def commit(
-    plan_path: str, result_path: str, storage_options: Pairs, *, dry_run: bool, as_json: bool
-) -> None:
-    """Commit the finished groups of a plan that are not committed yet."""
-    made = read_plan(plan_path)
-    read_file(result_path)
-    result = read_result(result_path, made)
-    opened = Table.open(made.table_uri, storage_options=mapping(storage_options))
-    if dry_run:
-        pending = set(opened.pending(made))
-        would = [g.group_id for g in result.groups if g.group_id in pending]
-        skipped = [g.group_id for g in result.groups if g.group_id not in pending]
-        report: Any = {"versions": [], "committed_groups": would, "skipped_groups": skipped}
-    else:
-        report = _committed(opened.commit(made, result))
-    emit(report, text.committed, as_json=as_json)
-
-
-def _nothing(*_: object) -> Iterator[RewrittenGroup]:
-    return iter(())
-
-
-def _optimized(
-    plan: ClusteringPlan, report: CommitReport, metrics: Mapping[str, Any], seconds: float
-) -> Mapping[str, Any]:
-    costs = {group.group_id: group.costs for group in report.finished}
-    return {
-        "versions": report.versions,
-        "groups": [
-            {
-                "group_id": group_id,
-                "zcube_id": plan.groups[group_id].zcube_id,
-                "version": version,
-                "inputs": len(plan.groups[group_id].inputs),
-                "costs": to_builtins(costs[group_id]),
-            }
-            for group_id, version in zip(report.committed_groups, report.versions, strict=True)
-        ],
-        "metrics": metrics,
-        "rows_verified": report.rows_verified,
-        "seconds": round(seconds, 3),
-    }
-
-
-def _committed(report: CommitReport) -> Mapping[str, Any]:
-    return {
-        "versions": report.versions,
-        "committed_groups": report.committed_groups,
-        "skipped_groups": report.skipped_groups,
-    }
 
 
 def _options_of(address: str, options: Mapping[str, str]) -> Mapping[str, str]:

@@ -310,6 +310,15 @@ def optimized(result: Mapping[str, Any]) -> RenderableType:
     return Group(head, pairs(result["metrics"]))
 
 
+def optimized_finally(result: Mapping[str, Any]) -> RenderableType:
+    """Show what the rounds of an OPTIMIZE did."""
+    end = Text(
+        f"{len(result['rounds'])} round(s), {result['rows_verified']} rows verified;"
+        f" the average depth is {result['average_depth']:.2f}"
+    )
+    return Group(*map(optimized, result["rounds"]), end)
+
+
 def rewritten(result: RewriteResult) -> RenderableType:
     """Show a result document."""
     table = _table(

@@ -15,6 +15,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from liquidlog.clustering.domain import clustering_state
+from liquidlog.clustering.health import Health, measure_health
 from liquidlog.clustering.workload import Workload, shares
 from liquidlog.plan import ClusteringPlan, RewriteGroup
 from liquidlog.simulation.table import Points, Rows, placed
@@ -84,6 +86,22 @@ def predict(
     ordered = list(measured.values())
     masks = may_match_each(after[0], asked, partial(_selected, after[1], ordered))
     return _prediction(plan, workload, (snapshot, before), (after[0], masks))
+
+
+def predicted_health(
+    snapshot: Snapshot, plan: ClusteringPlan, bounds_of: BoundsOf, *, min_cube_bytes: int
+) -> Health:
+    """Return the health by the plan's columns that the table would have after it.
+
+    The files of a group count as no cube's.
+
+    Raises:
+        CorruptLogError: If the clustering domain cannot be read.
+    """
+    columns = clustering_state(snapshot).columns
+    bounds = bounds_of([column.leaf for column in columns])
+    after, found = _after(snapshot, plan, bounds, range(len(columns)))
+    return measure_health(after, columns, found, min_cube_bytes=min_cube_bytes)
 
 
 def _prediction(

@@ -5,6 +5,7 @@ from functools import partial
 from importlib.metadata import entry_points
 from typing import Any, Final
 
+from liquidlog.clustering.health import Health
 from liquidlog.clustering.metrics import optimize_metrics
 from liquidlog.clustering.planner import STRATEGIES
 from liquidlog.clustering.planner import plan as make_plan
@@ -28,7 +29,7 @@ from liquidlog.plan import (
     RewriteResult,
     RewrittenGroup,
 )
-from liquidlog.simulation.prediction import Prediction, predict
+from liquidlog.simulation.prediction import Prediction, predict, predicted_health
 from liquidlog.snapshot import Snapshot
 from liquidlog.spec.rows import Rows
 from liquidlog.spec.schema import split_path
@@ -101,6 +102,13 @@ class Rewriting(OpenedTable):
         """
         snapshot = self.snapshot_of(plan)
         return predict(snapshot, plan, workload, partial(load_bounds, self._store, snapshot))
+
+    def predicted_health(self, plan: ClusteringPlan) -> Health:
+        """Return the health that the table would have after a plan, from statistics."""
+        snapshot = self.snapshot_of(plan)
+        bounds_of = partial(load_bounds, self._store, snapshot)
+        size = plan.policy.min_cube_bytes
+        return predicted_health(snapshot, plan, bounds_of, min_cube_bytes=size)
 
     def explain(self, plan: ClusteringPlan | None = None, *, path: str | None = None) -> Rows:
         """Return why each live file, or one, is or is not a candidate, in words and numbers."""

@@ -1,0 +1,226 @@
+"""Commands that rewrite files: in one go, in rounds, or in two halves."""
+
+import contextlib
+import time
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+import click
+from msgspec import to_builtins
+
+from liquidlog.cli.common import (
+    PAIR,
+    Pairs,
+    dry_run_option,
+    emit,
+    json_option,
+    mapping,
+    policy_options,
+    storage_option,
+    table_argument,
+)
+from liquidlog.cli.executors import Rewrite, open_executor
+from liquidlog.cli.planning import make_plan
+from liquidlog.errors import UsageError
+from liquidlog.operations.optimize import CommitReport
+from liquidlog.operations.results import complete_result, read_file, read_plan, read_result
+from liquidlog.plan import ClusteringPlan, GroupFailure, RewrittenGroup
+from liquidlog.report import text
+from liquidlog.report.progress import rewrite_progress
+from liquidlog.table import Table
+
+_MIN_GAIN: Final = 0.1
+
+_EXECUTOR = click.option("--executor", default="spark", help="What rewrites the files [spark].")
+_SPARK_CONF = click.option(
+    "--spark-conf", multiple=True, type=PAIR, help="A Spark configuration; repeats."
+)
+_FINAL = (
+    click.option("--final", is_flag=True, help="overlap: repeat while the average depth falls."),
+    click.option(
+        "--min-gain", type=click.FloatRange(min=0), help="By how much, with --final [0.1]."
+    ),
+)
+
+
+@click.command()
+@table_argument
+@policy_options
+@_FINAL[0]
+@_FINAL[1]
+@_EXECUTOR
+@_SPARK_CONF
+@dry_run_option
+@json_option
+def optimize(  # noqa: PLR0913  one parameter an option
+    table: str,
+    policy: Mapping[str, Any],
+    min_gain: float | None,
+    executor: str,
+    spark_conf: Pairs,
+    storage_options: Pairs,
+    *,
+    final: bool,
+    dry_run: bool,
+    as_json: bool,
+) -> None:
+    """Plan, rewrite on Spark and commit cube by cube."""
+    _check_final(policy, min_gain, final=final)
+    opened = Table.open(table, storage_options=mapping(storage_options))
+    started = time.monotonic()
+    made = make_plan(opened, policy)
+    planned_seconds = time.monotonic() - started
+    opened.require_writable(made)
+    if dry_run:
+        emit(made, text.plan, as_json=as_json)
+        return
+    with contextlib.ExitStack() as stack:
+        rewrite: Rewrite = _nothing
+        if made.groups:
+            rewrite = stack.enter_context(
+                open_executor(executor, mapping(spark_conf), mapping(storage_options))
+            )
+        if not final:
+            document = _round(opened, made, rewrite, planned_seconds)
+            emit(document, text.optimized, as_json=as_json)
+            return
+        gain = _MIN_GAIN if min_gain is None else min_gain
+        rounds = list(_rounds(opened, policy, made, rewrite, gain))
+    emit(_all_rounds(opened, rounds), text.optimized_finally, as_json=as_json)
+
+
+def _check_final(policy: Mapping[str, Any], min_gain: float | None, *, final: bool) -> None:
+    if final and policy.get("strategy") != "overlap":
+        raise UsageError(
+            "--final is for --strategy overlap; the strategy cube is done in one round"
+        )
+    if min_gain is not None and not final:
+        raise UsageError("--min-gain says when --final ends")
+
+
+def _rounds(
+    opened: Table, policy: Mapping[str, Any], made: ClusteringPlan, rewrite: Rewrite, gain: float
+) -> Iterator[Mapping[str, Any]]:
+    """Yield what rounds did, until one would not, or did not, lower the depth by the gain."""
+    depth = opened.health().average_depth
+    while made.groups and opened.predicted_health(made).average_depth <= depth - gain:
+        done = _round(opened, made, rewrite, 0.0)
+        opened.update()
+        before, depth = depth, opened.health().average_depth
+        yield {**done, "average_depth": depth}
+        if depth > before - gain:
+            return
+        made = make_plan(opened, policy)
+
+
+def _round(
+    opened: Table, made: ClusteringPlan, rewrite: Rewrite, planned_seconds: float
+) -> Mapping[str, Any]:
+    started = time.monotonic()
+    with rewrite_progress(made) as progress:
+        pending = opened.pending(made)
+        report = opened.commit_each(
+            made, rewrite(made, pending, progress.on_share), on_commit=progress.on_group
+        )
+    seconds = planned_seconds + time.monotonic() - started
+    report.require_success()
+    return _optimized(made, report, opened.optimize_metrics(made, report), seconds)
+
+
+def _all_rounds(opened: Table, rounds: list[Mapping[str, Any]]) -> Mapping[str, Any]:
+    return {
+        "versions": [version for one in rounds for version in one["versions"]],
+        "rounds": rounds,
+        "average_depth": opened.health().average_depth,
+        "rows_verified": sum(one["rows_verified"] for one in rounds),
+        "seconds": round(sum(one["seconds"] for one in rounds), 3),
+    }
+
+
+@click.command("run")
+@click.argument("plan_path", metavar="PLAN.json")
+@click.option("-o", "--output", required=True, help="The result document to write.")
+@_EXECUTOR
+@_SPARK_CONF
+@storage_option
+@json_option
+def run_plan(
+    plan_path: str,
+    output: str,
+    executor: str,
+    spark_conf: Pairs,
+    storage_options: Pairs,
+    *,
+    as_json: bool,
+) -> None:
+    """Execute a saved plan without committing; running again does only what is missing."""
+    made = read_plan(plan_path)
+
+    def rewrite(groups: tuple[int, ...]) -> Iterator[RewrittenGroup | GroupFailure]:
+        with (
+            open_executor(executor, mapping(spark_conf), mapping(storage_options)) as run_groups,
+            rewrite_progress(made) as progress,
+        ):
+            for outcome in run_groups(made, groups, progress.on_share):
+                progress.on_group(outcome.group_id)
+                yield outcome
+
+    emit(complete_result(output, made, rewrite), text.rewritten, as_json=as_json)
+
+
+@click.command()
+@click.argument("plan_path", metavar="PLAN.json")
+@click.argument("result_path", metavar="RESULT.jsonl")
+@storage_option
+@dry_run_option
+@json_option
+def commit(
+    plan_path: str, result_path: str, storage_options: Pairs, *, dry_run: bool, as_json: bool
+) -> None:
+    """Commit the finished groups of a plan that are not committed yet."""
+    made = read_plan(plan_path)
+    read_file(result_path)
+    result = read_result(result_path, made)
+    opened = Table.open(made.table_uri, storage_options=mapping(storage_options))
+    if dry_run:
+        pending = set(opened.pending(made))
+        would = [g.group_id for g in result.groups if g.group_id in pending]
+        skipped = [g.group_id for g in result.groups if g.group_id not in pending]
+        report: Any = {"versions": [], "committed_groups": would, "skipped_groups": skipped}
+    else:
+        report = _committed(opened.commit(made, result))
+    emit(report, text.committed, as_json=as_json)
+
+
+def _committed(report: CommitReport) -> Mapping[str, Any]:
+    return {
+        "versions": report.versions,
+        "committed_groups": report.committed_groups,
+        "skipped_groups": report.skipped_groups,
+    }
+
+
+def _nothing(*_: object) -> Iterator[RewrittenGroup]:
+    return iter(())
+
+
+def _optimized(
+    plan: ClusteringPlan, report: CommitReport, metrics: Mapping[str, Any], seconds: float
+) -> Mapping[str, Any]:
+    costs = {group.group_id: group.costs for group in report.finished}
+    return {
+        "versions": report.versions,
+        "groups": [
+            {
+                "group_id": group_id,
+                "zcube_id": plan.groups[group_id].zcube_id,
+                "version": version,
+                "inputs": len(plan.groups[group_id].inputs),
+                "costs": to_builtins(costs[group_id]),
+            }
+            for group_id, version in zip(report.committed_groups, report.versions, strict=True)
+        ],
+        "metrics": metrics,
+        "rows_verified": report.rows_verified,
+        "seconds": round(seconds, 3),
+    }
