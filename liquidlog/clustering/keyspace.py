@@ -7,6 +7,7 @@ rows are there.
 A reader that asks for one value of a column opens a file with a probability of its width there.
 """
 
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Final
 
@@ -24,6 +25,8 @@ _END_WEIGHT: Final = 0.05
 """What the value of one end weighs beside the mean distance between two."""
 
 _FEWEST_ENDS: Final = 2
+
+_COLUMNS_AT_ONCE: Final = 2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -71,13 +74,12 @@ class KeySpace:
 def key_space(bounds: pa.Table, size: NDArray[np.int64], columns: int) -> KeySpace:
     """Return the place of each file in key space; `bounds` as parse_bounds spells them.
 
-    O(files * log files) for each column.
+    O(files * log files) for each column, the columns side by side.
     """
     bytes_of = size.astype(np.float64)
-    return KeySpace(
-        size=bytes_of,
-        axes=tuple(_axis(bounds, number, bytes_of) for number in range(columns)),
-    )
+    with ThreadPoolExecutor(_COLUMNS_AT_ONCE) as pool:
+        axes = pool.map(lambda number: _axis(bounds, number, bytes_of), range(columns))
+        return KeySpace(size=bytes_of, axes=tuple(axes))
 
 
 def _axis(bounds: pa.Table, number: int, size: Floats) -> Axis:
