@@ -133,11 +133,13 @@ def decoded_paths(files: pa.Table) -> pa.Array:
     return without_escapes(files["path"].combine_chunks())
 
 
-def without_escapes(paths: pa.Array) -> pa.Array:
-    """Return paths with percent-encoding resolved; the same array if none has any."""
+def without_escapes(paths: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
+    """Return paths with percent-encoding resolved; as they are if none has any."""
     encoded = pc.match_substring(paths, "%")
     if not pc.any(encoded).as_py():
         return paths
+    if isinstance(paths, pa.ChunkedArray):
+        return without_escapes(paths.combine_chunks())
     decoded = [unquote(path) for path in paths.filter(encoded).to_pylist()]
     return pc.replace_with_mask(paths, encoded, pa.array(decoded, pa.string()))
 

@@ -30,16 +30,19 @@ def path_order(paths: pa.StringArray) -> NDArray[np.int64]:
     group = np.zeros(len(paths), np.int64)
     while len(slots) and position < longest:
         rows = order[slots]
-        words = _words(starts[rows] + position, ends[rows], text)
-        # The first time there is one group, and one key sorts faster than two.
-        sorting = np.lexsort((words, group)) if group[-1] else np.argsort(words, kind="stable")
+        # One key sorts faster than two: the group, then as many bytes as there is room for.
+        count = (_BITS - int(group[-1]).bit_length()) // 8
+        keys = _words(starts[rows] + position, ends[rows], text) >> np.uint64(_BITS - 8 * count)
+        if group[-1]:
+            keys |= group.astype(np.uint64) << np.uint64(8 * count)
+        sorting = np.argsort(keys, kind="stable")
         order[slots] = rows[sorting]
-        words, group = words[sorting], group[sorting]
-        same = (words[1:] == words[:-1]) & (group[1:] == group[:-1])
+        keys = keys[sorting]
+        same = keys[1:] == keys[:-1]
         tied = np.append(same, False) | np.append(False, same)
         group = np.cumsum(~np.append(False, same))[tied]
         slots = slots[tied]
-        position += _WORD
+        position += count
     return order
 
 

@@ -122,7 +122,7 @@ def sorted_files(files: pa.Table, decided: TailState | None = None, *, after: in
     paths = files["path"].combine_chunks()
     order = path_order(paths)
     if decided is not None and decided.files:
-        gone = after + _decided_rows(paths.slice(after), files.slice(after), decided)
+        gone = after + _decided_rows(files.slice(after), decided)
         kept = np.ones(files.num_rows, np.bool_)
         kept[gone] = False
         order = order[kept[order]]
@@ -136,11 +136,13 @@ def sorted_files(files: pa.Table, decided: TailState | None = None, *, after: in
     return pa.table(columns, schema=files.schema)
 
 
-def _decided_rows(paths: pa.Array, files: pa.Table, decided: TailState) -> NDArray[np.int64]:
+def _decided_rows(files: pa.Table, decided: TailState) -> NDArray[np.int64]:
     known = pa.array({path for path, _ in decided.files}, pa.string())
-    touched = np.flatnonzero(pc.is_in(without_escapes(paths), known))
-    suspects = file_keys(files.take(pa.array(touched)))
-    return touched[np.array([key in decided.files for key in suspects], np.bool_)]
+    touched = pc.is_in(without_escapes(files["path"]), known)
+    # A filter goes chunk by chunk; taking rows would copy all of them into one chunk first.
+    suspects = file_keys(files.select(["path", "deletion_vector"]).filter(touched))
+    gone = np.array([key in decided.files for key in suspects], np.bool_)
+    return np.flatnonzero(touched)[gone]
 
 
 def _taken(column: pa.ChunkedArray, rows: pa.Array) -> pa.Array:

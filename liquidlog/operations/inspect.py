@@ -24,6 +24,7 @@ from liquidlog.spec.arrow import unsupported_types
 from liquidlog.spec.features import table_features
 from liquidlog.spec.rows import Rows
 from liquidlog.spec.schema import Path, quote_path
+from liquidlog.spec.stats import BoundsOf
 from liquidlog.spec.times import iso_time
 from liquidlog.storage.options import NO_OPTIONS, StorageOptions
 
@@ -174,13 +175,13 @@ def require_rewritable(
 
 
 def explain(
-    plan: ClusteringPlan, store: TableStore, snapshot: Snapshot, path: str | None = None
+    plan: ClusteringPlan, snapshot: Snapshot, bounds_of: BoundsOf, path: str | None = None
 ) -> Rows:
     """Return the planner's decision on every live file, in words, sorted by path.
 
     `snapshot` is the table at the plan's read version. With `path`, only that file's.
     """
-    measures = _measures(store, snapshot, path) if plan.strategy == overlap.NAME else {}
+    measures = _measures(snapshot, bounds_of, path) if plan.strategy == overlap.NAME else {}
     taken = [
         {
             "path": file.path,
@@ -205,10 +206,10 @@ def explain(
     return Rows(sorted([*taken, *skipped], key=lambda row: row["path"]))
 
 
-def _measures(store: TableStore, snapshot: Snapshot, path: str | None) -> Mapping[str, str]:
+def _measures(snapshot: Snapshot, bounds_of: BoundsOf, path: str | None) -> Mapping[str, str]:
     """Return what the strategy overlap looks at, for each live file, or one, by its path."""
     columns = clustering_state(snapshot).columns
-    bounds = load_bounds(store, snapshot, [column.leaf for column in columns])
+    bounds = bounds_of([column.leaf for column in columns])
     space = key_space(bounds, sizes(snapshot.files), len(columns))
     live = pa.table(
         {

@@ -1,12 +1,18 @@
 """An opened table: its store, its clock and the newest version seen."""
 
+from collections.abc import Sequence
 from datetime import datetime
+
+import pyarrow as pa
 
 from liquidlog.commit.transaction import Clock
 from liquidlog.log.loader import advance, load_snapshot
+from liquidlog.log.statistics import load_bounds
 from liquidlog.log.store import TableStore
 from liquidlog.log.time_travel import version_at
 from liquidlog.snapshot import Snapshot
+from liquidlog.spec.schema import Leaf
+from liquidlog.spec.stats import BoundsOf
 from liquidlog.spec.times import parse_time
 
 Size = int | str
@@ -20,6 +26,7 @@ class OpenedTable:
         self._store = store
         self._clock = clock
         self._newest: Snapshot | None = None
+        self._bounds: tuple[Snapshot, tuple[Leaf, ...], pa.Table] | None = None
 
     @property
     def uri(self) -> str:
@@ -50,6 +57,19 @@ class OpenedTable:
         else:
             self._newest, _ = advance(self._store, self._newest)
         return self._newest
+
+    def bounds_of(self, snapshot: Snapshot) -> BoundsOf:
+        """Return what brings the bounds of a snapshot's files; it keeps the last it brought."""
+
+        def bounds(columns: Sequence[Leaf]) -> pa.Table:
+            kept, wanted = self._bounds, tuple(columns)
+            if kept is not None and kept[0] is snapshot and kept[1] == wanted:
+                return kept[2]
+            found = load_bounds(self._store, snapshot, wanted)
+            self._bounds = (snapshot, wanted, found)
+            return found
+
+        return bounds
 
     def at(self, timestamp: str | datetime) -> Snapshot:
         """Return the table's state at a time: ISO 8601, in UTC if it names no zone.

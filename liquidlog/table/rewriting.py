@@ -1,7 +1,6 @@
 """Rewriting a table: a plan, and the commits of what an executor made of it."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import partial
 from importlib.metadata import entry_points
 from typing import Any, Final
 
@@ -11,7 +10,6 @@ from liquidlog.clustering.planner import STRATEGIES
 from liquidlog.clustering.planner import plan as make_plan
 from liquidlog.clustering.planning import Strategy
 from liquidlog.clustering.workload import Workload
-from liquidlog.log.statistics import load_bounds
 from liquidlog.operations import inspect
 from liquidlog.operations.optimize import CommitReport, commit_groups
 from liquidlog.operations.replay import Replay, replay
@@ -91,7 +89,7 @@ class Rewriting(OpenedTable):
             new_id=new_id,
             strategy=strategy,
             strategies=strategies,
-            bounds_of=partial(load_bounds, self._store, snapshot),
+            bounds_of=self.bounds_of(snapshot),
         )
 
     def predict(self, plan: ClusteringPlan, workload: Workload) -> Prediction:
@@ -101,19 +99,19 @@ class Rewriting(OpenedTable):
             UsageError: If a predicate cannot be understood.
         """
         snapshot = self.snapshot_of(plan)
-        return predict(snapshot, plan, workload, partial(load_bounds, self._store, snapshot))
+        return predict(snapshot, plan, workload, self.bounds_of(snapshot))
 
     def predicted_health(self, plan: ClusteringPlan) -> Health:
         """Return the health that the table would have after a plan, from statistics."""
         snapshot = self.snapshot_of(plan)
-        bounds_of = partial(load_bounds, self._store, snapshot)
         size = plan.policy.min_cube_bytes
-        return predicted_health(snapshot, plan, bounds_of, min_cube_bytes=size)
+        return predicted_health(snapshot, plan, self.bounds_of(snapshot), min_cube_bytes=size)
 
     def explain(self, plan: ClusteringPlan | None = None, *, path: str | None = None) -> Rows:
         """Return why each live file, or one, is or is not a candidate, in words and numbers."""
         made = self.plan() if plan is None else plan
-        return inspect.explain(made, self._store, self.snapshot_of(made), path)
+        snapshot = self.snapshot_of(made)
+        return inspect.explain(made, snapshot, self.bounds_of(snapshot), path)
 
     def snapshot_of(self, plan: ClusteringPlan) -> Snapshot:
         """Return the table at the version that a plan was made for."""

@@ -14,7 +14,7 @@ from deltalake import DeltaTable
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from liquidlog.cli import writing
+from liquidlog.cli import rewriting
 from liquidlog.errors import EXIT_CONFLICT
 from liquidlog.plan import ClusteringPlan, GroupFailure, encode_plan, encode_rewritten_group
 from liquidlog.table import Table
@@ -106,7 +106,7 @@ def test_a_damaged_document_never_costs_a_row_or_a_file(
         before = set((directory / "table").iterdir())
         plan_path, result_path = str(directory / "plan.json"), str(directory / "result.jsonl")
         statuses = EXPECTED_STATUSES | {EXIT_CONFLICT}
-        with mock.patch.object(writing, "open_executor", refusing_executor):
+        with mock.patch.object(rewriting, "open_executor", refusing_executor):
             words = ("run", plan_path, "-o", str(directory / "out.jsonl"))
             assert command_status(*words) in EXPECTED_STATUSES
         assert command_status("commit", plan_path, result_path, "--dry-run") in statuses
