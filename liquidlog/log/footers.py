@@ -93,5 +93,7 @@ def _length(array: pa.Array) -> int:
     if pa.types.is_list(array.type):
         return _length(array.values)
     if pa.types.is_struct(array.type):
-        return sum(_length(array.field(number)) for number in range(array.type.num_fields))
+        # Flattened, a required field of a struct that is not there is null; else it is a value,
+        # and points into a dictionary that may be empty.
+        return sum(map(_length, array.flatten()))
     return 0

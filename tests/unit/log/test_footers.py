@@ -8,6 +8,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from deltalake import DeltaTable
 
 from liquidlog.errors import CorruptLogError
 from liquidlog.log.footers import implausible
@@ -116,6 +117,26 @@ def test_a_checkpoint_of_many_files_of_few_cubes_is_plausible(tmp_path: Path) ->
     add = pa.StructArray.from_arrays([paths, tags], names=["path", "tags"])
     path = write(tmp_path / "_delta_log", pa.table({"add": add}))
     assert implausible(lambda: open_input(str(path))) is None
+
+
+def test_a_table_of_many_files_opens_from_a_checkpoint_of_delta_rs_alone(tmp_path: Path) -> None:
+    # delta-rs gives `remove` a path that is required; where nothing was removed the column has no
+    # dictionary, and from some hundred files on the lengths of texts are measured.
+    schema = pa.schema([("x", pa.int64())])
+    table = Table.create(str(tmp_path / "t"), schema=schema, cluster_by=["x"])
+    log = tmp_path / "t" / "_delta_log"
+    add = (
+        '{{"add":{{"path":"{}","partitionValues":{{}},"size":1,"modificationTime":1,'
+        '"dataChange":true,"stats":"{}"}}}}\n'
+    )
+    stats = [f'{{\\"numRecords\\":{number}{" " * 200}}}' for number in range(1_000)]
+    lines = [add.format(f"{number}.parquet", text) for number, text in enumerate(stats)]
+    (log / f"{1:020d}.json").write_text('{"commitInfo":{}}\n' + "".join(lines))
+    assert table.update().files.num_rows == 1_000
+    DeltaTable(str(tmp_path / "t")).create_checkpoint()
+    (log / f"{0:020d}.json").unlink()
+    opened = Table.open(str(tmp_path / "t")).snapshot()
+    assert (opened.version, opened.files.num_rows) == (1, 1_000)
 
 
 def test_a_commit_of_absurd_size_is_refused_unread(tmp_path: Path) -> None:
