@@ -99,7 +99,9 @@ def commit(store: TableStore, proposal: Proposal, clock: Clock, *, engine_info: 
         )
         info = _with_in_commit_timestamp(info, snapshot)
         content = encode_actions((info, *change.actions))
-        outcome = put_commit(store, snapshot.version + 1, content, txn_id=txn_id)
+        outcome = put_commit(
+            store, snapshot.version + 1, content, txn_id=txn_id, back_off=clock.back_off
+        )
         if outcome is PutOutcome.LANDED:
             return Committed(
                 version=snapshot.version + 1, attempts=attempt, change=change, base=snapshot
@@ -122,7 +124,8 @@ def commit_first(store: TableStore, change: Change, clock: Clock, *, engine_info
     if _starts_with_in_commit_timestamps(change):
         info = structs.replace(info, in_commit_timestamp=info.timestamp)
     content = encode_actions((info, *change.actions))
-    return put_commit(store, 0, content, txn_id=txn_id) is PutOutcome.LANDED
+    outcome = put_commit(store, 0, content, txn_id=txn_id, back_off=clock.back_off)
+    return outcome is PutOutcome.LANDED
 
 
 def require_writable(snapshot: Snapshot) -> None:

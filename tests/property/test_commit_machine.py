@@ -23,6 +23,7 @@ from hypothesis.stateful import (
 
 from liquidlog.commit.conflicts import ReadSet
 from liquidlog.commit.transaction import Clock, Proposal, commit
+from liquidlog.commit.writer import PUTS
 from liquidlog.errors import CommitConflictError, CommitStateUnknownError
 from liquidlog.log.loader import load_snapshot, newest_version
 from liquidlog.log.paths import commit_name
@@ -48,7 +49,10 @@ PROTOCOL = Protocol(min_reader_version=1, min_writer_version=2)
 DOMAIN = "delta.clustering"
 Rows = tuple[int, ...]
 FAULTS = st.sampled_from(
-    ["none", "lost response", "lost request", "crash before put", "crash after put"]
+    [
+        *("none", "lost response", "lost request", "lost requests"),
+        *("crash before put", "crash after put"),
+    ]
 )
 RIVALS = st.sampled_from(
     [
@@ -180,7 +184,7 @@ class CommitMachine(RuleBasedStateMachine):
         except CommitConflictError:
             assert not self.is_live(output)
         except CommitStateUnknownError:
-            assert fault == "lost request"
+            assert fault == "lost requests"
             assert not self.is_live(output)
         except Crash:
             # Whoever looks now finds the whole commit or nothing of it.
@@ -205,7 +209,7 @@ class CommitMachine(RuleBasedStateMachine):
 
         self.store.before_put = before_put
         self.store.lose_response = fault == "lost response"
-        self.store.lose_request = fault == "lost request"
+        self.store.lost_requests = {"lost request": 1, "lost requests": PUTS}.get(fault, 0)
         self.store.after_put = _crash if fault == "crash after put" else lambda _: None
 
     def rival(self, kind: str, inputs: list[str]) -> Callable[[MemoryStore], None]:

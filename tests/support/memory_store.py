@@ -16,8 +16,8 @@ class MemoryStore:
     """Log files and data file sizes in dictionaries.
 
     `before_put` runs before each put, so that a test can let another writer win, `after_put` after
-    something was stored. `lose_response` makes the next put raise after storing, `lose_request`
-    before storing.
+    something was stored. `lose_response` makes the next put raise after storing, `lost_requests`
+    are puts to come that raise before storing.
     """
 
     uri: str = "memory"
@@ -26,7 +26,7 @@ class MemoryStore:
     before_put: Callable[["MemoryStore"], None] = field(default=lambda _: None)
     after_put: Callable[["MemoryStore"], None] = field(default=lambda _: None)
     lose_response: bool = False
-    lose_request: bool = False
+    lost_requests: int = 0
 
     @property
     def storage(self) -> StorageOptions:
@@ -50,8 +50,8 @@ class MemoryStore:
     def put_log_if_absent(self, name: str, content: bytes) -> bool:
         hook, self.before_put = self.before_put, lambda _: None
         hook(self)
-        if self.lose_request:
-            self.lose_request = False
+        if self.lost_requests:
+            self.lost_requests -= 1
             raise AmbiguousPutError("timeout")
         if name in self.log:
             return False

@@ -6,6 +6,7 @@ from msgspec import structs
 
 from liquidlog.commit.conflicts import ReadSet
 from liquidlog.commit.transaction import Clock, Proposal, commit, commit_first
+from liquidlog.commit.writer import PUTS
 from liquidlog.errors import (
     CommitConflictError,
     CommitStateUnknownError,
@@ -135,12 +136,37 @@ def test_a_lost_response_is_recognised_by_the_transaction_id() -> None:
     assert commit_name(3) not in store.log
 
 
-def test_a_lost_request_leaves_the_state_unknown_and_is_not_tried_again() -> None:
+@pytest.mark.parametrize("lost", range(1, PUTS))
+def test_a_lost_request_is_put_again_while_the_version_is_free(lost: int) -> None:
     store = new_store()
-    store.lose_request = True
+    store.lost_requests = lost
+    landed = commit(store, proposal(), clock(), engine_info="test")
+    assert (landed.version, landed.attempts) == (2, 1)
+    assert commit_name(3) not in store.log
+
+
+def test_requests_that_are_all_lost_leave_the_state_unknown() -> None:
+    store = new_store()
+    store.lost_requests = PUTS
     with pytest.raises(CommitStateUnknownError):
         commit(store, proposal(), clock(), engine_info="test")
     assert commit_name(2) not in store.log
+
+
+def test_a_put_that_arrives_late_is_the_same_commit() -> None:
+    store = new_store()
+
+    def delay(s: MemoryStore) -> None:
+        s.lost_requests = 1
+        s.before_put = arrive
+
+    def arrive(s: MemoryStore) -> None:
+        s.log[commit_name(2)] = encode_actions((CommitInfo(txn_id="id-0"), add("late")))
+
+    store.before_put = delay
+    assert commit(store, proposal(), clock(), engine_info="test").version == 2
+    assert live(store) == ["a", "b", "late"]
+    assert commit_name(3) not in store.log
 
 
 def test_an_ambiguous_put_that_another_writer_won_is_a_lost_race() -> None:
@@ -148,7 +174,7 @@ def test_an_ambiguous_put_that_another_writer_won_is_a_lost_race() -> None:
 
     def race(s: MemoryStore) -> None:
         land(s, 2, add("x"))
-        s.lose_request = True
+        s.lost_requests = 1
 
     store.before_put = race
     assert commit(store, proposal(), clock(), engine_info="test").version == 3
