@@ -56,6 +56,8 @@ class ExecutorOptions:
     A group up to `single_task_bytes` is one task without a shuffle. `task_bytes` is what one
     reading task takes; `slice_bytes` what it turns into rows, or a writing task sorts, at a time.
     `sample_rows` are sampled in a group, or `sample_rows_per_output` for each output if more.
+    With `read_back`, every output is read back and proved to hold what was read; without, the
+    proof ends where rows are handed to the Parquet encoder.
     """
 
     single_task_bytes: int = 16 << 20
@@ -63,6 +65,7 @@ class ExecutorOptions:
     slice_bytes: int = 32 << 20
     sample_rows: int = 200_000
     sample_rows_per_output: int = 2_000
+    read_back: bool = True
 
 
 DEFAULT_OPTIONS: Final = ExecutorOptions()
@@ -188,6 +191,7 @@ class _GroupRun:
             writer_options=self.plan.writer_options,
             token=self.token,
             storage=self.storage,
+            read_back=self.options.read_back,
             slice_bytes=max(self.options.slice_bytes, math.isqrt(size_bytes * _MIN_PIECE_BYTES)),
         )
 

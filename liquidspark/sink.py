@@ -9,6 +9,7 @@ import msgspec
 import pyarrow as pa
 
 from liquidlog.data.checksum import add_checksums, format_checksum, multiset_checksum
+from liquidlog.data.reader import DataFile
 from liquidlog.data.runs import has_ended, name_prefix
 from liquidlog.data.writer import DataFileWriter
 from liquidlog.errors import ExecutorError, LiquidlogError
@@ -60,6 +61,9 @@ class Proof:
 class OutputFile:
     """Context manager that writes one data file; deletes it unless `finish` was reached.
 
+    What is proved is what the file holds when it is read back; if the work says not to, the rows
+    that were given to write.
+
     The file is created by the first rows: an output without rows leaves no file. A task may
     outlive its run, as Spark lets Python workers of cancelled tasks go on for a while: a file that
     is finished after the end of its run is deleted by the task itself.
@@ -92,7 +96,8 @@ class OutputFile:
                 storage=self._work.storage,
             )
             self._writer.__enter__()
-        self._proof.add(table)
+        if not self._work.read_back:
+            self._proof.add(table)
         self._writer.write(table)
 
     def finish(self) -> WrittenFile | None:
@@ -100,15 +105,32 @@ class OutputFile:
 
         Raises:
             ExecutorError: If the run has ended meanwhile; the file will be deleted.
+            DataFileError: If the file cannot be read back.
         """
         if self._writer is None:
             return None
         written = self._writer.finish(self._name)
         self._writer.__exit__(None, None, None)
+        if self._work.read_back:
+            self._prove_what_is_there()
         if has_ended(self._work.directory, self._work.token, self._work.storage):
             raise ExecutorError("the run of this task has ended or was cancelled")
         self._finished = True
         return written
+
+    def _prove_what_is_there(self) -> None:
+        reading = self._proof.timer.running
+        with DataFile.open(
+            self._path,
+            schema=self._work.schema,
+            mapping=self._work.mapping_mode,
+            dictionary=True,
+            storage=self._work.storage,
+        ) as file:
+            for group in range(file.num_row_groups):
+                with reading():
+                    rows = file.read(row_groups=[group])
+                self._proof.add(rows)
 
     def __exit__(
         self,

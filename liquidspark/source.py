@@ -32,7 +32,7 @@ class GroupWork:
     those in the log. `token` is twelve hex digits that begin the names of all files this run of
     the group writes. `curve` is None for compaction. `slice_bytes` bounds how much of the input, as
     stored, a task turns into rows at a time. `storage` opens the files; its values are never
-    shown.
+    shown. With `read_back`, outputs are proved by reading what was written.
     """
 
     directory: str
@@ -49,6 +49,7 @@ class GroupWork:
     slice_bytes: int
     mapping_mode: MappingMode = MappingMode.NONE
     storage: StorageOptions = NO_OPTIONS
+    read_back: bool = True
 
     @property
     def table_schema(self) -> StructType:

@@ -5,7 +5,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from liquidspark.layout import build_layout, first_ordinals
-from liquidspark.sample import check_rows, survey_file
+from liquidspark.sample import Survey, check_rows, survey_file
 from liquidspark.shuffle import OutputTasks, SplitTasks, partition_values
 from liquidspark.sink import TaskFacts, decode_facts, merge_facts
 from liquidspark.source import GroupWork, split_file
@@ -19,6 +19,10 @@ def facts_of(batches: list[pa.RecordBatch]) -> TaskFacts:
     return merge_facts([decode_facts(row) for batch in batches for row in batch[0].to_pylist()])
 
 
+def surveys_of(work: GroupWork, sample_rows: int = 500) -> list[Survey]:
+    return [survey_file(work, file, sample_rows=sample_rows) for file in range(len(work.paths))]
+
+
 def shuffled(
     work: GroupWork,
     *,
@@ -26,7 +30,7 @@ def shuffled(
     split_rows: int = 450,
     break_task: int | None = None,
 ) -> TaskFacts:
-    surveys = [survey_file(work, file, sample_rows=sample_rows) for file in range(len(work.paths))]
+    surveys = surveys_of(work, sample_rows)
     layout = build_layout(work, surveys)
     splits = tuple(
         (split,)
