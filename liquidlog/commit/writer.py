@@ -2,7 +2,7 @@
 
 A success whose response is lost looks like a lost race; the commit's own `txnId`, read back,
 tells them apart. Where the version is still free, the same bytes are put again: whichever of the
-puts arrives, it is this commit, and once. What stays in doubt is called neither success nor failure.
+puts arrives, it is this commit, and once. What stays in doubt is neither a success nor a failure.
 """
 
 from collections.abc import Callable
