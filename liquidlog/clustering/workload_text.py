@@ -7,7 +7,7 @@ comment `weight: 3` in a statement gives its weight.
 
 import math
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -59,16 +59,29 @@ def _statements(text: str, where: str) -> Iterator[WeightedPredicate]:
         statements = sqlglot.parse(text, dialect="spark")
     except SqlglotError as error:
         raise UsageError(f"{where} is not SQL: {str(error).splitlines()[0]}") from error
-    for number, statement in enumerate(statements, start=1):
-        if isinstance(statement, exp.Expression) and not isinstance(statement, exp.Semicolon):
-            place = f"{where} statement {number}"
-            comments = [text for node in statement.walk() for text in node.comments or ()]
-            weights = [found[1] for text in comments if (found := _WEIGHT.search(text))]
-            weight = _weight(_number(weights[0]) if weights else 1, place)
-            yield WeightedPredicate(_condition(statement, place), weight)
+    for number, (statement, comments) in enumerate(_commented(statements), start=1):
+        place = f"{where} statement {number}"
+        weights = [found[1] for text in comments if (found := _WEIGHT.search(text))]
+        weight = _weight(_number(weights[0]) if weights else 1, place)
+        yield WeightedPredicate(_condition(statement, place), weight)
 
 
-def _condition(statement: exp.Expression, place: str) -> str:
+def _commented(
+    statements: Sequence[exp.Expr | None],
+) -> Iterator[tuple[exp.Expr, Sequence[str]]]:
+    """Yield each statement with its comments.
+
+    What stands behind a semicolon, in its line, is a statement of its own to sqlglot.
+    """
+    for statement, following in zip(statements, [*statements[1:], None], strict=True):
+        if statement is None or isinstance(statement, exp.Semicolon):
+            continue
+        comments = [text for node in statement.walk() for text in node.comments or ()]
+        behind = following.comments if isinstance(following, exp.Semicolon) else None
+        yield statement, [*comments, *(behind or ())]
+
+
+def _condition(statement: exp.Expr, place: str) -> str:
     """Return the text of the condition that a statement asks with.
 
     Raises:

@@ -184,10 +184,12 @@ def plan(made: ClusteringPlan) -> RenderableType:
 def predicted_plan(made: tuple[ClusteringPlan, Prediction, Costs | None]) -> RenderableType:
     """Show a plan, what it would bring to the readers of a workload, and what that costs."""
     of, brings, paid = made
+    change = brings.bytes_after / brings.bytes_before - 1 if brings.bytes_before else 0.0
     head = Text(
         f"predicted: rewriting {render_size(brings.bytes_to_rewrite)} brings reads from"
         f" {render_size(round(brings.bytes_before))} in {_amount(brings.files_before)} files to"
-        f" {render_size(round(brings.bytes_after))} in {_amount(brings.files_after)} files;"
+        f" {render_size(round(brings.bytes_after))} in {_amount(brings.files_after)} files"
+        f" ({change:+.0%});"
         f" {brings.gain_per_byte:.3f} bytes spared a reader for each byte rewritten"
         + (
             f", paid for after {_amount(brings.break_even_reads)} readers"

@@ -21,12 +21,20 @@ def test_statements_give_their_where_and_the_weight_in_a_comment() -> None:
         /* weight=0.5 */ a IN (1, 2);
         select * from sales where sales.a is null group by b order by c limit 3;
         SELECT * FROM sales;
+        b = 1; -- weight: 3
+        b = 2;
+        -- weight: 4
+        b = 3;  -- no weight
+        b = 4 -- weight: 5
+        ;
+        b = 5; -- weight: 6
     """
     assert pairs(text, sql=True) == [
         ("day = CAST('2024-01-31' AS DATE) AND part.no > 7", 10.0),
         ("a IN (1, 2)", 0.5),
         ("a IS NULL", 1.0),
         ("TRUE", 1.0),
+        *(("b = 1", 3.0), ("b = 2", 1.0), ("b = 3", 4.0), ("b = 4", 5.0), ("b = 5", 6.0)),
     ]
 
 
