@@ -146,6 +146,7 @@ def scan(  # noqa: PLR0913  one parameter an option
 @policy_options
 @click.option("-o", "--output", type=click.Path(dir_okay=False), help="Save the plan here.")
 @click.option("--workload", help="Predict what its weighted predicates will read: JSONL or .sql.")
+@click.option("--sample", is_flag=True, help="Predict from rows of the files, not statistics.")
 @price_options
 @json_option
 def plan(  # noqa: PLR0913  one parameter an option
@@ -156,6 +157,7 @@ def plan(  # noqa: PLR0913  one parameter an option
     prices: Prices | None,
     storage_options: Pairs,
     *,
+    sample: bool,
     as_json: bool,
 ) -> None:
     """Show what OPTIMIZE would rewrite; writes nothing to the table."""
@@ -172,9 +174,11 @@ def plan(  # noqa: PLR0913  one parameter an option
     if not asked:
         if prices is not None:
             raise UsageError("--throughput needs readers to predict for: --workload, or --where")
+        if sample:
+            raise UsageError("--sample needs readers to predict for: --workload, or --where")
         emit(made, text.plan, as_json=as_json)
         return
-    predicted = opened.predict(made, asked)
+    predicted = opened.predict(made, asked, sample=sample)
     paid = None if prices is None else costs(predicted, prices)
     document = {**plan_document(made), "prediction": predicted.document()}
     if paid is not None:

@@ -65,9 +65,15 @@ class Prediction:
 
 
 def predict(
-    snapshot: Snapshot, plan: ClusteringPlan, workload: Workload, bounds_of: BoundsOf
+    snapshot: Snapshot,
+    plan: ClusteringPlan,
+    workload: Workload,
+    bounds_of: BoundsOf,
+    samples: Sequence[pa.Table] | None = None,
 ) -> Prediction:
     """Return what a plan for this snapshot would bring.
+
+    `samples` are rows of the plan's columns, a table a group; without, rows are made up.
 
     Raises:
         UsageError: If a predicate cannot be understood.
@@ -82,7 +88,8 @@ def predict(
     measured = {leaf.logical: leaf for leaf in referenced_leaves(snapshot, asked)}
     measured |= {path: known[path] for path in clustered}
     bounds = bounds_of(list(measured.values()))
-    after = _after(snapshot, plan, bounds, [list(measured).index(path) for path in clustered])
+    places = [list(measured).index(path) for path in clustered]
+    after = _after(snapshot, plan, bounds, places, samples)
     ordered = list(measured.values())
     masks = may_match_each(after[0], asked, partial(_selected, after[1], ordered))
     return _prediction(plan, workload, (snapshot, before), (after[0], masks))
@@ -145,7 +152,11 @@ def _read(snapshot: Snapshot, mask: pa.BooleanArray) -> tuple[int, int]:
 
 
 def _after(
-    snapshot: Snapshot, plan: ClusteringPlan, bounds: pa.Table, clustered: Sequence[int]
+    snapshot: Snapshot,
+    plan: ClusteringPlan,
+    bounds: pa.Table,
+    clustered: Sequence[int],
+    samples: Sequence[pa.Table] | None = None,
 ) -> tuple[Snapshot, pa.Table]:
     """Return the table as it would be, and the bounds of its files."""
     paths = decoded_paths(snapshot.files)
@@ -157,30 +168,32 @@ def _after(
     files = [snapshot.files.filter(pa.array(kept))]
     found = [bounds.filter(pa.array(kept))]
     start = 0
-    for group in plan.groups:
+    for number, group in enumerate(plan.groups):
         rows = numbers[start : start + len(group.inputs)]
         start += len(rows)
-        made, made_bounds = _rewritten(plan, group, bounds.take(pa.array(rows)), clustered)
+        sample = None if samples is None else samples[number]
+        made, made_bounds = _rewritten(plan, group, bounds.take(pa.array(rows)), clustered, sample)
         files.append(made)
         found.append(made_bounds)
     return replace(snapshot, files=pa.concat_tables(files)), pa.concat_tables(found)
 
 
 def _rewritten(
-    plan: ClusteringPlan, group: RewriteGroup, bounds: pa.Table, clustered: Sequence[int]
+    plan: ClusteringPlan,
+    group: RewriteGroup,
+    bounds: pa.Table,
+    clustered: Sequence[int],
+    sample: pa.Table | None,
 ) -> tuple[pa.Table, pa.Table]:
     size = group.inputs.columns["size_bytes"].to_numpy().astype(np.float64)
-    wanted = min(_MOST_ROWS, _ROWS_IN_A_FILE * max(group.expected_outputs, len(size)))
-    counts = np.maximum(1, np.round(size * (wanted / max(size.sum(), 1.0)))).astype(np.int64)
-    owner = np.repeat(np.arange(len(size)), counts)
-    random = np.random.default_rng(len(owner)).random((len(owner), max(1, len(clustered))))
-    scales = [_Scale(bounds[f"min.{c}"], bounds[f"max.{c}"]) for c in clustered]
-    points = random
-    parts = np.zeros(len(owner), np.int64)
+    values = [None] * len(clustered) if sample is None else list(sample.itercolumns())
+    scales = [
+        _Scale(bounds[f"min.{column}"], bounds[f"max.{column}"], sampled)
+        for column, sampled in zip(clustered, values, strict=True)
+    ]
+    points = _points(group, size, scales) if sample is None else _sampled(scales)
+    parts = np.zeros(len(points), np.int64)
     if clustered:
-        points = np.stack(
-            [scale.spread(owner, random[:, j]) for j, scale in enumerate(scales)], axis=1
-        )
         placed_in = placed(points, group.expected_outputs, curve=plan.curve)
         parts = np.unique(placed_in, return_inverse=True)[1]
     outputs = int(parts.max(initial=0)) + 1
@@ -194,17 +207,42 @@ def _rewritten(
     )
 
 
-class _Scale:
-    """One column's values as numbers and back; texts are numbered among the ends of a group."""
+def _points(group: RewriteGroup, size: Points, scales: Sequence["_Scale"]) -> Points:
+    """Return made-up rows, as many of a file as its bytes, evenly spread over its box."""
+    wanted = min(_MOST_ROWS, _ROWS_IN_A_FILE * max(group.expected_outputs, len(size)))
+    counts = np.maximum(1, np.round(size * (wanted / max(size.sum(), 1.0)))).astype(np.int64)
+    owner = np.repeat(np.arange(len(size)), counts)
+    random = np.random.default_rng(len(owner)).random((len(owner), max(1, len(scales))))
+    if not scales:
+        return random
+    columns = [scale.spread(owner, random[:, j]) for j, scale in enumerate(scales)]
+    return np.stack(columns, axis=1)
 
-    def __init__(self, low: pa.ChunkedArray, high: pa.ChunkedArray) -> None:
+
+def _sampled(scales: Sequence["_Scale"]) -> Points:
+    return np.stack([scale.sampled for scale in scales], axis=1)
+
+
+class _Scale:
+    """One column's values as numbers and back; texts are numbered among those that are known.
+
+    Known are the ends of a group's files and the `sampled` values.
+    """
+
+    def __init__(
+        self, low: pa.ChunkedArray, high: pa.ChunkedArray, sampled: pa.ChunkedArray | None
+    ) -> None:
         self._type = low.type
-        ends = pa.concat_arrays([low.combine_chunks(), high.combine_chunks()]).drop_null()
+        rows = pa.nulls(0, low.type) if sampled is None else sampled.cast(low.type).combine_chunks()
+        known_values = [low.combine_chunks(), high.combine_chunks(), rows]
+        ends = pa.concat_arrays(known_values).drop_null()
         self._ends = ends.take(pc.array_sort_indices(ends)) if len(ends) else ends
         self._is_text = pa.types.is_string(self._type) or not len(ends)
         known = self._numbers(pc.fill_null(low, self._ends[0])) if len(ends) else np.zeros(len(low))
         top = self._numbers(pc.fill_null(high, self._ends[-1])) if len(ends) else known
         self._low, self._high = known, np.maximum(known, top)
+        filled = pc.fill_null(rows, self._ends[0]) if len(ends) else rows
+        self.sampled = self._numbers(filled) if len(ends) else np.zeros(len(rows))
 
     def spread(self, owner: Rows, random: Points) -> Points:
         """Return a number for each row, evenly spread over the range of its file."""

@@ -14,6 +14,7 @@ from liquidlog.operations import inspect
 from liquidlog.operations.optimize import CommitReport, commit_groups
 from liquidlog.operations.replay import Replay, replay
 from liquidlog.operations.rewrite import pending_groups
+from liquidlog.operations.sampling import sample_keys
 from liquidlog.plan import (
     DEFAULT_MAX_FILE_BYTES,
     DEFAULT_MIN_CUBE_BYTES,
@@ -92,14 +93,21 @@ class Rewriting(OpenedTable):
             bounds_of=self.bounds_of(snapshot),
         )
 
-    def predict(self, plan: ClusteringPlan, workload: Workload) -> Prediction:
+    def predict(
+        self, plan: ClusteringPlan, workload: Workload, *, sample: bool = False
+    ) -> Prediction:
         """Return what a plan would bring to the readers of a workload, from statistics.
+
+        With `sample`, rows of the clustering columns are read from some of the files, and the
+        prediction follows how they really lie.
 
         Raises:
             UsageError: If a predicate cannot be understood.
+            DataFileError: If a file that is sampled cannot be read.
         """
         snapshot = self.snapshot_of(plan)
-        return predict(snapshot, plan, workload, self.bounds_of(snapshot))
+        samples = sample_keys(self._store, snapshot, plan) if sample and plan.columns else None
+        return predict(snapshot, plan, workload, self.bounds_of(snapshot), samples)
 
     def predicted_health(self, plan: ClusteringPlan) -> Health:
         """Return the health that the table would have after a plan, from statistics."""

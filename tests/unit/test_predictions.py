@@ -49,6 +49,7 @@ def test_predicted_reads_are_near_those_after_the_rewrite(
     asked = tuple(WeightedPredicate(text) for text in predicates)
     plan = table.plan(max_file_size=30_000)
     foretold = table.predict(plan, asked)
+    sampled = table.predict(plan, asked, sample=True)
     assert foretold.bytes_before == pytest.approx(table.scan(workload=asked).bytes_read)
     table.commit(plan, execute(plan))
     after = table.scan(workload=asked)
@@ -59,6 +60,8 @@ def test_predicted_reads_are_near_those_after_the_rewrite(
     # Of texts only the ends of files are known, so their files are foretold wider than they come.
     if columns != ["name"]:
         assert promised <= 1.5 * found
+    # Who looks at rows knows how they lie, texts too; this executor cuts less well than Spark's.
+    assert 0.7 * found <= sampled.bytes_after / size_before <= 1.2 * found
     assert foretold.bytes_after < 0.6 * foretold.bytes_before
     assert foretold.gain_per_byte == pytest.approx(
         (foretold.bytes_before - foretold.bytes_after) / size_before

@@ -1,0 +1,66 @@
+"""Rows of the clustering columns of a plan's inputs, read from a few places of some of them."""
+
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+
+from liquidlog.data.reader import DataFile
+from liquidlog.log.store import TableStore
+from liquidlog.plan import ClusteringPlan, InputFile, InputFiles
+from liquidlog.snapshot import Snapshot
+
+_ROWS_OF_A_GROUP: Final = 100_000
+_FILES_OF_A_GROUP: Final = 64
+_ROW_GROUPS_OF_A_FILE: Final = 4
+
+
+def sample_keys(
+    store: TableStore, snapshot: Snapshot, plan: ClusteringPlan
+) -> tuple[pa.Table, ...]:
+    """Return for each group of a plan some rows of its clustering columns, in the plan's order.
+
+    Rows come from up to 64 files, evenly chosen among those of the group, from up to four row
+    groups each, as many of a file as its bytes are of theirs; rows that a deletion vector deletes
+    are among them.
+
+    Raises:
+        DataFileError: If a file cannot be read exactly.
+    """
+    return tuple(_of_group(store, snapshot, plan, group.inputs) for group in plan.groups)
+
+
+def _of_group(
+    store: TableStore, snapshot: Snapshot, plan: ClusteringPlan, inputs: InputFiles
+) -> pa.Table:
+    files = tuple(inputs[int(place)] for place in _spread(len(inputs), _FILES_OF_A_GROUP))
+    size_bytes = max(1, sum(file.size_bytes for file in files))
+    parts = []
+    for file in files:
+        rows = max(1, _ROWS_OF_A_GROUP * file.size_bytes // size_bytes)
+        parts.append(_of_file(store, snapshot, plan, file, rows))
+    return pa.concat_tables(parts)
+
+
+def _of_file(
+    store: TableStore, snapshot: Snapshot, plan: ClusteringPlan, file: InputFile, rows: int
+) -> pa.Table:
+    hidden = plan.row_tracking
+    names = {hidden.row_id_column, hidden.row_commit_version_column} if hidden else set()
+    with DataFile.open(
+        store.data_path(file.path),
+        schema=snapshot.schema,
+        mapping=plan.mapping_mode,
+        ignored=frozenset(names),
+        storage=store.storage,
+    ) as opened:
+        groups = _spread(opened.num_row_groups, _ROW_GROUPS_OF_A_FILE).tolist()
+        columns = [column.physical for column in plan.columns]
+        table = opened.read(columns=columns, row_groups=groups)
+    return table.take(pa.array(_spread(len(table), rows)))
+
+
+def _spread(count: int, wanted: int) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+    """Return up to `wanted` numbers below `count`, evenly spread."""
+    chosen = min(count, wanted)
+    return (np.arange(chosen) * count + count // 2) // max(chosen, 1)
