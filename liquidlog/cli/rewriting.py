@@ -105,7 +105,6 @@ def _rounds(
     depth = opened.health().average_depth
     while made.groups and opened.predicted_health(made).average_depth <= depth - gain:
         done = _round(opened, made, rewrite, 0.0)
-        opened.update()
         before, depth = depth, opened.health().average_depth
         yield {**done, "average_depth": depth}
         if depth > before - gain:
