@@ -30,13 +30,13 @@ MAX_ATTEMPTS: Final = 1000
 class Clock:
     """Where a commit gets its time and its ids from.
 
-    `back_off` is called with the number of races lost in a row and waits before the next one, so
-    that writers that lost together do not meet again at once.
+    `back_off` is called with the number of races lost in a row and how long the last one took (ms),
+    and waits before the next one, so that writers that lost together do not meet again at once.
     """
 
     now_ms: Callable[[], int]
     new_id: Callable[[], str]
-    back_off: Callable[[int], None] = field(default=lambda _: None)
+    back_off: Callable[[int, int], None] = field(default=lambda *_: None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,6 +84,7 @@ def commit(store: TableStore, proposal: Proposal, clock: Clock, *, engine_info: 
         proposal, load_commits(store, proposal.read_set.version + 1, snapshot.version)
     )
     for attempt in range(1, MAX_ATTEMPTS + 1):
+        began_ms = clock.now_ms()
         if attempt > 1 or proposal.base is not None:
             snapshot, winners = advance(store, snapshot)
             _require_no_conflicts(proposal, winners)
@@ -100,13 +101,17 @@ def commit(store: TableStore, proposal: Proposal, clock: Clock, *, engine_info: 
         info = _with_in_commit_timestamp(info, snapshot)
         content = encode_actions((info, *change.actions))
         outcome = put_commit(
-            store, snapshot.version + 1, content, txn_id=txn_id, back_off=clock.back_off
+            store,
+            snapshot.version + 1,
+            content,
+            txn_id=txn_id,
+            wait=lambda puts: clock.back_off(puts, 0),
         )
         if outcome is PutOutcome.LANDED:
             return Committed(
                 version=snapshot.version + 1, attempts=attempt, change=change, base=snapshot
             )
-        clock.back_off(attempt)
+        clock.back_off(attempt, clock.now_ms() - began_ms)
     raise CommitError(f"other writers won {MAX_ATTEMPTS} races in a row; nothing was committed")
 
 
@@ -124,7 +129,9 @@ def commit_first(store: TableStore, change: Change, clock: Clock, *, engine_info
     if _starts_with_in_commit_timestamps(change):
         info = structs.replace(info, in_commit_timestamp=info.timestamp)
     content = encode_actions((info, *change.actions))
-    outcome = put_commit(store, 0, content, txn_id=txn_id, back_off=clock.back_off)
+    outcome = put_commit(
+        store, 0, content, txn_id=txn_id, wait=lambda puts: clock.back_off(puts, 0)
+    )
     return outcome is PutOutcome.LANDED
 
 

@@ -32,11 +32,11 @@ def put_commit(
     content: bytes,
     *,
     txn_id: str,
-    back_off: Callable[[int], None] = lambda _: None,
+    wait: Callable[[int], None] = lambda _: None,
 ) -> PutOutcome:
     """Put the commit of `version` and return what became of it.
 
-    `back_off` waits after a number of puts without an answer.
+    `wait` waits after a number of puts without an answer.
 
     Raises:
         StorageError: If nothing was stored.
@@ -45,7 +45,7 @@ def put_commit(
     detail = ""
     for puts in range(1, PUTS + 1):
         if puts > 1:
-            back_off(puts)
+            wait(puts - 1)
         outcome, detail = _put_once(store, version, content, txn_id)
         if outcome is not None:
             return outcome

@@ -9,7 +9,9 @@ from liquidlog.commit.transaction import Clock
 
 _BACK_OFF_MS: Final = 20
 _MAX_BACK_OFF_MS: Final = 2_000
-"""The longest wait after the first lost race is twice the former, and never above the latter."""
+_MAX_ATTEMPTS_WAITED: Final = 16
+"""The longest wait after the first lost race is twice the first, or twice what the attempt took; it
+never exceeds the second, or so many attempts where those are slow."""
 
 
 def system_clock() -> Clock:
@@ -21,7 +23,12 @@ def system_clock() -> Clock:
     )
 
 
-def _back_off(lost: int) -> None:
-    """Wait for a random time, longer on average the more races were lost in a row."""
-    longest_ms = min(_BACK_OFF_MS << min(lost, 10), _MAX_BACK_OFF_MS)
+def _back_off(lost: int, attempt_ms: int) -> None:
+    """Wait for a random time, longer on average the more races were lost in a row.
+
+    Where an attempt takes long, as on a store far away, writers would else lose to each other most
+    of the time, and keep the store busy with it.
+    """
+    most_ms = max(_MAX_BACK_OFF_MS, _MAX_ATTEMPTS_WAITED * attempt_ms)
+    longest_ms = min(max(_BACK_OFF_MS, attempt_ms) << min(lost, 10), most_ms)
     time.sleep(secrets.randbelow(longest_ms) / 1000)
