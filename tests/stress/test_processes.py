@@ -82,7 +82,8 @@ def test_every_commit_of_racing_processes_lands_exactly_once(place: Place, tmp_p
     sys.stdout.write(f"{newest} commits of {WRITERS} processes in {seconds:.1f} s\n")
     assert newest == WRITERS * COMMITS
     commits = list(load_commits(store, 0, newest))
-    assert_all_landed_once(commits, place.kinds)
+    # On a slow store a rewrite may lose to some CLUSTER BY every time.
+    assert_all_landed_once(commits, "cluster-by" if options else place.kinds)
     assert_readers_saw_whole_versions(commits, report)
     assert_rows_are_those_appended(place, commits)
     if not options:
