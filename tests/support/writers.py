@@ -63,7 +63,7 @@ def write(uri: str, writer: str, commits: str, kinds: str, options: str) -> None
 
     def try_rewrite() -> bool:
         plan = table.plan(min_cube_size=1)
-        # A race is about commits: where rewrites keep losing, files pile up and take minutes to read.
+        # A race is about commits; where rewrites keep losing, files pile up and take long to read.
         if len(plan.groups) != 1 or len(plan.groups[0].inputs) > MOST_INPUTS:
             return False
         try:
