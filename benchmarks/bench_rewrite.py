@@ -187,7 +187,11 @@ def floor_rewrites(arguments: argparse.Namespace) -> Iterator[Rewrite]:
 
 def floor(table: Path, plan: ClusteringPlan, arguments: argparse.Namespace) -> list[Path]:
     """Rewrite a group in memory: the same keys, one sort, equal cuts, the same codec."""
-    rows = pq.read_table(table)
+    # The generator's schema asks for string views, which pyarrow cannot take rows of.
+    found = pq.ParquetDataset(table).schema
+    kinds = [child.type for child in found]
+    kinds = [pa.string() if pa.types.is_string_view(kind) else kind for kind in kinds]
+    rows = pq.read_table(table, schema=pa.schema(list(zip(found.names, kinds, strict=True))))
     columns = [rows[name] for name in arguments.keys]
     random = np.random.default_rng(0)
     sampled = pa.array(np.sort(random.choice(len(rows), min(200_000, len(rows)), replace=False)))
