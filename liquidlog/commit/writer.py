@@ -9,7 +9,12 @@ from collections.abc import Callable
 from enum import Enum
 from typing import Final
 
-from liquidlog.errors import CommitStateUnknownError, LiquidlogError, VersionNotFoundError
+from liquidlog.errors import (
+    CommitStateUnknownError,
+    LiquidlogError,
+    StorageError,
+    VersionNotFoundError,
+)
 from liquidlog.log.commits import read_commit
 from liquidlog.log.paths import commit_name
 from liquidlog.log.store import AmbiguousPutError, TableStore
@@ -46,7 +51,13 @@ def put_commit(
     for puts in range(1, PUTS + 1):
         if puts > 1:
             wait(puts - 1)
-        outcome, detail = _put_once(store, version, content, txn_id)
+        try:
+            outcome, detail = _put_once(store, version, content, txn_id)
+        except StorageError as error:
+            if puts == 1:
+                raise
+            # What is refused now says nothing of the puts before, which may still arrive.
+            raise CommitStateUnknownError(version, f"{detail}; {error.message}") from error
         if outcome is not None:
             return outcome
     raise CommitStateUnknownError(version, f"{detail}; it is not in the log")

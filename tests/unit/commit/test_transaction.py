@@ -10,6 +10,7 @@ from liquidlog.commit.writer import PUTS
 from liquidlog.errors import (
     CommitConflictError,
     CommitStateUnknownError,
+    StorageError,
     UnsupportedFeatureError,
 )
 from liquidlog.log.loader import load_snapshot
@@ -151,6 +152,24 @@ def test_requests_that_are_all_lost_leave_the_state_unknown() -> None:
     with pytest.raises(CommitStateUnknownError):
         commit(store, proposal(), clock(), engine_info="test")
     assert commit_name(2) not in store.log
+
+
+def test_a_refusal_after_a_lost_request_leaves_the_state_unknown() -> None:
+    store = new_store()
+
+    def lose(s: MemoryStore) -> None:
+        s.lost_requests = 1
+        s.before_put = refuse
+
+    def refuse(_: MemoryStore) -> None:
+        raise StorageError("memory", "is refused")
+
+    store.before_put = lose
+    with pytest.raises(CommitStateUnknownError):
+        commit(store, proposal(), clock(), engine_info="test")
+    store.before_put = refuse
+    with pytest.raises(StorageError):
+        commit(store, proposal(), clock(), engine_info="test")
 
 
 def test_a_put_that_arrives_late_is_the_same_commit() -> None:
