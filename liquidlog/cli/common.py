@@ -98,15 +98,26 @@ def dry_run_option(command: Callable[P, R]) -> Callable[P, R]:
 
 def policy_options(command: Callable[P, R]) -> Callable[P, R]:
     """Add the options that steer a planner; they arrive as one mapping, `policy`."""
+    return gathered(command, _POLICY_OPTIONS, _POLICY_NAMES, "policy", lambda given: given)
+
+
+def gathered(
+    command: Callable[P, R],
+    options: Sequence[Callable[[Callable[..., R]], Callable[..., R]]],
+    names: Sequence[str],
+    into: str,
+    made: Callable[[dict[str, Any]], object],
+) -> Callable[..., R]:
+    """Add options that arrive as one argument `into`: what is `made` of those that are given."""
 
     @functools.wraps(command)
-    def with_policy(*args: P.args, **kwargs: P.kwargs) -> R:
-        values = {name: kwargs.pop(name) for name in _POLICY_NAMES}
-        policy = {name: value for name, value in values.items() if value is not None}
-        return command(*args, policy=policy, **kwargs)  # type: ignore[arg-type]
+    def with_options(*args: P.args, **kwargs: P.kwargs) -> R:
+        values = {name: kwargs.pop(name) for name in names}
+        given = {name: value for name, value in values.items() if value is not None}
+        return command(*args, **{into: made(given)}, **kwargs)  # type: ignore[arg-type]
 
-    decorated: Callable[..., R] = with_policy
-    for option in reversed(_POLICY_OPTIONS):
+    decorated: Callable[..., R] = with_options
+    for option in reversed(options):
         decorated = option(decorated)
     return decorated
 

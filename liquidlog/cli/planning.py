@@ -1,12 +1,11 @@
 """From the planner's options to a plan, and to what it would bring."""
 
-import functools
 from collections.abc import Callable, Mapping
 from typing import Any, ParamSpec, TypeVar
 
 import click
 
-from liquidlog.cli.common import OVERLAP_OPTIONS, SIZE, split_names
+from liquidlog.cli.common import OVERLAP_OPTIONS, SIZE, gathered, split_names
 from liquidlog.errors import UsageError
 from liquidlog.plan import ClusteringPlan
 from liquidlog.simulation.prices import Prices
@@ -18,23 +17,17 @@ R = TypeVar("R")
 
 def price_options(command: Callable[P, R]) -> Callable[P, R]:
     """Add the options that say what a rewrite costs; they arrive as one `prices`, or None."""
-
-    @functools.wraps(command)
-    def with_prices(*args: P.args, **kwargs: P.kwargs) -> R:
-        throughput, hour, tib = (kwargs.pop(name) for name in _PRICES)
-        prices = _prices(throughput, hour, tib)  # type: ignore[arg-type]
-        return command(*args, prices=prices, **kwargs)  # type: ignore[arg-type]
-
-    decorated: Callable[..., R] = with_prices
-    for option in reversed(_PRICE_OPTIONS):
-        decorated = option(decorated)
-    return decorated
+    return gathered(command, _PRICE_OPTIONS, _PRICES, "prices", _prices)
 
 
-def _prices(throughput: int | None, hour: float | None, tib: float | None) -> Prices | None:
-    if throughput is not None:
-        return Prices(throughput_bytes=throughput, per_hour=hour, per_tib_read=tib)
-    if hour is not None or tib is not None:
+def _prices(given: Mapping[str, Any]) -> Prices | None:
+    if "throughput" in given:
+        return Prices(
+            throughput_bytes=given["throughput"],
+            per_hour=given.get("hour_price"),
+            per_tib_read=given.get("tib_price"),
+        )
+    if given:
         raise UsageError("prices need --throughput: the bytes that the cluster rewrites a second")
     return None
 
