@@ -35,6 +35,7 @@ from liquidspark.sink import TaskFacts, decode_facts, encode_facts, failed, merg
 from liquidspark.source import GroupWork, Split, split_file
 from liquidspark.timing import Timer
 from liquidspark.whole import CompactionTasks, GroupTask
+from liquidspark.worker import prepare_worker
 
 _SURVEY_SCHEMA: Final = "survey binary, failure binary"
 _MAX_SURVEY_TASKS: Final = 1000
@@ -48,6 +49,17 @@ class BatchFunction(Protocol):
     """What mapInArrow calls once a task; must be picklable."""
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]: ...  # noqa: D102
+
+
+@dataclass(frozen=True, slots=True)
+class _Prepared:
+    """A function of tasks, in a worker made ready for them."""
+
+    function: BatchFunction
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        prepare_worker()
+        return self.function(batches)
 
 
 class Division(Protocol):
@@ -150,7 +162,7 @@ def _shuffle(
     if layout.slices_per_output > 1:
         moved = moved.sortWithinPartitions("slice", "ordinal")
     outputs = OutputTasks(work=work, slices_per_output=layout.slices_per_output)
-    return _collect(moved.mapInArrow(outputs.__call__, FACTS_SCHEMA))
+    return _collect(_mapped(moved, outputs, FACTS_SCHEMA))
 
 
 def _splits(
@@ -184,8 +196,11 @@ def _cores(spark: SparkSession) -> int:
 def _tasks(
     spark: SparkSession, function: BatchFunction, count: int, *, schema: str = FACTS_SCHEMA
 ) -> DataFrame:
-    numbers = spark.range(0, count, 1, count)
-    return numbers.mapInArrow(function.__call__, schema)
+    return _mapped(spark.range(0, count, 1, count), function, schema)
+
+
+def _mapped(frame: DataFrame, function: BatchFunction, schema: str) -> DataFrame:
+    return frame.mapInArrow(_Prepared(function).__call__, schema)
 
 
 def _collect(frame: DataFrame) -> TaskFacts:

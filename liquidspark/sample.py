@@ -100,7 +100,8 @@ def encode_survey(survey: Survey) -> bytes:
         "file": str(survey.file),
         "row_group_rows": ",".join(map(str, survey.row_group_rows)),
     }
-    return encode_table(table.replace_schema_metadata(facts))
+    content: bytes = encode_table(table.replace_schema_metadata(facts)).to_pybytes()
+    return content
 
 
 def decode_survey(content: bytes) -> Survey:

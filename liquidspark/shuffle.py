@@ -26,8 +26,9 @@ from liquidlog.curve.order import RowOrder, order_rows, stable_order
 from liquidlog.data.encodings import concat
 from liquidlog.errors import LiquidlogError
 from liquidlog.plan import GroupCosts
-from liquidlog.spec.arrow import leaf_column
+from liquidlog.spec.arrow import arrow_schema, leaf_column
 from liquidspark.layout import Layout, table_keys
+from liquidspark.narrow import aligned, narrowed, widened
 from liquidspark.sink import (
     OutputFile,
     Proof,
@@ -71,7 +72,7 @@ class Piece(NamedTuple):
     target: int
     slice: int
     ordinal: int
-    payload: bytes
+    payload: bytes | pa.Buffer
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,7 +118,7 @@ class SplitTasks:
     def _pieces(self, table: pa.Table, first: int) -> Iterator[Piece]:
         keys = table_keys(self.work, self.layout, table)
         ordinals = ordinals_from(first, len(table))
-        for cut in cut_table(self.layout, table, keys, ordinals):
+        for cut in cut_table(self.layout, narrowed(table), keys, ordinals):
             target = self.targets[cut.slice // self.layout.slices_per_output]
             step = max(1, len(cut.rows) * _PIECE_BYTES // max(cut.rows.nbytes, 1))
             for start in range(0, len(cut.rows), step):
@@ -215,10 +216,11 @@ def cut_table(
 
 def sorted_slice(work: GroupWork, pieces: Sequence[pa.Table]) -> pa.Table:
     """Return the rows of one slice's pieces sorted along the curve, without the key column."""
-    together = concat(pieces).combine_chunks()
+    kinds = arrow_schema(work.schema, physical=True)
+    together = concat(aligned(pieces, kinds)).combine_chunks()
     keys = together.column(KEY_COLUMN).to_numpy()
     table = together.drop_columns([KEY_COLUMN])
-    return table.take(pa.array(row_order(work, table, keys)))
+    return widened(table.take(pa.array(row_order(work, table, keys))), kinds)
 
 
 def row_order(work: GroupWork, table: pa.Table, keys: Keys) -> RowOrder:
@@ -277,9 +279,16 @@ def _batch(pieces: list[Piece]) -> pa.RecordBatch:
         pa.array(targets, pa.int32()),
         pa.array(slices, pa.int32()),
         pa.array(ordinals, pa.int64()),
-        pa.array(payloads, pa.binary()),
+        _binary_array(payloads),
     ]
     return pa.RecordBatch.from_arrays(columns, names=["target", "slice", "ordinal", "payload"])
+
+
+def _binary_array(values: Sequence[bytes | pa.Buffer]) -> pa.BinaryArray:
+    """Return the values as an array; each is copied once, which `pa.array` does not manage."""
+    offsets = np.cumsum([0, *map(len, values)]).astype(np.int32)
+    buffers = [None, pa.py_buffer(offsets), pa.py_buffer(b"".join(values))]
+    return pa.Array.from_buffers(pa.binary(), len(values), buffers)
 
 
 def _received(batches: Iterable[pa.RecordBatch]) -> Iterator[Piece]:

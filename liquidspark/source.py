@@ -156,16 +156,15 @@ def read_split(work: GroupWork, split: Split) -> Iterator[tuple[pa.Table, int]]:
             yield data_file.read(row_groups=row_groups), chunk.first_ordinal
 
 
-def encode_table(table: pa.Table, options: pa.ipc.IpcWriteOptions | None = None) -> bytes:
+def encode_table(table: pa.Table, options: pa.ipc.IpcWriteOptions | None = None) -> pa.Buffer:
     """Return rows as an Arrow IPC stream; inverse: decode_table."""
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, table.schema, options=options) as stream:
         stream.write_table(table)
-    content: bytes = sink.getvalue().to_pybytes()
-    return content
+    return sink.getvalue()
 
 
-def decode_table(content: bytes) -> pa.Table:
+def decode_table(content: bytes | pa.Buffer) -> pa.Table:
     """Return the rows in an Arrow IPC stream, without copying what is not compressed."""
     return pa.ipc.open_stream(content).read_all()
 

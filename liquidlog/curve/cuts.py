@@ -20,6 +20,7 @@ import numpy.typing as npt
 
 from liquidlog.curve.grid import Coords, Keys
 from liquidlog.curve.order import stable_order
+from liquidlog.curve.search import positions_in
 
 Ordinals = npt.NDArray[np.uint64]
 Positions = npt.NDArray[np.int64]
@@ -46,7 +47,7 @@ class Cuts:
 
     def parts_of(self, keys: Keys, ordinals: Ordinals) -> npt.NDArray[np.int64]:
         """Return the part of each row, (n,) in [0, len(cuts)]."""
-        parts = np.searchsorted(self.keys, keys, side="right")
+        parts = positions_in(self.keys, keys, "right")
         if len(self.keys) == 0:
             return parts
         tied = np.flatnonzero(self.keys[np.maximum(parts, 1) - 1] == keys)

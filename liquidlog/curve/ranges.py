@@ -13,13 +13,14 @@ Order of values: numbers by value with -0.0 equal to 0.0 and NaN largest, string
 UTF-8 bytes over their full length, null first. O(n log ranges), no per-value Python.
 """
 
-from typing import Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from liquidlog.curve.search import positions_in
 from liquidlog.curve.words import bytes_below, decimals_below
 from liquidlog.errors import ClusteringColumnError
 
@@ -137,11 +138,13 @@ def _below(values: pa.Array, bounds: pa.Array) -> Ids:
         return bytes_below(values, bounds.cast(kind))
     if pa.types.is_decimal128(kind):
         return decimals_below(values, bounds)
-    found = np.searchsorted(fixed_width(bounds), fixed_width(values), side="left")
-    return found.astype(np.uint32)
+    numbers, edges = fixed_width(values), fixed_width(bounds)
+    if pa.types.is_floating(kind):
+        return np.searchsorted(edges, numbers, side="left").astype(np.uint32)
+    return positions_in(edges, numbers).astype(np.uint32)
 
 
-def fixed_width(values: pa.Array) -> npt.NDArray[np.generic]:
+def fixed_width(values: pa.Array) -> npt.NDArray[Any]:
     """Return numbers, dates or timestamps as a numpy view; slots of nulls hold anything."""
     kind = values.type
     dtype: npt.DTypeLike = _INT_BY_BYTES[kind.bit_width // 8]

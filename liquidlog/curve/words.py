@@ -14,6 +14,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from liquidlog.curve.search import positions_in
+
 WORD_BYTES: Final = 8
 
 Counts = npt.NDArray[np.uint32]
@@ -37,7 +39,7 @@ def decimals_below(values: pa.Array, bounds: pa.Array) -> Counts:
     low, high = _decimal_halves(values)
     bound_low, bound_high = _decimal_halves(bounds)
     if _fits_long(low, high) and _fits_long(bound_low, bound_high):
-        return np.searchsorted(bound_low, low, side="left").astype(np.uint32)
+        return positions_in(bound_low, low).astype(np.uint32)
     return _count_below(
         _decimal_words(low, high), len(values), _decimal_words(bound_low, bound_high), len(bounds)
     )

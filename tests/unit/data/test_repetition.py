@@ -29,5 +29,5 @@ def test_leaves_of_lists_and_maps_and_dictionaries_are_always_chosen() -> None:
 
 
 def test_the_sample_is_spread_over_all_rows() -> None:
-    late = pa.concat_arrays([pa.array([0] * (ROWS // 4)), UNIQUE.slice(0, ROWS * 3 // 4)])
+    late = pa.concat_arrays([pa.array([0] * (ROWS // 8)), UNIQUE.slice(0, ROWS * 7 // 8)])
     assert repetitive_leaves(pa.table({"late": late})) == []

@@ -1,0 +1,118 @@
+"""Columns on their way through the shuffle: integers in the fewest bytes that hold them all.
+
+What the shuffle moves is copied half a dozen times between Python, the JVM and the disk. Tables
+hold small numbers in wide types: keys in 64 bits, prices in decimals of 128. They travel, and are
+put in order, as integers of the narrowest type that fits the rows at hand, and become what they
+were before they are written. Columns inside structs, lists and maps stay as they are.
+"""
+
+from collections.abc import Sequence
+from typing import Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+_NARROW: Final = tuple(
+    (kind, -(1 << (kind.bit_width - 1)), (1 << (kind.bit_width - 1)) - 1)
+    for kind in (pa.int8(), pa.int16(), pa.int32())
+)
+_DECIMAL64_DIGITS: Final = 18
+
+
+def narrowed(table: pa.Table) -> pa.Table:
+    """Return the table with narrow columns; inverse: `widened`."""
+    return pa.table([_narrow(column) for column in table.itercolumns()], names=table.column_names)
+
+
+def aligned(tables: Sequence[pa.Table], kinds: pa.Schema) -> list[pa.Table]:
+    """Return tables from `narrowed` with columns widened in which they differ, as `widened`."""
+    first = tables[0].schema.types
+    if all(table.schema.types == first for table in tables):
+        return list(tables)
+    differing = {
+        name
+        for position, name in enumerate(tables[0].column_names)
+        if len({table.schema.field(position).type for table in tables}) > 1
+    }
+    return [_widened(table, kinds, differing) for table in tables]
+
+
+def widened(table: pa.Table, kinds: pa.Schema) -> pa.Table:
+    """Return the table with the types that its columns had.
+
+    Args:
+        table: Columns as `narrowed` makes them, or as they were.
+        kinds: The types of columns by name, without dictionaries; others stay as they are.
+    """
+    return _widened(table, kinds, set(kinds.names))
+
+
+def _widened(table: pa.Table, kinds: pa.Schema, names: set[str]) -> pa.Table:
+    columns = [
+        _wide(column, kinds.field(name).type) if name in names and name in kinds.names else column
+        for name, column in zip(table.column_names, table.itercolumns(), strict=True)
+    ]
+    return pa.table(columns, names=table.column_names)
+
+
+def _narrow(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    kind = column.type
+    if isinstance(kind, pa.DictionaryType):
+        return _narrow_dictionary(column)
+    if pa.types.is_date32(kind):
+        return _narrow_integers(column.cast(pa.int32()), otherwise=column)
+    if pa.types.is_signed_integer(kind):
+        return _narrow_integers(column, otherwise=column)
+    if pa.types.is_decimal128(kind) and kind.precision <= _DECIMAL64_DIGITS:
+        return _narrow_decimals(column)
+    return column
+
+
+def _narrow_integers(column: pa.ChunkedArray, *, otherwise: pa.ChunkedArray) -> pa.ChunkedArray:
+    bounds = pc.min_max(column)
+    low, high = bounds["min"].as_py() or 0, bounds["max"].as_py() or 0
+    for kind, lowest, highest in _NARROW:
+        if kind.bit_width < column.type.bit_width and lowest <= low and high <= highest:
+            return column.cast(kind, safe=False)
+    return otherwise
+
+
+def _narrow_decimals(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    try:
+        halves = column.cast(pa.decimal64(column.type.precision, column.type.scale))
+    except pa.ArrowInvalid:
+        # Foreign files can hold more digits than their type has; they are kept.
+        return column
+    integers = pa.chunked_array([chunk.view(pa.int64()) for chunk in halves.chunks], pa.int64())
+    return _narrow_integers(integers, otherwise=integers)
+
+
+def _narrow_dictionary(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    largest = max((len(chunk.dictionary) for chunk in column.chunks), default=0)
+    for kind, _, highest in _NARROW:
+        if largest <= highest + 1:
+            return _with_indices(column, kind)
+    return column
+
+
+def _with_indices(column: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
+    chunks = [
+        pa.DictionaryArray.from_arrays(chunk.indices.cast(kind, safe=False), chunk.dictionary)
+        for chunk in column.chunks
+    ]
+    return pa.chunked_array(chunks, pa.dictionary(kind, column.type.value_type))
+
+
+def _wide(column: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
+    found = column.type
+    if isinstance(found, pa.DictionaryType):
+        return _with_indices(column, pa.int32())
+    if found == kind or not pa.types.is_integer(found):
+        return column
+    if pa.types.is_decimal128(kind):
+        halves = pa.decimal64(kind.precision, kind.scale)
+        chunks = [chunk.view(halves) for chunk in column.cast(pa.int64()).chunks]
+        return pa.chunked_array(chunks, halves).cast(kind)
+    if pa.types.is_date32(kind):
+        return column.cast(pa.int32()).cast(kind)
+    return column.cast(kind)
