@@ -31,6 +31,7 @@ from liquidlog.plan import (
     RewrittenGroup,
 )
 from liquidlog.spec.deletion_vectors import vector_path
+from liquidlog.spec.schema import parse_schema
 from liquidlog.storage.files import delete_files, require_creatable
 from liquidlog.storage.options import NO_OPTIONS, StorageOptions
 from liquidspark.jobs import GroupJobs
@@ -47,6 +48,8 @@ _POLL_SECONDS: Final = 0.2
 _MAX_CONCURRENT_GROUPS: Final = 32
 _MIN_PIECE_BYTES: Final = 24 << 10
 """Slices of large groups grow, so that what a task sends to one slice stays above this size."""
+_MIN_PIECE_COLUMN_BYTES: Final = 256
+"""Of each column, for tables of hundreds: Arrow takes about as much to say that it is there."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -192,8 +195,13 @@ class _GroupRun:
             token=self.token,
             storage=self.storage,
             read_back=self.options.read_back,
-            slice_bytes=max(self.options.slice_bytes, math.isqrt(size_bytes * _MIN_PIECE_BYTES)),
+            slice_bytes=max(self.options.slice_bytes, math.isqrt(size_bytes * self._piece_bytes())),
         )
+
+    def _piece_bytes(self) -> int:
+        """Return the least bytes of what a task sends to one slice; columns cost some each."""
+        columns = len(parse_schema(self.plan.schema_string, where="the plan").fields)
+        return max(_MIN_PIECE_BYTES, columns * _MIN_PIECE_COLUMN_BYTES)
 
     def __call__(self, spark: SparkSession) -> Outcome:
         started = time.perf_counter()

@@ -92,7 +92,7 @@ def build_layout(work: GroupWork, surveys: Sequence[Survey]) -> Layout:
         axes.append(Axis(bounds=bounds, coordinates=spread))
         coords[:, j] = spread[ids]
     boxes, sample, cuts = _cut(work, coords, _ordinals(surveys), bits=bits)
-    slices = max(1, -(-work.size_bytes // (work.outputs * work.slice_bytes)))
+    slices = slices_per_output(work, memory_bytes=sum(survey.memory_bytes for survey in surveys))
     return Layout(
         axes=tuple(axes),
         curve=work.curve,
@@ -101,6 +101,18 @@ def build_layout(work: GroupWork, surveys: Sequence[Survey]) -> Layout:
         cuts=refine_cuts(sample, cuts, slices=slices) if slices > 1 else cuts,
         slices_per_output=slices,
     )
+
+
+def slices_per_output(work: GroupWork, *, memory_bytes: int) -> int:
+    """Return into how many slices a task that writes an output sorts its rows.
+
+    Args:
+        work: The group.
+        memory_bytes: About what all of its rows take in memory.
+    """
+    by_stored = -(-work.size_bytes // (work.outputs * work.slice_bytes))
+    by_memory = -(-memory_bytes // (work.outputs * work.slice_memory_bytes))
+    return max(1, by_stored, by_memory)
 
 
 def _cut(

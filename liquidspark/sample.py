@@ -5,9 +5,8 @@ deterministic, low-discrepancy jitter, so that the sample neither changes betwee
 step with a period of the data.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import accumulate, pairwise
 from typing import Final
 
 import numpy as np
@@ -15,8 +14,16 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from liquidlog.data.encodings import decoded
+from liquidlog.data.logical_file import LogicalFile
 from liquidspark.sink import TaskFacts
-from liquidspark.source import GroupWork, decode_table, encode_table, open_input
+from liquidspark.source import (
+    GroupWork,
+    decode_table,
+    encode_table,
+    open_input,
+    read_bounded,
+    rows_at_a_time,
+)
 
 _GOLDEN_RATIO: Final = 0.6180339887498949
 
@@ -26,10 +33,12 @@ class Survey:
     """What one input holds: its row groups and sampled rows.
 
     `rows` are the sampled row numbers, increasing; `columns` the clustering columns at them.
+    `memory_bytes` is about what all of its rows take in memory.
     """
 
     file: int
     row_group_rows: tuple[int, ...]
+    memory_bytes: int
     rows: npt.NDArray[np.uint64]
     columns: tuple[pa.Array, ...]
 
@@ -48,22 +57,41 @@ def survey_file(work: GroupWork, file: int, *, sample_rows: int) -> Survey:
     with open_input(work, file) as data_file:
         sizes = tuple(data_file.row_group_rows(i) for i in range(data_file.num_row_groups))
         picked = sample_positions(sum(sizes), sample_rows if work.columns else 0)
-        pieces = []
-        edges = np.searchsorted(picked, np.array([0, *accumulate(sizes)], np.uint64))
-        first = 0
-        for number, (start, stop) in enumerate(pairwise(edges.tolist())):
-            if start < stop:
-                rows = (picked[start:stop] - np.uint64(first)).astype(np.int64)
-                table = data_file.read(columns=work.columns, row_groups=[number])
-                pieces.append(decoded(table.take(pa.array(rows))))
-            first += sizes[number]
+        memory_bytes = sum(map(data_file.row_group_memory_bytes, range(len(sizes))))
+        pieces = [
+            decoded(table.take(pa.array(rows)))
+            for table, rows in _picked(work, file, data_file, picked)
+        ]
     columns = pa.concat_tables(pieces).combine_chunks().columns if pieces else []
     return Survey(
         file=file,
         row_group_rows=sizes,
+        memory_bytes=memory_bytes,
         rows=picked,
         columns=tuple(_flat(column) for column in columns),
     )
+
+
+def _picked(
+    work: GroupWork, file: int, opened: LogicalFile, picked: npt.NDArray[np.uint64]
+) -> Iterator[tuple[pa.Table, npt.NDArray[np.int64]]]:
+    """Yield the clustering columns, some rows at a time, and which of these rows are picked."""
+    first = 0
+    for group in range(opened.num_row_groups):
+        stop = first + opened.row_group_rows(group)
+        if not len(_between(picked, first, stop)):
+            first = stop
+            continue
+        max_rows = rows_at_a_time(work, file, opened, [group])
+        for table in read_bounded(opened, work.columns, [group], max_rows=max_rows):
+            yield table, _between(picked, first, first + len(table))
+            first += len(table)
+
+
+def _between(picked: npt.NDArray[np.uint64], first: int, stop: int) -> npt.NDArray[np.int64]:
+    """Return the picked rows of first <= row < stop, counted from the first."""
+    low, high = np.searchsorted(picked, np.array([first, stop], np.uint64)).tolist()
+    return (picked[low:high] - np.uint64(first)).astype(np.int64)
 
 
 def sample_positions(rows: int, count: int) -> npt.NDArray[np.uint64]:
@@ -99,6 +127,7 @@ def encode_survey(survey: Survey) -> bytes:
     facts = {
         "file": str(survey.file),
         "row_group_rows": ",".join(map(str, survey.row_group_rows)),
+        "memory_bytes": str(survey.memory_bytes),
     }
     content: bytes = encode_table(table.replace_schema_metadata(facts)).to_pybytes()
     return content
@@ -113,6 +142,7 @@ def decode_survey(content: bytes) -> Survey:
     return Survey(
         file=int(metadata[b"file"]),
         row_group_rows=tuple(int(size) for size in sizes.split(",") if size),
+        memory_bytes=int(metadata[b"memory_bytes"]),
         rows=rows.to_numpy(),
         columns=tuple(columns),
     )

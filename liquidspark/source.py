@@ -8,6 +8,7 @@ left out as a file is read; nothing here ever sees them.
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
@@ -22,6 +23,12 @@ from liquidlog.spec.schema import Path, StructType, parse_schema
 from liquidlog.storage.addresses import file_address
 from liquidlog.storage.files import file_size_bytes
 from liquidlog.storage.options import NO_OPTIONS, StorageOptions
+
+_MEMORY_BYTES_PER_STORED: Final = 8
+"""TPC-H lineitem has 4; files that are compressed further come in slices of fewer bytes."""
+
+_PARTS_FROM: Final = 2
+"""A row group of this many slices is read in parts."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,6 +77,11 @@ class GroupWork:
     def size_bytes(self) -> int:
         """Bytes of all inputs."""
         return sum(self.sizes_bytes)
+
+    @property
+    def slice_memory_bytes(self) -> int:
+        """What a slice may become in memory: more than that of ordinary files."""
+        return _MEMORY_BYTES_PER_STORED * self.slice_bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,17 +155,42 @@ def read_split(work: GroupWork, split: Split) -> Iterator[tuple[pa.Table, int]]:
         DataFileError: If the file cannot be read, or not exactly.
     """
     with open_input(work, split.file) as data_file:
-        row_bytes = work.inputs[split.file].size_bytes / max(data_file.num_rows, 1)
+        max_rows = rows_at_a_time(work, split.file, data_file, split.row_groups)
         sizes = [data_file.row_group_rows(number) for number in split.row_groups]
-        chunks = split_file(
-            split.file,
-            sizes,
-            first_ordinal=split.first_ordinal,
-            max_rows=work.slice_bytes / max(row_bytes, 1e-9),
-        )
+        chunks = split_file(split.file, sizes, first_ordinal=split.first_ordinal, max_rows=max_rows)
         for chunk in chunks:
             row_groups = [split.row_groups[number] for number in chunk.row_groups]
-            yield data_file.read(row_groups=row_groups), chunk.first_ordinal
+            ordinal = chunk.first_ordinal
+            for rows in read_bounded(data_file, None, row_groups, max_rows=max_rows):
+                yield rows, ordinal
+                ordinal += len(rows)
+
+
+def read_bounded(
+    file: LogicalFile, columns: Sequence[Path] | None, row_groups: Sequence[int], *, max_rows: int
+) -> Iterator[pa.Table]:
+    """Yield the live rows of row groups: together, or in parts if it is one that is too large.
+
+    Raises:
+        DataFileError: If the file cannot be read, or not exactly.
+    """
+    rows = sum(map(file.row_group_rows, row_groups))
+    if len(row_groups) == 1 and rows > _PARTS_FROM * max_rows:
+        yield from file.read_in_parts(columns, row_groups[0], max_rows=max_rows)
+    else:
+        yield file.read(columns, row_groups)
+
+
+def rows_at_a_time(
+    work: GroupWork, file: int, opened: LogicalFile, row_groups: Sequence[int]
+) -> int:
+    """Return how many rows of some row groups a task holds: a slice, in bounded memory."""
+    stored_bytes = work.inputs[file].size_bytes / max(opened.num_rows, 1)
+    rows = max(sum(map(opened.row_group_rows, row_groups)), 1)
+    memory_bytes = sum(map(opened.row_group_memory_bytes, row_groups)) / rows
+    by_stored = work.slice_bytes / max(stored_bytes, 1e-9)
+    by_memory = work.slice_memory_bytes / max(memory_bytes, 1e-9)
+    return max(1, int(min(by_stored, by_memory)))
 
 
 def encode_table(table: pa.Table, options: pa.ipc.IpcWriteOptions | None = None) -> pa.Buffer:

@@ -118,8 +118,9 @@ def _rows_between(
             low, high = edges[inside[0]], edges[inside[-1] + 1]
             split = Split(survey.file, tuple(inside), low, high - low)
             for table, ordinal in read_split(work, split):
-                skipped = max(start - ordinal, 0)
-                yield table.slice(skipped, stop - ordinal - skipped)
+                # Parts of a large row group may lie outside as a whole.
+                skipped = min(max(start - ordinal, 0), len(table))
+                yield table.slice(skipped, max(stop - ordinal - skipped, 0))
 
 
 def _sort_group(work: GroupWork, surveys: Sequence[Survey]) -> TaskFacts:

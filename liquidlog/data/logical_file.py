@@ -6,7 +6,7 @@ row ids go by them. *Live* rows are those that are left; callers know no others.
 Source: PROTOCOL.md, "Deletion Vectors" and "Reader Requirements for Row Tracking".
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import accumulate
 from typing import Self
 
@@ -23,6 +23,9 @@ from liquidlog.spec.deletion_vectors import Positions
 from liquidlog.spec.mapping import MappingMode
 from liquidlog.spec.schema import Path, StructType
 from liquidlog.storage.options import NO_OPTIONS, StorageOptions
+
+Span = tuple[int, int]
+"""Consecutive physical rows of a file: the first, and the one after the last."""
 
 
 class LogicalFile:
@@ -125,6 +128,10 @@ class LogicalFile:
         deleted = self._edges[index + 1] - self._edges[index]
         return self._starts[index + 1] - self._starts[index] - deleted
 
+    def row_group_memory_bytes(self, index: int) -> int:
+        """Return about how many bytes the physical rows of one row group take in memory."""
+        return self._file.row_group_memory_bytes(index)
+
     def read(
         self, columns: Sequence[Path] | None = None, row_groups: Sequence[int] | None = None
     ) -> pa.Table:
@@ -135,22 +142,40 @@ class LogicalFile:
         """
         wanted = range(self.num_row_groups) if row_groups is None else row_groups
         groups = [group for group in wanted if self.row_group_rows(group)]
-        table = self._file.read(columns, groups)
-        if columns is None and self._row_tracking is not None and self._row_tracking.preserved:
-            table = self._with_row_ids(table, self._row_tracking, groups)
-        if sum(map(self.row_group_rows, groups)) == len(table):
+        spans = [(self._starts[group], self._starts[group + 1]) for group in groups]
+        return self._logical(self._file.read(columns, groups), spans, hidden=columns is None)
+
+    def read_in_parts(
+        self, columns: Sequence[Path] | None, row_group: int, *, max_rows: int
+    ) -> Iterator[pa.Table]:
+        """Yield the live rows of one row group as `read`, at most `max_rows` at a time.
+
+        Raises:
+            DataFileError: As `read`.
+        """
+        start = self._starts[row_group]
+        for part in self._file.read_in_parts(columns, row_group, max_rows=max_rows):
+            span = start, start + len(part)
+            yield self._logical(part, [span], hidden=columns is None)
+            start = span[1]
+
+    def _logical(self, table: pa.Table, spans: Sequence[Span], *, hidden: bool) -> pa.Table:
+        """Return the live ones of the physical rows of these spans, with their row ids."""
+        if hidden and self._row_tracking is not None and self._row_tracking.preserved:
+            table = self._with_row_ids(table, self._row_tracking, spans)
+        deleted = [self._deleted_in(span) for span in spans]
+        if not sum(map(len, deleted)):
             return table
-        return table.filter(pa.array(np.concatenate([self._is_live(group) for group in groups])))
+        live = [_is_live(span, gone) for span, gone in zip(spans, deleted, strict=True)]
+        return table.filter(pa.array(np.concatenate(live)))
 
-    def _is_live(self, group: int) -> npt.NDArray[np.bool_]:
-        start, stop = self._starts[group], self._starts[group + 1]
-        live = np.ones(stop - start, np.bool_)
-        live[self._deleted[self._edges[group] : self._edges[group + 1]] - np.uint64(start)] = False
-        return live
+    def _deleted_in(self, span: Span) -> Positions:
+        first, last = np.searchsorted(self._deleted, np.array(span, np.uint64)).tolist()
+        return self._deleted[first:last]
 
-    def _with_row_ids(self, table: pa.Table, names: RowTracking, groups: Sequence[int]) -> pa.Table:
+    def _with_row_ids(self, table: pa.Table, names: RowTracking, spans: Sequence[Span]) -> pa.Table:
         """Return the table with row ids and versions where the file itself keeps none."""
-        rows = [np.arange(self._starts[group], self._starts[group + 1]) for group in groups]
+        rows = [np.arange(start, stop) for start, stop in spans]
         first = self._source.base_row_id or 0
         ids = pa.array(np.concatenate([np.empty(0, np.int64), *rows]) + first, pa.int64())
         version = pa.scalar(self._source.default_row_commit_version, pa.int64())
@@ -162,6 +187,13 @@ class LogicalFile:
             filled = pc.coalesce(table.column(position), default)
             table = table.set_column(position, table.field(position), filled)
         return table
+
+
+def _is_live(span: Span, deleted: Positions) -> npt.NDArray[np.bool_]:
+    start, stop = span
+    live = np.ones(stop - start, np.bool_)
+    live[deleted - np.uint64(start)] = False
+    return live
 
 
 def _ignored(row_tracking: RowTracking | None) -> frozenset[str]:

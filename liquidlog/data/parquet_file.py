@@ -4,8 +4,8 @@ Types are the file's own; `reader` makes them the table's.
 """
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from typing import Self
+from contextlib import ExitStack, contextmanager
+from typing import Final, Self
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -20,6 +20,9 @@ from liquidlog.data.parquet_types import (
 from liquidlog.errors import DataFileError, StorageError
 from liquidlog.storage.files import open_input
 from liquidlog.storage.options import NO_OPTIONS, StorageOptions
+
+_BUFFER_BYTES: Final = 64 << 10
+"""Of each column that is read page by page; there may be thousands of them."""
 
 
 class ParquetFile:
@@ -39,6 +42,7 @@ class ParquetFile:
         """
         self.path = path
         self.dictionaries = dictionaries
+        self._storage = storage
         with self._refusing():
             self._parquet = _open(path, storage, dictionaries=dictionaries)
             self.schema = found_schema(self._parquet)
@@ -97,6 +101,36 @@ class ParquetFile:
                 raise DataFileError(self.path, "holds timestamps with nanoseconds")
         return table
 
+    def read_in_parts(
+        self, row_group: int, columns: Sequence[str] | None, *, max_rows: int
+    ) -> Iterator[pa.Table]:
+        """Yield the rows of one row group as `read`, at most `max_rows` at a time.
+
+        Needs memory for the rows of a part and a page of each column, not for the row group.
+
+        Raises:
+            DataFileError: As `read`.
+        """
+        names = None if columns is None else list(columns)
+        rows = 0
+        with self._refusing(), ExitStack() as stack:
+            readers = [
+                stack.enter_context(_streamed(self.path, self._storage, unit, self.dictionaries))
+                for unit in (("us",) if self._nanoseconds is None else ("us", "ns"))
+            ]
+            options = {"batch_size": max_rows, "row_groups": [row_group], "columns": names}
+            for batches in zip(
+                *(reader.iter_batches(**options) for reader in readers), strict=True
+            ):
+                part, *nanoseconds = (pa.Table.from_batches([batch]) for batch in batches)
+                rows += part.num_rows
+                if nanoseconds and has_nanoseconds(part, nanoseconds[0]):
+                    raise DataFileError(self.path, "holds timestamps with nanoseconds")
+                yield part
+        expected = self.metadata.row_group(row_group).num_rows
+        if rows != expected:
+            raise DataFileError(self.path, f"has {rows} rows where its footer says {expected}")
+
     @contextmanager
     def _refusing(self) -> Iterator[None]:
         """Turn every way in which reading Parquet fails into one error.
@@ -121,15 +155,35 @@ def _open(
     *,
     int96_unit: str = "us",
     dictionaries: frozenset[str] = frozenset(),
+    buffer_bytes: int = 0,
 ) -> pq.ParquetFile:
     source = open_input(path, storage)
     try:
         return pq.ParquetFile(
             source,
             read_dictionary=sorted(dictionaries),
+            buffer_size=buffer_bytes,
             coerce_int96_timestamp_unit=int96_unit,
             page_checksum_verification=True,
         )
     except BaseException:
         source.close()
         raise
+
+
+@contextmanager
+def _streamed(
+    path: str, storage: StorageOptions, int96_unit: str, dictionaries: frozenset[str]
+) -> Iterator[pq.ParquetFile]:
+    """Context manager: the file, opened to be read page by page."""
+    parquet = _open(
+        path,
+        storage,
+        int96_unit=int96_unit,
+        dictionaries=dictionaries,
+        buffer_bytes=_BUFFER_BYTES,
+    )
+    try:
+        yield parquet
+    finally:
+        parquet.close(force=True)

@@ -5,7 +5,7 @@ Columns and paths are physical names throughout.
 Source: Apache Parquet format, LogicalTypes.md; Spark, DataSourceUtils (calendar rebase keys).
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Final, Self
 
 import pyarrow as pa
@@ -23,6 +23,18 @@ from liquidlog.storage.options import NO_OPTIONS, StorageOptions
 
 CHANGE_COLUMNS: Final = frozenset({"_change_type", "__is_cdc"})
 """Columns that change data capture leaves in data files; never part of a table."""
+
+_WIDTHS: Final = {
+    "BOOLEAN": 1,
+    "INT32": 4,
+    "INT64": 8,
+    "INT96": 8,
+    "FLOAT": 4,
+    "DOUBLE": 8,
+    "BYTE_ARRAY": 4,
+    "FIXED_LEN_BYTE_ARRAY": 16,
+}
+"""Bytes in memory of a value by its physical type, at least."""
 
 _DICTIONARY: Final = pa.dictionary(pa.int32(), pa.string())
 
@@ -102,6 +114,18 @@ class DataFile:
         """Return the rows of one row group."""
         return int(self._file.metadata.row_group(index).num_rows)
 
+    def row_group_memory_bytes(self, index: int) -> int:
+        """Return about how many bytes the rows of one row group take in memory.
+
+        Fixed-width values take their width, however well they are encoded in the file.
+        """
+        group = self._file.metadata.row_group(index)
+        columns = (group.column(number) for number in range(group.num_columns))
+        return sum(
+            max(column.total_uncompressed_size, column.num_values * _WIDTHS[column.physical_type])
+            for column in columns
+        )
+
     def row_group_bytes(self, index: int) -> int:
         """Return the uncompressed bytes of one row group, encoded as in the file."""
         return int(self._file.metadata.row_group(index).total_byte_size)
@@ -119,12 +143,36 @@ class DataFile:
         """
         groups = list(range(self.num_row_groups)) if row_groups is None else list(row_groups)
         rows = sum(self.row_group_rows(group) for group in groups)
-        paths = [(name,) for name in self.schema.names] if columns is None else list(columns)
-        names = self.schema.names if columns is None else [quote_path(path) for path in paths]
+        return self._table(self._file.read(groups, self._held(columns)), columns, rows)
+
+    def read_in_parts(
+        self, columns: Sequence[Path] | None, row_group: int, *, max_rows: int
+    ) -> Iterator[pa.Table]:
+        """Yield the rows of one row group as `read`, at most `max_rows` at a time.
+
+        Raises:
+            DataFileError: As `read`.
+        """
+        held = self._held(columns)
+        if not held:
+            # Without columns Parquet has no rows to give in parts; nulls take no memory.
+            yield self.read(columns, [row_group])
+            return
+        for part in self._file.read_in_parts(row_group, held, max_rows=max_rows):
+            yield self._table(part, columns, part.num_rows)
+
+    def _held(self, columns: Sequence[Path] | None) -> list[str]:
+        paths = self._paths(columns)
         held = [stored for path in paths if (stored := self._columns.stored_path(path))]
-        table = self._file.read(groups, [".".join(path) for path in held])
-        arrays = [self._column(table, path, rows) for path in paths]
-        return pa.table(arrays, names=names)
+        return [".".join(path) for path in held]
+
+    def _paths(self, columns: Sequence[Path] | None) -> list[Path]:
+        return [(name,) for name in self.schema.names] if columns is None else list(columns)
+
+    def _table(self, found: pa.Table, columns: Sequence[Path] | None, rows: int) -> pa.Table:
+        paths = self._paths(columns)
+        names = self.schema.names if columns is None else [quote_path(path) for path in paths]
+        return pa.table([self._column(found, path, rows) for path in paths], names=names)
 
     def _column(self, table: pa.Table, path: Path, rows: int) -> pa.ChunkedArray:
         wanted = _descend(self.schema, path)

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from pyroaring import BitMap64
 
 from liquidlog.data.checksum import multiset_checksum
+from liquidlog.data.encodings import concat
 from liquidlog.data.logical_file import LogicalFile
 from liquidlog.plan import InputFile, RowTracking
 from liquidlog.spec.arrow import delta_schema
@@ -65,6 +66,7 @@ def test_a_logical_file_is_its_data_file_without_the_deleted_rows(
             schema=delta_schema(table.schema),
             vector_location=str(vectors),
             row_tracking=data.draw(st.sampled_from([None, TRACKING])),
+            dictionary=data.draw(st.booleans()),
         ) as file:
             groups = range(file.num_row_groups)
             assert file.num_rows == sum(map(file.row_group_rows, groups)) == len(kept)
@@ -75,9 +77,18 @@ def test_a_logical_file_is_its_data_file_without_the_deleted_rows(
             parts = [file.read(row_groups=[group]) for group in sorted(asked)]
             column = file.read(columns=[(table.column_names[0],)])
             together = file.read(row_groups=sorted(asked))
+            max_rows = data.draw(st.integers(1, 20))
+            bounded = [
+                part
+                for group in groups
+                for part in file.read_in_parts(None, group, max_rows=max_rows)
+            ]
     expected = table.take(pa.array(kept, pa.int64()))
     assert multiset_checksum(whole.select(table.column_names)) == multiset_checksum(expected)
     assert multiset_checksum(column) == multiset_checksum(expected.select([0]))
+    assert all(len(part) <= max_rows for part in bounded)
+    if bounded:
+        assert concat([part.combine_chunks() for part in bounded]).equals(whole.combine_chunks())
     assert together.num_rows == sum(map(len, parts))
     if parts:
         assert multiset_checksum(pa.concat_tables(parts)) == multiset_checksum(together)

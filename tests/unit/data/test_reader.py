@@ -136,6 +136,28 @@ def test_int96_with_nanoseconds_is_refused(tmp_path: Path, *, nested: bool) -> N
     assert "nanoseconds" in _refusal(path, _schema(t=wanted))
 
 
+def test_a_row_group_read_in_parts_is_checked_as_if_read_whole(tmp_path: Path) -> None:
+    whole, late = ([1000, 2000, 3000], [1000, 2000, 3001])
+    for name, nanoseconds in (("whole", whole), ("late", late)):
+        table = pa.table({"t": pa.array(nanoseconds, pa.timestamp("ns"))})
+        _write(tmp_path / name, table, use_deprecated_int96_timestamps=True)
+    with DataFile.open(str(tmp_path / "whole"), schema=_schema(t=UTC)) as file:
+        parts = list(file.read_in_parts(None, 0, max_rows=2))
+    assert [part["t"].cast(pa.int64()).to_pylist() for part in parts] == [[1, 2], [3]]
+    with DataFile.open(str(tmp_path / "late"), schema=_schema(t=UTC)) as file:
+        late_parts = file.read_in_parts(None, 0, max_rows=2)
+        with pytest.raises(DataFileError, match="nanoseconds"):
+            list(late_parts)
+
+
+def test_memory_is_that_of_values_not_of_their_encoding(tmp_path: Path) -> None:
+    table = pa.table({"a": pa.array([7] * 50_000, pa.int64()), "s": ["x" * 100] * 50_000})
+    path = _write(tmp_path / "f", table, use_dictionary=["a"])
+    with DataFile.open(path, schema=_schema(a=pa.int64(), s=pa.string())) as file:
+        estimated = file.row_group_memory_bytes(0)
+        assert estimated > 0.9 * file.read().nbytes > 10 * Path(path).stat().st_size
+
+
 def test_int96_is_no_timestamp_without_zone(tmp_path: Path) -> None:
     table = pa.table({"t": pa.array([0], pa.timestamp("us"))})
     path = _write(tmp_path / "f", table, use_deprecated_int96_timestamps=True)

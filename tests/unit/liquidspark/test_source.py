@@ -1,3 +1,5 @@
+from dataclasses import replace
+from itertools import accumulate
 from pathlib import Path
 
 import numpy as np
@@ -9,8 +11,23 @@ from hypothesis import strategies as st
 from liquidlog.errors import DataFileError, ExecutorError
 from liquidlog.plan import InputFile, WriterOptions
 from liquidlog.spec.arrow import leaf_column
-from liquidspark.sample import Survey, decode_survey, encode_survey, sample_positions, sample_shares
-from liquidspark.source import GroupWork, file_location, open_input, split_file
+from liquidspark.layout import slices_per_output
+from liquidspark.sample import (
+    Survey,
+    decode_survey,
+    encode_survey,
+    sample_positions,
+    sample_shares,
+    survey_file,
+)
+from liquidspark.source import (
+    GroupWork,
+    Split,
+    file_location,
+    open_input,
+    read_split,
+    split_file,
+)
 from support.plans import schema_json_of, write_inputs
 
 
@@ -85,12 +102,14 @@ def test_survey_survives_the_trip() -> None:
     survey = Survey(
         file=4,
         row_group_rows=(3, 0, 5),
+        memory_bytes=1 << 40,
         rows=np.array([0, 2, 7], np.uint64),
         columns=(pa.array(["a", None, "b"]), pa.array([1.5, 2.5, None])),
     )
     found = decode_survey(encode_survey(survey))
     assert (found.file, found.row_group_rows, found.num_rows) == (4, (3, 0, 5), 8)
     assert found.rows.tolist() == [0, 2, 7]
+    assert found.memory_bytes == 1 << 40
     assert list(found.columns) == list(survey.columns)
 
 
@@ -124,3 +143,33 @@ def work_of(directory: Path, file: InputFile) -> GroupWork:
         token="0" * 12,
         slice_bytes=1 << 20,
     )
+
+
+def test_a_large_row_group_is_read_in_parts(tmp_path: Path) -> None:
+    rows = 50_000
+    table = pa.table({"key": pa.array(range(rows), pa.int64())})
+    (written,) = write_inputs(tmp_path, table, 1, row_group_rows=rows)
+    work = replace(work_of(tmp_path, written), slice_bytes=written.size_bytes // 10)
+    split = Split(0, (0,), 5, rows)
+    parts = list(read_split(work, split))
+    assert len(parts) >= 10
+    assert [first for _, first in parts] == list(
+        accumulate((len(part) for part, _ in parts[:-1]), initial=5)
+    )
+    together = pa.concat_tables([part for part, _ in parts])
+    assert together["key"].to_pylist() == list(range(rows))
+    survey = survey_file(work, 0, sample_rows=100)
+    assert survey.columns[0].to_pylist() == survey.rows.tolist()
+    assert survey.memory_bytes >= 8 * rows
+
+
+def test_well_compressed_rows_do_not_fill_the_memory(tmp_path: Path) -> None:
+    rows = 200_000
+    table = pa.table({"key": pa.array([7] * rows, pa.int64())})
+    (written,) = write_inputs(tmp_path, table, 1, row_group_rows=rows)
+    work = replace(work_of(tmp_path, written), slice_bytes=written.size_bytes)
+    memory_bytes = 8 * work.slice_bytes
+    assert table.nbytes > 10 * memory_bytes
+    sizes = [part.nbytes for part, _ in read_split(work, Split(0, (0,), 0, rows))]
+    assert max(sizes) <= 1.1 * memory_bytes
+    assert slices_per_output(work, memory_bytes=table.nbytes) >= table.nbytes / memory_bytes
