@@ -48,8 +48,9 @@ def widened(table: pa.Table, kinds: pa.Schema) -> pa.Table:
 
 
 def _widened(table: pa.Table, kinds: pa.Schema, names: set[str]) -> pa.Table:
+    types = {child.name: child.type for child in kinds if child.name in names}
     columns = [
-        _wide(column, kinds.field(name).type) if name in names and name in kinds.names else column
+        _wide(column, types[name]) if name in types else column
         for name, column in zip(table.column_names, table.itercolumns(), strict=True)
     ]
     return pa.table(columns, names=table.column_names)

@@ -49,6 +49,12 @@ _REASON: Final = re.compile(
     r"^(?:[\w.]+\.)?(\w*(?:Error|Exception|Interrupt)): (.+)$", re.MULTILINE
 )
 
+_OUT_OF_MEMORY: Final = re.compile(r"\b(?:Arrow|OutOf)?MemoryError\b")
+_MEMORY_ADVICE: Final = (
+    "; a task ran out of memory: give executors more (spark.executor.memory,"
+    " spark.executor.memoryOverhead), or fewer cores each"
+)
+
 
 @contextmanager
 def open_session(conf: Mapping[str, str]) -> "Iterator[SparkSession]":
@@ -99,11 +105,12 @@ def failure_reason(error: BaseException) -> str:
     """Return one sentence for what Spark raised: the Python worker's own error if there is one."""
     if not str(error).strip():
         return type(error).__name__
+    advice = _MEMORY_ADVICE if _OUT_OF_MEMORY.search(str(error)) else ""
     found = _REASON.findall(str(error))
     if found:
         name, message = found[-1]
-        return f"{name}: {message}"
-    return str(error).strip().splitlines()[0]
+        return f"{name}: {message}{advice}"
+    return str(error).strip().splitlines()[0] + advice
 
 
 def _start(conf: Mapping[str, str]) -> "SparkSession":

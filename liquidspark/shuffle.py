@@ -24,7 +24,7 @@ from liquidlog.curve.curves import Curve
 from liquidlog.curve.grid import Keys
 from liquidlog.curve.order import RowOrder, order_rows, stable_order
 from liquidlog.data.encodings import concat
-from liquidlog.errors import LiquidlogError
+from liquidlog.errors import ExecutorError, LiquidlogError
 from liquidlog.plan import GroupCosts
 from liquidlog.spec.arrow import arrow_schema, leaf_column
 from liquidspark.layout import Layout, table_keys
@@ -58,6 +58,9 @@ _FACTS_SLICE: Final = -1
 _FAILURE_SLICE: Final = -2
 _PIECE_BYTES: Final = 16 << 20
 """Bytes of one piece's rows in memory; Spark keeps whole pieces in single rows."""
+
+_MAX_PAYLOAD_BYTES: Final = 256 << 20
+"""Above this, one value is so large that executors of 1 GiB may run out of memory."""
 
 _BATCH_BYTES: Final = 32 << 20
 """Payload bytes of one batch handed to Spark."""
@@ -123,6 +126,8 @@ class SplitTasks:
             step = max(1, len(cut.rows) * _PIECE_BYTES // max(cut.rows.nbytes, 1))
             for start in range(0, len(cut.rows), step):
                 payload = encode_table(cut.rows.slice(start, step), _IPC_OPTIONS)
+                if len(payload) > _MAX_PAYLOAD_BYTES:
+                    raise ExecutorError(_too_large(step, len(payload)))
                 yield Piece(target, cut.slice, int(cut.ordinals[start]), payload)
 
 
@@ -181,6 +186,13 @@ class OutputTasks:
                 output.__exit__(None, None, None)
         outputs = () if written is None else (written,)
         return merge_facts([*notes, TaskFacts(written=proof.total(), outputs=outputs)]), proof
+
+
+def _too_large(rows: int, found_bytes: int) -> str:
+    return (
+        f"{rows} rows take {found_bytes} bytes compressed, expected at most {_MAX_PAYLOAD_BYTES}"
+        " in one piece: a value is too large to be moved through Spark safely"
+    )
 
 
 def _drained(pieces: Iterator[Piece], facts: TaskFacts) -> TaskFacts:

@@ -45,10 +45,12 @@ class FileColumns:
 
     def stored_path(self, path: Path) -> Path | None:
         """Return the file's own names of the column at a path of structs, None if it has none."""
-        stored: pa.DataType = pa.struct(list(self.stored))
-        named: pa.DataType = pa.struct(list(self.named))
-        found: list[str] = []
-        for part in path:
+        position = self.named.get_field_index(path[0])
+        if position < 0:
+            return None
+        found = [self.stored.field(position).name]
+        stored, named = self.stored.field(position).type, self.named.field(position).type
+        for part in path[1:]:
             position = named.get_field_index(part) if isinstance(named, pa.StructType) else -1
             if position < 0:
                 return None

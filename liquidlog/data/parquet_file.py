@@ -21,8 +21,10 @@ from liquidlog.errors import DataFileError, StorageError
 from liquidlog.storage.files import open_input
 from liquidlog.storage.options import NO_OPTIONS, StorageOptions
 
-_BUFFER_BYTES: Final = 64 << 10
-"""Of each column that is read page by page; there may be thousands of them."""
+_BUFFERS_BYTES: Final = 64 << 20
+"""Of all columns together that are read page by page."""
+_MIN_BUFFER_BYTES: Final = 64 << 10
+_MAX_BUFFER_BYTES: Final = 8 << 20
 
 
 class ParquetFile:
@@ -114,8 +116,10 @@ class ParquetFile:
         names = None if columns is None else list(columns)
         rows = 0
         with self._refusing(), ExitStack() as stack:
+            share = _BUFFERS_BYTES // self.metadata.num_columns
+            buffer_bytes = max(_MIN_BUFFER_BYTES, min(_MAX_BUFFER_BYTES, share))
             readers = [
-                stack.enter_context(_streamed(self.path, self._storage, unit, self.dictionaries))
+                stack.enter_context(self._streamed(unit, buffer_bytes))
                 for unit in (("us",) if self._nanoseconds is None else ("us", "ns"))
             ]
             options = {"batch_size": max_rows, "row_groups": [row_group], "columns": names}
@@ -130,6 +134,21 @@ class ParquetFile:
         expected = self.metadata.row_group(row_group).num_rows
         if rows != expected:
             raise DataFileError(self.path, f"has {rows} rows where its footer says {expected}")
+
+    @contextmanager
+    def _streamed(self, int96_unit: str, buffer_bytes: int) -> Iterator[pq.ParquetFile]:
+        """Context manager: the file once more, opened to be read page by page."""
+        parquet = _open(
+            self.path,
+            self._storage,
+            int96_unit=int96_unit,
+            dictionaries=self.dictionaries,
+            buffer_bytes=buffer_bytes,
+        )
+        try:
+            yield parquet
+        finally:
+            parquet.close(force=True)
 
     @contextmanager
     def _refusing(self) -> Iterator[None]:
@@ -163,27 +182,11 @@ def _open(
             source,
             read_dictionary=sorted(dictionaries),
             buffer_size=buffer_bytes,
+            # Read ahead, whole column chunks would be in memory.
+            pre_buffer=buffer_bytes == 0,
             coerce_int96_timestamp_unit=int96_unit,
             page_checksum_verification=True,
         )
     except BaseException:
         source.close()
         raise
-
-
-@contextmanager
-def _streamed(
-    path: str, storage: StorageOptions, int96_unit: str, dictionaries: frozenset[str]
-) -> Iterator[pq.ParquetFile]:
-    """Context manager: the file, opened to be read page by page."""
-    parquet = _open(
-        path,
-        storage,
-        int96_unit=int96_unit,
-        dictionaries=dictionaries,
-        buffer_bytes=_BUFFER_BYTES,
-    )
-    try:
-        yield parquet
-    finally:
-        parquet.close(force=True)

@@ -240,8 +240,11 @@ def _dictionary_candidates(
 
 def _descend(schema: pa.Schema, path: Path) -> pa.DataType | None:
     """Return the type at a path of struct fields, None if there is none."""
-    found: pa.DataType = pa.struct(list(schema))
-    for part in path:
+    position = schema.get_field_index(path[0])
+    if position < 0:
+        return None
+    found = schema.field(position).type
+    for part in path[1:]:
         position = found.get_field_index(part) if isinstance(found, pa.StructType) else -1
         if position < 0:
             return None

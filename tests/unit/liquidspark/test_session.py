@@ -13,6 +13,11 @@ Traceback (most recent call last):
 OSError: [Errno 28] No space left on device
 """
 
+ADVICE = (
+    "; a task ran out of memory: give executors more (spark.executor.memory,"
+    " spark.executor.memoryOverhead), or fewer cores each"
+)
+
 JVM_FAILURE = """Job aborted due to stage failure: Task 0 in stage 3.0 failed 4 times
 	at org.apache.spark.scheduler.DAGScheduler.run(DAGScheduler.scala:1)
 Caused by: java.io.IOException: No space left on device
@@ -25,6 +30,14 @@ Caused by: java.io.IOException: No space left on device
         (WORKER_FAILURE, "OSError: [Errno 28] No space left on device"),
         (JVM_FAILURE, "Job aborted due to stage failure: Task 0 in stage 3.0 failed 4 times"),
         ("", "RuntimeError"),
+        (
+            "pyarrow.lib.ArrowMemoryError: malloc of size 64 failed",
+            f"ArrowMemoryError: malloc of size 64 failed{ADVICE}",
+        ),
+        (
+            "Job aborted: java.lang.OutOfMemoryError: Java heap space\n\tat x",
+            f"Job aborted: java.lang.OutOfMemoryError: Java heap space{ADVICE}",
+        ),
     ],
 )
 def test_failure_reason_is_one_sentence(text: str, reason: str) -> None:

@@ -15,6 +15,7 @@ from msgspec import structs
 from liquidlog.curve.curves import Curve
 from liquidlog.data.runs import begin_run, end_run
 from liquidlog.plan import RowTracking, WriterOptions
+from liquidspark import shuffle
 from liquidspark.sample import check_rows, survey_file
 from liquidspark.sink import TaskFacts
 from liquidspark.source import GroupWork, open_input
@@ -198,6 +199,46 @@ def test_lost_input_fails_every_output_and_leaves_no_file(tmp_path: Path, slice_
     facts = shuffled(work, break_task=1)
     assert facts.failure is not None
     assert "input 0.parquet" in facts.failure
+    assert {name for name in parquet_names(tmp_path) if name.startswith("part-")} == set()
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("slice_bytes", [5000, 500])
+def test_row_groups_larger_than_a_slice_are_written_once(
+    tmp_path: Path, way: str, slice_bytes: int
+) -> None:
+    curve = None if way == "compaction" else Curve.HILBERT
+    work = make_work(tmp_path, curve=curve, slice_bytes=slice_bytes)
+    for path in work.paths:
+        pq.write_table(pq.read_table(path), path)
+    work = replace(
+        work,
+        inputs=tuple(
+            structs.replace(file, size_bytes=Path(path).stat().st_size)
+            for file, path in zip(work.inputs, work.paths, strict=True)
+        ),
+    )
+    if way == "shuffled":
+        facts = shuffled(work)
+    elif way == "whole":
+        facts = facts_of(list(GroupTask(work=work, sample_rows=500)(numbered(0))))
+    else:
+        surveys = tuple(survey_file(work, file, sample_rows=0) for file in range(4))
+        tasks = CompactionTasks(work=work, surveys=surveys)
+        facts = facts_of([batch for number in range(3) for batch in tasks(numbered(number))])
+    tables = check(work, facts)
+    if way == "compaction":
+        assert [row for table in tables for row in table["row"].to_pylist()] == list(range(ROWS))
+
+
+def test_a_value_too_large_to_be_moved_fails_the_group(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(shuffle, "_MAX_PAYLOAD_BYTES", 100)
+    work = make_work(tmp_path, slice_bytes=1 << 30)
+    facts = shuffled(work)
+    assert facts.failure is not None
+    assert "too large to be moved" in facts.failure
     assert {name for name in parquet_names(tmp_path) if name.startswith("part-")} == set()
 
 
