@@ -1,9 +1,9 @@
 """Memory and scaling of a rewrite: TPC-H lineitem in growing groups, on executors of fixed size.
 
 Spark runs as a cluster of processes on this machine: executors of one core and a fixed heap, each
-with the Python workers of its tasks. Every size is one group, rewritten in a fresh session. Peaks
-are those that the kernel keeps of each process (VmHWM), the largest of each kind, polled while the
-rewrite runs; a process that lives for less than a poll may be missed.
+with the Python workers of its tasks. Every size is one group, rewritten in a session of its own
+that has rewritten one file before. Peaks are those that the kernel keeps of each process (VmHWM),
+the largest of each kind, polled while the rewrites run.
 
     python benchmarks/bench_memory.py --parts 4,8,16,32
 """
