@@ -122,12 +122,16 @@ def ranks_of(column: pa.ChunkedArray) -> Ranks:
     return ids
 
 
-def shares(ranks: Ranks, parts: npt.NDArray[np.int64]) -> Shares:
+def shares(
+    ranks: Ranks, parts: npt.NDArray[np.int64], weight: npt.NDArray[np.float64] | None = None
+) -> Shares:
+    """Return what predicates open of parts that weigh so much, else their shares of the rows."""
     order = np.argsort(parts, kind="stable")
     starts = np.flatnonzero(np.diff(parts[order], prepend=-1))
     low = np.minimum.reduceat(ranks[order], starts)
     high = np.maximum.reduceat(ranks[order], starts)
-    weight = np.diff(np.append(starts, len(order))) / len(order)
+    if weight is None:
+        weight = np.diff(np.append(starts, len(order))) / len(order)
     rng = np.random.default_rng(SEED)
     points = ranks[rng.integers(0, len(ranks), PREDICATES)]
     ordered = np.sort(ranks, axis=0)

@@ -154,18 +154,9 @@ def liquidspark_rewrites(arguments: argparse.Namespace) -> Iterator[Rewrite]:
 
 
 def reference_rewrites(arguments: argparse.Namespace) -> Iterator[Rewrite]:
-    jars = sorted(Path(os.environ["LIQUID_REFERENCE_JARS"]).glob("*.jar"))
-    conf = {
-        **session_conf(arguments),
-        "spark.jars": ",".join(map(str, jars)),
-        "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
-        "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
-        "spark.databricks.delta.optimize.maxFileSize": str(arguments.max_file_mib * MIB),
-        # Spark's own defaults where liquidspark's local sessions differ.
-        "spark.shuffle.compress": "true",
-        "spark.shuffle.spill.compress": "true",
-    }
-    with open_session(conf) as spark:
+    file_bytes = arguments.max_file_mib * MIB
+    size = {"spark.databricks.delta.optimize.maxFileSize": str(file_bytes)}
+    with open_session({**reference_conf(arguments), **size}) as spark:
         for _ in range(2):
             table = fresh_table(arguments, "reference")
             write_log(table, arguments.keys)
@@ -173,6 +164,19 @@ def reference_rewrites(arguments: argparse.Namespace) -> Iterator[Rewrite]:
                 spark.sql(f"OPTIMIZE delta.`{table}`").collect()
             live = spark.read.format("delta").load(str(table)).inputFiles()
             yield *watch.result(), [table / uri.rsplit("/", 1)[1] for uri in live]
+
+
+def reference_conf(arguments: argparse.Namespace) -> dict[str, str]:
+    jars = sorted(Path(os.environ["LIQUID_REFERENCE_JARS"]).glob("*.jar"))
+    return {
+        **session_conf(arguments),
+        "spark.jars": ",".join(map(str, jars)),
+        "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
+        "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
+        # Spark's own defaults where liquidspark's local sessions differ.
+        "spark.shuffle.compress": "true",
+        "spark.shuffle.spill.compress": "true",
+    }
 
 
 def floor_rewrites(arguments: argparse.Namespace) -> Iterator[Rewrite]:

@@ -3,6 +3,7 @@
 import contextlib
 import time
 from collections.abc import Iterator, Mapping
+from functools import cache
 from typing import Any, Final
 
 import click
@@ -35,19 +36,19 @@ _EXECUTOR = click.option("--executor", default="spark", help="What rewrites the 
 _SPARK_CONF = click.option(
     "--spark-conf", multiple=True, type=PAIR, help="A Spark configuration; repeats."
 )
-_FINAL = (
-    click.option("--final", is_flag=True, help="overlap: repeat while the average depth falls."),
-    click.option(
-        "--min-gain", type=click.FloatRange(min=0), help="By how much, with --final [0.1]."
-    ),
+_FINAL = click.option(
+    "--final", is_flag=True, help="overlap: repeat while the average depth falls."
+)
+_MIN_GAIN_OPTION = click.option(
+    "--min-gain", type=click.FloatRange(min=0), help="By how much, with --final [0.1]."
 )
 
 
 @click.command()
 @table_argument
 @policy_options
-@_FINAL[0]
-@_FINAL[1]
+@_FINAL
+@_MIN_GAIN_OPTION
 @_EXECUTOR
 @_SPARK_CONF
 @dry_run_option
@@ -74,19 +75,30 @@ def optimize(  # noqa: PLR0913  one parameter an option
     if dry_run:
         emit(made, text.plan, as_json=as_json)
         return
-    with contextlib.ExitStack() as stack:
-        rewrite: Rewrite = _nothing
-        if made.groups:
-            rewrite = stack.enter_context(
-                open_executor(executor, mapping(spark_conf), mapping(storage_options))
-            )
+    with _executor_when_needed(executor, spark_conf, storage_options) as rewrite:
         if not final:
             document = _round(opened, made, rewrite, planned_seconds)
             emit(document, text.optimized, as_json=as_json)
             return
         gain = _MIN_GAIN if min_gain is None else min_gain
-        rounds = list(_rounds(opened, policy, made, rewrite, gain))
-    emit(_all_rounds(opened, rounds), text.optimized_finally, as_json=as_json)
+        document = _rounds(opened, policy, made, rewrite, gain)
+    emit(document, text.optimized_finally, as_json=as_json)
+
+
+@contextlib.contextmanager
+def _executor_when_needed(
+    name: str, spark_conf: Pairs, storage_options: Pairs
+) -> Iterator[Rewrite]:
+    """Context manager: what rewrites groups; started by the first plan that has some."""
+    with contextlib.ExitStack() as stack:
+
+        @cache
+        def executor() -> Rewrite:
+            return stack.enter_context(
+                open_executor(name, mapping(spark_conf), mapping(storage_options))
+            )
+
+        yield lambda made, *others: executor()(made, *others) if made.groups else iter(())
 
 
 def _check_final(policy: Mapping[str, Any], min_gain: float | None, *, final: bool) -> None:
@@ -100,16 +112,24 @@ def _check_final(policy: Mapping[str, Any], min_gain: float | None, *, final: bo
 
 def _rounds(
     opened: Table, policy: Mapping[str, Any], made: ClusteringPlan, rewrite: Rewrite, gain: float
-) -> Iterator[Mapping[str, Any]]:
-    """Yield what rounds did, until one would not, or did not, lower the depth by the gain."""
+) -> Mapping[str, Any]:
+    """Return what rounds did, until one would not, or did not, lower the depth by the gain."""
+    rounds: list[Mapping[str, Any]] = []
     depth = opened.health().average_depth
     while made.groups and opened.predicted_health(made).average_depth <= depth - gain:
         done = _round(opened, made, rewrite, 0.0)
         before, depth = depth, opened.health().average_depth
-        yield {**done, "average_depth": depth}
+        rounds.append({**done, "average_depth": depth})
         if depth > before - gain:
-            return
+            break
         made = make_plan(opened, policy)
+    return {
+        "versions": [version for one in rounds for version in one["versions"]],
+        "rounds": rounds,
+        "average_depth": depth,
+        "rows_verified": sum(one["rows_verified"] for one in rounds),
+        "seconds": round(sum(one["seconds"] for one in rounds), 3),
+    }
 
 
 def _round(
@@ -124,16 +144,6 @@ def _round(
     seconds = planned_seconds + time.monotonic() - started
     report.require_success()
     return _optimized(made, report, opened.optimize_metrics(made, report), seconds)
-
-
-def _all_rounds(opened: Table, rounds: list[Mapping[str, Any]]) -> Mapping[str, Any]:
-    return {
-        "versions": [version for one in rounds for version in one["versions"]],
-        "rounds": rounds,
-        "average_depth": opened.health().average_depth,
-        "rows_verified": sum(one["rows_verified"] for one in rounds),
-        "seconds": round(sum(one["seconds"] for one in rounds), 3),
-    }
 
 
 @click.command("run")
@@ -197,10 +207,6 @@ def _committed(report: CommitReport) -> Mapping[str, Any]:
         "committed_groups": report.committed_groups,
         "skipped_groups": report.skipped_groups,
     }
-
-
-def _nothing(*_: object) -> Iterator[RewrittenGroup]:
-    return iter(())
 
 
 def _optimized(

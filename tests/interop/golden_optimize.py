@@ -1,0 +1,166 @@
+"""Rewrite every recorded table of the reference engine, and let it judge what is there then.
+
+LIQUID_REFERENCE_JARS=JARS python tests/interop/golden_optimize.py DIRECTORY [CASE ...]
+
+DIRECTORY is as for golden_tables.py. The newest recorded version of each table is rewritten twice,
+in small files and in files of the usual size. After both, our reader finds the rows that were
+recorded; Delta Spark finds the rows, and where they have any the row ids and commit versions, that
+it found before; and its own OPTIMIZE finds nothing to do. Exits with 1 at any difference.
+"""
+
+import argparse
+import json
+import os
+import sys
+import tempfile
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from shutil import copytree
+from typing import Any
+
+import pyarrow as pa
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+
+from liquidlog.errors import LiquidlogError
+from liquidlog.table import Table
+from liquidspark.executor import execute
+
+sys.path.insert(0, str(Path(__file__).parents[1]))  # run as a script
+
+from interop.golden_tables import Outcome, compare_rows, load, moved_clone
+
+SMALL_FILES = 4
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("directory", type=Path)
+    parser.add_argument("cases", nargs="*", help="names of cases; all if none")
+    options = parser.parse_args()
+    canon = load(options.directory / "canon.py")
+    spark = reference_session()
+    counts: Counter[str] = Counter()
+    for case in sorted(path.parent for path in options.directory.glob("*/expected.json")):
+        if options.cases and case.name not in options.cases:
+            continue
+        for step, (outcome, detail) in rewrite_case(spark, case, canon):
+            counts[outcome] += 1
+            sys.stdout.write(f"{case.name} {step}: {outcome}: {detail[:200]}\n")
+            sys.stdout.flush()
+    for outcome, number in sorted(counts.items()):
+        sys.stdout.write(f"{number:5} {outcome}\n")
+    return 1 if any("DIFFER" in outcome for outcome in counts) else 0
+
+
+def reference_session() -> SparkSession:
+    jars = sorted(Path(os.environ["LIQUID_REFERENCE_JARS"]).glob("*.jar"))
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    settings = {
+        "spark.jars": ",".join(map(str, jars)),
+        "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
+        "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
+        "spark.ui.enabled": "false",
+        "spark.log.level": "OFF",
+        "spark.sql.shuffle.partitions": "2",
+        "spark.databricks.delta.snapshotPartitions": "2",
+        "spark.sql.session.timeZone": "UTC",
+        "spark.driver.memory": "2g",
+    }
+    builder = SparkSession.builder.master("local[2]")
+    for name, value in settings.items():
+        builder = builder.config(name, value)
+    return builder.getOrCreate()
+
+
+def rewrite_case(spark: SparkSession, case: Path, canon: Any) -> Iterator[tuple[str, Outcome]]:
+    expected = json.loads((case / "expected.json").read_text())
+    versions = expected.get("versions") or {}
+    if not versions or not (case / expected["table"]).is_dir():
+        return
+    newest = versions[max(versions, key=int)]
+    with tempfile.TemporaryDirectory() as directory:
+        if "clone" in case.name:
+            uri = moved_clone(case.parent, case.name, Path(directory))
+        else:
+            uri = Path(copytree(case / expected["table"], Path(directory) / "table"))
+        for path in uri.rglob("*"):
+            path.chmod(0o755 if path.is_dir() else 0o644)
+        try:
+            before = content_by_engine(spark, uri, canon)
+        except PySparkException as error:
+            yield "read", ("tables that the engine does not read", str(error).splitlines()[0])
+            return
+        yield from rewrite(spark, uri, newest, before, canon)
+
+
+def rewrite(
+    spark: SparkSession, uri: Path, recorded: Mapping[str, Any], before: Any, canon: Any
+) -> Iterator[tuple[str, Outcome]]:
+    try:
+        table = Table.open(str(uri))
+        sizes = table.files()["size_bytes"].to_pylist()
+        small = max(1, sum(sizes) // SMALL_FILES)
+        for step, policy in (("small files", {"max_file_size": small}), ("usual files", {})):
+            plan = table.plan(full=bool(table.detail()["clusteringColumns"]), **policy)
+            if plan.groups:
+                table.commit(plan, execute(spark, plan))
+            yield step, compared(spark, uri, recorded, before, canon, groups=len(plan.groups))
+    except LiquidlogError as error:
+        yield "rewrite", ("tables refused", str(error))
+        return
+    yield "engine's OPTIMIZE", nothing_to_do(spark, uri)
+
+
+def compared(
+    spark: SparkSession,
+    uri: Path,
+    recorded: Mapping[str, Any],
+    before: Any,
+    canon: Any,
+    *,
+    groups: int,
+) -> Outcome:
+    now = Table.open(str(uri)).snapshot().version
+    if now == int(recorded["version"]) + (groups > 0) or groups:
+        outcome, detail = compare_rows(uri, {**recorded, "version": now}, canon)
+        if "DIFFER" in outcome:
+            return "rewrites that DIFFER from the recorded rows", detail
+    if content_by_engine(spark, uri, canon) != before:
+        return "rewrites that DIFFER in the engine's rows or row ids", ""
+    return ("rewrites with the same rows and row ids" if groups else "nothing to rewrite"), ""
+
+
+def content_by_engine(spark: SparkSession, uri: Path, canon: Any) -> Any:
+    """Return the hash of all rows as Delta Spark reads them, with row ids where it has them."""
+    frame = spark.read.format("delta").load(str(uri))
+    columns = [
+        f"to_json(`{field.name}`) as `{field.name}`"
+        if field.dataType.typeName() == "variant"
+        else f"`{field.name}`"
+        for field in frame.schema.fields
+    ]
+    if (
+        Table.open(str(uri)).snapshot().metadata.configuration.get("delta.enableRowTracking")
+        == "true"
+    ):
+        columns += ["_metadata.row_id as ` id`", "_metadata.row_commit_version as ` version`"]
+    rows = frame.selectExpr(*columns).toArrow()
+    found = canon.content(pa.table(rows))
+    return found["content_hash"], found["row_count"]
+
+
+def nothing_to_do(spark: SparkSession, uri: Path) -> Outcome:
+    try:
+        metrics = spark.sql(f"OPTIMIZE delta.`{uri}`").collect()[0].metrics
+    except PySparkException as error:
+        return "tables whose OPTIMIZE the engine refuses", str(error).splitlines()[0]
+    changed = metrics.numFilesAdded, metrics.numFilesRemoved
+    if changed != (0, 0):
+        return "tables that DIFFER: the engine rewrites them again", f"files {changed}"
+    return "tables in which the engine finds nothing to do", ""
+
+
+if __name__ == "__main__":
+    sys.exit(main())
