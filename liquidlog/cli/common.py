@@ -128,7 +128,9 @@ _POLICY_OPTIONS = (
     click.option("--min-cube-size", type=SIZE, help="Cubes of this size are stable [100GiB]."),
     click.option("--target-cube-size", type=SIZE, help="Size to pack cubes to [150GiB]."),
     click.option("--max-file-size", type=SIZE, help="Size of the files to write [1GiB]."),
-    click.option("--curve", help="Order inside a cube: hilbert, kd, zorder or linear."),
+    click.option(
+        "--curve", help="Order inside a cube: hilbert, kd (narrower files), zorder or linear."
+    ),
     click.option("--zorder-by", type=str, help="Columns for a table without clustering columns."),
     click.option("--budget", type=SIZE, help="overlap: most bytes to rewrite."),
     click.option("--where", help="overlap: take only files that this SQL predicate may touch."),

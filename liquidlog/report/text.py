@@ -24,6 +24,11 @@ from liquidlog.spec.sizes import render_size
 _ROWS_SHOWN: Final = 200
 """Rows of a listing that a terminal gets; `--json` prints all."""
 
+_KD_PAYS_FROM_FILES: Final = 8
+_CURVE_ADVICE: Final = (
+    "--curve kd would write narrower files; docs/curves.md says when that is the better choice"
+)
+
 _BAR_CELLS: Final = 40
 
 _CUBES_SHOWN: Final = 10
@@ -178,7 +183,14 @@ def plan(made: ClusteringPlan) -> RenderableType:
         skipped.add_row(reason, str(files), render_size(size_bytes))
     parts: list[RenderableType] = [head]
     parts.extend(table for table in (groups, skipped) if table.row_count)
+    parts.extend([Text(_CURVE_ADVICE)] if _is_kd_better(made) else [])
     return Group(*parts)
+
+
+def _is_kd_better(made: ClusteringPlan) -> bool:
+    """Return whether so many files are written that the k-d curve was measured to pay."""
+    outputs = sum(group.expected_outputs for group in made.groups)
+    return made.curve == "hilbert" and len(made.columns) > 1 and outputs >= _KD_PAYS_FROM_FILES
 
 
 def predicted_plan(made: tuple[ClusteringPlan, Prediction, Costs | None]) -> RenderableType:
