@@ -2,6 +2,7 @@
 
 import ctypes
 import gc
+import os
 from collections.abc import Callable
 from functools import cache
 from typing import Final
@@ -40,4 +41,4 @@ def prepare_worker() -> None:
 
 def _mallopt() -> Callable[[int, int], int] | None:
     """Return the function of the C library; None where it has none."""
-    return getattr(ctypes.CDLL(None), "mallopt", None)
+    return getattr(ctypes.CDLL(None), "mallopt", None) if os.name == "posix" else None
