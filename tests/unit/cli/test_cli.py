@@ -372,7 +372,7 @@ def test_explain_of_overlap_gives_numbers_and_history_what_was_written(
 def test_plan_predicts_for_a_workload(table: str, tmp_path: Path, call: Call) -> None:
     queries = tmp_path / "q.sql"
     queries.write_text("SELECT * FROM t WHERE t.x = 3; -- weight: 2\n id < 10;")
-    status, made, _ = call("plan", table, "--workload", str(queries), "--max-file-size", "1000")
+    status, made, _ = call("plan", table, "--workload", str(queries), "--max-file-size", "400")
     assert status == 0
     predicted = made["prediction"]
     assert predicted["bytes_to_rewrite"] == sum(
