@@ -24,6 +24,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from liquidlog.errors import LiquidlogError
+from liquidlog.plan import ClusteringPlan
 from liquidlog.table import Table
 from liquidspark.executor import execute
 
@@ -93,7 +94,10 @@ def rewrite_case(spark: SparkSession, case: Path, canon: Any) -> Iterator[tuple[
         try:
             before = content_by_engine(spark, uri, canon)
         except PySparkException as error:
-            yield "read", ("tables that the engine does not read", str(error).splitlines()[0])
+            yield (
+                "read",
+                ("tables that the engine does not read", " ".join(str(error).split())[:200]),
+            )
             return
         yield from rewrite(spark, uri, newest, before, canon)
 
@@ -106,7 +110,7 @@ def rewrite(
         sizes = table.files()["size_bytes"].to_pylist()
         small = max(1, sum(sizes) // SMALL_FILES)
         for step, policy in (("small files", {"max_file_size": small}), ("usual files", {})):
-            plan = table.plan(full=bool(table.detail()["clusteringColumns"]), **policy)
+            plan = planned(table, policy)
             if plan.groups:
                 table.commit(plan, execute(spark, plan))
                 yield step, compared(spark, uri, recorded, before, canon)
@@ -116,6 +120,16 @@ def rewrite(
         yield "rewrite", ("tables refused", str(error))
         return
     yield "engine's OPTIMIZE", nothing_to_do(spark, uri)
+
+
+def planned(table: Table, policy: Mapping[str, Any]) -> ClusteringPlan:
+    """Plan to rewrite all; if all is clustered, after turning the clustering columns around."""
+    columns = table.detail()["clusteringColumns"]
+    plan = table.plan(full=bool(columns), **policy)
+    if plan.groups or len(columns) < 2 or not policy:
+        return plan
+    table.cluster_by(columns[::-1])
+    return table.plan(full=True, **policy)
 
 
 def compared(
@@ -133,11 +147,10 @@ def compared(
 def content_by_engine(spark: SparkSession, uri: Path, canon: Any) -> Any:
     """Return the hash of all rows as Delta Spark reads them, with row ids where it has them."""
     frame = spark.read.format("delta").load(str(uri))
+    quoted = [(field, f"`{field.name.replace('`', '``')}`") for field in frame.schema.fields]
     columns = [
-        f"to_json(`{field.name}`) as `{field.name}`"
-        if field.dataType.typeName() == "variant"
-        else f"`{field.name}`"
-        for field in frame.schema.fields
+        f"to_json({name}) as {name}" if field.dataType.typeName() == "variant" else name
+        for field, name in quoted
     ]
     if (
         Table.open(str(uri)).snapshot().metadata.configuration.get("delta.enableRowTracking")
