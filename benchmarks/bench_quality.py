@@ -80,7 +80,8 @@ def layouts(
         plan = make_plan(table, file_mib * MIB, columns)
         (planned,) = plan.groups
         group = structs.replace(planned, expected_outputs=min(planned.expected_outputs, len(live)))
-        plan = structs.replace(plan, curve=curve, groups=(group,))
+        policy = structs.replace(plan.policy, curve=curve)
+        plan = structs.replace(plan, policy=policy, groups=(group,))
         (done,) = execute_groups(spark, plan)
         if isinstance(done, GroupFailure):
             sys.exit(done.reason)
