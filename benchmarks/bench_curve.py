@@ -6,12 +6,14 @@ python benchmarks/bench_curve.py --rows 2000000
 import argparse
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 
 import numpy as np
 import pyarrow as pa
 
 from liquidlog.curve.curves import Curve, coordinate_bits, curve_index
 from liquidlog.curve.cuts import CurveSample, choose_cuts, equal_cuts
+from liquidlog.curve.fit import fit_curve
 from liquidlog.curve.order import order_rows, stable_order
 from liquidlog.curve.ranges import boundaries, range_ids
 
@@ -69,10 +71,14 @@ def cases(rows: int) -> Iterator[Case]:
     yield "argsort of the same, for scale", lambda: np.argsort(keys, kind="stable")
     yield "order_rows, hilbert, 2 columns", lambda: order_rows(pair, "hilbert")
     some = slice(None, None, max(1, rows // 200_000))
-    sample = CurveSample.sort(keys[some], ordinals[some], coords=grid[some], bits=16)
+    sampled, numbers = grid[some], ordinals[some]
+    shares = sampled / (1 << 16)
+    sample = CurveSample.sort(keys[some], numbers, lows=shares, highs=shares)
     cuts = choose_cuts(sample, FILES)
     yield f"equal_cuts, {FILES} files", lambda: equal_cuts(sample, FILES)
     yield f"choose_cuts, {FILES} files", lambda: choose_cuts(sample, FILES)
+    fitted = partial(fit_curve, sampled, numbers, FILES, curve=Curve.HILBERT, bits=16)
+    yield f"fit_curve, {FILES} files", fitted
     yield f"parts_of, {FILES} files", lambda: cuts.parts_of(keys, ordinals)
 
 

@@ -17,8 +17,9 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from liquidlog.curve.curves import Curve
+from liquidlog.curve.curves import Curve, coordinate_bits
 from liquidlog.curve.cuts import CurveSample, equal_cuts
+from liquidlog.curve.fit import CurveGrid
 from liquidlog.curve.ranges import boundaries, range_ids
 from liquidlog.plan import InputFile, WriterOptions
 from liquidlog.spec.arrow import delta_schema
@@ -75,11 +76,12 @@ def layouts(
     boxes = build_layout(replace(work, curve=Curve.KD), surveys)
     arrays = [table[name] for name in columns]
     rows = np.arange(len(table), dtype=np.uint64)
-    keys = hilbert.keys_of(arrays)
-    even = equal_cuts(sample_of(hilbert, surveys), files)
+    plain_grid = CurveGrid(Curve.HILBERT, coordinate_bits(len(columns)), (1,) * len(columns))
+    whole = replace(hilbert, order=plain_grid)
+    even = equal_cuts(sample_of(whole, surveys), files)
     return [
-        ("equal cuts", even.parts_of(keys, rows)),
-        ("hilbert", hilbert.cuts.parts_of(keys, rows)),
+        ("equal cuts", even.parts_of(whole.keys_of(arrays), rows)),
+        ("hilbert", hilbert.cuts.parts_of(hilbert.keys_of(arrays), rows)),
         ("kd", boxes.cuts.parts_of(boxes.keys_of(arrays), rows)),
     ]
 
@@ -89,9 +91,9 @@ def sample_of(layout: Layout, surveys: Sequence[Survey]) -> CurveSample:
     columns = [pa.concat_arrays([survey.columns[j] for survey in surveys]) for j in range(d)]
     firsts = first_ordinals(surveys)
     rows = [survey.rows + np.uint64(first) for survey, first in zip(surveys, firsts, strict=True)]
-    coords = np.zeros((len(columns[0]), d), np.uint32)
+    unused = np.zeros((len(columns[0]), d))
     return CurveSample.sort(
-        layout.keys_of(columns), np.concatenate(rows), coords=coords, bits=layout.bits
+        layout.keys_of(columns), np.concatenate(rows), lows=unused, highs=unused
     )
 
 

@@ -13,10 +13,9 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from liquidlog.curve.curves import Curve, coordinate_bits, curve_index
-from liquidlog.curve.cuts import CurveSample, Cuts, Ordinals, choose_cuts, equal_cuts, refine_cuts
-from liquidlog.curve.grid import Coords, Keys
-from liquidlog.curve.kd import Boxes, cut_boxes, kd_bits
+from liquidlog.curve.cuts import Cuts, Ordinals, refine_cuts
+from liquidlog.curve.grid import Keys
+from liquidlog.curve.placing import KeyOrder, key_order_bits, place_rows
 from liquidlog.curve.ranges import boundaries, range_ids, spread_ids
 from liquidlog.spec.arrow import leaf_column
 from liquidspark.sample import Survey
@@ -41,14 +40,12 @@ class Axis:
 class Layout:
     """Where every row of a group goes.
 
-    `boxes` are those of the curve `kd`. `cuts` separate slices; output number = slice //
-    slices_per_output. A slice is what a task sorts at a time.
+    `cuts` separate slices; output number = slice // slices_per_output. A slice is what a task
+    sorts at a time.
     """
 
     axes: tuple[Axis, ...]
-    curve: Curve
-    bits: int
-    boxes: Boxes | None
+    order: KeyOrder
     cuts: Cuts
     slices_per_output: int
 
@@ -57,9 +54,7 @@ class Layout:
         coords = np.empty((len(columns[0]), len(columns)), np.uint32, order="F")
         for j, (axis, column) in enumerate(zip(self.axes, columns, strict=True)):
             coords[:, j] = axis.coordinates[range_ids(column, axis.bounds)]
-        if self.boxes is not None:
-            return self.boxes.keys_of(coords, self.bits)
-        return curve_index(coords, self.bits, self.curve)
+        return self.order.keys_of(coords)
 
 
 def table_keys(work: GroupWork, layout: Layout, table: pa.Table) -> Keys:
@@ -76,9 +71,7 @@ def build_layout(work: GroupWork, surveys: Sequence[Survey]) -> Layout:
     """
     assert work.curve is not None  # noqa: S101  compaction has no layout
     d = len(work.columns)
-    bits = coordinate_bits(d)
-    if work.curve is Curve.KD:
-        bits = kd_bits(d, bits)
+    bits = key_order_bits(d, work.curve)
     columns = [
         pa.concat_arrays([survey.columns[j] for survey in surveys if survey.columns])
         for j in range(d)
@@ -91,13 +84,13 @@ def build_layout(work: GroupWork, surveys: Sequence[Survey]) -> Layout:
         spread = spread_ids(ids, max_id=len(bounds) + 1, bits=bits)
         axes.append(Axis(bounds=bounds, coordinates=spread))
         coords[:, j] = spread[ids]
-    boxes, sample, cuts = _cut(work, coords, _ordinals(surveys), bits=bits)
+    order, sample, cuts = place_rows(
+        coords, _ordinals(surveys), work.outputs, curve=work.curve, bits=bits
+    )
     slices = slices_per_output(work, memory_bytes=sum(survey.memory_bytes for survey in surveys))
     return Layout(
         axes=tuple(axes),
-        curve=work.curve,
-        bits=bits,
-        boxes=boxes,
+        order=order,
         cuts=refine_cuts(sample, cuts, slices=slices) if slices > 1 else cuts,
         slices_per_output=slices,
     )
@@ -113,18 +106,6 @@ def slices_per_output(work: GroupWork, *, memory_bytes: int) -> int:
     by_stored = -(-work.size_bytes // (work.outputs * work.slice_bytes))
     by_memory = -(-memory_bytes // (work.outputs * work.slice_memory_bytes))
     return max(1, by_stored, by_memory)
-
-
-def _cut(
-    work: GroupWork, coords: Coords, ordinals: Ordinals, *, bits: int
-) -> tuple[Boxes | None, CurveSample, Cuts]:
-    assert work.curve is not None  # noqa: S101  compaction has no layout
-    if work.curve is Curve.KD:
-        return cut_boxes(coords, ordinals, work.outputs, bits=bits)
-    keys = curve_index(coords, bits, work.curve)
-    sample = CurveSample.sort(keys, ordinals, coords=coords, bits=bits)
-    choose = equal_cuts if work.curve is Curve.LINEAR else choose_cuts
-    return None, sample, choose(sample, work.outputs)
 
 
 def first_ordinals(surveys: Sequence[Survey]) -> list[int]:

@@ -8,7 +8,10 @@ Equal numbers of rows make ragged boxes: a segment of a Hilbert curve that ends 
 reaches across it. `choose_cuts` lets sizes vary from half to one and a half times the mean and
 takes the cuts with the smallest sum, over all files, of rows times box extents, the expected rows
 that a narrow predicate on one of the columns reads. By dynamic programming over a sorted sample,
-O(sample * d + files**2) in blocks of at most `_BLOCK_PARTS` files.
+O(sample * d + files).
+
+Between two sampled rows a cut is put where the largest quadrants meet, so that rows which the
+sample missed fall on the side of their quadrant.
 """
 
 from dataclasses import dataclass
@@ -17,20 +20,25 @@ from typing import Final
 
 import numpy as np
 import numpy.typing as npt
+from numpy.lib.stride_tricks import sliding_window_view
 
-from liquidlog.curve.grid import Coords, Keys
+from liquidlog.curve.grid import Keys
 from liquidlog.curve.order import stable_order
 from liquidlog.curve.search import positions_in
 
 Ordinals = npt.NDArray[np.uint64]
 Positions = npt.NDArray[np.int64]
+Shares = npt.NDArray[np.float64]
 
 _UNITS_PER_PART: Final = 16
+_WIDTHS: Final = range(_UNITS_PER_PART * 3 // 2, _UNITS_PER_PART // 2 - 1, -1)
+"""Units that a part may have, most first."""
+
 _MIN_ROWS_PER_UNIT: Final = 4
 """With fewer sampled rows in a unit its box says little; cuts are equal then."""
 
-_BLOCK_PARTS: Final = 64
-"""Files chosen together; between blocks cuts are equal. Bounds the quadratic cost."""
+_MAX_DRIFT_UNITS: Final = 8 * _UNITS_PER_PART
+"""How far a cut may be from where equal cuts have it. Bounds the cost to O(files)."""
 
 _ORDINAL_BITS: Final = 40
 
@@ -62,36 +70,52 @@ class Cuts:
 
 @dataclass(frozen=True, slots=True)
 class CurveSample:
-    """Sampled rows, sorted by (key, ordinal); `extent` is (s, d) coordinates as shares of 1."""
+    """Sampled rows, sorted by (key, ordinal).
+
+    `lows` and `highs` are (s, d): where a row's range of values begins and ends on each column,
+    as shares of all rows. One of seven values is a seventh wide.
+    """
 
     keys: Keys
     ordinals: Ordinals
-    extent: npt.NDArray[np.float64]
+    lows: Shares
+    highs: Shares
 
     @classmethod
-    def sort(cls, keys: Keys, ordinals: Ordinals, *, coords: Coords, bits: int) -> "CurveSample":
+    def sort(cls, keys: Keys, ordinals: Ordinals, *, lows: Shares, highs: Shares) -> "CurveSample":
         """Return the sample of these rows, whose ordinals must be increasing."""
         order = stable_order(keys)
-        return cls(keys[order], ordinals[order], coords[order] / float(1 << bits))
+        return cls(keys[order], ordinals[order], lows[order], highs[order])
+
+    def between(self, start: int, stop: int) -> "CurveSample":
+        """Return the rows from start up to stop."""
+        rows = slice(start, stop)
+        return CurveSample(self.keys[rows], self.ordinals[rows], self.lows[rows], self.highs[rows])
 
 
 def equal_cuts(sample: CurveSample, parts: int) -> Cuts:
     """Return cuts into `parts` files of nearly equal numbers of rows."""
-    return _cuts_at(sample, _even_positions(sample.keys, parts)[1:-1])
+    return _rounded_cuts_at(sample, _equal_positions(sample.keys, parts))
 
 
 def choose_cuts(sample: CurveSample, parts: int) -> Cuts:
     """Return cuts into `parts` files whose boxes are small, each 0.5 to 1.5 times the mean size."""
-    blocks = -(-parts // _BLOCK_PARTS)
-    firsts = np.arange(blocks + 1) * parts // blocks
-    units = _even_positions(sample.keys, parts * _UNITS_PER_PART)
-    if np.diff(units).min() < _MIN_ROWS_PER_UNIT or parts == 1:
+    count = parts * _UNITS_PER_PART
+    unit_rows = len(sample.keys) // count
+    if unit_rows < _MIN_ROWS_PER_UNIT or parts == 1:
         return equal_cuts(sample, parts)
-    chosen = [
-        _best_units(sample.extent, units[first * _UNITS_PER_PART : last * _UNITS_PER_PART + 1])
-        for first, last in pairwise(firsts)
-    ]
-    return _cuts_at(sample, np.concatenate(chosen)[:-1])
+    units = _even_positions(_levels(sample.keys), count, reach=(unit_rows - 1) // 2)
+    return _rounded_cuts_at(sample, units[_best_units(sample, units)[:-1]])
+
+
+def opened_share(sample: CurveSample, cuts: Cuts) -> float:
+    """Return the share of the rows that a point predicate on one column opens, in the mean."""
+    parts = cuts.parts_of(sample.keys, sample.ordinals)
+    starts = np.flatnonzero(np.diff(parts, prepend=-1))
+    lows = np.minimum.reduceat(sample.lows, starts, axis=0)
+    sides = np.maximum.reduceat(sample.highs, starts, axis=0) - lows
+    rows = np.diff(np.append(starts, len(parts)))
+    return float(rows @ sides.mean(axis=1)) / max(len(parts), 1)
 
 
 def refine_cuts(sample: CurveSample, cuts: Cuts, *, slices: int) -> Cuts:
@@ -103,7 +127,7 @@ def refine_cuts(sample: CurveSample, cuts: Cuts, *, slices: int) -> Cuts:
     edges = np.searchsorted(inner, np.arange(len(cuts.keys) + 2))
     keys, ordinals = [], []
     for part, (start, stop) in enumerate(pairwise(edges.tolist())):
-        inside = _cuts_at(sample, start + _even_positions(sample.keys[start:stop], slices)[1:-1])
+        inside = _cuts_at(sample, start + _equal_positions(sample.keys[start:stop], slices))
         keys += [inside.keys, cuts.keys[part : part + 1]]
         ordinals += [inside.ordinals, cuts.ordinals[part : part + 1]]
     return Cuts(np.concatenate(keys), np.concatenate(ordinals))
@@ -123,62 +147,94 @@ def _cuts_at(sample: CurveSample, positions: Positions) -> Cuts:
     return Cuts(keys, np.where(positions == s, after_last, ordinals))
 
 
-def _even_positions(keys: Keys, count: int) -> Positions:
-    """Return count + 1 positions from 0 to s, moved to where the key changes if one is near."""
-    s = len(keys)
+def _rounded_cuts_at(sample: CurveSample, positions: Positions) -> Cuts:
+    """Return the cuts before these sampled rows, each where the largest quadrants meet.
+
+    Of the keys above that of the row before, up to that of the row: the one with most zero bits.
+    """
+    cuts = _cuts_at(sample, positions)
+    keys = cuts.keys.copy()
+    inner = np.flatnonzero((positions > 0) & (positions < len(sample.keys)))
+    differing = _bit_lengths(sample.keys[positions[inner] - 1] ^ keys[inner])
+    zeros = np.maximum(differing - 1, 0).astype(np.uint64)
+    keys[inner] = (keys[inner] >> zeros) << zeros
+    return Cuts(keys, cuts.ordinals)
+
+
+def _levels(keys: Keys) -> Positions:
+    """Return how large the quadrants are that meet before each of s sorted rows, (s + 1,).
+
+    0 where the key does not change, at the beginning and at the end.
+    """
+    levels = np.zeros(len(keys) + 1, np.int64)
+    levels[1:-1] = _bit_lengths(keys[1:] ^ keys[:-1])
+    return levels
+
+
+def _bit_lengths(values: Keys) -> Positions:
+    halves = values >> np.uint64(32), values & np.uint64(0xFFFF_FFFF)
+    high, low = (np.frexp(half.astype(np.float64))[1].astype(np.int64) for half in halves)
+    return np.where(high > 0, high + 32, low)
+
+
+def _equal_positions(keys: Keys, parts: int) -> Positions:
+    """Return the parts - 1 positions between equal parts, where the key changes if near."""
+    changes = np.minimum(_levels(keys), 1)
+    return _even_positions(changes, parts, reach=len(keys) // (4 * parts))[1:-1]
+
+
+def _even_positions(levels: Positions, count: int, *, reach: int) -> Positions:
+    """Return count + 1 positions from 0 to s, moved to the highest level in reach, then nearest."""
+    s = len(levels) - 1
     even = np.arange(count + 1) * s // count
-    if s == 0:
-        return even
-    changes = np.flatnonzero(np.append(keys[1:] != keys[:-1], True)) + 1
-    after = changes[np.minimum(np.searchsorted(changes, even), len(changes) - 1)]
-    before = changes[np.maximum(np.searchsorted(changes, even, side="right") - 1, 0)]
-    nearest = np.where(after - even <= even - before, after, before)
-    reach = s // (4 * count)
-    moved = np.where(np.abs(nearest - even) <= reach, nearest, even)
+    nearest_first = np.array(sorted(range(-reach, reach + 1), key=abs))
+    near = np.clip(even[:, None] + nearest_first, 0, s)
+    moved: Positions = near[np.arange(count + 1), levels[near].argmax(axis=1)]
     moved[0], moved[-1] = 0, s
     return moved
 
 
-def _best_units(extent: npt.NDArray[np.float64], units: Positions) -> Positions:
-    """Return the positions where the parts of one block end, the block's end included."""
-    count = len(units) - 1
-    parts = count // _UNITS_PER_PART
-    widths = range(_UNITS_PER_PART // 2, _UNITS_PER_PART * 3 // 2 + 1)
-    costs = _window_costs(extent, units, widths=widths)
-    best = np.full(count + 1, np.inf)
-    best[0] = 0.0
-    chosen = np.zeros((parts, count + 1), np.int64)
+def _best_units(sample: CurveSample, units: Positions) -> Positions:
+    """Return the unit edges where the parts end, the last one included."""
+    parts = (len(units) - 1) // _UNITS_PER_PART
+    costs = _window_costs(sample, units)
+    costs = np.pad(costs, ((0, 0), (_MAX_DRIFT_UNITS,) * 2), constant_values=np.inf)
+    # Entry i is about parts that end at unit i - _MAX_DRIFT_UNITS, counted from the even end.
+    drifts = 2 * _MAX_DRIFT_UNITS + 1
+    reach = len(_WIDTHS) // 2
+    padded = np.full(drifts + 2 * reach, np.inf)
+    best, before = padded[reach:-reach], sliding_window_view(padded, len(_WIDTHS)).T
+    best[_MAX_DRIFT_UNITS] = 0.0
+    chosen = np.empty((parts, drifts), np.int64)
     for part in range(parts):
-        options = np.full((len(widths), count + 1), np.inf)
-        for i, width in enumerate(widths):
-            options[i, width:] = best[:-width] + costs[i, width:]
+        even = (part + 1) * _UNITS_PER_PART
+        options = before + costs[:, even : even + drifts]
         chosen[part] = options.argmin(axis=0)
-        best = options.min(axis=0)
-    ends, end = [], count
+        best[:] = options.min(axis=0)
+    edges, end = [], len(units) - 1
     for part in range(parts - 1, -1, -1):
-        ends.append(end)
-        end -= widths[int(chosen[part, end])]
-    positions: Positions = units[np.array(ends[::-1])]
-    return positions
+        edges.append(end)
+        drift = end - (part + 1) * _UNITS_PER_PART
+        end -= _WIDTHS[chosen[part, drift + _MAX_DRIFT_UNITS]]
+    return np.array(edges[::-1])
 
 
-def _window_costs(
-    extent: npt.NDArray[np.float64], units: Positions, *, widths: range
-) -> npt.NDArray[np.float64]:
-    """Return rows times summed box extents of the `width` units that end at each unit edge.
+def _window_costs(sample: CurveSample, units: Positions) -> Shares:
+    """Return rows times summed box extents of as many units as a part may have.
 
-    (len(widths), units) with inf where the window would start before the first unit.
+    (len(_WIDTHS), units) by the unit edge where they end, inf where they would start before the
+    first.
     """
-    lows = np.minimum.reduceat(extent[: units[-1]], units[:-1], axis=0)
-    highs = np.maximum.reduceat(extent[: units[-1]], units[:-1], axis=0)
-    costs = np.full((len(widths), len(units)), np.inf)
-    low, high = lows.copy(), highs.copy()
-    for width in range(1, widths[-1] + 1):
+    lows = np.minimum.reduceat(sample.lows, units[:-1], axis=0)
+    highs = np.maximum.reduceat(sample.highs, units[:-1], axis=0)
+    costs = np.full((len(_WIDTHS), len(units)), np.inf)
+    low, high = lows, highs
+    for width in range(1, _WIDTHS[0] + 1):
         if width > 1:
             low = np.minimum(low[1:], lows[: len(low) - 1])
             high = np.maximum(high[1:], highs[: len(high) - 1])
-        if width >= widths[0]:
+        if width in _WIDTHS:
             rows = units[width:] - units[:-width]
-            reach = (high - low).sum(axis=1) + _EVENNESS * rows / len(extent)
-            costs[width - widths[0], width:] = rows * reach
+            reach = (high - low).sum(axis=1) + _EVENNESS * rows / len(sample.keys)
+            costs[_WIDTHS.index(width), width:] = rows * reach
     return costs

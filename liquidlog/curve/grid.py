@@ -1,4 +1,4 @@
-"""What all curves share: the shape of grid points and keys."""
+"""What all curves share: the shape of grid points and keys, and how wide a coordinate is."""
 
 from typing import Final
 
@@ -28,3 +28,15 @@ def check_grid(coords: Coords, bits: int) -> tuple[int, int]:
             f"a curve key needs 1 to {KEY_BITS} bits, found {d} coordinates of {bits} bits"
         )
     return n, d
+
+
+def coordinate_ends(coords: Coords, bits: int) -> Coords:
+    """Return where each row's range ends: the next coordinate that a sampled row has, (s, d).
+
+    A box with one of seven values is a seventh wide, although its coordinates are all equal.
+    """
+    ends = np.empty_like(coords)
+    for axis in range(coords.shape[1]):
+        distinct, numbers = np.unique(coords[:, axis], return_inverse=True)
+        ends[:, axis] = np.append(distinct[1:], np.uint32(1 << bits))[numbers]
+    return ends

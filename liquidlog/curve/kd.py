@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from liquidlog.curve.cuts import CurveSample, Cuts, Ordinals, equal_cuts
-from liquidlog.curve.grid import BLOCK_ROWS, KEY_BITS, Coords, Keys
+from liquidlog.curve.grid import BLOCK_ROWS, KEY_BITS, Coords, Keys, coordinate_ends
 from liquidlog.curve.hilbert import hilbert_index
 
 BOX_BITS: Final = 16
@@ -41,14 +41,15 @@ class Boxes:
     children: npt.NDArray[np.int64]
     numbers: npt.NDArray[np.int64]
     depth: int
+    bits: int
 
-    def keys_of(self, coords: Coords, bits: int) -> Keys:
-        """Return the key of each row of (n, d) coordinates, (n,) uint64."""
+    def keys_of(self, coords: Coords) -> Keys:
+        """Return the key of each row of (n, d) coordinates below 2**bits, (n,) uint64."""
         d = coords.shape[1]
-        keys = hilbert_index(coords, bits)
+        keys = hilbert_index(coords, self.bits)
         for start in range(0, len(coords), BLOCK_ROWS):
             block = slice(start, start + BLOCK_ROWS)
-            keys[block] |= self._numbers_of(coords[block]) << np.uint64(d * bits)
+            keys[block] |= self._numbers_of(coords[block]) << np.uint64(d * self.bits)
         return keys
 
     def _numbers_of(self, coords: Coords) -> npt.NDArray[np.uint64]:
@@ -80,10 +81,12 @@ def cut_boxes(
         The boxes; the sample; parts - 1 cuts. Where a box cannot be cut further although it is
         several files, because its rows have the same coordinates, it is cut along its key.
     """
-    grown = _grow(coords, _ends(coords, bits), parts)
-    boxes = _boxes(grown)
-    keys = boxes.keys_of(coords, bits)
-    sample = CurveSample.sort(keys, ordinals, coords=coords, bits=bits)
+    ends = coordinate_ends(coords, bits)
+    grown = _grow(coords, ends, parts)
+    boxes = _boxes(grown, bits)
+    sample = CurveSample.sort(
+        boxes.keys_of(coords), ordinals, lows=coords / (1 << bits), highs=ends / (1 << bits)
+    )
     return boxes, sample, _cuts(sample, grown, shift=coords.shape[1] * bits)
 
 
@@ -95,18 +98,6 @@ class _Node(NamedTuple):
     first_child: int
     parts: int
     depth: int
-
-
-def _ends(coords: Coords, bits: int) -> Coords:
-    """Return where each row's range ends: the next coordinate that a sampled row has, (s, d).
-
-    A box with one of seven values is a seventh wide, although its coordinates are all equal.
-    """
-    ends = np.empty_like(coords)
-    for axis in range(coords.shape[1]):
-        distinct, numbers = np.unique(coords[:, axis], return_inverse=True)
-        ends[:, axis] = np.append(distinct[1:], np.uint32(1 << bits))[numbers]
-    return ends
 
 
 def _grow(coords: Coords, ends: Coords, parts: int) -> list[_Node]:
@@ -165,7 +156,7 @@ def _even_cut(values: npt.NDArray[np.unsignedinteger], axis: int, parts: int) ->
     return _Cut(axis, int(values[changes[chosen]]), int(whole[chosen]))
 
 
-def _boxes(nodes: list[_Node]) -> Boxes:
+def _boxes(nodes: list[_Node], bits: int) -> Boxes:
     numbers = np.full(len(nodes), -1, np.int64)
     for number, node in enumerate(_leaves(nodes)):
         numbers[node] = number
@@ -179,6 +170,7 @@ def _boxes(nodes: list[_Node]) -> Boxes:
         children=children,
         numbers=numbers,
         depth=max(node.depth for node in nodes),
+        bits=bits,
     )
 
 
@@ -203,10 +195,7 @@ def _cuts(sample: CurveSample, nodes: list[_Node], *, shift: int) -> Cuts:
         if number:
             keys.append(np.array([number << shift], np.uint64))
             ordinals.append(np.zeros(1, np.uint64))
-        inside = CurveSample(
-            sample.keys[start:stop], sample.ordinals[start:stop], sample.extent[start:stop]
-        )
-        further = equal_cuts(inside, nodes[leaf].parts)
+        further = equal_cuts(sample.between(start, stop), nodes[leaf].parts)
         keys.append(further.keys)
         ordinals.append(further.ordinals)
     return Cuts(np.concatenate(keys), np.concatenate(ordinals))

@@ -14,9 +14,8 @@ from numpy.typing import NDArray
 
 from liquidlog.clustering.domain import CLUSTERING_DOMAIN
 from liquidlog.clustering.zcubes import PROVIDER
-from liquidlog.curve.curves import Curve, coordinate_bits, curve_index
-from liquidlog.curve.cuts import CurveSample, choose_cuts, equal_cuts
-from liquidlog.curve.kd import cut_boxes, kd_bits
+from liquidlog.curve.curves import Curve
+from liquidlog.curve.placing import key_order_bits, place_rows
 from liquidlog.snapshot import DELETION_VECTOR_TYPE, FILES_SCHEMA, Snapshot
 from liquidlog.spec.actions import DomainMetadata, Format, Metadata
 from liquidlog.spec.features import new_table_protocol
@@ -147,20 +146,12 @@ def placed(points: Points, outputs: int, *, curve: str) -> Rows:
     """Return the file of each row, below `outputs`, as the executor would place them."""
     count, columns = points.shape
     kind = Curve(curve) if columns > 1 else Curve.LINEAR
-    bits = coordinate_bits(columns)
-    if kind is Curve.KD:
-        bits = kd_bits(columns, bits)
+    bits = key_order_bits(columns, kind)
     ranks = np.argsort(np.argsort(points, axis=0, kind="stable"), axis=0, kind="stable")
     coords = np.asfortranarray((ranks << bits) // count, np.uint32)
     ordinals = np.arange(count, dtype=np.uint64)
-    outputs = min(outputs, count)
-    if kind is Curve.KD:
-        boxes, _, cuts = cut_boxes(coords, ordinals, outputs, bits=bits)
-        return cuts.parts_of(boxes.keys_of(coords, bits), ordinals)
-    keys = curve_index(coords, bits, kind)
-    sample = CurveSample.sort(keys, ordinals, coords=coords, bits=bits)
-    choose = equal_cuts if kind is Curve.LINEAR else choose_cuts
-    return choose(sample, outputs).parts_of(keys, ordinals)
+    order, _, cuts = place_rows(coords, ordinals, min(outputs, count), curve=kind, bits=bits)
+    return cuts.parts_of(order.keys_of(coords), ordinals)
 
 
 def column_names(columns: int) -> tuple[str, ...]:

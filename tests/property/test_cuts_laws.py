@@ -13,8 +13,9 @@ keys_lists = st.lists(st.integers(0, 12) | st.integers(0, 2**64 - 1), max_size=2
 
 def as_sample(keys: list[int]) -> CurveSample:
     numbers = np.array(keys, np.uint64)
-    coords = (numbers[:, None] >> np.uint64(40)).astype(np.uint32)
-    return CurveSample.sort(numbers, np.arange(len(keys), dtype=np.uint64), coords=coords, bits=24)
+    shares = (numbers[:, None] >> np.uint64(40)) / (1 << 24)
+    rows = np.arange(len(keys), dtype=np.uint64)
+    return CurveSample.sort(numbers, rows, lows=shares, highs=shares)
 
 
 @given(
@@ -68,7 +69,8 @@ def clustered_sample(rows: int) -> tuple[CurveSample, np.ndarray]:
     coords = np.random.default_rng(3).integers(0, 1 << 16, (rows, 2)).astype(np.uint32)
     keys = curve_index(coords, 16, Curve.HILBERT)
     ordinals = np.arange(rows, dtype=np.uint64)
-    return CurveSample.sort(keys, ordinals, coords=coords, bits=16), coords
+    shares = coords / (1 << 16)
+    return CurveSample.sort(keys, ordinals, lows=shares, highs=shares), coords
 
 
 def mean_reach(coords: np.ndarray, parts: np.ndarray) -> float:

@@ -88,7 +88,8 @@ def test_a_logical_file_is_its_data_file_without_the_deleted_rows(
     assert multiset_checksum(column) == multiset_checksum(expected.select([0]))
     assert all(len(part) <= max_rows for part in bounded)
     if bounded:
-        assert concat([part.combine_chunks() for part in bounded]).equals(whole.combine_chunks())
+        # As text, in which a NaN is equal to itself.
+        assert str(concat(bounded).to_pylist()) == str(whole.to_pylist())
     assert together.num_rows == sum(map(len, parts))
     if parts:
         assert multiset_checksum(pa.concat_tables(parts)) == multiset_checksum(together)
