@@ -167,7 +167,11 @@ def read_split(work: GroupWork, split: Split) -> Iterator[tuple[pa.Table, int]]:
 
 
 def read_bounded(
-    file: LogicalFile, columns: Sequence[Path] | None, row_groups: Sequence[int], *, max_rows: int
+    file: LogicalFile,
+    columns: Sequence[Path] | None,
+    row_groups: Sequence[int],
+    *,
+    max_rows: float,
 ) -> Iterator[pa.Table]:
     """Yield the live rows of row groups: together, or in parts if it is one that is too large.
 
@@ -176,21 +180,26 @@ def read_bounded(
     """
     rows = sum(map(file.row_group_rows, row_groups))
     if len(row_groups) == 1 and rows > _PARTS_FROM * max_rows:
-        yield from file.read_in_parts(columns, row_groups[0], max_rows=max_rows)
+        physical_rows = file.row_group_physical_rows(row_groups[0])
+        part_rows = max(1, int(max_rows * physical_rows / rows))
+        yield from file.read_in_parts(columns, row_groups[0], max_rows=part_rows)
     else:
         yield file.read(columns, row_groups)
 
 
 def rows_at_a_time(
     work: GroupWork, file: int, opened: LogicalFile, row_groups: Sequence[int]
-) -> int:
-    """Return how many rows of some row groups a task holds: a slice, in bounded memory."""
+) -> float:
+    """Return how many live rows of some row groups a task holds: a slice, in bounded memory.
+
+    Less than one where nearly all rows that must be read are deleted.
+    """
     stored_bytes = work.inputs[file].size_bytes / max(opened.num_rows, 1)
     rows = max(sum(map(opened.row_group_rows, row_groups)), 1)
     memory_bytes = sum(map(opened.row_group_memory_bytes, row_groups)) / rows
     by_stored = work.slice_bytes / max(stored_bytes, 1e-9)
     by_memory = work.slice_memory_bytes / max(memory_bytes, 1e-9)
-    return max(1, int(min(by_stored, by_memory)))
+    return min(by_stored, by_memory)
 
 
 def encode_table(table: pa.Table, options: pa.ipc.IpcWriteOptions | None = None) -> pa.Buffer:

@@ -125,8 +125,11 @@ class LogicalFile:
 
     def row_group_rows(self, index: int) -> int:
         """Return the live rows of one row group."""
-        deleted = self._edges[index + 1] - self._edges[index]
-        return self._starts[index + 1] - self._starts[index] - deleted
+        return self.row_group_physical_rows(index) - (self._edges[index + 1] - self._edges[index])
+
+    def row_group_physical_rows(self, index: int) -> int:
+        """Return the rows of one row group, the deleted ones too."""
+        return self._starts[index + 1] - self._starts[index]
 
     def row_group_memory_bytes(self, index: int) -> int:
         """Return about how many bytes the physical rows of one row group take in memory."""
@@ -148,7 +151,7 @@ class LogicalFile:
     def read_in_parts(
         self, columns: Sequence[Path] | None, row_group: int, *, max_rows: int
     ) -> Iterator[pa.Table]:
-        """Yield the live rows of one row group as `read`, at most `max_rows` at a time.
+        """Yield the live rows of one row group as `read`, of `max_rows` physical ones at a time.
 
         Raises:
             DataFileError: As `read`.

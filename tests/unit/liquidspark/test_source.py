@@ -7,6 +7,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import structs
 
 from liquidlog.errors import DataFileError, ExecutorError
 from liquidlog.plan import InputFile, WriterOptions
@@ -29,6 +30,7 @@ from liquidspark.source import (
     split_file,
 )
 from support.plans import schema_json_of, write_inputs
+from support.vectors import write_vector
 
 
 @pytest.mark.parametrize(
@@ -161,6 +163,24 @@ def test_a_large_row_group_is_read_in_parts(tmp_path: Path) -> None:
     survey = survey_file(work, 0, sample_rows=100)
     assert survey.columns[0].to_pylist() == survey.rows.tolist()
     assert survey.memory_bytes >= 8 * rows
+
+
+def test_deleted_rows_do_not_make_the_parts_of_a_row_group_smaller(tmp_path: Path) -> None:
+    rows, kept = 50_000, range(0, 50_000, 5_000)
+    table = pa.table({"key": pa.array(range(rows), pa.int64())})
+    (written,) = write_inputs(tmp_path, table, 1, row_group_rows=rows)
+    vector = write_vector(tmp_path / "vector.bin", set(range(rows)) - set(kept))
+    work = replace(
+        work_of(tmp_path, structs.replace(written, deletion_vector=vector)),
+        vector_paths=(str(tmp_path / "vector.bin"),),
+        slice_bytes=written.size_bytes // 100,
+    )
+    parts = list(read_split(work, Split(0, (0,), 5, len(kept))))
+    assert 50 <= len(parts) <= 150
+    assert pa.concat_tables([part for part, _ in parts])["key"].to_pylist() == list(kept)
+    assert [first - 5 for _, first in parts] == list(
+        accumulate((len(part) for part, _ in parts[:-1]), initial=0)
+    )
 
 
 def test_well_compressed_rows_do_not_fill_the_memory(tmp_path: Path) -> None:
