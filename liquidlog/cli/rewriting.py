@@ -2,9 +2,9 @@
 
 import contextlib
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import cache
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 import click
 from msgspec import to_builtins
@@ -31,6 +31,8 @@ from liquidlog.report.progress import rewrite_progress
 from liquidlog.table import Table
 
 _MIN_GAIN: Final = 0.1
+
+_RewriteOf: TypeAlias = Callable[[ClusteringPlan], Rewrite]
 
 _EXECUTOR = click.option("--executor", default="spark", help="What rewrites the files [spark].")
 _SPARK_CONF = click.option(
@@ -75,21 +77,21 @@ def optimize(  # noqa: PLR0913  one parameter an option
     if dry_run:
         emit(made, text.plan, as_json=as_json)
         return
-    with _executor_when_needed(executor, spark_conf, storage_options) as rewrite:
+    with _executor_when_needed(executor, spark_conf, storage_options) as rewrite_of:
         if not final:
-            document = _round(opened, made, rewrite, planned_seconds)
+            document = _round(opened, made, rewrite_of, planned_seconds)
             emit(document, text.optimized, as_json=as_json)
             return
         gain = _MIN_GAIN if min_gain is None else min_gain
-        document = _rounds(opened, policy, made, rewrite, gain)
+        document = _rounds(opened, policy, made, rewrite_of, gain)
     emit(document, text.optimized_finally, as_json=as_json)
 
 
 @contextlib.contextmanager
 def _executor_when_needed(
     name: str, spark_conf: Pairs, storage_options: Pairs
-) -> Iterator[Rewrite]:
-    """Context manager: what rewrites groups; started by the first plan that has some."""
+) -> Iterator[_RewriteOf]:
+    """Context manager: what gives a plan's rewrite; the first plan that has groups starts it."""
     with contextlib.ExitStack() as stack:
 
         @cache
@@ -98,7 +100,11 @@ def _executor_when_needed(
                 open_executor(name, mapping(spark_conf), mapping(storage_options))
             )
 
-        yield lambda made, *others: executor()(made, *others) if made.groups else iter(())
+        yield lambda made: executor() if made.groups else _rewrite_nothing
+
+
+def _rewrite_nothing(*_: object) -> Iterator[RewrittenGroup | GroupFailure]:
+    return iter(())
 
 
 def _check_final(policy: Mapping[str, Any], min_gain: float | None, *, final: bool) -> None:
@@ -111,13 +117,17 @@ def _check_final(policy: Mapping[str, Any], min_gain: float | None, *, final: bo
 
 
 def _rounds(
-    opened: Table, policy: Mapping[str, Any], made: ClusteringPlan, rewrite: Rewrite, gain: float
+    opened: Table,
+    policy: Mapping[str, Any],
+    made: ClusteringPlan,
+    rewrite_of: _RewriteOf,
+    gain: float,
 ) -> Mapping[str, Any]:
     """Return what rounds did, until one would not, or did not, lower the depth by the gain."""
     rounds: list[Mapping[str, Any]] = []
     depth = opened.health().average_depth
     while made.groups and opened.predicted_health(made).average_depth <= depth - gain:
-        done = _round(opened, made, rewrite, 0.0)
+        done = _round(opened, made, rewrite_of, 0.0)
         before, depth = depth, opened.health().average_depth
         rounds.append({**done, "average_depth": depth})
         if depth > before - gain:
@@ -133,8 +143,9 @@ def _rounds(
 
 
 def _round(
-    opened: Table, made: ClusteringPlan, rewrite: Rewrite, planned_seconds: float
+    opened: Table, made: ClusteringPlan, rewrite_of: _RewriteOf, planned_seconds: float
 ) -> Mapping[str, Any]:
+    rewrite = rewrite_of(made)
     started = time.monotonic()
     with rewrite_progress(made) as progress:
         pending = opened.pending(made)
