@@ -27,15 +27,23 @@ def positions_in(bounds: Integers, values: Integers, side: Side = "left") -> Pos
         values: (n,) of the same type.
         side: As numpy's `searchsorted`, whose result this is.
     """
-    if len(values) <= 1 << _TABLE_BITS or not len(bounds):
-        return np.searchsorted(bounds, values, side).astype(np.int64)
+    found = _by_table(bounds, values, side) if len(values) > 1 << _TABLE_BITS else None
+    if found is None:
+        return np.searchsorted(bounds, values, side).astype(np.int64, copy=False)
+    return found
+
+
+def _by_table(bounds: Integers, values: Integers, side: Side) -> Positions | None:
+    """Return the positions; None if too many bounds are in one stretch, or there are none."""
+    if not len(bounds):
+        return None
     first, last = bounds[0], bounds[-1]
     shift = np.uint64(max(0, (int(last) - int(first)).bit_length() - _TABLE_BITS))
-    starts = np.bincount(_stretches(bounds, first, shift).astype(np.int64))
-    comparisons = int(starts.max())
+    counts = np.bincount(_stretches(bounds, first, shift))
+    comparisons = int(counts.max())
     if comparisons > _MAX_COMPARISONS:
-        return np.searchsorted(bounds, values, side).astype(np.int64)
-    starts = np.cumsum(starts) - starts
+        return None
+    starts = np.cumsum(counts) - counts
     found: Positions = starts[_stretches(np.clip(values, first, last), first, shift)]
     is_passed = np.less if side == "left" else np.less_equal
     # What lies behind the last bound may count as passed; that is corrected at the end.
@@ -45,9 +53,9 @@ def positions_in(bounds: Integers, values: Integers, side: Side = "left") -> Pos
     return np.minimum(found, len(bounds), out=found)
 
 
-def _stretches(values: Integers, first: np.integer, shift: np.uint64) -> npt.NDArray[np.uint64]:
+def _stretches(values: Integers, first: np.integer, shift: np.uint64) -> Positions:
     """Return the number of each value's stretch; values are at least `first`."""
     wide = values.astype(np.uint64)
     wide -= np.array(first).astype(np.uint64)
     wide >>= shift
-    return wide
+    return wide.view(np.int64)
