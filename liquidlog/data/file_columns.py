@@ -45,18 +45,23 @@ class FileColumns:
 
     def stored_path(self, path: Path) -> Path | None:
         """Return the file's own names of the column at a path of structs, None if it has none."""
-        position = self.named.get_field_index(path[0])
-        if position < 0:
-            return None
-        found = [self.stored.field(position).name]
-        stored, named = self.stored.field(position).type, self.named.field(position).type
-        for part in path[1:]:
-            position = named.get_field_index(part) if isinstance(named, pa.StructType) else -1
-            if position < 0:
+        found: list[str] = []
+        stored: pa.Schema | pa.DataType = self.stored
+        named: pa.Schema | pa.DataType = self.named
+        for part in path:
+            position = position_of(named, part)
+            if position is None:
                 return None
             found.append(stored.field(position).name)
             stored, named = stored.field(position).type, named.field(position).type
         return tuple(found)
+
+
+def position_of(parent: pa.Schema | pa.DataType, name: str) -> int | None:
+    """Return where a schema or struct has a field of that name, None if it has not."""
+    is_struct = isinstance(parent, pa.Schema | pa.StructType)
+    position = int(parent.get_field_index(name)) if is_struct else -1
+    return position if position >= 0 else None
 
 
 def find_columns(stored: pa.Schema, wanted: pa.Schema, mode: MappingMode) -> FileColumns:

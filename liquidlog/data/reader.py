@@ -12,7 +12,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from liquidlog.data.exact import Leniency, convert_chunks, differences, nulls
-from liquidlog.data.file_columns import FileColumns, field_id_of, find_columns, with_names_of
+from liquidlog.data.file_columns import (
+    FileColumns,
+    field_id_of,
+    find_columns,
+    position_of,
+    with_names_of,
+)
 from liquidlog.data.parquet_file import ParquetFile
 from liquidlog.errors import DataFileError
 from liquidlog.spec.arrow import arrow_schema, arrow_type
@@ -240,13 +246,10 @@ def _dictionary_candidates(
 
 def _descend(schema: pa.Schema, path: Path) -> pa.DataType | None:
     """Return the type at a path of struct fields, None if there is none."""
-    position = schema.get_field_index(path[0])
-    if position < 0:
-        return None
-    found = schema.field(position).type
-    for part in path[1:]:
-        position = found.get_field_index(part) if isinstance(found, pa.StructType) else -1
-        if position < 0:
+    found: pa.Schema | pa.DataType = schema
+    for part in path:
+        position = position_of(found, part)
+        if position is None:
             return None
         found = found.field(position).type
     return found
