@@ -35,6 +35,12 @@ test: test-fast ## every test: without a JVM, then on a local Spark session
 test-fast: install ## unit, property, golden and meta tests; no JVM
 	$(BIN)/python -m pytest -n auto
 
+test-lowest: install ## the tests without a JVM, on the oldest versions that pyproject.toml allows
+	$(UV) venv --quiet --clear --python $(BIN)/python .tools/lowest
+	$(UV) pip install --quiet --python .tools/lowest/bin/python --resolution lowest-direct \
+		--group test --editable '.[spark,s3,demo]'
+	.tools/lowest/bin/python -m pytest -n auto tests/unit tests/golden tests/property
+
 check: install ## format, lint, import contracts, types
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
@@ -60,4 +66,4 @@ clean: ## remove everything that the targets made
 	rm -rf .venv .tools .demo .bench .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage
 	rm -rf spark-warehouse metastore_db derby.log
 
-.PHONY: help install demo test test-fast check bench fix lock clean
+.PHONY: help install demo test test-fast test-lowest check bench fix lock clean
