@@ -19,7 +19,7 @@ from collections import defaultdict
 from pathlib import Path
 from typing import Any, Self
 
-from bench_rewrite import MIB, fresh_table, make_plan
+from bench_rewrite import MIB, family, fresh_table, generate, make_plan
 from pyspark.sql import SparkSession
 
 from liquidlog.plan import ClusteringPlan, GroupFailure, RewrittenGroup
@@ -42,7 +42,7 @@ def main() -> None:
         print(json.dumps(measure(arguments)))
         return
     arguments.home.mkdir(parents=True, exist_ok=True)
-    generate(arguments)
+    generate(arguments.input, arguments.scale, files=32)
     results = [run(arguments, files) for files in arguments.parts.split(",")]
     print(report(results, arguments))
 
@@ -60,15 +60,6 @@ def parse_arguments() -> argparse.Namespace:
     arguments = parser.parse_args()
     arguments.input = arguments.home / f"input {arguments.scale}"
     return arguments
-
-
-def generate(arguments: argparse.Namespace) -> None:
-    if arguments.input.exists():
-        return
-    tool = Path(sys.executable).parent / "tpchgen-cli"
-    command = [tool, "parquet", "--scale-factor", arguments.scale, "--tables", "lineitem"]
-    command += ["--parts", "32", "--output-dir", arguments.input]
-    subprocess.run(command, check=True)
 
 
 def run(arguments: argparse.Namespace, files: str) -> dict[str, Any]:
@@ -147,21 +138,6 @@ class Peaks:
                 peak = high_water_bytes(pid)
                 if peak:
                     self._peaks[kind_of(pid), pid] = peak
-
-
-def family() -> set[int]:
-    """Return this process and its descendants."""
-    parents = {}
-    for process in Path("/proc").glob("[0-9]*"):
-        try:
-            fields = (process / "stat").read_text().rpartition(")")[2].split()
-        except OSError:
-            continue
-        parents[int(process.name)] = int(fields[1])
-    found = {os.getpid()}
-    while grown := {pid for pid, parent in parents.items() if parent in found} - found:
-        found |= grown
-    return found
 
 
 def kind_of(pid: int) -> str:

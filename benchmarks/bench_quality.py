@@ -19,12 +19,11 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
-from bench_layout import EVERY_VALUE, Shares, plain, shares
+from bench_layout import Shares, plain, ranks_of, shares
 from bench_rewrite import MIB, fresh_table, generate, make_plan, reference_conf, write_log
 from msgspec import structs
 from pyspark.sql import SparkSession
 
-from liquidlog.curve.ranges import boundaries, range_ids
 from liquidlog.plan import GroupFailure
 from liquidspark.executor import execute_groups
 from liquidspark.session import open_session
@@ -128,10 +127,6 @@ def by_row_group(layout: Layout) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.
 
 def plain_schema(table: pa.Table) -> pa.Schema:
     return pa.schema([plain(field) for field in table.schema])
-
-
-def ranks_of(column: pa.ChunkedArray) -> npt.NDArray[np.int64]:
-    return range_ids(column, boundaries(column, EVERY_VALUE)).astype(np.int64)
 
 
 def rendered(by_rows: Shares, by_bytes: Shares) -> str:

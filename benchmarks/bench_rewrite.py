@@ -11,6 +11,7 @@ Bytes touched come from the footers of the output files.
 """
 
 import argparse
+import contextlib
 import datetime as dt
 import itertools
 import json
@@ -99,12 +100,13 @@ def parse_arguments() -> argparse.Namespace:
     return arguments
 
 
-def generate(directory: Path, scale: str) -> None:
+def generate(directory: Path, scale: str, *, files: int = 4) -> None:
+    """Write TPC-H lineitem, if it is not there yet."""
     if directory.exists():
         return
     tool = Path(sys.executable).parent / "tpchgen-cli"
     command = [tool, "parquet", "--scale-factor", scale, "--tables", "lineitem"]
-    subprocess.run([*command, "--parts", "4", "--output-dir", directory], check=True)
+    subprocess.run([*command, "--parts", str(files), "--output-dir", directory], check=True)
 
 
 def run_engine(engine: str, arguments: argparse.Namespace) -> dict[str, Any]:
@@ -328,20 +330,20 @@ class Stopwatch:
 
 
 def cpu_seconds() -> float:
-    parents: dict[int, int] = {}
-    ticks: dict[int, int] = {}
-    for process in Path("/proc").iterdir():
-        try:
-            fields = (process / "stat").read_text().rpartition(")")[2].split()
-        except (OSError, NotADirectoryError):
-            continue
-        if process.name.isdigit():
-            parents[int(process.name)] = int(fields[1])
-            ticks[int(process.name)] = sum(int(field) for field in fields[11:15])
+    ticks = sum(sum(map(int, fields[11:15])) for fields in family().values())
+    return ticks / os.sysconf("SC_CLK_TCK")
+
+
+def family() -> dict[int, list[str]]:
+    """Return what the system says of this process and its descendants, by process id."""
+    stats: dict[int, list[str]] = {}
+    for process in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            stats[int(process.name)] = (process / "stat").read_text().rpartition(")")[2].split()
     ours = {os.getpid()}
-    while grown := {child for child, parent in parents.items() if parent in ours} - ours:
+    while grown := {pid for pid, fields in stats.items() if int(fields[1]) in ours} - ours:
         ours |= grown
-    return sum(ticks[process] for process in ours) / os.sysconf("SC_CLK_TCK")
+    return {pid: stats[pid] for pid in ours}
 
 
 def touched_bytes(source: Path, outputs: list[Path], keys: Sequence[str]) -> dict[str, int]:

@@ -13,7 +13,6 @@ import json
 import os
 import sys
 import tempfile
-from collections import Counter
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from shutil import copytree
@@ -30,7 +29,8 @@ from liquidspark.executor import execute
 
 sys.path.insert(0, str(Path(__file__).parents[1]))  # run as a script
 
-from interop.golden_tables import Outcome, compare_rows, load, moved_clone
+from interop.golden_tables import Outcome, cases, compare_rows, load, moved_clone, tally
+from support.reference import open_reference
 
 SMALL_FILES = 4
 
@@ -41,39 +41,16 @@ def main() -> int:
     parser.add_argument("cases", nargs="*", help="names of cases; all if none")
     options = parser.parse_args()
     canon = load(options.directory / "canon.py")
-    spark = reference_session()
-    counts: Counter[str] = Counter()
-    for case in sorted(path.parent for path in options.directory.glob("*/expected.json")):
-        if options.cases and case.name not in options.cases:
-            continue
-        for step, (outcome, detail) in rewrite_case(spark, case, canon):
-            counts[outcome] += 1
-            sys.stdout.write(f"{case.name} {step}: {outcome}: {detail[:200]}\n")
-            sys.stdout.flush()
-    for outcome, number in sorted(counts.items()):
-        sys.stdout.write(f"{number:5} {outcome}\n")
-    return 1 if any("DIFFER" in outcome for outcome in counts) else 0
-
-
-def reference_session() -> SparkSession:
-    jars = sorted(Path(os.environ["LIQUID_REFERENCE_JARS"]).glob("*.jar"))
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    settings = {
-        "spark.jars": ",".join(map(str, jars)),
-        "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
-        "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
-        "spark.ui.enabled": "false",
-        "spark.log.level": "OFF",
-        "spark.ui.showConsoleProgress": "false",
-        "spark.sql.shuffle.partitions": "2",
-        "spark.databricks.delta.snapshotPartitions": "2",
-        "spark.sql.session.timeZone": "UTC",
-        "spark.driver.memory": "2g",
-    }
-    builder = SparkSession.builder.master("local[2]")
-    for name, value in settings.items():
-        builder = builder.config(name, value)
-    return builder.getOrCreate()
+    spark = open_reference(os.environ["LIQUID_REFERENCE_JARS"], quiet=True)
+    wanted = [
+        case for case in cases(options.directory) if not options.cases or case.name in options.cases
+    ]
+    found = (
+        (f"{case.name} {step}", outcome)
+        for case in wanted
+        for step, outcome in rewrite_case(spark, case, canon)
+    )
+    return tally(found, verbose=True)
 
 
 def rewrite_case(spark: SparkSession, case: Path, canon: Any) -> Iterator[tuple[str, Outcome]]:

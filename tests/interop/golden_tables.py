@@ -16,7 +16,7 @@ import shutil
 import sys
 import tempfile
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -64,12 +64,26 @@ def main() -> int:
     parser.add_argument("--verbose", action="store_true", help="also list what agrees")
     options = parser.parse_args()
     canon = load(options.directory / "canon.py")
+    found = (
+        (f"{case.name} {name}", outcome)
+        for case in cases(options.directory)
+        for name, outcome in compare_case(case, canon)
+    )
+    return tally(found, verbose=options.verbose)
+
+
+def cases(directory: Path) -> list[Path]:
+    return sorted(path.parent for path in directory.glob("*/expected.json"))
+
+
+def tally(found: Iterable[tuple[str, Outcome]], *, verbose: bool) -> int:
+    """Print outcomes and how many there are of each; return 1 if some differ."""
     counts: Counter[str] = Counter()
-    for case in sorted(path.parent for path in options.directory.glob("*/expected.json")):
-        for name, (outcome, detail) in compare_case(case, canon):
-            counts[outcome] += 1
-            if options.verbose or "DIFFER" in outcome or "explained" in outcome:
-                sys.stdout.write(f"{outcome}: {case.name} {name}: {detail}\n")
+    for where, (outcome, detail) in found:
+        counts[outcome] += 1
+        if verbose or "DIFFER" in outcome or "explained" in outcome:
+            sys.stdout.write(f"{outcome}: {where}: {detail}\n")
+            sys.stdout.flush()
     for outcome, number in sorted(counts.items()):
         sys.stdout.write(f"{number:5} {outcome}\n")
     return 1 if any("DIFFER" in outcome for outcome in counts) else 0

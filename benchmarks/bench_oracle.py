@@ -1,6 +1,6 @@
 """Compare our layouts with the files that Delta Spark's OPTIMIZE made of the same rows.
 
-python tests/interop/golden_quality.py DIRECTORY
+    python benchmarks/bench_oracle.py DIRECTORY
 
 DIRECTORY holds `input.parquet` and `expected.json`: for each of the engine's runs the bounds and
 row counts of its files, and random predicates, on each column alone and on all together. The same
@@ -20,16 +20,12 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
+from bench_layout import SAMPLE_ROWS, group_work
 
 from liquidlog.curve.curves import Curve
-from liquidlog.plan import InputFile, WriterOptions
-from liquidlog.spec.arrow import delta_schema
-from liquidlog.spec.schema import schema_json
 from liquidspark.layout import build_layout
 from liquidspark.sample import survey_file
-from liquidspark.source import GroupWork
 
-SAMPLE_ROWS = 200_000
 CURVES = (Curve.HILBERT, Curve.KD)
 
 Predicate = Mapping[str, Sequence[Any]]
@@ -97,7 +93,7 @@ def recorded_files(files: Sequence[Mapping[str, Any]], columns: Sequence[str]) -
 
 def our_files(path: Path, columns: Sequence[str], files: int, curve: Curve) -> Files:
     rows = pq.read_table(path, columns=list(columns))
-    work = group_work(path, columns, files, curve)
+    work = group_work([path], columns, files, curve)
     layout = build_layout(work, [survey_file(work, 0, sample_rows=SAMPLE_ROWS)])
     keys = layout.keys_of([rows[column] for column in columns])
     parts = layout.cuts.parts_of(keys, np.arange(len(rows), dtype=np.uint64))
@@ -117,22 +113,6 @@ def comparable(column: pa.ChunkedArray) -> npt.NDArray[Any]:
     if pa.types.is_timestamp(column.type):
         column = column.cast(pa.timestamp("us", column.type.tz)).cast(pa.int64())
     return np.array(column.to_pylist(), object)
-
-
-def group_work(path: Path, columns: Sequence[str], files: int, curve: Curve) -> GroupWork:
-    return GroupWork(
-        directory="",
-        paths=(str(path),),
-        inputs=(InputFile(path=path.name, size_bytes=path.stat().st_size),),
-        vector_paths=(None,),
-        outputs=files,
-        schema_string=schema_json(delta_schema(pq.read_schema(path))),
-        columns=tuple((column,) for column in columns),
-        curve=curve,
-        writer_options=WriterOptions(indexed=()),
-        token="",
-        slice_bytes=1 << 62,
-    )
 
 
 def opened(files: Files, predicates: Sequence[Predicate]) -> float:
