@@ -108,14 +108,15 @@ def choose_cuts(sample: CurveSample, parts: int) -> Cuts:
     return _rounded_cuts_at(sample, units[_best_units(sample, units)[:-1]])
 
 
-def opened_share(sample: CurveSample, cuts: Cuts) -> float:
-    """Return the share of the rows that a point predicate on one column opens, in the mean."""
+def opened_shares(sample: CurveSample, cuts: Cuts) -> Shares:
+    """Return the share of the rows that a point predicate on each column opens, (d,)."""
     parts = cuts.parts_of(sample.keys, sample.ordinals)
     starts = np.flatnonzero(np.diff(parts, prepend=-1))
     lows = np.minimum.reduceat(sample.lows, starts, axis=0)
     sides = np.maximum.reduceat(sample.highs, starts, axis=0) - lows
     rows = np.diff(np.append(starts, len(parts)))
-    return float(rows @ sides.mean(axis=1)) / max(len(parts), 1)
+    shares: Shares = rows @ sides / max(len(parts), 1)
+    return shares
 
 
 def refine_cuts(sample: CurveSample, cuts: Cuts, *, slices: int) -> Cuts:

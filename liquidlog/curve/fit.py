@@ -19,7 +19,7 @@ from typing import Final
 import numpy as np
 
 from liquidlog.curve.curves import Curve, curve_index
-from liquidlog.curve.cuts import CurveSample, Cuts, Ordinals, choose_cuts, equal_cuts, opened_share
+from liquidlog.curve.cuts import CurveSample, Cuts, Ordinals, choose_cuts, equal_cuts, opened_shares
 from liquidlog.curve.grid import Coords, Keys, coordinate_ends
 
 _MAX_GRIDS: Final = 24
@@ -93,7 +93,8 @@ def _sorted(grid: CurveGrid, coords: Coords, ends: Coords, ordinals: Ordinals) -
 
 
 def _opened(sample: CurveSample, parts: int) -> float:
-    return opened_share(sample, choose_cuts(sample, parts))
+    """Return what point predicates open, in the quadratic mean: rather the same on all columns."""
+    return float(np.linalg.norm(opened_shares(sample, choose_cuts(sample, parts))))
 
 
 def _likely_cells(coords: Coords, parts: int) -> list[tuple[int, ...]]:
