@@ -22,10 +22,11 @@ from liquidlog.curve.curves import Curve, curve_index
 from liquidlog.curve.cuts import CurveSample, Cuts, Ordinals, choose_cuts, equal_cuts, opened_shares
 from liquidlog.curve.grid import Coords, Keys, coordinate_ends
 
-_MAX_GRIDS: Final = 24
-_MAX_DIMENSIONS: Final = 4
-_MAX_PARTS: Final = 1024
+MAX_FITTED_DIMENSIONS: Final = 4
+_MAX_FITTED_PARTS: Final = 1024
 """Beyond, rows fill the whole grid: there are too many grids, or trying them takes seconds."""
+
+_MAX_GRIDS: Final = 24
 
 _TRIED_ROWS_PER_PART: Final = 512
 
@@ -100,7 +101,7 @@ def _opened(sample: CurveSample, parts: int) -> float:
 def _likely_cells(coords: Coords, parts: int) -> list[tuple[int, ...]]:
     """Return numbers of cells along the axes, those that would open the fewest rows first."""
     rows, dimensions = coords.shape
-    if not 1 < dimensions <= _MAX_DIMENSIONS or not 1 < parts <= min(_MAX_PARTS, rows):
+    if not 1 < dimensions <= MAX_FITTED_DIMENSIONS or not 1 < parts <= min(_MAX_FITTED_PARTS, rows):
         return []
     return nsmallest(_MAX_GRIDS, _possible_cells(coords, parts), key=_ideal_share)
 

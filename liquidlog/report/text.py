@@ -10,6 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from liquidlog.clustering.health import Health
+from liquidlog.curve.fit import MAX_FITTED_DIMENSIONS
 from liquidlog.log.checkpointing import Checkpointed
 from liquidlog.operations.append import Appended
 from liquidlog.operations.replay import Replay, WrittenBytes
@@ -188,9 +189,10 @@ def plan(made: ClusteringPlan) -> RenderableType:
 
 
 def _is_kd_better(made: ClusteringPlan) -> bool:
-    """Return whether so many files are written that the k-d curve was measured to pay."""
+    """Return whether files cannot be fitted to the Hilbert curve, and are many enough to matter."""
     outputs = sum(group.expected_outputs for group in made.groups)
-    return made.curve == "hilbert" and len(made.columns) > 1 and outputs >= _KD_PAYS_FROM_FILES
+    is_fitted = len(made.columns) <= MAX_FITTED_DIMENSIONS
+    return made.curve == "hilbert" and not is_fitted and outputs >= _KD_PAYS_FROM_FILES
 
 
 def predicted_plan(made: tuple[ClusteringPlan, Prediction, Costs | None]) -> RenderableType:
