@@ -4,8 +4,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from liquidlog.curve.curves import Curve, coordinate_bits, curve_index
-from liquidlog.curve.cuts import CurveSample, choose_cuts, opened_shares
+from liquidlog.curve.cuts import CurveSample, choose_cuts, equal_cuts, opened_shares
 from liquidlog.curve.fit import CurveGrid, fit_curve
+from liquidlog.curve.grid import coordinate_ends
 from liquidlog.curve.placing import key_order_bits, place_rows
 
 Array = np.ndarray
@@ -80,6 +81,43 @@ def test_few_values_are_not_read_more_than_on_the_whole_grid(values: int) -> Non
     found = opened_shares(sample, cuts)
     plain = opened_shares(on_whole_grid, choose_cuts(on_whole_grid, 24))
     assert np.linalg.norm(found) <= 1.01 * np.linalg.norm(plain)
+
+
+def odd_columns(name: str, rows: int) -> Array:
+    """Two columns of shares of 2**16; the second is of the kind that the name says."""
+    rng = np.random.default_rng(3)
+    first = rng.integers(0, 1 << 16, rows)
+    second = {
+        "constant": np.zeros(rows),
+        "mostly one value": np.where(rng.random(rows) < 0.9, 0, rng.integers(59_000, 65_536, rows)),
+        "two values": rng.integers(0, 2, rows) << 15,
+        "the first again": first,
+        "few are frequent": np.minimum(rng.zipf(1.3, rows), 65_535),
+    }[name]
+    return np.asfortranarray(np.column_stack([first, second]).astype(np.uint32))
+
+
+@pytest.mark.parametrize("curve", [Curve.HILBERT, Curve.KD])
+@pytest.mark.parametrize("parts", [24, 100])
+@pytest.mark.parametrize(
+    "name",
+    ["constant", "mostly one value", "two values", "the first again", "few are frequent"],
+)
+def test_odd_columns_do_not_make_it_worse_than_equal_cuts(
+    name: str, parts: int, curve: Curve
+) -> None:
+    bits = key_order_bits(2, curve)
+    coords = odd_columns(name, 100_000) >> np.uint32(16 - bits)
+    rows = ordinals_of(coords)
+    _, sample, cuts = place_rows(coords, rows, parts, curve=curve, bits=bits)
+    shares = coords / (1 << bits)
+    highs = coordinate_ends(coords, bits) / (1 << bits)
+    keys = curve_index(coords, bits, Curve.HILBERT)
+    plain = CurveSample.sort(keys, rows, lows=shares, highs=highs)
+    equal = opened_shares(plain, equal_cuts(plain, parts))
+    assert opened_shares(sample, cuts).mean() <= 1.01 * equal.mean()
+    counts = np.bincount(cuts.parts_of(sample.keys, sample.ordinals), minlength=parts)
+    assert counts.max() < 1.7 * counts.mean()
 
 
 @pytest.mark.parametrize("curve", list(Curve))
