@@ -75,22 +75,24 @@ def fit_curve(
     Returns:
         The grid; the sample in the order of its keys; parts - 1 cuts.
     """
-    whole = CurveGrid(curve, bits, (1,) * coords.shape[1])
-    ends = coordinate_ends(coords, bits)
+    side = float(1 << bits)
+    lows, highs = coords / side, coordinate_ends(coords, bits) / side
+
+    def sorted_on(grid: CurveGrid, step: int = 1) -> CurveSample:
+        rows = slice(None, None, step)
+        keys = grid.keys_of(coords[rows])
+        return CurveSample.sort(keys, ordinals[rows], lows=lows[rows], highs=highs[rows])
+
+    best = CurveGrid(curve, bits, (1,) * coords.shape[1])
     if curve is Curve.LINEAR:
-        sample = _sorted(whole, coords, ends, ordinals)
-        return whole, sample, equal_cuts(sample, parts)
-    some = slice(None, None, max(1, len(coords) // (parts * _TRIED_ROWS_PER_PART)))
-    tried = coords[some], ends[some], ordinals[some]
-    grids = [whole, *(CurveGrid(curve, bits, cells) for cells in _likely_cells(tried[0], parts))]
-    best = min(grids, key=lambda grid: _opened(_sorted(grid, *tried), parts))
-    sample = _sorted(best, coords, ends, ordinals)
+        sample = sorted_on(best)
+        return best, sample, equal_cuts(sample, parts)
+    step = max(1, len(coords) // (parts * _TRIED_ROWS_PER_PART))
+    likely = [CurveGrid(curve, bits, cells) for cells in _likely_cells(coords[::step], parts)]
+    if likely:
+        best = min([best, *likely], key=lambda grid: _opened(sorted_on(grid, step), parts))
+    sample = sorted_on(best)
     return best, sample, choose_cuts(sample, parts)
-
-
-def _sorted(grid: CurveGrid, coords: Coords, ends: Coords, ordinals: Ordinals) -> CurveSample:
-    side = float(1 << grid.bits)
-    return CurveSample.sort(grid.keys_of(coords), ordinals, lows=coords / side, highs=ends / side)
 
 
 def _opened(sample: CurveSample, parts: int) -> float:
@@ -113,8 +115,8 @@ def _ideal_share(cells: tuple[int, ...]) -> float:
 def _possible_cells(coords: Coords, parts: int) -> Iterator[tuple[int, ...]]:
     distinct = [len(np.unique(column)) for column in coords.T]
     options = [
-        range(max(1, int(cells / _MAX_STRETCH)), min(most, int(cells * _MAX_STRETCH) + 1) + 1)
-        for cells, most in zip(_cells_of_a_cube(distinct, parts), distinct, strict=True)
+        range(max(1, int(cells / _MAX_STRETCH)), min(values, int(cells * _MAX_STRETCH) + 1) + 1)
+        for cells, values in zip(_cells_of_a_cube(distinct, parts), distinct, strict=True)
     ]
     least, most = (share * parts for share in _CELLS_PER_PART)
     for cells in product(*options):

@@ -34,6 +34,7 @@ class Boxes:
 
     What counts is the row's coordinate `axes[i]`. A box is a node that is its own child;
     `numbers[i]` is its number, -1 elsewhere. `depth` steps from node 0 lead every row to its box.
+    Coordinates have `bits` bits.
     """
 
     axes: npt.NDArray[np.int64]

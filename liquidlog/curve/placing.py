@@ -23,12 +23,7 @@ def place_rows(
 ) -> tuple[KeyOrder, CurveSample, Cuts]:
     """Return the order of keys, the sample in that order, and the cuts into files.
 
-    Args:
-        coords: (s, d) coordinates of the sample, each below 2**bits.
-        ordinals: (s,) ordinals of the sampled rows, increasing.
-        parts: Files.
-        curve: Which curve.
-        bits: Bits of a coordinate, as `key_order_bits` gives.
+    Arguments are those of `fit_curve`, `bits` as `key_order_bits` gives for the curve.
     """
     if curve is Curve.KD:
         return cut_boxes(coords, ordinals, parts, bits=bits)

@@ -23,6 +23,12 @@ def ordinals_of(coords: Array) -> Array:
     return np.arange(len(coords), dtype=np.uint64)
 
 
+def on_whole_grid(coords: Array, bits: int) -> CurveSample:
+    lows, highs = coords / (1 << bits), coordinate_ends(coords, bits) / (1 << bits)
+    keys = curve_index(coords, bits, Curve.HILBERT)
+    return CurveSample.sort(keys, ordinals_of(coords), lows=lows, highs=highs)
+
+
 @pytest.mark.parametrize("curve", [Curve.HILBERT, Curve.ZORDER])
 @given(cells=st.lists(st.integers(1, 9), min_size=2, max_size=4), seed=st.integers(0, 99))
 def test_a_cell_is_one_stretch_of_the_curve(curve: Curve, cells: list[int], seed: int) -> None:
@@ -74,12 +80,9 @@ def test_few_values_are_not_read_more_than_on_the_whole_grid(values: int) -> Non
     coords = np.column_stack([spread(50_000, 1), spread(50_000, 1, values=values, seed=6)])
     rows = ordinals_of(coords)
     _, sample, cuts = fit_curve(coords, rows, 24, curve=Curve.HILBERT, bits=16)
-    keys = CurveGrid(Curve.HILBERT, 16, (1, 1)).keys_of(coords)
-    by_row = np.argsort(sample.ordinals)
-    lows, highs = sample.lows[by_row], sample.highs[by_row]
-    on_whole_grid = CurveSample.sort(keys, rows, lows=lows, highs=highs)
+    whole = on_whole_grid(coords, 16)
     found = opened_shares(sample, cuts)
-    plain = opened_shares(on_whole_grid, choose_cuts(on_whole_grid, 24))
+    plain = opened_shares(whole, choose_cuts(whole, 24))
     assert np.linalg.norm(found) <= 1.01 * np.linalg.norm(plain)
 
 
@@ -110,10 +113,7 @@ def test_odd_columns_do_not_make_it_worse_than_equal_cuts(
     coords = odd_columns(name, 100_000) >> np.uint32(16 - bits)
     rows = ordinals_of(coords)
     _, sample, cuts = place_rows(coords, rows, parts, curve=curve, bits=bits)
-    shares = coords / (1 << bits)
-    highs = coordinate_ends(coords, bits) / (1 << bits)
-    keys = curve_index(coords, bits, Curve.HILBERT)
-    plain = CurveSample.sort(keys, rows, lows=shares, highs=highs)
+    plain = on_whole_grid(coords, bits)
     equal = opened_shares(plain, equal_cuts(plain, parts))
     assert opened_shares(sample, cuts).mean() <= 1.01 * equal.mean()
     counts = np.bincount(cuts.parts_of(sample.keys, sample.ordinals), minlength=parts)

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
 from liquidlog.curve.curves import Curve, curve_index
-from liquidlog.curve.cuts import CurveSample, choose_cuts, refine_cuts
+from liquidlog.curve.cuts import CurveSample, choose_cuts, equal_cuts, refine_cuts
 from liquidlog.curve.kd import cut_boxes, kd_bits
 
 BITS = 10
@@ -86,8 +86,10 @@ def test_boxes_are_smaller_than_segments_of_the_curve() -> None:
     shares = coords / (1 << 16)
     sample = CurveSample.sort(along, rows, lows=shares, highs=shares)
     chosen = choose_cuts(sample, 100).parts_of(along, rows)
+    equal = equal_cuts(sample, 100).parts_of(along, rows)
     kd = cuts.parts_of(boxes.keys_of(coords), rows)
     assert summed_sides(coords, kd) < 0.97 * summed_sides(coords, chosen)
+    assert summed_sides(coords, kd) < 0.9 * summed_sides(coords, equal)
 
 
 def summed_sides(coords: np.ndarray, places: np.ndarray) -> float:
