@@ -9,7 +9,7 @@ from liquidlog.clustering import cube, overlap
 from liquidlog.clustering.compaction import plan_compaction, plan_zorder
 from liquidlog.clustering.planning import NewId, Strategy, check_policy, check_table
 from liquidlog.errors import UsageError
-from liquidlog.plan import ClusteringPlan, ClusteringPolicy
+from liquidlog.plan import ClusteringPlan, ClusteringPolicy, repeated_inputs, repeated_message
 from liquidlog.snapshot import Snapshot
 from liquidlog.spec.schema import Leaf
 from liquidlog.spec.stats import BoundsOf
@@ -56,8 +56,8 @@ def plan(
     then each group's cube; `bounds_of` brings bounds, to strategies that look at them.
 
     Raises:
-        UsageError: If the strategy or the curve is unknown, or the policy asks for what a table
-            of this kind cannot have.
+        UsageError: If the strategy or the curve is unknown, the policy asks for what a table of
+            this kind cannot have, or the strategy lists an input twice.
         ClusteringColumnError: If a column cannot be clustered by, or the table's own clustering
             columns are not in its schema.
         UnsupportedFeatureError: If the table is partitioned.
@@ -69,9 +69,13 @@ def plan(
     state = check_table(snapshot)
     if policy.zorder_by:
         return plan_zorder(snapshot, policy, new_id)
-    if state.columns:
-        return strategies[strategy](snapshot, policy, new_id, bounds_of)
-    return plan_compaction(snapshot, policy, new_id)
+    if not state.columns:
+        return plan_compaction(snapshot, policy, new_id)
+    made = strategies[strategy](snapshot, policy, new_id, bounds_of)
+    repeated = repeated_inputs(group.inputs for group in made.groups)
+    if repeated:
+        raise UsageError(f"the plan of the strategy {strategy} {repeated_message(repeated)}")
+    return made
 
 
 def _check_known(kind: str, name: str, known: tuple[str, ...]) -> None:
