@@ -155,7 +155,7 @@ def _apply(
     metadata = _metadata(segment, tail, checkpoint)
     texts = (*checkpoint.statistics.texts.chunks, tail_statistics(tail))
     files = reconciled_files(tail, checkpoint.files, checkpoint.statistics.rows)
-    _require_sound(files, segment)
+    _require_sound(files, segment, store.uri)
     domains = {**checkpoint.domains, **tail.domains}
     return Snapshot(
         uri=store.uri,
@@ -206,8 +206,8 @@ def _metadata(segment: LogSegment, tail: TailState, checkpoint: CheckpointState)
     return metadata
 
 
-def _require_sound(files: pa.Table, segment: LogSegment) -> None:
-    problems = unsound(files)
+def _require_sound(files: pa.Table, segment: LogSegment, uri: str) -> None:
+    problems = unsound(files, uri)
     if problems:
         raise CorruptLogError(_where(segment), "; ".join(problems))
 

@@ -3,6 +3,7 @@
 Source: docs/adr/0005 for what is trusted and how a lost response is found out.
 """
 
+import re
 import secrets
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -18,6 +19,8 @@ from liquidlog.storage.options import StorageOptions
 from liquidlog.storage.reading import ObjectReader
 
 _PARALLEL_READS: Final = 16
+_MISREAD: Final = re.compile(r"%[0-9A-Fa-f]{2}|[\x00-\x1f\x7f]")
+"""What delta-rs, whose second opinion commits need, decodes or refuses however it is quoted."""
 
 
 class ObjectTableStore:
@@ -50,6 +53,9 @@ class ObjectTableStore:
     def require_writable(self) -> None:
         """See TableStore. A server that is not the cloud's own has to show its conditional put."""
         self._objects.require_conditional_put(self._uri)
+        if _MISREAD.search(self._uri):
+            reason = "a percent-encoded or control character in its address"
+            raise UnsupportedFeatureError(self._uri, "written", (reason,))
         if self._proved:
             return
         # Hidden from everything that lists data files, and not in the log.

@@ -16,6 +16,7 @@ from liquidlog.commit.transaction import Clock
 from liquidlog.data.runs import end_run, files_of_run, run_marker, unended_runs
 from liquidlog.log.store import TableStore
 from liquidlog.snapshot import Snapshot, decoded_paths
+from liquidlog.spec.file_paths import names_in_table
 from liquidlog.spec.rows import Rows
 from liquidlog.spec.times import iso_time
 from liquidlog.storage.addresses import file_address
@@ -52,7 +53,7 @@ def find_dead_runs(
     """
     directory = _directory(store)
     before_ms = clock.now_ms() - older_than_ms
-    live = decoded_paths(snapshot.files)
+    live = names_in_table(decoded_paths(snapshot.files), store.uri)
     found = []
     for token in unended_runs(directory, store.storage):
         marker = file_facts(run_marker(directory, token), store.storage)

@@ -3,6 +3,8 @@
 from dataclasses import dataclass, field
 from typing import Final
 
+import pyarrow as pa
+
 from liquidlog.clustering.domain import CLUSTERING_DOMAIN
 from liquidlog.clustering.outputs import planned_group, rewrite_change
 from liquidlog.clustering.staleness import stale_reasons
@@ -23,6 +25,7 @@ from liquidlog.plan import (
 )
 from liquidlog.snapshot import Snapshot, decoded_paths
 from liquidlog.spec.actions import AddFile, FileKey, RemoveFile, file_key
+from liquidlog.spec.file_paths import names_in_table
 
 ENGINE_INFO: Final = "liquidlog/0.1.0"
 
@@ -174,4 +177,5 @@ def _named_paths(store: TableStore, first: int) -> frozenset[str]:
         for action in landed.actions
         if isinstance(action, AddFile | RemoveFile)
     }
-    return frozenset(decoded_paths(snapshot.files).to_pylist()) | since
+    named = pa.array([*decoded_paths(snapshot.files).to_pylist(), *since], pa.string())
+    return frozenset(names_in_table(named, store.uri).to_pylist())
