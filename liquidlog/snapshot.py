@@ -89,12 +89,23 @@ class Statistics:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class LogMark:
+    """A file of the log as storage described it: enough to see that another took its place."""
+
+    name: str
+    size_bytes: int
+    modification_time_ms: int
+    etag: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Snapshot:
     """The state of a table at `version`.
 
     `files` has the schema FILES_SCHEMA, sorted by path unless a caller reordered it; planners
     take its order as the scan order. `domains` holds live domains only.
-    `timestamp_ms` is the commit's time.
+    `timestamp_ms` is the commit's time. `mark` is of the commit's file, or of a checkpoint's where
+    that is gone; None for what was not read from a log.
     """
 
     uri: str
@@ -107,6 +118,7 @@ class Snapshot:
     domains: Mapping[str, DomainMetadata]
     transactions: Mapping[str, SetTransaction]
     statistics: Statistics = field(default_factory=Statistics)
+    mark: LogMark | None = None
 
     @property
     def size_bytes(self) -> int:

@@ -80,7 +80,8 @@ class ObjectTableStore:
         if found is None:
             return None
         files = (
-            parse_log_file(item.name, item.size_bytes, item.modification_time_ms) for item in found
+            parse_log_file(item.name, item.size_bytes, item.modification_time_ms, item.etag)
+            for item in found
         )
         return tuple(sorted((f for f in files if f is not None), key=lambda file: file.name))
 

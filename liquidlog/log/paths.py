@@ -34,7 +34,8 @@ class LogFileKind(Enum):
 class LogFile:
     """A file in `_delta_log` whose name the protocol gives a meaning.
 
-    `part` of `parts`, counted from 1, says which piece of a checkpoint the file is.
+    `part` of `parts`, counted from 1, says which piece of a checkpoint the file is. `etag` is what
+    an object store tells contents apart by, empty where there is none.
     """
 
     name: str
@@ -44,6 +45,7 @@ class LogFile:
     modification_time_ms: int
     part: int = 1
     parts: int = 1
+    etag: str = ""
 
 
 _PATTERNS: Final = (
@@ -54,7 +56,9 @@ _PATTERNS: Final = (
 )
 
 
-def parse_log_file(name: str, size_bytes: int, modification_time_ms: int) -> LogFile | None:
+def parse_log_file(
+    name: str, size_bytes: int, modification_time_ms: int, etag: str = ""
+) -> LogFile | None:
     """Return what `name` is, None for junk.
 
     The version must have exactly 20 digits, and be one that a commit can have: 64 bits, signed.
@@ -70,6 +74,7 @@ def parse_log_file(name: str, size_bytes: int, modification_time_ms: int) -> Log
                 kind=kind,
                 size_bytes=size_bytes,
                 modification_time_ms=modification_time_ms,
+                etag=etag,
                 **numbers,
             )
     return None

@@ -25,6 +25,7 @@ from liquidlog.log.paths import (
     log_path,
 )
 from liquidlog.log.store import TableStore
+from liquidlog.snapshot import LogMark
 from liquidlog.spec.actions import UNREADABLE
 
 _PREFERENCE: Final = (
@@ -57,6 +58,16 @@ class Checkpoint:
         return tuple(file.name for file in self.files)
 
 
+def mark_of(file: LogFile) -> LogMark:
+    """Return what tells a log file from another one of its name."""
+    return LogMark(
+        name=file.name,
+        size_bytes=file.size_bytes,
+        modification_time_ms=file.modification_time_ms,
+        etag=file.etag,
+    )
+
+
 @dataclass(frozen=True, slots=True)
 class LogSegment:
     """The files of one version: `commits` are gap-free and end at `version`.
@@ -69,6 +80,13 @@ class LogSegment:
     checkpoint: Checkpoint | None
     commits: tuple[LogFile, ...]
     last_commit: LogFile | None = None
+
+    @property
+    def mark(self) -> LogMark | None:
+        """What tells this version from one of another log."""
+        checkpoint = () if self.checkpoint is None else self.checkpoint.files
+        files = (*checkpoint,) if self.last_commit is None else (self.last_commit,)
+        return mark_of(files[0]) if files else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +101,17 @@ class LogListing:
     checkpoints: tuple[Checkpoint, ...]
     newest: int
     whole: bool = True
+
+    def has(self, mark: LogMark) -> bool:
+        """Return whether a file is there as it was."""
+        checkpoints = (file for checkpoint in self.checkpoints for file in checkpoint.files)
+        files = (*self.commits.values(), *checkpoints)
+        return any(file.name == mark.name and mark_of(file) == mark for file in files)
+
+    def names(self, mark: LogMark) -> bool:
+        """Return whether a file of that name is there, whatever it is."""
+        checkpoints = (name for checkpoint in self.checkpoints for name in checkpoint.names)
+        return mark.name in {*checkpoints, *(file.name for file in self.commits.values())}
 
     @property
     def oldest(self) -> int:

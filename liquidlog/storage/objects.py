@@ -25,6 +25,7 @@ UPLOAD_PART_BYTES: Final = 16 << 20
 _PARALLEL_READ_BYTES: Final = 8 << 20
 _PARALLEL_READS: Final = 8
 _TIME_NAMES: Final = ("LastModified", "last_modified", "mtime", "updated", "created")
+_ETAG_NAMES: Final = ("ETag", "etag", "generation", "md5Hash")
 _PUT_ATTEMPTS: Final = 4
 
 
@@ -34,11 +35,15 @@ class MaybeStoredError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class ObjectFacts:
-    """An object as the store describes it; `name` is below the directory it was listed in."""
+    """An object as the store describes it; `name` is below the directory it was listed in.
+
+    `etag` is what the store tells contents apart by, empty if it has no such thing.
+    """
 
     name: str
     size_bytes: int
     modification_time_ms: int
+    etag: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -265,6 +270,7 @@ def _facts(path: str, info: Mapping[str, Any]) -> ObjectFacts:
         name=path.rstrip("/").rpartition("/")[2],
         size_bytes=int(info.get("size") or 0),
         modification_time_ms=_milliseconds(next(found, None)),
+        etag=str(next((info[name] for name in _ETAG_NAMES if info.get(name)), "")),
     )
 
 
