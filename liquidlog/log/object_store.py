@@ -15,10 +15,12 @@ from liquidlog.log.store import AmbiguousPutError
 from liquidlog.storage.addresses import file_address
 from liquidlog.storage.files import Source, delete_files, file_size_bytes
 from liquidlog.storage.objects import MaybeStoredError, Objects
-from liquidlog.storage.options import StorageOptions
+from liquidlog.storage.options import SINGLE_WRITER, StorageOptions
 from liquidlog.storage.reading import ObjectReader
 
 _PARALLEL_READS: Final = 16
+_DYNAMODB_DIR: Final = ".tmp"
+"""Where a commit is put before the log. Source: Delta Spark, BaseExternalLogStore."""
 _MISREAD: Final = re.compile(r"%[0-9A-Fa-f]{2}|[\x00-\x1f\x7f]")
 """What delta-rs, whose second opinion commits need, decodes or refuses however it is quoted."""
 
@@ -39,6 +41,7 @@ class ObjectTableStore:
         self._root = self._objects.path
         self._log = f"{self._root}/{LOG_DIR}"
         self._proved = not self._objects.client.own_endpoint
+        self._visible = self._objects.address.family != "s3" or options.single_writer
 
     @property
     def uri(self) -> str:
@@ -51,11 +54,23 @@ class ObjectTableStore:
         return self._options
 
     def require_writable(self) -> None:
-        """See TableStore. A server that is not the cloud's own has to show its conditional put."""
+        """See TableStore. A server that is not the cloud's own has to show its conditional put.
+
+        Delta Spark's DynamoDB log store keeps the versions of a table in DynamoDB, and writes over
+        one that others created: what it left in the log is a reason to refuse.
+        """
         self._objects.require_conditional_put(self._uri)
         if _MISREAD.search(self._uri):
             reason = "a percent-encoded or control character in its address"
             raise UnsupportedFeatureError(self._uri, "written", (reason,))
+        if not self._visible and self._objects.holds_any(f"{self._log}/{_DYNAMODB_DIR}"):
+            reason = (
+                f"Delta Spark's DynamoDB log store ({LOG_DIR}/{_DYNAMODB_DIR} holds its commits),"
+                " to which a version of ours is not taken; if nobody commits with it any more, give"
+                f" the storage option {SINGLE_WRITER}=true"
+            )
+            raise UnsupportedFeatureError(self._uri, "written", (reason,))
+        self._visible = True
         if self._proved:
             return
         # Hidden from everything that lists data files, and not in the log.

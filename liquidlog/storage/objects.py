@@ -130,6 +130,14 @@ class Objects:
         found = self._asked(path, lambda: again(lambda: self._listed(path, first)))
         return None if found is None else tuple(found)
 
+    def holds_any(self, path: str) -> bool:
+        """Return whether any object is below a directory; one small request.
+
+        Raises:
+            StorageError: If it cannot be listed.
+        """
+        return bool(self._asked(path, lambda: again(lambda: self._first_below(path))))
+
     def names_with_prefix(self, path: str, prefix: str) -> tuple[str, ...]:
         """Return the names of a directory's objects that begin so; asks for no others.
 
@@ -257,6 +265,13 @@ class Objects:
             request["ContinuationToken"] = page["NextContinuationToken"]
         if not found and not first:
             raise FileNotFoundError(path)
+
+    def _first_below(self, path: str) -> bool:
+        if self.address.family != "s3":
+            return bool(self._fs.ls(path, detail=False))
+        bucket, _, key = path.partition("/")
+        page = self._fs.call_s3("list_objects_v2", Bucket=bucket, Prefix=f"{key}/", MaxKeys=1)
+        return bool(page.get("Contents"))
 
     def _matching(self, path: str, prefix: str) -> list[str]:
         found = self._fs.find(path, prefix=prefix)
