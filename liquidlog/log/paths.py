@@ -13,6 +13,8 @@ SIDECAR_DIR: Final = "_sidecars"
 LAST_CHECKPOINT: Final = "_last_checkpoint"
 VERSION_DIGITS: Final = 20
 MAX_VERSION: Final = 2**63 - 1
+MAX_LOG_BYTES: Final = 8 << 30
+"""Read whole, at most. Delta Spark's largest commits, of a million files, have about 1 GB."""
 
 _VERSION = r"(?P<version>\d{20})"
 _COMMIT = re.compile(_VERSION + r"\.json")

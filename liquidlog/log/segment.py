@@ -15,10 +15,11 @@ from typing import Final, NoReturn
 
 import msgspec
 
-from liquidlog.errors import CorruptLogError, TableNotFoundError, VersionNotFoundError
+from liquidlog.errors import CorruptLogError, StorageError, TableNotFoundError, VersionNotFoundError
 from liquidlog.log.paths import (
     LAST_CHECKPOINT,
     LOG_DIR,
+    MAX_LOG_BYTES,
     VERSION_DIGITS,
     LogFile,
     LogFileKind,
@@ -36,9 +37,6 @@ _PREFERENCE: Final = (
 """Which of several checkpoints of one version is tried first; all hold the same state."""
 
 _VERSIONS: Final = 10**VERSION_DIGITS
-
-MAX_COMMIT_BYTES: Final = 8 << 30
-"""A commit is read whole. Delta Spark's largest, of a million files, have about one gigabyte."""
 
 _NAMED: Final = 5
 """How many missing versions an error names."""
@@ -165,10 +163,10 @@ def list_log_from(store: TableStore, version: int) -> LogListing:
 
 
 def hinted_version(store: TableStore) -> int:
-    """Return the version that `_last_checkpoint` names, 0 if it names none."""
+    """Return the version that `_last_checkpoint` names, 0 if it names none or cannot be read."""
     try:
         hint = msgspec.json.decode(store.read_log(LAST_CHECKPOINT) or b"{}")
-    except UNREADABLE:
+    except (StorageError, *UNREADABLE):
         return 0
     version = hint.get("version") if isinstance(hint, dict) else None
     return version if isinstance(version, int) and version < _VERSIONS else 0
@@ -177,8 +175,8 @@ def hinted_version(store: TableStore) -> int:
 def _listing(files: Sequence[LogFile], *, whole: bool) -> LogListing:
     commits = {f.version: f for f in files if f.kind is LogFileKind.COMMIT}
     for file in commits.values():
-        if file.size_bytes > MAX_COMMIT_BYTES:
-            detail = f"has {file.size_bytes} bytes; commits above {MAX_COMMIT_BYTES} are not read"
+        if file.size_bytes > MAX_LOG_BYTES:
+            detail = f"has {file.size_bytes} bytes; commits above {MAX_LOG_BYTES} are not read"
             raise CorruptLogError(log_path(file.name), detail)
     checkpoints = sorted(
         _complete(f for f in files if f.kind is not LogFileKind.COMMIT),
