@@ -41,7 +41,7 @@ class Changes(OpenedTable):
         """
         sources = [data] if isinstance(data, str | pa.Table | pa.RecordBatchReader) else [*data]
         request = AppendRequest(sources=tuple(sources), cluster=cluster, dry_run=dry_run)
-        return append(self._store, self.snapshot(), request, self._clock)
+        return append(self._store, self.snapshot_to_change(), request, self._clock)
 
     def cluster_by(self, columns: Sequence[str] | None, *, dry_run: bool = False) -> int:
         """Set the clustering columns, None to have none; return the table's version after it.
@@ -55,7 +55,7 @@ class Changes(OpenedTable):
             CommitError: If the commit did not land.
         """
         paths = None if columns is None else tuple(split_path(column) for column in columns)
-        snapshot = self.snapshot()
+        snapshot = self.snapshot_to_change()
         return define.cluster_by(self._store, snapshot, paths, self._clock, dry_run=dry_run)
 
     def fix(self, *names: str, dry_run: bool = False) -> tuple[Mended, ...]:
@@ -67,7 +67,9 @@ class Changes(OpenedTable):
             DataFileError: If a file cannot be read for its statistics.
             CommitError: If a commit did not land.
         """
-        return doctor.mend(self._store, self.snapshot(), names, self._clock, dry_run=dry_run)
+        return doctor.mend(
+            self._store, self.snapshot_to_change(), names, self._clock, dry_run=dry_run
+        )
 
     def rename_column(self, old: str, new: str, *, dry_run: bool = False) -> int:
         """Rename a column, `a` or a field `a.b`; return the table's version after it.
@@ -84,7 +86,7 @@ class Changes(OpenedTable):
         name = split_path(new)
         if len(name) > 1:
             raise UsageError(f"{new} is more than a name; give its last part only", value=new)
-        snapshot, path = self.snapshot(), split_path(old)
+        snapshot, path = self.snapshot_to_change(), split_path(old)
         return alter.rename_column(
             self._store, snapshot, path, name[0], self._clock, dry_run=dry_run
         )
@@ -99,7 +101,7 @@ class Changes(OpenedTable):
             UnsupportedFeatureError: If the table asks more of a writer than we do.
             CommitError: If the commit did not land.
         """
-        snapshot, path = self.snapshot(), split_path(name)
+        snapshot, path = self.snapshot_to_change(), split_path(name)
         return alter.drop_column(self._store, snapshot, path, self._clock, dry_run=dry_run)
 
     def set_properties(
@@ -116,7 +118,7 @@ class Changes(OpenedTable):
             CommitError: If the commit did not land.
         """
         return alter.set_properties(
-            self._store, self.snapshot(), properties, unset, self._clock, dry_run=dry_run
+            self._store, self.snapshot_to_change(), properties, unset, self._clock, dry_run=dry_run
         )
 
     def checkpoint(self, *, dry_run: bool = False) -> Checkpointed:
@@ -131,7 +133,7 @@ class Changes(OpenedTable):
             CorruptLogError: If a log file that is needed is missing or broken.
             StorageError: If the storage cannot be written.
         """
-        return checkpoint(self._store, self.snapshot(), self._clock, dry_run=dry_run)
+        return checkpoint(self._store, self.snapshot_to_change(), self._clock, dry_run=dry_run)
 
     def orphans(
         self, *, older_than: str = "1d", finished: bool = False, delete: bool = False

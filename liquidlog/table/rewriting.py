@@ -10,6 +10,7 @@ from liquidlog.clustering.planner import STRATEGIES
 from liquidlog.clustering.planner import plan as make_plan
 from liquidlog.clustering.planning import Strategy
 from liquidlog.clustering.workload import Workload
+from liquidlog.log.loader import require_same_table
 from liquidlog.operations import inspect
 from liquidlog.operations.optimize import CommitReport, commit_groups
 from liquidlog.operations.replay import Replay, replay
@@ -122,11 +123,17 @@ class Rewriting(OpenedTable):
         return inspect.explain(made, snapshot, self.bounds_of(snapshot), path)
 
     def snapshot_of(self, plan: ClusteringPlan) -> Snapshot:
-        """Return the table at the version that a plan was made for."""
+        """Return the table at the version that a plan was made for.
+
+        Raises:
+            TableReplacedError: If it was made for another table.
+            VersionNotFoundError: If the log does not hold that version.
+        """
         newest = self._newest
-        if newest is not None and newest.version == plan.read_version:
-            return newest
-        return self.snapshot(plan.read_version)
+        if newest is None or newest.version != plan.read_version:
+            newest = self.snapshot(plan.read_version)
+        require_same_table(newest, plan.table_id)
+        return newest
 
     def replay(self, version: int, **policy: Any) -> Replay:  # noqa: ANN401  as plan takes them
         """Return how a plan for the version before an OPTIMIZE compares with what it took.
