@@ -11,7 +11,7 @@ from typing import Any, Final, Self
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from liquidlog.data.encodings import common_type, plain_type
+from liquidlog.data.encodings import CODES, common_type, concat, plain_type, with_indices
 from liquidlog.data.exact import convert_chunks
 from liquidlog.data.repetition import repetitive_leaves
 from liquidlog.data.statistics import StatisticsCollector
@@ -148,7 +148,7 @@ class DataFileWriter:
         """
         if not self._pending:
             return
-        table = pa.concat_tables(_uniform(self._pending, self._schema)).unify_dictionaries()
+        table = concat(_uniform(self._pending, self._schema)).unify_dictionaries()
         self._pending, self._pending_rows, self._pending_bytes = [], 0, 0
         self._statistics.add(table)
         try:
@@ -209,15 +209,20 @@ def _uniform(tables: Sequence[pa.Table], wanted: pa.Schema) -> list[pa.Table]:
         common = common_type(table.schema.field(position).type for table in tables)
         # Types that are equal may differ in field ids; only those of `wanted` are the table's.
         encoded = isinstance(common, pa.DictionaryType)
-        fields.append(child.with_type(common) if encoded else child)
+        fields.append(child.with_type(pa.dictionary(CODES, child.type)) if encoded else child)
     return [_matching(table, pa.schema(fields)) for table in tables]
 
 
 def _matching(table: pa.Table, wanted: pa.Schema) -> pa.Table:
     columns = [
-        column.dictionary_encode()
-        if isinstance(child.type, pa.DictionaryType) and column.type == pa.string()
+        _encoded(column, child.type)
+        if isinstance(child.type, pa.DictionaryType)
         else convert_chunks(column, child.type)
         for column, child in zip(table.itercolumns(), wanted, strict=True)
     ]
     return pa.Table.from_arrays(columns, schema=wanted)
+
+
+def _encoded(column: pa.ChunkedArray, wanted: pa.DictionaryType) -> pa.ChunkedArray:
+    found = column if isinstance(column.type, pa.DictionaryType) else column.dictionary_encode()
+    return with_indices(found, wanted.index_type)
