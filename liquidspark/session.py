@@ -49,6 +49,12 @@ _REASON: Final = re.compile(
     r"^(?:[\w.]+\.)?(\w*(?:Error|Exception|Interrupt)): (.+)$", re.MULTILINE
 )
 
+_RAISED: Final = re.compile(
+    r"^Traceback \(most recent call last\):\n(?:[ \t].*\n|\n)+(?:[\w]+\.)*(\w+): (.+)$",
+    re.MULTILINE,
+)
+"""The last line of a Python traceback, whatever the error is called."""
+
 _OUT_OF_MEMORY: Final = re.compile(r"\b(?:Arrow|OutOf)?MemoryError\b")
 _MEMORY_ADVICE: Final = (
     "; a task ran out of memory: give executors more (spark.executor.memory,"
@@ -106,7 +112,7 @@ def failure_reason(error: BaseException) -> str:
     if not str(error).strip():
         return type(error).__name__
     advice = _MEMORY_ADVICE if _OUT_OF_MEMORY.search(str(error)) else ""
-    found = _REASON.findall(str(error))
+    found = _RAISED.findall(str(error)) or _REASON.findall(str(error))
     if found:
         name, message = found[-1]
         return f"{name}: {message}{advice}"

@@ -13,6 +13,23 @@ Traceback (most recent call last):
 OSError: [Errno 28] No space left on device
 """
 
+ARROW_FAILURE = """An exception was thrown from the Python worker:
+Traceback (most recent call last):
+  File "/opt/liquidspark/shuffle.py", line 80, in _run
+    raise_cause()
+KeyError: 'x'
+
+During handling of the above exception, another exception occurred:
+
+Traceback (most recent call last):
+  File "/opt/liquidspark/shuffle.py", line 82, in _run
+    table.combine_chunks()
+    ^^^^^^^^^^^^^^^^^^^^^^
+  File "pyarrow/error.pxi", line 92, in pyarrow.lib.check_status
+pyarrow.lib.ArrowInvalid: cannot be combined: too many
+	at org.apache.spark.api.python.BasePythonRunner.read(PythonRunner.scala:1)
+"""
+
 ADVICE = (
     "; a task ran out of memory: give executors more (spark.executor.memory,"
     " spark.executor.memoryOverhead), or fewer cores each"
@@ -28,6 +45,7 @@ Caused by: java.io.IOException: No space left on device
     ("text", "reason"),
     [
         (WORKER_FAILURE, "OSError: [Errno 28] No space left on device"),
+        (ARROW_FAILURE, "ArrowInvalid: cannot be combined: too many"),
         (JVM_FAILURE, "Job aborted due to stage failure: Task 0 in stage 3.0 failed 4 times"),
         ("", "RuntimeError"),
         (
