@@ -10,12 +10,13 @@ import shutil
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from importlib.util import find_spec
 from pathlib import Path as FilePath
 from typing import IO, TYPE_CHECKING, Final
 
 from liquidlog.errors import ExecutorError
+from liquidspark.settings import settings_applied
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -66,7 +67,7 @@ _MEMORY_ADVICE: Final = (
 def open_session(conf: Mapping[str, str]) -> "Iterator[SparkSession]":
     """Context manager: the active session with `conf` applied, else a new local one.
 
-    Only a session started here is stopped at the end.
+    Only a session started here is stopped at the end; another one has its own settings then.
 
     Raises:
         ExecutorError: If pyspark or Java is missing, or Spark does not start.
@@ -79,8 +80,8 @@ def open_session(conf: Mapping[str, str]) -> "Iterator[SparkSession]":
 
     active = SparkSession.getActiveSession()
     if active is not None:
-        _apply(active, conf)
-        yield active
+        with _applied(active, conf):
+            yield active
         return
     spark = _start(conf)
     try:
@@ -90,21 +91,9 @@ def open_session(conf: Mapping[str, str]) -> "Iterator[SparkSession]":
             spark.stop()
 
 
-@contextmanager
-def piece_settings(spark: "SparkSession") -> Iterator[None]:
-    """Context manager: the session settings that moving large rows needs; restored at the end."""
-    before = {name: spark.conf.get(name, None) for name in _PIECE_CONF}
-    for name, value in _PIECE_CONF.items():
-        spark.conf.set(name, value)
-    try:
-        yield
-    finally:
-        for name, old in before.items():
-            with suppress(Exception):
-                if old is None:
-                    spark.conf.unset(name)
-                else:
-                    spark.conf.set(name, old)
+def piece_settings(spark: "SparkSession") -> AbstractContextManager[None]:
+    """Return a context manager: the session has the settings that moving large rows needs."""
+    return settings_applied(spark, _PIECE_CONF)
 
 
 def failure_reason(error: BaseException) -> str:
@@ -155,14 +144,17 @@ def _local_settings(conf: Mapping[str, str]) -> dict[str, str]:
     return settings
 
 
-def _apply(spark: "SparkSession", conf: Mapping[str, str]) -> None:
-    for name, value in conf.items():
-        try:
-            spark.conf.set(name, value)
-        except Exception as error:
-            raise ExecutorError(
-                f"{name} cannot be set on the running Spark session: {failure_reason(error)}"
-            ) from error
+@contextmanager
+def _applied(spark: "SparkSession", conf: Mapping[str, str]) -> Iterator[None]:
+    with ExitStack() as stack:
+        for name, value in conf.items():
+            try:
+                stack.enter_context(settings_applied(spark, {name: value}))
+            except Exception as error:
+                raise ExecutorError(
+                    f"{name} cannot be set on the running Spark session: {failure_reason(error)}"
+                ) from error
+        yield
 
 
 def _require_java() -> None:
