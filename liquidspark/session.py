@@ -4,6 +4,7 @@ An active session is used as it is. A session started here is local, sized for o
 stopped again by whoever opened it.
 """
 
+import logging
 import os
 import re
 import shutil
@@ -16,6 +17,7 @@ from pathlib import Path as FilePath
 from typing import IO, TYPE_CHECKING, Final
 
 from liquidlog.errors import ExecutorError
+from liquidspark.endpoints import require_answer
 from liquidspark.settings import settings_applied
 
 if TYPE_CHECKING:
@@ -56,6 +58,17 @@ _RAISED: Final = re.compile(
 )
 """The last line of a Python traceback, whatever the error is called."""
 
+_LOGGED_ERROR: Final = re.compile(r"^\d\d/\d\d/\d\d [\d:]{8} ERROR [\w.$]+: (.+)$", re.MULTILINE)
+_NOISE: Final = re.compile(
+    r"\s*$|WARNING: |Using Spark's default log4j|Setting (?:default|Spark) log level"
+    r"|To adjust logging level|\d\d/\d\d/\d\d [\d:]{8} (?:WARN|INFO|DEBUG) "
+)
+"""Lines that a starting JVM prints whatever happens."""
+
+_WORKER_PYTHON: Final = "spark.pyspark.python"
+_log: Final = logging.getLogger("liquidlog.executors")
+"""To whom executors say what takes long; shown by the command line."""
+
 _OUT_OF_MEMORY: Final = re.compile(r"\b(?:Arrow|OutOf)?MemoryError\b")
 _MEMORY_ADVICE: Final = (
     "; a task ran out of memory: give executors more (spark.executor.memory,"
@@ -70,7 +83,8 @@ def open_session(conf: Mapping[str, str]) -> "Iterator[SparkSession]":
     Only a session started here is stopped at the end; another one has its own settings then.
 
     Raises:
-        ExecutorError: If pyspark or Java is missing, or Spark does not start.
+        ExecutorError: If pyspark or Java is missing, if no master or server answers where one is
+            named, or Spark does not start.
     """
     if find_spec("pyspark") is None:
         raise ExecutorError(
@@ -114,6 +128,11 @@ def _start(conf: Mapping[str, str]) -> "SparkSession":
     remote = "spark.remote" in conf or "SPARK_REMOTE" in os.environ
     if not remote:
         _require_java()
+    require_answer(conf, os.environ)
+    _log.info("starting Spark \u2026")
+    if _WORKER_PYTHON in conf:
+        # Spark reads this setting only in spark-submit, where it stands above the environment.
+        os.environ["PYSPARK_PYTHON"] = conf[_WORKER_PYTHON]
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
     builder = SparkSession.builder.appName("liquidspark")
@@ -125,9 +144,23 @@ def _start(conf: Mapping[str, str]) -> "SparkSession":
             return builder.getOrCreate()
         except Exception as error:
             log.seek(0)
-            said = log.read()
-            reason = failure_reason(RuntimeError(f"{said}\n{error}"))
+            reason = _start_failure(log.read(), error)
             raise ExecutorError(f"Spark does not start: {reason}") from error
+
+
+def _start_failure(said: str, error: BaseException) -> str:
+    """Return why Spark did not start: what its log calls an error, else what was raised.
+
+    Args:
+        said: What the JVM printed while it started, most of which is of no interest.
+        error: What was raised; often only a consequence.
+    """
+    logged = _LOGGED_ERROR.findall(said)
+    if logged:
+        return str(logged[-1])
+    printed = [line.strip() for line in said.splitlines() if not _NOISE.match(line)]
+    gateway = "gateway process exited" in str(error).lower()
+    return printed[0] if gateway and printed else failure_reason(error)
 
 
 def _local_settings(conf: Mapping[str, str]) -> dict[str, str]:
