@@ -1,5 +1,6 @@
 """The command `liquidspark` for spark-submit, and the entry point by which `liquidlog` finds it."""
 
+import logging
 import sys
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
@@ -69,6 +70,10 @@ def run_command(
     storage_option: tuple[str, ...],
 ) -> None:
     """Execute a saved plan; groups already in the result file are skipped. Commits nothing."""
+    # Executors say there what takes long.
+    log = logging.getLogger("liquidlog.executors")
+    log.setLevel(logging.INFO)
+    log.addHandler(logging.StreamHandler())
     try:
         run_plan(
             plan_path,

@@ -39,6 +39,7 @@ from liquidlog.storage.files import require_creatable
 from liquidlog.storage.options import NO_OPTIONS, StorageOptions
 from liquidspark.jobs import GroupJobs
 from liquidspark.pipeline import run_group
+from liquidspark.probing import require_ready
 from liquidspark.session import failure_reason, piece_settings
 from liquidspark.sink import TaskFacts
 from liquidspark.source import GroupWork, file_location
@@ -145,7 +146,8 @@ def execute_groups(
             environment.
 
     Raises:
-        ExecutorError: If the plan asks for something this executor cannot do.
+        ExecutorError: If the plan asks for something this executor cannot do, or the
+            driver or the workers lack what it needs.
     """
     repeated = repeated_inputs(group.inputs for group in plan.groups)
     if repeated:
@@ -157,6 +159,8 @@ def execute_groups(
         run.check()
     alone = [run for run in runs if run.group.size_bytes > options.single_task_bytes]
     beside = [run for run in runs if run.group.size_bytes <= options.single_task_bytes]
+    if runs:
+        runs[0].require_ready(spark, storage_options)
     with piece_settings(spark):
         for run in alone:
             yield from _run_all(spark, [run], progress)
@@ -187,6 +191,18 @@ class _GroupRun:
             raise ExecutorError(error.message) from error
         for file in self.group.inputs:
             _vector_location(self.plan, file)
+
+    def require_ready(self, spark: SparkSession, options: Mapping[str, str] | None) -> None:
+        """Refuse where neither this group nor another one could be rewritten."""
+        uri = self.plan.table_uri
+        file = next(iter(self.group.inputs), None)
+        if file is not None:
+            require_ready(
+                spark,
+                directory=file_location(uri, ""),
+                file=file_location(uri, file.path),
+                options=options,
+            )
 
     def work(self) -> GroupWork:
         inputs, size_bytes = tuple(self.group.inputs), self.group.size_bytes

@@ -1,7 +1,8 @@
 """Find an executor: liquidlog does not know who rewrites files."""
 
+import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, contextmanager
 from importlib.metadata import entry_points
 from typing import Final
 
@@ -9,7 +10,7 @@ from liquidlog.errors import ExecutorError, UsageError
 from liquidlog.plan import ClusteringPlan, GroupFailure, RewrittenGroup
 
 GROUP: Final = "liquidlog.executors"
-"""Entry points: a name and a Start."""
+"""Entry points: a name and a Start. Also the logger to which executors say what takes long."""
 
 OnShare = Callable[[int, float], None]
 """Called with (group id, share of the group that is done, 0 to 1)."""
@@ -21,6 +22,24 @@ Rewrite = Callable[
 
 Start = Callable[[Mapping[str, str], Mapping[str, str]], AbstractContextManager[Rewrite]]
 """(configuration, storage options) -> context manager of a Rewrite."""
+
+
+@contextmanager
+def executors_heard(*, as_json: bool) -> Iterator[None]:
+    """Context manager: what executors say to the logger GROUP is shown on stderr.
+
+    With `as_json` nothing is: stderr is for an error document then.
+    """
+    log, handler = logging.getLogger(GROUP), logging.StreamHandler()
+    level = log.level
+    if not as_json:
+        log.setLevel(logging.INFO)
+        log.addHandler(handler)
+    try:
+        yield
+    finally:
+        log.removeHandler(handler)
+        log.setLevel(level)
 
 
 def open_executor(

@@ -20,7 +20,7 @@ from liquidlog.cli.common import (
     storage_option,
     table_argument,
 )
-from liquidlog.cli.executors import Rewrite, open_executor
+from liquidlog.cli.executors import Rewrite, executors_heard, open_executor
 from liquidlog.cli.planning import make_plan
 from liquidlog.errors import UsageError
 from liquidlog.operations.optimize import CommitReport
@@ -77,7 +77,10 @@ def optimize(  # noqa: PLR0913  one parameter an option
     if dry_run:
         emit(made, text.plan, as_json=as_json)
         return
-    with _executor_when_needed(executor, spark_conf, storage_options) as rewrite_of:
+    with (
+        executors_heard(as_json=as_json),
+        _executor_when_needed(executor, spark_conf, storage_options) as rewrite_of,
+    ):
         if not final:
             document = _round(opened, made, rewrite_of, planned_seconds)
             emit(document, text.optimized, as_json=as_json)
@@ -185,7 +188,9 @@ def run_plan(
                 progress.on_group(outcome.group_id)
                 yield outcome
 
-    emit(complete_result(output, made, rewrite), text.rewritten, as_json=as_json)
+    with executors_heard(as_json=as_json):
+        result = complete_result(output, made, rewrite)
+    emit(result, text.rewritten, as_json=as_json)
 
 
 @click.command()
