@@ -7,7 +7,7 @@ from liquidlog.clustering.domain import CLUSTERING_DOMAIN
 from liquidlog.clustering.outputs import planned_group, rewrite_change
 from liquidlog.clustering.staleness import stale_reasons
 from liquidlog.commit.conflicts import ReadSet
-from liquidlog.commit.transaction import Clock, Proposal
+from liquidlog.commit.transaction import Clock, Proposal, rehearse
 from liquidlog.errors import CommitConflictError, LiquidlogError, ResultMismatchError
 from liquidlog.log.loader import load_commits, load_snapshot, newest_version
 from liquidlog.log.second_opinion import require_agreement
@@ -74,6 +74,28 @@ def commit_group(
         _delete_outputs(store, plan, group)
         raise
     return GroupCommit(group_id=group.group_id, version=landed.version, base=landed.base)
+
+
+def rehearse_group(
+    store: TableStore,
+    plan: ClusteringPlan,
+    group: RewrittenGroup,
+    clock: Clock,
+    base: Snapshot | None = None,
+) -> GroupCommit:
+    """Return what `commit_group` would do now; nothing is committed, and nothing deleted.
+
+    Raises:
+        CommitConflictError: As `commit_group`.
+        ResultMismatchError: As `commit_group`.
+        UnsupportedFeatureError: As `commit_group`.
+        CorruptLogError: As `commit_group`.
+    """
+    if group.group_id in committed_groups(store, plan):
+        return GroupCommit(group_id=group.group_id, version=None)
+    _require_outputs(store, group)
+    would = rehearse(store, _proposal(store, plan, group, clock, base))
+    return GroupCommit(group_id=group.group_id, version=would.version, base=would.base)
 
 
 def committed_groups(store: TableStore, plan: ClusteringPlan) -> frozenset[int]:

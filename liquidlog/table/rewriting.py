@@ -5,7 +5,7 @@ from importlib.metadata import entry_points
 from typing import Any, Final
 
 from liquidlog.clustering.health import Health
-from liquidlog.clustering.metrics import optimize_metrics
+from liquidlog.clustering.metrics import optimize_metrics, planned_metrics
 from liquidlog.clustering.planner import STRATEGIES
 from liquidlog.clustering.planner import plan as make_plan
 from liquidlog.clustering.planning import Strategy
@@ -156,15 +156,20 @@ class Rewriting(OpenedTable):
         """Return the ids of the plan's groups that are not committed yet."""
         return tuple(group.group_id for group in pending_groups(self._store, plan))
 
-    def commit(self, plan: ClusteringPlan, result: RewriteResult) -> CommitReport:
-        """Commit the finished groups that are not committed yet, one commit a group.
+    def commit(
+        self, plan: ClusteringPlan, result: RewriteResult, *, dry_run: bool = False
+    ) -> CommitReport:
+        """Commit the finished groups that are not committed yet, one commit per group.
+
+        With `dry_run` every group is checked as if it were committed, nothing is written or
+        deleted, and the report holds the versions that the groups would get.
 
         Raises:
             CommitConflictError: If other commits made groups impossible; the others landed.
             ResultMismatchError: If the result does not answer the plan, or lost a row.
             CommitStateUnknownError: If it cannot be told whether a commit landed.
         """
-        report = self.commit_each(plan, result.groups)
+        report = self.commit_each(plan, result.groups, dry_run=dry_run)
         report.require_success()
         return report
 
@@ -172,15 +177,22 @@ class Rewriting(OpenedTable):
         """Return what a run did, under the names of Delta's OPTIMIZE metrics."""
         return optimize_metrics(self.snapshot(plan.read_version), plan, report.finished)
 
+    def planned_metrics(self, plan: ClusteringPlan) -> Mapping[str, Any]:
+        """Return the metrics that committing a whole plan would have; None is not known yet."""
+        return planned_metrics(self.snapshot_of(plan), plan)
+
     def commit_each(
         self,
         plan: ClusteringPlan,
         groups: Iterable[RewrittenGroup | GroupFailure],
         *,
         on_commit: Callable[[int], None] = lambda _: None,
+        dry_run: bool = False,
     ) -> CommitReport:
         """Commit groups as an executor finishes them; failures are collected, not raised."""
-        return commit_groups(self._store, plan, groups, self._clock, on_commit=on_commit)
+        return commit_groups(
+            self._store, plan, groups, self._clock, on_commit=on_commit, dry_run=dry_run
+        )
 
 
 def _installed_strategies() -> Mapping[str, Strategy]:
