@@ -11,6 +11,7 @@ from liquidlog.clustering.planner import plan as make_plan
 from liquidlog.clustering.planning import Strategy
 from liquidlog.clustering.workload import Workload
 from liquidlog.operations import inspect
+from liquidlog.operations.explain import Explained, explain, explain_together
 from liquidlog.operations.optimize import CommitReport, commit_groups
 from liquidlog.operations.replay import Replay, replay
 from liquidlog.operations.rewrite import pending_groups
@@ -119,7 +120,13 @@ class Rewriting(OpenedTable):
         """Return why each live file, or one, is or is not a candidate, in words and numbers."""
         made = self.plan() if plan is None else plan
         snapshot = self.snapshot_of(made)
-        return inspect.explain(made, snapshot, self.bounds_of(snapshot), path)
+        return explain(made, snapshot, self.bounds_of(snapshot), path)
+
+    def explain_together(
+        self, plan: ClusteringPlan | None = None, *, examples: int = 3
+    ) -> tuple[Explained, ...]:
+        """Return how many files a plan takes or leaves for which reason, each with some paths."""
+        return explain_together(self.plan() if plan is None else plan, examples=examples)
 
     def snapshot_of(self, plan: ClusteringPlan) -> Snapshot:
         """Return the table at the version that a plan was made for."""
