@@ -6,7 +6,7 @@ each row is one line, whole, however long it is.
 """
 
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Final, TextIO
 
 from rich.cells import cell_len
@@ -25,7 +25,7 @@ _FOLDED_ROWS: Final = 2_000
 """A longer table is printed a row at a time on a terminal too: folding measures every cell."""
 
 _WIDEST: Final = 120
-"""Cells beyond it push their own row only, so that one long cell does not widen a million rows."""
+"""Longer cells push their own row only, so that one of them does not widen a million rows."""
 
 
 def show(report: Report, stream: TextIO | None = None, *, terminal: bool | None = None) -> None:
@@ -100,21 +100,26 @@ def _plain(part: Part, glyphs: str) -> Iterator[str]:
             yield from _aligned([*rows, *part.rows], glyphs)
 
 
-def _aligned(rows: Sequence[Sequence[Cell]], glyphs: str) -> Iterator[str]:
-    widths = [0] * max(map(len, rows), default=0)
-    for row in rows:
-        for place, cell in enumerate(row):
-            width = cell_len(_written(cell, glyphs))
-            widths[place] = max(widths[place], min(width, _WIDEST))
-    for row in rows:
-        cells = [_written(cell, glyphs) for cell in row]
+def _aligned(rows: Iterable[Sequence[Cell]], glyphs: str) -> Iterator[str]:
+    written = [[_written(cell, glyphs) for cell in row] for row in rows]
+    widths = [0] * max(map(len, written), default=0)
+    for cells in written:
+        for place, cell in enumerate(cells):
+            width = _width(cell)
+            if widths[place] < width <= _WIDEST:
+                widths[place] = width
+    for cells in written:
         while cells and not cells[-1]:
             cells.pop()
-        padded = [
-            cell + " " * (width - cell_len(cell))
-            for cell, width in zip(cells, widths, strict=False)
-        ]
-        yield " " + "  ".join([*padded[:-1], *cells[-1:]])
+        last = len(cells) - 1
+        yield " " + "  ".join(
+            cell if place == last else cell + " " * (widths[place] - _width(cell))
+            for place, cell in enumerate(cells)
+        )
+
+
+def _width(cell: str) -> int:
+    return len(cell) if cell.isascii() else cell_len(cell)
 
 
 def _written(cell: Cell, glyphs: str) -> str:
@@ -138,5 +143,7 @@ def _can_encode(text: str, out: TextIO) -> bool:
 
 def _encodable(text: str, out: TextIO) -> str:
     """Return `text` with what the stream cannot encode written as escapes."""
+    if _can_encode(text, out):
+        return text
     encoding = out.encoding or "utf-8"
     return text.encode(encoding, "backslashreplace").decode(encoding)

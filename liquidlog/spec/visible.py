@@ -22,7 +22,8 @@ _NOT_ASCII: Final = re.compile(f"(?!\n)[{_HIDDEN}]|[^\x00-\x7f]")
 
 def visible(text: str) -> str:
     """Return `text` as one line without characters that hide or act, each as its escape."""
-    return _IN_A_LINE.sub(_escape, text)
+    # What is printable hides nothing, and is told much sooner.
+    return text if text.isprintable() else _IN_A_LINE.sub(_escape, text)
 
 
 def visible_lines(text: str, *, indent: str = "  ") -> str:
