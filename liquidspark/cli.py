@@ -10,6 +10,7 @@ import click
 from liquidlog.errors import EXIT_USAGE, LiquidlogError
 from liquidlog.operations.results import complete_result, read_plan
 from liquidlog.plan import ClusteringPlan, GroupFailure, RewriteResult, RewrittenGroup
+from liquidlog.spec.visible import visible_lines
 from liquidspark.session import open_session
 
 Outcome = RewrittenGroup | GroupFailure
@@ -82,7 +83,7 @@ def run_command(
             storage_options=parse_conf(storage_option, option="--storage-option"),
         )
     except LiquidlogError as error:
-        click.echo(f"error: {error}", err=True)
+        click.echo(visible_lines(f"error: {error}"), err=True)
         sys.exit(error.exit_status)
 
 

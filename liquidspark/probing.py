@@ -16,7 +16,7 @@ import msgspec
 from pyspark import cloudpickle
 from pyspark.sql import SparkSession
 
-from liquidlog.data.runs import begin_run, end_run, has_ended
+from liquidlog.data.runs import Run
 from liquidlog.errors import ExecutorError, LiquidlogError
 from liquidlog.storage.files import open_input
 from liquidlog.storage.options import StorageOptions
@@ -101,13 +101,15 @@ def storage_problem(
         return f"{_CANNOT_READ} {file}: it does not exist there"
     except (OSError, LiquidlogError) as error:
         return f"{_CANNOT_READ} {file}: {_line(error)}"
+    probe = Run(directory, token, storage)
     try:
-        begin_run(directory, token, storage)
+        probe.begin()
     except LiquidlogError as error:
         return f"cannot create files in {directory}: {_line(error)}"
-    end_run(directory, token, storage=storage)
-    if not has_ended(directory, token, storage):
-        return f"cannot delete files in {directory}"
+    try:
+        probe.forget()
+    except LiquidlogError as error:
+        return f"cannot delete files in {directory}: {_line(error)}"
     return None
 
 

@@ -48,6 +48,16 @@ def open_executor(
     """Return the executor of that name, started when the context is entered.
 
     Raises:
+        UsageError: As `find_executor`.
+        ExecutorError: As `find_executor`.
+    """
+    return find_executor(name)(configuration, storage_options)
+
+
+def find_executor(name: str) -> Start:
+    """Return what starts the executor of that name; nothing is started.
+
+    Raises:
         UsageError: If no installed package provides it.
         ExecutorError: If what it needs is not installed.
     """
@@ -60,4 +70,4 @@ def open_executor(
     except ImportError as error:
         detail = f"the executor {name} cannot be used: {error}; install liquidlog[{name}]"
         raise ExecutorError(detail) from error
-    return start(configuration, storage_options)
+    return start

@@ -3,7 +3,6 @@
 import hashlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import count
 from typing import Any, Final, TypeAlias
 from urllib.parse import quote
 
@@ -59,7 +58,10 @@ class AppendRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Appended:
-    """What an append did: the table's version after it, the number of files and rows added."""
+    """What an append did: the table's version after it, the number of files and rows added.
+
+    Of a dry run: what it would have done.
+    """
 
     version: int
     files: int
@@ -69,7 +71,8 @@ class Appended:
 def append(store: TableStore, snapshot: Snapshot, request: AppendRequest, clock: Clock) -> Appended:
     """Write every source as fresh files and commit them together; no commit without rows.
 
-    All sources' schemas are checked before the first file is written.
+    All sources' schemas are checked before the first file is written. A dry run reads and checks
+    every row, and counts the files instead of writing them.
 
     Raises:
         UnsupportedFeatureError: If the table asks more of a writer than we do.
@@ -82,7 +85,7 @@ def append(store: TableStore, snapshot: Snapshot, request: AppendRequest, clock:
     _require_appendable(snapshot)
     sources = [open_input(source, snapshot.schema, store.storage) for source in request.sources]
     if request.dry_run:
-        return Appended(version=snapshot.version, files=0, rows=0)
+        return _counted(sources, snapshot, request)
     run = run_of(store, run_token(clock.new_id()))
     run.begin()
     try:
@@ -96,6 +99,22 @@ def append(store: TableStore, snapshot: Snapshot, request: AppendRequest, clock:
     settle(run)
     rows = sum(file.num_records for file in written)
     return Appended(version=version, files=len(written), rows=rows)
+
+
+def _counted(
+    sources: Iterable[Iterable[pa.Table]], snapshot: Snapshot, request: AppendRequest
+) -> Appended:
+    """Return what an append would do, from the batches that it would write."""
+    files = rows = 0
+    for source in sources:
+        for batches in _file_batches(_batches(source, snapshot, request)):
+            files += 1
+            rows += sum(batch.num_rows for batch in batches)
+    if not files:
+        return Appended(version=snapshot.version, files=0, rows=0)
+    assign_row_ids(snapshot, (), ())  # refuses what the commit would
+    version = snapshot.version + 1
+    return Appended(version=version, files=files, rows=rows)
 
 
 def _require_appendable(snapshot: Snapshot) -> None:
@@ -132,15 +151,20 @@ def _rule(key: str) -> str:
     }[key]
 
 
-def _clustered(batches: Iterable[pa.Table], snapshot: Snapshot) -> Iterator[pa.Table]:
+def _batches(
+    source: Iterable[pa.Table], snapshot: Snapshot, request: AppendRequest
+) -> Iterator[pa.Table]:
+    """Yield the rows of a source in the batches that are sorted together."""
+    is_sorted = request.cluster and clustering_state(snapshot).columns
+    return _rebatched(source, _CLUSTERED_BATCH_ROWS) if is_sorted else iter(source)
+
+
+def _sorted(batch: pa.Table, snapshot: Snapshot) -> pa.Table:
     columns = clustering_state(snapshot).columns
-    curve = "hilbert" if len(columns) > 1 else "linear"
-    for batch in _rebatched(batches, _CLUSTERED_BATCH_ROWS):
-        if not columns:
-            yield batch
-            continue
-        keys = [leaf_column(batch, column.physical) for column in columns]
-        yield batch.take(order_rows(keys, curve))
+    if not columns:
+        return batch
+    keys = [leaf_column(batch, column.physical) for column in columns]
+    return batch.take(order_rows(keys, "hilbert" if len(columns) > 1 else "linear"))
 
 
 def _rebatched(batches: Iterable[pa.Table], max_rows: int) -> Iterator[pa.Table]:
@@ -156,6 +180,21 @@ def _rebatched(batches: Iterable[pa.Table], max_rows: int) -> Iterator[pa.Table]
         yield pa.concat_tables(held)
 
 
+def _file_batches(batches: Iterator[pa.Table]) -> Iterator[Iterator[pa.Table]]:
+    """Yield the batches of each file; one file's are to be taken before the next is asked for."""
+    pending = (batch for batch in batches if batch.num_rows)
+    for first in pending:
+        yield _one_file(first, pending)
+
+
+def _one_file(first: pa.Table, pending: Iterator[pa.Table]) -> Iterator[pa.Table]:
+    yield first
+    rows = first.num_rows
+    while rows < MAX_FILE_ROWS and (batch := next(pending, None)) is not None:
+        yield batch
+        rows += batch.num_rows
+
+
 def _write_all(
     store: TableStore,
     run: Run,
@@ -164,25 +203,19 @@ def _write_all(
     request: AppendRequest,
 ) -> Iterator[WrittenFile]:
     options = writer_options(snapshot, clustering_state(snapshot).columns)
-    numbers = count()
-    for source in sources:
-        batches = _clustered(source, snapshot) if request.cluster else source
-        pending = (batch for batch in batches if batch.num_rows)
-        batch = next(pending, None)
-        while batch is not None:
-            name = run.file_name(next(numbers), "0", options.compression)
-            with DataFileWriter(
-                store.data_path(name),
-                schema=snapshot.schema,
-                options=options,
-                storage=store.storage,
-            ) as writer:
-                rows = 0
-                while batch is not None and rows < MAX_FILE_ROWS:
-                    writer.write(batch)
-                    rows += batch.num_rows
-                    batch = next(pending, None)
-                yield writer.finish(name)
+    files = (
+        batches
+        for source in sources
+        for batches in _file_batches(_batches(source, snapshot, request))
+    )
+    for number, batches in enumerate(files):
+        name = run.file_name(number, "0", options.compression)
+        with DataFileWriter(
+            store.data_path(name), schema=snapshot.schema, options=options, storage=store.storage
+        ) as writer:
+            for batch in batches:
+                writer.write(_sorted(batch, snapshot) if request.cluster else batch)
+            yield writer.finish(name)
 
 
 def _digest(written: Sequence[WrittenFile]) -> str:

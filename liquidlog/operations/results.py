@@ -73,6 +73,19 @@ def complete_result(path: str, plan: ClusteringPlan, rewrite: Rewrite) -> Rewrit
     return RewriteResult(plan_id=plan.plan_id, groups=tuple(done[key] for key in sorted(done)))
 
 
+def require_result_writable(path: str) -> None:
+    """Refuse a result file that could not be written; it is not touched.
+
+    Raises:
+        StorageError: If it, or a file in its directory, may not be written.
+    """
+    target = Path(path) if Path(path).exists() else Path(path).absolute().parent
+    if not target.exists():
+        raise StorageError(path, f"cannot be written: there is no directory {target}")
+    if not os.access(target, os.W_OK):
+        raise StorageError(path, "cannot be written: permission denied")
+
+
 def read_file(path: str) -> bytes:
     """Return the content of a file that the user named.
 

@@ -10,7 +10,7 @@ from liquidlog.operations import alter, define, doctor
 from liquidlog.operations.append import Appended, AppendRequest, Source, append
 from liquidlog.operations.backfill import Mended
 from liquidlog.operations.checkpoint import checkpoint
-from liquidlog.operations.orphans import delete_strays, find_strays, stray_rows
+from liquidlog.operations.orphans import delete_strays, find_strays, require_deletable, stray_rows
 from liquidlog.spec.rows import Rows
 from liquidlog.spec.schema import split_path
 from liquidlog.spec.times import parse_duration
@@ -31,7 +31,8 @@ class Changes(OpenedTable):
 
         Columns may come in any order; everything else must fit the schema. With `cluster`, each
         batch is sorted along the curve of the clustering columns first. Without rows there is no
-        commit and the version stays. With `dry_run` the sources are checked, nothing is written.
+        commit and the version stays. With `dry_run` the sources are read to their ends and
+        checked, a RecordBatchReader too, nothing is written, and what is returned is what would be.
 
         Raises:
             SchemaMismatchError: If the data is not of the table's schema; shows both.
@@ -47,7 +48,8 @@ class Changes(OpenedTable):
         """Set the clustering columns, None to have none; return the table's version after it.
 
         No file is rewritten. An unclustered, unpartitioned table is upgraded in the same commit.
-        Where there is nothing to change there is no commit.
+        Where there is nothing to change there is no commit. With `dry_run` nothing is committed:
+        the version is the one that the table would have.
 
         Raises:
             ClusteringColumnError: If the table cannot be clustered so; holds every problem.
@@ -60,6 +62,8 @@ class Changes(OpenedTable):
 
     def fix(self, *names: str, dry_run: bool = False) -> tuple[Mended, ...]:
         """Mend what findings of these names say, without rewriting a data file.
+
+        With `dry_run` nothing is committed: the versions are those that would be made.
 
         Raises:
             UsageError: If a name is not one of a finding that can be mended so.
@@ -75,7 +79,8 @@ class Changes(OpenedTable):
         """Rename a column, `a` or a field `a.b`; return the table's version after it.
 
         `new` is the last part of the new name. Needs column mapping. Clustering stays, and cubes
-        stay the table's own: their tags get the new name in the same commit.
+        stay the table's own: their tags get the new name in the same commit. With `dry_run`
+        nothing is committed: the version is the one that the table would have.
 
         Raises:
             UsageError: If a name is not one.
@@ -94,7 +99,8 @@ class Changes(OpenedTable):
     def drop_column(self, name: str, *, dry_run: bool = False) -> int:
         """Drop a column that nothing depends on; return the table's version after it.
 
-        Needs column mapping. Clustering columns and what holds them stay.
+        Needs column mapping. Clustering columns and what holds them stay. With `dry_run` nothing
+        is committed: the version is the one that the table would have.
 
         Raises:
             SchemaChangeError: If the table cannot be without it; holds every problem.
@@ -110,7 +116,8 @@ class Changes(OpenedTable):
         """Set some properties and remove others; return the table's version after it.
 
         Setting delta.columnMapping.mode to name turns column mapping on. Where there is nothing
-        to change there is no commit.
+        to change there is no commit. With `dry_run` nothing is committed: the version is the one
+        that the table would have.
 
         Raises:
             SchemaChangeError: If one is not a user's to change, or cannot have its value.
@@ -125,7 +132,7 @@ class Changes(OpenedTable):
         """Give the newest version a checkpoint, so that it opens without the commits before.
 
         Commits of ours do so themselves after every `delta.checkpointInterval` versions. With
-        `dry_run` it is only checked whether the table may have one.
+        `dry_run` it is made elsewhere and compared with the log, but not published.
 
         Raises:
             UnsupportedFeatureError: If the table asks more of a writer than we do.
@@ -136,15 +143,20 @@ class Changes(OpenedTable):
         return checkpoint(self._store, self.snapshot_to_change(), self._clock, dry_run=dry_run)
 
     def orphans(
-        self, *, older_than: str = "1d", finished: bool = False, delete: bool = False
+        self,
+        *,
+        older_than: str = "1d",
+        finished: bool = False,
+        delete: bool = False,
+        dry_run: bool = False,
     ) -> Rows:
         """Return the files that runs left without a commit, one row per file.
 
         A run that wrote within `older_than` may still be alive: its files are listed but are no
         orphans, and stay. So do those of finished runs while their results can be committed, that
         is for half of `delta.deletedFileRetentionDuration`; with `finished`, they go as well. With
-        `delete`, orphans are deleted. Where finished runs are among them, a version without
-        actions is put first, so that no commit of them can land any more.
+        `delete`, orphans are deleted, unless it is a `dry_run`. Where finished runs are among them,
+        a version without actions is put first, so that no commit of them can land any more.
 
         Raises:
             UsageError: If `older_than` is not a duration like 12h.
@@ -159,5 +171,7 @@ class Changes(OpenedTable):
             older_than_ms=parse_duration(older_than),
             finished=finished,
         )
-        deleted = delete_strays(self._store, strays, self._clock) if delete else ()
+        if delete and dry_run:
+            require_deletable(self._store, strays)
+        deleted = delete_strays(self._store, strays, self._clock) if delete and not dry_run else ()
         return stray_rows(strays, deleted)

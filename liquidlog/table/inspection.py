@@ -11,7 +11,7 @@ from liquidlog.clustering.health import Health
 from liquidlog.clustering.workload import WeightedPredicate, Workload
 from liquidlog.clustering.zcubes import cube_table
 from liquidlog.errors import UsageError
-from liquidlog.log.history import read_history
+from liquidlog.log.history import count_commits, read_history
 from liquidlog.operations import doctor, inspect
 from liquidlog.operations.overview import Overview, overview
 from liquidlog.operations.replay import WrittenBytes, written_bytes
@@ -35,6 +35,10 @@ class Inspection(OpenedTable):
     def history(self, limit: int | None = None) -> Rows:
         """Return the commits, newest first, with the columns of DESCRIBE HISTORY."""
         return read_history(self._store, limit)
+
+    def commit_count(self) -> int:
+        """Return the number of commits still in the log: the length of a history without limit."""
+        return count_commits(self._store)
 
     def files(
         self, version: int | None = None, *, min_cube_size: Size = DEFAULT_MIN_CUBE_BYTES

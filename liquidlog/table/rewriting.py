@@ -5,13 +5,14 @@ from importlib.metadata import entry_points
 from typing import Any, Final
 
 from liquidlog.clustering.health import Health
-from liquidlog.clustering.metrics import optimize_metrics
+from liquidlog.clustering.metrics import optimize_metrics, planned_metrics
 from liquidlog.clustering.planner import STRATEGIES
 from liquidlog.clustering.planner import plan as make_plan
 from liquidlog.clustering.planning import Strategy
 from liquidlog.clustering.workload import Workload
 from liquidlog.log.loader import require_same_table
 from liquidlog.operations import inspect
+from liquidlog.operations.explain import Explained, explain, explain_together
 from liquidlog.operations.optimize import CommitReport, commit_groups
 from liquidlog.operations.replay import Replay, replay
 from liquidlog.operations.rewrite import pending_groups
@@ -120,7 +121,13 @@ class Rewriting(OpenedTable):
         """Return why each live file, or one, is or is not a candidate, in words and numbers."""
         made = self.plan() if plan is None else plan
         snapshot = self.snapshot_of(made)
-        return inspect.explain(made, snapshot, self.bounds_of(snapshot), path)
+        return explain(made, snapshot, self.bounds_of(snapshot), path)
+
+    def explain_together(
+        self, plan: ClusteringPlan | None = None, *, examples: int = 3
+    ) -> tuple[Explained, ...]:
+        """Return how many files a plan takes or leaves for which reason, each with some paths."""
+        return explain_together(self.plan() if plan is None else plan, examples=examples)
 
     def snapshot_of(self, plan: ClusteringPlan) -> Snapshot:
         """Return the table at the version that a plan was made for.
@@ -163,15 +170,20 @@ class Rewriting(OpenedTable):
         """Return the ids of the plan's groups that are not committed yet."""
         return tuple(group.group_id for group in pending_groups(self._store, plan))
 
-    def commit(self, plan: ClusteringPlan, result: RewriteResult) -> CommitReport:
-        """Commit the finished groups that are not committed yet, one commit a group.
+    def commit(
+        self, plan: ClusteringPlan, result: RewriteResult, *, dry_run: bool = False
+    ) -> CommitReport:
+        """Commit the finished groups that are not committed yet, one commit per group.
+
+        With `dry_run` every group is checked as if it were committed, nothing is written or
+        deleted, and the report holds the versions that the groups would get.
 
         Raises:
             CommitConflictError: If other commits made groups impossible; the others landed.
             ResultMismatchError: If the result does not answer the plan, or lost a row.
             CommitStateUnknownError: If it cannot be told whether a commit landed.
         """
-        report = self.commit_each(plan, result.groups)
+        report = self.commit_each(plan, result.groups, dry_run=dry_run)
         report.require_success()
         return report
 
@@ -179,15 +191,22 @@ class Rewriting(OpenedTable):
         """Return what a run did, under the names of Delta's OPTIMIZE metrics."""
         return optimize_metrics(self.snapshot(plan.read_version), plan, report.finished)
 
+    def planned_metrics(self, plan: ClusteringPlan) -> Mapping[str, Any]:
+        """Return the metrics that committing a whole plan would have; None is not known yet."""
+        return planned_metrics(self.snapshot_of(plan), plan)
+
     def commit_each(
         self,
         plan: ClusteringPlan,
         groups: Iterable[RewrittenGroup | GroupFailure],
         *,
         on_commit: Callable[[int], None] = lambda _: None,
+        dry_run: bool = False,
     ) -> CommitReport:
         """Commit groups as an executor finishes them; failures are collected, not raised."""
-        return commit_groups(self._store, plan, groups, self._clock, on_commit=on_commit)
+        return commit_groups(
+            self._store, plan, groups, self._clock, on_commit=on_commit, dry_run=dry_run
+        )
 
 
 def _installed_strategies() -> Mapping[str, Strategy]:

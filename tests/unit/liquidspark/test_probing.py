@@ -6,8 +6,8 @@ import msgspec
 import pyarrow as pa
 import pytest
 
-from liquidlog.data.runs import unended_runs
-from liquidspark import probing
+from liquidlog.data.runs import Run, runs_in
+from liquidlog.errors import StorageError
 from liquidspark.probe_task import probe_task
 from liquidspark.probing import (
     WorkerAnswer,
@@ -72,11 +72,14 @@ def test_what_is_not_reached_is_named(file: Path, tmp_path: Path) -> None:
 def test_a_file_that_cannot_be_deleted_is_named_and_found_again(
     file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(probing, "end_run", lambda *_, **__: None)
+    def refuse(run: Run) -> None:
+        raise StorageError(run.token, "cannot be deleted: AccessDenied")
+
+    monkeypatch.setattr(Run, "forget", refuse)
     found = problem_at(file.parent, file)
     assert found is not None
     assert "cannot delete" in found
-    assert unended_runs(str(file.parent)) == (RUN,)
+    assert runs_in(str(file.parent)) == (Run(str(file.parent), RUN),)
 
 
 @pytest.mark.parametrize(
