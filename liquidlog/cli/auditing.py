@@ -1,6 +1,7 @@
 """Commands that judge a table: how healthy it is, what is wrong with it."""
 
 from pathlib import Path
+from typing import Final
 
 import click
 
@@ -13,7 +14,7 @@ from liquidlog.cli.common import (
     split_names,
     table_argument,
 )
-from liquidlog.cli.outputs import append_line, replace_file
+from liquidlog.cli.outputs import append_line, replace_file, require_lines
 from liquidlog.clustering.fail_if import is_crossed, parse_bar
 from liquidlog.clustering.findings import FIXES
 from liquidlog.errors import EXIT_BAR_CROSSED, EXIT_OK
@@ -22,6 +23,9 @@ from liquidlog.report.jsonable import render_line
 from liquidlog.report.openmetrics import openmetrics as render_openmetrics
 from liquidlog.report.page import page
 from liquidlog.table import Table
+
+_TREND_FIELDS: Final = ("table_uri", "total_file_count", "average_depth")
+"""By which a line of a trend is known, of this release or another."""
 
 
 @click.command()
@@ -58,6 +62,8 @@ def health(  # noqa: PLR0913  one parameter an option
 ) -> int:
     """Show how well the table is clustered."""
     limits = [parse_bar(bar) for bar in bars]
+    if trend is not None:
+        require_lines(trend, _TREND_FIELDS, kind="a trend of health")
     opened = Table.open(table, storage_options=mapping(storage_options))
     names = None if columns is None else split_names(columns)
     measured = opened.health(names, where=where)

@@ -14,6 +14,7 @@ from liquidlog.cli.common import (
     policy_options,
     table_argument,
 )
+from liquidlog.cli.outputs import replace_file
 from liquidlog.cli.planning import make_plan, plan_arguments, price_options
 from liquidlog.clustering.workload import WeightedPredicate
 from liquidlog.errors import StorageError, UsageError
@@ -167,10 +168,7 @@ def plan(  # noqa: PLR0913  one parameter an option
     if not asked and made.policy.where is not None:
         asked = (WeightedPredicate(made.policy.where),)
     if output is not None:
-        try:
-            Path(output).write_bytes(encode_plan(made))
-        except OSError as error:
-            raise StorageError(output, f"cannot be written: {error.strerror}") from error
+        replace_file(Path(output), encode_plan(made))
     if not asked:
         if prices is not None:
             raise UsageError("--throughput needs readers to predict for: --workload, or --where")

@@ -24,7 +24,7 @@ from liquidlog.cli.executors import Rewrite, open_executor
 from liquidlog.cli.planning import make_plan
 from liquidlog.errors import UsageError
 from liquidlog.operations.optimize import CommitReport
-from liquidlog.operations.results import complete_result, read_file, read_plan, read_result
+from liquidlog.operations.results import complete_result, read_plan, read_result
 from liquidlog.plan import ClusteringPlan, GroupFailure, RewrittenGroup
 from liquidlog.report import text
 from liquidlog.report.progress import rewrite_progress
@@ -175,12 +175,10 @@ def run_plan(
 ) -> None:
     """Execute a saved plan without committing; running again does only what is missing."""
     made = read_plan(plan_path)
+    started = open_executor(executor, mapping(spark_conf), mapping(storage_options))
 
     def rewrite(groups: tuple[int, ...]) -> Iterator[RewrittenGroup | GroupFailure]:
-        with (
-            open_executor(executor, mapping(spark_conf), mapping(storage_options)) as run_groups,
-            rewrite_progress(made) as progress,
-        ):
+        with started as run_groups, rewrite_progress(made) as progress:
             for outcome in run_groups(made, groups, progress.on_share):
                 progress.on_group(outcome.group_id)
                 yield outcome
@@ -199,7 +197,6 @@ def commit(
 ) -> None:
     """Commit the finished groups of a plan that are not committed yet."""
     made = read_plan(plan_path)
-    read_file(result_path)
     result = read_result(result_path, made)
     opened = Table.open(made.table_uri, storage_options=mapping(storage_options))
     if dry_run:

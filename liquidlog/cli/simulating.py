@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from liquidlog.cli.common import SIZE, Pairs, emit, json_option, mapping, storage_option
-from liquidlog.errors import StorageError
+from liquidlog.cli.outputs import replace_file
 from liquidlog.plan import DEFAULT_MAX_FILE_BYTES, DEFAULT_MIN_CUBE_BYTES, ClusteringPolicy
 from liquidlog.report.courses import course_document, courses, plot
 from liquidlog.simulation.rounds import EVERYTHING, Contender, Course, Setting, simulate
@@ -121,7 +121,4 @@ def _save(path: str, found: tuple[Course, ...], setting: Setting) -> None:
         f"{setting.scenario}: {setting.rounds} rounds of {render_size(setting.append_bytes)},"
         f" files of {render_size(setting.max_file_bytes)}"
     )
-    try:
-        Path(path).write_text(plot(found, title), encoding="utf-8")
-    except OSError as error:
-        raise StorageError(path, f"cannot be written: {error.strerror}") from error
+    replace_file(Path(path), plot(found, title))

@@ -35,6 +35,7 @@ from liquidlog.plan.documents import (
     encode_rewritten_group,
     file_schema,
     plan_document,
+    rewritten_group_begins,
 )
 from liquidlog.plan.files import (
     Document,
@@ -83,4 +84,5 @@ __all__ = [
     "encode_rewritten_group",
     "file_schema",
     "plan_document",
+    "rewritten_group_begins",
 ]

@@ -254,6 +254,11 @@ def encode_rewritten_group(group: RewrittenGroup) -> bytes:
     return msgspec.json.encode(group) + b"\n"
 
 
+def rewritten_group_begins(plan_id: str) -> bytes:
+    """Return the bytes with which every line of a plan's result document begins."""
+    return msgspec.json.encode({"format_version": FORMAT_VERSION, "plan_id": plan_id})[:-1] + b","
+
+
 def decode_result(content: bytes, *, where: str) -> RewriteResult:
     """Return the result in a document of one line a group.
 
