@@ -142,8 +142,6 @@ _POLICY_OPTIONS = (
     ),
     click.option("--min-overlap", type=float, help="overlap: see the README [0.75]."),
 )
-OVERLAP_OPTIONS = ("budget", "where", "tolerance", "min_overlapping_files", "min_overlap")
-
 _POLICY_NAMES = (
     "full",
     "strategy",
@@ -152,7 +150,11 @@ _POLICY_NAMES = (
     "max_file_size",
     "curve",
     "zorder_by",
-    *OVERLAP_OPTIONS,
+    "budget",
+    "where",
+    "tolerance",
+    "min_overlapping_files",
+    "min_overlap",
 )
 
 

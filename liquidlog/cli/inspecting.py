@@ -17,7 +17,7 @@ from liquidlog.cli.common import (
 from liquidlog.cli.outputs import replace_file
 from liquidlog.cli.planning import make_plan, plan_arguments, price_options
 from liquidlog.clustering.workload import WeightedPredicate
-from liquidlog.errors import StorageError, UsageError
+from liquidlog.errors import UsageError
 from liquidlog.operations.scan import read_workload
 from liquidlog.plan import encode_plan, plan_document
 from liquidlog.report import text
@@ -162,6 +162,8 @@ def plan(  # noqa: PLR0913  one parameter an option
     as_json: bool,
 ) -> None:
     """Show what OPTIMIZE would rewrite; writes nothing to the table."""
+    if workload is None and "where" not in policy:
+        _refuse_without_readers(prices, sample=sample)
     asked = () if workload is None else read_workload(workload)
     opened = Table.open(table, storage_options=mapping(storage_options))
     made = make_plan(opened, policy)
@@ -170,10 +172,6 @@ def plan(  # noqa: PLR0913  one parameter an option
     if output is not None:
         replace_file(Path(output), encode_plan(made))
     if not asked:
-        if prices is not None:
-            raise UsageError("--throughput needs readers to predict for: --workload, or --where")
-        if sample:
-            raise UsageError("--sample needs readers to predict for: --workload, or --where")
         emit(made, text.plan, as_json=as_json)
         return
     predicted = opened.predict(made, asked, sample=sample)
@@ -182,6 +180,13 @@ def plan(  # noqa: PLR0913  one parameter an option
     if paid is not None:
         document["costs"] = paid.document()
     emit(document if as_json else (made, predicted, paid), text.predicted_plan, as_json=as_json)
+
+
+def _refuse_without_readers(prices: Prices | None, *, sample: bool) -> None:
+    if prices is not None:
+        raise UsageError("--throughput needs readers to predict for: --workload, or --where")
+    if sample:
+        raise UsageError("--sample needs readers to predict for: --workload, or --where")
 
 
 @click.command()
@@ -206,9 +211,9 @@ def explain(
     if replayed is not None:
         if path is not None:
             raise UsageError("give either --file or --replay")
+        if policy.get("full"):
+            raise UsageError("--full has no effect with --replay: the commit tells if it was full")
         emit(opened.replay(replayed, **plan_arguments(policy)), text.replayed, as_json=as_json)
         return
     rows = opened.explain(make_plan(opened, policy), path=path)
-    if path is not None and not rows:
-        raise StorageError(path, f"is not a live file of {table}")
     emit(rows, text.explanation, as_json=as_json)

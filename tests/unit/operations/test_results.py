@@ -60,12 +60,10 @@ def test_another_file_is_refused_before_the_rewrite_and_stays(
 ) -> None:
     path = tmp_path / "precious"
     path.write_bytes(FOREIGN[name])
-    for attempt in (
-        lambda: complete_result(str(path), plan, never),
-        lambda: read_result(str(path), plan),
-    ):
-        with pytest.raises(DocumentError):
-            attempt()
+    with pytest.raises(DocumentError):
+        complete_result(str(path), plan, never)
+    with pytest.raises(DocumentError):
+        read_result(str(path), plan)
     assert path.read_bytes() == FOREIGN[name]
 
 
