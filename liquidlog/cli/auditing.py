@@ -17,7 +17,7 @@ from liquidlog.cli.common import (
 from liquidlog.cli.outputs import append_line, replace_file, require_lines
 from liquidlog.clustering.fail_if import is_crossed, parse_bar
 from liquidlog.clustering.findings import FIXES
-from liquidlog.errors import EXIT_BAR_CROSSED, EXIT_OK
+from liquidlog.errors import EXIT_BAR_CROSSED, EXIT_OK, UsageError
 from liquidlog.report import text
 from liquidlog.report.jsonable import render_line
 from liquidlog.report.openmetrics import openmetrics as render_openmetrics
@@ -93,6 +93,8 @@ def doctor(
     table: str, names: tuple[str, ...], storage_options: Pairs, *, dry_run: bool, as_json: bool
 ) -> None:
     """Find what is wrong with the clustering, with the command that mends it."""
+    if dry_run and not names:
+        raise UsageError("--dry-run has no effect without --fix: nothing would be written anyway")
     opened = Table.open(table, storage_options=mapping(storage_options))
     fixed = opened.fix(*names, dry_run=dry_run) if names else ()
     emit({"findings": opened.doctor(), "fixed": fixed}, text.diagnosis, as_json=as_json)

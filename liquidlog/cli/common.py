@@ -232,5 +232,13 @@ def _report(error: Exception, *, as_json: bool) -> int:
 
 
 def mapping(pairs: Sequence[tuple[str, str]]) -> Mapping[str, str]:
-    """Return repeated `k=v` options as a mapping; the last of a key wins."""
-    return dict(pairs)
+    """Return repeated `k=v` options as a mapping.
+
+    Raises:
+        UsageError: If a key has two values; they may be secrets, so they are not repeated.
+    """
+    found: dict[str, str] = {}
+    for key, value in pairs:
+        if found.setdefault(key, value) != value:
+            raise UsageError(f"{key} is given two values; give it once", name=key)
+    return found

@@ -11,6 +11,9 @@ from liquidlog.plan import ClusteringPlan, GroupFailure, RewrittenGroup
 GROUP: Final = "liquidlog.executors"
 """Entry points: a name and a Start."""
 
+SPARK: Final = "spark"
+"""The executor that a Spark configuration is for."""
+
 OnShare = Callable[[int, float], None]
 """Called with (group id, share of the group that is done, 0 to 1)."""
 
@@ -29,13 +32,15 @@ def open_executor(
     """Return the executor of that name, started when the context is entered.
 
     Raises:
-        UsageError: If no installed package provides it.
+        UsageError: If no installed package provides it, or it takes no Spark configuration.
         ExecutorError: If what it needs is not installed.
     """
     known = {point.name: point for point in entry_points(group=GROUP)}
     if name not in known:
         listed = ", ".join(sorted(known)) or "none"
         raise UsageError(f"there is no executor {name!r}; installed are: {listed}", name=name)
+    if configuration and name != SPARK:
+        raise UsageError(f"--spark-conf has no effect with --executor {name}: it is for {SPARK}")
     try:
         start: Start = known[name].load()
     except ImportError as error:

@@ -169,12 +169,12 @@ def plan(  # noqa: PLR0913  one parameter an option
     made = make_plan(opened, policy)
     if not asked and made.policy.where is not None:
         asked = (WeightedPredicate(made.policy.where),)
+    predicted = opened.predict(made, asked, sample=sample) if asked else None
     if output is not None:
         replace_file(Path(output), encode_plan(made))
-    if not asked:
+    if predicted is None:
         emit(made, text.plan, as_json=as_json)
         return
-    predicted = opened.predict(made, asked, sample=sample)
     paid = None if prices is None else costs(predicted, prices)
     document = {**plan_document(made), "prediction": predicted.document()}
     if paid is not None:

@@ -23,6 +23,7 @@ from liquidlog.cli.common import (
 from liquidlog.cli.executors import Rewrite, open_executor
 from liquidlog.cli.planning import make_plan
 from liquidlog.errors import UsageError
+from liquidlog.log.stores import require_used
 from liquidlog.operations.optimize import CommitReport
 from liquidlog.operations.results import complete_result, read_plan, read_result
 from liquidlog.plan import ClusteringPlan, GroupFailure, RewrittenGroup
@@ -175,6 +176,7 @@ def run_plan(
 ) -> None:
     """Execute a saved plan without committing; running again does only what is missing."""
     made = read_plan(plan_path)
+    require_used(made.table_uri, mapping(storage_options))
     started = open_executor(executor, mapping(spark_conf), mapping(storage_options))
 
     def rewrite(groups: tuple[int, ...]) -> Iterator[RewrittenGroup | GroupFailure]:

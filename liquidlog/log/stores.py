@@ -30,7 +30,17 @@ def open_store(
     place = table_address(given)
     if not is_local(given):
         return ObjectTableStore(place, options)
-    if options:
+    require_used(given, storage_options)
+    return LocalTableStore(Path(place))
+
+
+def require_used(uri: str, storage_options: Mapping[str, str] | None) -> None:
+    """Refuse storage options for a table that has no use for them.
+
+    Raises:
+        UsageError: If there are options and the table is on local disk.
+    """
+    options = StorageOptions.of(storage_options)
+    if options and is_local(uri):
         names = ", ".join(name for name, _ in options.items)
         raise UsageError(f"a table on local disk has no storage options: {names}")
-    return LocalTableStore(Path(place))

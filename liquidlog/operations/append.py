@@ -15,7 +15,12 @@ from liquidlog.commit.transaction import Clock, Proposal, require_writable
 from liquidlog.curve.order import order_rows
 from liquidlog.data.append import open_input
 from liquidlog.data.writer import DataFileWriter
-from liquidlog.errors import CommitStateUnknownError, LiquidlogError, UnsupportedFeatureError
+from liquidlog.errors import (
+    CommitStateUnknownError,
+    LiquidlogError,
+    UnsupportedFeatureError,
+    UsageError,
+)
 from liquidlog.log.store import TableStore
 from liquidlog.operations.checkpoint import commit_and_checkpoint
 from liquidlog.operations.rewrite import ENGINE_INFO
@@ -68,6 +73,7 @@ def append(store: TableStore, snapshot: Snapshot, request: AppendRequest, clock:
 
     Raises:
         UnsupportedFeatureError: If the table asks more of a writer than we do.
+        UsageError: If the rows shall be sorted and the table has no clustering columns.
         SchemaMismatchError: If a source is not of the table's schema.
         DataFileError: If a source cannot be read.
         CommitConflictError: If the schema, properties or protocol changed; the files are deleted.
@@ -75,6 +81,10 @@ def append(store: TableStore, snapshot: Snapshot, request: AppendRequest, clock:
     """
     store.require_writable()
     _require_appendable(snapshot)
+    if request.cluster and not clustering_state(snapshot).columns:
+        raise UsageError(
+            "cluster has no effect on a table without clustering columns; set some with cluster-by"
+        )
     sources = [open_input(source, snapshot.schema, store.storage) for source in request.sources]
     written: list[WrittenFile] = []
     try:
@@ -128,9 +138,6 @@ def _clustered(batches: Iterable[pa.Table], snapshot: Snapshot) -> Iterator[pa.T
     columns = clustering_state(snapshot).columns
     curve = "hilbert" if len(columns) > 1 else "linear"
     for batch in _rebatched(batches, _CLUSTERED_BATCH_ROWS):
-        if not columns:
-            yield batch
-            continue
         keys = [leaf_column(batch, column.physical) for column in columns]
         yield batch.take(order_rows(keys, curve))
 

@@ -39,7 +39,8 @@ class Changes(OpenedTable):
         commit and the version stays. With `dry_run` the sources are checked, nothing is written.
 
         Raises:
-            UsageError: If it is none of these, or an empty list.
+            UsageError: If it is none of these, or an empty list; or `cluster` is asked for and the
+                table has no clustering columns.
             SchemaMismatchError: If the data is not of the table's schema; shows both.
             DataFileError: If a file cannot be read.
             UnsupportedFeatureError: If the table asks more of a writer than we do.
