@@ -19,7 +19,7 @@ from msgspec import structs
 from pyspark.sql import SparkSession
 
 from liquidlog.curve.curves import Curve, parse_curve
-from liquidlog.data.runs import begin_run, end_run
+from liquidlog.data.runs import Run
 from liquidlog.errors import ExecutorError, LiquidlogError, UsageError
 from liquidlog.plan import (
     ClusteringPlan,
@@ -30,11 +30,14 @@ from liquidlog.plan import (
     RewriteMode,
     RewriteResult,
     RewrittenGroup,
+    repeated_inputs,
+    repeated_message,
+    rewrite_digest,
 )
 from liquidlog.spec.arguments import one, several
 from liquidlog.spec.deletion_vectors import vector_path
 from liquidlog.spec.schema import parse_schema
-from liquidlog.storage.files import delete_files, require_creatable
+from liquidlog.storage.files import require_creatable
 from liquidlog.storage.options import NO_OPTIONS, StorageOptions
 from liquidspark.jobs import GroupJobs
 from liquidspark.pipeline import run_group
@@ -115,7 +118,7 @@ def execute(
             on_group(outcome)
     if failures:
         if on_group is None:
-            _delete_groups(plan, finished, StorageOptions.of(storage_options))
+            _discard(plan, finished, StorageOptions.of(storage_options))
         raise ExecutorError("; ".join(f"group {f.group_id}: {f.reason}" for f in failures))
     finished.sort(key=lambda group: group.group_id)
     return RewriteResult(plan_id=plan.plan_id, groups=tuple(finished))
@@ -149,6 +152,9 @@ def execute_groups(
         ExecutorError: If the plan asks for something this executor cannot do.
     """
     wanted = _wanted(plan, groups)
+    repeated = repeated_inputs(group.inputs for group in plan.groups)
+    if repeated:
+        raise ExecutorError(f"the plan {repeated_message(repeated)}")
     storage = StorageOptions.of(storage_options)
     runs = [_GroupRun(plan=plan, group=group, options=options, storage=storage) for group in wanted]
     for run in runs:
@@ -190,6 +196,10 @@ class _GroupRun:
     token: str = field(default_factory=lambda: uuid4().hex[:12])
     jobs: GroupJobs = field(default_factory=GroupJobs)
 
+    @property
+    def run(self) -> Run:
+        return Run(file_location(self.plan.table_uri, ""), self.token, self.storage)
+
     def check(self) -> None:
         _curve(self.plan)
         directory = file_location(self.plan.table_uri, "")
@@ -227,30 +237,35 @@ class _GroupRun:
 
     def __call__(self, spark: SparkSession) -> Outcome:
         started = time.perf_counter()
-        work = self.work()
         try:
-            begin_run(work.directory, self.token, self.storage)
-            facts = run_group(spark, work, options=self.options, jobs=self.jobs)
-        except Exception as error:  # noqa: BLE001  whatever Spark raises is this group's failure
-            facts = TaskFacts(failure=failure_reason(error))
-        if facts.failure is None:
+            self.run.begin()
+            facts = run_group(spark, self.work(), options=self.options, jobs=self.jobs)
             outcome = self._finished(facts, time.perf_counter() - started)
-        else:
-            outcome = GroupFailure(group_id=self.group.group_id, reason=facts.failure)
-        outputs = outcome.outputs if isinstance(outcome, RewrittenGroup) else ()
-        keep = {output.path for output in outputs}
-        end_run(work.directory, self.token, keep=keep, storage=self.storage)
+            if isinstance(outcome, RewrittenGroup):
+                digest = rewrite_digest(self.plan, self.group, outcome)
+                self.run.finish(digest, keep={output.path for output in outcome.outputs})
+        except Exception as error:  # noqa: BLE001  whatever Spark raises is this group's failure
+            outcome = self._failed(failure_reason(error))
+        if isinstance(outcome, GroupFailure):
+            self.run.discard()
         return outcome
 
+    def _failed(self, reason: str) -> GroupFailure:
+        return GroupFailure(group_id=self.group.group_id, reason=reason)
+
     def _finished(self, facts: TaskFacts, seconds: float) -> Outcome:
+        if facts.failure is not None:
+            return self._failed(facts.failure)
         assert facts.read is not None  # noqa: S101  merged facts have both proofs
         assert facts.written is not None  # noqa: S101
         if facts.read != facts.written:
-            reason = f"rows changed on the way: read {facts.read}, written {facts.written}"
-            return GroupFailure(group_id=self.group.group_id, reason=reason)
+            return self._failed(
+                f"rows changed on the way: read {facts.read}, written {facts.written}"
+            )
         return RewrittenGroup(
             plan_id=self.plan.plan_id,
             group_id=self.group.group_id,
+            run=self.token,
             outputs=tuple(sorted(facts.outputs, key=lambda output: output.path)),
             rows_read=facts.read.rows,
             rows_written=facts.written.rows,
@@ -298,8 +313,7 @@ def _run_all(
         pool.shutdown(wait=True)
         for future, run in running.items():
             if not future.cancelled():
-                directory = file_location(run.plan.table_uri, "")
-                end_run(directory, run.token, storage=run.storage)
+                run.run.discard()
 
 
 def _report(
@@ -334,8 +348,6 @@ def _vector_location(plan: ClusteringPlan, file: InputFile) -> str | None:
     return None if path is None else file_location(plan.table_uri, path)
 
 
-def _delete_groups(
-    plan: ClusteringPlan, groups: list[RewrittenGroup], storage: StorageOptions
-) -> None:
-    paths = [output.path for group in groups for output in group.outputs]
-    delete_files((file_location(plan.table_uri, path) for path in paths), storage)
+def _discard(plan: ClusteringPlan, groups: list[RewrittenGroup], storage: StorageOptions) -> None:
+    for group in groups:
+        Run(file_location(plan.table_uri, ""), group.run, storage).discard()

@@ -10,11 +10,11 @@ import pyarrow as pa
 
 from liquidlog.data.checksum import add_checksums, format_checksum, multiset_checksum
 from liquidlog.data.reader import DataFile
-from liquidlog.data.runs import has_ended, name_prefix
+from liquidlog.data.runs import Run
 from liquidlog.data.writer import DataFileWriter
 from liquidlog.errors import ExecutorError, LiquidlogError
 from liquidlog.plan import Document, GroupCosts, WrittenFile
-from liquidlog.storage.files import delete_files
+from liquidlog.storage.files import delete_file
 from liquidspark.source import GroupWork
 from liquidspark.timing import Timer
 
@@ -71,10 +71,9 @@ class OutputFile:
 
     def __init__(self, work: GroupWork, number: int, *, proof: Proof) -> None:
         self._work = work
-        self._name = (
-            f"{name_prefix(work.token)}{number:05d}-{str(uuid4())[14:]}"
-            f".c000.{work.writer_options.compression}.parquet"
-        )
+        self._run = Run(work.directory, work.token, work.storage)
+        codec = work.writer_options.compression
+        self._name = self._run.file_name(number, str(uuid4())[14:], codec)
         self._path = f"{work.directory}/{self._name}"
         self._proof = proof
         self._writer: DataFileWriter | None = None
@@ -113,7 +112,7 @@ class OutputFile:
         self._writer.__exit__(None, None, None)
         if self._work.read_back:
             self._prove_what_is_there()
-        if has_ended(self._work.directory, self._work.token, self._work.storage):
+        if self._run.has_ended():
             raise ExecutorError("the run of this task has ended or was cancelled")
         self._finished = True
         return written
@@ -142,7 +141,8 @@ class OutputFile:
         if self._writer is not None and not self._finished:
             with suppress(Exception):
                 self._writer.__exit__(kind, error, trace)
-            delete_files([self._path], self._work.storage)
+            with suppress(LiquidlogError):
+                delete_file(self._path, self._work.storage)
 
 
 def merge_facts(facts: list[TaskFacts]) -> TaskFacts:

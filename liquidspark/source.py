@@ -21,7 +21,7 @@ from liquidlog.plan import InputFile, RowTracking, WriterOptions, file_schema
 from liquidlog.spec.mapping import MappingMode
 from liquidlog.spec.schema import Path, StructType, parse_schema
 from liquidlog.storage.addresses import file_address
-from liquidlog.storage.files import file_size_bytes
+from liquidlog.storage.files import file_facts
 from liquidlog.storage.options import NO_OPTIONS, StorageOptions
 
 _MEMORY_BYTES_PER_STORED: Final = 8
@@ -132,9 +132,9 @@ def open_input(work: GroupWork, file: int) -> LogicalFile:
             data of this table.
     """
     path, expected_bytes = work.paths[file], work.inputs[file].size_bytes
-    found_bytes = file_size_bytes(path, work.storage)
-    if found_bytes not in {None, expected_bytes}:
-        detail = f"has {found_bytes} bytes where the log says {expected_bytes}"
+    found = file_facts(path, work.storage)
+    if found is not None and found.size_bytes != expected_bytes:
+        detail = f"has {found.size_bytes} bytes where the log says {expected_bytes}"
         raise DataFileError(path, detail)
     return LogicalFile.open(
         path,

@@ -26,6 +26,11 @@ def checkpoint(table: str, storage_options: Pairs, *, dry_run: bool, as_json: bo
     show_default=True,
     help="Take a run for dead that has written nothing for so long: 30m, 12h, 7d.",
 )
+@click.option(
+    "--finished",
+    is_flag=True,
+    help="Take those of finished runs, too, although their results can still be committed.",
+)
 @json_option
 def orphans(
     table: str,
@@ -33,11 +38,12 @@ def orphans(
     storage_options: Pairs,
     *,
     delete: bool,
+    finished: bool,
     as_json: bool,
 ) -> None:
-    """List the files that killed rewrites left, which no version names; delete them."""
+    """List the files that killed and forgotten runs left, which no version names; delete them."""
     opened = Table.open(table, storage_options=mapping(storage_options))
-    rows = opened.orphans(older_than=older_than, delete=delete)
+    rows = opened.orphans(older_than=older_than, finished=finished, delete=delete)
     found = [row for row in rows if row["orphan"]]
     document = {
         "files": list(rows),

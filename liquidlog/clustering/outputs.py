@@ -24,6 +24,8 @@ from liquidlog.plan import (
     RewriteMode,
     RewrittenGroup,
     WrittenFile,
+    repeated_inputs,
+    repeated_message,
 )
 from liquidlog.snapshot import Snapshot, decoded_paths, deletion_vector
 from liquidlog.spec.actions import (
@@ -118,6 +120,9 @@ def _check_outputs_are_new(snapshot: Snapshot, group: RewrittenGroup) -> None:
 def _mismatches(
     plan: ClusteringPlan, planned: RewriteGroup, group: RewrittenGroup
 ) -> Iterator[str]:
+    repeated = repeated_inputs([planned.inputs])
+    if repeated:
+        yield f"the plan {repeated_message(repeated)}"
     yield from _row_mismatches(planned, group)
     if group.checksum_read != group.checksum_written:
         yield (

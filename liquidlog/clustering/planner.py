@@ -15,7 +15,7 @@ from liquidlog.clustering.options import (
 )
 from liquidlog.clustering.planning import NewId, Strategy, check_policy, check_table
 from liquidlog.errors import UsageError
-from liquidlog.plan import ClusteringPlan, ClusteringPolicy
+from liquidlog.plan import ClusteringPlan, ClusteringPolicy, repeated_inputs, repeated_message
 from liquidlog.snapshot import Snapshot
 from liquidlog.spec.schema import Leaf
 from liquidlog.spec.stats import BoundsOf
@@ -72,7 +72,8 @@ def plan(  # noqa: PLR0913  what a plan depends on
 
     Raises:
         UsageError: If the strategy or the curve is unknown, the policy asks for what a table of
-            this kind cannot have, or an option would have no effect.
+            this kind cannot have, an option would have no effect, or the strategy lists an input
+            twice.
         ClusteringColumnError: If a column cannot be clustered by, or the table's own clustering
             columns are not in its schema.
         UnsupportedFeatureError: If the table is partitioned.
@@ -86,9 +87,13 @@ def plan(  # noqa: PLR0913  what a plan depends on
     require_effect(policy, state.columns, named=named, strategy=strategy, listens=listens)
     if policy.zorder_by:
         return plan_zorder(snapshot, policy, new_id)
-    if state.columns:
-        return strategies[strategy](snapshot, policy, new_id, bounds_of)
-    return plan_compaction(snapshot, policy, new_id)
+    if not state.columns:
+        return plan_compaction(snapshot, policy, new_id)
+    made = strategies[strategy](snapshot, policy, new_id, bounds_of)
+    repeated = repeated_inputs(group.inputs for group in made.groups)
+    if repeated:
+        raise UsageError(f"the plan of the strategy {strategy} {repeated_message(repeated)}")
+    return made
 
 
 def check_known(kind: str, name: str, known: tuple[str, ...]) -> None:

@@ -44,14 +44,15 @@ class Proposal:
     """A change to commit.
 
     `derive` builds the change from the newest snapshot and runs at every attempt. `problems`
-    says why the change no longer fits a snapshot, in addition to the conflict rules. `base` is a
-    version known already, so that only what came after it has to be read.
+    says why the change no longer fits a snapshot, in addition to the conflict rules. `before_put`
+    looks, directly before each put, at what no log can tell, and raises what forbids the put.
+    `base` is a version known already, so that only what came after it has to be read.
     """
 
     read_set: ReadSet
     derive: Callable[[Snapshot], Change]
     problems: Callable[[Snapshot], tuple[str, ...]] = field(default=lambda _: ())
-    before_put: Callable[[Snapshot, Change], None] = field(default=lambda _s, _c: None)
+    before_put: Callable[[Snapshot], None] = field(default=lambda _: None)
     base: Snapshot | None = None
 
 
@@ -90,7 +91,6 @@ def commit(store: TableStore, proposal: Proposal, clock: Clock, *, engine_info: 
             _require_no_conflicts(proposal, winners)
         _require_possible(proposal, snapshot)
         change = proposal.derive(snapshot)
-        proposal.before_put(snapshot, change)
         info = _commit_info(
             change,
             read_version=proposal.read_set.version,
@@ -100,6 +100,7 @@ def commit(store: TableStore, proposal: Proposal, clock: Clock, *, engine_info: 
         )
         info = _with_in_commit_timestamp(info, snapshot)
         content = encode_actions((info, *change.actions))
+        proposal.before_put(snapshot)
         outcome = put_commit(
             store,
             snapshot.version + 1,

@@ -1,17 +1,15 @@
 """A table on local disk: a version is a file that is flushed, then linked to its name."""
 
-import contextlib
 import os
-import secrets
 import stat
 from collections.abc import Sequence
 from pathlib import Path
 
-from liquidlog.errors import StorageError, UsageError
+from liquidlog.errors import StorageError
 from liquidlog.log.paths import LOG_DIR, LogFile, parse_log_file
-from liquidlog.log.store import AmbiguousPutError
+from liquidlog.storage import local
 from liquidlog.storage.addresses import file_address
-from liquidlog.storage.files import Source, open_input
+from liquidlog.storage.files import FileFacts, Source, open_input
 from liquidlog.storage.options import NO_OPTIONS, StorageOptions
 
 
@@ -25,6 +23,7 @@ class LocalTableStore:
     def __init__(self, root: Path) -> None:
         self._root = root
         self._log = root / LOG_DIR
+        self._proved = False
 
     @property
     def uri(self) -> str:
@@ -37,7 +36,11 @@ class LocalTableStore:
         return NO_OPTIONS
 
     def require_writable(self) -> None:
-        """Do nothing: putting a version says itself if the file system has no hard links."""
+        """See TableStore. The file system has to show that it links files, once."""
+        if self._proved or not self._log.is_dir():
+            return  # where there is no table yet, its first version shows it
+        local.require_links(str(self._log), self.uri)
+        self._proved = True
 
     def list_log(self, first_version: int = 0) -> tuple[LogFile, ...] | None:
         """See TableStore. A directory is read whole, wherever its reader begins."""
@@ -68,49 +71,40 @@ class LocalTableStore:
 
     def put_log_if_absent(self, name: str, content: bytes) -> bool:
         """See TableStore."""
-        target = self._log / name
-        temporary = self._log / f".{name}.{secrets.token_hex(8)}.tmp"
+        target = str(self._log / name)
         try:
             self._log.mkdir(parents=True, exist_ok=True)
-            _write_durably(temporary, content)
-        except OSError as error:
-            with contextlib.suppress(OSError):
-                temporary.unlink(missing_ok=True)
-            raise StorageError(str(target), f"cannot be written: {error.strerror}") from error
-        try:
             # The files that the commit names must survive a power cut if the commit does.
-            _sync_directory(self._root)
-            return _link(temporary, target)
-        finally:
-            with contextlib.suppress(OSError):
-                temporary.unlink(missing_ok=True)
+            local.sync_directory(str(self._root))
+        except OSError as error:
+            raise StorageError(target, f"cannot be written: {error.strerror}") from error
+        return local.put_if_absent(target, content)
 
     def replace_log(self, name: str, content: bytes) -> None:
         """See TableStore."""
-        temporary = self._log / f".{name}.{secrets.token_hex(8)}.tmp"
-        try:
-            _write_durably(temporary, content)
-            temporary.replace(self._log / name)
-        except OSError as error:
-            with contextlib.suppress(OSError):
-                temporary.unlink(missing_ok=True)
-            raise StorageError(name, f"cannot be written: {error.strerror}") from error
+        local.replace(str(self._log / name), content)
 
     def open_log(self, name: str) -> Source:
         """See TableStore."""
         return open_input(str(self._log / name))
 
-    def file_size_bytes(self, path: str) -> int | None:
+    def file_facts(self, path: str) -> FileFacts | None:
         """See TableStore."""
-        try:
-            return Path(self.data_path(path)).stat().st_size
-        except (OSError, UsageError):
-            return None
+        return local.facts(self.data_path(path))
 
     def delete_file(self, path: str) -> None:
         """See TableStore."""
-        with contextlib.suppress(OSError):
-            Path(self.data_path(path)).unlink(missing_ok=True)
+        local.delete(self.data_path(path))
+
+    def temporaries(self) -> tuple[str, ...]:
+        """See TableStore."""
+        directories = {"": self._root, f"{LOG_DIR}/": self._log}
+        return tuple(
+            f"{prefix}{name}"
+            for prefix, directory in directories.items()
+            for name in sorted(local.names_with_prefix(str(directory), "."))
+            if local.is_temporary(name)
+        )
 
     def data_path(self, path: str) -> str:
         """See TableStore."""
@@ -125,35 +119,3 @@ def _log_file(entry: "os.DirEntry[str]") -> LogFile | None:
     if not stat.S_ISREG(status.st_mode):
         return None
     return parse_log_file(entry.name, status.st_size, status.st_mtime_ns // 1_000_000)
-
-
-def _write_durably(path: Path, content: bytes) -> None:
-    with path.open("xb") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
-
-
-def _link(temporary: Path, target: Path) -> bool:
-    try:
-        os.link(temporary, target)
-    except FileExistsError:
-        return False
-    except OSError as error:
-        detail = f"this file system has no hard links to commit with: {error.strerror}"
-        raise StorageError(str(target), detail) from error
-    # The name is taken from here on; a failing directory flush leaves a commit that a power
-    # cut may still undo, which is for the caller to resolve by reading back.
-    _sync_directory(target.parent)
-    return True
-
-
-def _sync_directory(path: Path) -> None:
-    try:
-        directory = os.open(path, os.O_RDONLY)
-        try:
-            os.fsync(directory)
-        finally:
-            os.close(directory)
-    except OSError as error:
-        raise AmbiguousPutError(str(error)) from error

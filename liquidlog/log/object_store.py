@@ -6,18 +6,20 @@ Source: docs/adr/0005 for what is trusted and how a lost response is found out.
 import secrets
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from typing import Final
 
-from liquidlog.errors import StorageError, UnsupportedFeatureError, UsageError
+from liquidlog.errors import StorageError, UnsupportedFeatureError
 from liquidlog.log.paths import LOG_DIR, VERSION_DIGITS, LogFile, parse_log_file
 from liquidlog.log.store import AmbiguousPutError
 from liquidlog.storage.addresses import file_address
-from liquidlog.storage.files import Source, delete_files, file_size_bytes
-from liquidlog.storage.objects import MaybeStoredError, Objects
+from liquidlog.storage.files import FileFacts, Source, delete_file, file_facts
+from liquidlog.storage.objects import Objects
 from liquidlog.storage.options import StorageOptions
 from liquidlog.storage.reading import ObjectReader
 
 _PARALLEL_READS: Final = 16
+PROBE_PREFIX: Final = "_liquidlog-probe-"
 
 
 class ObjectTableStore:
@@ -53,15 +55,16 @@ class ObjectTableStore:
         if self._proved:
             return
         # Hidden from everything that lists data files, and not in the log.
-        probe = f"{self._root}/_liquidlog-probe-{secrets.token_hex(8)}"
+        probe = f"{self._root}/{PROBE_PREFIX}{secrets.token_hex(8)}"
         try:
             first = self._put(probe, b"first")
             second = self._put(probe, b"second")
             kept = self._objects.read(probe)
-        except MaybeStoredError as error:
+        except AmbiguousPutError as error:
             raise StorageError(self._uri, f"cannot be written: {error}") from None
         finally:
-            self._objects.delete(probe)
+            with suppress(StorageError):
+                self._objects.delete(probe)
         if not first or second or kept != b"first":
             reason = "a storage whose server ignores the condition of a conditional put,"
             raise UnsupportedFeatureError(self._uri, "written", (reason,))
@@ -92,10 +95,7 @@ class ObjectTableStore:
     def put_log_if_absent(self, name: str, content: bytes) -> bool:
         """See TableStore."""
         self.require_writable()
-        try:
-            return self._put(f"{self._log}/{name}", content)
-        except MaybeStoredError as error:
-            raise AmbiguousPutError(str(error)) from None
+        return self._put(f"{self._log}/{name}", content)
 
     def replace_log(self, name: str, content: bytes) -> None:
         """See TableStore."""
@@ -110,16 +110,17 @@ class ObjectTableStore:
             raise FileNotFoundError(path)
         return ObjectReader(self._objects, path, facts.size_bytes)
 
-    def file_size_bytes(self, path: str) -> int | None:
+    def file_facts(self, path: str) -> FileFacts | None:
         """See TableStore."""
-        try:
-            return file_size_bytes(self.data_path(path), self._options)
-        except UsageError:
-            return None
+        return file_facts(self.data_path(path), self._options)
 
     def delete_file(self, path: str) -> None:
         """See TableStore."""
-        delete_files([self.data_path(path)], self._options)
+        delete_file(self.data_path(path), self._options)
+
+    def temporaries(self) -> tuple[str, ...]:
+        """See TableStore."""
+        return tuple(sorted(self._objects.names_with_prefix(self._root, PROBE_PREFIX)))
 
     def data_path(self, path: str) -> str:
         """See TableStore."""

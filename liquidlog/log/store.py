@@ -7,12 +7,11 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from liquidlog.log.paths import LogFile
-from liquidlog.storage.files import Source
+from liquidlog.storage.failures import AmbiguousPutError
+from liquidlog.storage.files import FileFacts, Source
 from liquidlog.storage.options import StorageOptions
 
-
-class AmbiguousPutError(Exception):
-    """The storage failed after it may have stored the object: read back before anything else."""
+__all__ = ["AmbiguousPutError", "TableStore"]
 
 
 class TableStore(Protocol):
@@ -88,12 +87,29 @@ class TableStore(Protocol):
         """
         ...
 
-    def file_size_bytes(self, path: str) -> int | None:
-        """Return the size of the data file at a decoded path, None if there is none."""
+    def file_facts(self, path: str) -> FileFacts | None:
+        """Return the facts about the data file at a decoded path, None if there is none.
+
+        Raises:
+            StorageError: If the storage does not say.
+            UsageError: If the path is of another storage.
+        """
         ...
 
     def delete_file(self, path: str) -> None:
-        """Delete the data file at a decoded path; a missing file is not an error."""
+        """Delete the data file at a decoded path; a missing file is not an error.
+
+        Raises:
+            StorageError: If it may still be there.
+        """
+        ...
+
+    def temporaries(self) -> tuple[str, ...]:
+        """Return the paths, relative to the table, of files that only writers at work have.
+
+        Raises:
+            StorageError: If the storage cannot be asked.
+        """
         ...
 
     def data_path(self, path: str) -> str:

@@ -66,6 +66,21 @@ def tombstones(
     return frozenset(key for key, deleted_ms in removed.items() if deleted_ms > since_ms)
 
 
+def removed_keys(store: TableStore, names: Iterable[str]) -> Iterator[FileKey]:
+    """Yield the removed files that files of a checkpoint name, JSON or Parquet, of any age.
+
+    Raises:
+        CorruptLogError: If one of them cannot be read.
+    """
+    for name in names:
+        if name.endswith(".json"):
+            removed: dict[FileKey, int] = {}
+            _take(removed, _json_actions(store, name))
+            yield from removed
+        else:
+            yield from removed_files(store, name, since_ms=-1)
+
+
 def removed_files(store: TableStore, name: str, *, since_ms: int) -> frozenset[FileKey]:
     """Return the files removed after `since_ms` that a Parquet file of a checkpoint names.
 

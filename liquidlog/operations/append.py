@@ -1,10 +1,13 @@
 """Append Arrow data as fresh files in one blind-append commit."""
 
+import hashlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import count
 from typing import Any, Final, TypeAlias
 from urllib.parse import quote
 
+import msgspec
 import pyarrow as pa
 
 from liquidlog.clustering.domain import clustering_state
@@ -14,6 +17,7 @@ from liquidlog.commit.conflicts import ReadSet
 from liquidlog.commit.transaction import Clock, Proposal, require_writable
 from liquidlog.curve.order import order_rows
 from liquidlog.data.append import open_input
+from liquidlog.data.runs import Run, run_token
 from liquidlog.data.writer import DataFileWriter
 from liquidlog.errors import (
     CommitStateUnknownError,
@@ -23,7 +27,8 @@ from liquidlog.errors import (
 )
 from liquidlog.log.store import TableStore
 from liquidlog.operations.checkpoint import commit_and_checkpoint
-from liquidlog.operations.rewrite import ENGINE_INFO
+from liquidlog.operations.outputs import clear_run, require_committable, run_of
+from liquidlog.operations.rewrite import ENGINE_INFO, settle
 from liquidlog.plan import WrittenFile
 from liquidlog.snapshot import Snapshot
 from liquidlog.spec.actions import AddFile
@@ -86,16 +91,19 @@ def append(store: TableStore, snapshot: Snapshot, request: AppendRequest, clock:
             "cluster has no effect on a table without clustering columns; set some with cluster-by"
         )
     sources = [open_input(source, snapshot.schema, store.storage) for source in request.sources]
-    written: list[WrittenFile] = []
+    if request.dry_run:
+        return Appended(version=snapshot.version, files=0, rows=0)
+    run = run_of(store, run_token(clock.new_id()))
+    run.begin()
     try:
-        for source in () if request.dry_run else sources:
-            written.extend(_write(store, source, snapshot, request, clock))
+        written = tuple(_write_all(store, run, sources, snapshot, request))
+        digest = _digest(written)
+        run.finish(digest, keep={file.path for file in written})
     except BaseException:
-        _delete(store, written)
+        run.discard()
         raise
-    version = snapshot.version
-    if written:
-        version = _commit(store, snapshot, written, clock)
+    version = _commit(store, run, digest, snapshot, written, clock) if written else snapshot.version
+    settle(run)
     rows = sum(file.num_records for file in written)
     return Appended(version=version, files=len(written), rows=rows)
 
@@ -155,37 +163,55 @@ def _rebatched(batches: Iterable[pa.Table], max_rows: int) -> Iterator[pa.Table]
         yield pa.concat_tables(held)
 
 
-def _write(
+def _write_all(
     store: TableStore,
-    source: Iterable[pa.Table],
+    run: Run,
+    sources: Iterable[Iterable[pa.Table]],
     snapshot: Snapshot,
     request: AppendRequest,
-    clock: Clock,
 ) -> Iterator[WrittenFile]:
     options = writer_options(snapshot, clustering_state(snapshot).columns)
-    batches = _clustered(source, snapshot) if request.cluster else source
-    pending = (batch for batch in batches if batch.num_rows)
-    batch = next(pending, None)
-    while batch is not None:
-        name = f"part-00000-{clock.new_id()}-c000.{options.compression}.parquet"
-        with DataFileWriter(
-            store.data_path(name), schema=snapshot.schema, options=options, storage=store.storage
-        ) as writer:
-            rows = 0
-            while batch is not None and rows < MAX_FILE_ROWS:
-                writer.write(batch)
-                rows += batch.num_rows
-                batch = next(pending, None)
-            yield writer.finish(name)
+    numbers = count()
+    for source in sources:
+        batches = _clustered(source, snapshot) if request.cluster else source
+        pending = (batch for batch in batches if batch.num_rows)
+        batch = next(pending, None)
+        while batch is not None:
+            name = run.file_name(next(numbers), "0", options.compression)
+            with DataFileWriter(
+                store.data_path(name),
+                schema=snapshot.schema,
+                options=options,
+                storage=store.storage,
+            ) as writer:
+                rows = 0
+                while batch is not None and rows < MAX_FILE_ROWS:
+                    writer.write(batch)
+                    rows += batch.num_rows
+                    batch = next(pending, None)
+                yield writer.finish(name)
+
+
+def _digest(written: Sequence[WrittenFile]) -> str:
+    """Return what binds a commit to the files that this append wrote."""
+    return hashlib.sha256(msgspec.json.encode(written)).hexdigest()
 
 
 def _commit(
-    store: TableStore, snapshot: Snapshot, written: Sequence[WrittenFile], clock: Clock
+    store: TableStore,
+    run: Run,
+    digest: str,
+    snapshot: Snapshot,
+    written: Sequence[WrittenFile],
+    clock: Clock,
 ) -> int:
     proposal = Proposal(
         read_set=ReadSet(version=snapshot.version),
         base=snapshot,
         derive=lambda newest: _change(newest, written),
+        before_put=lambda newest: require_committable(
+            store, run, digest, written, newest, now_ms=clock.now_ms()
+        ),
     )
     try:
         return commit_and_checkpoint(store, proposal, clock, engine_info=ENGINE_INFO).version
@@ -193,13 +219,8 @@ def _commit(
         raise
     except LiquidlogError:
         # Only these say that nothing landed; after an interrupt the commit may be there.
-        _delete(store, written)
+        clear_run(store, run, digest)
         raise
-
-
-def _delete(store: TableStore, written: Iterable[WrittenFile]) -> None:
-    for file in written:
-        store.delete_file(file.path)
 
 
 def _change(snapshot: Snapshot, written: Sequence[WrittenFile]) -> Change:

@@ -1,110 +1,234 @@
-"""Files that dead runs of an executor left in a table: found, proved, deleted.
+"""Files that no version names and no run will ever commit: found, proved, deleted.
 
-A file is an orphan if it belongs to a run that has not ended (see `data.runs`): no commit can name
-it. That the run is dead nobody can prove from outside, so it must have been still for a while; and
-it is made sure of before anything is deleted, as a run without its marker can finish no file.
+A run that has not finished may still be alive, and nobody can prove from outside that it is not; so
+it must have been still for a while. A finished run may be committed by whoever has its result,
+until its outputs are too old for that. Before anything is deleted, the run is ended in the table,
+so that no commit of it begins; for finished runs a version is put, so that a commit on its way
+looks again; only then the log is read, and what it names is spared.
 """
 
-from collections.abc import Mapping, Sequence
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
-import pyarrow as pa
-import pyarrow.compute as pc
-
-from liquidlog.commit.transaction import Clock
-from liquidlog.data.runs import end_run, files_of_run, run_marker, unended_runs
+from liquidlog.commit.conflicts import ReadSet
+from liquidlog.commit.transaction import Clock, Proposal, commit, require_writable
+from liquidlog.data.runs import Run, Stage, runs_in
+from liquidlog.errors import CommitConflictError
+from liquidlog.log.loader import load_snapshot
+from liquidlog.log.named import named_files
 from liquidlog.log.store import TableStore
-from liquidlog.snapshot import Snapshot, decoded_paths
+from liquidlog.operations.outputs import max_age_ms, table_directory
+from liquidlog.operations.rewrite import ENGINE_INFO
+from liquidlog.snapshot import Snapshot
+from liquidlog.spec.change import Change
 from liquidlog.spec.rows import Rows
 from liquidlog.spec.times import iso_time
-from liquidlog.storage.addresses import file_address
-from liquidlog.storage.files import FileFacts, file_facts
+from liquidlog.storage.files import FileFacts
+
+OPERATION: Final = "ORPHANS"
+"""Of the version that is put before files of finished runs are deleted. It changes nothing."""
+
+_COMMITTABLE: Final = frozenset({Stage.FINISHED, Stage.WITHDRAWN})
+"""Stages of runs of which a commit may be on its way."""
+
+_DEAD: Final = "its run never ended and has been still since"
+_FORGOTTEN: Final = "its run finished, and nobody committed it while that was allowed"
+_HALF_DELETED: Final = "its run was ended, and whoever deleted its files was stopped"
+_TEMPORARY: Final = "a writer was stopped before it could remove it"
 
 
 @dataclass(frozen=True, slots=True)
-class DeadRun:
-    """What a run left, and why it may not be touched; no reason if it may.
+class StrayFile:
+    """A file that no version should miss; `reason_to_keep` is None if it may be deleted."""
 
-    `files` maps names in the table to facts. `last_write_ms` is the newest modification time.
-    """
-
-    token: str
-    files: Mapping[str, FileFacts]
-    last_write_ms: int
+    path: str
+    facts: FileFacts
+    reason: str
     reason_to_keep: str | None
 
-    @property
-    def size_bytes(self) -> int:
-        """Bytes of its files."""
-        return sum(facts.size_bytes for facts in self.files.values())
+
+@dataclass(frozen=True, slots=True)
+class StrayRun:
+    """A run that left a trace in the table, and its files."""
+
+    run: Run
+    stage: Stage
+    files: tuple[StrayFile, ...]
+    may_go: bool
 
 
-def find_dead_runs(
-    store: TableStore, snapshot: Snapshot, clock: Clock, *, older_than_ms: int
-) -> tuple[DeadRun, ...]:
-    """Return the runs that have not ended and what they left, by token.
+@dataclass(frozen=True, slots=True)
+class Strays:
+    """All that runs and writers left in a table at one look."""
 
-    A run that wrote within the last `older_than_ms` is taken for alive.
+    runs: tuple[StrayRun, ...]
+    temporaries: tuple[StrayFile, ...]
+
+
+def find_strays(
+    store: TableStore,
+    snapshot: Snapshot,
+    clock: Clock,
+    *,
+    older_than_ms: int,
+    finished: bool = False,
+) -> Strays:
+    """Return what runs left that were not committed, by token, and what writers left.
+
+    A run that wrote within the last `older_than_ms` is taken for alive. With `finished`, runs that
+    finished before that may go too, although their results can still be committed.
 
     Raises:
         StorageError: If the table cannot be listed.
+        CorruptLogError: If the log cannot be read as far back as it goes.
     """
-    directory = _directory(store)
-    before_ms = clock.now_ms() - older_than_ms
-    live = decoded_paths(snapshot.files)
-    found = []
-    for token in unended_runs(directory, store.storage):
-        marker = file_facts(run_marker(directory, token), store.storage)
-        if marker is None:
-            continue  # it has ended meanwhile
-        names = files_of_run(directory, token, store.storage)
-        facts = {name: file_facts(f"{directory}/{name}", store.storage) for name in names}
-        files = {name: fact for name, fact in facts.items() if fact is not None}
-        last_ms = max(fact.modification_time_ms for fact in (marker, *files.values()))
-        reason = None
-        if pc.any(pc.is_in(live, value_set=pa.array(list(files), pa.string()))).as_py():
-            reason = "the table has one of its files"
-        elif last_ms > before_ms:
-            reason = f"it may be running: it wrote at {iso_time(last_ms)}"
-        found.append(DeadRun(token, files, last_ms, reason))
-    return tuple(found)
+    now_ms = clock.now_ms()
+    rules = _Rules(
+        alive_since_ms=now_ms - older_than_ms,
+        committable_since_ms=now_ms - (0 if finished else max_age_ms(snapshot)),
+    )
+    runs = runs_in(table_directory(store), store.storage)
+    names = {run: run.files() for run in runs}
+    named = named_files(store, {name for found in names.values() for name in found}) if runs else ()
+    strays = (_stray_run(store, run, names[run], named, rules) for run in runs)
+    return Strays(
+        runs=tuple(stray for stray in strays if stray is not None),
+        temporaries=tuple(_temporaries(store, rules)),
+    )
 
 
-def delete_dead_runs(store: TableStore, runs: Sequence[DeadRun]) -> tuple[DeadRun, ...]:
-    """End the runs that may be touched, delete their files; return those runs.
+def delete_strays(store: TableStore, strays: Strays, clock: Clock) -> tuple[str, ...]:
+    """Delete what may go; return the paths of the deleted files.
 
-    Should one of them be alive after all, its tasks fail from now on, and so does its commit.
+    Should a run be alive after all, its tasks fail from now on, and so does its commit.
 
     Raises:
-        StorageError: If the storage cannot be asked.
-        UnsupportedFeatureError: If it cannot be written.
+        StorageError: If the storage cannot be asked or written; what is left stays listed.
+        UnsupportedFeatureError: If the storage or the table cannot be written.
+        CommitError: If the version could not be put that finished runs ask for.
+        CorruptLogError: If the log cannot be read as far back as it goes.
     """
     store.require_writable()
-    dead = tuple(run for run in runs if run.reason_to_keep is None)
-    for run in dead:
-        # The marker stays until the files are gone: who stops in between can begin again.
-        for name in run.files:
-            store.delete_file(name)
-        end_run(_directory(store), run.token, storage=store.storage)
-    return dead
+    if any(stray.may_go and stray.stage in _COMMITTABLE for stray in strays.runs):
+        require_writable(load_snapshot(store))
+    ended = tuple(stray for stray in strays.runs if stray.may_go and _end(stray))
+    withdrawn = [stray.run.token for stray in ended if stray.run.stage() is Stage.WITHDRAWN]
+    if withdrawn:
+        _put_version(store, withdrawn, clock)
+    deleted: list[str] = []
+    if ended:
+        named = named_files(store, {name for stray in ended for name in stray.run.files()})
+        for stray in ended:
+            deleted.extend(stray.run.delete_files(keep=named))
+            stray.run.forget()
+    for file in strays.temporaries:
+        if file.reason_to_keep is None:
+            store.delete_file(file.path)
+            deleted.append(file.path)
+    return tuple(deleted)
 
 
-def orphan_rows(runs: Sequence[DeadRun]) -> Rows:
-    """Return one row a file of the runs."""
-    return Rows(_row(run, name, facts) for run in runs for name, facts in sorted(run.files.items()))
+def stray_rows(strays: Strays, deleted: Sequence[str] = ()) -> Rows:
+    """Return one row per file that runs and writers left."""
+    gone = frozenset(deleted)
+    rows: list[tuple[StrayFile, str | None]] = [
+        (file, stray.run.token) for stray in strays.runs for file in stray.files
+    ]
+    rows += [(file, None) for file in strays.temporaries]
+    return Rows(_row(file, token, deleted=file.path in gone) for file, token in rows)
 
 
-def _row(run: DeadRun, name: str, facts: FileFacts) -> Mapping[str, Any]:
+@dataclass(frozen=True, slots=True)
+class _Rules:
+    """Times, ms since the epoch, from which on runs are left alone."""
+
+    alive_since_ms: int
+    committable_since_ms: int
+
+    def reason_to_keep(self, stage: Stage, last_ms: int) -> str | None:
+        moment = iso_time(last_ms)
+        if stage is Stage.FINISHED and last_ms >= self.committable_since_ms:
+            return f"its run finished at {moment}: its result can still be committed"
+        if last_ms > self.alive_since_ms:
+            return f"its run may be running: it wrote at {moment}"
+        return None
+
+
+_REASONS: Final[Mapping[Stage, str]] = {
+    Stage.RUNNING: _DEAD,
+    Stage.FINISHED: _FORGOTTEN,
+    Stage.RETIRED: _HALF_DELETED,
+    Stage.WITHDRAWN: _HALF_DELETED,
+}
+
+
+def _stray_run(
+    store: TableStore,
+    run: Run,
+    names: Sequence[str],
+    named: frozenset[str] | tuple[()],
+    rules: _Rules,
+) -> StrayRun | None:
+    stage, trace_ms = run.stage(), run.last_trace_ms()
+    if stage is Stage.GONE or trace_ms is None:
+        return None  # it was committed, or cleaned up, since the table was listed
+    facts = {name: store.file_facts(name) for name in names}
+    there = {name: fact for name, fact in facts.items() if fact is not None}
+    last_ms = max(trace_ms, *(fact.modification_time_ms for fact in there.values()), 0)
+    reason_to_keep = rules.reason_to_keep(stage, last_ms)
+    files = tuple(
+        StrayFile(
+            name,
+            fact,
+            _REASONS[stage],
+            "a version of the table names it" if name in named else reason_to_keep,
+        )
+        for name, fact in sorted(there.items())
+    )
+    return StrayRun(run, stage, files, may_go=reason_to_keep is None)
+
+
+def _temporaries(store: TableStore, rules: _Rules) -> Iterator[StrayFile]:
+    for path in store.temporaries():
+        facts = store.file_facts(path)
+        if facts is None:
+            continue
+        last_ms = facts.modification_time_ms
+        alive = last_ms > rules.alive_since_ms
+        keep = f"its writer may be at work: it wrote at {iso_time(last_ms)}" if alive else None
+        yield StrayFile(path, facts, _TEMPORARY, keep)
+
+
+def _end(stray: StrayRun) -> bool:
+    """End a run in the table; return False if it came further than it was when it was looked at."""
+    stage = stray.run.retire()
+    if stage is Stage.FINISHED and stray.stage is Stage.FINISHED:
+        stray.run.withdraw()
+        return True
+    return stage in {Stage.RETIRED, Stage.WITHDRAWN}
+
+
+def _put_version(store: TableStore, tokens: Sequence[str], clock: Clock) -> None:
+    """Put a version without actions: a commit that looked at a run before has to look again."""
+    snapshot = load_snapshot(store)
+    change = Change(operation=OPERATION, parameters={"runs": json.dumps(tokens)}, actions=())
+    read_set = ReadSet(version=snapshot.version)
+    proposal = Proposal(read_set=read_set, base=snapshot, derive=lambda _: change)
+    # A conflict is a version that somebody else put since, which does the same.
+    with suppress(CommitConflictError):
+        commit(store, proposal, clock, engine_info=ENGINE_INFO)
+
+
+def _row(file: StrayFile, token: str | None, *, deleted: bool) -> Mapping[str, Any]:
     return {
-        "path": name,
-        "size_bytes": facts.size_bytes,
-        "modified": iso_time(facts.modification_time_ms),
-        "run": run.token,
-        "orphan": run.reason_to_keep is None,
-        "reason": run.reason_to_keep or "its run never ended and has been still since",
+        "path": file.path,
+        "size_bytes": file.facts.size_bytes,
+        "modified": iso_time(file.facts.modification_time_ms),
+        "run": token,
+        "orphan": file.reason_to_keep is None,
+        "deleted": deleted,
+        "reason": file.reason_to_keep or file.reason,
     }
-
-
-def _directory(store: TableStore) -> str:
-    return file_address(store.uri, "").rstrip("/")

@@ -1,5 +1,6 @@
-"""Commit finished rewrites, one commit a group, and clean up after certain failures only."""
+"""Commit finished rewrites, one commit per group, and clean up after certain failures only."""
 
+import warnings
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -8,11 +9,19 @@ from liquidlog.clustering.outputs import planned_group, rewrite_change
 from liquidlog.clustering.staleness import stale_reasons
 from liquidlog.commit.conflicts import ReadSet
 from liquidlog.commit.transaction import Clock, Proposal
-from liquidlog.errors import CommitConflictError, LiquidlogError, ResultMismatchError
-from liquidlog.log.loader import load_commits, load_snapshot, newest_version
+from liquidlog.data.runs import Run
+from liquidlog.errors import CommitConflictError, StorageError
+from liquidlog.log.loader import load_commits, newest_version
 from liquidlog.log.second_opinion import require_agreement
 from liquidlog.log.store import TableStore
 from liquidlog.operations.checkpoint import commit_and_checkpoint
+from liquidlog.operations.outputs import (
+    clear_run,
+    require_committable,
+    require_evidence,
+    require_own_names,
+    run_of,
+)
 from liquidlog.plan import (
     GROUP_ID_TAG,
     PLAN_ID_TAG,
@@ -20,11 +29,16 @@ from liquidlog.plan import (
     InputFile,
     RewriteGroup,
     RewrittenGroup,
+    rewrite_digest,
 )
-from liquidlog.snapshot import Snapshot, decoded_paths
-from liquidlog.spec.actions import AddFile, FileKey, RemoveFile, file_key
+from liquidlog.snapshot import Snapshot
+from liquidlog.spec.actions import FileKey
 
 ENGINE_INFO: Final = "liquidlog/0.1.0"
+
+
+class RunWarning(UserWarning):
+    """A commit landed, but something of the run that wrote its files could not be removed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,32 +62,51 @@ def commit_group(
 ) -> GroupCommit:
     """Commit one finished group on top of the newest version; `base` is one known already.
 
-    A group of this plan that is committed already is left as it is. On a conflict, or when the
-    result does not prove itself, the group's outputs are deleted: no commit can ever name them.
+    A group of this plan that is committed already is left as it is. Outputs are deleted only where
+    the log proves that no commit can ever name them: another result of the group was committed, or
+    other commits made it impossible. Else they stay, listed as the files of a finished run.
 
     Raises:
         CommitConflictError: If other commits made it impossible; names all conflicts.
-        ResultMismatchError: If the result does not answer the plan, or lost a row.
-        CommitStateUnknownError: If it cannot be told whether it landed; nothing is deleted.
+        ResultMismatchError: If the result does not answer the plan, lost a row, or is not what its
+            run left.
+        DataFileError: If an output cannot be read.
+        StorageError: If the storage cannot be asked, or refuses the commit.
+        CommitStateUnknownError: If it cannot be told whether it landed.
         UnsupportedFeatureError: If the table cannot be written any more.
         CorruptLogError: If delta-rs reads the log differently.
     """
+    planned = planned_group(plan, group)
+    run = run_of(store, group.run)
+    require_own_names(run, group.outputs)
+    digest = rewrite_digest(plan, planned, group)
     if group.group_id in committed_groups(store, plan):
-        _delete_outputs(store, plan, group)
+        clear_run(store, run, digest)
         return GroupCommit(group_id=group.group_id, version=None)
     try:
-        _require_outputs(store, group)
+        require_evidence(store, plan, group)
         proposal = _proposal(store, plan, group, clock, base)
         landed = commit_and_checkpoint(store, proposal, clock, engine_info=ENGINE_INFO)
     except CommitConflictError:
-        _delete_outputs(store, plan, group)
+        clear_run(store, run, digest)
         if group.group_id in committed_groups(store, plan):
             return GroupCommit(group_id=group.group_id, version=None)
         raise
-    except ResultMismatchError:
-        _delete_outputs(store, plan, group)
-        raise
+    settle(run)
     return GroupCommit(group_id=group.group_id, version=landed.version, base=landed.base)
+
+
+def settle(run: Run) -> None:
+    """Forget a run whose outputs are committed; that this failed is a RunWarning.
+
+    What is left says only that the run finished. Its files are named by the log, so that nobody
+    deletes them.
+    """
+    try:
+        run.forget()
+    except StorageError as error:
+        message = f"committed, but the mark of its run could not be removed: {error.message}"
+        warnings.warn(message, RunWarning, stacklevel=3)
 
 
 def committed_groups(store: TableStore, plan: ClusteringPlan) -> frozenset[int]:
@@ -114,11 +147,17 @@ def _proposal(
 ) -> Proposal:
     started_ms = clock.now_ms()
     planned = planned_group(plan, group)
+    run, digest = run_of(store, group.run), rewrite_digest(plan, planned, group)
+
+    def before_put(snapshot: Snapshot) -> None:
+        require_agreement(snapshot, store.storage)
+        require_committable(store, run, digest, group.outputs, snapshot, now_ms=clock.now_ms())
+
     return Proposal(
         read_set=read_set_of(plan, planned),
         derive=lambda snapshot: rewrite_change(snapshot, plan, group, now_ms=started_ms),
         problems=lambda snapshot: stale_reasons(snapshot, plan, planned),
-        before_put=lambda snapshot, _: require_agreement(snapshot, store.storage),
+        before_put=before_put,
         base=base,
     )
 
@@ -128,50 +167,3 @@ def _key(file: InputFile) -> FileKey:
     if vector is None:
         return file.path, None
     return file.path, vector.descriptor.unique_id
-
-
-def _require_outputs(store: TableStore, group: RewrittenGroup) -> None:
-    problems = []
-    for output in group.outputs:
-        if not _is_inside(output.path):
-            problems.append(f"output {output.path!r} is not inside the table")
-            continue
-        found = store.file_size_bytes(output.path)
-        if found != output.size_bytes:
-            state = "is missing" if found is None else f"has {found} bytes"
-            problems.append(f"output {output.path} {state}, expected {output.size_bytes} bytes")
-    if problems:
-        raise ResultMismatchError(tuple(problems))
-
-
-def _delete_outputs(store: TableStore, plan: ClusteringPlan, group: RewrittenGroup) -> None:
-    """Delete outputs that the log does not name; keep all if that cannot be told.
-
-    A result is a document anybody can write, so a path that the log names, or that leaves the
-    table's directory, is not an output of ours.
-    """
-    try:
-        named = _named_paths(store, plan.read_version + 1)
-    except LiquidlogError:
-        return
-    for output in group.outputs:
-        if _is_inside(output.path) and output.path not in named:
-            store.delete_file(output.path)
-
-
-def _is_inside(path: str) -> bool:
-    """Return whether a path names a data file below the table, whoever wrote it down."""
-    parts = path.split("/")
-    hidden = path.startswith(("_", "."))
-    return not hidden and not {"", ".", ".."} & set(parts) and not {":", "\0", "\\"} & set(path)
-
-
-def _named_paths(store: TableStore, first: int) -> frozenset[str]:
-    snapshot = load_snapshot(store)
-    since = {
-        file_key(action)[0]
-        for landed in load_commits(store, first, snapshot.version)
-        for action in landed.actions
-        if isinstance(action, AddFile | RemoveFile)
-    }
-    return frozenset(decoded_paths(snapshot.files).to_pylist()) | since

@@ -5,6 +5,7 @@ says which files came out, as facts. Neither holds a secret, and both can be sav
 shipped and replayed. Sizes are bytes, times milliseconds since the epoch unless named otherwise.
 """
 
+from liquidlog.plan.digest import rewrite_digest
 from liquidlog.plan.documents import (
     DEFAULT_MAX_DELETED_SHARE,
     DEFAULT_MAX_FILE_BYTES,
@@ -17,6 +18,7 @@ from liquidlog.plan.documents import (
     GIB,
     GROUP_ID_TAG,
     PLAN_ID_TAG,
+    RESULT_FORMAT_VERSION,
     ClusteringPlan,
     ClusteringPolicy,
     GroupCosts,
@@ -45,6 +47,8 @@ from liquidlog.plan.files import (
     SkippedFile,
     SkippedFiles,
     SkipReason,
+    repeated_inputs,
+    repeated_message,
 )
 
 __all__ = [
@@ -59,6 +63,7 @@ __all__ = [
     "GIB",
     "GROUP_ID_TAG",
     "PLAN_ID_TAG",
+    "RESULT_FORMAT_VERSION",
     "ClusteringPlan",
     "ClusteringPolicy",
     "Document",
@@ -84,5 +89,8 @@ __all__ = [
     "encode_rewritten_group",
     "file_schema",
     "plan_document",
+    "repeated_inputs",
+    "repeated_message",
+    "rewrite_digest",
     "rewritten_group_begins",
 ]

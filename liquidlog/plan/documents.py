@@ -12,12 +12,20 @@ from typing import Final
 import msgspec
 
 from liquidlog.errors import DocumentError
-from liquidlog.plan.files import Document, InputFiles, SkippedFiles
+from liquidlog.plan.files import (
+    Document,
+    InputFiles,
+    SkippedFiles,
+    repeated_inputs,
+    repeated_message,
+)
 from liquidlog.spec.actions import UNREADABLE
 from liquidlog.spec.mapping import MappingMode
 from liquidlog.spec.schema import PrimitiveType, StructField, StructType
 
 FORMAT_VERSION: Final = 1
+RESULT_FORMAT_VERSION: Final = 2
+"""Results of version 1 name no run, so that nothing tells whether their files may be committed."""
 
 PLAN_ID_TAG: Final = "liquidlog.planId"
 GROUP_ID_TAG: Final = "liquidlog.groupId"
@@ -192,12 +200,14 @@ class GroupCosts(Document, frozen=True, kw_only=True):
 class RewrittenGroup(Document, frozen=True, kw_only=True):
     """Facts about a finished group. Checksums are 32 hex digits, equal for equal multisets.
 
-    One line of a result document.
+    `run` is the token of the run that wrote the outputs: it is in their names, and what became of
+    the run stands in the table (see `data.runs`). One line of a result document.
     """
 
-    format_version: int = FORMAT_VERSION
+    format_version: int = RESULT_FORMAT_VERSION
     plan_id: str
     group_id: int
+    run: str
     outputs: tuple[WrittenFile, ...]
     rows_read: int
     rows_written: int
@@ -240,13 +250,18 @@ def decode_plan(content: bytes, *, where: str) -> ClusteringPlan:
     """Return the plan in a document.
 
     Raises:
-        DocumentError: If it is not a plan, or of a format version this release does not know.
+        DocumentError: If it is not a plan, is of a format version this release does not know, or
+            lists an input twice.
     """
-    _check_format_version(content, where)
+    _check_format_version(content, where, FORMAT_VERSION)
     try:
-        return msgspec.json.decode(content, type=ClusteringPlan, dec_hook=_files)
+        plan = msgspec.json.decode(content, type=ClusteringPlan, dec_hook=_files)
     except UNREADABLE as error:
         raise DocumentError(where, f"is not a plan: {error}") from error
+    repeated = repeated_inputs(group.inputs for group in plan.groups)
+    if repeated:
+        raise DocumentError(where, repeated_message(repeated))
+    return plan
 
 
 def encode_rewritten_group(group: RewrittenGroup) -> bytes:
@@ -256,7 +271,8 @@ def encode_rewritten_group(group: RewrittenGroup) -> bytes:
 
 def rewritten_group_begins(plan_id: str) -> bytes:
     """Return the bytes with which every line of a plan's result document begins."""
-    return msgspec.json.encode({"format_version": FORMAT_VERSION, "plan_id": plan_id})[:-1] + b","
+    head = {"format_version": RESULT_FORMAT_VERSION, "plan_id": plan_id}
+    return msgspec.json.encode(head)[:-1] + b","
 
 
 def decode_result(content: bytes, *, where: str) -> RewriteResult:
@@ -270,7 +286,7 @@ def decode_result(content: bytes, *, where: str) -> RewriteResult:
     for number, line in enumerate(content.splitlines(), start=1):
         if not line.strip():
             continue
-        _check_format_version(line, f"{where} line {number}")
+        _check_format_version(line, f"{where} line {number}", RESULT_FORMAT_VERSION)
         try:
             groups.append(msgspec.json.decode(line, type=RewrittenGroup))
         except UNREADABLE as error:
@@ -291,14 +307,14 @@ class _Versioned(msgspec.Struct):
     format_version: int
 
 
-def _check_format_version(content: bytes, where: str) -> None:
+def _check_format_version(content: bytes, where: str, expected: int) -> None:
     try:
         found = msgspec.json.decode(content, type=_Versioned).format_version
     except UNREADABLE as error:
         raise DocumentError(where, f"is not a document of this project: {error}") from error
-    if found != FORMAT_VERSION:
+    if found != expected:
         raise DocumentError(
-            where, f"has format version {found}, this release reads {FORMAT_VERSION} only"
+            where, f"has format version {found}, this release reads {expected} only"
         )
 
 

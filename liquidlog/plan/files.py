@@ -204,3 +204,17 @@ class SkippedFiles(_Files[SkippedFile]):
     _struct = SkippedFile
 
     __slots__ = ()
+
+
+def repeated_inputs(inputs: Iterable[InputFiles]) -> tuple[str, ...]:
+    """Return the paths that stand in files more than once, sorted: their rows would be doubled."""
+    chunks = [chunk for files in inputs for chunk in files.columns["path"].chunks]
+    counts = pc.value_counts(pa.chunked_array(chunks, pa.string()))
+    repeated = counts.filter(pc.greater(counts.field("counts"), 1))
+    return tuple(sorted(repeated.field("values").to_pylist()))
+
+
+def repeated_message(paths: Sequence[str]) -> str:
+    """Return what is wrong with a plan that has these inputs more than once, as a clause."""
+    more = f" and {len(paths) - 1} more" if len(paths) > 1 else ""
+    return f"lists the input {paths[0]}{more} more than once: its rows would be doubled; plan again"

@@ -18,6 +18,10 @@ _GCSFS_REFUSALS: Final = ("Forbidden: ", "Bad Request: ")
 """gcsfs keeps no status for these; source: `gcsfs.retry.validate_response`."""
 
 
+class AmbiguousPutError(Exception):
+    """The storage failed after it may have stored the object: read back before anything else."""
+
+
 class Failure(Enum):
     """What may be done about an error."""
 

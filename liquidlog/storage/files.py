@@ -1,33 +1,39 @@
-"""Data files wherever they are: open, create, measure, delete. Addresses are paths or URIs."""
+"""Files wherever they are: open, create, measure, delete. Addresses are paths or URIs."""
 
 import io
 import os
-from collections.abc import Iterable
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol, TypeAlias
 
 import pyarrow as pa
 
 from liquidlog.errors import StorageError
+from liquidlog.storage import local
 from liquidlog.storage.addresses import is_local, local_path
+from liquidlog.storage.local import FileFacts
 from liquidlog.storage.objects import Objects
 from liquidlog.storage.options import NO_OPTIONS, StorageOptions
 from liquidlog.storage.reading import ObjectReader
 
-_MILLISECOND_NS = 1_000_000
+__all__ = [
+    "FileFacts",
+    "Output",
+    "Source",
+    "create",
+    "delete_file",
+    "file_facts",
+    "names_with_prefix",
+    "open_input",
+    "put_if_absent",
+    "read_file",
+    "replace_file",
+    "require_creatable",
+    "touch",
+]
 
 Source: TypeAlias = pa.NativeFile | io.RawIOBase
 """What Arrow reads from."""
-
-
-@dataclass(frozen=True, slots=True)
-class FileFacts:
-    """A file as its storage describes it."""
-
-    size_bytes: int
-    modification_time_ms: int
 
 
 class Output(Protocol):
@@ -99,25 +105,13 @@ def file_facts(address: str, options: StorageOptions = NO_OPTIONS) -> FileFacts 
     """Return the facts about a file, None if there is none.
 
     Raises:
-        StorageError: If an object store cannot be asked.
+        StorageError: If the storage does not say.
     """
     if is_local(address):
-        with suppress(OSError):
-            return _local_facts(Path(local_path(address)).stat())
-        return None
+        return local.facts(local_path(address))
     objects, path = _object(address, options)
     found = objects.facts(path)
     return None if found is None else FileFacts(found.size_bytes, found.modification_time_ms)
-
-
-def file_size_bytes(address: str, options: StorageOptions = NO_OPTIONS) -> int | None:
-    """Return the size of a file, None if there is none.
-
-    Raises:
-        StorageError: If an object store cannot be asked.
-    """
-    facts = file_facts(address, options)
-    return None if facts is None else facts.size_bytes
 
 
 def touch(address: str, options: StorageOptions = NO_OPTIONS) -> None:
@@ -136,15 +130,59 @@ def touch(address: str, options: StorageOptions = NO_OPTIONS) -> None:
         raise StorageError(address, f"cannot be written: {error}") from None
 
 
-def delete_files(addresses: Iterable[str], options: StorageOptions = NO_OPTIONS) -> None:
-    """Delete files, best-effort."""
-    for address in addresses:
-        if is_local(address):
-            with suppress(OSError):
-                Path(local_path(address)).unlink()
-        else:
-            objects, path = _object(address, options)
-            objects.delete(path)
+def read_file(address: str, options: StorageOptions = NO_OPTIONS) -> bytes | None:
+    """Return the content of a small file, None if there is none.
+
+    Raises:
+        StorageError: If it cannot be read.
+    """
+    if is_local(address):
+        return local.read(local_path(address))
+    objects, path = _object(address, options)
+    return objects.read(path)
+
+
+def put_if_absent(address: str, content: bytes, options: StorageOptions = NO_OPTIONS) -> bool:
+    """Store a small file whole, or not at all; return False if there is one of that name.
+
+    Raises:
+        StorageError: If nothing was stored.
+        AmbiguousPutError: If it may have been stored.
+        UnsupportedFeatureError: If the storage is read only.
+    """
+    if is_local(address):
+        return local.put_if_absent(local_path(address), content)
+    require_creatable(address, options)
+    objects, path = _object(address, options)
+    return objects.put_if_absent(path, content)
+
+
+def replace_file(address: str, content: bytes, options: StorageOptions = NO_OPTIONS) -> None:
+    """Store a small file whole, in the place of one of that name.
+
+    Raises:
+        StorageError: If it cannot be written, or may not have been.
+        UnsupportedFeatureError: If the storage is read only.
+    """
+    if is_local(address):
+        local.replace(local_path(address), content)
+        return
+    require_creatable(address, options)
+    objects, path = _object(address, options)
+    objects.replace(path, content)
+
+
+def delete_file(address: str, options: StorageOptions = NO_OPTIONS) -> None:
+    """Delete a file; a missing one is no error.
+
+    Raises:
+        StorageError: If it may still be there.
+    """
+    if is_local(address):
+        local.delete(local_path(address))
+        return
+    objects, path = _object(address, options)
+    objects.delete(path)
 
 
 def names_with_prefix(
@@ -153,18 +191,12 @@ def names_with_prefix(
     """Return the names in a directory that begin so.
 
     Raises:
-        StorageError: If an object store cannot be asked.
+        StorageError: If the directory cannot be listed.
     """
     if is_local(directory):
-        with suppress(OSError):
-            return tuple(n for n in os.listdir(local_path(directory)) if n.startswith(prefix))  # noqa: PTH208
-        return ()
+        return local.names_with_prefix(local_path(directory), prefix)
     objects, path = _object(directory, options)
     return objects.names_with_prefix(path, prefix)
-
-
-def _local_facts(found: os.stat_result) -> FileFacts:
-    return FileFacts(found.st_size, found.st_mtime_ns // _MILLISECOND_NS)
 
 
 def _object(address: str, options: StorageOptions) -> tuple[Objects, str]:
@@ -193,14 +225,15 @@ class _LocalOutput:
     def finish(self) -> FileFacts:
         self._file.flush()
         os.fsync(self._file.fileno())
-        facts = _local_facts(os.fstat(self._file.fileno()))
+        facts = local.facts_of(os.fstat(self._file.fileno()))
         self._file.close()
         return facts
 
     def discard(self) -> None:
         with suppress(OSError):
             self._file.close()
-        Path(self._path).unlink(missing_ok=True)
+        with suppress(StorageError):
+            local.delete(self._path)
 
 
 class _Upload:
@@ -242,7 +275,8 @@ class _Upload:
             self._file.closed = True
             with suppress(Exception):
                 self._file.close()
-        self._objects.delete(self._path)
+        with suppress(StorageError):
+            self._objects.delete(self._path)
 
     def _guarded(self, request: Any, *arguments: object) -> Any:  # noqa: ANN401  fsspec has no types
         try:

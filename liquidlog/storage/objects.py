@@ -6,7 +6,6 @@ is sent once; whether it had its effect is for the caller to find out.
 
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 from itertools import pairwise
@@ -15,7 +14,7 @@ from typing import Any, Final, TypeVar
 from liquidlog.errors import StorageError, UnsupportedFeatureError
 from liquidlog.storage.addresses import ObjectAddress, parse_object_address
 from liquidlog.storage.clients import FAMILIES, Client, explained, open_client
-from liquidlog.storage.failures import Failure, again, classify
+from liquidlog.storage.failures import AmbiguousPutError, Failure, again, classify
 from liquidlog.storage.options import StorageOptions
 
 T = TypeVar("T")
@@ -26,10 +25,8 @@ _PARALLEL_READ_BYTES: Final = 8 << 20
 _PARALLEL_READS: Final = 8
 _TIME_NAMES: Final = ("LastModified", "last_modified", "mtime", "updated", "created")
 _PUT_ATTEMPTS: Final = 4
-
-
-class MaybeStoredError(Exception):
-    """A conditional put failed in a way that leaves open whether it had its effect."""
+_SENT_ONCE: Final = frozenset({"s3", "azure"})
+"""Families whose client sends a conditional put once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,7 +136,7 @@ class Objects:
 
         Raises:
             StorageError: If nothing was stored.
-            MaybeStoredError: If it may have been stored.
+            AmbiguousPutError: If it may have been stored.
         """
         error = self._put_error(path, content)
         if error is None:
@@ -147,9 +144,9 @@ class Objects:
         if isinstance(error, FileExistsError):
             return False
         detail = self.explained(error)
-        if classify(error) in {Failure.REFUSED, Failure.MISSING} and self.read(path) != content:
+        if classify(error) in {Failure.REFUSED, Failure.MISSING} and not self._holds(path, content):
             raise StorageError(path, f"cannot be written: {detail}")
-        raise MaybeStoredError(detail)
+        raise AmbiguousPutError(detail)
 
     def replace(self, path: str, content: bytes) -> None:
         """Store an object whole, in the place of one of that name.
@@ -167,9 +164,17 @@ class Objects:
         return self._fs.open(path, "wb", block_size=UPLOAD_PART_BYTES)
 
     def delete(self, path: str) -> None:
-        """Delete an object, best-effort."""
-        with suppress(Exception):
+        """Delete an object; a missing one is no error.
+
+        Raises:
+            StorageError: If it may still be there.
+        """
+        try:
             again(lambda: self._fs.rm_file(path))
+        except Exception as error:  # noqa: BLE001  clients raise what they like
+            if classify(error) is not Failure.MISSING:
+                detail = f"cannot be deleted: {self.explained(error)}"
+                raise StorageError(path, detail) from None
 
     def explained(self, error: BaseException) -> str:
         """Return a client's error as a sentence without secrets."""
@@ -188,6 +193,17 @@ class Objects:
             raise
         except Exception as error:  # noqa: BLE001  clients raise what they like
             raise OSError(self.explained(error)) from None
+
+    def _holds(self, path: str, content: bytes) -> bool:
+        """Return whether an object has this content, or may have.
+
+        Clients that send a put once only tell what became of it; the others may have sent it
+        again, so that a refusal says nothing of the first.
+        """
+        try:
+            return self.read(path) == content
+        except StorageError:
+            return self.address.family not in _SENT_ONCE
 
     def _asked(self, path: str, request: Callable[[], T]) -> T | None:
         try:

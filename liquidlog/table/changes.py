@@ -12,7 +12,7 @@ from liquidlog.operations import alter, define, doctor
 from liquidlog.operations.append import Appended, AppendRequest, Source, append
 from liquidlog.operations.backfill import Mended
 from liquidlog.operations.checkpoint import checkpoint
-from liquidlog.operations.orphans import delete_dead_runs, find_dead_runs, orphan_rows
+from liquidlog.operations.orphans import delete_strays, find_strays, stray_rows
 from liquidlog.spec.arguments import address, column_paths, several, text_mapping, texts
 from liquidlog.spec.rows import Rows
 from liquidlog.spec.schema import split_path
@@ -147,24 +147,32 @@ class Changes(OpenedTable):
         """
         return checkpoint(self._store, self.snapshot(), self._clock, dry_run=dry_run)
 
-    def orphans(self, *, older_than: str = "1d", delete: bool = False) -> Rows:
-        """Return the files that runs of an executor left without ending, one row a file.
+    def orphans(
+        self, *, older_than: str = "1d", finished: bool = False, delete: bool = False
+    ) -> Rows:
+        """Return the files that runs left without a commit, one row per file.
 
         A run that wrote within `older_than` may still be alive: its files are listed but are no
-        orphans, and stay. With `delete`, orphans are deleted.
+        orphans, and stay. So do those of finished runs while their results can be committed, that
+        is for half of `delta.deletedFileRetentionDuration`; with `finished`, they go as well. With
+        `delete`, orphans are deleted. Where finished runs are among them, a version without
+        actions is put first, so that no commit of them can land any more.
 
         Raises:
             UsageError: If `older_than` is not a duration like 12h.
-            UnsupportedFeatureError: If the storage cannot be written.
-            StorageError: If the storage cannot be asked.
+            UnsupportedFeatureError: If the storage or the table cannot be written.
+            StorageError: If the storage cannot be asked; what was not deleted stays listed.
+            CorruptLogError: If the log cannot be read as far back as it goes.
         """
-        older_than_ms = parse_duration(older_than)
-        runs = find_dead_runs(
-            self._store, self.snapshot(), self._clock, older_than_ms=older_than_ms
+        strays = find_strays(
+            self._store,
+            self.snapshot(),
+            self._clock,
+            older_than_ms=parse_duration(older_than),
+            finished=finished,
         )
-        if delete:
-            delete_dead_runs(self._store, runs)
-        return orphan_rows(runs)
+        deleted = delete_strays(self._store, strays, self._clock) if delete else ()
+        return stray_rows(strays, deleted)
 
 
 def _sources(data: object) -> tuple[Source, ...]:

@@ -110,6 +110,7 @@ def _finished(made: ClusteringPlan, group: RewriteGroup) -> RewrittenGroup:
     return RewrittenGroup(
         plan_id=made.plan_id,
         group_id=group.group_id,
+        run="0" * 12,
         outputs=(),
         rows_read=0,
         rows_written=0,

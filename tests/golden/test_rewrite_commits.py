@@ -121,6 +121,7 @@ def check_rebuilt(planned_on: Snapshot, snapshot: Snapshot, commit: Commit) -> N
     group = RewrittenGroup(
         plan_id=plan.plan_id,
         group_id=0,
+        run="0" * 12,
         outputs=tuple(
             WrittenFile(
                 path=unquote(add.path),

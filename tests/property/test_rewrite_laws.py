@@ -14,7 +14,7 @@ from hypothesis import given, reject
 from hypothesis import strategies as st
 
 from liquidlog.curve.curves import Curve
-from liquidlog.data.runs import begin_run
+from liquidlog.data.runs import Run
 from liquidlog.plan import InputFile, WriterOptions
 from liquidlog.spec.arrow import delta_schema, leaf_column
 from liquidlog.spec.schema import leaves, schema_json
@@ -76,7 +76,7 @@ def cases(draw: st.DrawFn) -> Case:
 def written(case: Case, directory: Path) -> GroupWork:
     schema = delta_schema(case.table.schema)
     inputs, vectors = [], []
-    begin_run(str(directory), RUN)
+    Run(str(directory), RUN).begin()
     for number, deleted in enumerate(case.deleted):
         start, stop = case.edges[number], case.edges[number + 1]
         path = directory / f"input {number}.parquet"

@@ -20,7 +20,7 @@ PYTHON = {"PYSPARK_PYTHON": sys.executable, "PYSPARK_DRIVER_PYTHON": sys.executa
 
 
 OTHER_RESULT = (
-    b'{"format_version":1,"plan_id":"other","group_id":0,"outputs":[],"rows_read":0,'
+    b'{"format_version":2,"plan_id":"other","group_id":0,"run":"0123456789ab","outputs":[],"rows_read":0,'
     b'"rows_written":0,"checksum_read":"","checksum_written":"","seconds":0}\n'
 )
 

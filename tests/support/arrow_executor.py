@@ -1,7 +1,7 @@
 """An executor without a JVM: reads a group into memory, sorts it, writes it. For tests."""
 
+import secrets
 from collections.abc import Iterator, Sequence
-from itertools import count
 from urllib.parse import unquote
 
 import pyarrow as pa
@@ -9,6 +9,7 @@ import pyarrow as pa
 from liquidlog.curve.order import order_rows
 from liquidlog.data.checksum import format_checksum, multiset_checksum
 from liquidlog.data.logical_file import LogicalFile
+from liquidlog.data.runs import Run
 from liquidlog.data.writer import DataFileWriter
 from liquidlog.plan import (
     ClusteringPlan,
@@ -18,12 +19,11 @@ from liquidlog.plan import (
     RewrittenGroup,
     WrittenFile,
     file_schema,
+    rewrite_digest,
 )
 from liquidlog.spec.deletion_vectors import vector_path
 from liquidlog.spec.schema import parse_schema, quote_path
 from liquidlog.storage.options import NO_OPTIONS, StorageOptions
-
-_numbers = count()
 
 
 def execute(
@@ -47,15 +47,27 @@ def execute_groups(
 
 
 def _rewrite(plan: ClusteringPlan, group: RewriteGroup, storage: StorageOptions) -> RewrittenGroup:
+    run = Run(_located(plan, "").rstrip("/"), secrets.token_hex(6), storage)
+    run.begin()
+    rewritten = _rewritten(plan, group, run)
+    digest = rewrite_digest(plan, group, rewritten)
+    run.finish(digest, keep={output.path for output in rewritten.outputs})
+    return rewritten
+
+
+def _rewritten(plan: ClusteringPlan, group: RewriteGroup, run: Run) -> RewrittenGroup:
+    storage = run.storage
     read = read_group(plan, group, storage=storage)
     rows = read
     if plan.columns:
         keys = [_column(plan, group, column.physical, storage) for column in plan.columns]
         rows = read.take(order_rows(keys, plan.curve))
-    outputs = tuple(_write(plan, part, storage) for part in _parts(rows, group.expected_outputs))
+    parts = enumerate(_parts(rows, group.expected_outputs))
+    outputs = tuple(_write(plan, part, run, number) for number, part in parts)
     return RewrittenGroup(
         plan_id=plan.plan_id,
         group_id=group.group_id,
+        run=run.token,
         outputs=outputs,
         rows_read=read.num_rows,
         rows_written=sum(output.num_records for output in outputs),
@@ -104,11 +116,11 @@ def _parts(rows: pa.Table, number: int) -> Iterator[pa.Table]:
     return (rows.slice(start, size) for start in range(0, rows.num_rows, size))
 
 
-def _write(plan: ClusteringPlan, rows: pa.Table, storage: StorageOptions) -> WrittenFile:
+def _write(plan: ClusteringPlan, rows: pa.Table, run: Run, number: int) -> WrittenFile:
     schema = file_schema(parse_schema(plan.schema_string, where="plan"), plan.row_tracking)
-    name = f"part-{next(_numbers):05d}-{plan.plan_id}.parquet"
+    name = run.file_name(number, "0", plan.writer_options.compression)
     path = f"{plan.table_uri}/{name}"
     options = plan.writer_options
-    with DataFileWriter(path, schema=schema, options=options, storage=storage) as writer:
+    with DataFileWriter(path, schema=schema, options=options, storage=run.storage) as writer:
         writer.write(rows)
         return writer.finish(name)

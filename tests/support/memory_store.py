@@ -7,7 +7,7 @@ import pyarrow as pa
 
 from liquidlog.log.paths import LogFile, parse_log_file
 from liquidlog.log.store import AmbiguousPutError
-from liquidlog.storage.files import Source
+from liquidlog.storage.files import FileFacts, Source
 from liquidlog.storage.options import NO_OPTIONS, StorageOptions
 
 
@@ -70,8 +70,12 @@ class MemoryStore:
             raise FileNotFoundError(name)
         return pa.BufferReader(self.log[name])
 
-    def file_size_bytes(self, path: str) -> int | None:
-        return self.data.get(path)
+    def file_facts(self, path: str) -> FileFacts | None:
+        size_bytes = self.data.get(path)
+        return None if size_bytes is None else FileFacts(size_bytes, 0)
+
+    def temporaries(self) -> tuple[str, ...]:
+        return ()
 
     def delete_file(self, path: str) -> None:
         self.data.pop(path, None)

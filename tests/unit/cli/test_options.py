@@ -29,7 +29,7 @@ ALWAYS: Final = {
     "health": {"--columns", "--where", "--fail-if", "--openmetrics", "--trend"},
     "history": {"--limit", "--amplification"},
     "optimize": {"--dry-run", "--executor", "--max-file-size"},
-    "orphans": {"--delete", "--older-than"},
+    "orphans": {"--delete", "--finished", "--older-than"},
     "plan": {"--output", "--workload", "--max-file-size"},
     "rename-column": {"--dry-run"},
     "report": {"--output"},

@@ -41,6 +41,7 @@ def output(path: str = "new file", **fields: Any) -> WrittenFile:
 def finished(**fields: Any) -> RewrittenGroup:
     facts = {
         "plan_id": "id-0",
+        "run": "0" * 12,
         "group_id": 0,
         "outputs": (output(),),
         "rows_read": 12,

@@ -64,6 +64,7 @@ def finished(rows: int = 14) -> RewrittenGroup:
     return RewrittenGroup(
         plan_id="id",
         group_id=0,
+        run="0" * 12,
         outputs=(output,),
         rows_read=rows,
         rows_written=rows,

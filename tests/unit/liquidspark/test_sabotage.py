@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from liquidlog.data.runs import begin_run
+from liquidlog.data.runs import Run
 from liquidlog.data.writer import DataFileWriter
 from liquidlog.plan import GroupFailure, RewrittenGroup
 from liquidspark import shuffle
@@ -65,7 +65,7 @@ def run(tmp_path: Path) -> _GroupRun:
     inputs = write_inputs(tmp_path, table, 3)
     plan = make_plan(tmp_path, schema_json_of(COLUMNS), [(inputs, 3)], columns=[("a",), ("b",)])
     run = _GroupRun(plan=plan, group=plan.groups[0], options=ExecutorOptions())
-    begin_run(str(tmp_path), run.token)
+    Run(str(tmp_path), run.token).begin()
     return run
 
 

@@ -13,7 +13,7 @@ import pytest
 from msgspec import structs
 
 from liquidlog.curve.curves import Curve
-from liquidlog.data.runs import begin_run, end_run
+from liquidlog.data.runs import Run
 from liquidlog.plan import RowTracking, WriterOptions
 from liquidspark import shuffle
 from liquidspark.sample import check_rows, survey_file
@@ -51,7 +51,7 @@ def make_work(
         }
     )
     inputs = write_inputs(directory, table, 4, row_group_rows=200)
-    begin_run(str(directory), RUN)
+    Run(str(directory), RUN).begin()
     return GroupWork(
         directory=str(directory),
         paths=tuple(str(directory / file.path) for file in inputs),
@@ -255,12 +255,12 @@ def test_ending_a_run_deletes_its_files_and_nothing_else(tmp_path: Path) -> None
     before = parquet_names(tmp_path)
     facts = facts_of(list(GroupTask(work=work, sample_rows=100)(numbered(0))))
     assert len(facts.outputs) == 3
-    end_run(str(tmp_path), "ba9876543210")
+    Run(str(tmp_path), "ba9876543210").discard()
     assert len(parquet_names(tmp_path)) == len(before) + 3
     kept = facts.outputs[1].path
-    end_run(str(tmp_path), RUN, keep={kept})
+    Run(str(tmp_path), RUN).finish("digest", keep={kept})
     assert parquet_names(tmp_path) == before | {kept}
-    end_run(str(tmp_path), RUN)
+    Run(str(tmp_path), RUN).discard()
     assert parquet_names(tmp_path) == before
     assert not list(tmp_path.glob("_*"))
 
@@ -269,7 +269,7 @@ def test_ending_a_run_deletes_its_files_and_nothing_else(tmp_path: Path) -> None
 def test_a_task_that_outlives_its_run_leaves_no_file(tmp_path: Path, curve: Curve | None) -> None:
     work = make_work(tmp_path, slice_bytes=1 << 30, curve=curve)
     before = parquet_names(tmp_path)
-    end_run(str(tmp_path), RUN)
+    Run(str(tmp_path), RUN).discard()
     facts = facts_of(list(GroupTask(work=work, sample_rows=100)(numbered(0))))
     assert facts.failure == "the run of this task has ended or was cancelled"
     assert parquet_names(tmp_path) == before
@@ -278,6 +278,6 @@ def test_a_task_that_outlives_its_run_leaves_no_file(tmp_path: Path, curve: Curv
 def test_a_run_outlived_by_its_writing_tasks_leaves_no_file(tmp_path: Path) -> None:
     work = make_work(tmp_path, slice_bytes=1 << 30)
     before = parquet_names(tmp_path)
-    end_run(str(tmp_path), RUN)
+    Run(str(tmp_path), RUN).discard()
     assert shuffled(work).failure == "the run of this task has ended or was cancelled"
     assert parquet_names(tmp_path) == before

@@ -40,7 +40,7 @@ def test_a_missing_log_is_none_and_a_missing_file_too(tmp_path: Path) -> None:
     store = LocalTableStore(tmp_path)
     assert store.list_log() is None
     assert store.read_log(commit_name(0)) is None
-    assert store.file_size_bytes("x") is None
+    assert store.file_facts("x") is None
 
 
 def test_file_uris_and_paths_mean_the_same_place(tmp_path: Path) -> None:

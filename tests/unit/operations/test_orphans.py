@@ -1,4 +1,4 @@
-"""Only files of runs that never ended and are still are orphans; nothing else is ever deleted."""
+"""Only files that no version names and no commit can ever name are deleted."""
 
 import json
 import os
@@ -9,9 +9,12 @@ import pytest
 from click.testing import CliRunner
 
 from liquidlog.cli.main import cli
-from liquidlog.data.runs import begin_run, has_ended, name_prefix, unended_runs
-from liquidlog.errors import UsageError
+from liquidlog.data.runs import Run, Stage, runs_in
+from liquidlog.errors import ExecutorError, LiquidlogError, UsageError
+from liquidlog.operations import orphans as operation
+from liquidlog.plan import ClusteringPlan, RewriteResult
 from liquidlog.table import Table
+from support.arrow_executor import execute
 
 DAY_S = 86_400
 DEAD, ALIVE = "0123456789ab", "ba9876543210"
@@ -25,21 +28,45 @@ def table_at(path: Path) -> Table:
 
 def leave(directory: Path, token: str, *, files: int, age_s: int) -> list[str]:
     """Leave what a killed run leaves: a marker and files."""
-    begin_run(str(directory), token)
-    names = [f"{name_prefix(token)}{n:05d}-x.c000.zstd.parquet" for n in range(files)]
+    run = Run(str(directory), token)
+    run.begin()
+    names = [run.file_name(n, "x", "zstd") for n in range(files)]
     for name in names:
         (directory / name).write_bytes(b"12345")
-    for path in (*directory.glob(f"_liquidspark-{token}"), *(directory / name for name in names)):
-        written_s = path.stat().st_mtime - age_s
-        os.utime(path, (written_s, written_s))
+    age(directory, token, *names, seconds=age_s)
     return names
+
+
+def age(directory: Path, token: str, *names: str, seconds: int) -> None:
+    for path in (
+        *directory.glob(f"_liquidspark-{token}*"),
+        *(directory / name for name in names),
+    ):
+        written_s = path.stat().st_mtime - seconds
+        os.utime(path, (written_s, written_s))
 
 
 def listing(directory: Path) -> set[str]:
     return {str(path.relative_to(directory)) for path in directory.rglob("*") if path.is_file()}
 
 
-def test_a_table_without_dead_runs_has_no_orphans(tmp_path: Path) -> None:
+def rewritten(table: Table, *, age_s: int) -> tuple[ClusteringPlan, RewriteResult]:
+    """Return a plan and its result, which nobody committed."""
+    table.append(pa.table({"x": [4, 5]}))
+    plan = table.plan()
+    result = execute(plan)
+    group = result.groups[0]
+    outputs = [output.path for output in group.outputs]
+    age(Path(table.uri), group.run, *outputs, seconds=age_s)
+    return plan, result
+
+
+def rows_at(table: Table, version: int) -> int:
+    files = table.snapshot(version).files["path"].to_pylist()
+    return sum(pa.parquet.read_metadata(f"{table.uri}/{path}").num_rows for path in files)
+
+
+def test_a_table_without_runs_has_no_orphans(tmp_path: Path) -> None:
     assert table_at(tmp_path).orphans(older_than="0s") == ()
 
 
@@ -54,9 +81,9 @@ def test_files_of_a_dead_run_go_and_nothing_else(tmp_path: Path) -> None:
     assert {row["orphan"] for row in rows} == {True}
     assert {row["size_bytes"] for row in rows} == {5}
     assert listing(tmp_path) > begin
-    assert table.orphans(delete=True) == rows
+    assert {row["deleted"] for row in table.orphans(delete=True)} == {True}
     assert listing(tmp_path) == begin
-    assert has_ended(str(tmp_path), DEAD)
+    assert Run(str(tmp_path), DEAD).has_ended()
     assert table.orphans(delete=True) == ()
 
 
@@ -68,21 +95,144 @@ def test_a_run_that_wrote_lately_is_left_alone(tmp_path: Path) -> None:
     assert not row["orphan"]
     assert "may be running" in row["reason"]
     assert {*names} < listing(tmp_path)
-    assert unended_runs(str(tmp_path)) == (ALIVE,)
+    assert [run.token for run in runs_in(str(tmp_path))] == [ALIVE]
     table.orphans(older_than="0s", delete=True)
-    assert unended_runs(str(tmp_path)) == ()
+    assert runs_in(str(tmp_path)) == ()
 
 
-def test_a_run_one_of_whose_files_is_live_is_left_alone(tmp_path: Path) -> None:
+def test_a_file_that_a_version_names_is_left_alone(tmp_path: Path) -> None:
     table = table_at(tmp_path)
     live = table.snapshot().files["path"][0].as_py()
-    (name,) = leave(tmp_path, DEAD, files=1, age_s=2 * DAY_S)
+    named, other = leave(tmp_path, DEAD, files=2, age_s=2 * DAY_S)
     log = tmp_path / "_delta_log" / "00000000000000000001.json"
-    log.write_text(log.read_text().replace(live, name))
-    (row,) = Table.open(str(tmp_path)).orphans(delete=True)
+    log.write_text(log.read_text().replace(live, named))
+    kept, deleted = Table.open(str(tmp_path)).orphans(delete=True)
+    assert (kept["orphan"], kept["deleted"]) == (False, False)
+    assert "a version of the table names it" in kept["reason"]
+    assert (deleted["path"], deleted["deleted"]) == (other, True)
+    assert (tmp_path / named).exists()
+    assert not (tmp_path / other).exists()
+
+
+def test_a_finished_run_is_left_alone_while_it_can_be_committed(tmp_path: Path) -> None:
+    table = table_at(tmp_path)
+    plan, result = rewritten(table, age_s=3 * DAY_S)
+    (row,) = table.orphans(older_than="0s", delete=True)
     assert not row["orphan"]
-    assert "the table has one of its files" in row["reason"]
-    assert (tmp_path / name).exists()
+    assert "can still be committed" in row["reason"]
+    assert table.commit(plan, result).versions == (3,)
+    assert table.orphans(older_than="0s") == ()
+
+
+def test_a_finished_run_that_nobody_may_commit_any_more_goes(tmp_path: Path) -> None:
+    table = table_at(tmp_path)
+    plan, result = rewritten(table, age_s=4 * DAY_S)
+    report = table.commit_each(plan, result.groups)
+    assert "half of delta.deletedFileRetentionDuration" in report.failures[0]
+    (row,) = table.orphans(delete=True)
+    assert row["deleted"]
+    assert table.history(1)[0]["operation"] == operation.OPERATION
+    assert runs_in(str(tmp_path)) == ()
+    assert rows_at(table, table.update().version) == 5
+
+
+def test_finished_runs_go_when_asked(tmp_path: Path) -> None:
+    table = table_at(tmp_path)
+    plan, result = rewritten(table, age_s=2 * DAY_S)
+    assert [row["deleted"] for row in table.orphans(finished=True, delete=True)] == [True]
+    assert table.commit_each(plan, result.groups).failures
+    assert rows_at(table, table.update().version) == 5
+
+
+def test_a_run_that_finishes_and_is_committed_meanwhile_keeps_its_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = table_at(tmp_path)
+    table.append(pa.table({"x": [4, 5]}))
+    finish, later = Run.finish, []
+    monkeypatch.setattr(
+        Run, "finish", lambda run, digest, *, keep: later.append((run, digest, keep))
+    )
+    plan = table.plan()
+    result = execute(plan)
+    monkeypatch.undo()
+    ((run, digest, keep),) = later
+    strays = operation.find_strays(table._store, table.snapshot(), table._clock, older_than_ms=-1)
+    assert [stray.stage for stray in strays.runs] == [Stage.RUNNING]
+    finish(run, digest, keep=keep)
+    version = Table.open(str(tmp_path)).commit(plan, result).versions[0]
+    assert operation.delete_strays(table._store, strays, table._clock) == ()
+    assert rows_at(table, version) == 5
+
+
+def test_a_run_that_was_ended_cannot_finish(tmp_path: Path) -> None:
+    table = table_at(tmp_path)
+    run = Run(str(tmp_path), DEAD)
+    run.begin()
+    assert table.orphans(older_than="0s", delete=True) == ()
+    with pytest.raises(ExecutorError):
+        run.finish("digest")
+    assert run.stage() is Stage.GONE
+
+
+def test_the_mark_of_a_committed_run_makes_nothing_an_orphan(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = table_at(tmp_path)
+    plan, result = rewritten(table, age_s=0)
+    monkeypatch.setattr(Run, "forget", lambda _: None)
+    version = table.commit(plan, result).versions[0]
+    monkeypatch.undo()
+    table.append(pa.table({"x": [6]}))
+    again = table.plan()
+    table.commit(again, execute(again))
+    age(tmp_path, result.groups[0].run, result.groups[0].outputs[0].path, seconds=30 * DAY_S)
+    (row,) = table.orphans(older_than="0s", delete=True)
+    assert (row["orphan"], row["deleted"]) == (False, False)
+    assert rows_at(table, version) == 5
+    assert runs_in(str(tmp_path)) == ()
+
+
+def test_a_log_that_cannot_be_read_spares_everything(tmp_path: Path) -> None:
+    table = table_at(tmp_path)
+    table.checkpoint()
+    leave(tmp_path, DEAD, files=1, age_s=2 * DAY_S)
+    (tmp_path / "_delta_log" / "00000000000000000000.json").write_bytes(b"{")
+    before = listing(tmp_path)
+    with pytest.raises(LiquidlogError):
+        table.orphans(delete=True)
+    assert listing(tmp_path) == before
+
+
+def test_what_killed_writers_leave_is_listed_and_goes(tmp_path: Path) -> None:
+    table = table_at(tmp_path)
+    log = tmp_path / "_delta_log"
+    left = [log / ".00000000000000000002.json.0123456789abcdef.tmp", log / ".liquidlog-probe-1"]
+    foreign = [log / ".00000000000000000002.json.crc", log / ".x.tmp"]
+    for path in (*left, *foreign):
+        path.write_bytes(b"x")
+        os.utime(path, (0, 0))
+    rows = table.orphans(delete=True)
+    assert [row["path"] for row in rows] == [f"_delta_log/{path.name}" for path in left]
+    assert [path.exists() for path in (*left, *foreign)] == [False, False, True, True]
+
+
+def test_a_commit_on_its_way_sees_that_its_run_was_withdrawn(tmp_path: Path) -> None:
+    table = table_at(tmp_path)
+    plan, result = rewritten(table, age_s=0)
+    store = table._store
+    put = store.put_log_if_absent
+
+    def put_after_orphans(name: str, content: bytes) -> bool:
+        store.put_log_if_absent = put  # type: ignore[method-assign]
+        Table.open(str(tmp_path)).orphans(older_than="0s", finished=True, delete=True)
+        return put(name, content)
+
+    store.put_log_if_absent = put_after_orphans  # type: ignore[method-assign]
+    report = table.commit_each(plan, result.groups)
+    assert report.failures
+    assert report.versions == ()
+    assert rows_at(table, table.update().version) == 5
 
 
 @pytest.mark.parametrize("text", ["", "1", "1w", "-1d", "1.5h", "d"])

@@ -92,7 +92,7 @@ def test_listing_reading_and_what_is_missing(new_store: Callable[[], TableStore]
     store = new_store()
     assert store.list_log() is None
     assert store.read_log(commit_name(0)) is None
-    assert store.file_size_bytes("x") is None
+    assert store.file_facts("x") is None
     store.delete_file("x")
     before_ms = time.time_ns() // 1_000_000
     for version in range(12):
@@ -119,12 +119,12 @@ def test_data_files(new_store: Callable[[], TableStore]) -> None:
     output = create(store.data_path(name), store.storage)
     pq.write_table(table, output)
     facts = output.finish()
-    assert store.file_size_bytes(name) == facts.size_bytes
+    assert store.file_facts(name) == facts
     assert abs(facts.modification_time_ms - time.time_ns() // 1_000_000) < 60_000
     with open_input(store.data_path(name), store.storage) as file:
         assert pq.read_table(file).equals(table)
     store.delete_file(name)
-    assert store.file_size_bytes(name) is None
+    assert store.file_facts(name) is None
     with pytest.raises(FileNotFoundError):
         open_input(store.data_path(name), store.storage)
 
@@ -143,7 +143,7 @@ def test_an_upload_of_several_parts_and_a_discarded_one(
         output.write(content[:size])
         output.discard()
         assert output.closed
-        assert store.file_size_bytes("discarded") is None
+        assert store.file_facts("discarded") is None
 
 
 def test_names_are_found_by_their_beginning(new_store: Callable[[], TableStore]) -> None:

@@ -1,0 +1,98 @@
+"""What a written file itself says, held against what a result says of it.
+
+Read from the footer alone: the number of rows, and bounds and nulls of the columns that have
+statistics in the result. A claimed bound may be wider than the footer's, never narrower.
+
+Source: parquet.thrift, Statistics; PROTOCOL.md, "Per-file Statistics".
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from liquidlog.data.parquet_file import ParquetFile
+from liquidlog.plan import WrittenFile
+from liquidlog.spec.schema import Leaf, StructType, leaves
+from liquidlog.spec.stats import has_bounds, parse_bounds
+from liquidlog.storage.options import NO_OPTIONS, StorageOptions
+
+_SIDES: Final[Mapping[str, tuple[str, Callable[..., Any]]]] = {
+    "min": ("minimum", pc.less_equal),
+    "max": ("maximum", pc.greater_equal),
+}
+"""Sides of bounds, their names, and what is true of a claimed bound and the footer's."""
+
+
+def footer_problems(
+    address: str,
+    written: WrittenFile,
+    schema: StructType,
+    storage: StorageOptions = NO_OPTIONS,
+) -> tuple[str, ...]:
+    """Return every way in which a file's footer contradicts a result, as sentences.
+
+    Args:
+        address: Of the file.
+        written: What the result says of it; its statistics are readable JSON.
+        schema: Of data files of the table.
+        storage: Opens the file.
+
+    Raises:
+        DataFileError: If the file is missing or is not Parquet.
+        StorageError: If the storage cannot be asked.
+    """
+    with ParquetFile(address, storage=storage) as file:
+        return tuple(_problems(file.metadata, written, schema))
+
+
+def _problems(footer: pq.FileMetaData, written: WrittenFile, schema: StructType) -> Iterator[str]:
+    if footer.num_rows != written.num_records:
+        yield f"{written.path} has {footer.num_rows} rows, the result says {written.num_records}"
+        return
+    numbers = _column_numbers(footer)
+    found = [leaf for leaf in leaves(schema) if ".".join(leaf.physical) in numbers]
+    claimed = parse_bounds(pa.array([written.stats], pa.string()), found)
+    for position, leaf in enumerate(found):
+        number = numbers[".".join(leaf.physical)]
+        for group in range(footer.num_row_groups):
+            statistics = footer.row_group(group).column(number).statistics
+            side = None if statistics is None else _lie(claimed, position, leaf, statistics)
+            if side is not None:
+                yield (
+                    f"the {side} of {'.'.join(leaf.logical)} that the result claims for"
+                    f" {written.path} leaves out values that the file holds"
+                )
+                break
+
+
+def _column_numbers(footer: pq.FileMetaData) -> Mapping[str, int]:
+    """Return the number of each column by its dotted path; none for paths that are not unique."""
+    paths = [footer.schema.column(number).path for number in range(footer.num_columns)]
+    counts = Counter(paths)
+    return {path: number for number, path in enumerate(paths) if counts[path] == 1}
+
+
+def _lie(claimed: pa.Table, position: int, leaf: Leaf, statistics: pq.Statistics) -> str | None:
+    """Return which claimed bound is narrower than the footer's, None if neither is."""
+    if not has_bounds(leaf.data_type) or not statistics.has_min_max:
+        return None
+    for side, (name, is_wider) in _SIDES.items():
+        bound = claimed[f"{side}.{position}"][0]
+        value = _value(statistics, side, bound.type)
+        # NaN is greater than every number, and no footer has it.
+        claims = bound.is_valid and bound.as_py() == bound.as_py()
+        if claims and value is not None and not is_wider(bound, value).as_py():
+            return name
+    return None
+
+
+def _value(statistics: pq.Statistics, side: str, kind: pa.DataType) -> pa.Scalar | None:
+    """Return a footer's value as the bound's type, None where it has no such form."""
+    try:
+        return pa.scalar(getattr(statistics, side), kind)
+    except (pa.ArrowInvalid, pa.ArrowTypeError, TypeError, ValueError, OverflowError):
+        return None

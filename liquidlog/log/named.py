@@ -1,0 +1,67 @@
+"""Which of some files any retained part of the log names: live, removed, at any version.
+
+Who deletes files asks this last. Files are compared by the last part of their path, however the
+log spells what comes before: the names that are asked for are of no other directory's files.
+"""
+
+from collections.abc import Collection, Iterable, Iterator
+from typing import Final
+from urllib.parse import unquote
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from liquidlog.log.checkpoints import read_checkpoint
+from liquidlog.log.commits import read_commits
+from liquidlog.log.segment import Checkpoint, list_log
+from liquidlog.log.store import TableStore
+from liquidlog.log.tombstones import removed_keys
+from liquidlog.snapshot import decoded_paths
+from liquidlog.spec.actions import AddFile, AnyAction, RemoveFile
+
+_DIRECTORIES: Final = "^.*/"
+
+
+def named_files(store: TableStore, names: Collection[str]) -> frozenset[str]:
+    """Return those of `names` that the log names, read anew from its oldest part to its newest.
+
+    Args:
+        store: Of the table.
+        names: Last parts of decoded paths, unique to the table.
+
+    Raises:
+        TableNotFoundError: If there is no log.
+        VersionNotFoundError: If a commit went while it was read.
+        CorruptLogError: If a part of the log cannot be read: then nothing is known.
+    """
+    wanted = frozenset(names)
+    listing = list_log(store)
+    found: set[str] = set()
+    for commit in read_commits(store, sorted(listing.commits)):
+        found.update(name for name in _of_actions(commit.actions) if name in wanted)
+    for checkpoint in listing.checkpoints:
+        found.update(_of_checkpoint(store, checkpoint, wanted))
+    return frozenset(found)
+
+
+def _of_actions(actions: Iterable[AnyAction]) -> Iterator[str]:
+    for action in actions:
+        if isinstance(action, AddFile | RemoveFile):
+            yield _last_part(unquote(action.path))
+
+
+def _of_checkpoint(
+    store: TableStore, checkpoint: Checkpoint, wanted: frozenset[str]
+) -> Iterator[str]:
+    state = read_checkpoint(store, checkpoint.names)
+    last_parts = pc.replace_substring_regex(decoded_paths(state.files), _DIRECTORIES, "")
+    live = last_parts.filter(pc.is_in(last_parts, value_set=pa.array(wanted, pa.string())))
+    yield from live.to_pylist()
+    sidecars = (file.name for file in state.statistics.checkpoint)
+    for path, _ in removed_keys(store, {*checkpoint.names, *sidecars}):
+        if _last_part(path) in wanted:
+            yield _last_part(path)
+
+
+def _last_part(path: str) -> str:
+    return path.rpartition("/")[2]

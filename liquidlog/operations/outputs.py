@@ -1,0 +1,163 @@
+"""Whether outputs of a run may be named by a commit: what only the storage can tell.
+
+What a document claims is held against the run that it names, and against the files themselves.
+That an output cannot be seen proves nothing, so nothing is deleted for it.
+"""
+
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from typing import Final
+
+from liquidlog.data.evidence import footer_problems
+from liquidlog.data.runs import Run
+from liquidlog.errors import LiquidlogError, ResultMismatchError
+from liquidlog.log.named import named_files
+from liquidlog.log.store import TableStore
+from liquidlog.log.tombstones import retention_ms
+from liquidlog.plan import (
+    ClusteringPlan,
+    RewrittenGroup,
+    WrittenFile,
+    file_schema,
+)
+from liquidlog.snapshot import Snapshot
+from liquidlog.spec.schema import parse_schema
+from liquidlog.spec.times import iso_time
+from liquidlog.storage.addresses import file_address
+from liquidlog.storage.files import FileFacts
+
+_PARALLEL_REQUESTS: Final = 16
+_HOUR_MS: Final = 3_600_000
+
+
+def table_directory(store: TableStore) -> str:
+    """Return the address of a table's directory, without a slash at its end."""
+    return file_address(store.uri, "").rstrip("/")
+
+
+def run_of(store: TableStore, token: str) -> Run:
+    """Return the run with a token in a table.
+
+    Raises:
+        ResultMismatchError: If it is no token.
+    """
+    try:
+        return Run(table_directory(store), token, store.storage)
+    except ValueError as error:
+        raise ResultMismatchError((f"the run {error}",)) from None
+
+
+def require_own_names(run: Run, outputs: Sequence[WrittenFile]) -> None:
+    """Refuse outputs that are not of the form in which the run names its files.
+
+    Raises:
+        ResultMismatchError: With every such output.
+    """
+    problems = tuple(
+        f"the output {file.path!r} is no file of its run, whose files begin with {run.name_prefix}"
+        for file in outputs
+        if not file.path.startswith(run.name_prefix) or {"/", "\\", ":", "\0"} & set(file.path)
+    )
+    if problems:
+        raise ResultMismatchError(problems)
+
+
+def require_evidence(store: TableStore, plan: ClusteringPlan, group: RewrittenGroup) -> None:
+    """Read the footers of outputs; refuse what contradicts the result.
+
+    Raises:
+        ResultMismatchError: With every contradiction, or every output that is missing.
+        DataFileError: If an output is not Parquet.
+        StorageError: If the storage cannot be asked.
+    """
+    _require_there(store, group.outputs, oldest_ms=0)
+    schema = file_schema(parse_schema(plan.schema_string, where="the plan"), plan.row_tracking)
+
+    def problems_of(file: WrittenFile) -> tuple[str, ...]:
+        return footer_problems(store.data_path(file.path), file, schema, store.storage)
+
+    with ThreadPoolExecutor(_PARALLEL_REQUESTS) as pool:
+        problems = tuple(text for found in pool.map(problems_of, group.outputs) for text in found)
+    if problems:
+        raise ResultMismatchError(problems)
+
+
+def require_committable(
+    store: TableStore,
+    run: Run,
+    digest: str,
+    outputs: Sequence[WrittenFile],
+    snapshot: Snapshot,
+    *,
+    now_ms: int,
+) -> None:
+    """Refuse, directly before a put, outputs that somebody deletes, deleted or may delete.
+
+    Their run must have finished with this digest, so that nobody has begun to delete them; each
+    must be there; and none may be so old that a VACUUM which lists it now could delete it later.
+
+    Raises:
+        ResultMismatchError: With every problem; nothing was deleted.
+        StorageError: If the storage cannot be asked.
+    """
+    if run.finished_digest() != digest:
+        raise ResultMismatchError((_run_problem(run),))
+    _require_there(store, outputs, oldest_ms=now_ms - max_age_ms(snapshot))
+
+
+def _require_there(store: TableStore, outputs: Sequence[WrittenFile], *, oldest_ms: int) -> None:
+    with ThreadPoolExecutor(_PARALLEL_REQUESTS) as pool:
+        facts = list(pool.map(lambda file: store.file_facts(file.path), outputs))
+    problems = tuple(_file_problems(outputs, facts, oldest_ms))
+    if problems:
+        raise ResultMismatchError(problems)
+
+
+def clear_run(store: TableStore, run: Run, digest: str) -> None:
+    """Delete what a finished run wrote and the log does not name; keep all if that fails.
+
+    For runs that no commit can name any more: the log has a version that forbids it for good, or
+    the only commit was refused. Only the digest that the run left proves that it is that run.
+    What is kept stays listed among the runs of the table.
+    """
+    with suppress(LiquidlogError):
+        if run.finished_digest() == digest:
+            run.withdraw()
+            run.delete_files(keep=named_files(store, run.files()))
+            run.forget()
+
+
+def max_age_ms(snapshot: Snapshot) -> int:
+    """Return the age up to which outputs may be committed: half of the retention of deleted files.
+
+    A VACUUM deletes what no version names and what is older than the retention, from a list that
+    it may have made a while ago. An hour is always allowed, as a retention of zero would else
+    forbid every rewrite.
+    """
+    kept_ms = retention_ms(snapshot.metadata.configuration) or 0
+    return max(kept_ms // 2, _HOUR_MS)
+
+
+def _run_problem(run: Run) -> str:
+    return (
+        f"the run {run.token} of these outputs is {run.stage().value}, or finished with other"
+        " documents than these; use the plan and the result as they were written, or plan and run"
+        " again"
+    )
+
+
+def _file_problems(
+    outputs: Sequence[WrittenFile], facts: Sequence[FileFacts | None], oldest_ms: int
+) -> Iterator[str]:
+    for file, found in zip(outputs, facts, strict=True):
+        if found is None:
+            yield f"output {file.path} is missing"
+        elif found.size_bytes != file.size_bytes:
+            yield f"output {file.path} has {found.size_bytes} bytes, expected {file.size_bytes}"
+        elif found.modification_time_ms < oldest_ms:
+            yield (
+                f"output {file.path} is from {iso_time(found.modification_time_ms)}, before half"
+                " of delta.deletedFileRetentionDuration: a VACUUM may be deleting it; plan and"
+                " run again"
+            )

@@ -1,0 +1,244 @@
+"""Files on local disk: what asks for one, creates one or deletes one; every failure one of ours.
+
+What cannot be looked at is an error, never "missing": a file is only missing if the file system
+says so.
+"""
+
+import contextlib
+import errno
+import os
+import secrets
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from liquidlog.errors import StorageError, UnsupportedFeatureError
+from liquidlog.storage.failures import AmbiguousPutError
+
+PROBE_PREFIX: Final = ".liquidlog-probe-"
+_TEMPORARY_SUFFIX: Final = ".tmp"
+_MILLISECOND_NS: Final = 1_000_000
+
+_REFUSALS: Final = frozenset(
+    {
+        errno.EACCES,
+        errno.EDQUOT,
+        errno.EMLINK,
+        errno.ENAMETOOLONG,
+        errno.ENOSPC,
+        errno.ENOSYS,
+        errno.ENOTSUP,
+        errno.EOPNOTSUPP,
+        errno.EPERM,
+        errno.EROFS,
+        errno.EXDEV,
+    }
+)
+"""What `link` answers only where it did nothing. On a network file system any other error may
+follow a link that was made, for example ETIMEDOUT or EIO. Source: link(2), NFS."""
+
+
+@dataclass(frozen=True, slots=True)
+class FileFacts:
+    """A file as its storage describes it."""
+
+    size_bytes: int
+    modification_time_ms: int
+
+
+def facts(path: str) -> FileFacts | None:
+    """Return the facts about a file, None if there is none.
+
+    Raises:
+        StorageError: If the file system does not say.
+    """
+    try:
+        return facts_of(Path(path).stat())
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except (OSError, ValueError) as error:
+        raise StorageError(path, f"cannot be looked at: {_said(error)}") from error
+
+
+def facts_of(found: os.stat_result) -> FileFacts:
+    """Return the facts in what the file system answered."""
+    return FileFacts(found.st_size, found.st_mtime_ns // _MILLISECOND_NS)
+
+
+def read(path: str) -> bytes | None:
+    """Return the content of a file, None if there is none.
+
+    Raises:
+        StorageError: If it cannot be read.
+    """
+    try:
+        return Path(path).read_bytes()
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except OSError as error:
+        raise StorageError(path, f"cannot be read: {_said(error)}") from error
+
+
+def names_with_prefix(directory: str, prefix: str) -> tuple[str, ...]:
+    """Return the names in a directory that begin so; none if there is no such directory.
+
+    Raises:
+        StorageError: If it cannot be listed.
+    """
+    try:
+        return tuple(name for name in os.listdir(directory) if name.startswith(prefix))  # noqa: PTH208
+    except (FileNotFoundError, NotADirectoryError):
+        return ()
+    except OSError as error:
+        raise StorageError(directory, f"cannot be listed: {_said(error)}") from error
+
+
+def delete(path: str) -> None:
+    """Delete a file; a missing one is no error.
+
+    Raises:
+        StorageError: If it may still be there.
+    """
+    try:
+        Path(path).unlink()
+    except (FileNotFoundError, NotADirectoryError):
+        return
+    except OSError as error:
+        raise StorageError(path, f"cannot be deleted: {_said(error)}") from error
+
+
+def put_if_absent(path: str, content: bytes) -> bool:
+    """Store a file whole, or not at all; return False if there is one of that name.
+
+    The content is written under a temporary name, flushed to disk and linked to its final name.
+
+    Raises:
+        StorageError: If nothing was stored.
+        AmbiguousPutError: If it may have been stored.
+    """
+    temporary = _temporary(path)
+    try:
+        try:
+            _write_durably(temporary, content)
+        except OSError as error:
+            raise StorageError(path, f"cannot be written: {_said(error)}") from error
+        return _link(temporary, Path(path))
+    finally:
+        with contextlib.suppress(OSError):
+            temporary.unlink(missing_ok=True)
+
+
+def replace(path: str, content: bytes) -> None:
+    """Store a file whole, in the place of one of that name.
+
+    Raises:
+        StorageError: If it cannot be written, or may not have been.
+    """
+    temporary = _temporary(path)
+    try:
+        _write_durably(temporary, content)
+        temporary.replace(path)
+    except OSError as error:
+        with contextlib.suppress(OSError):
+            temporary.unlink(missing_ok=True)
+        raise StorageError(path, f"cannot be written: {_said(error)}") from error
+
+
+def sync_directory(path: str) -> None:
+    """Make the names in a directory survive a power cut.
+
+    Raises:
+        OSError: If the file system does not.
+    """
+    directory = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(directory)
+    finally:
+        os.close(directory)
+
+
+def require_links(directory: str, uri: str) -> None:
+    """Refuse a file system that does not create a file under a taken name once, whole, or not.
+
+    Mounts of SMB shares, object stores (gcsfuse, s3fs-fuse) and DBFS have no hard links.
+
+    Args:
+        directory: An existing one of the table.
+        uri: Of the table, for the message.
+
+    Raises:
+        UnsupportedFeatureError: With the reason.
+        StorageError: If the directory cannot be written.
+    """
+    probe, other = (Path(directory, f"{PROBE_PREFIX}{secrets.token_hex(8)}") for _ in range(2))
+    try:
+        for path in (probe, other):
+            path.write_bytes(path.name.encode())
+        target = probe.with_name(f"{probe.name}-linked")
+        _require_link(probe, other, target, uri)
+    except OSError as error:
+        raise StorageError(directory, f"cannot be written: {_said(error)}") from error
+    finally:
+        for path in (probe, other, probe.with_name(f"{probe.name}-linked")):
+            with contextlib.suppress(OSError):
+                path.unlink(missing_ok=True)
+
+
+def is_temporary(name: str) -> bool:
+    """Return whether a file of this name is one that a killed writer left, never a table's."""
+    begins = name.startswith(".") and name.endswith(_TEMPORARY_SUFFIX)
+    return name.startswith(PROBE_PREFIX) or (begins and len(name.split(".")[-2]) == _TOKEN_DIGITS)
+
+
+_TOKEN_DIGITS: Final = 16
+
+
+def _temporary(path: str) -> Path:
+    target = Path(path)
+    return target.with_name(f".{target.name}.{secrets.token_hex(8)}{_TEMPORARY_SUFFIX}")
+
+
+def _require_link(probe: Path, other: Path, target: Path, uri: str) -> None:
+    try:
+        os.link(probe, target)
+    except OSError as error:
+        if error.errno in {errno.EACCES, errno.EROFS, errno.ENOSPC, errno.EDQUOT}:
+            raise
+        reason = f"a file system without hard links to commit with ({_said(error)}),"
+        raise UnsupportedFeatureError(uri, "written", (reason,)) from error
+    try:
+        os.link(other, target)
+    except FileExistsError:
+        if target.read_bytes() == probe.name.encode():
+            return
+    reason = "a file system that overwrites files where a link should fail,"
+    raise UnsupportedFeatureError(uri, "written", (reason,))
+
+
+def _write_durably(path: Path, content: bytes) -> None:
+    with path.open("xb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def _link(temporary: Path, target: Path) -> bool:
+    try:
+        os.link(temporary, target)
+    except FileExistsError:
+        return False
+    except OSError as error:
+        if error.errno in _REFUSALS:
+            detail = f"cannot be linked to its name, as commits need: {_said(error)}"
+            raise StorageError(str(target), detail) from error
+        raise AmbiguousPutError(_said(error)) from error
+    try:
+        sync_directory(str(target.parent))
+    except OSError as error:
+        # The name is taken; a power cut may still undo it, so the caller has to read it back.
+        raise AmbiguousPutError(_said(error)) from error
+    return True
+
+
+def _said(error: OSError | ValueError) -> str:
+    return getattr(error, "strerror", None) or str(error)
