@@ -8,6 +8,7 @@ can be committed at once. Nothing here reads or writes the log.
 import math
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Set as AbstractSet
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
 from functools import partial
@@ -33,6 +34,7 @@ from liquidlog.plan import (
     repeated_message,
     rewrite_digest,
 )
+from liquidlog.spec.arguments import one, several
 from liquidlog.spec.deletion_vectors import vector_path
 from liquidlog.spec.schema import parse_schema
 from liquidlog.storage.files import require_creatable
@@ -82,7 +84,7 @@ def execute(
     spark: SparkSession,
     plan: ClusteringPlan,
     *,
-    groups: Collection[int] | None = None,
+    groups: int | Collection[int] | None = None,
     on_group: Callable[[Outcome], None] | None = None,
     progress: Progress | None = None,
     storage_options: Mapping[str, str] | None = None,
@@ -92,13 +94,14 @@ def execute(
     Args:
         spark: A classic or Connect session whose workers can import this package.
         plan: What to rewrite.
-        groups: Ids of the groups to rewrite; all if None.
+        groups: Ids of the groups to rewrite, or one id; all if None.
         on_group: Called with each group as it finishes or fails.
         progress: Called now and then with how far a running group is.
         storage_options: With which workers open the table's files; they also use their own
             environment.
 
     Raises:
+        UsageError: If the plan has no such group.
         ExecutorError: If the plan cannot be executed, or after all others are finished, if a
             group failed. Files of finished groups are then deleted, unless `on_group` has
             been given them.
@@ -126,7 +129,7 @@ def execute_groups(
     spark: SparkSession,
     plan: ClusteringPlan,
     *,
-    groups: Collection[int] | None = None,
+    groups: int | Collection[int] | None = None,
     progress: Progress | None = None,
     options: ExecutorOptions = DEFAULT_OPTIONS,
     storage_options: Mapping[str, str] | None = None,
@@ -139,20 +142,21 @@ def execute_groups(
     Args:
         spark: A classic or Connect session whose workers can import this package.
         plan: What to rewrite.
-        groups: Ids of the groups to rewrite; all if None.
+        groups: Ids of the groups to rewrite, or one id; all if None.
         progress: Called now and then with how far a running group is.
         options: How work is divided.
         storage_options: With which workers open the table's files; they also use their own
             environment.
 
     Raises:
+        UsageError: If the plan has no such group.
         ExecutorError: If the plan asks for something this executor cannot do, or the
             driver or the workers lack what it needs.
     """
+    wanted = _wanted(plan, groups)
     repeated = repeated_inputs(group.inputs for group in plan.groups)
     if repeated:
         raise ExecutorError(f"the plan {repeated_message(repeated)}")
-    wanted = [group for group in plan.groups if groups is None or group.group_id in groups]
     storage = StorageOptions.of(storage_options)
     runs = [_GroupRun(plan=plan, group=group, options=options, storage=storage) for group in wanted]
     for run in runs:
@@ -165,6 +169,24 @@ def execute_groups(
         for run in alone:
             yield from _run_all(spark, [run], progress)
         yield from _run_all(spark, beside, progress)
+
+
+def _wanted(plan: ClusteringPlan, groups: object) -> list[RewriteGroup]:
+    """Return the groups of a plan with these ids, all if None.
+
+    Raises:
+        UsageError: If it is no plan, or has no such group.
+    """
+    one(plan, ClusteringPlan, argument="plan", expected="a ClusteringPlan")
+    if groups is None:
+        return list(plan.groups)
+    given = tuple(groups) if isinstance(groups, AbstractSet) else groups
+    wanted = set(several(given, (int,), argument="groups", of="ids of groups"))
+    unknown = sorted(wanted - {group.group_id for group in plan.groups})
+    if unknown:
+        listed = ", ".join(map(str, unknown))
+        raise UsageError(f"the plan has no group {listed}; it has {len(plan.groups)}, from 0")
+    return [group for group in plan.groups if group.group_id in wanted]
 
 
 @dataclass(slots=True, kw_only=True)

@@ -2,6 +2,7 @@
 
 from functools import partial
 from pathlib import Path
+from typing import Final
 
 import click
 
@@ -14,7 +15,7 @@ from liquidlog.cli.common import (
     split_names,
     table_argument,
 )
-from liquidlog.cli.outputs import append_line, replace_file
+from liquidlog.cli.outputs import append_line, replace_file, require_lines
 from liquidlog.clustering.fail_if import is_crossed, parse_bar
 from liquidlog.clustering.findings import FIXES
 from liquidlog.errors import EXIT_BAR_CROSSED, EXIT_OK, UsageError
@@ -25,6 +26,9 @@ from liquidlog.report.openmetrics import openmetrics as render_openmetrics
 from liquidlog.report.page import page
 from liquidlog.report.printing import say
 from liquidlog.table import Table
+
+_TREND_FIELDS: Final = ("table_uri", "total_file_count", "average_depth")
+"""By which a line of a trend is known, of this release or another."""
 
 
 @click.command()
@@ -61,6 +65,8 @@ def health(  # noqa: PLR0913  one parameter an option
 ) -> int:
     """Show how well the table is clustered."""
     limits = [parse_bar(bar) for bar in bars]
+    if trend is not None:
+        require_lines(trend, _TREND_FIELDS, kind="a trend of health")
     opened = Table.open(table, storage_options=mapping(storage_options))
     names = None if columns is None else split_names(columns)
     measured = opened.health(names, where=where)
@@ -91,7 +97,7 @@ def doctor(
 ) -> None:
     """Find what is wrong with the clustering, with the command that mends it."""
     if dry_run and not names:
-        raise UsageError("--dry-run says what --fix would do; give --fix too", option="--dry-run")
+        raise UsageError("--dry-run has no effect without --fix: nothing would be written anyway")
     opened = Table.open(table, storage_options=mapping(storage_options))
     fixed = opened.fix(*names, dry_run=dry_run) if names else ()
     document = {"findings": opened.doctor(), "fixed": fixed}

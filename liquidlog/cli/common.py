@@ -170,8 +170,6 @@ _POLICY_OPTIONS = (
     ),
     click.option("--min-overlap", type=float, help="overlap: see the README [0.75]."),
 )
-OVERLAP_OPTIONS = ("budget", "where", "tolerance", "min_overlapping_files", "min_overlap")
-
 _POLICY_NAMES = (
     "full",
     "strategy",
@@ -180,7 +178,11 @@ _POLICY_NAMES = (
     "max_file_size",
     "curve",
     "zorder_by",
-    *OVERLAP_OPTIONS,
+    "budget",
+    "where",
+    "tolerance",
+    "min_overlapping_files",
+    "min_overlap",
 )
 
 
@@ -298,5 +300,13 @@ def _unwritable_name(error: UnicodeEncodeError) -> LiquidlogError:
 
 
 def mapping(pairs: Sequence[tuple[str, str]]) -> Mapping[str, str]:
-    """Return repeated `k=v` options as a mapping; the last of a key wins."""
-    return dict(pairs)
+    """Return repeated `k=v` options as a mapping.
+
+    Raises:
+        UsageError: If a key has two values; they may be secrets, so they are not repeated.
+    """
+    found: dict[str, str] = {}
+    for key, value in pairs:
+        if found.setdefault(key, value) != value:
+            raise UsageError(f"{key} is given two values; give it once", name=key)
+    return found

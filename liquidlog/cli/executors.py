@@ -12,6 +12,9 @@ from liquidlog.plan import ClusteringPlan, GroupFailure, RewrittenGroup
 GROUP: Final = "liquidlog.executors"
 """Entry points: a name and a Start. Also the logger to which executors say what takes long."""
 
+SPARK: Final = "spark"
+"""The executor that a Spark configuration is for."""
+
 OnShare = Callable[[int, float], None]
 """Called with (group id, share of the group that is done, 0 to 1)."""
 
@@ -48,9 +51,11 @@ def open_executor(
     """Return the executor of that name, started when the context is entered.
 
     Raises:
-        UsageError: As `find_executor`.
+        UsageError: As `find_executor`; or it takes no Spark configuration.
         ExecutorError: As `find_executor`.
     """
+    if configuration and name != SPARK:
+        raise UsageError(f"--spark-conf has no effect with --executor {name}: it is for {SPARK}")
     return find_executor(name)(configuration, storage_options)
 
 

@@ -18,9 +18,10 @@ from liquidlog.cli.common import (
     table_argument,
     tell_rest,
 )
+from liquidlog.cli.outputs import replace_file
 from liquidlog.cli.planning import make_plan, plan_arguments, price_options
 from liquidlog.clustering.workload import WeightedPredicate
-from liquidlog.errors import StorageError, UsageError
+from liquidlog.errors import UsageError
 from liquidlog.operations.scan import read_workload
 from liquidlog.plan import encode_plan, plan_document
 from liquidlog.report import plans, tables
@@ -178,29 +179,31 @@ def plan(  # noqa: PLR0913  one parameter an option
     as_json: bool,
 ) -> None:
     """Show what OPTIMIZE would rewrite; writes nothing to the table."""
+    if workload is None and "where" not in policy:
+        _refuse_without_readers(prices, sample=sample)
     asked = () if workload is None else read_workload(workload)
     opened = Table.open(table, storage_options=mapping(storage_options))
     made = make_plan(opened, policy)
     if not asked and made.policy.where is not None:
         asked = (WeightedPredicate(made.policy.where),)
+    predicted = opened.predict(made, asked, sample=sample) if asked else None
     if output is not None:
-        try:
-            Path(output).write_bytes(encode_plan(made))
-        except OSError as error:
-            raise StorageError(output, f"cannot be written: {error.strerror}") from error
-    if not asked:
-        if prices is not None:
-            raise UsageError("--throughput needs readers to predict for: --workload, or --where")
-        if sample:
-            raise UsageError("--sample needs readers to predict for: --workload, or --where")
+        replace_file(Path(output), encode_plan(made))
+    if predicted is None:
         emit(made, plans.plan, as_json=as_json)
         return
-    predicted = opened.predict(made, asked, sample=sample)
     paid = None if prices is None else costs(predicted, prices)
     document = {**plan_document(made), "prediction": predicted.document()}
     if paid is not None:
         document["costs"] = paid.document()
     emit(document if as_json else (made, predicted, paid), plans.predicted_plan, as_json=as_json)
+
+
+def _refuse_without_readers(prices: Prices | None, *, sample: bool) -> None:
+    if prices is not None:
+        raise UsageError("--throughput needs readers to predict for: --workload, or --where")
+    if sample:
+        raise UsageError("--sample needs readers to predict for: --workload, or --where")
 
 
 @click.command()
@@ -229,6 +232,8 @@ def explain(  # noqa: PLR0913  one parameter an option
         raise UsageError("--replay compares whole plans; it goes with no --file, --all or --limit")
     opened = Table.open(table, storage_options=mapping(storage_options))
     if replayed is not None:
+        if policy.get("full"):
+            raise UsageError("--full has no effect with --replay: the commit tells if it was full")
         found = opened.replay(replayed, **plan_arguments(policy))
         emit(found, plans.replayed, as_json=as_json)
         return
@@ -237,7 +242,5 @@ def explain(  # noqa: PLR0913  one parameter an option
         emit(opened.explain_together(made), plans.explanation, as_json=False)
         return
     rows = opened.explain(made, path=path)
-    if path is not None and not rows:
-        raise StorageError(path, f"is not a live file of {table}")
     emit(first_of(rows, limit), plans.explained_files, as_json=as_json, root="explain")
     tell_rest(len(rows), limit)

@@ -5,7 +5,7 @@ from typing import Any, ParamSpec, TypeVar
 
 import click
 
-from liquidlog.cli.common import OVERLAP_OPTIONS, SIZE, gathered, split_names
+from liquidlog.cli.common import SIZE, gathered, split_names
 from liquidlog.errors import UsageError
 from liquidlog.plan import ClusteringPlan
 from liquidlog.simulation.prices import Prices
@@ -44,7 +44,7 @@ def make_plan(table: Table, policy: Mapping[str, Any]) -> ClusteringPlan:
     """Return the table's plan under the options given.
 
     Raises:
-        UsageError: If an option asks for what the strategy does not do.
+        UsageError: If an option has no effect, or a value that it cannot have.
     """
     return table.plan(**plan_arguments(policy))
 
@@ -53,17 +53,9 @@ def plan_arguments(policy: Mapping[str, Any]) -> dict[str, Any]:
     """Return the arguments of Table.plan that the options mean.
 
     Raises:
-        UsageError: If an option asks for what the strategy does not do.
+        UsageError: If a list of columns is none.
     """
     options = dict(policy)
-    for name in OVERLAP_OPTIONS:
-        if name in options and options.get("strategy", "cube") == "cube":
-            option = f"--{name.replace('_', '-')}"
-            raise UsageError(
-                f"the strategy cube always takes whole cubes and knows no {option};"
-                " --strategy overlap does",
-                option=option,
-            )
     if "zorder_by" in options:
         options["zorder_by"] = split_names(options["zorder_by"])
     return options

@@ -24,10 +24,10 @@ from liquidlog.cli.executors import Rewrite, executors_heard, find_executor, ope
 from liquidlog.cli.planning import make_plan
 from liquidlog.cli.rehearsing import would_do_round, would_do_rounds, would_run
 from liquidlog.errors import UsageError
+from liquidlog.log.stores import require_used
 from liquidlog.operations.optimize import CommitReport
 from liquidlog.operations.results import (
     complete_result,
-    read_file,
     read_plan,
     read_result,
     require_result_writable,
@@ -195,6 +195,7 @@ def run_plan(  # noqa: PLR0913  one parameter an option
 ) -> None:
     """Execute a saved plan without committing; running again does only what is missing."""
     made = read_plan(plan_path)
+    require_used(made.table_uri, mapping(storage_options))
     if dry_run:
         finished = read_result(output, made)
         require_result_writable(output)
@@ -204,12 +205,10 @@ def run_plan(  # noqa: PLR0913  one parameter an option
         words = partial(changes.would_rewrite, finished=done)
         emit(shown, words, as_json=as_json, dry_run=True)
         return
+    started = open_executor(executor, mapping(spark_conf), mapping(storage_options))
 
     def rewrite(groups: tuple[int, ...]) -> Iterator[RewrittenGroup | GroupFailure]:
-        with (
-            open_executor(executor, mapping(spark_conf), mapping(storage_options)) as run_groups,
-            rewrite_progress(made) as progress,
-        ):
+        with started as run_groups, rewrite_progress(made) as progress:
             for outcome in run_groups(made, groups, progress.on_share):
                 progress.on_group(outcome.group_id)
                 yield outcome
@@ -230,7 +229,6 @@ def commit(
 ) -> None:
     """Commit the finished groups of a plan that are not committed yet."""
     made = read_plan(plan_path)
-    read_file(result_path)
     result = read_result(result_path, made)
     opened = Table.open(made.table_uri, storage_options=mapping(storage_options))
     report = _committed(opened.commit(made, result, dry_run=dry_run))

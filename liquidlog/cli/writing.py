@@ -58,11 +58,14 @@ def create(  # noqa: PLR0913  one parameter an option
     if sum(option is not None for option in (schema_from, schema_json, like)) != 1:
         raise UsageError("give one of --schema-from, --schema and --like")
     options = mapping(storage_options)
+    wanted = mapping(properties)
+    if column_mapping and any(name.lower() == MODE.lower() for name in wanted):
+        raise UsageError(f"give either --column-mapping or --property {MODE}")
     definition = Table.definition(
         schema=_schema(schema_from, schema_json, options),
         like=None if like is None else Table.open(like, storage_options=_options_of(like, options)),
         cluster_by=None if cluster_by is None else split_names(cluster_by),
-        properties={**mapping(properties), **({MODE: column_mapping} if column_mapping else {})},
+        properties={**wanted, **({MODE: column_mapping} if column_mapping else {})},
     )
     Table.create_as(table, definition, storage_options=options, dry_run=dry_run)
     shown = partial(changes.created, dry_run=dry_run)

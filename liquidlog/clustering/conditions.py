@@ -14,6 +14,8 @@ def parse_condition(predicate: str) -> exp.Expression:
     Raises:
         UsageError: If the text is not that.
     """
+    if not isinstance(predicate, str):
+        raise UsageError(f"a predicate must be text, found a {type(predicate).__name__}")
     try:
         statements = sqlglot.parse(predicate, dialect="spark")
     except SqlglotError as error:

@@ -1,5 +1,6 @@
 """Bars for health: `average_depth > 8` and the like, for scripts that watch a table."""
 
+import math
 import operator
 import re
 from collections.abc import Callable, Mapping
@@ -52,6 +53,8 @@ def parse_bar(text: str) -> Bar:
         limit = float(match["value"])
     except ValueError:
         raise UsageError(f"{match['value']!r} in {text!r} is not a number", bar=text) from None
+    if not math.isfinite(limit):
+        raise UsageError(f"{text!r} can never tell anything: give a finite number", bar=text)
     return Bar(text=text, name=name, compare=_OPERATORS[match["op"]], limit=limit)
 
 

@@ -32,6 +32,7 @@ from liquidlog.snapshot import Snapshot, decoded_paths, deleted_rows, num_record
 from liquidlog.spec.codecs import CODEC_PROPERTY, Codec, parse_codec
 from liquidlog.spec.features import DELETION_VECTORS, table_features
 from liquidlog.spec.mapping import mapping_mode
+from liquidlog.spec.sizes import render_size
 from liquidlog.spec.stats import BoundsOf, indexed_leaves
 
 NewId = Callable[[], str]
@@ -43,6 +44,9 @@ that it asks for."""
 
 TAKEN: Final = -1
 """Code of a file that is in a group, where skipped files have the code of their reason."""
+
+MAX_OUTPUTS: Final = 100_000
+"""Most files that one group is cut into: each is a slice that every reading task sends to."""
 
 REASONS: Final = tuple(SkipReason)
 
@@ -175,8 +179,10 @@ def build_plan(  # noqa: PLR0913  the parts of a plan
 
     Raises:
         UnsupportedFeatureError: If the table's row ids cannot be kept.
-        UsageError: If a property of the table is not a number where one is needed, or a codec.
+        UsageError: If a property of the table is not a number where one is needed, or no codec,
+            or a group would be cut into too many files.
     """
+    _require_few_outputs(policy, choice)
     plan_id = new_id()
     inputs = _input_files(snapshot.files, choice)
     return ClusteringPlan(
@@ -207,6 +213,16 @@ def build_plan(  # noqa: PLR0913  the parts of a plan
         ),
         skipped=_skipped_files(snapshot.files, choice),
     )
+
+
+def _require_few_outputs(policy: ClusteringPolicy, choice: Choice) -> None:
+    most = max(choice.expected_outputs, default=0)
+    if most > MAX_OUTPUTS:
+        raise UsageError(
+            f"files of {render_size(policy.max_file_bytes)} would cut one group into {most} files,"
+            f" and at most {MAX_OUTPUTS} are planned; choose a larger max_file_size",
+            option="max_file_size",
+        )
 
 
 def writer_options(snapshot: Snapshot, columns: Sequence[ClusteringColumn]) -> WriterOptions:

@@ -18,7 +18,12 @@ from liquidlog.curve.order import order_rows
 from liquidlog.data.append import open_input
 from liquidlog.data.runs import Run, run_token
 from liquidlog.data.writer import DataFileWriter
-from liquidlog.errors import CommitStateUnknownError, LiquidlogError, UnsupportedFeatureError
+from liquidlog.errors import (
+    CommitStateUnknownError,
+    LiquidlogError,
+    UnsupportedFeatureError,
+    UsageError,
+)
 from liquidlog.log.store import TableStore
 from liquidlog.operations.checkpoint import commit_and_checkpoint
 from liquidlog.operations.outputs import clear_run, require_committable, run_of
@@ -76,6 +81,7 @@ def append(store: TableStore, snapshot: Snapshot, request: AppendRequest, clock:
 
     Raises:
         UnsupportedFeatureError: If the table asks more of a writer than we do.
+        UsageError: If the rows shall be sorted and the table has no clustering columns.
         SchemaMismatchError: If a source is not of the table's schema.
         DataFileError: If a source cannot be read.
         CommitConflictError: If the schema, properties or protocol changed; the files are deleted.
@@ -83,6 +89,10 @@ def append(store: TableStore, snapshot: Snapshot, request: AppendRequest, clock:
     """
     store.require_writable()
     _require_appendable(snapshot)
+    if request.cluster and not clustering_state(snapshot).columns:
+        raise UsageError(
+            "cluster has no effect on a table without clustering columns; set some with cluster-by"
+        )
     sources = [open_input(source, snapshot.schema, store.storage) for source in request.sources]
     if request.dry_run:
         return _counted(sources, snapshot, request)
@@ -107,7 +117,7 @@ def _counted(
     """Return what an append would do, from the batches that it would write."""
     files = rows = 0
     for source in sources:
-        for batches in _file_batches(_batches(source, snapshot, request)):
+        for batches in _file_batches(_batches(source, request)):
             files += 1
             rows += sum(batch.num_rows for batch in batches)
     if not files:
@@ -151,18 +161,13 @@ def _rule(key: str) -> str:
     }[key]
 
 
-def _batches(
-    source: Iterable[pa.Table], snapshot: Snapshot, request: AppendRequest
-) -> Iterator[pa.Table]:
+def _batches(source: Iterable[pa.Table], request: AppendRequest) -> Iterator[pa.Table]:
     """Yield the rows of a source in the batches that are sorted together."""
-    is_sorted = request.cluster and clustering_state(snapshot).columns
-    return _rebatched(source, _CLUSTERED_BATCH_ROWS) if is_sorted else iter(source)
+    return _rebatched(source, _CLUSTERED_BATCH_ROWS) if request.cluster else iter(source)
 
 
 def _sorted(batch: pa.Table, snapshot: Snapshot) -> pa.Table:
     columns = clustering_state(snapshot).columns
-    if not columns:
-        return batch
     keys = [leaf_column(batch, column.physical) for column in columns]
     return batch.take(order_rows(keys, "hilbert" if len(columns) > 1 else "linear"))
 
@@ -203,11 +208,7 @@ def _write_all(
     request: AppendRequest,
 ) -> Iterator[WrittenFile]:
     options = writer_options(snapshot, clustering_state(snapshot).columns)
-    files = (
-        batches
-        for source in sources
-        for batches in _file_batches(_batches(source, snapshot, request))
-    )
+    files = (batches for source in sources for batches in _file_batches(_batches(source, request)))
     for number, batches in enumerate(files):
         name = run.file_name(number, "0", options.compression)
         with DataFileWriter(

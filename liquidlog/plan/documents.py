@@ -280,6 +280,12 @@ def encode_rewritten_group(group: RewrittenGroup) -> bytes:
     return msgspec.json.encode(group) + b"\n"
 
 
+def rewritten_group_begins(plan_id: str) -> bytes:
+    """Return the bytes with which every line of a plan's result document begins."""
+    head = {"format_version": RESULT_FORMAT_VERSION, "plan_id": plan_id}
+    return msgspec.json.encode(head)[:-1] + b","
+
+
 def decode_result(content: bytes, *, where: str) -> RewriteResult:
     """Return the result in a document of one line a group.
 

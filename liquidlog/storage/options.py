@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from liquidlog.errors import UsageError
+from liquidlog.spec.arguments import text_mapping
 
 _SECRET: Final = re.compile(r"key|secret|token|sas|password|credential", re.IGNORECASE)
 _SIGNATURES: Final = re.compile(
@@ -32,8 +33,14 @@ class StorageOptions:
 
     @classmethod
     def of(cls, options: Mapping[str, str] | None) -> "StorageOptions":
-        """Return the options of a mapping; None is no options."""
-        return cls(tuple(sorted((str(k), str(v)) for k, v in (options or {}).items())))
+        """Return the options of a mapping; None is no options.
+
+        Raises:
+            UsageError: If it is no mapping of texts.
+        """
+        if options is None:
+            return cls()
+        return cls(tuple(sorted(text_mapping(options, argument="storage_options").items())))
 
     def __repr__(self) -> str:
         """Return the names only."""

@@ -1,6 +1,8 @@
 """Changing a table: appends, clustering columns, columns, properties, what lies around it."""
 
 from collections.abc import Mapping, Sequence
+from os import PathLike
+from typing import Final
 
 import pyarrow as pa
 
@@ -11,10 +13,13 @@ from liquidlog.operations.append import Appended, AppendRequest, Source, append
 from liquidlog.operations.backfill import Mended
 from liquidlog.operations.checkpoint import checkpoint
 from liquidlog.operations.orphans import delete_strays, find_strays, require_deletable, stray_rows
+from liquidlog.spec.arguments import address, column_paths, several, text_mapping, texts
 from liquidlog.spec.rows import Rows
 from liquidlog.spec.schema import split_path
 from liquidlog.spec.times import parse_duration
 from liquidlog.table.opened import OpenedTable
+
+_SOURCES: Final = "paths, Arrow tables or record batch readers"
 
 
 class Changes(OpenedTable):
@@ -22,7 +27,7 @@ class Changes(OpenedTable):
 
     def append(
         self,
-        data: Source | Sequence[Source],
+        data: Source | PathLike[str] | Sequence[Source | PathLike[str]],
         *,
         cluster: bool = False,
         dry_run: bool = False,
@@ -35,16 +40,17 @@ class Changes(OpenedTable):
         checked, a RecordBatchReader too, nothing is written, and what is returned is what would be.
 
         Raises:
+            UsageError: If it is none of these, or an empty list; or `cluster` is asked for and the
+                table has no clustering columns.
             SchemaMismatchError: If the data is not of the table's schema; shows both.
             DataFileError: If a file cannot be read.
             UnsupportedFeatureError: If the table asks more of a writer than we do.
             CommitError: If the commit did not land.
         """
-        sources = [data] if isinstance(data, str | pa.Table | pa.RecordBatchReader) else [*data]
-        request = AppendRequest(sources=tuple(sources), cluster=cluster, dry_run=dry_run)
+        request = AppendRequest(sources=_sources(data), cluster=cluster, dry_run=dry_run)
         return append(self._store, self.snapshot_to_change(), request, self._clock)
 
-    def cluster_by(self, columns: Sequence[str] | None, *, dry_run: bool = False) -> int:
+    def cluster_by(self, columns: str | Sequence[str] | None, *, dry_run: bool = False) -> int:
         """Set the clustering columns, None to have none; return the table's version after it.
 
         No file is rewritten. An unclustered, unpartitioned table is upgraded in the same commit.
@@ -56,7 +62,7 @@ class Changes(OpenedTable):
             UnsupportedFeatureError: If the table asks more of a writer than we do.
             CommitError: If the commit did not land.
         """
-        paths = None if columns is None else tuple(split_path(column) for column in columns)
+        paths = None if columns is None else column_paths(columns, argument="columns")
         snapshot = self.snapshot_to_change()
         return define.cluster_by(self._store, snapshot, paths, self._clock, dry_run=dry_run)
 
@@ -71,8 +77,9 @@ class Changes(OpenedTable):
             DataFileError: If a file cannot be read for its statistics.
             CommitError: If a commit did not land.
         """
+        found = texts(names, argument="names", of="findings")
         return doctor.mend(
-            self._store, self.snapshot_to_change(), names, self._clock, dry_run=dry_run
+            self._store, self.snapshot_to_change(), found, self._clock, dry_run=dry_run
         )
 
     def rename_column(self, old: str, new: str, *, dry_run: bool = False) -> int:
@@ -111,7 +118,11 @@ class Changes(OpenedTable):
         return alter.drop_column(self._store, snapshot, path, self._clock, dry_run=dry_run)
 
     def set_properties(
-        self, properties: Mapping[str, str], *, unset: Sequence[str] = (), dry_run: bool = False
+        self,
+        properties: Mapping[str, str],
+        *,
+        unset: str | Sequence[str] = (),
+        dry_run: bool = False,
     ) -> int:
         """Set some properties and remove others; return the table's version after it.
 
@@ -120,12 +131,20 @@ class Changes(OpenedTable):
         that the table would have.
 
         Raises:
+            UsageError: If the properties are not a mapping of texts.
             SchemaChangeError: If one is not a user's to change, or cannot have its value.
             UnsupportedFeatureError: If the table asks more of a writer than we do.
             CommitError: If the commit did not land.
         """
+        setting = text_mapping(properties, argument="properties")
+        removing = texts(unset, argument="unset", of="properties", empty=True)
         return alter.set_properties(
-            self._store, self.snapshot_to_change(), properties, unset, self._clock, dry_run=dry_run
+            self._store,
+            self.snapshot_to_change(),
+            setting,
+            removing,
+            self._clock,
+            dry_run=dry_run,
         )
 
     def checkpoint(self, *, dry_run: bool = False) -> Checkpointed:
@@ -175,3 +194,17 @@ class Changes(OpenedTable):
             require_deletable(self._store, strays)
         deleted = delete_strays(self._store, strays, self._clock) if delete and not dry_run else ()
         return stray_rows(strays, deleted)
+
+
+def _sources(data: object) -> tuple[Source, ...]:
+    found: tuple[object, ...] = several(
+        data, (str, PathLike, pa.Table, pa.RecordBatchReader), argument="data", of=_SOURCES
+    )
+    if not found:
+        raise UsageError(f"there is nothing to append: data is an empty list of {_SOURCES}")
+    return tuple(
+        item
+        if isinstance(item, pa.Table | pa.RecordBatchReader)
+        else address(item, argument="data")
+        for item in found
+    )

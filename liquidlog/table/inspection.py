@@ -19,8 +19,8 @@ from liquidlog.operations.scan import Scan, scan
 from liquidlog.operations.simulate import simulated_table
 from liquidlog.plan import DEFAULT_MIN_CUBE_BYTES
 from liquidlog.simulation.table import SimulatedTable
+from liquidlog.spec.arguments import column_paths, several, whole_number
 from liquidlog.spec.rows import Rows
-from liquidlog.spec.schema import split_path
 from liquidlog.spec.sizes import parse_size
 from liquidlog.table.opened import OpenedTable, Size
 
@@ -33,7 +33,13 @@ class Inspection(OpenedTable):
         return inspect.detail(self.snapshot(version))
 
     def history(self, limit: int | None = None) -> Rows:
-        """Return the commits, newest first, with the columns of DESCRIBE HISTORY."""
+        """Return the commits, newest first, with the columns of DESCRIBE HISTORY.
+
+        Raises:
+            UsageError: If `limit` is not a whole number from 1.
+        """
+        if limit is not None:
+            limit = whole_number(limit, argument="limit", least=1)
         return read_history(self._store, limit)
 
     def commit_count(self) -> int:
@@ -59,7 +65,7 @@ class Inspection(OpenedTable):
 
     def health(
         self,
-        columns: Sequence[str] | None = None,
+        columns: str | Sequence[str] | None = None,
         *,
         where: str | None = None,
         min_cube_size: Size = DEFAULT_MIN_CUBE_BYTES,
@@ -72,7 +78,7 @@ class Inspection(OpenedTable):
             ClusteringColumnError: If a column cannot be measured.
             UsageError: If the predicate cannot be understood.
         """
-        paths = None if columns is None else tuple(split_path(column) for column in columns)
+        paths = None if columns is None else column_paths(columns, argument="columns")
         return inspect.health(
             self._store,
             self.snapshot(),
@@ -112,7 +118,7 @@ class Inspection(OpenedTable):
         """
         if (where is None) == (not workload):
             raise UsageError("a scan needs either a predicate or a workload")
-        asked = workload if where is None else (WeightedPredicate(where),)
+        asked = _workload(workload) if where is None else (WeightedPredicate(where),)
         return scan(self._store, self.snapshot(version), asked)
 
     def written_bytes(self) -> tuple[WrittenBytes, ...]:
@@ -123,8 +129,14 @@ class Inspection(OpenedTable):
         """Return a made-up table with files like this one's, for `liquidlog.simulation`.
 
         Raises:
-            UsageError: If the table has no clustering columns.
+            UsageError: If the table has no clustering columns, there is no such scenario, or
+                `append_bytes` is not positive.
         """
+        append_bytes = whole_number(append_bytes, argument="append_bytes", least=1)
         return simulated_table(
             self._store, self.snapshot(), append_bytes=append_bytes, scenario=scenario
         )
+
+
+def _workload(value: object) -> Workload:
+    return several(value, (WeightedPredicate,), argument="workload", of="WeightedPredicates")

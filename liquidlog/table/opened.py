@@ -11,6 +11,7 @@ from liquidlog.log.statistics import load_bounds
 from liquidlog.log.store import TableStore
 from liquidlog.log.time_travel import version_at
 from liquidlog.snapshot import Snapshot
+from liquidlog.spec.arguments import whole_number
 from liquidlog.spec.schema import Leaf
 from liquidlog.spec.stats import BoundsOf
 from liquidlog.spec.times import parse_time
@@ -44,11 +45,12 @@ class OpenedTable:
 
         Raises:
             VersionNotFoundError: If the log does not hold that version.
+            UsageError: If it is not a whole number.
             CorruptLogError: If the log is broken.
             UnsupportedFeatureError: If the table cannot be read; names every reason.
         """
         if version is not None:
-            return load_snapshot(self._store, version)
+            return load_snapshot(self._store, whole_number(version, argument="version"))
         return self.update()
 
     def update(self) -> Snapshot:
@@ -101,5 +103,5 @@ class OpenedTable:
 
     def version_at(self, timestamp: str | datetime) -> int:
         """Return the last version committed at or before a time, as for `at`."""
-        text = timestamp if isinstance(timestamp, str) else timestamp.isoformat()
+        text = timestamp.isoformat() if isinstance(timestamp, datetime) else timestamp
         return version_at(self._store, self.update(), parse_time(text))

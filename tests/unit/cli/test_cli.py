@@ -367,16 +367,17 @@ def test_explain_of_overlap_gives_numbers_and_history_what_was_written(
     assert written[-1]["write_amplification"] == 0.0
 
 
-def test_plan_predicts_for_a_workload(table: str, tmp_path: Path, call: Call) -> None:
+def test_plan_predicts_for_a_workload(table: str, source: str, tmp_path: Path, call: Call) -> None:
+    assert call("append", table, *[source] * 12)[0] == 0
     queries = tmp_path / "q.sql"
     queries.write_text("SELECT * FROM t WHERE t.x = 3; -- weight: 2\n id < 10;")
-    status, made, _ = call("plan", table, "--workload", str(queries), "--max-file-size", "400")
+    status, made, _ = call("plan", table, "--workload", str(queries), "--max-file-size", "1KiB")
     assert status == 0
     predicted = made["prediction"]
     assert predicted["bytes_to_rewrite"] == sum(
         file["size_bytes"] for group in made["groups"] for file in group["inputs"]
     )
-    assert predicted["files_before"] == pytest.approx(3)
+    assert predicted["files_before"] == pytest.approx(15)
     assert predicted["bytes_after"] < predicted["bytes_before"]
     assert call("plan", table, "--where", "x = 1")[0] == 2
     limited = call("plan", table, "--strategy", "overlap", "--where", "x = 1")[1]

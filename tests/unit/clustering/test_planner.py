@@ -179,7 +179,7 @@ def test_bad_policies_are_refused(policy: dict[str, object], words: str) -> None
 
 
 def test_full_needs_clustering_columns() -> None:
-    with pytest.raises(UsageError, match="full rewrite needs clustering columns"):
+    with pytest.raises(UsageError, match="without clustering columns"):
         planned(snapshot_of(cluster_by=[]), full=True)
 
 
