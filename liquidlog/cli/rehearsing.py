@@ -8,7 +8,7 @@ from typing import Any
 
 from msgspec import to_builtins
 
-from liquidlog.plan import ClusteringPlan, RewriteResult, RewrittenGroup
+from liquidlog.plan import RESULT_FORMAT_VERSION, ClusteringPlan, RewriteResult, RewrittenGroup
 from liquidlog.table import Table
 
 
@@ -66,7 +66,7 @@ def would_run(made: ClusteringPlan, finished: RewriteResult) -> Mapping[str, Any
     planned = {
         group.group_id: {
             **unknown,
-            "format_version": made.format_version,
+            "format_version": RESULT_FORMAT_VERSION,
             "plan_id": made.plan_id,
             "group_id": group.group_id,
             "rows_read": group.live_rows,

@@ -30,7 +30,7 @@ from liquidlog.operations.results import (
     complete_result,
     read_plan,
     read_result,
-    require_result_writable,
+    result_so_far,
 )
 from liquidlog.plan import ClusteringPlan, GroupFailure, RewrittenGroup
 from liquidlog.report import changes
@@ -197,8 +197,7 @@ def run_plan(  # noqa: PLR0913  one parameter an option
     made = read_plan(plan_path)
     require_used(made.table_uri, mapping(storage_options))
     if dry_run:
-        finished = read_result(output, made)
-        require_result_writable(output)
+        finished = result_so_far(output, made)
         find_executor(executor)
         done = tuple(group.group_id for group in finished.groups)
         shown = would_run(made, finished) if as_json else made

@@ -129,6 +129,12 @@ def delete_strays(store: TableStore, strays: Strays, clock: Clock) -> tuple[str,
     return tuple(deleted)
 
 
+def deletable_paths(strays: Strays) -> tuple[str, ...]:
+    """Return the paths of the files that `delete_strays` would delete now."""
+    files = (file for stray in strays.runs for file in stray.files)
+    return tuple(f.path for f in (*files, *strays.temporaries) if f.reason_to_keep is None)
+
+
 def require_deletable(store: TableStore, strays: Strays) -> None:
     """Refuse, before anything is ended or deleted, what could not be done.
 

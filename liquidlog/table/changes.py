@@ -12,7 +12,13 @@ from liquidlog.operations import alter, define, doctor
 from liquidlog.operations.append import Appended, AppendRequest, Source, append
 from liquidlog.operations.backfill import Mended
 from liquidlog.operations.checkpoint import checkpoint
-from liquidlog.operations.orphans import delete_strays, find_strays, require_deletable, stray_rows
+from liquidlog.operations.orphans import (
+    deletable_paths,
+    delete_strays,
+    find_strays,
+    require_deletable,
+    stray_rows,
+)
 from liquidlog.spec.arguments import address, column_paths, several, text_mapping, texts
 from liquidlog.spec.rows import Rows
 from liquidlog.spec.schema import split_path
@@ -190,10 +196,12 @@ class Changes(OpenedTable):
             older_than_ms=parse_duration(older_than),
             finished=finished,
         )
-        if delete and dry_run:
-            require_deletable(self._store, strays)
-        deleted = delete_strays(self._store, strays, self._clock) if delete and not dry_run else ()
-        return stray_rows(strays, deleted)
+        if not delete:
+            return stray_rows(strays)
+        if not dry_run:
+            return stray_rows(strays, delete_strays(self._store, strays, self._clock))
+        require_deletable(self._store, strays)
+        return stray_rows(strays, deletable_paths(strays))
 
 
 def _sources(data: object) -> tuple[Source, ...]:

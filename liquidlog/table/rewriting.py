@@ -152,7 +152,9 @@ class Rewriting(OpenedTable):
         self, plan: ClusteringPlan | None = None, *, examples: int = 3
     ) -> tuple[Explained, ...]:
         """Return how many files a plan takes or leaves for which reason, each with some paths."""
-        return explain_together(self.plan() if plan is None else plan, examples=examples)
+        made = self.plan() if plan is None else _plan(plan)
+        shown = whole_number(examples, argument="examples")
+        return explain_together(made, examples=shown)
 
     def snapshot_of(self, plan: ClusteringPlan) -> Snapshot:
         """Return the table at the version that a plan was made for.

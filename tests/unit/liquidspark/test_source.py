@@ -43,7 +43,6 @@ from support.vectors import write_vector
         ("/data/t", "/elsewhere/a.parquet", "/elsewhere/a.parquet"),
         ("s3://bucket/t", "p=1/a b.parquet", "s3://bucket/t/p=1/a b.parquet"),
         ("s3://bucket/t", "s3a://other/a.parquet", "s3a://other/a.parquet"),
-        ("/data/t", "file:///else%20where/a.parquet", "/else where/a.parquet"),
     ],
 )
 def test_location_joins_table_and_file(uri: str, path: str, expected: str) -> None:
