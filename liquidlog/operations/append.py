@@ -24,6 +24,7 @@ from liquidlog.snapshot import Snapshot
 from liquidlog.spec.actions import AddFile
 from liquidlog.spec.arrow import leaf_column
 from liquidlog.spec.change import Change
+from liquidlog.spec.char_types import column_limits
 from liquidlog.spec.schema import StructField, StructType, quote_path
 
 MAX_FILE_ROWS: Final = 16_000_000
@@ -69,7 +70,7 @@ def append(store: TableStore, snapshot: Snapshot, request: AppendRequest, clock:
     Raises:
         UnsupportedFeatureError: If the table asks more of a writer than we do.
         SchemaMismatchError: If a source is not of the table's schema.
-        DataFileError: If a source cannot be read.
+        DataFileError: If a source cannot be read, or changes before all are; no file is left.
         CommitConflictError: If the schema, properties or protocol changed; the files are deleted.
         CommitStateUnknownError: If it cannot be told whether it landed; the files are kept.
     """
@@ -80,6 +81,8 @@ def append(store: TableStore, snapshot: Snapshot, request: AppendRequest, clock:
     try:
         for source in () if request.dry_run else sources:
             written.extend(_write(store, source, snapshot, request, clock))
+        for source in sources:
+            source.require_unchanged()
     except BaseException:
         _delete(store, written)
         raise
@@ -98,6 +101,7 @@ def _require_appendable(snapshot: Snapshot) -> None:
         if key.startswith("delta.constraints.")
     ]
     problems.extend(_computed(snapshot.schema, ()))
+    problems.extend(_unknown_lengths(snapshot.schema))
     if snapshot.metadata.partition_columns:
         problems.append(f"partition columns {', '.join(snapshot.metadata.partition_columns)}")
     if problems:
@@ -110,6 +114,14 @@ def _computed(struct: StructType, parent: tuple[str, ...]) -> Iterator[str]:
         yield from (f"{_rule(key)} {quote_path(path)}" for key in _rules(field))
         if isinstance(field.data_type, StructType):
             yield from _computed(field.data_type, path)
+
+
+def _unknown_lengths(struct: StructType) -> Iterator[str]:
+    for field in struct.fields:
+        try:
+            column_limits(field)
+        except ValueError as error:
+            yield f"char or varchar in column {quote_path((field.name,))} ({error})"
 
 
 def _rules(field: StructField) -> Iterable[str]:

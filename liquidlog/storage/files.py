@@ -111,6 +111,25 @@ def file_facts(address: str, options: StorageOptions = NO_OPTIONS) -> FileFacts 
     return None if found is None else FileFacts(found.size_bytes, found.modification_time_ms)
 
 
+def content_mark(address: str, options: StorageOptions = NO_OPTIONS) -> tuple[object, ...] | None:
+    """Return what changes whenever a file is written to or another takes its place; None without.
+
+    Local: size, time in ns, device and inode. Objects: size, time in ms and etag.
+
+    Raises:
+        StorageError: If an object store cannot be asked.
+        UsageError: If the address or an option cannot be used.
+    """
+    if is_local(address):
+        with suppress(OSError):
+            found = Path(local_path(address)).stat()
+            return found.st_size, found.st_mtime_ns, found.st_dev, found.st_ino
+        return None
+    objects, path = _object(address, options)
+    facts = objects.facts(path)
+    return None if facts is None else (facts.size_bytes, facts.modification_time_ms, facts.etag)
+
+
 def file_size_bytes(address: str, options: StorageOptions = NO_OPTIONS) -> int | None:
     """Return the size of a file, None if there is none.
 
