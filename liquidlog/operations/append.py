@@ -33,6 +33,7 @@ from liquidlog.snapshot import Snapshot
 from liquidlog.spec.actions import AddFile
 from liquidlog.spec.arrow import leaf_column
 from liquidlog.spec.change import Change
+from liquidlog.spec.char_types import column_limits
 from liquidlog.spec.schema import StructField, StructType, quote_path
 
 MAX_FILE_ROWS: Final = 16_000_000
@@ -83,7 +84,7 @@ def append(store: TableStore, snapshot: Snapshot, request: AppendRequest, clock:
         UnsupportedFeatureError: If the table asks more of a writer than we do.
         UsageError: If the rows shall be sorted and the table has no clustering columns.
         SchemaMismatchError: If a source is not of the table's schema.
-        DataFileError: If a source cannot be read.
+        DataFileError: If a source cannot be read, or changes before all are; no file is left.
         CommitConflictError: If the schema, properties or protocol changed; the files are deleted.
         CommitStateUnknownError: If it cannot be told whether it landed; the files are kept.
     """
@@ -100,6 +101,8 @@ def append(store: TableStore, snapshot: Snapshot, request: AppendRequest, clock:
     run.begin()
     try:
         written = tuple(_write_all(store, run, sources, snapshot, request))
+        for source in sources:
+            source.require_unchanged()
         digest = _digest(written)
         run.finish(digest, keep={file.path for file in written})
     except BaseException:
@@ -135,6 +138,7 @@ def _require_appendable(snapshot: Snapshot) -> None:
         if key.startswith("delta.constraints.")
     ]
     problems.extend(_computed(snapshot.schema, ()))
+    problems.extend(_unknown_lengths(snapshot.schema))
     if snapshot.metadata.partition_columns:
         problems.append(f"partition columns {', '.join(snapshot.metadata.partition_columns)}")
     if problems:
@@ -147,6 +151,14 @@ def _computed(struct: StructType, parent: tuple[str, ...]) -> Iterator[str]:
         yield from (f"{_rule(key)} {quote_path(path)}" for key in _rules(field))
         if isinstance(field.data_type, StructType):
             yield from _computed(field.data_type, path)
+
+
+def _unknown_lengths(struct: StructType) -> Iterator[str]:
+    for field in struct.fields:
+        try:
+            column_limits(field)
+        except ValueError as error:
+            yield f"char or varchar in column {quote_path((field.name,))} ({error})"
 
 
 def _rules(field: StructField) -> Iterable[str]:
