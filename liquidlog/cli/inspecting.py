@@ -119,12 +119,14 @@ def cubes(table: str, storage_options: Pairs, *, as_json: bool) -> None:
 @table_argument
 @click.option("--where", help="The SQL predicate that is asked with.")
 @click.option("--workload", help="A file of weighted predicates: JSON lines, or .sql.")
+@click.option("--time-zone", help="The readers' time zone, like Europe/Berlin; else any.")
 @version_options
 @json_option
 def scan(  # noqa: PLR0913  one parameter an option
     table: str,
     where: str | None,
     workload: str | None,
+    time_zone: str | None,
     version: int | None,
     timestamp: str | None,
     storage_options: Pairs,
@@ -137,7 +139,7 @@ def scan(  # noqa: PLR0913  one parameter an option
     asked = () if workload is None else read_workload(workload)
     opened = Table.open(table, storage_options=mapping(storage_options))
     chosen = chosen_version(opened, version, timestamp)
-    found = opened.scan(where, workload=asked, version=chosen)
+    found = opened.scan(where, workload=asked, version=chosen, time_zone=time_zone)
     emit(found.document() if as_json else found, text.scan, as_json=as_json)
 
 

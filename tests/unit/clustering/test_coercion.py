@@ -104,8 +104,9 @@ def test_what_spark_may_find_equal_is_kept(
         ("float", 1.5, "x <> 1.5F"),
         ("double", 1.5, "x <> 1.5"),
         ("double", 1.5, "x > CAST('1.5' AS DOUBLE)"),
-        (DecimalType(38, 2), BIG, f"x < {BIG}"),
-        (DecimalType(38, 2), BIG, "x > 1234567890123456789012345679BD"),
+        (DecimalType(38, 2), BIG, "x < 1234567890123450000000000000.91"),
+        (DecimalType(38, 2), BIG, "x > 1234567890123460000000000000BD"),
+        (DecimalType(18, 2), "12345678901234.56", "x < 12345678901234.56"),
         (DecimalType(38, 2), "1.23", "x > CAST(1.23 AS DECIMAL(10, 2))"),
         (DecimalType(10, 2), "1.23", "x = '1.24'"),
         ("timestamp", "2024-06-01T12:00:00.000Z", "x = '2024-06-01 12:00:00+02:00'"),
@@ -129,6 +130,16 @@ def test_a_known_time_zone_decides_about_times_without_one() -> None:
     # At the end of summer time, clocks show an hour twice.
     second = "2024-11-03T06:30:00.000Z"
     assert keeps("timestamp", second, "x IN ('2024-11-03 01:30:00')", "America/New_York")
+
+
+def test_bounds_of_large_decimals_may_have_been_doubles() -> None:
+    money = DecimalType(38, 2)
+    # As delta-rs writes 12345678901234567.89 and 1234567890123456789012345678.91.
+    assert keeps(money, 1.2345678901234568e16, "x = 12345678901234567.89")
+    assert keeps(money, 1.2345678901234567e27, f"x = {BIG}")
+    assert not keeps(money, 1.2345678901234568e16, "x = 12345678901234500.00")
+    assert not keeps(money, 123456789012.34, "x = 123456789012.35")
+    assert keeps(DecimalType(38, 0), "9" * 38, "x = " + "9" * 38)
 
 
 @pytest.mark.parametrize("char", ["char(5)", "CHARACTER(5)"])
