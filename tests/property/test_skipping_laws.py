@@ -50,9 +50,9 @@ def test_no_file_with_a_matching_row_is_skipped_in_any_session(seed: int) -> Non
 
 @pytest.mark.parametrize("zone", ZONES)
 def test_a_known_time_zone_skips_no_file_with_a_matching_row(zone: str) -> None:
-    for seed in range(effort(8, 400)):
+    for seed in range(effort(3, 400)):
         random = Random(seed)
-        files = random_files(random, 6, columns=None)
+        files = random_files(random, 6)
         snapshot = snapshot_of_rows(files)
         predicates = [random_predicate(random, ("t", "z", "day")) for _ in range(PREDICATES)]
         texts = [sql(predicate) for predicate in predicates]
