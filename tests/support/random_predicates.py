@@ -214,6 +214,21 @@ def _raw(random: Random, column: str) -> str:
             "s = 'a' 'b'",
             "startswith(s, 'common')",
             f"{name} {operator} ({literal})",
+            # Which operator binds more tightly.
+            f"{name} {operator} {literal} OR i = 1 AND l > 2",
+            f"i = 1 AND {name} {operator} {literal} OR NOT l > 2",
+            f"NOT {name} {operator} {literal} AND i > 0",
+            f"NOT i = 1 OR {name} {operator} {literal}",
+            f"NOT {name} IS NULL AND i <= 5 OR b = 2",
+            f"i BETWEEN 1 AND 5 AND {name} {operator} {literal} OR b = 2",
+            f"NOT i BETWEEN 1 AND 5 OR {name} IS NULL",
+            f"! {name} {operator} {literal}",
+            f"{name} {operator} {literal} IS NULL",
+            "NOT flag = true",
+            "i < 5 = flag",
+            "flag = i < 5",
+            "flag <=> i = 1",
+            "NOT i IN (1, 5) = flag",
         ]
     )
 
