@@ -133,6 +133,7 @@ def cubes(table: str, limit: int | None, storage_options: Pairs, *, as_json: boo
 @table_argument
 @click.option("--where", help="The SQL predicate that is asked with.")
 @click.option("--workload", help="A file of weighted predicates: JSON lines, or .sql.")
+@click.option("--time-zone", help="The readers' time zone, like Europe/Berlin; else any.")
 @version_options
 @limit_option
 @json_option
@@ -140,6 +141,7 @@ def scan(  # noqa: PLR0913  one parameter an option
     table: str,
     where: str | None,
     workload: str | None,
+    time_zone: str | None,
     version: int | None,
     timestamp: str | None,
     limit: int | None,
@@ -153,7 +155,7 @@ def scan(  # noqa: PLR0913  one parameter an option
     asked = () if workload is None else read_workload(workload)
     opened = Table.open(table, storage_options=mapping(storage_options))
     chosen = chosen_version(opened, version, timestamp)
-    found = opened.scan(where, workload=asked, version=chosen)
+    found = opened.scan(where, workload=asked, version=chosen, time_zone=time_zone)
     shown = replace(found, files=first_of(found.files, limit))
     emit(shown.document() if as_json else shown, tables.scan, as_json=as_json)
     tell_rest(found.files.num_rows, limit)

@@ -107,19 +107,27 @@ class Inspection(OpenedTable):
         return inspect.matching_files(self._store, self.snapshot(version), where)
 
     def scan(
-        self, where: str | None = None, *, workload: Workload = (), version: int | None = None
+        self,
+        where: str | None = None,
+        *,
+        workload: Workload = (),
+        version: int | None = None,
+        time_zone: str | None = None,
     ) -> Scan:
         """Return the files and bytes that a reader of a predicate must open, by statistics alone.
 
         Instead of one predicate a workload can be given, as `parse_workload` returns it.
+        `time_zone` is that of the readers' sessions, like "Europe/Berlin"; without it, times in
+        predicates that name no zone may be meant in any.
 
         Raises:
-            UsageError: If a predicate cannot be understood, or not one of the two is given.
+            UsageError: If a predicate cannot be understood, not one of the two is given, or there
+                is no such time zone.
         """
         if (where is None) == (not workload):
             raise UsageError("a scan needs either a predicate or a workload")
         asked = _workload(workload) if where is None else (WeightedPredicate(where),)
-        return scan(self._store, self.snapshot(version), asked)
+        return scan(self._store, self.snapshot(version), asked, time_zone=time_zone)
 
     def written_bytes(self) -> tuple[WrittenBytes, ...]:
         """Return what each commit still in the log wrote, oldest first: new data and moved data."""

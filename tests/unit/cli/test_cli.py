@@ -314,6 +314,7 @@ def test_scan_lists_what_a_predicate_opens(tmp_path: Path, call: Call) -> None:
         ("--where", "nope = 1"),
         ("--where", "x = 1", "--workload", "w.sql"),
         ("--where", "x = 1; x = 2"),
+        ("--where", "x = 1", "--time-zone", "Nowhere/Here"),
     ],
 )
 def test_scan_refuses_what_is_not_one_condition(
