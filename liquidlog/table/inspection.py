@@ -19,7 +19,7 @@ from liquidlog.operations.scan import Scan, scan
 from liquidlog.operations.simulate import simulated_table
 from liquidlog.plan import DEFAULT_MIN_CUBE_BYTES
 from liquidlog.simulation.table import SimulatedTable
-from liquidlog.spec.arguments import column_paths, several, whole_number
+from liquidlog.spec.arguments import column_paths, one, several, whole_number
 from liquidlog.spec.rows import Rows
 from liquidlog.spec.sizes import parse_size
 from liquidlog.table.opened import OpenedTable, Size
@@ -127,6 +127,8 @@ class Inspection(OpenedTable):
         if (where is None) == (not workload):
             raise UsageError("a scan needs either a predicate or a workload")
         asked = _workload(workload) if where is None else (WeightedPredicate(where),)
+        if time_zone is not None:
+            one(time_zone, str, argument="time_zone", expected="a name like Europe/Berlin")
         return scan(self._store, self.snapshot(version), asked, time_zone=time_zone)
 
     def written_bytes(self) -> tuple[WrittenBytes, ...]:

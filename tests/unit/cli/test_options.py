@@ -35,7 +35,7 @@ ALWAYS: Final = {
     "rename-column": {"--dry-run"},
     "report": {"--output"},
     "run": {"--output", "--executor", "--dry-run"},
-    "scan": {"--version", "--limit"},
+    "scan": {"--version", "--limit", "--time-zone"},
     "set-properties": {"--dry-run", "--unset"},
     "simulate": {"--append-rate", "--rounds", "--strategy", "--max-file-size", "--plot"},
 }
