@@ -10,6 +10,7 @@ from typing import Any, Final, ParamSpec, TypeVar
 import click
 from rich.console import Console, RenderableType
 
+from liquidlog.cli.usage import WholeNumber, click_message
 from liquidlog.errors import EXIT_ERROR, EXIT_INTERRUPTED, LiquidlogError, UsageError
 from liquidlog.operations.checkpoint import CheckpointWarning
 from liquidlog.report.jsonable import render_error, render_json
@@ -138,7 +139,7 @@ _POLICY_OPTIONS = (
         "--tolerance", type=float, help="overlap: reads allowed, as times a full rewrite's [1.27]."
     ),
     click.option(
-        "--min-overlapping-files", type=click.IntRange(min=0), help="overlap: see the README [4]."
+        "--min-overlapping-files", type=WholeNumber(min=0), help="overlap: see the README [4]."
     ),
     click.option("--min-overlap", type=float, help="overlap: see the README [0.75]."),
 )
@@ -200,7 +201,7 @@ def _show_warning(message: Warning | str, *_: object, **__: object) -> None:
 
 def _run(group: click.Group, words: list[str]) -> int:
     try:
-        return int(group.main(args=words, standalone_mode=False) or 0)
+        return int(group.main(args=words, prog_name="liquidlog", standalone_mode=False) or 0)
     except click.exceptions.Exit as stop:
         return stop.exit_code
     except (click.Abort, KeyboardInterrupt):
@@ -214,10 +215,7 @@ def _run(group: click.Group, words: list[str]) -> int:
 
 def _report(error: Exception, *, as_json: bool) -> int:
     if isinstance(error, click.ClickException):
-        failure: LiquidlogError = UsageError(error.format_message())
-        if not as_json:
-            error.show()
-            return error.exit_code
+        failure: LiquidlogError = UsageError(click_message(error))
     elif isinstance(error, LiquidlogError):
         failure = error
     elif os.environ.get(DEBUG_VARIABLE):

@@ -22,6 +22,7 @@ from liquidlog.cli.common import (
 )
 from liquidlog.cli.executors import Rewrite, open_executor
 from liquidlog.cli.planning import make_plan
+from liquidlog.cli.usage import Number
 from liquidlog.errors import UsageError
 from liquidlog.log.stores import require_used
 from liquidlog.operations.optimize import CommitReport
@@ -43,7 +44,7 @@ _FINAL = click.option(
     "--final", is_flag=True, help="overlap: repeat while the average depth falls."
 )
 _MIN_GAIN_OPTION = click.option(
-    "--min-gain", type=click.FloatRange(min=0), help="By how much, with --final [0.1]."
+    "--min-gain", type=Number(min=0), help="By how much, with --final [0.1]."
 )
 
 

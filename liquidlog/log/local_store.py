@@ -58,7 +58,7 @@ class LocalTableStore:
         """See TableStore."""
         try:
             return (self._log / name).read_bytes()
-        except FileNotFoundError:
+        except (FileNotFoundError, NotADirectoryError):
             return None
         except OSError as error:
             raise StorageError(

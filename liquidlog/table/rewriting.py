@@ -153,15 +153,14 @@ class Rewriting(OpenedTable):
         Raises:
             UsageError: If it is the plan of another table.
         """
-        version, newest = _plan(plan).read_version, self._newest
-        is_newest = newest is not None and newest.version == version
-        found = newest if newest is not None and is_newest else self.snapshot(version)
-        if found.metadata.id != plan.table_id:
+        version = _plan(plan).read_version
+        newest = self._newest or self.update()
+        if newest.metadata.id != plan.table_id:
             raise UsageError(
                 f"the plan is for the table with id {plan.table_id}, but {self.uri} is the table"
-                f" with id {found.metadata.id}; plan again"
+                f" with id {newest.metadata.id}; plan again"
             )
-        return found
+        return newest if newest.version == version else self.snapshot(version)
 
     def replay(self, version: int, **policy: Any) -> Replay:  # noqa: ANN401  as plan takes them
         """Return how a plan for the version before an OPTIMIZE compares with what it took.
@@ -172,9 +171,8 @@ class Rewriting(OpenedTable):
             UsageError: If the commit is no OPTIMIZE, or the policy names what the commit tells.
             VersionNotFoundError: If the log does not hold it, or the version before.
         """
-        told = sorted({"full", "version"} & policy.keys())
-        if told:
-            raise UsageError(f"{', '.join(told)} cannot be chosen for a replay: the commit tells")
+        if policy.get("full") or policy.get("version") is not None:
+            raise UsageError("full and version have no effect on a replay: the commit tells them")
 
         def plan_at(before: int, full: bool) -> ClusteringPlan:  # noqa: FBT001  the callback's type
             return self.plan(**{**policy, "version": before, "full": full})
