@@ -12,6 +12,7 @@ from liquidlog.errors import StorageError
 from liquidlog.storage import local
 from liquidlog.storage.addresses import is_local, local_path
 from liquidlog.storage.local import FileFacts
+from liquidlog.storage.local_files import open_regular
 from liquidlog.storage.objects import Objects
 from liquidlog.storage.options import NO_OPTIONS, StorageOptions
 from liquidlog.storage.reading import ObjectReader
@@ -66,11 +67,11 @@ def open_input(address: str, options: StorageOptions = NO_OPTIONS) -> Source:
 
     Raises:
         FileNotFoundError: If there is none.
-        OSError: If it cannot be read.
+        OSError: If it cannot be read, or is a directory, a device or a FIFO.
         LiquidlogError: If the address or an option cannot be used, or the storage refuses.
     """
     if is_local(address):
-        return pa.OSFile(local_path(address))
+        return open_regular(local_path(address))
     objects, path = _object(address, options)
     facts = objects.facts(path)
     if facts is None:

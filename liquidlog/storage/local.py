@@ -14,9 +14,11 @@ from typing import Final
 
 from liquidlog.errors import StorageError, UnsupportedFeatureError
 from liquidlog.storage.failures import AmbiguousPutError
+from liquidlog.storage.local_files import read_regular
 
 PROBE_PREFIX: Final = ".liquidlog-probe-"
 _TEMPORARY_SUFFIX: Final = ".tmp"
+_SMALL_BYTES: Final = 1 << 20
 _MILLISECOND_NS: Final = 1_000_000
 
 _REFUSALS: Final = frozenset(
@@ -66,13 +68,13 @@ def facts_of(found: os.stat_result) -> FileFacts:
 
 
 def read(path: str) -> bytes | None:
-    """Return the content of a file, None if there is none.
+    """Return the content of a small file, None if there is none.
 
     Raises:
-        StorageError: If it cannot be read.
+        StorageError: If it cannot be read, is no regular file, or is not small.
     """
     try:
-        return Path(path).read_bytes()
+        return read_regular(path, max_bytes=_SMALL_BYTES)
     except (FileNotFoundError, NotADirectoryError):
         return None
     except OSError as error:

@@ -18,6 +18,8 @@ _SIGNATURES: Final = re.compile(
     r"(?i)((?:sig|signature|x-amz-security-token|x-amz-signature|x-amz-credential"
     r"|accountkey|sharedaccesssignature|access_token)\s*[=:]\s*)[^&\s;,\"'<>]+"
 )
+SINGLE_WRITER: Final = "liquidlog_single_writer"
+"""An option of ours: never given to a client."""
 _SHORTEST_SECRET: Final = 6
 _MOST_SHOWN: Final = 300
 _DURATION: Final = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m)?")
@@ -50,8 +52,13 @@ class StorageOptions:
         return bool(self.items)
 
     def given(self) -> dict[str, str]:
-        """Return name to value, as given; for clients only."""
-        return dict(self.items)
+        """Return name to value, as given, without what is ours; for clients only."""
+        return {name: value for name, value in self.items if name.lower() != SINGLE_WRITER}
+
+    @property
+    def single_writer(self) -> bool:
+        """Whether the user vouches that nobody commits to the table in a way we cannot see."""
+        return any(name.lower() == SINGLE_WRITER and is_true(value) for name, value in self.items)
 
     def named(
         self, aliases: Mapping[str, Sequence[str]], prefixes: Sequence[str], *, storage: str

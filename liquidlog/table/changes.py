@@ -47,7 +47,7 @@ class Changes(OpenedTable):
             CommitError: If the commit did not land.
         """
         request = AppendRequest(sources=_sources(data), cluster=cluster, dry_run=dry_run)
-        return append(self._store, self.snapshot(), request, self._clock)
+        return append(self._store, self.snapshot_to_change(), request, self._clock)
 
     def cluster_by(self, columns: str | Sequence[str] | None, *, dry_run: bool = False) -> int:
         """Set the clustering columns, None to have none; return the table's version after it.
@@ -61,7 +61,7 @@ class Changes(OpenedTable):
             CommitError: If the commit did not land.
         """
         paths = None if columns is None else column_paths(columns, argument="columns")
-        snapshot = self.snapshot()
+        snapshot = self.snapshot_to_change()
         return define.cluster_by(self._store, snapshot, paths, self._clock, dry_run=dry_run)
 
     def fix(self, *names: str, dry_run: bool = False) -> tuple[Mended, ...]:
@@ -74,7 +74,9 @@ class Changes(OpenedTable):
             CommitError: If a commit did not land.
         """
         found = texts(names, argument="names", of="findings")
-        return doctor.mend(self._store, self.snapshot(), found, self._clock, dry_run=dry_run)
+        return doctor.mend(
+            self._store, self.snapshot_to_change(), found, self._clock, dry_run=dry_run
+        )
 
     def rename_column(self, old: str, new: str, *, dry_run: bool = False) -> int:
         """Rename a column, `a` or a field `a.b`; return the table's version after it.
@@ -91,7 +93,7 @@ class Changes(OpenedTable):
         name = split_path(new)
         if len(name) > 1:
             raise UsageError(f"{new} is more than a name; give its last part only", value=new)
-        snapshot, path = self.snapshot(), split_path(old)
+        snapshot, path = self.snapshot_to_change(), split_path(old)
         return alter.rename_column(
             self._store, snapshot, path, name[0], self._clock, dry_run=dry_run
         )
@@ -106,7 +108,7 @@ class Changes(OpenedTable):
             UnsupportedFeatureError: If the table asks more of a writer than we do.
             CommitError: If the commit did not land.
         """
-        snapshot, path = self.snapshot(), split_path(name)
+        snapshot, path = self.snapshot_to_change(), split_path(name)
         return alter.drop_column(self._store, snapshot, path, self._clock, dry_run=dry_run)
 
     def set_properties(
@@ -130,7 +132,7 @@ class Changes(OpenedTable):
         setting = text_mapping(properties, argument="properties")
         removing = texts(unset, argument="unset", of="properties", empty=True)
         return alter.set_properties(
-            self._store, self.snapshot(), setting, removing, self._clock, dry_run=dry_run
+            self._store, self.snapshot_to_change(), setting, removing, self._clock, dry_run=dry_run
         )
 
     def checkpoint(self, *, dry_run: bool = False) -> Checkpointed:
@@ -145,7 +147,7 @@ class Changes(OpenedTable):
             CorruptLogError: If a log file that is needed is missing or broken.
             StorageError: If the storage cannot be written.
         """
-        return checkpoint(self._store, self.snapshot(), self._clock, dry_run=dry_run)
+        return checkpoint(self._store, self.snapshot_to_change(), self._clock, dry_run=dry_run)
 
     def orphans(
         self, *, older_than: str = "1d", finished: bool = False, delete: bool = False

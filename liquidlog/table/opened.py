@@ -6,7 +6,7 @@ from datetime import datetime
 import pyarrow as pa
 
 from liquidlog.commit.transaction import Clock
-from liquidlog.log.loader import advance, load_snapshot
+from liquidlog.log.loader import advance, load_snapshot, require_same_table
 from liquidlog.log.statistics import load_bounds
 from liquidlog.log.store import TableStore
 from liquidlog.log.time_travel import version_at
@@ -27,6 +27,7 @@ class OpenedTable:
         self._store = store
         self._clock = clock
         self._newest: Snapshot | None = None
+        self._table_id: str | None = None
         self._bounds: tuple[Snapshot, tuple[Leaf, ...], pa.Table] | None = None
 
     @property
@@ -56,9 +57,22 @@ class OpenedTable:
         """
         if self._newest is None:
             self._newest = load_snapshot(self._store)
+            self._table_id = self._newest.metadata.id
         else:
             self._newest, _ = advance(self._store, self._newest)
         return self._newest
+
+    def snapshot_to_change(self) -> Snapshot:
+        """Return the newest version of the table that was opened, and of no other.
+
+        Raises:
+            TableReplacedError: If another table is at its address now.
+            CorruptLogError: If the log is broken.
+            UnsupportedFeatureError: If the table cannot be read; names every reason.
+        """
+        newest = self.update()
+        require_same_table(newest, self._table_id or newest.metadata.id)
+        return newest
 
     def bounds_of(self, snapshot: Snapshot) -> BoundsOf:
         """Return what brings the bounds of a snapshot's files; it keeps the last it brought."""

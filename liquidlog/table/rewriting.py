@@ -13,6 +13,7 @@ from liquidlog.clustering.planner import plan as make_plan
 from liquidlog.clustering.planning import Strategy
 from liquidlog.clustering.workload import WeightedPredicate, Workload
 from liquidlog.errors import UsageError
+from liquidlog.log.loader import require_same_table
 from liquidlog.operations import inspect
 from liquidlog.operations.optimize import CommitReport, commit_groups
 from liquidlog.operations.replay import Replay, replay
@@ -151,16 +152,23 @@ class Rewriting(OpenedTable):
         """Return the table at the version that a plan was made for.
 
         Raises:
-            UsageError: If it is the plan of another table.
+            UsageError: If it was made for a table at another address.
+            TableReplacedError: If it was made for another table at this one.
+            VersionNotFoundError: If the log does not hold that version.
         """
         version = _plan(plan).read_version
         newest = self._newest or self.update()
-        if newest.metadata.id != plan.table_id:
+        if newest.metadata.id != plan.table_id and plan.table_uri != self.uri:
             raise UsageError(
-                f"the plan is for the table with id {plan.table_id}, but {self.uri} is the table"
-                f" with id {newest.metadata.id}; plan again"
+                f"the plan is of the table {plan.table_uri}, not of {self.uri}; plan this one",
+                table_uri=plan.table_uri,
             )
-        return newest if newest.version == version else self.snapshot(version)
+        require_same_table(newest, plan.table_id)
+        if newest.version == version:
+            return newest
+        then = self.snapshot(version)
+        require_same_table(then, plan.table_id)
+        return then
 
     def replay(self, version: int, **policy: Any) -> Replay:  # noqa: ANN401  as plan takes them
         """Return how a plan for the version before an OPTIMIZE compares with what it took.
