@@ -1,7 +1,6 @@
 """What all commands share: options, output, and errors as exit statuses."""
 
 import functools
-import io
 import os
 import sys
 import warnings
@@ -12,6 +11,7 @@ from typing import Any, Final, ParamSpec, TypeVar
 import click
 import pyarrow as pa
 
+from liquidlog.cli.usage import WholeNumber, click_message
 from liquidlog.errors import EXIT_ERROR, EXIT_INTERRUPTED, LiquidlogError, UsageError
 from liquidlog.operations.checkpoint import CheckpointWarning
 from liquidlog.report.jsonable import jsonable, render_error, render_json
@@ -108,7 +108,7 @@ def dry_run_option(command: Callable[P, R]) -> Callable[P, R]:
 def limit_option(command: Callable[P, R]) -> Callable[P, R]:
     """Add `--limit`."""
     help_text = "List at most this many, and say on stderr how many more there are."
-    return click.option("--limit", type=click.IntRange(min=1), help=help_text)(command)
+    return click.option("--limit", type=WholeNumber(min=1), help=help_text)(command)
 
 
 def first_of(rows: Listed, limit: int | None) -> Listed:
@@ -166,7 +166,7 @@ _POLICY_OPTIONS = (
         "--tolerance", type=float, help="overlap: reads allowed, as times a full rewrite's [1.27]."
     ),
     click.option(
-        "--min-overlapping-files", type=click.IntRange(min=0), help="overlap: see the README [4]."
+        "--min-overlapping-files", type=WholeNumber(min=0), help="overlap: see the README [4]."
     ),
     click.option("--min-overlap", type=float, help="overlap: see the README [0.75]."),
 )
@@ -241,7 +241,7 @@ def _show_warning(message: Warning | str, *_: object, **__: object) -> None:
 
 def _run(group: click.Group, words: list[str]) -> int:
     try:
-        return int(group.main(args=words, standalone_mode=False) or 0)
+        return int(group.main(args=words, prog_name="liquidlog", standalone_mode=False) or 0)
     except click.exceptions.Exit as stop:
         return stop.exit_code
     except (click.Abort, KeyboardInterrupt):
@@ -257,12 +257,6 @@ def _run(group: click.Group, words: list[str]) -> int:
 
 
 def _report(error: Exception, *, as_json: bool) -> int:
-    if isinstance(error, click.ClickException) and not as_json:
-        shown = io.StringIO()
-        error.show(shown)
-        for line in shown.getvalue().rstrip("\n").split("\n"):
-            say(line)
-        return error.exit_code
     failure = _failure(error)
     if as_json:
         show_json(render_error(failure), sys.stderr)
@@ -280,7 +274,7 @@ def _failure(error: Exception) -> LiquidlogError:
     if isinstance(error, LiquidlogError):
         return error
     if isinstance(error, click.ClickException):
-        return UsageError(error.format_message())
+        return UsageError(click_message(error))
     if os.environ.get(DEBUG_VARIABLE):
         raise error
     if isinstance(error, UnicodeEncodeError):

@@ -20,6 +20,7 @@ from liquidlog.cli.common import (
 )
 from liquidlog.cli.outputs import replace_file
 from liquidlog.cli.planning import make_plan, plan_arguments, price_options
+from liquidlog.cli.usage import WholeNumber
 from liquidlog.clustering.workload import WeightedPredicate
 from liquidlog.errors import UsageError
 from liquidlog.operations.scan import read_workload
@@ -38,7 +39,7 @@ def version_options(command: Callable[P, R]) -> Callable[P, R]:
     command = click.option("--timestamp", help="As it was at this time: 2026-01-31T12:00:00Z.")(
         command
     )
-    return click.option("--version", type=click.IntRange(min=0), help="At this version.")(command)
+    return click.option("--version", type=WholeNumber(min=0), help="At this version.")(command)
 
 
 def chosen_version(table: Table, version: int | None, timestamp: str | None) -> int | None:
@@ -214,7 +215,7 @@ def _refuse_without_readers(prices: Prices | None, *, sample: bool) -> None:
 @click.option("--file", "path", help="Explain only this file.")
 @click.option("--all", "every", is_flag=True, help="List every file; --json always does.")
 @click.option(
-    "--replay", "replayed", type=click.IntRange(min=1), help="Compare with this OPTIMIZE commit."
+    "--replay", "replayed", type=WholeNumber(min=1), help="Compare with this OPTIMIZE commit."
 )
 @limit_option
 @json_option

@@ -6,6 +6,7 @@ from typing import Any, ParamSpec, TypeVar
 import click
 
 from liquidlog.cli.common import SIZE, gathered, split_names
+from liquidlog.cli.usage import Number
 from liquidlog.errors import UsageError
 from liquidlog.plan import ClusteringPlan
 from liquidlog.simulation.prices import Prices
@@ -35,8 +36,8 @@ def _prices(given: Mapping[str, Any]) -> Prices | None:
 _PRICES = ("throughput", "hour_price", "tib_price")
 _PRICE_OPTIONS = (
     click.option("--throughput", type=SIZE, help="With a prediction: bytes rewritten a second."),
-    click.option("--hour-price", type=click.FloatRange(min=0), help="What the cluster costs."),
-    click.option("--tib-price", type=click.FloatRange(min=0), help="What reading a TiB costs."),
+    click.option("--hour-price", type=Number(min=0), help="What the cluster costs."),
+    click.option("--tib-price", type=Number(min=0), help="What reading a TiB costs."),
 )
 
 

@@ -23,6 +23,7 @@ from liquidlog.cli.common import (
 from liquidlog.cli.executors import Rewrite, executors_heard, find_executor, open_executor
 from liquidlog.cli.planning import make_plan
 from liquidlog.cli.rehearsing import would_do_round, would_do_rounds, would_run
+from liquidlog.cli.usage import Number
 from liquidlog.errors import UsageError
 from liquidlog.log.stores import require_used
 from liquidlog.operations.optimize import CommitReport
@@ -49,7 +50,7 @@ _FINAL = click.option(
     "--final", is_flag=True, help="overlap: repeat while the average depth falls."
 )
 _MIN_GAIN_OPTION = click.option(
-    "--min-gain", type=click.FloatRange(min=0), help="By how much, with --final [0.1]."
+    "--min-gain", type=Number(min=0), help="By how much, with --final [0.1]."
 )
 
 

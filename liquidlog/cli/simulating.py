@@ -8,6 +8,7 @@ import click
 
 from liquidlog.cli.common import SIZE, Pairs, emit, json_option, mapping, storage_option
 from liquidlog.cli.outputs import replace_file
+from liquidlog.cli.usage import WholeNumber
 from liquidlog.clustering.options import policy_settings
 from liquidlog.errors import UsageError
 from liquidlog.plan import DEFAULT_MAX_FILE_BYTES, DEFAULT_MIN_CUBE_BYTES, ClusteringPolicy
@@ -29,7 +30,7 @@ STRATEGIES = ("all", "new", "cube", "overlap")
     help="How appends to a TABLE lie in key space [full-range].",
 )
 @click.option("--append-rate", type=SIZE, default="256MiB", help="Bytes of a round [256MiB].")
-@click.option("--rounds", type=click.IntRange(1, 1000), default=100, help="[100]")
+@click.option("--rounds", type=WholeNumber(1, 1000), default=100, help="[100]")
 @click.option(
     "--strategy",
     "strategies",
@@ -40,7 +41,7 @@ STRATEGIES = ("all", "new", "cube", "overlap")
 @click.option("--min-cube-size", "min_cubes", type=SIZE, multiple=True, help="Repeats [100GiB].")
 @click.option("--max-file-size", type=SIZE, help="[1GiB]")
 @click.option("--curve", help="Order inside a cube [hilbert].")
-@click.option("--columns", type=click.IntRange(1, 4), help="Of a SCENARIO [2].")
+@click.option("--columns", type=WholeNumber(1, 4), help="Of a SCENARIO [2].")
 @click.option("--tolerance", type=float, help="overlap: as for plan.")
 @click.option("--plot", "plot_path", type=click.Path(dir_okay=False), help="Save an SVG here.")
 @storage_option

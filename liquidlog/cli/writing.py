@@ -135,4 +135,8 @@ def _schema(
     try:
         return parse_schema(read_file(schema_json).decode(), where=schema_json)
     except (CorruptLogError, UnicodeDecodeError) as error:
-        raise DocumentError(schema_json, f"is not a Delta schema: {error}") from error
+        raise DocumentError(
+            schema_json,
+            "is not a Delta schema: expected the JSON of a struct, as schemaString of a metaData"
+            " action has it; --schema-from takes a Parquet file",
+        ) from error

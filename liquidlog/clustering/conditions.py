@@ -1,11 +1,14 @@
 """SQL conditions as trees: their text parsed as Spark SQL, their columns found in the schema."""
 
+from collections.abc import Sequence
 from typing import Final
 
 import sqlglot
 from sqlglot import exp
 from sqlglot.errors import SqlglotError
 
+from liquidlog.clustering.columns import no_columns
+from liquidlog.clustering.sql_errors import sql_problem
 from liquidlog.errors import UsageError
 from liquidlog.spec.schema import (
     ArrayType,
@@ -14,7 +17,6 @@ from liquidlog.spec.schema import (
     PrimitiveType,
     StructType,
     find_column,
-    leaves,
     quote_path,
     resolve_path,
 )
@@ -32,13 +34,13 @@ def parse_condition(predicate: str) -> exp.Expression:
         UsageError: If the text is not that.
     """
     if not isinstance(predicate, str):
-        raise UsageError(f"a predicate must be text, found a {type(predicate).__name__}")
+        raise UsageError(f"a predicate must be text, found {type(predicate).__name__}")
     try:
         statements = sqlglot.parse(predicate, dialect="spark")
     except SqlglotError as error:
-        first = str(error).splitlines()[0]
+        problem = sql_problem(error, predicate)
         raise UsageError(
-            f"{predicate!r} is not a SQL condition: {first}", predicate=predicate
+            f"{predicate!r} is not a SQL condition: {problem}", predicate=predicate
         ) from error
     except RecursionError as error:
         raise UsageError(too_deep(predicate), predicate=predicate) from error
@@ -50,7 +52,17 @@ def parse_condition(predicate: str) -> exp.Expression:
     parsed = statements[0] if len(statements) == 1 else None
     if isinstance(parsed, exp.Expression) and isinstance(parsed, exp.Condition):
         return _without_escapes(parsed) if "\\" in predicate else parsed
-    raise UsageError(f"{predicate!r} is not one SQL condition", predicate=predicate)
+    raise UsageError(
+        f"{predicate!r} is not a SQL condition: {_instead(statements)}", predicate=predicate
+    )
+
+
+def _instead(statements: Sequence[object]) -> str:
+    if len(statements) > 1:
+        return f"it is {len(statements)} statements; join conditions with AND or OR"
+    if statements[0] is None:
+        return "it is empty"
+    return "it is a statement; give what stands behind its WHERE"
 
 
 def too_deep(predicate: str) -> str:
@@ -76,10 +88,7 @@ def referenced_columns(condition: exp.Expression, schema: StructType) -> dict[Pa
         elif not _enters_collection(schema, path):
             unknown.append(quote_path(path))
     if unknown:
-        names = ", ".join(quote_path(leaf.logical) for leaf in leaves(schema))
-        raise UsageError(
-            f"there is no column {', '.join(unknown)}; the columns are {names}", columns=unknown
-        )
+        raise UsageError("; ".join(no_columns(unknown, schema)), columns=unknown)
     return found
 
 

@@ -9,6 +9,7 @@ from typing import Final
 
 from liquidlog.clustering.health import ColumnHealth, Health
 from liquidlog.errors import UsageError
+from liquidlog.spec.near import suggestion
 from liquidlog.spec.schema import quote_path, split_path
 
 _BAR: Final = re.compile(r"\s*(?P<name>.+?)\s*(?P<op><=|>=|==|!=|=|<|>)\s*(?P<value>\S+)\s*")
@@ -48,7 +49,8 @@ def parse_bar(text: str) -> Bar:
     last = name.rpartition(".")
     known = _numbers(ColumnHealth) if last[1] else _numbers(Health)
     if last[2] not in known:
-        raise UsageError(f"health has no number {name!r}; it has {', '.join(known)}", bar=text)
+        hint = suggestion(last[2], known, what="numbers")
+        raise UsageError(f"health has no number {name!r}{hint}", bar=text)
     try:
         limit = float(match["value"])
     except ValueError:

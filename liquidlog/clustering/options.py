@@ -78,8 +78,8 @@ def _file_size(value: Any) -> int:  # noqa: ANN401  as a caller gives it
     size_bytes = parse_size(value)
     if size_bytes < MIN_FILE_BYTES:
         raise UsageError(
-            f"max_file_size must be at least {render_size(MIN_FILE_BYTES)}, found {value}:"
-            " a Parquet file's own description takes as much",
+            f"max_file_size must be at least {render_size(MIN_FILE_BYTES)}, what a Parquet file's"
+            f" own description takes, found {render_size(size_bytes)}",
             option="max_file_size",
         )
     return size_bytes

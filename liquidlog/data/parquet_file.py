@@ -5,6 +5,7 @@ Types are the file's own; `reader` makes them the table's.
 
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from pathlib import Path
 from typing import Final, Self
 
 import pyarrow as pa
@@ -18,6 +19,7 @@ from liquidlog.data.parquet_types import (
     needs_precision_check,
 )
 from liquidlog.errors import DataFileError, StorageError
+from liquidlog.storage.addresses import is_local, local_path
 from liquidlog.storage.files import open_input
 from liquidlog.storage.options import NO_OPTIONS, StorageOptions
 
@@ -164,8 +166,18 @@ class ParquetFile:
         except StorageError as error:
             raise DataFileError(self.path, error.detail) from None
         except (pa.ArrowException, OSError, EOFError) as error:
-            first_line = str(error).partition("\n")[0]
-            raise DataFileError(self.path, f"cannot be read as Parquet: {first_line}") from error
+            raise DataFileError(self.path, self._problem(error)) from error
+
+    def _problem(self, error: Exception) -> str:
+        """Return what is there instead of a Parquet file, else what Arrow says."""
+        local = Path(local_path(self.path)) if is_local(self.path) else None
+        if local is not None and local.is_dir():
+            return "is a directory, and a Parquet file is needed; name the files in it"
+        if local is not None and local.is_file() and not local.stat().st_size:
+            return "is empty, and a Parquet file is needed"
+        if "magic bytes" in str(error):
+            return "is not a Parquet file, or was cut off: it does not end as one does"
+        return f"cannot be read as Parquet: {str(error).partition(chr(10))[0]}"
 
 
 def _read(parquet: pq.ParquetFile, row_groups: list[int], columns: list[str] | None) -> pa.Table:

@@ -70,7 +70,7 @@ class LocalTableStore:
         """See TableStore."""
         try:
             return read_regular(str(self._log / name), max_bytes=_max_bytes(name))
-        except FileNotFoundError:
+        except (FileNotFoundError, NotADirectoryError):
             return None
         except OSError as error:
             raise StorageError(

@@ -16,6 +16,7 @@ from typing import Final, NoReturn
 import msgspec
 
 from liquidlog.errors import CorruptLogError, StorageError, TableNotFoundError, VersionNotFoundError
+from liquidlog.log.not_a_table import what_is_there
 from liquidlog.log.paths import (
     LAST_CHECKPOINT,
     LOG_DIR,
@@ -127,7 +128,7 @@ def list_log(store: TableStore) -> LogListing:
     """
     files = store.list_log()
     if files is None:
-        raise TableNotFoundError(store.uri, f"it has no {LOG_DIR} directory")
+        raise TableNotFoundError(store.uri, what_is_there(store.uri))
     if not files:
         raise TableNotFoundError(store.uri, f"its {LOG_DIR} holds no commit")
     return _listing(files, whole=True)

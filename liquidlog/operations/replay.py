@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, dataclass
 from typing import Any, Final
 
-from liquidlog.errors import UsageError
+from liquidlog.errors import UsageError, VersionNotFoundError
 from liquidlog.log.commits import read_commit, read_commits
 from liquidlog.log.segment import list_log
 from liquidlog.log.store import TableStore
@@ -47,6 +47,9 @@ def replay(
         UsageError: If the commit is no OPTIMIZE.
         VersionNotFoundError: If the log does not hold the commit.
     """
+    listing = list_log(store)
+    if version not in listing.commits:
+        raise VersionNotFoundError(version, min(listing.commits, default=0), listing.newest)
     commit = read_commit(store, version)
     info = commit.info
     if info.operation != _OPTIMIZE or version == 0:

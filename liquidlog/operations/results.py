@@ -95,6 +95,8 @@ def read_file(path: str) -> bytes:
     """
     try:
         return Path(path).read_bytes()
+    except IsADirectoryError as error:
+        raise StorageError(path, "is a directory, and a file is needed") from error
     except OSError as error:
         raise StorageError(path, f"cannot be read: {error.strerror}") from error
 

@@ -4,7 +4,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, tzinfo
 from functools import partial
-from pathlib import Path
 from typing import Any
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
@@ -14,9 +13,10 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from liquidlog.clustering.workload import Workload, shares
-from liquidlog.errors import StorageError, UsageError
+from liquidlog.errors import UsageError
 from liquidlog.log.statistics import load_bounds
 from liquidlog.log.store import TableStore
+from liquidlog.operations.results import read_file
 from liquidlog.snapshot import Snapshot, decoded_paths
 
 
@@ -105,9 +105,7 @@ def read_workload(path: str) -> Workload:
     from liquidlog.clustering.workload_text import parse_workload
 
     try:
-        text = Path(path).read_text(encoding="utf-8")
-    except OSError as error:
-        raise StorageError(path, f"cannot be read: {error.strerror}") from error
+        text = read_file(path).decode()
     except UnicodeDecodeError as error:
         raise UsageError(f"{path} is not UTF-8 text", where=path) from error
     return parse_workload(text, where=path, sql=path.lower().endswith(".sql"))

@@ -39,7 +39,7 @@ def texts(value: object, *, argument: str, of: str, empty: bool = False) -> tupl
     found = several(value, (str,), argument=argument, of=of)
     if not found and not empty:
         raise UsageError(
-            f"{argument} must name at least one of its {of}, found an empty {_kind(value)}"
+            f"{argument} must be a list of {of}, or one, found an empty {_kind(value)}"
         )
     return found
 
@@ -53,11 +53,11 @@ def several(value: object, kinds: tuple[type[T], ...], *, argument: str, of: str
     if isinstance(value, kinds):
         return (value,)
     if isinstance(value, str | bytes) or not isinstance(value, Sequence | Iterator):
-        refuse(argument, f"one of, or a list of, {of}", value)
+        refuse(argument, f"a list of {of}, or one", value)
     items = tuple(value)
     for number, item in enumerate(items):
         if not isinstance(item, kinds):
-            refuse(f"{argument}[{number}]", f"one of {of}", item)
+            refuse(f"{argument}[{number}]", f"one of the {of}", item)
     return items
 
 
@@ -109,12 +109,12 @@ def text_mapping(value: object, *, argument: str) -> dict[str, str]:
         UsageError: If it is none; a value is not repeated, since it may be a secret.
     """
     if not isinstance(value, Mapping):
-        raise UsageError(f"{argument} must be a mapping of names to texts, found a {_kind(value)}")
+        raise UsageError(f"{argument} must be a mapping of names to texts, found {_kind(value)}")
     for name, item in value.items():
         if not isinstance(name, str) or not isinstance(item, str):
             raise UsageError(
                 f"{argument} must be a mapping of names to texts,"
-                f" found a {_kind(item)} for {_shown(name)}"
+                f" found {_kind(item)} for {_shown(name)}"
             )
     return dict(value)
 
@@ -132,7 +132,7 @@ def _shown(value: Any) -> str:  # noqa: ANN401  anything
     if value is None or isinstance(value, bool):
         return str(value)
     if not isinstance(value, str | bytes | int | float):
-        return f"a {_kind(value)}"
+        return f"an object of type {_kind(value)}"
     text = repr(value)
     return text if len(text) <= _MOST_SHOWN else text[:_MOST_SHOWN] + "..."
 

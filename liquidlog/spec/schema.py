@@ -195,7 +195,7 @@ def split_path(text: str) -> Path:
         UsageError: If it is no text, or the text has empty parts or an open backtick.
     """
     if not isinstance(text, str):
-        raise UsageError(f"a column name must be text, found a {type(text).__name__}")
+        raise UsageError(f"a column name must be text, found {type(text).__name__}")
     parts: list[str] = []
     position = 0
     while True:

@@ -22,7 +22,7 @@ def parse_size(text: int | str) -> int:
     """
     if isinstance(text, bool) or not isinstance(text, str | SupportsIndex):
         raise UsageError(
-            f"a size must be bytes or text with a unit, as 16MiB, found a {type(text).__name__}"
+            f"a size must be bytes or text with a unit, as 16MiB, found {type(text).__name__}"
         )
     match = _SIZE.fullmatch(str(text))
     if match is None:

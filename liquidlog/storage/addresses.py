@@ -10,6 +10,9 @@ from urllib.parse import unquote, urlsplit
 from liquidlog.errors import UsageError
 
 _SCHEME: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):")
+_ONE_SLASH: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):/(?!/)(.*)")
+_SQL_PATH: Final = re.compile(r"\w+\.`(.+)`")
+_WEB: Final = frozenset({"http", "https"})
 _ADDRESS: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:/")
 """How a canonical path begins that is neither relative nor on local disk."""
 _SLASHES_IN_FRONT: Final = re.compile(r"^//+")
@@ -75,6 +78,7 @@ def table_address(uri: str) -> str:
     Raises:
         UsageError: If the address has parts that no table has: credentials, a query, a chain.
     """
+    _check_spelling(uri)
     if is_local(uri):
         path = os.path.expanduser(local_path(uri))  # noqa: PTH111  "" and ~ as fsspec has them
         _require_no_nul(path)
@@ -84,6 +88,28 @@ def table_address(uri: str) -> str:
     parse_object_address(uri)
     scheme, _, rest = uri.partition("://")
     return f"{_CANONICAL.get(scheme.lower(), scheme.lower())}://{rest.rstrip('/')}"
+
+
+def _check_spelling(uri: str) -> None:
+    """Refuse what other tools take for an address of a table, and what is nearly one.
+
+    Raises:
+        UsageError: Says how it is to be written.
+    """
+    quoted = _SQL_PATH.fullmatch(uri)
+    if quoted is not None:
+        raise UsageError(f"{uri} is how SQL writes an address; give {quoted[1]} alone")
+    found = _ONE_SLASH.match(uri)
+    if found is None or found[1].lower() in _LOCAL:
+        return
+    scheme, rest = found[1].lower(), found[2]
+    if scheme == "dbfs":
+        raise UsageError(
+            f"{uri} is an address inside Databricks; give /dbfs/{rest} on one of its clusters, or"
+            " the address in the storage behind it, like s3://bucket/path"
+        )
+    hint = f"write {scheme}://{rest}" if scheme in _FAMILIES else f"write ./{uri} for a local path"
+    raise UsageError(f"{uri} has one slash behind its scheme; {hint}")
 
 
 def file_address(table_uri: str, path: str) -> str:
@@ -158,6 +184,8 @@ def parse_object_address(uri: str) -> ObjectAddress:
         account = host.partition(".")[0]
     in_cloud = family in _FAMILIES.values()
     problems = []
+    if family in _WEB:
+        problems.append("is one of the web, which has no tables; give s3://, gs:// or abfss://")
     if "::" in uri:
         problems.append("is a chain of protocols")
     if "@" in bucket or (in_cloud and ":" in bucket):

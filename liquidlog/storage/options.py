@@ -11,6 +11,7 @@ from typing import Final
 
 from liquidlog.errors import UsageError
 from liquidlog.spec.arguments import text_mapping
+from liquidlog.spec.near import near_names
 
 _SECRET: Final = re.compile(r"key|secret|token|sas|password|credential", re.IGNORECASE)
 _SIGNATURES: Final = re.compile(
@@ -80,10 +81,11 @@ class StorageOptions:
         }
         unknown = [name for name, _ in self.items if name.lower() not in known]
         if unknown:
-            usual = ", ".join(sorted(prefixes[0] + name for name in aliases))
+            usual = sorted(prefixes[0] + name for name in aliases)
+            near = dict.fromkeys(one for name in unknown for one in near_names(name, usual))
+            hint = f"did you mean {' or '.join(near)}?" if near else f"known are {', '.join(usual)}"
             raise UsageError(
-                f"{storage} has no option {', '.join(unknown)}; known are: {usual}",
-                options=unknown,
+                f"{storage} has no option {', '.join(unknown)}; {hint}", options=unknown
             )
         return {known[name.lower()]: value for name, value in self.items}
 

@@ -13,6 +13,7 @@ from liquidlog.clustering.planner import plan as make_plan
 from liquidlog.clustering.planning import Strategy
 from liquidlog.clustering.workload import WeightedPredicate, Workload
 from liquidlog.errors import UsageError
+from liquidlog.log.loader import require_same_table
 from liquidlog.operations import inspect
 from liquidlog.operations.explain import Explained, explain, explain_together
 from liquidlog.operations.optimize import CommitReport, commit_groups
@@ -160,17 +161,23 @@ class Rewriting(OpenedTable):
         """Return the table at the version that a plan was made for.
 
         Raises:
-            UsageError: If it is the plan of another table.
+            UsageError: If it was made for a table at another address.
+            TableReplacedError: If it was made for another table at this one.
+            VersionNotFoundError: If the log does not hold that version.
         """
-        version, newest = _plan(plan).read_version, self._newest
-        is_newest = newest is not None and newest.version == version
-        found = newest if newest is not None and is_newest else self.snapshot(version)
-        if found.metadata.id != plan.table_id:
+        version = _plan(plan).read_version
+        newest = self._newest or self.update()
+        if newest.metadata.id != plan.table_id and plan.table_uri != self.uri:
             raise UsageError(
-                f"the plan is for the table with id {plan.table_id}, but {self.uri} is the table"
-                f" with id {found.metadata.id}; plan again"
+                f"the plan is of the table {plan.table_uri}, not of {self.uri}; plan this one",
+                table_uri=plan.table_uri,
             )
-        return found
+        require_same_table(newest, plan.table_id)
+        if newest.version == version:
+            return newest
+        then = self.snapshot(version)
+        require_same_table(then, plan.table_id)
+        return then
 
     def replay(self, version: int, **policy: Any) -> Replay:  # noqa: ANN401  as plan takes them
         """Return how a plan for the version before an OPTIMIZE compares with what it took.
@@ -181,9 +188,8 @@ class Rewriting(OpenedTable):
             UsageError: If the commit is no OPTIMIZE, or the policy names what the commit tells.
             VersionNotFoundError: If the log does not hold it, or the version before.
         """
-        told = sorted({"full", "version"} & policy.keys())
-        if told:
-            raise UsageError(f"{', '.join(told)} cannot be chosen for a replay: the commit tells")
+        if policy.get("full") or policy.get("version") is not None:
+            raise UsageError("full and version have no effect on a replay: the commit tells them")
 
         def plan_at(before: int, full: bool) -> ClusteringPlan:  # noqa: FBT001  the callback's type
             return self.plan(**{**policy, "version": before, "full": full})
