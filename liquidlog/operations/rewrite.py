@@ -1,6 +1,7 @@
 """Commit finished rewrites, one commit per group, and clean up after certain failures only."""
 
 import warnings
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -29,6 +30,7 @@ from liquidlog.plan import (
     InputFile,
     RewriteGroup,
     RewrittenGroup,
+    WrittenFile,
     rewrite_digest,
 )
 from liquidlog.snapshot import Snapshot
@@ -92,18 +94,18 @@ def commit_group(
         if group.group_id in committed_groups(store, plan):
             return GroupCommit(group_id=group.group_id, version=None)
         raise
-    settle(run)
+    settle(run, group.outputs)
     return GroupCommit(group_id=group.group_id, version=landed.version, base=landed.base)
 
 
-def settle(run: Run) -> None:
+def settle(run: Run, outputs: Sequence[WrittenFile]) -> None:
     """Forget a run whose outputs are committed; that this failed is a RunWarning.
 
     What is left says only that the run finished. Its files are named by the log, so that nobody
     deletes them.
     """
     try:
-        run.forget()
+        run.forget(named={file.path for file in outputs})
     except StorageError as error:
         message = f"committed, but the mark of its run could not be removed: {error.message}"
         warnings.warn(message, RunWarning, stacklevel=3)
