@@ -93,11 +93,11 @@ def mend(
         raise UsageError(f"nothing to fix is called {', '.join(unknown)}; {', '.join(FIXES)} are")
     store.require_writable()
     require_writable(snapshot)
-    done = []
+    done: list[Mended] = []
     for name in (fix for fix in FIXES if fix in names):
-        done.append(_REPAIRS[name](store, snapshot, clock, dry_run))
-        if done[-1].versions:
+        if done and done[-1].versions:
             snapshot = load_snapshot(store)
+        done.append(_REPAIRS[name](store, snapshot, clock, dry_run))
     return tuple(done)
 
 
