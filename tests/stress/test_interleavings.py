@@ -5,7 +5,7 @@ is true, and what no version names is listed as orphans and goes with them.
 """
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 
@@ -42,7 +42,7 @@ def test_no_schedule_of_two_processes_loses_anything(pair: Pair) -> None:
     sys.stdout.write(f"{pair.name}: {count} schedules, {sorted(told)}\n")
 
 
-MUTANTS = {
+MUTANTS: dict[str, tuple[str, Callable[..., object]]] = {
     "no version is put first": ("orphans._put_version", lambda *_: None),
     "the log is not read again": ("orphans.named_files", lambda *_: frozenset()),
     "a commit does not look at the run": ("rewrite.require_committable", lambda *_, **__: None),

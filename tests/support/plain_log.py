@@ -24,6 +24,10 @@ class Bytes(Protocol):
     def read(self, name: str) -> bytes: ...
 
 
+State = tuple[frozenset[str], frozenset[bytes], tuple[frozenset[str], ...]]
+"""All that decides what an operation does to a table: names, fates of runs, what commits name."""
+
+
 @dataclass(frozen=True)
 class PlainLog:
     """The log at one moment."""
@@ -50,6 +54,16 @@ class PlainLog:
     def named(self) -> frozenset[str]:
         """All data files that any retained part of the log names, added or removed."""
         return frozenset({*self._named_by_commits(), *self._named_by_checkpoints()})
+
+    @cached_property
+    def state(self) -> State:
+        """The state of the table, times left out."""
+        fates = {name.encode() + self.files.read(name) for name in self.there if "-fate" in name}
+        commits = (
+            frozenset(f"{kind} {action[kind].get('path')}" for action in actions for kind in action)
+            for actions in self.commits.values()
+        )
+        return self.there, frozenset(fates), tuple(commits)
 
     @property
     def missing(self) -> frozenset[str]:
@@ -85,6 +99,11 @@ class PlainLog:
             for action in actions
             if str(action.get("commitInfo", {}).get("txnId", "")).startswith(writer)
         ]
+
+    def operation_of(self, version: int) -> str:
+        """Return what the commit of a version says that it did."""
+        infos = (action.get("commitInfo") for action in self.commits[version])
+        return next((str(info["operation"]) for info in infos if info), "")
 
     def tagged(self, tags: Mapping[str, str]) -> list[int]:
         """Return the versions whose commitInfo has all these tags."""

@@ -13,6 +13,7 @@ from typing import Any, Final
 from unittest import mock
 
 from liquidlog.commit.transaction import Clock
+from liquidlog.log.store import TableStore
 from liquidlog.log.stores import open_store
 from liquidlog.storage import local
 from liquidlog.table import Table, system_clock
@@ -75,7 +76,11 @@ class Playground:
 
     def table(self, writer: str) -> Table:
         """Return the table as a process of its own opens it; `writer` begins its ids."""
-        return Table(open_store(str(self.root)), clock_of(writer))
+        return Table(self.store(), clock_of(writer))
+
+    def store(self) -> TableStore:
+        """Return the table's store as a process of its own opens it."""
+        return open_store(str(self.root))
 
     def clean_up(self) -> None:
         """Delete what runs left, whatever its age."""

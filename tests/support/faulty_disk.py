@@ -1,0 +1,102 @@
+"""Faults at calls on local disk: each call of an operation, each way in which it can fail."""
+
+import errno
+import os
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any, Final
+
+from support.disk_calls import Call, Effect, Entries
+
+
+class Kind(Enum):
+    """What goes wrong at a call."""
+
+    BEFORE = "an error, nothing done"
+    AFTER = "an error, after it was done"
+    REFUSED = "no permission"
+    UNSEEN = "not found, though it is there"
+    SLOW = "another process commits first"
+
+
+@dataclass(frozen=True)
+class Fault:
+    """A fault at the call of a number, from 0; `entry` is what a listing leaves out."""
+
+    number: int
+    kind: Kind
+    entry: str | None = None
+
+    def __str__(self) -> str:
+        return f"{self.kind.value} at call {self.number}" + (f": {self.entry}" * bool(self.entry))
+
+
+_LOOKS: Final = frozenset({"facts", "read", "list", "open"})
+
+
+class FaultyDisk:
+    """A hook that numbers calls and lets some of them fail; `made` are the calls so far."""
+
+    def __init__(self, faults: Sequence[Fault], meanwhile: Callable[[], None]) -> None:
+        self._faults = {fault.number: fault for fault in faults}
+        self._meanwhile = meanwhile
+        self.made: list[tuple[Call, tuple[str, ...]]] = []
+        self._away = False
+
+    def __call__(self, call: Call, effect: Effect) -> Any:
+        """Answer a call; see disk_calls.Hook."""
+        if self._away:
+            return effect()
+        number = len(self.made)
+        self.made.append((call, ()))
+        fault = self._faults.get(number)
+        if fault is None:
+            return self._noted(number, effect())
+        match fault.kind:
+            case Kind.BEFORE:
+                raise OSError(errno.EIO, os.strerror(errno.EIO))
+            case Kind.REFUSED:
+                raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+            case Kind.AFTER:
+                effect()
+                raise OSError(errno.EIO, os.strerror(errno.EIO))
+            case Kind.SLOW:
+                self._away = True
+                try:
+                    self._meanwhile()
+                finally:
+                    self._away = False
+                return self._noted(number, effect())
+            case Kind.UNSEEN:
+                return _without(effect(), fault.entry)
+
+    def _noted(self, number: int, answer: Any) -> Any:
+        if isinstance(answer, list):
+            names = (entry if isinstance(entry, str) else entry.name for entry in answer)
+            self.made[number] = (self.made[number][0], tuple(sorted(names)))
+        return answer
+
+
+def faults_at(made: Sequence[tuple[Call, tuple[str, ...]]]) -> Iterator[Fault]:
+    """Yield every fault that can happen at some calls."""
+    for number, (call, entries) in enumerate(made):
+        yield Fault(number, Kind.BEFORE)
+        yield Fault(number, Kind.SLOW)
+        if call.operation not in _LOOKS:
+            yield Fault(number, Kind.AFTER)
+            yield Fault(number, Kind.REFUSED)
+        elif call.operation == "list":
+            yield from (Fault(number, Kind.UNSEEN, entry) for entry in entries)
+        else:
+            yield Fault(number, Kind.UNSEEN)
+
+
+def _without(answer: Any, entry: str | None) -> Any:
+    if isinstance(answer, Entries):
+        return Entries(found for found in answer if found.name != entry)
+    if isinstance(answer, list):
+        return [name for name in answer if name != entry]
+    if isinstance(answer, bool):
+        return False
+    raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
