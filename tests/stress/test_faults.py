@@ -16,8 +16,8 @@ from support.faulty_disk import Fault, faults_at
 from support.playground import playground
 from support.verbs import OPERATIONS, Operation
 
-SAMPLES = 6
-PAIRS = effort(1, 150)
+SAMPLES = 4
+PAIRS = effort(1, 40)
 UNREADABLE_BY_DELTA_RS = {"rename a column", "drop a column"}
 """Column mapping is nothing that its scan of this version knows."""
 

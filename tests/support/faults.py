@@ -15,7 +15,6 @@ from liquidlog.errors import (
 )
 from liquidlog.log.loader import load_snapshot
 from liquidlog.operations.orphans import OPERATION as ORPHANS
-from support.disk_calls import calls_on_disk
 from support.faulty_disk import Fault, FaultyDisk
 from support.interleavings import alone_on_storage
 from support.playground import Playground, counted_tokens
@@ -48,7 +47,7 @@ class Trial:
         disk = FaultyDisk(faults, self._another_commits)
         with counted_tokens(), alone_on_storage(), warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            with calls_on_disk(self.ground.root, disk):
+            with self.ground.calls(disk):
                 outcome = _outcome(lambda: self.verb(self.ground))
             said = "done" if outcome.error is None else type(outcome.error).__name__
             try:
@@ -99,7 +98,10 @@ class Trial:
         ours = live_rows(store, load_snapshot(store))
         assert sorted(ours["x"].to_pylist()) == expected
         if by_delta_rs:
-            theirs = pa.RecordBatchReader.from_stream(DeltaTable(self.ground.root).scan())
+            options = self.ground.storage.given() or None
+            theirs = pa.RecordBatchReader.from_stream(
+                DeltaTable(self.ground.uri, storage_options=options).scan()
+            )
             assert sorted(theirs.read_all()["x"].to_pylist()) == expected
 
 

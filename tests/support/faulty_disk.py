@@ -72,7 +72,7 @@ class FaultyDisk:
                 return _without(effect(), fault.entry)
 
     def _noted(self, number: int, answer: Any) -> Any:
-        if isinstance(answer, list):
+        if isinstance(answer, list | tuple):
             names = (entry if isinstance(entry, str) else entry.name for entry in answer)
             self.made[number] = (self.made[number][0], tuple(sorted(names)))
         return answer
@@ -95,8 +95,8 @@ def faults_at(made: Sequence[tuple[Call, tuple[str, ...]]]) -> Iterator[Fault]:
 def _without(answer: Any, entry: str | None) -> Any:
     if isinstance(answer, Entries):
         return Entries(found for found in answer if found.name != entry)
-    if isinstance(answer, list):
-        return [name for name in answer if name != entry]
+    if isinstance(answer, list | tuple):
+        return type(answer)(found for found in answer if getattr(found, "name", found) != entry)
     if isinstance(answer, bool):
         return False
     raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))

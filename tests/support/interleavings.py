@@ -7,8 +7,9 @@ from dataclasses import dataclass, field
 from typing import Any, Final, Self
 from unittest import mock
 
+from liquidlog.log import object_store
 from liquidlog.operations import backfill, outputs, rewrite
-from support.disk_calls import Call, Effect, calls_on_disk
+from support.disk_calls import Call, Effect
 from support.plain_log import State
 from support.playground import Playground, counted_tokens
 from support.rivals import Pair, Stage, check
@@ -45,6 +46,7 @@ def alone_on_storage() -> Iterator[None]:
         mock.patch.object(rewrite, "require_agreement"),
         mock.patch.object(outputs, "ThreadPoolExecutor", OneByOne),
         mock.patch.object(backfill, "ThreadPoolExecutor", OneByOne),
+        mock.patch.object(object_store, "ThreadPoolExecutor", OneByOne),
     ):
         yield
 
@@ -110,7 +112,7 @@ class Race:
             return effect()
 
         with counted_tokens(), alone_on_storage():
-            with calls_on_disk(self.ground.root, hook):
+            with self.ground.calls(hook):
                 outcomes = baton.run(
                     [lambda: first(self.ground, "A"), lambda: second(self.ground, "B")]
                 )

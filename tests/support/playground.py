@@ -5,27 +5,45 @@ import json
 import os
 import secrets
 import tempfile
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Protocol
 from unittest import mock
 
 from liquidlog.commit.transaction import Clock
+from liquidlog.data.runs import Run
 from liquidlog.log.store import TableStore
 from liquidlog.log.stores import open_store
-from liquidlog.storage import local
+from liquidlog.storage.files import put_if_absent
+from liquidlog.storage.objects import Objects
+from liquidlog.storage.options import NO_OPTIONS, StorageOptions
 from liquidlog.table import Table, system_clock
-from support.plain_log import PlainLog
+from support.disk_calls import Hook, calls_on_disk
+from support.emulators import Emulator
+from support.object_calls import calls_on_objects
+from support.plain_log import Bytes, PlainLog
 
 _HOUR_MS: Final = 3_600_000
 _SHARED_MEMORY: Final = Path("/dev/shm")  # noqa: S108  files in memory, where there are any
 
 
+class Files(Bytes, Protocol):
+    """Files that can be put back; see plain_log.Bytes."""
+
+    def stamps(self) -> Mapping[str, object]:
+        """Return what tells whether a file is still the same one, by name."""
+        ...
+
+    def write(self, name: str, content: bytes, stamp: object = None) -> None: ...
+
+    def delete(self, name: str) -> None: ...
+
+
 @dataclass(frozen=True)
 class DiskFiles:
-    """The files below a directory; see plain_log.Bytes."""
+    """The files below a directory; a stamp is the time of a file's last change."""
 
     root: Path
 
@@ -36,33 +54,69 @@ class DiskFiles:
             for name in names
         }
 
+    def stamps(self) -> Mapping[str, int]:
+        return {name: (self.root / name).stat().st_mtime_ns for name in self.names()}
+
     def read(self, name: str) -> bytes:
         return (self.root / name).read_bytes()
+
+    def write(self, name: str, content: bytes, stamp: object = None) -> None:
+        (self.root / name).write_bytes(content)
+        if isinstance(stamp, int):
+            os.utime(self.root / name, ns=(stamp, stamp))
+
+    def delete(self, name: str) -> None:
+        (self.root / name).unlink()
+
+
+@dataclass(frozen=True)
+class ObjectFiles:
+    """The objects below an address; a stamp is the tag that the store gave them."""
+
+    fs: Any
+    root: str
+
+    def names(self) -> set[str]:
+        return {*self.stamps()}
+
+    def stamps(self) -> Mapping[str, str]:
+        found = self.fs.find(self.root, detail=True)
+        return {name.removeprefix(f"{self.root}/"): found[name]["ETag"] for name in found}
+
+    def read(self, name: str) -> bytes:
+        return bytes(self.fs.cat_file(f"{self.root}/{name}"))
+
+    def write(self, name: str, content: bytes, stamp: object = None) -> None:
+        del stamp  # the same content has the same tag
+        self.fs.pipe_file(f"{self.root}/{name}", content)
+
+    def delete(self, name: str) -> None:
+        self.fs.rm_file(f"{self.root}/{name}")
 
 
 @dataclass
 class Playground:
-    """A table's directory, and its saved state: contents and times by name."""
+    """A table's directory, what gives its calls to a hook, and its saved state."""
 
-    root: Path
-    _saved: dict[str, tuple[bytes, int]] = field(default_factory=dict)
+    uri: str
+    files: Files
+    calls: Callable[[Hook], AbstractContextManager[None]]
+    storage: StorageOptions = NO_OPTIONS
+    _saved: dict[str, tuple[bytes, object]] = field(default_factory=dict)
 
     def save(self) -> None:
         """Remember the state as it is now."""
-        self._saved = {
-            name: ((self.root / name).read_bytes(), (self.root / name).stat().st_mtime_ns)
-            for name in DiskFiles(self.root).names()
-        }
+        stamps = self.files.stamps()
+        self._saved = {name: (self.files.read(name), stamp) for name, stamp in stamps.items()}
 
     def restore(self) -> None:
         """Put everything back to the saved state."""
-        for name in DiskFiles(self.root).names() - {*self._saved}:
-            (self.root / name).unlink()
-        for name, (content, time_ns) in self._saved.items():
-            path = self.root / name
-            if not path.exists() or path.stat().st_mtime_ns != time_ns:
-                path.write_bytes(content)
-                os.utime(path, ns=(time_ns, time_ns))
+        found = self.files.stamps()
+        for name in found.keys() - self._saved.keys():
+            self.files.delete(name)
+        for name, (content, stamp) in self._saved.items():
+            if found.get(name) != stamp:
+                self.files.write(name, content, stamp)
 
     @property
     def saved_names(self) -> frozenset[str]:
@@ -72,7 +126,7 @@ class Playground:
     @property
     def log(self) -> PlainLog:
         """What the log says now."""
-        return PlainLog(DiskFiles(self.root))
+        return PlainLog(self.files)
 
     def table(self, writer: str) -> Table:
         """Return the table as a process of its own opens it; `writer` begins its ids."""
@@ -80,7 +134,11 @@ class Playground:
 
     def store(self) -> TableStore:
         """Return the table's store as a process of its own opens it."""
-        return open_store(str(self.root))
+        return open_store(self.uri, self.storage.given())
+
+    def run(self, token: str) -> Run:
+        """Return a run in the table."""
+        return Run(self.uri, token, self.storage)
 
     def clean_up(self) -> None:
         """Delete what runs left, whatever its age."""
@@ -90,8 +148,8 @@ class Playground:
         """Commit as another engine does; return False if the version is taken."""
         version = max(self.log.commits) + 1
         lines = [{"commitInfo": {"timestamp": 1, "operation": "FOREIGN"}}, *actions]
-        path = str(self.root / f"_delta_log/{version:020d}.json")
-        return local.put_if_absent(path, "\n".join(map(json.dumps, lines)).encode())
+        content = "\n".join(map(json.dumps, lines)).encode()
+        return put_if_absent(f"{self.uri}/_delta_log/{version:020d}.json", content, self.storage)
 
 
 def clock_of(writer: str) -> Clock:
@@ -117,4 +175,14 @@ def playground() -> Iterator[Playground]:
     """Give an empty directory in memory, where there is such a place."""
     where = _SHARED_MEMORY if _SHARED_MEMORY.is_dir() else None
     with tempfile.TemporaryDirectory(dir=where, prefix="liquidlog-") as directory:
-        yield Playground(Path(directory).resolve() / "table")
+        root = Path(directory).resolve() / "table"
+        root.mkdir()
+        yield Playground(str(root), DiskFiles(root), lambda hook: calls_on_disk(root, hook))
+
+
+def object_playground(emulator: Emulator) -> Playground:
+    """Return an address in an emulator that nobody used before."""
+    uri, storage = emulator.new_table(), StorageOptions.of(emulator.direct_options)
+    objects = Objects.at(uri, storage)
+    files = ObjectFiles(objects.client.file_system, objects.path)
+    return Playground(uri, files, lambda hook: calls_on_objects(objects.path, hook), storage)

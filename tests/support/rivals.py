@@ -5,11 +5,11 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import islice
+from pathlib import Path
 from typing import Any, Final
 
 import pyarrow as pa
 
-from liquidlog.data.runs import Run
 from liquidlog.errors import CommitStateUnknownError, LiquidlogError
 from liquidlog.operations.append import Appended
 from liquidlog.operations.orphans import OPERATION as ORPHANS
@@ -46,16 +46,22 @@ class Pair:
     results: int = 1
     groups: int = 1
 
+    def __str__(self) -> str:
+        return self.name
+
     def prepare(self, ground: Playground) -> Stage:
         """Make the table and save it."""
         table = Table.create(
-            str(ground.root), schema=pa.schema([("x", pa.int64())]), cluster_by=["x"]
+            ground.uri,
+            schema=pa.schema([("x", pa.int64())]),
+            cluster_by=["x"],
+            storage_options=ground.storage.given(),
         )
         for first in (1, 3):
             table.append(pa.table({"x": [first, first + 1]}))
         plan = table.plan(min_cube_size=1, target_cube_size=1 if self.groups > 1 else "1GiB")
         assert len(plan.groups) == self.groups
-        results = tuple(execute(plan) for _ in range(self.results))
+        results = tuple(execute(plan, storage=ground.storage) for _ in range(self.results))
         ground.save()
         return Stage(plan, results)
 
@@ -85,7 +91,7 @@ def cluster_by_nothing(ground: Playground, name: str) -> Any:
 
 def run_and_commit(stage: Stage) -> Program:
     def program(ground: Playground, name: str) -> Any:
-        return ground.table(name).commit(stage.plan, execute(stage.plan))
+        return ground.table(name).commit(stage.plan, execute(stage.plan, storage=ground.storage))
 
     return program
 
@@ -94,7 +100,7 @@ def optimize_half(stage: Stage) -> Program:
     """Commit groups as they finish, and stop after the first while the second is written."""
 
     def program(ground: Playground, name: str) -> Any:
-        groups = _ahead(stage.plan)
+        groups = _ahead(ground, stage.plan)
         try:
             return ground.table(name).commit_each(stage.plan, islice(groups, 1))
         finally:
@@ -103,13 +109,13 @@ def optimize_half(stage: Stage) -> Program:
     return program
 
 
-def _ahead(plan: ClusteringPlan) -> Any:
+def _ahead(ground: Playground, plan: ClusteringPlan) -> Any:
     """Yield groups, each when the next is written; what nobody took is discarded at the end."""
 
     def generate() -> Iterator[RewrittenGroup]:
         waiting: list[RewrittenGroup] = []
         try:
-            for group in execute_groups(plan):
+            for group in execute_groups(plan, storage=ground.storage):
                 waiting.append(group)
                 if len(waiting) > 1:
                     yield waiting.pop(0)
@@ -117,14 +123,14 @@ def _ahead(plan: ClusteringPlan) -> Any:
                 yield waiting.pop(0)
         finally:
             for group in waiting:
-                Run(plan.table_uri, group.run).discard()
+                ground.run(group.run).discard()
 
     return generate()
 
 
 def discard(stage: Stage) -> Program:
-    def program(_: Playground, __: str) -> Any:
-        Run(stage.plan.table_uri, stage.results[0].groups[0].run).discard()
+    def program(ground: Playground, _: str) -> Any:
+        ground.run(stage.results[0].groups[0].run).discard()
 
     return program
 
@@ -150,7 +156,7 @@ def deletes(_: Playground, stage: Stage, name: str) -> list[Any]:
 def deletes_a_row(ground: Playground, stage: Stage, name: str) -> list[Any]:
     """Put a deletion vector on the first row of an input."""
     file = stage.plan.groups[0].inputs[0]
-    vector = ground.root / "deletion_vector_1.bin"
+    vector = Path(ground.uri, "deletion_vector_1.bin")
     planned = write_vector(vector, [0])
     stage.removed[name] = _values_of(stage, file.path)[:1]
     add = {

@@ -3,7 +3,6 @@
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Final
 from unittest import mock
 
@@ -38,7 +37,9 @@ def append_as_it_is(table: Table, values: Sequence[int]) -> None:
 
 
 def a_table(ground: Playground) -> Table:
-    table = Table.create(str(ground.root), schema=SCHEMA, cluster_by=["x"])
+    table = Table.create(
+        ground.uri, schema=SCHEMA, cluster_by=["x"], storage_options=ground.storage.given()
+    )
     for first in (1, 3):
         table.append(rows([first, first + 1]))
     return table
@@ -56,6 +57,9 @@ class Operation:
     base: tuple[int, ...] = BASE
     adds: tuple[int, ...] = ()
 
+    def __str__(self) -> str:
+        return self.name
+
     def made_ready(self, ground: Playground) -> Verb:
         """Make the table, save it, and return the operation."""
         verb = self.prepare(ground)
@@ -69,8 +73,7 @@ def create(ground: Playground, writer: str) -> int:
     return 0
 
 
-def _create(ground: Playground) -> Verb:
-    ground.root.mkdir()
+def _create(_: Playground) -> Verb:
     return lambda ground: create(ground, "A")
 
 
@@ -93,7 +96,7 @@ def _append_after_checkpoint(ground: Playground) -> Verb:
 
 def _commit(ground: Playground) -> Verb:
     plan = a_table(ground).plan()
-    result = execute(plan)
+    result = execute(plan, storage=ground.storage)
     return lambda ground: ground.table("A").commit(plan, result)
 
 
@@ -101,7 +104,7 @@ def _commit_again(ground: Playground) -> Verb:
     """Commit what is committed, where its run could not be forgotten."""
     table = a_table(ground)
     plan = table.plan()
-    result = execute(plan)
+    result = execute(plan, storage=ground.storage)
     with mock.patch.object(Run, "forget", autospec=True):
         table.commit(plan, result)
     return lambda ground: ground.table("A").commit(plan, result)
@@ -111,8 +114,8 @@ def _commit_too_late(ground: Playground) -> Verb:
     """Commit what another result of the plan has done already."""
     table = a_table(ground)
     plan = table.plan()
-    result = execute(plan)
-    table.commit(plan, execute(plan))
+    result = execute(plan, storage=ground.storage)
+    table.commit(plan, execute(plan, storage=ground.storage))
     return lambda ground: ground.table("A").commit(plan, result)
 
 
@@ -120,14 +123,14 @@ def _commit_in_vain(ground: Playground) -> Verb:
     """Commit what a change of the clustering columns made impossible."""
     table = a_table(ground)
     plan = table.plan()
-    result = execute(plan)
+    result = execute(plan, storage=ground.storage)
     table.cluster_by(["s"])
     return lambda ground: ground.table("A").commit(plan, result)
 
 
 def _run_and_commit(ground: Playground) -> Verb:
     plan = a_table(ground).plan()
-    return lambda ground: ground.table("A").commit(plan, execute(plan))
+    return lambda ground: ground.table("A").commit(plan, execute(plan, storage=ground.storage))
 
 
 @dataclass(frozen=True)
@@ -145,18 +148,20 @@ def _optimize(ground: Playground) -> Verb:
     def optimize(ground: Playground) -> Any:
         told: list[int] = []
         try:
-            return ground.table("A").commit_each(plan, _outcomes(plan), on_commit=told.append)
+            return ground.table("A").commit_each(
+                plan, _outcomes(ground, plan), on_commit=told.append
+            )
         except LiquidlogError as error:
             return Stopped(error, len(told))
 
     return optimize
 
 
-def _outcomes(plan: ClusteringPlan) -> Iterator[RewrittenGroup | GroupFailure]:
+def _outcomes(ground: Playground, plan: ClusteringPlan) -> Iterator[RewrittenGroup | GroupFailure]:
     """Yield groups as an executor does: one that fails does not stop the others."""
     for group in plan.groups:
         try:
-            yield from execute_groups(plan, [group.group_id])
+            yield from execute_groups(plan, [group.group_id], storage=ground.storage)
         except LiquidlogError as error:
             yield GroupFailure(group_id=group.group_id, reason=error.message)
 
@@ -164,20 +169,23 @@ def _outcomes(plan: ClusteringPlan) -> Iterator[RewrittenGroup | GroupFailure]:
 def _orphans(ground: Playground) -> Verb:
     """Delete a dead run, a finished one, and the mark of a committed one."""
     _commit_again(ground)
-    table = Table.open(str(ground.root))
+    table = ground.table("P")
     table.append(rows([5, 6]))
-    execute(table.plan())
-    dead = Run(table.uri, "0123456789ab")
+    execute(table.plan(), storage=ground.storage)
+    dead = ground.run("0123456789ab")
     dead.begin()
-    Path(table.uri, dead.file_name(0, "0", "zstd")).write_bytes(b"12345")
+    ground.files.write(dead.file_name(0, "0", "zstd"), b"12345")
     return lambda ground: ground.table("A").orphans(older_than="0s", finished=True, delete=True)
 
 
 def _fix(ground: Playground) -> Verb:
     """Give files the statistics that whoever wrote them left out."""
     a_table(ground)
-    for path in (ground.root / "_delta_log").glob("*.json"):
-        path.write_text(re.sub(r'"stats":"(\\.|[^"\\])*"', '"stats":null', path.read_text()))
+    for version in ground.log.commits:
+        name = f"_delta_log/{version:020d}.json"
+        content = ground.files.read(name).decode()
+        without = re.sub(r'"stats":"(\\.|[^"\\])*"', '"stats":null', content)
+        ground.files.write(name, without.encode())
     return lambda ground: ground.table("A").fix("missing-statistics")
 
 
