@@ -11,7 +11,7 @@ from liquidlog.clustering.staleness import stale_reasons
 from liquidlog.commit.conflicts import ReadSet
 from liquidlog.commit.transaction import Clock, Proposal
 from liquidlog.data.runs import Run
-from liquidlog.errors import CommitConflictError, StorageError
+from liquidlog.errors import CommitConflictError, ResultMismatchError, StorageError
 from liquidlog.log.loader import load_commits, newest_version
 from liquidlog.log.second_opinion import require_agreement
 from liquidlog.log.store import TableStore
@@ -91,6 +91,11 @@ def commit_group(
         landed = commit_and_checkpoint(store, proposal, clock, engine_info=ENGINE_INFO)
     except CommitConflictError:
         clear_run(store, run, digest)
+        if group.group_id in committed_groups(store, plan):
+            return GroupCommit(group_id=group.group_id, version=None)
+        raise
+    except ResultMismatchError:
+        # Whoever committed the same outputs meanwhile has forgotten their run.
         if group.group_id in committed_groups(store, plan):
             return GroupCommit(group_id=group.group_id, version=None)
         raise

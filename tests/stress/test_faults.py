@@ -16,7 +16,7 @@ from support.faulty_disk import Fault, faults_at
 from support.playground import playground
 from support.verbs import OPERATIONS, Operation
 
-SAMPLES = 4
+SAMPLES = 2
 PAIRS = effort(1, 40)
 UNREADABLE_BY_DELTA_RS = {"rename a column", "drop a column"}
 """Column mapping is nothing that its scan of this version knows."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Final
 
-from support.disk_calls import Call, Effect, Entries
+from support.disk_calls import Call, Effect
 
 
 class Kind(Enum):
@@ -53,26 +53,20 @@ class FaultyDisk:
         fault = self._faults.get(number)
         if fault is None:
             return self._noted(number, effect())
-        match fault.kind:
-            case Kind.BEFORE:
-                raise OSError(errno.EIO, os.strerror(errno.EIO))
-            case Kind.REFUSED:
-                raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
-            case Kind.AFTER:
-                effect()
-                raise OSError(errno.EIO, os.strerror(errno.EIO))
-            case Kind.SLOW:
-                self._away = True
-                try:
-                    self._meanwhile()
-                finally:
-                    self._away = False
-                return self._noted(number, effect())
-            case Kind.UNSEEN:
-                return _without(effect(), fault.entry)
+        if fault.kind is Kind.SLOW:
+            self._let_others_commit()
+            return self._noted(number, effect())
+        return _failed(fault, effect)
+
+    def _let_others_commit(self) -> None:
+        self._away = True
+        try:
+            self._meanwhile()
+        finally:
+            self._away = False
 
     def _noted(self, number: int, answer: Any) -> Any:
-        if isinstance(answer, list | tuple):
+        if self.made[number][0].operation == "list" and answer is not None:
             names = (entry if isinstance(entry, str) else entry.name for entry in answer)
             self.made[number] = (self.made[number][0], tuple(sorted(names)))
         return answer
@@ -92,10 +86,30 @@ def faults_at(made: Sequence[tuple[Call, tuple[str, ...]]]) -> Iterator[Fault]:
             yield Fault(number, Kind.UNSEEN)
 
 
+def _failed(fault: Fault, effect: Effect) -> Any:
+    """Answer a call with a fault.
+
+    Raises:
+        OSError: As the kind of the fault says it.
+    """
+    if fault.kind is Kind.UNSEEN:
+        return _without(effect(), fault.entry)
+    if fault.kind is Kind.REFUSED:
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+    if fault.kind is Kind.AFTER:
+        made = effect()
+        if hasattr(made, "close"):
+            made.close()
+    raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+
 def _without(answer: Any, entry: str | None) -> Any:
-    if isinstance(answer, Entries):
-        return Entries(found for found in answer if found.name != entry)
-    if isinstance(answer, list | tuple):
+    """Return an answer that something is not there: an entry of a listing, or what was asked for.
+
+    Raises:
+        FileNotFoundError: As calls other than listings say it.
+    """
+    if entry is not None:
         return type(answer)(found for found in answer if getattr(found, "name", found) != entry)
     if isinstance(answer, bool):
         return False

@@ -117,6 +117,7 @@ class Race:
                     [lambda: first(self.ground, "A"), lambda: second(self.ground, "B")]
                 )
             try:
+                assert not self.pair.always_done or all(not o.error for o in outcomes)
                 check(self.ground, self.stage, outcomes, self.cleaned)
             except BaseException as error:
                 told = [outcome.error or outcome.value for outcome in outcomes]

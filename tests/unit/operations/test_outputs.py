@@ -17,7 +17,7 @@ from liquidlog.data.runs import Run, Stage
 from liquidlog.errors import DocumentError, ExecutorError, StorageError
 from liquidlog.log.local_store import LocalTableStore
 from liquidlog.log.second_opinion import require_agreement
-from liquidlog.operations import rewrite
+from liquidlog.operations import outputs, rewrite
 from liquidlog.plan import (
     ClusteringPlan,
     InputFiles,
@@ -245,6 +245,24 @@ def test_a_result_is_committed_once_however_often_it_is_given(table: Table) -> N
     assert table.commit(plan, result).versions == (3,)
     report = table.commit(plan, RewriteResult(plan_id=plan.plan_id, groups=result.groups))
     assert report.skipped_groups == (0,)
+    assert live_values(table) == [1, 2, 3, 4, 5, 6]
+
+
+def test_a_result_that_another_process_commits_meanwhile_is_committed(
+    table: Table, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plan = table.plan()
+    result = execute(plan)
+    require = outputs.require_committable
+
+    def after_another(*arguments: Any, **named: Any) -> None:
+        monkeypatch.undo()
+        assert Table.open(table.uri).commit(plan, result).versions == (3,)
+        require(*arguments, **named)
+
+    monkeypatch.setattr(rewrite, "require_committable", after_another)
+    report = table.commit(plan, result)
+    assert (report.versions, report.skipped_groups) == ((), (0,))
     assert live_values(table) == [1, 2, 3, 4, 5, 6]
 
 
