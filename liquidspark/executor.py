@@ -41,6 +41,7 @@ from liquidlog.storage.files import require_creatable
 from liquidlog.storage.options import NO_OPTIONS, StorageOptions
 from liquidspark.jobs import GroupJobs
 from liquidspark.pipeline import run_group
+from liquidspark.probing import require_ready
 from liquidspark.session import failure_reason, piece_settings
 from liquidspark.sink import TaskFacts
 from liquidspark.source import GroupWork, file_location
@@ -149,7 +150,8 @@ def execute_groups(
 
     Raises:
         UsageError: If the plan has no such group.
-        ExecutorError: If the plan asks for something this executor cannot do.
+        ExecutorError: If the plan asks for something this executor cannot do, or the
+            driver or the workers lack what it needs.
     """
     wanted = _wanted(plan, groups)
     repeated = repeated_inputs(group.inputs for group in plan.groups)
@@ -161,6 +163,8 @@ def execute_groups(
         run.check()
     alone = [run for run in runs if run.group.size_bytes > options.single_task_bytes]
     beside = [run for run in runs if run.group.size_bytes <= options.single_task_bytes]
+    if runs:
+        runs[0].require_ready(spark, storage_options)
     with piece_settings(spark):
         for run in alone:
             yield from _run_all(spark, [run], progress)
@@ -209,6 +213,18 @@ class _GroupRun:
             raise ExecutorError(error.message) from error
         for file in self.group.inputs:
             _vector_location(self.plan, file)
+
+    def require_ready(self, spark: SparkSession, options: Mapping[str, str] | None) -> None:
+        """Refuse where neither this group nor another one could be rewritten."""
+        uri = self.plan.table_uri
+        file = next(iter(self.group.inputs), None)
+        if file is not None:
+            require_ready(
+                spark,
+                directory=file_location(uri, ""),
+                file=file_location(uri, file.path),
+                options=options,
+            )
 
     def work(self) -> GroupWork:
         inputs, size_bytes = tuple(self.group.inputs), self.group.size_bytes

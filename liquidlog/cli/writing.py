@@ -1,6 +1,7 @@
 """Commands that make tables, fill them and set what they are clustered by."""
 
 from collections.abc import Mapping
+from functools import partial
 
 import click
 
@@ -21,7 +22,7 @@ from liquidlog.errors import (
     UsageError,
 )
 from liquidlog.operations.results import read_file
-from liquidlog.report import text
+from liquidlog.report import changes
 from liquidlog.spec.arrow import delta_schema
 from liquidlog.spec.mapping import MODE
 from liquidlog.spec.schema import StructType, parse_schema
@@ -67,7 +68,8 @@ def create(  # noqa: PLR0913  one parameter an option
         properties={**wanted, **({MODE: column_mapping} if column_mapping else {})},
     )
     Table.create_as(table, definition, storage_options=options, dry_run=dry_run)
-    emit({"version": 0}, text.created, as_json=as_json)
+    shown = partial(changes.created, dry_run=dry_run)
+    emit({"version": 0}, shown, as_json=as_json, dry_run=dry_run)
 
 
 @click.command()
@@ -88,7 +90,8 @@ def append(
     """Append Parquet files as fresh files, in one commit."""
     opened = Table.open(table, storage_options=mapping(storage_options))
     appended = opened.append(sources, cluster=cluster, dry_run=dry_run)
-    emit(appended, text.appended, as_json=as_json)
+    shown = partial(changes.appended, dry_run=dry_run)
+    emit(appended, shown, as_json=as_json, dry_run=dry_run)
 
 
 @click.command("cluster-by")
@@ -112,7 +115,9 @@ def cluster_by(
     opened = Table.open(table, storage_options=mapping(storage_options))
     names = None if columns is None else split_names(columns)
     version = opened.cluster_by(names, dry_run=dry_run)
-    emit({"version": version}, text.clustered, as_json=as_json)
+    is_new = version != opened.seen_version
+    shown = partial(changes.clustered, names=names, is_new=is_new, dry_run=dry_run)
+    emit({"version": version}, shown, as_json=as_json, dry_run=dry_run)
 
 
 def _options_of(address: str, options: Mapping[str, str]) -> Mapping[str, str]:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Final
 
 from liquidlog.errors import UsageError
+from liquidlog.spec.codecs import CODEC_NAMES, CODEC_PROPERTY
 from liquidlog.spec.mapping import MODE
 from liquidlog.spec.near import near_names
 from liquidlog.spec.schema import StructType, find_column, quote_path, split_paths
@@ -19,7 +20,6 @@ _INTERVAL: Final = re.compile(
     r"(interval\s+)?(\d+\s+(week|day|hour|minute|second|millisecond|microsecond)s?\s*)+",
     re.IGNORECASE,
 )
-_CODECS: Final = ("zstd", "snappy", "gzip", "lz4", "lz4_raw", "uncompressed", "none")
 
 Check = Callable[[str], str | None]
 """Returns what a value must be, None if it is that."""
@@ -47,6 +47,10 @@ def _is_one_of(*values: str) -> Check:
         return None if value in values else f"one of {', '.join(values)}"
 
     return check
+
+
+def _is_codec(value: str) -> str | None:
+    return None if value.lower() in CODEC_NAMES else f"one of {', '.join(CODEC_NAMES)}"
 
 
 def _is_text(_: str) -> str | None:
@@ -87,7 +91,7 @@ _SETTABLE: Final[Mapping[str, Check]] = {
     "delta.checkpointPolicy": _is_one_of("classic", "v2"),
     "delta.dataSkippingStringPrefixLength": _is_integer(0),
     "delta.isolationLevel": _is_one_of("Serializable"),
-    "delta.parquet.compression.codec": _is_one_of(*_CODECS),
+    CODEC_PROPERTY: _is_codec,
     "delta.randomPrefixLength": _is_integer(1),
     MODE: _is_one_of("none", "name", "id"),
     NUM_INDEXED_COLUMNS: _is_integer(-1),

@@ -117,6 +117,24 @@ def commit(store: TableStore, proposal: Proposal, clock: Clock, *, engine_info: 
     raise CommitError(f"other writers won {MAX_ATTEMPTS} races in a row; nothing was committed")
 
 
+def rehearse(store: TableStore, proposal: Proposal) -> Committed:
+    """Return what `commit` would do now, after all its checks and without its put.
+
+    Raises:
+        CommitConflictError: If winners make it impossible; names every conflict.
+        UnsupportedFeatureError: If the newest version of the table cannot be written.
+    """
+    snapshot = proposal.base or load_snapshot(store)
+    if proposal.base is not None:
+        snapshot, _ = follow(store, snapshot)
+    since = load_commits(store, proposal.read_set.version + 1, snapshot.version)
+    _require_no_conflicts(proposal, since)
+    _require_possible(proposal, snapshot)
+    change = proposal.derive(snapshot)
+    proposal.before_put(snapshot)
+    return Committed(version=snapshot.version + 1, attempts=0, change=change, base=snapshot)
+
+
 def commit_first(store: TableStore, change: Change, clock: Clock, *, engine_info: str) -> bool:
     """Commit version 0 of a new table; return False if the table was created meanwhile.
 

@@ -93,14 +93,14 @@ class ParquetFile:
         groups, names = list(row_groups), None if columns is None else list(columns)
         rows = sum(self.metadata.row_group(group).num_rows for group in groups)
         with self._refusing():
-            table = self._parquet.read_row_groups(groups, columns=names)
+            table = _read(self._parquet, groups, names)
             if table.num_rows != rows:
                 raise DataFileError(
                     self.path, f"has {table.num_rows} rows where its footer says {rows}"
                 )
             if self._nanoseconds is None:
                 return table
-            nanoseconds = self._nanoseconds.read_row_groups(groups, columns=names)
+            nanoseconds = _read(self._nanoseconds, groups, names)
             if has_nanoseconds(table, nanoseconds):
                 raise DataFileError(self.path, "holds timestamps with nanoseconds")
         return table
@@ -178,6 +178,25 @@ class ParquetFile:
         if "magic bytes" in str(error):
             return "is not a Parquet file, or was cut off: it does not end as one does"
         return f"cannot be read as Parquet: {str(error).partition(chr(10))[0]}"
+
+
+def _read(parquet: pq.ParquetFile, row_groups: list[int], columns: list[str] | None) -> pa.Table:
+    """Return rows of some row groups, also where a nested column was in Arrow dictionaries.
+
+    Every row group has its own, and Arrow does not read nested columns with more than one.
+    """
+    if len(row_groups) <= 1 or not any(map(_has_nested_dictionary, parquet.schema_arrow.types)):
+        return parquet.read_row_groups(row_groups, columns=columns)
+    return pa.concat_tables(
+        parquet.read_row_groups([group], columns=columns) for group in row_groups
+    )
+
+
+def _has_nested_dictionary(found: pa.DataType) -> bool:
+    children = [found.field(index).type for index in range(found.num_fields)]
+    return any(
+        isinstance(child, pa.DictionaryType) or _has_nested_dictionary(child) for child in children
+    )
 
 
 def _open(

@@ -101,6 +101,8 @@ def cluster_by(
 ) -> int:
     """Commit new clustering columns, None to have none; return the table's version after it.
 
+    With `dry_run` nothing is committed; the version is the one that the table would have.
+
     Raises:
         ClusteringColumnError: If the table cannot be clustered so.
         UnsupportedFeatureError: If the table asks more of a writer than we do.

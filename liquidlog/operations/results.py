@@ -71,6 +71,22 @@ def complete_result(path: str, plan: ClusteringPlan, rewrite: Rewrite) -> Rewrit
     return RewriteResult(plan_id=plan.plan_id, groups=tuple(done[key] for key in sorted(done)))
 
 
+def result_so_far(path: str, plan: ClusteringPlan) -> RewriteResult:
+    """Return what `complete_result` would begin with; the file is not touched.
+
+    Raises:
+        StorageError: If it, or a file in its directory, may not be read or written.
+        DocumentError: If there is such a file and it is not a result of this plan.
+    """
+    there = Path(path).exists()
+    target = Path(path) if there else Path(path).absolute().parent
+    if not target.exists():
+        raise StorageError(path, f"cannot be written: there is no directory {target}")
+    if not os.access(target, os.W_OK):
+        raise StorageError(path, "cannot be written: permission denied")
+    return read_result(path, plan) if there else RewriteResult(plan_id=plan.plan_id, groups=())
+
+
 def read_file(path: str) -> bytes:
     """Return the content of a file that the user named.
 

@@ -95,6 +95,11 @@ class RewriteGroup(Document, frozen=True, kw_only=True):
         """Bytes of all inputs."""
         return self.inputs.size_bytes
 
+    @property
+    def live_rows(self) -> int | None:
+        """Rows that the rewrite moves, None if that is not known."""
+        return self.inputs.live_rows
+
 
 class PlannedColumn(Document, frozen=True, kw_only=True):
     """A column to cluster by: its logical and its physical path."""
@@ -157,6 +162,12 @@ class ClusteringPlan(Document, frozen=True, kw_only=True):
     def size_bytes(self) -> int:
         """Bytes of all files to rewrite."""
         return sum(group.size_bytes for group in self.groups)
+
+    @property
+    def live_rows(self) -> int | None:
+        """Rows of all files to rewrite that no deletion vector deletes, None if not known."""
+        rows = [group.live_rows for group in self.groups]
+        return None if None in rows else sum(count for count in rows if count is not None)
 
     @property
     def curve(self) -> str:

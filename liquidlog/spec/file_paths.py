@@ -170,10 +170,12 @@ def named_twice(paths: pa.Array, table_uri: str) -> tuple[str, ...]:
     Raises:
         CorruptLogError: If the percent-encoding of a path is not that of a text.
     """
-    found = canonical_paths(paths)
+    normal = normal_paths(paths)
+    found = canonical_paths(normal)
     again: set[str] = set()
-    if found is not paths:
-        again.update(_repeated(pc.unique(normal_paths(paths)), canonical_paths))
+    # Most often every path is there once, which is all that has to be counted.
+    if found is not normal and pc.count_distinct(found).as_py() < len(found):
+        again.update(_repeated(pc.unique(normal), canonical_paths))
     away = _away(found)
     if away is not None:
         again.update(_met(found, away, table_uri))
@@ -196,7 +198,8 @@ def _met(paths: pa.Array, away: pa.Array, table_uri: str) -> Iterator[str]:
     inner = names_in_table(absolute, table_uri)
     inner = inner.filter(pc.not_equal(inner, absolute))
     yield from inner.filter(pc.is_in(inner, value_set=paths)).to_pylist()
-    yield from _repeated(pc.unique(absolute), _in_one_scheme)
+    if _holds(absolute, ("://",)):
+        yield from _repeated(pc.unique(absolute), _in_one_scheme)
 
 
 def _away(paths: pa.Array) -> pa.Array | None:
@@ -213,6 +216,8 @@ def _root(table_uri: str) -> str:
 
 
 def _in_one_scheme(addresses: pa.Array) -> pa.Array:
+    if not _holds(addresses, ("://",)):
+        return addresses
     for scheme, usual in _ONE_STORAGE.items():
         addresses = pc.replace_substring_regex(addresses, f"^{scheme}", usual)
     return addresses

@@ -136,7 +136,11 @@ def file_address(table_uri: str, path: str) -> str:
 
 
 def _local_file(root: str, path: str) -> str:
-    if path.startswith("//") or path.lower().startswith("file:/"):
+    if path.lower().startswith("file:/"):
+        # What names no host is a plain path in canonical form; decoding it here could be the
+        # second time.
+        raise UsageError(f"{path}: not a path of this machine as plans name them; plan again")
+    if path.startswith("//"):
         raise UsageError(f"{path}: a table on local disk has a file on another host")
     if _ADDRESS.match(path):
         raise UsageError(f"{path}: a table on local disk has a file in another storage")

@@ -21,6 +21,7 @@ __all__ = [
     "FileFacts",
     "Output",
     "Source",
+    "content_mark",
     "create",
     "delete_file",
     "file_facts",
@@ -113,6 +114,22 @@ def file_facts(address: str, options: StorageOptions = NO_OPTIONS) -> FileFacts 
     objects, path = _object(address, options)
     found = objects.facts(path)
     return None if found is None else FileFacts(found.size_bytes, found.modification_time_ms)
+
+
+def content_mark(address: str, options: StorageOptions = NO_OPTIONS) -> tuple[object, ...] | None:
+    """Return what changes whenever a file is written to or another takes its place; None without.
+
+    Local: size, time in ns, device and inode. Objects: size, time in ms and etag.
+
+    Raises:
+        StorageError: If the storage does not say.
+        UsageError: If the address or an option cannot be used.
+    """
+    if is_local(address):
+        return local.content_mark(local_path(address))
+    objects, path = _object(address, options)
+    facts = objects.facts(path)
+    return None if facts is None else (facts.size_bytes, facts.modification_time_ms, facts.etag)
 
 
 def touch(address: str, options: StorageOptions = NO_OPTIONS) -> None:

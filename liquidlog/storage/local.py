@@ -54,12 +54,18 @@ def facts(path: str) -> FileFacts | None:
     Raises:
         StorageError: If the file system does not say.
     """
-    try:
-        return facts_of(Path(path).stat())
-    except (FileNotFoundError, NotADirectoryError):
-        return None
-    except (OSError, ValueError) as error:
-        raise StorageError(path, f"cannot be looked at: {_said(error)}") from error
+    found = _status(path)
+    return found and facts_of(found)
+
+
+def content_mark(path: str) -> tuple[int, int, int, int] | None:
+    """Return size, time in ns, device and inode of a file, None if there is none.
+
+    Raises:
+        StorageError: If the file system does not say.
+    """
+    found = _status(path)
+    return found and (found.st_size, found.st_mtime_ns, found.st_dev, found.st_ino)
 
 
 def facts_of(found: os.stat_result) -> FileFacts:
@@ -193,6 +199,15 @@ def is_temporary(name: str) -> bool:
 
 
 _TOKEN_DIGITS: Final = 16
+
+
+def _status(path: str) -> os.stat_result | None:
+    try:
+        return Path(path).stat()
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except (OSError, ValueError) as error:
+        raise StorageError(path, f"cannot be looked at: {_said(error)}") from error
 
 
 def _temporary(path: str) -> Path:

@@ -12,7 +12,13 @@ from liquidlog.operations import alter, define, doctor
 from liquidlog.operations.append import Appended, AppendRequest, Source, append
 from liquidlog.operations.backfill import Mended
 from liquidlog.operations.checkpoint import checkpoint
-from liquidlog.operations.orphans import delete_strays, find_strays, stray_rows
+from liquidlog.operations.orphans import (
+    deletable_paths,
+    delete_strays,
+    find_strays,
+    require_deletable,
+    stray_rows,
+)
 from liquidlog.spec.arguments import address, column_paths, several, text_mapping, texts
 from liquidlog.spec.rows import Rows
 from liquidlog.spec.schema import split_path
@@ -36,7 +42,8 @@ class Changes(OpenedTable):
 
         Columns may come in any order; everything else must fit the schema. With `cluster`, each
         batch is sorted along the curve of the clustering columns first. Without rows there is no
-        commit and the version stays. With `dry_run` the sources are checked, nothing is written.
+        commit and the version stays. With `dry_run` the sources are read to their ends and
+        checked, a RecordBatchReader too, nothing is written, and what is returned is what would be.
 
         Raises:
             UsageError: If it is none of these, or an empty list; or `cluster` is asked for and the
@@ -53,7 +60,8 @@ class Changes(OpenedTable):
         """Set the clustering columns, None to have none; return the table's version after it.
 
         No file is rewritten. An unclustered, unpartitioned table is upgraded in the same commit.
-        Where there is nothing to change there is no commit.
+        Where there is nothing to change there is no commit. With `dry_run` nothing is committed:
+        the version is the one that the table would have.
 
         Raises:
             ClusteringColumnError: If the table cannot be clustered so; holds every problem.
@@ -66,6 +74,8 @@ class Changes(OpenedTable):
 
     def fix(self, *names: str, dry_run: bool = False) -> tuple[Mended, ...]:
         """Mend what findings of these names say, without rewriting a data file.
+
+        With `dry_run` nothing is committed: the versions are those that would be made.
 
         Raises:
             UsageError: If a name is not one of a finding that can be mended so.
@@ -82,7 +92,8 @@ class Changes(OpenedTable):
         """Rename a column, `a` or a field `a.b`; return the table's version after it.
 
         `new` is the last part of the new name. Needs column mapping. Clustering stays, and cubes
-        stay the table's own: their tags get the new name in the same commit.
+        stay the table's own: their tags get the new name in the same commit. With `dry_run`
+        nothing is committed: the version is the one that the table would have.
 
         Raises:
             UsageError: If a name is not one.
@@ -101,7 +112,8 @@ class Changes(OpenedTable):
     def drop_column(self, name: str, *, dry_run: bool = False) -> int:
         """Drop a column that nothing depends on; return the table's version after it.
 
-        Needs column mapping. Clustering columns and what holds them stay.
+        Needs column mapping. Clustering columns and what holds them stay. With `dry_run` nothing
+        is committed: the version is the one that the table would have.
 
         Raises:
             SchemaChangeError: If the table cannot be without it; holds every problem.
@@ -121,7 +133,8 @@ class Changes(OpenedTable):
         """Set some properties and remove others; return the table's version after it.
 
         Setting delta.columnMapping.mode to name turns column mapping on. Where there is nothing
-        to change there is no commit.
+        to change there is no commit. With `dry_run` nothing is committed: the version is the one
+        that the table would have.
 
         Raises:
             UsageError: If the properties are not a mapping of texts.
@@ -132,14 +145,19 @@ class Changes(OpenedTable):
         setting = text_mapping(properties, argument="properties")
         removing = texts(unset, argument="unset", of="properties", empty=True)
         return alter.set_properties(
-            self._store, self.snapshot_to_change(), setting, removing, self._clock, dry_run=dry_run
+            self._store,
+            self.snapshot_to_change(),
+            setting,
+            removing,
+            self._clock,
+            dry_run=dry_run,
         )
 
     def checkpoint(self, *, dry_run: bool = False) -> Checkpointed:
         """Give the newest version a checkpoint, so that it opens without the commits before.
 
         Commits of ours do so themselves after every `delta.checkpointInterval` versions. With
-        `dry_run` it is only checked whether the table may have one.
+        `dry_run` it is made elsewhere and compared with the log, but not published.
 
         Raises:
             UnsupportedFeatureError: If the table asks more of a writer than we do.
@@ -150,15 +168,20 @@ class Changes(OpenedTable):
         return checkpoint(self._store, self.snapshot_to_change(), self._clock, dry_run=dry_run)
 
     def orphans(
-        self, *, older_than: str = "1d", finished: bool = False, delete: bool = False
+        self,
+        *,
+        older_than: str = "1d",
+        finished: bool = False,
+        delete: bool = False,
+        dry_run: bool = False,
     ) -> Rows:
         """Return the files that runs left without a commit, one row per file.
 
         A run that wrote within `older_than` may still be alive: its files are listed but are no
         orphans, and stay. So do those of finished runs while their results can be committed, that
         is for half of `delta.deletedFileRetentionDuration`; with `finished`, they go as well. With
-        `delete`, orphans are deleted. Where finished runs are among them, a version without
-        actions is put first, so that no commit of them can land any more.
+        `delete`, orphans are deleted, unless it is a `dry_run`. Where finished runs are among them,
+        a version without actions is put first, so that no commit of them can land any more.
 
         Raises:
             UsageError: If `older_than` is not a duration like 12h.
@@ -173,8 +196,12 @@ class Changes(OpenedTable):
             older_than_ms=parse_duration(older_than),
             finished=finished,
         )
-        deleted = delete_strays(self._store, strays, self._clock) if delete else ()
-        return stray_rows(strays, deleted)
+        if not delete:
+            return stray_rows(strays)
+        if not dry_run:
+            return stray_rows(strays, delete_strays(self._store, strays, self._clock))
+        require_deletable(self._store, strays)
+        return stray_rows(strays, deletable_paths(strays))
 
 
 def _sources(data: object) -> tuple[Source, ...]:

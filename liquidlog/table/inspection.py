@@ -11,7 +11,7 @@ from liquidlog.clustering.health import Health
 from liquidlog.clustering.workload import WeightedPredicate, Workload
 from liquidlog.clustering.zcubes import cube_table
 from liquidlog.errors import UsageError
-from liquidlog.log.history import read_history
+from liquidlog.log.history import count_commits, read_history
 from liquidlog.operations import doctor, inspect
 from liquidlog.operations.overview import Overview, overview
 from liquidlog.operations.replay import WrittenBytes, written_bytes
@@ -19,7 +19,7 @@ from liquidlog.operations.scan import Scan, scan
 from liquidlog.operations.simulate import simulated_table
 from liquidlog.plan import DEFAULT_MIN_CUBE_BYTES
 from liquidlog.simulation.table import SimulatedTable
-from liquidlog.spec.arguments import column_paths, several, whole_number
+from liquidlog.spec.arguments import column_paths, one, several, whole_number
 from liquidlog.spec.rows import Rows
 from liquidlog.spec.sizes import parse_size
 from liquidlog.table.opened import OpenedTable, Size
@@ -41,6 +41,10 @@ class Inspection(OpenedTable):
         if limit is not None:
             limit = whole_number(limit, argument="limit", least=1)
         return read_history(self._store, limit)
+
+    def commit_count(self) -> int:
+        """Return the number of commits still in the log: the length of a history without limit."""
+        return count_commits(self._store)
 
     def files(
         self, version: int | None = None, *, min_cube_size: Size = DEFAULT_MIN_CUBE_BYTES
@@ -103,19 +107,29 @@ class Inspection(OpenedTable):
         return inspect.matching_files(self._store, self.snapshot(version), where)
 
     def scan(
-        self, where: str | None = None, *, workload: Workload = (), version: int | None = None
+        self,
+        where: str | None = None,
+        *,
+        workload: Workload = (),
+        version: int | None = None,
+        time_zone: str | None = None,
     ) -> Scan:
         """Return the files and bytes that a reader of a predicate must open, by statistics alone.
 
         Instead of one predicate a workload can be given, as `parse_workload` returns it.
+        `time_zone` is that of the readers' sessions, like "Europe/Berlin"; without it, times in
+        predicates that name no zone may be meant in any.
 
         Raises:
-            UsageError: If a predicate cannot be understood, or not one of the two is given.
+            UsageError: If a predicate cannot be understood, not one of the two is given, or there
+                is no such time zone.
         """
         if (where is None) == (not workload):
             raise UsageError("a scan needs either a predicate or a workload")
         asked = _workload(workload) if where is None else (WeightedPredicate(where),)
-        return scan(self._store, self.snapshot(version), asked)
+        if time_zone is not None:
+            one(time_zone, str, argument="time_zone", expected="a name like Europe/Berlin")
+        return scan(self._store, self.snapshot(version), asked, time_zone=time_zone)
 
     def written_bytes(self) -> tuple[WrittenBytes, ...]:
         """Return what each commit still in the log wrote, oldest first: new data and moved data."""

@@ -35,6 +35,11 @@ class OpenedTable:
         """The table's address."""
         return self._store.uri
 
+    @property
+    def seen_version(self) -> int | None:
+        """The newest version that a method has looked at, None before the first; asks nobody."""
+        return None if self._newest is None else self._newest.version
+
     def snapshot(self, version: int | None = None) -> Snapshot:
         """Return the table's state at a version, the newest if None.
 

@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from liquidlog.clustering import cube
 from liquidlog.clustering.health import Health
-from liquidlog.clustering.metrics import optimize_metrics
+from liquidlog.clustering.metrics import optimize_metrics, planned_metrics
 from liquidlog.clustering.options import STRATEGY, policy_settings
 from liquidlog.clustering.planner import STRATEGIES, check_known
 from liquidlog.clustering.planner import plan as make_plan
@@ -15,6 +15,7 @@ from liquidlog.clustering.workload import WeightedPredicate, Workload
 from liquidlog.errors import UsageError
 from liquidlog.log.loader import require_same_table
 from liquidlog.operations import inspect
+from liquidlog.operations.explain import Explained, explain, explain_together
 from liquidlog.operations.optimize import CommitReport, commit_groups
 from liquidlog.operations.replay import Replay, replay
 from liquidlog.operations.rewrite import pending_groups
@@ -139,7 +140,7 @@ class Rewriting(OpenedTable):
             one(path, str, argument="path", expected="a path as files shows it")
         made = self.plan() if plan is None else plan
         snapshot = self.snapshot_of(made)
-        rows = inspect.explain(made, snapshot, self.bounds_of(snapshot), path)
+        rows = explain(made, snapshot, self.bounds_of(snapshot), path)
         if path is not None and not rows:
             raise UsageError(
                 f"{path} is not a live file of {self.uri} at version {snapshot.version};"
@@ -147,6 +148,14 @@ class Rewriting(OpenedTable):
                 path=str(path),
             )
         return rows
+
+    def explain_together(
+        self, plan: ClusteringPlan | None = None, *, examples: int = 3
+    ) -> tuple[Explained, ...]:
+        """Return how many files a plan takes or leaves for which reason, each with some paths."""
+        made = self.plan() if plan is None else _plan(plan)
+        shown = whole_number(examples, argument="examples")
+        return explain_together(made, examples=shown)
 
     def snapshot_of(self, plan: ClusteringPlan) -> Snapshot:
         """Return the table at the version that a plan was made for.
@@ -200,8 +209,13 @@ class Rewriting(OpenedTable):
         """Return the ids of the plan's groups that are not committed yet."""
         return tuple(group.group_id for group in pending_groups(self._store, _plan(plan)))
 
-    def commit(self, plan: ClusteringPlan, result: RewriteResult) -> CommitReport:
-        """Commit the finished groups that are not committed yet, one commit a group.
+    def commit(
+        self, plan: ClusteringPlan, result: RewriteResult, *, dry_run: bool = False
+    ) -> CommitReport:
+        """Commit the finished groups that are not committed yet, one commit per group.
+
+        With `dry_run` every group is checked as if it were committed, nothing is written or
+        deleted, and the report holds the versions that the groups would get.
 
         Raises:
             UsageError: If the arguments are not a plan and a result.
@@ -211,7 +225,7 @@ class Rewriting(OpenedTable):
         """
         kind = "a RewriteResult"
         finished = one(result, RewriteResult, argument="result", expected=kind)
-        report = self.commit_each(plan, finished.groups)
+        report = self.commit_each(plan, finished.groups, dry_run=dry_run)
         report.require_success()
         return report
 
@@ -219,15 +233,22 @@ class Rewriting(OpenedTable):
         """Return what a run did, under the names of Delta's OPTIMIZE metrics."""
         return optimize_metrics(self.snapshot(_plan(plan).read_version), plan, report.finished)
 
+    def planned_metrics(self, plan: ClusteringPlan) -> Mapping[str, Any]:
+        """Return the metrics that committing a whole plan would have; None is not known yet."""
+        return planned_metrics(self.snapshot_of(plan), plan)
+
     def commit_each(
         self,
         plan: ClusteringPlan,
         groups: Iterable[RewrittenGroup | GroupFailure],
         *,
         on_commit: Callable[[int], None] = lambda _: None,
+        dry_run: bool = False,
     ) -> CommitReport:
         """Commit groups as an executor finishes them; failures are collected, not raised."""
-        return commit_groups(self._store, _plan(plan), groups, self._clock, on_commit=on_commit)
+        return commit_groups(
+            self._store, _plan(plan), groups, self._clock, on_commit=on_commit, dry_run=dry_run
+        )
 
 
 def _strategies(name: str) -> Mapping[str, Strategy]:

@@ -246,5 +246,5 @@ def test_a_path_is_one_source(table: Table, home: Path) -> None:
     path = home / "source.parquet"
     pq.write_table(pa.table({"sx": [1], "s": ["a"], "x": [1]}), path)
     for data in (path, str(path), [path], [str(path)]):
-        assert table.append(data, dry_run=True).version == 1
+        assert table.append(data, dry_run=True).rows == 1
     assert Table.open(home / "t").detail() == Table.open(str(home / "t")).detail()

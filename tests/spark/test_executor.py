@@ -389,3 +389,26 @@ def test_plan_beyond_the_executor_is_refused(
     )
     with pytest.raises(ExecutorError):
         list(execute_groups(spark, plan))
+
+
+def test_rewrites_beside_each_other_leave_the_session_its_settings(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    names = ("spark.sql.adaptive.enabled", "spark.sql.execution.arrow.maxRecordsPerBatch")
+    spark.conf.set(names[0], "true")
+    spark.conf.unset(names[1])
+    schema = schema_json_of({"row": "long"})
+    plans = []
+    for part in ("one", "other"):
+        table = pa.table({"row": pa.array(range(100), pa.int64())})
+        inputs = write_inputs(tmp_path / part, table, 2)
+        groups = [(inputs[:1], 1), (inputs[1:], 1)]
+        plans.append(make_plan(tmp_path / part, schema, groups, columns=[("row",)]))
+    same = SparkSession(spark.sparkContext, spark._jsparkSession)
+    first, second = execute_groups(spark, plans[0]), execute_groups(same, plans[1])
+    next(first)
+    next(second)
+    assert len(list(first)) == 1
+    assert [spark.conf.get(name, None) for name in names] == ["false", "64"]
+    assert len(list(second)) == 1
+    assert [spark.conf.get(name, None) for name in names] == ["true", None]
