@@ -71,6 +71,7 @@ def orphans(  # noqa: PLR0913  one parameter an option
         "orphan_bytes": sum(row["size_bytes"] for row in found),
         "deleted": delete,
     }
-    shown = partial(changes.orphans, dry_run=dry_run)
+    gone = sum(row["deleted"] for row in rows)
+    shown = partial(changes.orphans, gone=gone, dry_run=dry_run)
     emit(document, shown, as_json=as_json, dry_run=dry_run)
     tell_rest(len(rows), limit)

@@ -7,7 +7,7 @@ Source: Spark, TypeCoercion, AnsiTypeCoercion, DecimalPrecision.
 """
 
 import datetime as dt
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -68,7 +68,10 @@ def comparables(
         case PrimitiveType(name) if name in _DIGITS:
             return _with_integers(values, name)
         case PrimitiveType("timestamp"):
-            return _each(values, lambda value: _instant(value, time_zone))
+            # Compared as instants, or as texts that only the same instant has.
+            return _all(_instant(value, time_zone) for value in values)
+        case PrimitiveType("date"):
+            return _all(map(_day, values))
         case PrimitiveType(name) if name in _CONVERTERS:
             return _each(values, _CONVERTERS[name])
         case _:
@@ -79,9 +82,13 @@ def _each(
     values: Sequence[SqlValue], convert: Callable[[SqlValue], Comparable | None]
 ) -> tuple[Comparable, ...] | None:
     """Return the values converted one by one, None if one cannot be or they are of two kinds."""
-    found = [convert(value) for value in values]
-    known = tuple(value for value in found if value is not None)
-    return known if len(set(map(_kind, values))) == 1 and len(known) == len(found) else None
+    return _all(map(convert, values)) if len(set(map(_kind, values))) == 1 else None
+
+
+def _all(found: Iterable[Comparable | None]) -> tuple[Comparable, ...] | None:
+    values = tuple(found)
+    known = tuple(value for value in values if value is not None)
+    return known if len(known) == len(values) else None
 
 
 def _kind(value: SqlValue) -> tuple[type, bool]:
@@ -235,6 +242,5 @@ _CONVERTERS: Final[Mapping[str, Callable[[SqlValue], Comparable | None]]] = {
     "float": _as_float_or_double,
     "double": _as_double,
     "string": _text,
-    "date": _day,
     "timestamp_ntz": _local_instant,
 }

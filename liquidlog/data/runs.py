@@ -180,29 +180,29 @@ class Run:
         """
         return tuple(sorted(names_with_prefix(self.directory, self.name_prefix, self.storage)))
 
-    def forget(self) -> None:
-        """Delete what says that there was such a run: it was committed, or its files are gone.
+    def delete_files(self, names: Collection[str]) -> None:
+        """Delete some of its files; the caller knows that no version names them.
 
-        Raises:
-            StorageError: If something of it may still be there.
-        """
-        delete_file(self._marker, self.storage)
-        delete_file(self._fate, self.storage)
-
-    def delete_files(self, *, keep: Collection[str] = ()) -> tuple[str, ...]:
-        """Delete its files but those to keep; the caller knows that no version names the others.
-
-        The marker goes first: a task that finishes a file later deletes it itself. Returns the
-        names of the deleted files.
+        The marker goes first: a task that finishes a file later deletes it itself.
 
         Raises:
             StorageError: If one of them may still be there.
         """
         delete_file(self._marker, self.storage)
-        doomed = tuple(name for name in self.files() if name not in keep)
-        for name in doomed:
+        for name in names:
             delete_file(self._address(name), self.storage)
-        return doomed
+
+    def forget(self, *, named: Collection[str] = ()) -> None:
+        """Delete what says that there was such a run, unless it has files beside the named ones.
+
+        Files of a run that left no trace would never be found.
+
+        Raises:
+            StorageError: If something of it may still be there, or cannot be listed.
+        """
+        delete_file(self._marker, self.storage)
+        if frozenset(self.files()) <= frozenset(named):
+            delete_file(self._fate, self.storage)
 
     def discard(self) -> None:
         """Delete everything of a run whose result nobody was given, best-effort.
@@ -212,7 +212,7 @@ class Run:
         with suppress(LiquidlogError, AmbiguousPutError):
             if self.retire() is Stage.FINISHED:
                 self.withdraw()
-            self.delete_files()
+            self.delete_files(self.files())
             self.forget()
 
     def _settle_fate(self, content: bytes) -> bool:

@@ -49,7 +49,7 @@ class LocalTableStore:
 
     def require_writable(self) -> None:
         """See TableStore. The file system has to show that it links files, once."""
-        if self._proved or not self._log.is_dir():
+        if self._proved or local.facts(str(self._log)) is None:
             return  # where there is no table yet, its first version shows it
         local.require_links(str(self._log), self.uri)
         self._proved = True

@@ -4,16 +4,18 @@ Who deletes files asks this last. Files are compared by the last part of their p
 log spells what comes before: the names that are asked for are of no other directory's files.
 """
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Final
 from urllib.parse import unquote
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from liquidlog.errors import CorruptLogError
 from liquidlog.log.checkpoints import read_checkpoint
 from liquidlog.log.commits import read_commits
-from liquidlog.log.segment import Checkpoint, list_log
+from liquidlog.log.paths import commit_name, log_path
+from liquidlog.log.segment import Checkpoint, LogListing, candidate_segments, list_log
 from liquidlog.log.store import TableStore
 from liquidlog.log.tombstones import removed_keys
 from liquidlog.snapshot import decoded_paths
@@ -32,16 +34,38 @@ def named_files(store: TableStore, names: Collection[str]) -> frozenset[str]:
     Raises:
         TableNotFoundError: If there is no log.
         VersionNotFoundError: If a commit went while it was read.
-        CorruptLogError: If a part of the log cannot be read: then nothing is known.
+        CorruptLogError: If a part of the log cannot be read, or is not listed: then nothing is
+            known.
     """
     wanted = frozenset(names)
     listing = list_log(store)
     found: set[str] = set()
-    for commit in read_commits(store, sorted(listing.commits)):
+    for commit in read_commits(store, _versions(store, listing)):
         found.update(name for name in _of_actions(commit.actions) if name in wanted)
     for checkpoint in listing.checkpoints:
         found.update(_of_checkpoint(store, checkpoint, wanted))
     return frozenset(found)
+
+
+def _versions(store: TableStore, listing: LogListing) -> Sequence[int]:
+    """Return the versions whose commits the log holds, none left out between them.
+
+    A listing may come from a cache, so the commits before and after it are asked for by name.
+
+    Raises:
+        CorruptLogError: If the log lacks commits that it must have.
+    """
+    candidate_segments(listing, None)
+    first, last = min(listing.commits, default=listing.newest + 1), listing.newest
+    missing = [version for version in range(first, last + 1) if version not in listing.commits]
+    if missing:
+        where = log_path(commit_name(missing[0]))
+        raise CorruptLogError(where, "is not listed, although commits before it are in the log")
+    while first > 0 and store.read_log(commit_name(first - 1)) is not None:
+        first -= 1
+    while store.read_log(commit_name(last + 1)) is not None:
+        last += 1
+    return range(first, last + 1)
 
 
 def _of_actions(actions: Iterable[AnyAction]) -> Iterator[str]:

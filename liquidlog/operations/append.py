@@ -109,7 +109,7 @@ def append(store: TableStore, snapshot: Snapshot, request: AppendRequest, clock:
         run.discard()
         raise
     version = _commit(store, run, digest, snapshot, written, clock) if written else snapshot.version
-    settle(run)
+    settle(run, written)
     rows = sum(file.num_records for file in written)
     return Appended(version=version, files=len(written), rows=rows)
 

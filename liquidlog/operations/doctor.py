@@ -99,14 +99,14 @@ def mend(
     require_writable(snapshot)
     done: list[Mended] = []
     for name in (fix for fix in FIXES if fix in names):
+        if not dry_run and done and done[-1].versions:
+            snapshot = load_snapshot(store)
         mended = _REPAIRS[name](store, snapshot, clock, dry_run)
         if dry_run:
             # Each was derived from the version that there is, whatever the repairs before it made.
             first = snapshot.version + 1 + sum(len(one.versions) for one in done)
             versions = tuple(range(first, first + len(mended.versions)))
             mended = replace(mended, versions=versions)
-        elif mended.versions:
-            snapshot = load_snapshot(store)
         done.append(mended)
     return tuple(done)
 

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from liquidlog.commit.transaction import Clock
-from liquidlog.errors import CommitConflictError, ExecutorError, ResultMismatchError
+from liquidlog.errors import CommitConflictError, DataFileError, ExecutorError, ResultMismatchError
 from liquidlog.log.store import TableStore
 from liquidlog.operations.rewrite import commit_group, rehearse_group
 from liquidlog.plan import ClusteringPlan, GroupFailure, RewrittenGroup
@@ -80,7 +80,7 @@ def commit_groups(
             committed = become(store, plan, group, clock, base)
         except CommitConflictError as error:
             conflicts.extend(f"group {group.group_id}: {text}" for text in error.conflicts)
-        except ResultMismatchError as error:
+        except (ResultMismatchError, DataFileError) as error:
             failures.append(f"group {group.group_id}: {error.message}")
         else:
             base = committed.base or base

@@ -20,7 +20,7 @@ from liquidlog.errors import CommitConflictError
 from liquidlog.log.loader import load_snapshot
 from liquidlog.log.named import named_files
 from liquidlog.log.store import TableStore
-from liquidlog.operations.outputs import max_age_ms, table_directory
+from liquidlog.operations.outputs import delete_unnamed, max_age_ms, table_directory
 from liquidlog.operations.rewrite import ENGINE_INFO
 from liquidlog.snapshot import Snapshot
 from liquidlog.spec.change import Change
@@ -112,16 +112,12 @@ def delete_strays(store: TableStore, strays: Strays, clock: Clock) -> tuple[str,
         CorruptLogError: If the log cannot be read as far back as it goes.
     """
     require_deletable(store, strays)
-    ended = tuple(stray for stray in strays.runs if stray.may_go and _end(stray))
-    withdrawn = [stray.run.token for stray in ended if stray.run.stage() is Stage.WITHDRAWN]
+    ended = {stray.run: _ended(stray) for stray in strays.runs if stray.may_go}
+    withdrawn = [run.token for run, stage in ended.items() if stage is Stage.WITHDRAWN]
     if withdrawn:
         _put_version(store, withdrawn, clock)
-    deleted: list[str] = []
-    if ended:
-        named = named_files(store, {name for stray in ended for name in stray.run.files()})
-        for stray in ended:
-            deleted.extend(stray.run.delete_files(keep=named))
-            stray.run.forget()
+    gone = [run for run, stage in ended.items() if stage is not None]
+    deleted = list(delete_unnamed(store, gone)) if gone else []
     for file in strays.temporaries:
         if file.reason_to_keep is None:
             store.delete_file(file.path)
@@ -218,13 +214,13 @@ def _temporaries(store: TableStore, rules: _Rules) -> Iterator[StrayFile]:
         yield StrayFile(path, facts, _TEMPORARY, keep)
 
 
-def _end(stray: StrayRun) -> bool:
-    """End a run in the table; return False if it came further than it was when it was looked at."""
+def _ended(stray: StrayRun) -> Stage | None:
+    """End a run in the table; return how, None if it came further than it was when looked at."""
     stage = stray.run.retire()
     if stage is Stage.FINISHED and stray.stage is Stage.FINISHED:
         stray.run.withdraw()
-        return True
-    return stage in {Stage.RETIRED, Stage.WITHDRAWN}
+        return Stage.WITHDRAWN
+    return stage if stage in {Stage.RETIRED, Stage.WITHDRAWN} else None
 
 
 def _put_version(store: TableStore, tokens: Sequence[str], clock: Clock) -> None:

@@ -124,8 +124,27 @@ def clear_run(store: TableStore, run: Run, digest: str) -> None:
     with suppress(LiquidlogError):
         if run.finished_digest() == digest:
             run.withdraw()
-            run.delete_files(keep=named_files(store, run.files()))
-            run.forget()
+            delete_unnamed(store, (run,))
+
+
+def delete_unnamed(store: TableStore, runs: Sequence[Run]) -> tuple[str, ...]:
+    """Delete the files of ended runs that the log does not name; return their names.
+
+    The log is asked about exactly the files that go. A run is forgotten when none is left.
+
+    Raises:
+        StorageError: If one of them may still be there; what is left stays listed.
+        LogError: If the log cannot be read whole: then nothing is deleted.
+    """
+    files = {run: run.files() for run in runs}
+    named = named_files(store, {name for names in files.values() for name in names})
+    deleted: list[str] = []
+    for run, names in files.items():
+        doomed = [name for name in names if name not in named]
+        run.delete_files(doomed)
+        run.forget(named=named)
+        deleted.extend(doomed)
+    return tuple(deleted)
 
 
 def max_age_ms(snapshot: Snapshot) -> int:

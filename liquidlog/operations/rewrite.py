@@ -1,6 +1,7 @@
 """Commit finished rewrites, one commit per group, and clean up after certain failures only."""
 
 import warnings
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -10,7 +11,12 @@ from liquidlog.clustering.staleness import stale_reasons
 from liquidlog.commit.conflicts import ReadSet
 from liquidlog.commit.transaction import Clock, Proposal, rehearse
 from liquidlog.data.runs import Run
-from liquidlog.errors import CommitConflictError, StorageError, TableReplacedError
+from liquidlog.errors import (
+    CommitConflictError,
+    ResultMismatchError,
+    StorageError,
+    TableReplacedError,
+)
 from liquidlog.log.loader import load_commits, newest_version
 from liquidlog.log.second_opinion import require_agreement
 from liquidlog.log.store import TableStore
@@ -29,6 +35,7 @@ from liquidlog.plan import (
     InputFile,
     RewriteGroup,
     RewrittenGroup,
+    WrittenFile,
     rewrite_digest,
 )
 from liquidlog.snapshot import Snapshot
@@ -92,7 +99,12 @@ def commit_group(
         if group.group_id in committed_groups(store, plan):
             return GroupCommit(group_id=group.group_id, version=None)
         raise
-    settle(run)
+    except ResultMismatchError:
+        # Whoever committed the same outputs meanwhile has forgotten their run.
+        if group.group_id in committed_groups(store, plan):
+            return GroupCommit(group_id=group.group_id, version=None)
+        raise
+    settle(run, group.outputs)
     return GroupCommit(group_id=group.group_id, version=landed.version, base=landed.base)
 
 
@@ -121,14 +133,14 @@ def rehearse_group(
     return GroupCommit(group_id=group.group_id, version=would.version, base=would.base)
 
 
-def settle(run: Run) -> None:
+def settle(run: Run, outputs: Sequence[WrittenFile]) -> None:
     """Forget a run whose outputs are committed; that this failed is a RunWarning.
 
     What is left says only that the run finished. Its files are named by the log, so that nobody
     deletes them.
     """
     try:
-        run.forget()
+        run.forget(named={file.path for file in outputs})
     except StorageError as error:
         message = f"committed, but the mark of its run could not be removed: {error.message}"
         warnings.warn(message, RunWarning, stacklevel=3)

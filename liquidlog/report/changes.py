@@ -80,8 +80,8 @@ def checkpointed(result: Checkpointed, *, dry_run: bool) -> Report:
     return (Line(f"checkpoint of {of} written: {size}"),)
 
 
-def orphans(result: Mapping[str, Any], *, dry_run: bool) -> Report:
-    """Show the files of runs that never ended, and what became of them."""
+def orphans(result: Mapping[str, Any], *, gone: int, dry_run: bool) -> Report:
+    """Show the files of runs without a commit; `gone` of them were or would be deleted."""
     if not result["files"]:
         nothing = "would delete nothing, there are " if dry_run else ""
         return (Line(f"{nothing}no orphans: every rewrite of this table has ended and cleaned up"),)
@@ -96,8 +96,9 @@ def orphans(result: Mapping[str, Any], *, dry_run: bool) -> Report:
         for row in result["files"]
     )
     found = f"{result['orphan_count']} orphans of {render_size(result['orphan_bytes'])}"
-    done = "deleted" if result["deleted"] else "delete them with --delete"
-    end = f"would delete {found}; nothing was deleted" if dry_run else f"{found}: {done}"
+    done = f"{gone} deleted" if result["deleted"] else "delete them with --delete"
+    would = f"{found}: would delete {gone}; nothing was deleted"
+    end = would if dry_run else f"{found}: {done}"
     return (*listing(("path", "size", "modified", "orphan", "reason"), rows), Line(end))
 
 

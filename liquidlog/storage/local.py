@@ -39,6 +39,19 @@ _REFUSALS: Final = frozenset(
 """What `link` answers only where it did nothing. On a network file system any other error may
 follow a link that was made, for example ETIMEDOUT or EIO. Source: link(2), NFS."""
 
+_NO_LINKS: Final = frozenset(
+    {
+        errno.EINVAL,
+        errno.EMLINK,
+        errno.ENOSYS,
+        errno.ENOTSUP,
+        errno.EOPNOTSUPP,
+        errno.EPERM,
+        errno.EXDEV,
+    }
+)
+"""What `link` answers where there are no hard links; other errors may pass."""
+
 
 @dataclass(frozen=True, slots=True)
 class FileFacts:
@@ -219,7 +232,7 @@ def _require_link(probe: Path, other: Path, target: Path, uri: str) -> None:
     try:
         os.link(probe, target)
     except OSError as error:
-        if error.errno in {errno.EACCES, errno.EROFS, errno.ENOSPC, errno.EDQUOT}:
+        if error.errno not in _NO_LINKS:
             raise
         reason = f"a file system without hard links to commit with ({_said(error)}),"
         raise UnsupportedFeatureError(uri, "written", (reason,)) from error

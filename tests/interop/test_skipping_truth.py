@@ -38,6 +38,7 @@ FOR_SMALL_QUERIES = {
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
     "spark.sql.adaptive.enabled": "false",
     "spark.sql.shuffle.partitions": "1",
+    "spark.sql.subexpressionElimination.enabled": "false",
     # What fails is to fail where it is caught, not while the query is planned.
     "spark.sql.optimizer.excludedRules": "org.apache.spark.sql.catalyst.optimizer.ConstantFolding",
 }

@@ -10,6 +10,7 @@ from liquidlog.data.checksum import format_checksum, multiset_checksum
 from liquidlog.data.logical_file import LogicalFile
 from liquidlog.data.runs import Run
 from liquidlog.data.writer import DataFileWriter
+from liquidlog.errors import ExecutorError
 from liquidlog.plan import (
     ClusteringPlan,
     InputFile,
@@ -23,6 +24,7 @@ from liquidlog.plan import (
 from liquidlog.spec.deletion_vectors import vector_path
 from liquidlog.spec.schema import parse_schema, quote_path
 from liquidlog.storage.addresses import file_address
+from liquidlog.storage.files import delete_file
 from liquidlog.storage.options import NO_OPTIONS, StorageOptions
 
 
@@ -48,10 +50,14 @@ def execute_groups(
 
 def _rewrite(plan: ClusteringPlan, group: RewriteGroup, storage: StorageOptions) -> RewrittenGroup:
     run = Run(_located(plan, "").rstrip("/"), secrets.token_hex(6), storage)
-    run.begin()
-    rewritten = _rewritten(plan, group, run)
-    digest = rewrite_digest(plan, group, rewritten)
-    run.finish(digest, keep={output.path for output in rewritten.outputs})
+    try:
+        run.begin()
+        rewritten = _rewritten(plan, group, run)
+        digest = rewrite_digest(plan, group, rewritten)
+        run.finish(digest, keep={output.path for output in rewritten.outputs})
+    except BaseException:
+        run.discard()
+        raise
     return rewritten
 
 
@@ -121,4 +127,8 @@ def _write(plan: ClusteringPlan, rows: pa.Table, run: Run, number: int) -> Writt
     options = plan.writer_options
     with DataFileWriter(path, schema=schema, options=options, storage=run.storage) as writer:
         writer.write(rows)
-        return writer.finish(name)
+        written = writer.finish(name)
+    if run.has_ended():
+        delete_file(path, run.storage)
+        raise ExecutorError("the run has ended")
+    return written

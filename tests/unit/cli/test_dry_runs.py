@@ -54,9 +54,9 @@ def made(tmp_path: Path) -> Table:
     return table
 
 
-def saved(tmp_path: Path, table: Table) -> tuple[Words, ClusteringPlan]:
+def saved(tmp_path: Path, table: Table, **policy: Any) -> tuple[Words, ClusteringPlan]:
     """Save a plan and its result; return their paths and the plan."""
-    plan = table.plan()
+    plan = table.plan(**policy)
     (tmp_path / "plan.json").write_bytes(encode_plan(plan))
     done = b"".join(encode_rewritten_group(group) for group in execute(plan).groups)
     (tmp_path / "result.jsonl").write_bytes(done)
@@ -108,6 +108,14 @@ def commit(tmp_path: Path) -> Words:
     return ["commit", *paths]
 
 
+def commit_groups(tmp_path: Path) -> Words:
+    """Three groups: the second and third are looked at on what the first one saw."""
+    table = made(tmp_path)
+    paths, plan = saved(tmp_path, table, target_cube_size=1, min_cube_size=1)
+    assert len(plan.groups) == 3
+    return ["commit", *paths]
+
+
 def commit_again(tmp_path: Path) -> Words:
     table = made(tmp_path)
     paths, plan = saved(tmp_path, table)
@@ -149,6 +157,7 @@ CASES: Mapping[str, Callable[[Path], Words]] = {
     "optimize --final without gain": on_table("optimize", *FINAL, "--min-gain", "99"),
     "run": run_plan,
     "commit": commit,
+    "commit of groups": commit_groups,
     "commit again": commit_again,
 }
 

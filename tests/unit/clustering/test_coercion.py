@@ -77,6 +77,11 @@ def keeps_field(field: StructField, value: Any, predicate: str, zone: str | None
         ("timestamp", "2024-06-01T12:00:00.000Z", "x > '2024-06-01 11:00:60'"),
         ("timestamp_ntz", "2024-06-01T12:00:00.000", "x = TIMESTAMP '2024-06-01 20:00:00Z'"),
         ("timestamp_ntz", "2024-03-10T02:30:00.000", "x = TIMESTAMP '2024-03-10 03:30:00'"),
+        (
+            "timestamp_ntz",
+            "2024-03-10T02:30:00.000",
+            "x IN ('2024-03-10 03:30:00', TIMESTAMP '2024-03-10 03:30:00')",
+        ),
         ("date", "2024-06-01", "x < TIMESTAMP '2024-06-01 00:00:00'"),
         ("string", "a", r"x = '\x61'"),
         ("string", "a", "x = 'A' COLLATE UTF8_LCASE"),
@@ -114,6 +119,12 @@ def test_what_spark_may_find_equal_is_kept(
         ("timestamp", "2024-06-01T12:00:00.000Z", "x > '2024-06-02 12:00:00'"),
         ("timestamp_ntz", "2024-06-01T12:00:00.000", "x > TIMESTAMP '2024-06-03 12:00:00'"),
         ("timestamp_ntz", "2024-06-01T12:00:00.000", "x > DATE '2024-06-02'"),
+        ("date", "2024-06-01", "x IN ('2024-06-02', DATE '2024-06-03')"),
+        (
+            "timestamp",
+            "2024-06-01T12:00:00.000Z",
+            "x IN ('2024-06-03 12:00:00', DATE '2024-06-05')",
+        ),
     ],
 )
 def test_what_no_session_finds_equal_is_skipped(

@@ -1,14 +1,20 @@
 """Findings that only a decision or a rewrite mends, on tables made here; their commands work."""
 
 import json
+import re
 import shlex
 from pathlib import Path
 
 import pyarrow as pa
+import pytest
 
 from liquidlog.cli.common import run
 from liquidlog.cli.main import cli
 from liquidlog.clustering.findings import Finding
+from liquidlog.errors import StorageError
+from liquidlog.log.store import TableStore
+from liquidlog.operations import doctor
+from liquidlog.snapshot import Snapshot
 from liquidlog.table import Table
 from support.arrow_executor import execute
 
@@ -55,6 +61,21 @@ def test_columns_that_new_files_will_lack_statistics_of(tmp_path: Path) -> None:
     properties = table.detail()["properties"]
     assert properties["delta.dataSkippingStatsColumns"] == "a,s,x"
     assert "unindexed-columns" not in names(table)
+
+
+def test_after_the_last_repair_nothing_is_read_that_could_fail(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = made(tmp_path, "x")
+    log = Path(table.uri) / "_delta_log" / f"{1:020d}.json"
+    log.write_text(re.sub(r'"stats":"(\\.|[^"\\])*"', '"stats":null', log.read_text()))
+
+    def fails(_: TableStore) -> Snapshot:
+        raise StorageError("_delta_log", "cannot be listed")
+
+    monkeypatch.setattr(doctor, "load_snapshot", fails)
+    (mended,) = Table.open(table.uri).fix("missing-statistics")
+    assert (mended.versions, mended.files) == ((5,), 1)
 
 
 def test_a_clustered_table_has_nothing_wrong(tmp_path: Path) -> None:

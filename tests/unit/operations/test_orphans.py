@@ -180,7 +180,7 @@ def test_the_mark_of_a_committed_run_makes_nothing_an_orphan(
 ) -> None:
     table = table_at(tmp_path)
     plan, result = rewritten(table, age_s=0)
-    monkeypatch.setattr(Run, "forget", lambda _: None)
+    monkeypatch.setattr(Run, "forget", lambda _, **__: None)
     version = table.commit(plan, result).versions[0]
     monkeypatch.undo()
     table.append(pa.table({"x": [6]}))

@@ -17,7 +17,7 @@ from liquidlog.data.runs import Run, Stage
 from liquidlog.errors import DocumentError, ExecutorError, StorageError
 from liquidlog.log.local_store import LocalTableStore
 from liquidlog.log.second_opinion import require_agreement
-from liquidlog.operations import rewrite
+from liquidlog.operations import outputs, rewrite
 from liquidlog.plan import (
     ClusteringPlan,
     InputFiles,
@@ -101,7 +101,7 @@ def refinish(plan: ClusteringPlan, group: RewrittenGroup) -> None:
     """Make the run of a group say that the edited documents are its own."""
     run = Run(plan.table_uri, group.run)
     assert run.stage() is Stage.FINISHED
-    run.forget()
+    run.forget(named=run.files())
     run.begin()
     run.finish(rewrite_digest(plan, plan.groups[0], group), keep=run.files())
 
@@ -248,6 +248,24 @@ def test_a_result_is_committed_once_however_often_it_is_given(table: Table) -> N
     assert live_values(table) == [1, 2, 3, 4, 5, 6]
 
 
+def test_a_result_that_another_process_commits_meanwhile_is_committed(
+    table: Table, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plan = table.plan()
+    result = execute(plan)
+    require = outputs.require_committable
+
+    def after_another(*arguments: Any, **named: Any) -> None:
+        monkeypatch.undo()
+        assert Table.open(table.uri).commit(plan, result).versions == (3,)
+        require(*arguments, **named)
+
+    monkeypatch.setattr(rewrite, "require_committable", after_another)
+    report = table.commit(plan, result)
+    assert (report.versions, report.skipped_groups) == ((), (0,))
+    assert live_values(table) == [1, 2, 3, 4, 5, 6]
+
+
 def test_a_run_finishes_once(tmp_path: Path) -> None:
     run = Run(str(tmp_path), "0123456789ab")
     run.begin()
@@ -262,3 +280,44 @@ def test_a_run_finishes_once(tmp_path: Path) -> None:
 def test_a_token_is_twelve_digits(token: str) -> None:
     with pytest.raises(ValueError, match="12 hexadecimal digits"):
         Run("t", token)
+
+
+def test_only_files_that_the_log_was_asked_about_are_deleted(
+    table: Table, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plan = table.plan()
+    result = execute(plan)
+    with monkeypatch.context() as patch:
+        patch.setattr(Run, "forget", lambda _, **__: None)
+        table.commit(plan, result)
+    files = Run.files
+    listings: list[tuple[str, ...]] = [()]
+    monkeypatch.setattr(Run, "files", lambda run: listings.pop() if listings else files(run))
+    assert table.commit(plan, result).skipped_groups == (0,)
+    assert live_values(table) == [1, 2, 3, 4, 5, 6]
+
+
+def test_a_run_is_not_forgotten_while_it_has_files_that_nothing_names(table: Table) -> None:
+    run = Run(table.uri, "0123456789ab")
+    run.begin()
+    run.finish("digest")
+    late = run.file_name(0, "x", "zstd")
+    (Path(table.uri) / late).write_bytes(b"12345")
+    run.forget()
+    assert run.stage() is Stage.FINISHED
+    assert [row["path"] for row in table.orphans()] == [late]
+    run.forget(named={late})
+    assert run.stage() is Stage.GONE
+
+
+def test_an_output_that_cannot_be_read_stops_no_other_group(table: Table) -> None:
+    for first in (7, 10):
+        table.append(pa.table({"a": [first, first + 1, first + 2]}))
+    plan = table.plan(min_cube_size=1, target_cube_size=1)
+    result = execute(plan)
+    assert len(result.groups) > 1
+    output = result.groups[0].outputs[0]
+    (Path(table.uri) / output.path).write_bytes(b"x" * output.size_bytes)
+    report = table.commit_each(plan, result.groups)
+    assert len(report.failures) == 1
+    assert len(report.versions) == len(result.groups) - 1

@@ -112,6 +112,19 @@ def test_a_directory_that_may_not_be_written_says_so(
         local.require_links(str(tmp_path), "t")
 
 
+def test_an_error_of_the_probe_says_nothing_of_links(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "link", answer(errno.EIO, linked=False))
+    with pytest.raises(StorageError, match="cannot be written"):
+        local.require_links(str(tmp_path), "t")
+
+
+def test_a_log_that_cannot_be_looked_at_is_an_error_of_storage(tmp_path: Path) -> None:
+    with pytest.raises(StorageError):
+        LocalTableStore(tmp_path / ("x" * 300)).require_writable()  # ENAMETOOLONG
+
+
 def test_deleting_what_is_not_there_is_no_error_and_what_stays_is(tmp_path: Path) -> None:
     local.delete(str(tmp_path / "x"))
     (tmp_path / "d").mkdir()

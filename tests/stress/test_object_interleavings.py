@@ -1,0 +1,67 @@
+"""The dangerous pairs of processes, and faults at every call, on an emulator of S3.
+
+What is checked is what is checked on local disk, see test_interleavings and test_faults.
+"""
+
+import sys
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+
+from support import emulators
+from support.effort import effort
+from support.emulators import Emulator
+from support.faults import Trial
+from support.faulty_disk import faults_at
+from support.interleavings import Race, depend
+from support.playground import object_playground
+from support.rivals import PAIRS, Pair
+from support.schedules import Baton, Schedule, sampled, schedules
+from support.verbs import OPERATIONS, Operation
+
+DANGEROUS = effort(("commit, orphans",), ("commit, orphans", "append, orphans"))
+OTHERS = effort(
+    (),
+    (
+        "the same commit twice",
+        "two results of one plan",
+        "run and commit, orphans",
+        "orphans, orphans",
+        "commit, cluster by",
+    ),
+)
+FAULTY = effort(("append",), ("append", "commit", "commit again", "orphans"))
+SWITCHES, SAMPLES, FAULTS = effort((0, 0, 1), (1, 10, 10_000))
+
+
+@pytest.fixture(scope="module")
+def s3() -> Iterator[Emulator]:
+    with emulators.s3() as emulator:
+        yield emulator
+
+
+@pytest.mark.parametrize("pair", [p for p in PAIRS if p.name in {*DANGEROUS, *OTHERS}], ids=str)
+def test_no_schedule_of_two_processes_loses_anything(s3: Emulator, pair: Pair) -> None:
+    race = Race.of(object_playground(s3), pair)
+
+    def run(schedule: Schedule) -> Baton:
+        return race.run(schedule)[0]
+
+    if pair.name in DANGEROUS:
+        found = list(schedules(run, SWITCHES, depend))
+        found += sampled(run, switches=3, number=SAMPLES, seed=1)
+    else:
+        found = list(sampled(run, switches=2, number=SAMPLES, seed=1))
+    sys.stdout.write(f"{pair.name}: {len(found)} schedules\n")
+
+
+@pytest.mark.parametrize("operation", [o for o in OPERATIONS if o.name in FAULTY], ids=str)
+def test_no_fault_of_storage_loses_anything(s3: Emulator, operation: Operation) -> None:
+    trial = Trial.of(object_playground(s3), operation)
+    made = trial.run(by_delta_rs=True).made
+    single = list(faults_at(made))
+    chosen = np.random.default_rng(1).permutation(len(single))[:FAULTS]
+    for index in sorted(chosen):
+        trial.run([single[index]])
+    sys.stdout.write(f"{operation.name}: {len(made)} calls, {len(chosen)} faults; {trial.told}\n")

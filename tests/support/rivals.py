@@ -1,0 +1,276 @@
+"""Pairs of processes that delete, commit or both, and what must be true after any schedule."""
+
+import json
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass, field
+from itertools import islice
+from pathlib import Path
+from typing import Any, Final
+
+import pyarrow as pa
+
+from liquidlog.errors import CommitStateUnknownError, LiquidlogError
+from liquidlog.operations.append import Appended
+from liquidlog.operations.orphans import OPERATION as ORPHANS
+from liquidlog.plan import GROUP_ID_TAG, PLAN_ID_TAG, ClusteringPlan, RewriteResult, RewrittenGroup
+from liquidlog.table import Table
+from support.arrow_executor import execute, execute_groups
+from support.plain_log import PlainLog, State
+from support.playground import Playground
+from support.schedules import Outcome
+from support.vectors import write_vector
+
+APPENDED: Final = {"A": [100, 101], "B": [200, 201]}
+"""Values that a writer appends, by its name."""
+
+Program = Callable[[Playground, str], Any]
+"""What a process does; its second argument is its name."""
+
+
+@dataclass
+class Stage:
+    """What programs share: a plan of the saved table and results of it."""
+
+    plan: ClusteringPlan
+    results: tuple[RewriteResult, ...] = ()
+    removed: dict[str, list[int]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Pair:
+    """Two programs, and how to make the table that they start from.
+
+    With `always_done`, neither has a reason to fail.
+    """
+
+    name: str
+    programs: Callable[[Stage], tuple[Program, Program]]
+    results: int = 1
+    groups: int = 1
+    always_done: bool = False
+
+    def __str__(self) -> str:
+        return self.name
+
+    def prepare(self, ground: Playground) -> Stage:
+        """Make the table and save it."""
+        table = Table.create(
+            ground.uri,
+            schema=pa.schema([("x", pa.int64())]),
+            cluster_by=["x"],
+            storage_options=ground.storage.given(),
+        )
+        for first in (1, 3):
+            table.append(pa.table({"x": [first, first + 1]}))
+        plan = table.plan(min_cube_size=1, target_cube_size=1 if self.groups > 1 else "1GiB")
+        assert len(plan.groups) == self.groups
+        results = tuple(execute(plan, storage=ground.storage) for _ in range(self.results))
+        ground.save()
+        return Stage(plan, results)
+
+
+BASE: Final = [1, 2, 3, 4]
+"""Values of the saved table."""
+
+
+def commit(stage: Stage, number: int = 0) -> Program:
+    def program(ground: Playground, name: str) -> Any:
+        return ground.table(name).commit(stage.plan, stage.results[number])
+
+    return program
+
+
+def orphans(ground: Playground, name: str) -> Any:
+    return ground.table(name).orphans(older_than="0s", finished=True, delete=True)
+
+
+def append(ground: Playground, name: str) -> Any:
+    return ground.table(name).append(pa.table({"x": APPENDED[name]}))
+
+
+def cluster_by_nothing(ground: Playground, name: str) -> Any:
+    return ground.table(name).cluster_by(None)
+
+
+def run_and_commit(stage: Stage) -> Program:
+    def program(ground: Playground, name: str) -> Any:
+        return ground.table(name).commit(stage.plan, execute(stage.plan, storage=ground.storage))
+
+    return program
+
+
+def optimize_half(stage: Stage) -> Program:
+    """Commit groups as they finish, and stop after the first while the second is written."""
+
+    def program(ground: Playground, name: str) -> Any:
+        groups = _ahead(ground, stage.plan)
+        try:
+            return ground.table(name).commit_each(stage.plan, islice(groups, 1))
+        finally:
+            groups.close()
+
+    return program
+
+
+def _ahead(ground: Playground, plan: ClusteringPlan) -> Any:
+    """Yield groups, each when the next is written; what nobody took is discarded at the end."""
+
+    def generate() -> Iterator[RewrittenGroup]:
+        waiting: list[RewrittenGroup] = []
+        try:
+            for group in execute_groups(plan, storage=ground.storage):
+                waiting.append(group)
+                if len(waiting) > 1:
+                    yield waiting.pop(0)
+            while waiting:
+                yield waiting.pop(0)
+        finally:
+            for group in waiting:
+                ground.run(group.run).discard()
+
+    return generate()
+
+
+def discard(stage: Stage) -> Program:
+    def program(ground: Playground, _: str) -> Any:
+        ground.run(stage.results[0].groups[0].run).discard()
+
+    return program
+
+
+def foreign(stage: Stage, actions: Callable[[Playground, Stage, str], list[Any]]) -> Program:
+    """Commit at once as another engine does, unless the file that it changes is not live."""
+
+    def program(ground: Playground, name: str) -> Any:
+        while stage.plan.groups[0].inputs[0].path in ground.log.live:
+            if ground.put_by_hand(*actions(ground, stage, name)):
+                return
+            stage.removed.clear()
+
+    return program
+
+
+def deletes(_: Playground, stage: Stage, name: str) -> list[Any]:
+    path = stage.plan.groups[0].inputs[0].path
+    stage.removed[name] = [3, 4] if _values_of(stage, path) == [3, 4] else [1, 2]
+    return [{"remove": {"path": path, "deletionTimestamp": 1, "dataChange": True}}]
+
+
+def deletes_a_row(ground: Playground, stage: Stage, name: str) -> list[Any]:
+    """Put a deletion vector on the first row of an input."""
+    file = stage.plan.groups[0].inputs[0]
+    vector = Path(ground.uri, "deletion_vector_1.bin")
+    planned = write_vector(vector, [0])
+    stage.removed[name] = _values_of(stage, file.path)[:1]
+    add = {
+        "path": file.path,
+        "partitionValues": {},
+        "size": file.size_bytes,
+        "modificationTime": 1,
+        "dataChange": True,
+        "stats": json.dumps({"numRecords": 2, "tightBounds": False}),
+        "deletionVector": {
+            "storageType": "p",
+            "pathOrInlineDv": vector.as_uri(),
+            "offset": planned.offset,
+            "sizeInBytes": planned.size_bytes,
+            "cardinality": 1,
+        },
+    }
+    remove = {"path": file.path, "deletionTimestamp": 1, "dataChange": True}
+    return [{"remove": remove}, {"add": add}]
+
+
+def changes_metadata(ground: Playground, _: Stage, __: str) -> list[Any]:
+    actions = [action for actions in ground.log.commits.values() for action in actions]
+    metadata = next(action["metaData"] for action in actions if "metaData" in action)
+    return [{"metaData": {**metadata, "description": "changed"}}]
+
+
+def _values_of(stage: Stage, path: str) -> list[int]:
+    found: list[int] = pa.parquet.read_table(f"{stage.plan.table_uri}/{path}")["x"].to_pylist()
+    return found
+
+
+PAIRS: Final = (
+    Pair("commit, orphans", lambda s: (commit(s), orphans)),
+    Pair("the same commit twice", lambda s: (commit(s), commit(s)), always_done=True),
+    Pair(
+        "two results of one plan",
+        lambda s: (commit(s, 0), commit(s, 1)),
+        results=2,
+        always_done=True,
+    ),
+    Pair("append, orphans", lambda _: (append, orphans), results=0),
+    Pair("append, append", lambda _: (append, append), results=0, always_done=True),
+    Pair("run and commit, orphans", lambda s: (run_and_commit(s), orphans), results=0),
+    Pair("orphans, orphans", lambda _: (orphans, orphans)),
+    Pair("commit, a delete", lambda s: (commit(s), foreign(s, deletes))),
+    Pair("commit, a deletion vector", lambda s: (commit(s), foreign(s, deletes_a_row))),
+    Pair("commit, other metadata", lambda s: (commit(s), foreign(s, changes_metadata))),
+    Pair("half an optimize, orphans", lambda s: (optimize_half(s), orphans), results=0, groups=2),
+    Pair("discard, orphans", lambda s: (discard(s), orphans)),
+    Pair("commit, cluster by", lambda s: (commit(s), cluster_by_nothing)),
+)
+
+
+def check(
+    ground: Playground, stage: Stage, outcomes: tuple[Outcome, Outcome], cleaned: set[State]
+) -> None:
+    """Check what must hold after any schedule, before and after what was left is deleted.
+
+    `cleaned` are the states from which all went well, so that they are cleaned up once.
+    """
+    log = ground.log
+    assert not log.missing, f"deleted, though named: {log.missing}"
+    for name, outcome in zip("AB", outcomes, strict=True):
+        landed = [v for v in log.versions_of(f"{name} ") if log.operation_of(v) != ORPHANS]
+        _check_told(landed, outcome)
+    for group in stage.plan.groups:
+        tags = {PLAN_ID_TAG: stage.plan.plan_id, GROUP_ID_TAG: str(group.group_id)}
+        assert len(log.tagged(tags)) <= 1, "a group was committed twice"
+    expected = _expected(log, stage)
+    assert log.values("x") == expected
+    if log.state in cleaned:
+        return
+    ground.clean_up()
+    after = ground.log
+    assert not after.missing, f"deleted, though named: {after.missing}"
+    assert not after.strays, f"nobody lists these: {after.strays}"
+    assert after.values("x") == expected
+    cleaned.add(log.state)
+
+
+def _check_told(landed: list[int], outcome: Outcome) -> None:
+    """Check that a process told the truth of its versions."""
+    error = outcome.error
+    if error is None:
+        claimed = claimed_versions(outcome.value)
+        assert claimed is None or claimed == landed, f"said {claimed}, landed {landed}"
+        return
+    assert isinstance(error, LiquidlogError), f"{type(error).__name__}: {error}"
+    if not isinstance(error, CommitStateUnknownError):
+        assert not landed, f"said {error}, landed {landed}"
+
+
+def claimed_versions(value: Any) -> list[int] | None:
+    """Return the versions that an operation says it made, None if it does not say."""
+    if type(value) is tuple:
+        return [version for part in value for version in part.versions]
+    with suppress(AttributeError):
+        return list(value.versions)
+    if isinstance(value, Appended):
+        return [value.version]
+    return [value] if isinstance(value, int) else None
+
+
+def _expected(log: PlainLog, stage: Stage) -> list[int]:
+    values = list(BASE)
+    for name, appended in APPENDED.items():
+        if any(log.operation_of(v) == "WRITE" for v in log.versions_of(f"{name} ")):
+            values += appended
+    for removed in stage.removed.values():
+        for value in removed:
+            values.remove(value)
+    return sorted(values)

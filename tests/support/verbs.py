@@ -1,0 +1,222 @@
+"""Every operation that writes or deletes, each on a table made for it."""
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+from unittest import mock
+
+import pyarrow as pa
+
+from liquidlog.data.runs import Run
+from liquidlog.errors import LiquidlogError
+from liquidlog.operations import define
+from liquidlog.plan import ClusteringPlan, GroupFailure, RewrittenGroup
+from liquidlog.table import Table
+from support.arrow_executor import execute, execute_groups
+from support.playground import Playground, clock_of
+
+SCHEMA: Final = pa.schema([("x", pa.int64()), ("s", pa.string())])
+BASE: Final = (1, 2, 3, 4)
+"""Values of `x` of the table that most operations start from."""
+NEW: Final = (100, 101)
+"""What an append adds."""
+
+Verb = Callable[[Playground], Any]
+
+
+def rows(values: Sequence[int]) -> pa.Table:
+    return pa.table([values, [f"s{value}" for value in values]], schema=SCHEMA)
+
+
+def append_as_it_is(table: Table, values: Sequence[int]) -> None:
+    """Append values, whatever the other column is called now."""
+    names = [field.name for field in table.snapshot().schema.fields]
+    columns = dict(zip(names, rows(values).itercolumns(), strict=False))
+    table.append(pa.table(columns))
+
+
+def a_table(ground: Playground) -> Table:
+    table = Table.create(
+        ground.uri, schema=SCHEMA, cluster_by=["x"], storage_options=ground.storage.given()
+    )
+    for first in (1, 3):
+        table.append(rows([first, first + 1]))
+    return table
+
+
+@dataclass(frozen=True)
+class Operation:
+    """An operation: `prepare` makes its table and returns it.
+
+    `base` are the values of the table, `adds` those that its success adds.
+    """
+
+    name: str
+    prepare: Callable[[Playground], Verb]
+    base: tuple[int, ...] = BASE
+    adds: tuple[int, ...] = ()
+
+    def __str__(self) -> str:
+        return self.name
+
+    def made_ready(self, ground: Playground) -> Verb:
+        """Make the table, save it, and return the operation."""
+        verb = self.prepare(ground)
+        ground.save()
+        return verb
+
+
+def create(ground: Playground, writer: str) -> int:
+    definition = Table.definition(schema=SCHEMA, cluster_by=["x"])
+    define.create(ground.store(), definition, clock_of(writer))
+    return 0
+
+
+def _create(_: Playground) -> Verb:
+    return lambda ground: create(ground, "A")
+
+
+def _plainly(verb: Callable[[Table], Any], **properties: str) -> Callable[[Playground], Verb]:
+    """Prepare a verb of the plain table, with some properties."""
+
+    def prepare(ground: Playground) -> Verb:
+        table = a_table(ground)
+        if properties:
+            table.set_properties({f"delta.{key}": value for key, value in properties.items()})
+        return lambda ground: verb(ground.table("A"))
+
+    return prepare
+
+
+def _append_after_checkpoint(ground: Playground) -> Verb:
+    a_table(ground).checkpoint()
+    return lambda ground: ground.table("A").append(rows(NEW))
+
+
+def _commit(ground: Playground) -> Verb:
+    plan = a_table(ground).plan()
+    result = execute(plan, storage=ground.storage)
+    return lambda ground: ground.table("A").commit(plan, result)
+
+
+def _commit_again(ground: Playground) -> Verb:
+    """Commit what is committed, where its run could not be forgotten."""
+    table = a_table(ground)
+    plan = table.plan()
+    result = execute(plan, storage=ground.storage)
+    with mock.patch.object(Run, "forget", autospec=True):
+        table.commit(plan, result)
+    return lambda ground: ground.table("A").commit(plan, result)
+
+
+def _commit_too_late(ground: Playground) -> Verb:
+    """Commit what another result of the plan has done already."""
+    table = a_table(ground)
+    plan = table.plan()
+    result = execute(plan, storage=ground.storage)
+    table.commit(plan, execute(plan, storage=ground.storage))
+    return lambda ground: ground.table("A").commit(plan, result)
+
+
+def _commit_in_vain(ground: Playground) -> Verb:
+    """Commit what a change of the clustering columns made impossible."""
+    table = a_table(ground)
+    plan = table.plan()
+    result = execute(plan, storage=ground.storage)
+    table.cluster_by(["s"])
+    return lambda ground: ground.table("A").commit(plan, result)
+
+
+def _run_and_commit(ground: Playground) -> Verb:
+    plan = a_table(ground).plan()
+    return lambda ground: ground.table("A").commit(plan, execute(plan, storage=ground.storage))
+
+
+@dataclass(frozen=True)
+class Stopped:
+    """What stopped an optimize, after it told of so many commits."""
+
+    error: LiquidlogError
+    told: int
+
+
+def _optimize(ground: Playground) -> Verb:
+    plan = a_table(ground).plan(min_cube_size=1, target_cube_size=1)
+    assert len(plan.groups) == len(BASE) // 2
+
+    def optimize(ground: Playground) -> Any:
+        told: list[int] = []
+        try:
+            return ground.table("A").commit_each(
+                plan, _outcomes(ground, plan), on_commit=told.append
+            )
+        except LiquidlogError as error:
+            return Stopped(error, len(told))
+
+    return optimize
+
+
+def _outcomes(ground: Playground, plan: ClusteringPlan) -> Iterator[RewrittenGroup | GroupFailure]:
+    """Yield groups as an executor does: one that fails does not stop the others."""
+    for group in plan.groups:
+        try:
+            yield from execute_groups(plan, [group.group_id], storage=ground.storage)
+        except LiquidlogError as error:
+            yield GroupFailure(group_id=group.group_id, reason=error.message)
+
+
+def _orphans(ground: Playground) -> Verb:
+    """Delete a dead run, a finished one, and the mark of a committed one."""
+    _commit_again(ground)
+    table = ground.table("P")
+    table.append(rows([5, 6]))
+    execute(table.plan(), storage=ground.storage)
+    dead = ground.run("0123456789ab")
+    dead.begin()
+    ground.files.write(dead.file_name(0, "0", "zstd"), b"12345")
+    return lambda ground: ground.table("A").orphans(older_than="0s", finished=True, delete=True)
+
+
+def _fix(ground: Playground) -> Verb:
+    """Give files the statistics that whoever wrote them left out."""
+    a_table(ground)
+    for version in ground.log.commits:
+        name = f"_delta_log/{version:020d}.json"
+        content = ground.files.read(name).decode()
+        without = re.sub(r'"stats":"(\\.|[^"\\])*"', '"stats":null', content)
+        ground.files.write(name, without.encode())
+    return lambda ground: ground.table("A").fix("missing-statistics")
+
+
+OPERATIONS: Final = (
+    Operation("create", _create, base=()),
+    Operation("append", _plainly(lambda table: table.append(rows(NEW))), adds=NEW),
+    Operation(
+        "append with a checkpoint",
+        _plainly(lambda table: table.append(rows(NEW)), checkpointInterval="2"),
+        adds=NEW,
+    ),
+    Operation("append after a checkpoint", _append_after_checkpoint, adds=NEW),
+    Operation("cluster by", _plainly(lambda table: table.cluster_by(["s"]))),
+    Operation(
+        "rename a column",
+        _plainly(lambda table: table.rename_column("s", "t"), **{"columnMapping.mode": "name"}),
+    ),
+    Operation(
+        "drop a column",
+        _plainly(lambda table: table.drop_column("s"), **{"columnMapping.mode": "name"}),
+    ),
+    Operation(
+        "set properties", _plainly(lambda table: table.set_properties({"delta.appendOnly": "true"}))
+    ),
+    Operation("checkpoint", _plainly(lambda table: table.checkpoint())),
+    Operation("fix statistics", _fix),
+    Operation("commit", _commit),
+    Operation("commit again", _commit_again),
+    Operation("commit too late", _commit_too_late),
+    Operation("commit in vain", _commit_in_vain),
+    Operation("run and commit", _run_and_commit),
+    Operation("optimize", _optimize),
+    Operation("orphans", _orphans, base=(*BASE, 5, 6)),
+)
