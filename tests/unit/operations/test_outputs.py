@@ -65,6 +65,16 @@ def test_a_result_of_another_plan_deletes_nothing(table: Table) -> None:
     assert DeltaTable(table.uri, version=version).to_pyarrow_table().num_rows == 6
 
 
+def test_a_result_that_names_a_deletion_vector_leaves_it(tmp_path: Path, table: Table) -> None:
+    vector = tmp_path / "deletion_vector_61d16c75-6994-46b7-a15b-8b538852e50e.bin"
+    vector.write_bytes(b"bits")
+    report = committed_after(
+        table, lambda d: d["outputs"][0].update(path=vector.name, size_bytes=4)
+    )
+    assert "no file of its run" in report[0]
+    assert vector.exists()
+
+
 def test_a_plan_that_lists_an_input_twice_is_refused_everywhere(table: Table) -> None:
     plan = table.plan()
     document = json.loads(encode_plan(plan))
