@@ -344,17 +344,18 @@ def _check_head(content: bytes, where: str, *, kind: str, expected: int) -> None
     found = _head(content)
     if found is None and kind == "a plan":
         found = _head(content.partition(b"\n")[0])
+    if found is not None and found.kind not in {None, kind}:
+        raise DocumentError(where, f"is {found.kind}, not {kind}; are the two exchanged?")
+    version = None if found is None else found.format_version
+    if version is not None and version != expected:
+        raise DocumentError(
+            where,
+            f"has format version {version}, and this release reads {kind} of {expected} only;"
+            " make it again with this release",
+        )
     if found is None or found.kind is None:
         maker = "liquidlog plan TABLE -o FILE" if kind == "a plan" else "liquidlog run PLAN -o FILE"
         raise DocumentError(where, f"is not {kind}; {maker} writes one")
-    if found.kind != kind:
-        raise DocumentError(where, f"is {found.kind}, not {kind}; are the two exchanged?")
-    if found.format_version != expected:
-        raise DocumentError(
-            where,
-            f"is {kind} of format version {found.format_version}, and this release reads"
-            f" {expected} only; make it again with this release",
-        )
 
 
 def _head(content: bytes) -> _Head | None:
