@@ -52,6 +52,9 @@ bench: install ## the kernels; the rewrite too if LIQUID_REFERENCE_JARS names De
 	@test -z "$$LIQUID_REFERENCE_JARS" || { home=$$($(BIN)/python tools/java_home.py) && \
 		JAVA_HOME="$$home" $(BIN)/python benchmarks/bench_rewrite.py; }
 
+mistakes: install ## write docs/mistakes.md anew, after messages changed
+	PYTHONPATH=tests $(BIN)/python -m support.mistakes
+
 fix: install ## format and apply the linter's safe fixes
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
@@ -66,4 +69,4 @@ clean: ## remove everything that the targets made
 	rm -rf .venv .tools .demo .bench .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage
 	rm -rf spark-warehouse metastore_db derby.log
 
-.PHONY: help install demo test test-fast test-lowest check bench fix lock clean
+.PHONY: help install demo test test-fast test-lowest check bench mistakes fix lock clean

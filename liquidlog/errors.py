@@ -20,6 +20,7 @@ LiquidlogError                       code, exit status
 ├── ExecutorError                    the executor is missing or failed: detail
 └── CommitError
     ├── CommitConflictError          another commit won: read_version, conflicts
+    │   └── TableReplacedError       another table is there now: uri
     └── CommitStateUnknownError      the commit may or may not have landed: version
 
 Codes and exit statuses are stable; scripts depend on them.
@@ -272,6 +273,22 @@ class CommitConflictError(CommitError):
             conflicts=list(conflicts),
         )
         self.conflicts = conflicts
+
+
+class TableReplacedError(CommitConflictError):
+    """The table is not the one that a change was made for; nothing of it was committed."""
+
+    code = "table_replaced"
+
+    def __init__(self, uri: str, detail: str) -> None:
+        self.conflicts = (detail,)
+        CommitError.__init__(
+            self,
+            f"{uri}: {detail}. Nothing was committed; open the table again and start anew",
+            uri=uri,
+            conflicts=[detail],
+        )
+        self.uri = uri
 
 
 class CommitStateUnknownError(CommitError):

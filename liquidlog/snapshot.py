@@ -11,7 +11,6 @@ that repeat few values are dictionary-encoded.
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
-from urllib.parse import unquote
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -23,6 +22,7 @@ from liquidlog.spec.actions import (
     Protocol,
     SetTransaction,
 )
+from liquidlog.spec.file_paths import canonical_paths, named_twice
 from liquidlog.spec.schema import StructType
 
 DELETION_VECTOR_TYPE: Final = pa.struct(
@@ -89,12 +89,23 @@ class Statistics:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class LogMark:
+    """A file of the log as storage described it: enough to see that another took its place."""
+
+    name: str
+    size_bytes: int
+    modification_time_ms: int
+    etag: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Snapshot:
     """The state of a table at `version`.
 
     `files` has the schema FILES_SCHEMA, sorted by path unless a caller reordered it; planners
     take its order as the scan order. `domains` holds live domains only.
-    `timestamp_ms` is the commit's time.
+    `timestamp_ms` is the commit's time. `mark` is of the commit's file, or of a checkpoint's where
+    that is gone; None for what was not read from a log.
     """
 
     uri: str
@@ -107,6 +118,7 @@ class Snapshot:
     domains: Mapping[str, DomainMetadata]
     transactions: Mapping[str, SetTransaction]
     statistics: Statistics = field(default_factory=Statistics)
+    mark: LogMark | None = None
 
     @property
     def size_bytes(self) -> int:
@@ -114,8 +126,12 @@ class Snapshot:
         return int(pc.sum(self.files["size"]).as_py() or 0)
 
 
-def unsound(files: pa.Table) -> tuple[str, ...]:
-    """Return what no live file can be: without a path, or of a size that cannot be true."""
+def unsound(files: pa.Table, uri: str) -> tuple[str, ...]:
+    """Return what no live files can be: without a path, named twice, or of an untrue size.
+
+    Raises:
+        CorruptLogError: If the percent-encoding of a path is not that of a text.
+    """
     problems = []
     if files["path"].null_count or pc.any(pc.equal(files["path"], "")).as_py():
         problems.append("a live file has no path")
@@ -125,23 +141,20 @@ def unsound(files: pa.Table) -> tuple[str, ...]:
     ends = {sizes[end].as_py() or 0 for end in ("min", "max")}
     wrong = sorted(size for size in ends if not 0 <= size <= MAX_FILE_BYTES)
     problems.extend(f"a live file is said to have {size} bytes" for size in wrong)
+    twice = named_twice(files["path"].combine_chunks(), uri)
+    if twice:
+        others = f" and {len(twice) - 1} more" if twice[1:] else ""
+        problems.append(f"two live files are one file, spelled differently: {twice[0]}{others}")
     return tuple(problems)
 
 
 def decoded_paths(files: pa.Table) -> pa.Array:
-    """Return the paths of `files` with percent-encoding resolved, as a string array."""
-    return without_escapes(files["path"].combine_chunks())
+    """Return the paths of `files` in canonical form, decoded, as a string array.
 
-
-def without_escapes(paths: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
-    """Return paths with percent-encoding resolved; as they are if none has any."""
-    encoded = pc.match_substring(paths, "%")
-    if not pc.any(encoded).as_py():
-        return paths
-    if isinstance(paths, pa.ChunkedArray):
-        return without_escapes(paths.combine_chunks())
-    decoded = [unquote(path) for path in paths.filter(encoded).to_pylist()]
-    return pc.replace_with_mask(paths, encoded, pa.array(decoded, pa.string()))
+    Raises:
+        CorruptLogError: If the percent-encoding of one is not that of a text.
+    """
+    return canonical_paths(files["path"].combine_chunks())
 
 
 def deletion_vector(row: Mapping[str, Any] | None) -> DeletionVector | None:

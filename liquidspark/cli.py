@@ -1,5 +1,6 @@
 """The command `liquidspark` for spark-submit, and the entry point by which `liquidlog` finds it."""
 
+import logging
 import sys
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
@@ -9,6 +10,7 @@ import click
 from liquidlog.errors import EXIT_USAGE, LiquidlogError
 from liquidlog.operations.results import complete_result, read_plan
 from liquidlog.plan import ClusteringPlan, GroupFailure, RewriteResult, RewrittenGroup
+from liquidlog.spec.visible import visible_lines
 from liquidspark.session import open_session
 
 Outcome = RewrittenGroup | GroupFailure
@@ -69,6 +71,10 @@ def run_command(
     storage_option: tuple[str, ...],
 ) -> None:
     """Execute a saved plan; groups already in the result file are skipped. Commits nothing."""
+    # Executors say there what takes long.
+    log = logging.getLogger("liquidlog.executors")
+    log.setLevel(logging.INFO)
+    log.addHandler(logging.StreamHandler())
     try:
         run_plan(
             plan_path,
@@ -77,7 +83,7 @@ def run_command(
             storage_options=parse_conf(storage_option, option="--storage-option"),
         )
     except LiquidlogError as error:
-        click.echo(f"error: {error}", err=True)
+        click.echo(visible_lines(f"error: {error}"), err=True)
         sys.exit(error.exit_status)
 
 

@@ -8,6 +8,7 @@ can be committed at once. Nothing here reads or writes the log.
 import math
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Set as AbstractSet
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
 from functools import partial
@@ -33,12 +34,14 @@ from liquidlog.plan import (
     repeated_message,
     rewrite_digest,
 )
+from liquidlog.spec.arguments import one, several
 from liquidlog.spec.deletion_vectors import vector_path
 from liquidlog.spec.schema import parse_schema
 from liquidlog.storage.files import require_creatable
 from liquidlog.storage.options import NO_OPTIONS, StorageOptions
 from liquidspark.jobs import GroupJobs
 from liquidspark.pipeline import run_group
+from liquidspark.probing import require_ready
 from liquidspark.session import failure_reason, piece_settings
 from liquidspark.sink import TaskFacts
 from liquidspark.source import GroupWork, file_location
@@ -81,7 +84,7 @@ def execute(
     spark: SparkSession,
     plan: ClusteringPlan,
     *,
-    groups: Collection[int] | None = None,
+    groups: int | Collection[int] | None = None,
     on_group: Callable[[Outcome], None] | None = None,
     progress: Progress | None = None,
     storage_options: Mapping[str, str] | None = None,
@@ -91,13 +94,14 @@ def execute(
     Args:
         spark: A classic or Connect session whose workers can import this package.
         plan: What to rewrite.
-        groups: Ids of the groups to rewrite; all if None.
+        groups: Ids of the groups to rewrite, or one id; all if None.
         on_group: Called with each group as it finishes or fails.
         progress: Called now and then with how far a running group is.
         storage_options: With which workers open the table's files; they also use their own
             environment.
 
     Raises:
+        UsageError: If the plan has no such group.
         ExecutorError: If the plan cannot be executed, or after all others are finished, if a
             group failed. Files of finished groups are then deleted, unless `on_group` has
             been given them.
@@ -125,7 +129,7 @@ def execute_groups(
     spark: SparkSession,
     plan: ClusteringPlan,
     *,
-    groups: Collection[int] | None = None,
+    groups: int | Collection[int] | None = None,
     progress: Progress | None = None,
     options: ExecutorOptions = DEFAULT_OPTIONS,
     storage_options: Mapping[str, str] | None = None,
@@ -138,29 +142,51 @@ def execute_groups(
     Args:
         spark: A classic or Connect session whose workers can import this package.
         plan: What to rewrite.
-        groups: Ids of the groups to rewrite; all if None.
+        groups: Ids of the groups to rewrite, or one id; all if None.
         progress: Called now and then with how far a running group is.
         options: How work is divided.
         storage_options: With which workers open the table's files; they also use their own
             environment.
 
     Raises:
-        ExecutorError: If the plan asks for something this executor cannot do.
+        UsageError: If the plan has no such group.
+        ExecutorError: If the plan asks for something this executor cannot do, or the
+            driver or the workers lack what it needs.
     """
+    wanted = _wanted(plan, groups)
     repeated = repeated_inputs(group.inputs for group in plan.groups)
     if repeated:
         raise ExecutorError(f"the plan {repeated_message(repeated)}")
-    wanted = [group for group in plan.groups if groups is None or group.group_id in groups]
     storage = StorageOptions.of(storage_options)
     runs = [_GroupRun(plan=plan, group=group, options=options, storage=storage) for group in wanted]
     for run in runs:
         run.check()
     alone = [run for run in runs if run.group.size_bytes > options.single_task_bytes]
     beside = [run for run in runs if run.group.size_bytes <= options.single_task_bytes]
+    if runs:
+        runs[0].require_ready(spark, storage_options)
     with piece_settings(spark):
         for run in alone:
             yield from _run_all(spark, [run], progress)
         yield from _run_all(spark, beside, progress)
+
+
+def _wanted(plan: ClusteringPlan, groups: object) -> list[RewriteGroup]:
+    """Return the groups of a plan with these ids, all if None.
+
+    Raises:
+        UsageError: If it is no plan, or has no such group.
+    """
+    one(plan, ClusteringPlan, argument="plan", expected="a ClusteringPlan")
+    if groups is None:
+        return list(plan.groups)
+    given = tuple(groups) if isinstance(groups, AbstractSet) else groups
+    wanted = set(several(given, (int,), argument="groups", of="ids of groups"))
+    unknown = sorted(wanted - {group.group_id for group in plan.groups})
+    if unknown:
+        listed = ", ".join(map(str, unknown))
+        raise UsageError(f"the plan has no group {listed}; it has {len(plan.groups)}, from 0")
+    return [group for group in plan.groups if group.group_id in wanted]
 
 
 @dataclass(slots=True, kw_only=True)
@@ -187,6 +213,18 @@ class _GroupRun:
             raise ExecutorError(error.message) from error
         for file in self.group.inputs:
             _vector_location(self.plan, file)
+
+    def require_ready(self, spark: SparkSession, options: Mapping[str, str] | None) -> None:
+        """Refuse where neither this group nor another one could be rewritten."""
+        uri = self.plan.table_uri
+        file = next(iter(self.group.inputs), None)
+        if file is not None:
+            require_ready(
+                spark,
+                directory=file_location(uri, ""),
+                file=file_location(uri, file.path),
+                options=options,
+            )
 
     def work(self) -> GroupWork:
         inputs, size_bytes = tuple(self.group.inputs), self.group.size_bytes

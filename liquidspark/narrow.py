@@ -12,6 +12,8 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from liquidlog.data.encodings import CODES, joinable, with_indices
+
 _NARROW: Final = tuple(
     (kind, -(1 << (kind.bit_width - 1)), (1 << (kind.bit_width - 1)) - 1)
     for kind in (pa.int8(), pa.int16(), pa.int32())
@@ -89,25 +91,19 @@ def _narrow_decimals(column: pa.ChunkedArray) -> pa.ChunkedArray:
 
 
 def _narrow_dictionary(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    # Row groups come with a dictionary each, whose values may need wider indices together.
+    column = joinable(column).unify_dictionaries()
     largest = max((len(chunk.dictionary) for chunk in column.chunks), default=0)
     for kind, _, highest in _NARROW:
         if largest <= highest + 1:
-            return _with_indices(column, kind)
+            return with_indices(column, kind)
     return column
-
-
-def _with_indices(column: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
-    chunks = [
-        pa.DictionaryArray.from_arrays(chunk.indices.cast(kind, safe=False), chunk.dictionary)
-        for chunk in column.chunks
-    ]
-    return pa.chunked_array(chunks, pa.dictionary(kind, column.type.value_type))
 
 
 def _wide(column: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
     found = column.type
     if isinstance(found, pa.DictionaryType):
-        return _with_indices(column, pa.int32())
+        return with_indices(column, CODES)
     if found == kind or not pa.types.is_integer(found):
         return column
     if pa.types.is_decimal128(kind):

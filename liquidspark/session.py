@@ -4,18 +4,21 @@ An active session is used as it is. A session started here is local, sized for o
 stopped again by whoever opened it.
 """
 
+import logging
 import os
 import re
 import shutil
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from importlib.util import find_spec
 from pathlib import Path as FilePath
 from typing import IO, TYPE_CHECKING, Final
 
 from liquidlog.errors import ExecutorError
+from liquidspark.endpoints import require_answer
+from liquidspark.settings import settings_applied
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -49,6 +52,23 @@ _REASON: Final = re.compile(
     r"^(?:[\w.]+\.)?(\w*(?:Error|Exception|Interrupt)): (.+)$", re.MULTILINE
 )
 
+_RAISED: Final = re.compile(
+    r"^Traceback \(most recent call last\):\n(?:[ \t].*\n|\n)+(?:[\w]+\.)*(\w+): (.+)$",
+    re.MULTILINE,
+)
+"""The last line of a Python traceback, whatever the error is called."""
+
+_LOGGED_ERROR: Final = re.compile(r"^\d\d/\d\d/\d\d [\d:]{8} ERROR [\w.$]+: (.+)$", re.MULTILINE)
+_NOISE: Final = re.compile(
+    r"\s*$|WARNING: |Using Spark's default log4j|Setting (?:default|Spark) log level"
+    r"|To adjust logging level|\d\d/\d\d/\d\d [\d:]{8} (?:WARN|INFO|DEBUG) "
+)
+"""Lines that a starting JVM prints whatever happens."""
+
+_WORKER_PYTHON: Final = "spark.pyspark.python"
+_log: Final = logging.getLogger("liquidlog.executors")
+"""To whom executors say what takes long; shown by the command line."""
+
 _OUT_OF_MEMORY: Final = re.compile(r"\b(?:Arrow|OutOf)?MemoryError\b")
 _MEMORY_ADVICE: Final = (
     "; a task ran out of memory: give executors more (spark.executor.memory,"
@@ -60,10 +80,11 @@ _MEMORY_ADVICE: Final = (
 def open_session(conf: Mapping[str, str]) -> "Iterator[SparkSession]":
     """Context manager: the active session with `conf` applied, else a new local one.
 
-    Only a session started here is stopped at the end.
+    Only a session started here is stopped at the end; another one has its own settings then.
 
     Raises:
-        ExecutorError: If pyspark or Java is missing, or Spark does not start.
+        ExecutorError: If pyspark or Java is missing, if no master or server answers where one is
+            named, or Spark does not start.
     """
     if find_spec("pyspark") is None:
         raise ExecutorError(
@@ -73,8 +94,8 @@ def open_session(conf: Mapping[str, str]) -> "Iterator[SparkSession]":
 
     active = SparkSession.getActiveSession()
     if active is not None:
-        _apply(active, conf)
-        yield active
+        with _applied(active, conf):
+            yield active
         return
     spark = _start(conf)
     try:
@@ -84,21 +105,9 @@ def open_session(conf: Mapping[str, str]) -> "Iterator[SparkSession]":
             spark.stop()
 
 
-@contextmanager
-def piece_settings(spark: "SparkSession") -> Iterator[None]:
-    """Context manager: the session settings that moving large rows needs; restored at the end."""
-    before = {name: spark.conf.get(name, None) for name in _PIECE_CONF}
-    for name, value in _PIECE_CONF.items():
-        spark.conf.set(name, value)
-    try:
-        yield
-    finally:
-        for name, old in before.items():
-            with suppress(Exception):
-                if old is None:
-                    spark.conf.unset(name)
-                else:
-                    spark.conf.set(name, old)
+def piece_settings(spark: "SparkSession") -> AbstractContextManager[None]:
+    """Return a context manager: the session has the settings that moving large rows needs."""
+    return settings_applied(spark, _PIECE_CONF)
 
 
 def failure_reason(error: BaseException) -> str:
@@ -106,7 +115,7 @@ def failure_reason(error: BaseException) -> str:
     if not str(error).strip():
         return type(error).__name__
     advice = _MEMORY_ADVICE if _OUT_OF_MEMORY.search(str(error)) else ""
-    found = _REASON.findall(str(error))
+    found = _RAISED.findall(str(error)) or _REASON.findall(str(error))
     if found:
         name, message = found[-1]
         return f"{name}: {message}{advice}"
@@ -119,6 +128,11 @@ def _start(conf: Mapping[str, str]) -> "SparkSession":
     remote = "spark.remote" in conf or "SPARK_REMOTE" in os.environ
     if not remote:
         _require_java()
+    require_answer(conf, os.environ)
+    _log.info("starting Spark \u2026")
+    if _WORKER_PYTHON in conf:
+        # Spark reads this setting only in spark-submit, where it stands above the environment.
+        os.environ["PYSPARK_PYTHON"] = conf[_WORKER_PYTHON]
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
     builder = SparkSession.builder.appName("liquidspark")
@@ -130,9 +144,23 @@ def _start(conf: Mapping[str, str]) -> "SparkSession":
             return builder.getOrCreate()
         except Exception as error:
             log.seek(0)
-            said = log.read()
-            reason = failure_reason(RuntimeError(f"{said}\n{error}"))
+            reason = _start_failure(log.read(), error)
             raise ExecutorError(f"Spark does not start: {reason}") from error
+
+
+def _start_failure(said: str, error: BaseException) -> str:
+    """Return why Spark did not start: what its log calls an error, else what was raised.
+
+    Args:
+        said: What the JVM printed while it started, most of which is of no interest.
+        error: What was raised; often only a consequence.
+    """
+    logged = _LOGGED_ERROR.findall(said)
+    if logged:
+        return str(logged[-1])
+    printed = [line.strip() for line in said.splitlines() if not _NOISE.match(line)]
+    gateway = "gateway process exited" in str(error).lower()
+    return printed[0] if gateway and printed else failure_reason(error)
 
 
 def _local_settings(conf: Mapping[str, str]) -> dict[str, str]:
@@ -149,14 +177,17 @@ def _local_settings(conf: Mapping[str, str]) -> dict[str, str]:
     return settings
 
 
-def _apply(spark: "SparkSession", conf: Mapping[str, str]) -> None:
-    for name, value in conf.items():
-        try:
-            spark.conf.set(name, value)
-        except Exception as error:
-            raise ExecutorError(
-                f"{name} cannot be set on the running Spark session: {failure_reason(error)}"
-            ) from error
+@contextmanager
+def _applied(spark: "SparkSession", conf: Mapping[str, str]) -> Iterator[None]:
+    with ExitStack() as stack:
+        for name, value in conf.items():
+            try:
+                stack.enter_context(settings_applied(spark, {name: value}))
+            except Exception as error:
+                raise ExecutorError(
+                    f"{name} cannot be set on the running Spark session: {failure_reason(error)}"
+                ) from error
+        yield
 
 
 def _require_java() -> None:

@@ -1,5 +1,7 @@
 """Commands that change columns and properties; none rewrites a file."""
 
+from functools import partial
+
 import click
 
 from liquidlog.cli.common import (
@@ -11,7 +13,7 @@ from liquidlog.cli.common import (
     mapping,
     table_argument,
 )
-from liquidlog.report import text
+from liquidlog.report import changes
 from liquidlog.table import Table
 
 
@@ -27,7 +29,7 @@ def rename_column(
     """Rename a column; its cubes keep their place in the clustering."""
     opened = Table.open(table, storage_options=mapping(storage_options))
     version = opened.rename_column(old, new, dry_run=dry_run)
-    emit({"version": version}, text.altered, as_json=as_json)
+    _emit(opened, version, f"the column {new} instead of {old}", dry_run=dry_run, as_json=as_json)
 
 
 @click.command("drop-column")
@@ -41,7 +43,7 @@ def drop_column(
     """Drop a column that nothing depends on; its values stay in the files, unread."""
     opened = Table.open(table, storage_options=mapping(storage_options))
     version = opened.drop_column(name, dry_run=dry_run)
-    emit({"version": version}, text.altered, as_json=as_json)
+    _emit(opened, version, f"no column {name}", dry_run=dry_run, as_json=as_json)
 
 
 @click.command("set-properties")
@@ -62,4 +64,10 @@ def set_properties(
     """Set and remove table properties, in one commit."""
     opened = Table.open(table, storage_options=mapping(storage_options))
     version = opened.set_properties(mapping(properties), unset=unset, dry_run=dry_run)
-    emit({"version": version}, text.altered, as_json=as_json)
+    _emit(opened, version, "these properties", dry_run=dry_run, as_json=as_json)
+
+
+def _emit(opened: Table, version: int, what: str, *, dry_run: bool, as_json: bool) -> None:
+    is_new = version != opened.seen_version
+    shown = partial(changes.altered, has=f"has {what}", have=f"have {what}", is_new=is_new)
+    emit({"version": version}, partial(shown, dry_run=dry_run), as_json=as_json, dry_run=dry_run)

@@ -1,27 +1,34 @@
 """Commands that judge a table: how healthy it is, what is wrong with it."""
 
+from functools import partial
 from pathlib import Path
+from typing import Final
 
 import click
 
 from liquidlog.cli.common import (
     Pairs,
+    dry_run_option,
     emit,
     json_option,
     mapping,
-    say,
     split_names,
     table_argument,
 )
-from liquidlog.cli.outputs import append_line, replace_file
+from liquidlog.cli.outputs import append_line, replace_file, require_lines
 from liquidlog.clustering.fail_if import is_crossed, parse_bar
 from liquidlog.clustering.findings import FIXES
-from liquidlog.errors import EXIT_BAR_CROSSED, EXIT_OK
-from liquidlog.report import text
+from liquidlog.errors import EXIT_BAR_CROSSED, EXIT_OK, UsageError
+from liquidlog.report import tables
 from liquidlog.report.jsonable import render_line
+from liquidlog.report.layout import pairs
 from liquidlog.report.openmetrics import openmetrics as render_openmetrics
 from liquidlog.report.page import page
+from liquidlog.report.printing import say
 from liquidlog.table import Table
+
+_TREND_FIELDS: Final = ("table_uri", "total_file_count", "average_depth")
+"""By which a line of a trend is known, of this release or another."""
 
 
 @click.command()
@@ -58,6 +65,8 @@ def health(  # noqa: PLR0913  one parameter an option
 ) -> int:
     """Show how well the table is clustered."""
     limits = [parse_bar(bar) for bar in bars]
+    if trend is not None:
+        require_lines(trend, _TREND_FIELDS, kind="a trend of health")
     opened = Table.open(table, storage_options=mapping(storage_options))
     names = None if columns is None else split_names(columns)
     measured = opened.health(names, where=where)
@@ -66,7 +75,7 @@ def health(  # noqa: PLR0913  one parameter an option
         replace_file(openmetrics, render_openmetrics(measured))
     if trend is not None:
         append_line(trend, render_line(measured))
-    emit(measured, text.health, as_json=as_json)
+    emit(measured, tables.health, as_json=as_json)
     for limit in crossed:
         say(f"bar crossed: {limit.text}")
     return EXIT_BAR_CROSSED if crossed else EXIT_OK
@@ -81,15 +90,19 @@ def health(  # noqa: PLR0913  one parameter an option
     type=click.Choice(FIXES),
     help="Mend this, without rewriting a file; repeats.",
 )
-@click.option("--dry-run", is_flag=True, help="Say what --fix would do, write nothing.")
+@dry_run_option
 @json_option
 def doctor(
     table: str, names: tuple[str, ...], storage_options: Pairs, *, dry_run: bool, as_json: bool
 ) -> None:
     """Find what is wrong with the clustering, with the command that mends it."""
+    if dry_run and not names:
+        raise UsageError("--dry-run has no effect without --fix: nothing would be written anyway")
     opened = Table.open(table, storage_options=mapping(storage_options))
     fixed = opened.fix(*names, dry_run=dry_run) if names else ()
-    emit({"findings": opened.doctor(), "fixed": fixed}, text.diagnosis, as_json=as_json)
+    document = {"findings": opened.doctor(), "fixed": fixed}
+    shown = partial(tables.diagnosis, dry_run=dry_run)
+    emit(document, shown, as_json=as_json, dry_run=dry_run)
 
 
 @click.command()
@@ -114,4 +127,4 @@ def report(table: str, output: Path, storage_options: Pairs, *, as_json: bool) -
         "size_bytes": len(content),
         "findings": len(overview.findings),
     }
-    emit(done, text.pairs, as_json=as_json)
+    emit(done, pairs, as_json=as_json)

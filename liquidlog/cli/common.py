@@ -5,21 +5,30 @@ import os
 import sys
 import warnings
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any, Final, ParamSpec, TypeVar
 
 import click
-from rich.console import Console, RenderableType
+import pyarrow as pa
 
+from liquidlog.cli.usage import WholeNumber, click_message
 from liquidlog.errors import EXIT_ERROR, EXIT_INTERRUPTED, LiquidlogError, UsageError
 from liquidlog.operations.checkpoint import CheckpointWarning
-from liquidlog.report.jsonable import render_error, render_json
+from liquidlog.report.jsonable import jsonable, render_error, render_json
+from liquidlog.report.layout import Report
+from liquidlog.report.printing import say, show, show_json
+from liquidlog.spec.rows import Rows
 from liquidlog.spec.sizes import parse_size
 
 DEBUG_VARIABLE: Final = "LIQUIDLOG_DEBUG"
 """Environment variable: if set, an unexpected error shows where it happened."""
 
+FORMAT_VERSION: Final = 1
+"""Of every document that `--json` prints; the documents of plans have their own."""
+
 P = ParamSpec("P")
 R = TypeVar("R")
+Listed = TypeVar("Listed", pa.Table, Rows)
 
 Pairs = tuple[tuple[str, str], ...]
 """What an option of key=value that repeats arrives as."""
@@ -92,8 +101,27 @@ def json_option(command: Callable[P, R]) -> Callable[P, R]:
 
 def dry_run_option(command: Callable[P, R]) -> Callable[P, R]:
     """Add `--dry-run`."""
-    help_text = "Check everything, write nothing."
+    help_text = "Do everything but the writing: say what would be."
     return click.option("--dry-run", is_flag=True, help=help_text)(command)
+
+
+def limit_option(command: Callable[P, R]) -> Callable[P, R]:
+    """Add `--limit`."""
+    help_text = "List at most this many, and say on stderr how many more there are."
+    return click.option("--limit", type=WholeNumber(min=1), help=help_text)(command)
+
+
+def first_of(rows: Listed, limit: int | None) -> Listed:
+    """Return the first rows, all without a limit."""
+    if isinstance(rows, Rows):
+        return Rows(rows[:limit])
+    return rows.slice(0, limit)
+
+
+def tell_rest(total: int, limit: int | None) -> None:
+    """Say how many rows of all a limit left out."""
+    if limit is not None and total > limit:
+        say(f"{total - limit} more of {total} left out by --limit {limit}")
 
 
 def policy_options(command: Callable[P, R]) -> Callable[P, R]:
@@ -138,12 +166,10 @@ _POLICY_OPTIONS = (
         "--tolerance", type=float, help="overlap: reads allowed, as times a full rewrite's [1.27]."
     ),
     click.option(
-        "--min-overlapping-files", type=click.IntRange(min=0), help="overlap: see the README [4]."
+        "--min-overlapping-files", type=WholeNumber(min=0), help="overlap: see the README [4]."
     ),
     click.option("--min-overlap", type=float, help="overlap: see the README [0.75]."),
 )
-OVERLAP_OPTIONS = ("budget", "where", "tolerance", "min_overlapping_files", "min_overlap")
-
 _POLICY_NAMES = (
     "full",
     "strategy",
@@ -152,21 +178,38 @@ _POLICY_NAMES = (
     "max_file_size",
     "curve",
     "zorder_by",
-    *OVERLAP_OPTIONS,
+    "budget",
+    "where",
+    "tolerance",
+    "min_overlapping_files",
+    "min_overlap",
 )
 
 
-def emit(value: Any, render: Callable[[Any], RenderableType], *, as_json: bool) -> None:  # noqa: ANN401
-    """Print a command's result on stdout: as JSON, or as `render` shows it."""
-    if as_json:
-        click.echo(render_json(value))
-    else:
-        Console(highlight=False, soft_wrap=not sys.stdout.isatty()).print(render(value))
+def emit(
+    value: Any,  # noqa: ANN401  what a command returns
+    render: Callable[[Any], Report],
+    *,
+    as_json: bool,
+    root: str | None = None,
+    dry_run: bool = False,
+) -> None:
+    """Print a command's result on stdout.
 
-
-def say(text: str) -> None:
-    """Print talk on stderr."""
-    click.echo(text, err=True)
+    Args:
+        value: The result.
+        render: What shows it in text.
+        as_json: Whether to print it as a JSON object instead.
+        root: The name under which that object holds the result; None if the result is one.
+        dry_run: Whether the result is only what would be, which the object then says.
+    """
+    if not as_json:
+        show(render(value))
+        return
+    document = jsonable(value if root is None else {root: value})
+    if dry_run:
+        document["dry_run"] = True
+    show_json(render_json({"format_version": FORMAT_VERSION, **document}))
 
 
 def split_names(text: str) -> tuple[str, ...]:
@@ -198,37 +241,66 @@ def _show_warning(message: Warning | str, *_: object, **__: object) -> None:
 
 def _run(group: click.Group, words: list[str]) -> int:
     try:
-        return int(group.main(args=words, standalone_mode=False) or 0)
+        return int(group.main(args=words, prog_name="liquidlog", standalone_mode=False) or 0)
     except click.exceptions.Exit as stop:
         return stop.exit_code
     except (click.Abort, KeyboardInterrupt):
         say("interrupted; whole groups that were committed stay committed")
         return EXIT_INTERRUPTED
     except BrokenPipeError:
+        # What is still held back would fail again, loudly, when the interpreter ends.
+        with suppress(OSError, ValueError):
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return EXIT_ERROR
     except Exception as error:  # noqa: BLE001  the boundary to the user
         return _report(error, as_json="--json" in words)
 
 
 def _report(error: Exception, *, as_json: bool) -> int:
-    if isinstance(error, click.ClickException):
-        failure: LiquidlogError = UsageError(error.format_message())
-        if not as_json:
-            error.show()
-            return error.exit_code
-    elif isinstance(error, LiquidlogError):
-        failure = error
-    elif os.environ.get(DEBUG_VARIABLE):
-        raise error
+    failure = _failure(error)
+    if as_json:
+        show_json(render_error(failure), sys.stderr)
     else:
-        failure = LiquidlogError(
-            f"{type(error).__name__}: {error}; this should have been a better message, please"
-            f" report it with what {DEBUG_VARIABLE}=1 shows"
-        )
-    say(render_error(failure) if as_json else f"error: {failure.message}")
+        say(f"error: {failure.message}")
     return failure.exit_status
 
 
+def _failure(error: Exception) -> LiquidlogError:
+    """Return an error as one of ours.
+
+    Raises:
+        Exception: The error, if nobody expected it and DEBUG_VARIABLE is set.
+    """
+    if isinstance(error, LiquidlogError):
+        return error
+    if isinstance(error, click.ClickException):
+        return UsageError(click_message(error))
+    if os.environ.get(DEBUG_VARIABLE):
+        raise error
+    if isinstance(error, UnicodeEncodeError):
+        return _unwritable_name(error)
+    return LiquidlogError(
+        f"{type(error).__name__}: {error}; this should have been a better message, please"
+        f" report it with what {DEBUG_VARIABLE}=1 shows"
+    )
+
+
+def _unwritable_name(error: UnicodeEncodeError) -> LiquidlogError:
+    encoding = sys.getfilesystemencoding()
+    advice = "it is not UTF-8; give it another name"
+    if encoding != "utf-8":
+        advice = f"the character set of this environment is {encoding}; set LC_ALL=C.UTF-8"
+    return LiquidlogError(f"the name {error.object!r} cannot be used: {advice}")
+
+
 def mapping(pairs: Sequence[tuple[str, str]]) -> Mapping[str, str]:
-    """Return repeated `k=v` options as a mapping; the last of a key wins."""
-    return dict(pairs)
+    """Return repeated `k=v` options as a mapping.
+
+    Raises:
+        UsageError: If a key has two values; they may be secrets, so they are not repeated.
+    """
+    found: dict[str, str] = {}
+    for key, value in pairs:
+        if found.setdefault(key, value) != value:
+            raise UsageError(f"{key} is given two values; give it once", name=key)
+    return found

@@ -1,6 +1,7 @@
 """Commands that only read."""
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, ParamSpec, TypeVar
 
@@ -9,17 +10,23 @@ import click
 from liquidlog.cli.common import (
     Pairs,
     emit,
+    first_of,
     json_option,
+    limit_option,
     mapping,
     policy_options,
     table_argument,
+    tell_rest,
 )
+from liquidlog.cli.outputs import replace_file
 from liquidlog.cli.planning import make_plan, plan_arguments, price_options
+from liquidlog.cli.usage import WholeNumber
 from liquidlog.clustering.workload import WeightedPredicate
-from liquidlog.errors import StorageError, UsageError
+from liquidlog.errors import UsageError
 from liquidlog.operations.scan import read_workload
 from liquidlog.plan import encode_plan, plan_document
-from liquidlog.report import text
+from liquidlog.report import plans, tables
+from liquidlog.report.layout import pairs
 from liquidlog.simulation.prices import Prices, costs
 from liquidlog.table import Table
 
@@ -32,7 +39,7 @@ def version_options(command: Callable[P, R]) -> Callable[P, R]:
     command = click.option("--timestamp", help="As it was at this time: 2026-01-31T12:00:00Z.")(
         command
     )
-    return click.option("--version", type=click.IntRange(min=0), help="At this version.")(command)
+    return click.option("--version", type=WholeNumber(min=0), help="At this version.")(command)
 
 
 def chosen_version(table: Table, version: int | None, timestamp: str | None) -> int | None:
@@ -64,12 +71,12 @@ def detail(
     """Show the table as DESCRIBE DETAIL does."""
     opened = Table.open(table, storage_options=mapping(storage_options))
     chosen = chosen_version(opened, version, timestamp)
-    emit(opened.detail(chosen), text.pairs, as_json=as_json)
+    emit(opened.detail(chosen), pairs, as_json=as_json)
 
 
 @click.command()
 @table_argument
-@click.option("--limit", type=click.IntRange(min=1), help="Show at most this many commits.")
+@limit_option
 @click.option("--amplification", is_flag=True, help="Bytes written new and moved, oldest first.")
 @json_option
 def history(
@@ -78,20 +85,26 @@ def history(
     """Show the commits, newest first."""
     opened = Table.open(table, storage_options=mapping(storage_options))
     if amplification:
-        rows = opened.written_bytes()
-        emit(rows[-limit:] if limit else rows, text.amplification, as_json=as_json)
+        written = opened.written_bytes()
+        shown = written[-limit:] if limit else written
+        emit(shown, tables.amplification, as_json=as_json, root="amplification")
+        tell_rest(len(written), limit)
         return
-    emit(opened.history(limit), text.history, as_json=as_json)
+    emit(opened.history(limit), tables.history, as_json=as_json, root="history")
+    if limit is not None:
+        tell_rest(opened.commit_count(), limit)
 
 
 @click.command()
 @table_argument
 @version_options
+@limit_option
 @json_option
 def files(
     table: str,
     version: int | None,
     timestamp: str | None,
+    limit: int | None,
     storage_options: Pairs,
     *,
     as_json: bool,
@@ -100,33 +113,39 @@ def files(
     opened = Table.open(table, storage_options=mapping(storage_options))
     chosen = chosen_version(opened, version, timestamp)
     snapshot_version, live = opened.files_at(chosen)
-    if as_json:
-        emit({"version": snapshot_version, "files": live}, text.files, as_json=True)
-    else:
-        emit(live, text.files, as_json=False)
+    shown = first_of(live, limit)
+    document = {"version": snapshot_version, "files": shown}
+    emit(document if as_json else shown, tables.files, as_json=as_json)
+    tell_rest(live.num_rows, limit)
 
 
 @click.command()
 @table_argument
+@limit_option
 @json_option
-def cubes(table: str, storage_options: Pairs, *, as_json: bool) -> None:
+def cubes(table: str, limit: int | None, storage_options: Pairs, *, as_json: bool) -> None:
     """List the ZCubes."""
-    opened = Table.open(table, storage_options=mapping(storage_options))
-    emit(opened.cubes(), text.cubes, as_json=as_json)
+    rows = Table.open(table, storage_options=mapping(storage_options)).cubes()
+    emit(first_of(rows, limit), tables.cubes, as_json=as_json, root="cubes")
+    tell_rest(rows.num_rows, limit)
 
 
 @click.command()
 @table_argument
 @click.option("--where", help="The SQL predicate that is asked with.")
 @click.option("--workload", help="A file of weighted predicates: JSON lines, or .sql.")
+@click.option("--time-zone", help="The readers' time zone, like Europe/Berlin; else any.")
 @version_options
+@limit_option
 @json_option
 def scan(  # noqa: PLR0913  one parameter an option
     table: str,
     where: str | None,
     workload: str | None,
+    time_zone: str | None,
     version: int | None,
     timestamp: str | None,
+    limit: int | None,
     storage_options: Pairs,
     *,
     as_json: bool,
@@ -137,8 +156,10 @@ def scan(  # noqa: PLR0913  one parameter an option
     asked = () if workload is None else read_workload(workload)
     opened = Table.open(table, storage_options=mapping(storage_options))
     chosen = chosen_version(opened, version, timestamp)
-    found = opened.scan(where, workload=asked, version=chosen)
-    emit(found.document() if as_json else found, text.scan, as_json=as_json)
+    found = opened.scan(where, workload=asked, version=chosen, time_zone=time_zone)
+    shown = replace(found, files=first_of(found.files, limit))
+    emit(shown.document() if as_json else shown, tables.scan, as_json=as_json)
+    tell_rest(found.files.num_rows, limit)
 
 
 @click.command()
@@ -161,56 +182,68 @@ def plan(  # noqa: PLR0913  one parameter an option
     as_json: bool,
 ) -> None:
     """Show what OPTIMIZE would rewrite; writes nothing to the table."""
+    if workload is None and "where" not in policy:
+        _refuse_without_readers(prices, sample=sample)
     asked = () if workload is None else read_workload(workload)
     opened = Table.open(table, storage_options=mapping(storage_options))
     made = make_plan(opened, policy)
     if not asked and made.policy.where is not None:
         asked = (WeightedPredicate(made.policy.where),)
+    predicted = opened.predict(made, asked, sample=sample) if asked else None
     if output is not None:
-        try:
-            Path(output).write_bytes(encode_plan(made))
-        except OSError as error:
-            raise StorageError(output, f"cannot be written: {error.strerror}") from error
-    if not asked:
-        if prices is not None:
-            raise UsageError("--throughput needs readers to predict for: --workload, or --where")
-        if sample:
-            raise UsageError("--sample needs readers to predict for: --workload, or --where")
-        emit(made, text.plan, as_json=as_json)
+        replace_file(Path(output), encode_plan(made))
+    if predicted is None:
+        emit(made, plans.plan, as_json=as_json)
         return
-    predicted = opened.predict(made, asked, sample=sample)
     paid = None if prices is None else costs(predicted, prices)
     document = {**plan_document(made), "prediction": predicted.document()}
     if paid is not None:
         document["costs"] = paid.document()
-    emit(document if as_json else (made, predicted, paid), text.predicted_plan, as_json=as_json)
+    emit(document if as_json else (made, predicted, paid), plans.predicted_plan, as_json=as_json)
+
+
+def _refuse_without_readers(prices: Prices | None, *, sample: bool) -> None:
+    if prices is not None:
+        raise UsageError("--throughput needs readers to predict for: --workload, or --where")
+    if sample:
+        raise UsageError("--sample needs readers to predict for: --workload, or --where")
 
 
 @click.command()
 @table_argument
 @policy_options
 @click.option("--file", "path", help="Explain only this file.")
+@click.option("--all", "every", is_flag=True, help="List every file; --json always does.")
 @click.option(
-    "--replay", "replayed", type=click.IntRange(min=1), help="Compare with this OPTIMIZE commit."
+    "--replay", "replayed", type=WholeNumber(min=1), help="Compare with this OPTIMIZE commit."
 )
+@limit_option
 @json_option
-def explain(
+def explain(  # noqa: PLR0913  one parameter an option
     table: str,
     policy: Mapping[str, Any],
     path: str | None,
     replayed: int | None,
+    limit: int | None,
     storage_options: Pairs,
     *,
+    every: bool,
     as_json: bool,
 ) -> None:
-    """Say why each file is or is not a candidate."""
+    """Say why files are or are not candidates, counted by reasons, or each with --all."""
+    if replayed is not None and (path is not None or every or limit is not None):
+        raise UsageError("--replay compares whole plans; it goes with no --file, --all or --limit")
     opened = Table.open(table, storage_options=mapping(storage_options))
     if replayed is not None:
-        if path is not None:
-            raise UsageError("give either --file or --replay")
-        emit(opened.replay(replayed, **plan_arguments(policy)), text.replayed, as_json=as_json)
+        if policy.get("full"):
+            raise UsageError("--full has no effect with --replay: the commit tells if it was full")
+        found = opened.replay(replayed, **plan_arguments(policy))
+        emit(found, plans.replayed, as_json=as_json)
         return
-    rows = opened.explain(make_plan(opened, policy), path=path)
-    if path is not None and not rows:
-        raise StorageError(path, f"is not a live file of {table}")
-    emit(rows, text.explanation, as_json=as_json)
+    made = make_plan(opened, policy)
+    if path is None and limit is None and not every and not as_json:
+        emit(opened.explain_together(made), plans.explanation, as_json=False)
+        return
+    rows = opened.explain(made, path=path)
+    emit(first_of(rows, limit), plans.explained_files, as_json=as_json, root="explain")
+    tell_rest(len(rows), limit)

@@ -5,7 +5,8 @@ from typing import Any, ParamSpec, TypeVar
 
 import click
 
-from liquidlog.cli.common import OVERLAP_OPTIONS, SIZE, gathered, split_names
+from liquidlog.cli.common import SIZE, gathered, split_names
+from liquidlog.cli.usage import Number
 from liquidlog.errors import UsageError
 from liquidlog.plan import ClusteringPlan
 from liquidlog.simulation.prices import Prices
@@ -35,8 +36,8 @@ def _prices(given: Mapping[str, Any]) -> Prices | None:
 _PRICES = ("throughput", "hour_price", "tib_price")
 _PRICE_OPTIONS = (
     click.option("--throughput", type=SIZE, help="With a prediction: bytes rewritten a second."),
-    click.option("--hour-price", type=click.FloatRange(min=0), help="What the cluster costs."),
-    click.option("--tib-price", type=click.FloatRange(min=0), help="What reading a TiB costs."),
+    click.option("--hour-price", type=Number(min=0), help="What the cluster costs."),
+    click.option("--tib-price", type=Number(min=0), help="What reading a TiB costs."),
 )
 
 
@@ -44,7 +45,7 @@ def make_plan(table: Table, policy: Mapping[str, Any]) -> ClusteringPlan:
     """Return the table's plan under the options given.
 
     Raises:
-        UsageError: If an option asks for what the strategy does not do.
+        UsageError: If an option has no effect, or a value that it cannot have.
     """
     return table.plan(**plan_arguments(policy))
 
@@ -53,17 +54,9 @@ def plan_arguments(policy: Mapping[str, Any]) -> dict[str, Any]:
     """Return the arguments of Table.plan that the options mean.
 
     Raises:
-        UsageError: If an option asks for what the strategy does not do.
+        UsageError: If a list of columns is none.
     """
     options = dict(policy)
-    for name in OVERLAP_OPTIONS:
-        if name in options and options.get("strategy", "cube") == "cube":
-            option = f"--{name.replace('_', '-')}"
-            raise UsageError(
-                f"the strategy cube always takes whole cubes and knows no {option};"
-                " --strategy overlap does",
-                option=option,
-            )
     if "zorder_by" in options:
         options["zorder_by"] = split_names(options["zorder_by"])
     return options

@@ -3,7 +3,7 @@
 import contextlib
 import time
 from collections.abc import Callable, Iterator, Mapping
-from functools import cache
+from functools import cache, partial
 from typing import Any, Final, TypeAlias
 
 import click
@@ -20,13 +20,21 @@ from liquidlog.cli.common import (
     storage_option,
     table_argument,
 )
-from liquidlog.cli.executors import Rewrite, open_executor
+from liquidlog.cli.executors import Rewrite, executors_heard, find_executor, open_executor
 from liquidlog.cli.planning import make_plan
+from liquidlog.cli.rehearsing import would_do_round, would_do_rounds, would_run
+from liquidlog.cli.usage import Number
 from liquidlog.errors import UsageError
+from liquidlog.log.stores import require_used
 from liquidlog.operations.optimize import CommitReport
-from liquidlog.operations.results import complete_result, read_file, read_plan, read_result
+from liquidlog.operations.results import (
+    complete_result,
+    read_plan,
+    read_result,
+    result_so_far,
+)
 from liquidlog.plan import ClusteringPlan, GroupFailure, RewrittenGroup
-from liquidlog.report import text
+from liquidlog.report import changes
 from liquidlog.report.progress import rewrite_progress
 from liquidlog.table import Table
 
@@ -42,7 +50,7 @@ _FINAL = click.option(
     "--final", is_flag=True, help="overlap: repeat while the average depth falls."
 )
 _MIN_GAIN_OPTION = click.option(
-    "--min-gain", type=click.FloatRange(min=0), help="By how much, with --final [0.1]."
+    "--min-gain", type=Number(min=0), help="By how much, with --final [0.1]."
 )
 
 
@@ -74,17 +82,28 @@ def optimize(  # noqa: PLR0913  one parameter an option
     made = make_plan(opened, policy)
     planned_seconds = time.monotonic() - started
     opened.require_writable(made)
+    gain = _MIN_GAIN if min_gain is None else min_gain
     if dry_run:
-        emit(made, text.plan, as_json=as_json)
+        if made.groups:
+            find_executor(executor)
+        if final:
+            document = would_do_rounds(opened, made, planned_seconds, gain)
+            shown = partial(changes.would_optimize_finally, made)
+        else:
+            document = would_do_round(opened, made, planned_seconds)
+            shown = partial(changes.would_optimize, made)
+        emit(document, shown, as_json=as_json, dry_run=True)
         return
-    with _executor_when_needed(executor, spark_conf, storage_options) as rewrite_of:
+    with (
+        executors_heard(as_json=as_json),
+        _executor_when_needed(executor, spark_conf, storage_options) as rewrite_of,
+    ):
         if not final:
             document = _round(opened, made, rewrite_of, planned_seconds)
-            emit(document, text.optimized, as_json=as_json)
+            emit(document, changes.optimized, as_json=as_json)
             return
-        gain = _MIN_GAIN if min_gain is None else min_gain
         document = _rounds(opened, policy, made, rewrite_of, gain)
-    emit(document, text.optimized_finally, as_json=as_json)
+    emit(document, changes.optimized_finally, as_json=as_json)
 
 
 @contextlib.contextmanager
@@ -163,29 +182,40 @@ def _round(
 @_EXECUTOR
 @_SPARK_CONF
 @storage_option
+@dry_run_option
 @json_option
-def run_plan(
+def run_plan(  # noqa: PLR0913  one parameter an option
     plan_path: str,
     output: str,
     executor: str,
     spark_conf: Pairs,
     storage_options: Pairs,
     *,
+    dry_run: bool,
     as_json: bool,
 ) -> None:
     """Execute a saved plan without committing; running again does only what is missing."""
     made = read_plan(plan_path)
+    require_used(made.table_uri, mapping(storage_options))
+    if dry_run:
+        finished = result_so_far(output, made)
+        find_executor(executor)
+        done = tuple(group.group_id for group in finished.groups)
+        shown = would_run(made, finished) if as_json else made
+        words = partial(changes.would_rewrite, finished=done)
+        emit(shown, words, as_json=as_json, dry_run=True)
+        return
+    started = open_executor(executor, mapping(spark_conf), mapping(storage_options))
 
     def rewrite(groups: tuple[int, ...]) -> Iterator[RewrittenGroup | GroupFailure]:
-        with (
-            open_executor(executor, mapping(spark_conf), mapping(storage_options)) as run_groups,
-            rewrite_progress(made) as progress,
-        ):
+        with started as run_groups, rewrite_progress(made) as progress:
             for outcome in run_groups(made, groups, progress.on_share):
                 progress.on_group(outcome.group_id)
                 yield outcome
 
-    emit(complete_result(output, made, rewrite), text.rewritten, as_json=as_json)
+    with executors_heard(as_json=as_json):
+        result = complete_result(output, made, rewrite)
+    emit(result, changes.rewritten, as_json=as_json)
 
 
 @click.command()
@@ -199,17 +229,11 @@ def commit(
 ) -> None:
     """Commit the finished groups of a plan that are not committed yet."""
     made = read_plan(plan_path)
-    read_file(result_path)
     result = read_result(result_path, made)
     opened = Table.open(made.table_uri, storage_options=mapping(storage_options))
-    if dry_run:
-        pending = set(opened.pending(made))
-        would = [g.group_id for g in result.groups if g.group_id in pending]
-        skipped = [g.group_id for g in result.groups if g.group_id not in pending]
-        report: Any = {"versions": [], "committed_groups": would, "skipped_groups": skipped}
-    else:
-        report = _committed(opened.commit(made, result))
-    emit(report, text.committed, as_json=as_json)
+    report = _committed(opened.commit(made, result, dry_run=dry_run))
+    shown = partial(changes.committed, dry_run=dry_run)
+    emit(report, shown, as_json=as_json, dry_run=dry_run)
 
 
 def _committed(report: CommitReport) -> Mapping[str, Any]:

@@ -1,9 +1,22 @@
 """Commands that look after what is around a table's versions."""
 
+from functools import partial
+
 import click
 
-from liquidlog.cli.common import Pairs, dry_run_option, emit, json_option, mapping, table_argument
-from liquidlog.report import text
+from liquidlog.cli.common import (
+    Pairs,
+    dry_run_option,
+    emit,
+    first_of,
+    json_option,
+    limit_option,
+    mapping,
+    table_argument,
+    tell_rest,
+)
+from liquidlog.errors import UsageError
+from liquidlog.report import changes
 from liquidlog.table import Table
 
 
@@ -13,8 +26,9 @@ from liquidlog.table import Table
 @json_option
 def checkpoint(table: str, storage_options: Pairs, *, dry_run: bool, as_json: bool) -> None:
     """Give the newest version a checkpoint, so that it opens without older commits."""
-    opened = Table.open(table, storage_options=mapping(storage_options))
-    emit(opened.checkpoint(dry_run=dry_run), text.checkpointed, as_json=as_json)
+    made = Table.open(table, storage_options=mapping(storage_options)).checkpoint(dry_run=dry_run)
+    shown = partial(changes.checkpointed, dry_run=dry_run)
+    emit(made, shown, as_json=as_json, dry_run=dry_run)
 
 
 @click.command()
@@ -31,24 +45,33 @@ def checkpoint(table: str, storage_options: Pairs, *, dry_run: bool, as_json: bo
     is_flag=True,
     help="Take those of finished runs, too, although their results can still be committed.",
 )
+@dry_run_option
+@limit_option
 @json_option
-def orphans(
+def orphans(  # noqa: PLR0913  one parameter an option
     table: str,
     older_than: str,
+    limit: int | None,
     storage_options: Pairs,
     *,
     delete: bool,
     finished: bool,
+    dry_run: bool,
     as_json: bool,
 ) -> None:
     """List the files that killed and forgotten runs left, which no version names; delete them."""
+    if dry_run and not delete:
+        raise UsageError("--dry-run says what --delete would do; give --delete too")
     opened = Table.open(table, storage_options=mapping(storage_options))
-    rows = opened.orphans(older_than=older_than, finished=finished, delete=delete)
+    rows = opened.orphans(older_than=older_than, finished=finished, delete=delete, dry_run=dry_run)
     found = [row for row in rows if row["orphan"]]
     document = {
-        "files": list(rows),
+        "files": first_of(rows, limit),
         "orphan_count": len(found),
         "orphan_bytes": sum(row["size_bytes"] for row in found),
         "deleted": delete,
     }
-    emit(document, text.orphans, as_json=as_json)
+    gone = sum(row["deleted"] for row in rows)
+    shown = partial(changes.orphans, gone=gone, dry_run=dry_run)
+    emit(document, shown, as_json=as_json, dry_run=dry_run)
+    tell_rest(len(rows), limit)

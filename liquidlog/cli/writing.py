@@ -1,6 +1,7 @@
 """Commands that make tables, fill them and set what they are clustered by."""
 
 from collections.abc import Mapping
+from functools import partial
 
 import click
 
@@ -21,7 +22,7 @@ from liquidlog.errors import (
     UsageError,
 )
 from liquidlog.operations.results import read_file
-from liquidlog.report import text
+from liquidlog.report import changes
 from liquidlog.spec.arrow import delta_schema
 from liquidlog.spec.mapping import MODE
 from liquidlog.spec.schema import StructType, parse_schema
@@ -57,14 +58,18 @@ def create(  # noqa: PLR0913  one parameter an option
     if sum(option is not None for option in (schema_from, schema_json, like)) != 1:
         raise UsageError("give one of --schema-from, --schema and --like")
     options = mapping(storage_options)
+    wanted = mapping(properties)
+    if column_mapping and any(name.lower() == MODE.lower() for name in wanted):
+        raise UsageError(f"give either --column-mapping or --property {MODE}")
     definition = Table.definition(
         schema=_schema(schema_from, schema_json, options),
         like=None if like is None else Table.open(like, storage_options=_options_of(like, options)),
         cluster_by=None if cluster_by is None else split_names(cluster_by),
-        properties={**mapping(properties), **({MODE: column_mapping} if column_mapping else {})},
+        properties={**wanted, **({MODE: column_mapping} if column_mapping else {})},
     )
     Table.create_as(table, definition, storage_options=options, dry_run=dry_run)
-    emit({"version": 0}, text.created, as_json=as_json)
+    shown = partial(changes.created, dry_run=dry_run)
+    emit({"version": 0}, shown, as_json=as_json, dry_run=dry_run)
 
 
 @click.command()
@@ -85,7 +90,8 @@ def append(
     """Append Parquet files as fresh files, in one commit."""
     opened = Table.open(table, storage_options=mapping(storage_options))
     appended = opened.append(sources, cluster=cluster, dry_run=dry_run)
-    emit(appended, text.appended, as_json=as_json)
+    shown = partial(changes.appended, dry_run=dry_run)
+    emit(appended, shown, as_json=as_json, dry_run=dry_run)
 
 
 @click.command("cluster-by")
@@ -109,7 +115,9 @@ def cluster_by(
     opened = Table.open(table, storage_options=mapping(storage_options))
     names = None if columns is None else split_names(columns)
     version = opened.cluster_by(names, dry_run=dry_run)
-    emit({"version": version}, text.clustered, as_json=as_json)
+    is_new = version != opened.seen_version
+    shown = partial(changes.clustered, names=names, is_new=is_new, dry_run=dry_run)
+    emit({"version": version}, shown, as_json=as_json, dry_run=dry_run)
 
 
 def _options_of(address: str, options: Mapping[str, str]) -> Mapping[str, str]:
@@ -127,4 +135,8 @@ def _schema(
     try:
         return parse_schema(read_file(schema_json).decode(), where=schema_json)
     except (CorruptLogError, UnicodeDecodeError) as error:
-        raise DocumentError(schema_json, f"is not a Delta schema: {error}") from error
+        raise DocumentError(
+            schema_json,
+            "is not a Delta schema: expected the JSON of a struct, as schemaString of a metaData"
+            " action has it; --schema-from takes a Parquet file",
+        ) from error

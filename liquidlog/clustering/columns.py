@@ -2,10 +2,10 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from difflib import get_close_matches
 from typing import Final
 
 from liquidlog.errors import ClusteringColumnError
+from liquidlog.spec.near import suggestion
 from liquidlog.spec.schema import (
     ArrayType,
     DataType,
@@ -70,18 +70,23 @@ def resolve_columns(
     problems = list(_table_problems(requested, partition_columns, limit=limit))
     indexed = {leaf.physical for leaf in indexed_leaves(schema, configuration)}
     columns: list[ClusteringColumn] = []
+    unknown: list[str] = []
     for path in requested:
         found = find_column(schema, path)
         if found is not None and case_sensitive and resolve_path(schema, path)[0] != path:
             found = None
         problem = _column_problem(schema, path, found)
+        if found is None and problem is None:
+            unknown.append(quote_path(path))
+        if problem is not None:
+            problems.append(problem)
         if problem is not None or found is None:
-            problems.append(problem or "")
             continue
         logical, physical = resolve_path(schema, path)
         if physical not in indexed:
             problems.append(_no_statistics(logical, configuration))
         columns.append(ClusteringColumn(logical, physical, found.data_type))
+    problems.extend(no_columns(unknown, schema))
     problems.extend(_duplicates(columns))
     if problems:
         raise ClusteringColumnError(tuple(problems))
@@ -103,7 +108,7 @@ def _table_problems(
 def _column_problem(schema: StructType, path: Path, found: StructField | None) -> str | None:
     name = quote_path(path)
     if found is None:
-        return _container_problem(schema, path) or _unknown(schema, path)
+        return _container_problem(schema, path) or _dotted_problem(schema, path)
     data_type = found.data_type
     if isinstance(data_type, StructType):
         inner = [quote_path((*path, field.name)) for field in data_type.fields]
@@ -129,16 +134,31 @@ def _container_problem(schema: StructType, path: Path) -> str | None:
     return None
 
 
-def _unknown(schema: StructType, path: Path) -> str:
-    name = quote_path(path)
+def _dotted_problem(schema: StructType, path: Path) -> str | None:
     flat = ".".join(path)
     if len(path) > 1 and find_column(schema, (flat,)) is not None:
-        return f"there is no column {name}; the column with a dot in its name is written `{flat}`"
+        return (
+            f"there is no column {quote_path(path)}; the column with a dot in its name is written"
+            f" `{flat}`"
+        )
+    listed = path[-1].split(",")
+    if len(listed) > 1 and all(find_column(schema, (name.strip(),)) for name in listed):
+        return f"there is no column {quote_path(path)}; give several columns as a list of names"
+    return None
+
+
+def no_columns(unknown: Sequence[str], schema: StructType) -> Iterator[str]:
+    """Yield a sentence for each name that is none of a column: which were perhaps meant.
+
+    What columns there are is said once, and only if none is near.
+    """
     names = [quote_path(leaf.logical) for leaf in leaves(schema)]
-    by_lower = {known.lower(): known for known in names}
-    close = get_close_matches(name.lower(), list(by_lower), n=1)
-    hint = f", did you mean {by_lower[close[0]]}?" if close else ";"
-    return f"there is no column {name}{hint} the columns are {', '.join(names)}"
+    listed = False
+    for name in dict.fromkeys(unknown):
+        near = suggestion(name, names, what="columns")
+        is_list = near.startswith("; the columns are")
+        yield f"there is no column {name}{'' if is_list and listed else near}"
+        listed = listed or is_list
 
 
 def _no_statistics(logical: Path, configuration: Mapping[str, str]) -> str:

@@ -18,6 +18,7 @@ from liquidlog.clustering.properties import (
     with_row_tracking_columns,
     without_state,
 )
+from liquidlog.clustering.property_rules import canonical_key
 from liquidlog.errors import ClusteringColumnError, UnsupportedFeatureError
 from liquidlog.snapshot import Snapshot
 from liquidlog.spec.actions import AnyAction, DomainMetadata, Format, Metadata, Protocol
@@ -60,6 +61,7 @@ def create_change(
         UsageError: If a property cannot be set by a user.
         UnsupportedFeatureError: If the schema or a property needs a feature we do not write.
     """
+    properties = {canonical_key(name): value for name, value in properties.items()}
     check_properties(properties)
     table_id = new_id()
     schema, configuration = _mapped(schema, table_configuration(properties), new_id)

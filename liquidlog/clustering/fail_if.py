@@ -1,5 +1,6 @@
 """Bars for health: `average_depth > 8` and the like, for scripts that watch a table."""
 
+import math
 import operator
 import re
 from collections.abc import Callable, Mapping
@@ -8,6 +9,7 @@ from typing import Final
 
 from liquidlog.clustering.health import ColumnHealth, Health
 from liquidlog.errors import UsageError
+from liquidlog.spec.near import suggestion
 from liquidlog.spec.schema import quote_path, split_path
 
 _BAR: Final = re.compile(r"\s*(?P<name>.+?)\s*(?P<op><=|>=|==|!=|=|<|>)\s*(?P<value>\S+)\s*")
@@ -47,11 +49,14 @@ def parse_bar(text: str) -> Bar:
     last = name.rpartition(".")
     known = _numbers(ColumnHealth) if last[1] else _numbers(Health)
     if last[2] not in known:
-        raise UsageError(f"health has no number {name!r}; it has {', '.join(known)}", bar=text)
+        hint = suggestion(last[2], known, what="numbers")
+        raise UsageError(f"health has no number {name!r}{hint}", bar=text)
     try:
         limit = float(match["value"])
     except ValueError:
         raise UsageError(f"{match['value']!r} in {text!r} is not a number", bar=text) from None
+    if not math.isfinite(limit):
+        raise UsageError(f"{text!r} can never tell anything: give a finite number", bar=text)
     return Bar(text=text, name=name, compare=_OPERATORS[match["op"]], limit=limit)
 
 

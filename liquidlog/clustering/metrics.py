@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from liquidlog.clustering.domain import clustering_state
 from liquidlog.clustering.zcubes import membership, sizes
-from liquidlog.plan import ClusteringPlan, InputFiles, RewriteMode, RewrittenGroup
+from liquidlog.plan import ClusteringPlan, InputFiles, RewriteGroup, RewriteMode, RewrittenGroup
 from liquidlog.snapshot import Snapshot
 
 
@@ -27,15 +27,35 @@ def optimize_metrics(
     """
     done = {group.group_id for group in finished}
     groups = [group for group in plan.groups if group.group_id in done]
+    added = np.array([file.size_bytes for group in finished for file in group.outputs], np.int64)
+    return {
+        "numFilesAdded": len(added),
+        "filesAdded": _size_stats(added),
+        **_metrics_of_inputs(snapshot, plan, groups),
+    }
+
+
+def planned_metrics(snapshot: Snapshot, plan: ClusteringPlan) -> dict[str, object]:
+    """Return the metrics that committing a whole plan would have.
+
+    What only the rewrite tells is None: the number of files it adds, and their sizes.
+    """
+    return {
+        "numFilesAdded": None,
+        "filesAdded": dict.fromkeys(_size_stats(np.zeros(0, np.int64))),
+        **_metrics_of_inputs(snapshot, plan, plan.groups),
+    }
+
+
+def _metrics_of_inputs(
+    snapshot: Snapshot, plan: ClusteringPlan, groups: Sequence[RewriteGroup]
+) -> dict[str, object]:
     inputs = pa.concat_tables(
         [InputFiles.of().columns, *(group.inputs.columns for group in groups)]
     )
     removed = inputs["size_bytes"].to_numpy()
-    added = np.array([file.size_bytes for group in finished for file in group.outputs], np.int64)
     metrics: dict[str, object] = {
-        "numFilesAdded": len(added),
         "numFilesRemoved": len(removed),
-        "filesAdded": _size_stats(added),
         "filesRemoved": _size_stats(removed),
         "partitionsOptimized": 1 if groups else 0,
         "numBins": len(groups),

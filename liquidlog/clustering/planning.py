@@ -4,7 +4,7 @@ A planner decides in arrays over the rows of `Snapshot.files`; here they become 
 only those rows that the plan names.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -29,8 +29,10 @@ from liquidlog.plan import (
     WriterOptions,
 )
 from liquidlog.snapshot import Snapshot, decoded_paths, deleted_rows, num_records
+from liquidlog.spec.codecs import CODEC_PROPERTY, Codec, parse_codec
 from liquidlog.spec.features import DELETION_VECTORS, table_features
 from liquidlog.spec.mapping import mapping_mode
+from liquidlog.spec.sizes import render_size
 from liquidlog.spec.stats import BoundsOf, indexed_leaves
 
 NewId = Callable[[], str]
@@ -43,6 +45,9 @@ that it asks for."""
 TAKEN: Final = -1
 """Code of a file that is in a group, where skipped files have the code of their reason."""
 
+MAX_OUTPUTS: Final = 100_000
+"""Most files that one group is cut into: each is a slice that every reading task sends to."""
+
 REASONS: Final = tuple(SkipReason)
 
 _READ_BY_PLANS: Final = [
@@ -54,8 +59,6 @@ _READ_BY_PLANS: Final = [
     "default_row_commit_version",
 ]
 """Columns of live files that go into a plan."""
-
-_ARROW_CODECS: Final[Mapping[str, str]] = {"uncompressed": "none", "lz4_raw": "lz4"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -176,8 +179,10 @@ def build_plan(  # noqa: PLR0913  the parts of a plan
 
     Raises:
         UnsupportedFeatureError: If the table's row ids cannot be kept.
-        UsageError: If a property of the table is not a number where one is needed.
+        UsageError: If a property of the table is not a number where one is needed, or no codec,
+            or a group would be cut into too many files.
     """
+    _require_few_outputs(policy, choice)
     plan_id = new_id()
     inputs = _input_files(snapshot.files, choice)
     return ClusteringPlan(
@@ -210,6 +215,16 @@ def build_plan(  # noqa: PLR0913  the parts of a plan
     )
 
 
+def _require_few_outputs(policy: ClusteringPolicy, choice: Choice) -> None:
+    most = max(choice.expected_outputs, default=0)
+    if most > MAX_OUTPUTS:
+        raise UsageError(
+            f"files of {render_size(policy.max_file_bytes)} would cut one group into {most} files,"
+            f" and at most {MAX_OUTPUTS} are planned; choose a larger max_file_size",
+            option="max_file_size",
+        )
+
+
 def writer_options(snapshot: Snapshot, columns: Sequence[ClusteringColumn]) -> WriterOptions:
     """Return how the table's properties want its data files written.
 
@@ -223,7 +238,9 @@ def writer_options(snapshot: Snapshot, columns: Sequence[ClusteringColumn]) -> W
         leaf.physical for leaf in indexed_leaves(snapshot.schema, configuration)
     )
     indexed.update(dict.fromkeys(column.physical for column in columns))
-    codec = configuration.get("delta.parquet.compression.codec", "zstd").lower()
+    codec = parse_codec(
+        configuration.get(CODEC_PROPERTY, Codec.ZSTD), where=f"the table's {CODEC_PROPERTY}"
+    )
     prefix = configuration.get("delta.dataSkippingStringPrefixLength", "32")
     if not prefix.isdecimal():
         raise UsageError(
@@ -233,7 +250,7 @@ def writer_options(snapshot: Snapshot, columns: Sequence[ClusteringColumn]) -> W
     return WriterOptions(
         indexed=tuple(indexed),
         string_prefix_chars=int(prefix),
-        compression=_ARROW_CODECS.get(codec, codec),
+        compression=codec.value,
         tight_bounds=DELETION_VECTORS in table_features(snapshot.protocol),
     )
 

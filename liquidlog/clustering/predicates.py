@@ -5,24 +5,39 @@ some row. Both are needed because NOT exchanges them, and a null is neither. Wha
 not decide, or what is not understood, may be both.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+import datetime as dt
+from collections.abc import Mapping, Sequence
 from functools import partial, reduce
-from operator import or_
-from typing import Final
+from operator import and_, or_
+from typing import Final, cast
 
 import pyarrow as pa
 import pyarrow.compute as pc
 from sqlglot import exp
 
-from liquidlog.clustering.conditions import column_path, parse_condition, referenced_columns
-from liquidlog.clustering.literals import Comparable, comparable, sql_value
-from liquidlog.clustering.pruning import FileBounds, Verdict, true_or_unknown
+from liquidlog.clustering.coercion import Comparable, comparables
+from liquidlog.clustering.conditions import (
+    column_path,
+    parse_condition,
+    referenced_columns,
+    too_deep,
+)
+from liquidlog.clustering.literals import INTEGER_BITS, SqlValue, sql_value
+from liquidlog.clustering.pruning import FileBounds, has_plain_order
+from liquidlog.clustering.verdicts import Mask, Verdict, compared, true_or_unknown
+from liquidlog.errors import UsageError
 from liquidlog.snapshot import Snapshot
-from liquidlog.spec.schema import Leaf, PrimitiveType, StructType, find_column, leaves, resolve_path
-from liquidlog.spec.stats import BoundsOf, has_bounds
+from liquidlog.spec.schema import Leaf, PrimitiveType, leaves
+from liquidlog.spec.stats import BoundsOf
 
-_CHAR_TYPE: Final = "__CHAR_VARCHAR_TYPE_STRING"
-_COLLATIONS: Final = "__COLLATIONS"
+_SYMBOLS: Final[Mapping[type[exp.Expression], str]] = {
+    exp.EQ: "=",
+    exp.NEQ: "<>",
+    exp.LT: "<",
+    exp.LTE: "<=",
+    exp.GT: ">",
+    exp.GTE: ">=",
+}
 
 _FLIPPED: Final[Mapping[type[exp.Expression], type[exp.Expression]]] = {
     exp.EQ: exp.EQ,
@@ -33,33 +48,36 @@ _FLIPPED: Final[Mapping[type[exp.Expression], type[exp.Expression]]] = {
     exp.GTE: exp.LTE,
 }
 
-_WHOLE_NUMBERS: Final = (
-    exp.DataType.Type.TINYINT,
-    exp.DataType.Type.SMALLINT,
-    exp.DataType.Type.INT,
-    exp.DataType.Type.BIGINT,
-)
-_WHOLE_NUMBER_OF: Final = dict(
-    zip(("byte", "short", "integer", "long"), _WHOLE_NUMBERS, strict=True)
-)
+_BITS: Final[Mapping[str, int]] = {"byte": 8, "short": 16, "integer": 32, "long": 64}
 
 
-def may_match(snapshot: Snapshot, predicate: str, bounds_of: BoundsOf) -> pa.BooleanArray:
+def may_match(
+    snapshot: Snapshot,
+    predicate: str,
+    bounds_of: BoundsOf,
+    *,
+    time_zone: dt.tzinfo | None = None,
+) -> pa.BooleanArray:
     """Return, for each live file, whether it may hold a row that satisfies the predicate.
 
     Understood are =, <>, <, <=, >, >=, <=>, BETWEEN, IN, LIKE 'prefix%', IS [NOT] NULL, AND, OR,
-    NOT between columns and number, text, date and timestamp literals; timestamps without a zone
-    are UTC. False is certain, true is not. In the order of `snapshot.files`, as are the bounds
-    that it asks for. Partition columns are judged by their values.
+    NOT between columns and number, text, date and timestamp literals, as docs/pruning.md says.
+    False is certain whether the session's ANSI mode is on or off, and for every time zone it may
+    have unless `time_zone` is given; true is not certain. In the order of `snapshot.files`, as
+    are the bounds that it asks for. Partition columns are judged by their values.
 
     Raises:
         UsageError: If the text is not one SQL condition, or names a column the table lacks.
     """
-    return may_match_each(snapshot, [predicate], bounds_of)[0]
+    return may_match_each(snapshot, [predicate], bounds_of, time_zone=time_zone)[0]
 
 
 def may_match_each(
-    snapshot: Snapshot, predicates: Sequence[str], bounds_of: BoundsOf
+    snapshot: Snapshot,
+    predicates: Sequence[str],
+    bounds_of: BoundsOf,
+    *,
+    time_zone: dt.tzinfo | None = None,
 ) -> tuple[pa.BooleanArray, ...]:
     """Return what may_match does for each of several predicates, asking for bounds once.
 
@@ -69,8 +87,18 @@ def may_match_each(
     conditions = [parse_condition(predicate) for predicate in predicates]
     columns = [referenced_columns(condition, snapshot.schema) for condition in conditions]
     paths = dict.fromkeys(path for named in columns for path in named.values())
-    bounds = FileBounds(snapshot, list(paths), bounds_of)
-    return tuple(pa.array(bounds.verdict(partial(_judge, condition))) for condition in conditions)
+    bounds = FileBounds(snapshot, list(paths), bounds_of, time_zone)
+    return tuple(
+        pa.array(_verdict_on(condition, predicate, bounds))
+        for condition, predicate in zip(conditions, predicates, strict=True)
+    )
+
+
+def _verdict_on(condition: exp.Expression, predicate: str, bounds: FileBounds) -> Mask:
+    try:
+        return bounds.verdict(partial(_judge, condition))
+    except RecursionError as error:
+        raise UsageError(too_deep(predicate), predicate=predicate) from error
 
 
 def referenced_leaves(snapshot: Snapshot, predicates: Sequence[str]) -> tuple[Leaf, ...]:
@@ -93,10 +121,10 @@ def _judge(node: exp.Expression, bounds: FileBounds) -> Verdict:
             return _judge(node.this, bounds)
         case exp.Not():
             return _judge(node.this, bounds).negated()
-        case exp.And():
-            return _judge(node.this, bounds) & _judge(node.expression, bounds)
-        case exp.Or():
-            return _judge(node.this, bounds) | _judge(node.expression, bounds)
+        case exp.And() | exp.Or():
+            # Not one level for each: a generated condition can have thousands.
+            parts = [_judge(cast("exp.Expression", part), bounds) for part in node.flatten()]
+            return reduce(and_ if isinstance(node, exp.And) else or_, parts)
         case exp.Boolean():
             return bounds.constant(value=bool(node.this))
         case exp.Null():
@@ -130,7 +158,7 @@ def _judge_in(node: exp.In, bounds: FileBounds) -> Verdict:
     """Return the verdict about the span of the list, as the reference engine does.
 
     Source: Delta Spark, DataFiltersBuilder.constructLiteralInListDataFilters. A list is never
-    certainly false for all rows of a file, so NOT IN rules nothing out.
+    certainly false for all rows of a file, so NOT IN rules nothing out but partition values.
     """
     if node.args.get("query") is not None or not node.expressions:
         return bounds.unknown()
@@ -138,15 +166,29 @@ def _judge_in(node: exp.In, bounds: FileBounds) -> Verdict:
     if not members:
         return bounds.constant(value=None)
     leaf = _leaf(node.this, bounds)
-    if leaf is not None and bounds.is_exact(leaf):
-        equal = [_compare(exp.EQ, node.this, member, bounds) for member in node.expressions]
-        return reduce(or_, equal)
-    above, below = (
-        [_compare(operator, node.this, member, bounds) for member in members]
-        for operator in (exp.GTE, exp.LTE)
-    )
-    span = reduce(or_, above) & reduce(or_, below)
-    return Verdict(span.can_be_true, bounds.unknown().can_be_false)
+    values = [value for member in members if (value := sql_value(member)) is not None]
+    if leaf is None or len(values) < len(members):
+        return bounds.unknown()
+    wanted = _wanted(leaf, values, bounds)
+    if wanted is None:
+        return _any_value(leaf, bounds)
+    everything = bounds.unknown().can_be_false
+    if not bounds.is_exact(leaf) or _is_compared_as_text(leaf, values):
+        above, below = (
+            reduce(or_, [_compared(operator, leaf, value, bounds) for value in wanted])
+            for operator in (exp.GTE, exp.LTE)
+        )
+        return Verdict((above & below).can_be_true, everything)
+    found = reduce(or_, [_compared(exp.EQ, leaf, value, bounds) for value in wanted])
+    # A list with a null is never false.
+    has_null = len(members) < len(node.expressions)
+    return Verdict(found.can_be_true, found.can_be_false & (not has_null))
+
+
+def _is_compared_as_text(leaf: Leaf, values: Sequence[SqlValue]) -> bool:
+    """Return whether a list makes texts of the column's values, as it does with ANSI mode off."""
+    is_text = any(isinstance(value, str) for value in values)
+    return is_text and leaf.data_type != PrimitiveType("string")
 
 
 def _judge_null_safe(node: exp.Expression, bounds: FileBounds) -> Verdict:
@@ -157,7 +199,12 @@ def _judge_null_safe(node: exp.Expression, bounds: FileBounds) -> Verdict:
         return bounds.unknown()
     if isinstance(other, exp.Null):
         return Verdict(bounds.may_have_null(leaf), bounds.may_have_value(leaf))
-    equal = _compare(exp.EQ, column, other, bounds)
+    value = sql_value(other)
+    wanted = None if value is None else _wanted(leaf, [value], bounds)
+    if wanted is None:
+        # The other side may be null, which is the same as a null of the column.
+        return bounds.unknown()
+    equal = _compared(exp.EQ, leaf, wanted[0], bounds)
     # Never null: where the column is, it is false.
     return Verdict(equal.can_be_true, equal.can_be_false | bounds.may_have_null(leaf))
 
@@ -177,10 +224,10 @@ def _like(node: exp.Expression, leaf: Leaf, pattern: str, bounds: FileBounds) ->
     Source: Spark, LikeSimplification: `text`, `prefix%` and `prefix%suffix`.
     """
     prefix, *rest = pattern.split("%")
-    if "_" in pattern or "\\" in pattern or not _has_plain_order(leaf, bounds.schema):
+    if "_" in pattern or "\\" in pattern or not has_plain_order(leaf, bounds.schema):
         return bounds.unknown()
     if not rest:
-        return _compare(exp.EQ, node.this, exp.Literal.string(prefix), bounds)
+        return _compare(exp.EQ, node.this, node.expression, bounds)
     if not prefix or len(rest) > 1:
         return bounds.unknown()
     low, high = bounds.limits(leaf, pa.string())
@@ -201,22 +248,17 @@ def _judge_null(node: exp.Is, bounds: FileBounds) -> Verdict:
 
 
 def _leaf(node: exp.Expression, bounds: FileBounds) -> Leaf | None:
-    node = _without_widening(node, bounds)
-    if not isinstance(node, exp.Column | exp.Dot):
-        return None
-    return bounds.leaf(resolve_path(bounds.schema, column_path(node))[0])
+    return bounds.leaf(column_path(_without_widening(node, bounds)))
 
 
 def _without_widening(node: exp.Expression, bounds: FileBounds) -> exp.Expression:
     """Return the column below a cast that keeps every whole number what it is."""
-    if not isinstance(node, exp.Cast) or node.to.this not in _WHOLE_NUMBERS:
+    if not isinstance(node, exp.Cast) or node.to.this not in INTEGER_BITS:
         return node
     inner = _without_widening(node.this.unnest(), bounds)
-    leaf = _leaf(inner, bounds)
-    kind = None if leaf is None else _WHOLE_NUMBER_OF.get(str(leaf.data_type))
-    if kind is None or _WHOLE_NUMBERS.index(kind) > _WHOLE_NUMBERS.index(node.to.this):
-        return node
-    return inner
+    leaf = bounds.leaf(column_path(inner))
+    bits = None if leaf is None else _BITS.get(str(leaf.data_type))
+    return node if bits is None or bits > INTEGER_BITS[node.to.this] else inner
 
 
 def _compare(
@@ -227,47 +269,31 @@ def _compare(
     leaf, value = _leaf(left, bounds), sql_value(right)
     if leaf is None:
         leaf, value, operator = _leaf(right, bounds), sql_value(left), _FLIPPED[operator]
-    if leaf is None or value is None or not _has_plain_order(leaf, bounds.schema):
+    if leaf is None or value is None:
         return bounds.unknown()
-    wanted = comparable(value, leaf.data_type)
-    some = bounds.may_have_value(leaf)
+    wanted = _wanted(leaf, [value], bounds)
     if wanted is None:
-        return Verdict(some, some)
-    verdict = _against(operator, bounds.limits(leaf, wanted.arrow_type), wanted)
-    return Verdict(verdict.can_be_true & some, verdict.can_be_false & some)
+        return _any_value(leaf, bounds)
+    return _compared(operator, leaf, wanted[0], bounds)
 
 
-def _has_plain_order(leaf: Leaf, schema: StructType) -> bool:
-    """Return whether values compare as they are: CHAR pads them, a collation reorders them."""
-    field = find_column(schema, leaf.logical)
-    metadata = field.metadata if field is not None else {}
-    is_char = str(metadata.get(_CHAR_TYPE, "")).lower().startswith("char")
-    return has_bounds(leaf.data_type) and not is_char and _COLLATIONS not in metadata
+def _wanted(
+    leaf: Leaf, values: Sequence[SqlValue], bounds: FileBounds
+) -> tuple[Comparable, ...] | None:
+    if not has_plain_order(leaf, bounds.schema):
+        return None
+    return comparables(values, leaf.data_type, bounds.time_zone)
 
 
-def _against(
-    operator: type[exp.Expression], limits: tuple[pa.Array, pa.Array], wanted: Comparable
+def _any_value(leaf: Leaf, bounds: FileBounds) -> Verdict:
+    """Return the verdict about a comparison with something: it is null where the column is."""
+    some = bounds.may_have_value(leaf)
+    return Verdict(some, some)
+
+
+def _compared(
+    operator: type[exp.Expression], leaf: Leaf, wanted: Comparable, bounds: FileBounds
 ) -> Verdict:
-    low, high = limits
-    value = wanted.scalar
-    verdicts: dict[type[exp.Expression], Callable[[], Verdict]] = {
-        exp.EQ: lambda: _equal(low, high, value),
-        exp.NEQ: lambda: _equal(low, high, value).negated(),
-        exp.LT: lambda: _verdict(pc.less(low, value), pc.greater_equal(high, value)),
-        exp.LTE: lambda: _verdict(pc.less_equal(low, value), pc.greater(high, value)),
-        exp.GT: lambda: _verdict(pc.greater(high, value), pc.less_equal(low, value)),
-        exp.GTE: lambda: _verdict(pc.greater_equal(high, value), pc.less(low, value)),
-    }
-    return verdicts[operator]()
-
-
-def _equal(low: pa.Array, high: pa.Array, value: pa.Scalar) -> Verdict:
-    reaches = true_or_unknown(pc.less_equal(low, value)) & true_or_unknown(
-        pc.greater_equal(high, value)
-    )
-    only = pc.and_kleene(pc.equal(low, value), pc.equal(high, value))
-    return Verdict(reaches, true_or_unknown(pc.invert(only)))
-
-
-def _verdict(can_be_true: pa.BooleanArray, can_be_false: pa.BooleanArray) -> Verdict:
-    return Verdict(true_or_unknown(can_be_true), true_or_unknown(can_be_false))
+    some = bounds.may_have_value(leaf)
+    verdict = compared(_SYMBOLS[operator], bounds.limits(leaf, wanted.arrow_type), wanted)
+    return Verdict(verdict.can_be_true & some, verdict.can_be_false & some)

@@ -9,6 +9,7 @@ from typing import Final
 
 from liquidlog.clustering.row_tracking import ROW_COMMIT_VERSION_COLUMN, ROW_ID_COLUMN
 from liquidlog.errors import UsageError
+from liquidlog.spec.codecs import CODEC_NAMES, CODEC_PROPERTY
 from liquidlog.spec.features import (
     DELETION_VECTORS,
     DOMAIN_METADATA,
@@ -81,7 +82,7 @@ _SOURCE_STATE: Final = frozenset(
 
 
 def check_properties(properties: Mapping[str, str]) -> None:
-    """Refuse properties that are not a user's to set.
+    """Refuse properties that are not a user's to set, or not to what they are.
 
     Raises:
         UsageError: If there is one; names all of them.
@@ -96,6 +97,8 @@ def check_properties(properties: Mapping[str, str]) -> None:
             problems.append(f"{name} cannot be set; it counts the columns")
         elif name.startswith(_FEATURE_PREFIX) and value not in _FEATURE_VALUES:
             problems.append(f"{name} must be 'supported', not {value!r}")
+        elif name == CODEC_PROPERTY and value.lower() not in CODEC_NAMES:
+            problems.append(f"{name} must be one of {', '.join(CODEC_NAMES)}, not {value!r}")
     if problems:
         raise UsageError("; ".join(problems), problems=problems)
 

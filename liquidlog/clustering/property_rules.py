@@ -5,11 +5,12 @@ Source: Delta Spark, DeltaConfigs and AlterTableSetPropertiesDeltaCommand.
 
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping
-from difflib import get_close_matches
 from typing import Final
 
 from liquidlog.errors import UsageError
+from liquidlog.spec.codecs import CODEC_NAMES, CODEC_PROPERTY
 from liquidlog.spec.mapping import MODE
+from liquidlog.spec.near import near_names
 from liquidlog.spec.schema import StructType, find_column, quote_path, split_paths
 from liquidlog.spec.stats import NUM_INDEXED_COLUMNS, STATS_COLUMNS
 
@@ -19,7 +20,6 @@ _INTERVAL: Final = re.compile(
     r"(interval\s+)?(\d+\s+(week|day|hour|minute|second|millisecond|microsecond)s?\s*)+",
     re.IGNORECASE,
 )
-_CODECS: Final = ("zstd", "snappy", "gzip", "lz4", "lz4_raw", "uncompressed", "none")
 
 Check = Callable[[str], str | None]
 """Returns what a value must be, None if it is that."""
@@ -47,6 +47,10 @@ def _is_one_of(*values: str) -> Check:
         return None if value in values else f"one of {', '.join(values)}"
 
     return check
+
+
+def _is_codec(value: str) -> str | None:
+    return None if value.lower() in CODEC_NAMES else f"one of {', '.join(CODEC_NAMES)}"
 
 
 def _is_text(_: str) -> str | None:
@@ -87,7 +91,7 @@ _SETTABLE: Final[Mapping[str, Check]] = {
     "delta.checkpointPolicy": _is_one_of("classic", "v2"),
     "delta.dataSkippingStringPrefixLength": _is_integer(0),
     "delta.isolationLevel": _is_one_of("Serializable"),
-    "delta.parquet.compression.codec": _is_one_of(*_CODECS),
+    CODEC_PROPERTY: _is_codec,
     "delta.randomPrefixLength": _is_integer(1),
     MODE: _is_one_of("none", "name", "id"),
     NUM_INDEXED_COLUMNS: _is_integer(-1),
@@ -148,10 +152,31 @@ def refusal(name: str) -> str | None:
     if reason is not None:
         return f"{name} cannot be changed here: {reason}"
     if lowered.startswith(DELTA_PREFIX) and lowered not in _SPELLING:
-        close = get_close_matches(lowered, list(_SPELLING), n=1)
-        hint = f", did you mean {_SPELLING[close[0]]}?" if close else ""
-        return f"{name} is not a property that Delta knows{hint}"
+        return unknown_property(name)
     return None
+
+
+def unknown_property(name: str) -> str:
+    """Return that there is no such property of Delta, and which were perhaps meant."""
+    known = {spelled.removeprefix(DELTA_PREFIX): spelled for spelled in _SPELLING.values()}
+    near = near_names(name[len(DELTA_PREFIX) :], known)
+    hint = f"; did you mean {' or '.join(known[one] for one in near)}?" if near else ""
+    return f"{name} is not a property that Delta knows{hint}"
+
+
+def new_table_problems(properties: Mapping[str, str]) -> Iterator[str]:
+    """Yield why a new table cannot have properties: names that Delta does not know, wrong values.
+
+    What only an existing table refuses may be given to a new one.
+    """
+    for name, value in properties.items():
+        lowered = name.lower()
+        known = lowered in _SPELLING or lowered.startswith(tuple(_REFUSED))
+        if lowered.startswith(DELTA_PREFIX) and not known:
+            yield unknown_property(name)
+        expected = _SETTABLE.get(canonical_key(name), _is_text)(value)
+        if expected is not None:
+            yield f"{name} must be {expected}, not {value!r}"
 
 
 def value_problems(

@@ -1,43 +1,38 @@
-"""What statistics say about each file: the bounds a predicate needs, and verdicts made of them.
+"""What the log says about each file: the bounds and counts that a predicate needs.
 
 Values of partition columns are not in statistics but in the log itself: such a file's bounds are
 the one value that all its rows have.
 """
 
+import datetime as dt
+import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from numpy.typing import NDArray
 
+from liquidlog.clustering.limits import as_written, converted
 from liquidlog.clustering.partitions import partition_values
+from liquidlog.clustering.verdicts import Mask, Verdict, true_or_unknown
 from liquidlog.snapshot import Snapshot
-from liquidlog.spec.schema import Leaf, Path, leaves
-from liquidlog.spec.stats import BoundsOf
+from liquidlog.spec.schema import (
+    Leaf,
+    Path,
+    PrimitiveType,
+    StructType,
+    find_column,
+    leaves,
+    resolve_path,
+)
+from liquidlog.spec.stats import BoundsOf, has_bounds
+from liquidlog.spec.widening import earlier_types
 
-Mask = NDArray[np.bool_]
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Verdict:
-    """For each file: may the condition be true for some row, and may it be false for some."""
-
-    can_be_true: Mask
-    can_be_false: Mask
-
-    def __and__(self, other: "Verdict") -> "Verdict":
-        """Return the verdict about both conditions holding."""
-        return Verdict(self.can_be_true & other.can_be_true, self.can_be_false | other.can_be_false)
-
-    def __or__(self, other: "Verdict") -> "Verdict":
-        """Return the verdict about one of the conditions holding."""
-        return Verdict(self.can_be_true | other.can_be_true, self.can_be_false & other.can_be_false)
-
-    def negated(self) -> "Verdict":
-        """Return the verdict about the opposite condition."""
-        return Verdict(self.can_be_false, self.can_be_true)
+_FLOAT: Final = PrimitiveType("float")
+_CHAR_TYPE: Final = "__CHAR_VARCHAR_TYPE_STRING"
+_CHAR: Final = re.compile(r"(?<!var)char", re.IGNORECASE)
+_COLLATIONS: Final = "__COLLATIONS"
 
 
 class FileBounds:
@@ -47,14 +42,23 @@ class FileBounds:
     the reference engine does (Delta Spark, DataSkippingReader.verifyStatsForFilter).
     """
 
-    def __init__(self, snapshot: Snapshot, columns: Sequence[Path], bounds_of: BoundsOf) -> None:
+    def __init__(
+        self,
+        snapshot: Snapshot,
+        columns: Sequence[Path],
+        bounds_of: BoundsOf,
+        time_zone: dt.tzinfo | None = None,
+    ) -> None:
+        """Load the bounds of resolved columns; `time_zone` is the session's, None if any."""
         known = {leaf.logical: leaf for leaf in leaves(snapshot.schema)}
         partitions = {(name,) for name in snapshot.metadata.partition_columns}
         named = [known[path] for path in columns if path in known]
         measured = [leaf for leaf in named if leaf.logical not in partitions]
         self.schema = snapshot.schema
+        self.time_zone = time_zone
         self.count = snapshot.files.num_rows
         self._leaves = {leaf.logical: leaf for leaf in named}
+        self._earlier = earlier_types(snapshot.schema)
         self._numbers = {leaf.logical: number for number, leaf in enumerate(measured)}
         self._table = bounds_of(measured)
         self._lacking = np.zeros(self.count, np.bool_)
@@ -73,9 +77,11 @@ class FileBounds:
         """Return the verdict about TRUE, FALSE or NULL."""
         return Verdict(np.full(self.count, value is True), np.full(self.count, value is False))
 
-    def leaf(self, path: Path) -> Leaf | None:
-        """Return the leaf at a resolved path, None if it is a struct."""
-        return self._leaves.get(path)
+    def leaf(self, path: Path | None) -> Leaf | None:
+        """Return the leaf at a path as it is written, None if it is none, or a struct."""
+        if path is None or find_column(self.schema, path) is None:
+            return None
+        return self._leaves.get(resolve_path(self.schema, path)[0])
 
     def verdict(self, judge: Callable[["FileBounds"], Verdict]) -> Mask:
         """Return where a condition may be true for some row, or a statistic it needs is missing."""
@@ -86,8 +92,11 @@ class FileBounds:
         """Return whether all rows of a file have the same value, so that bounds decide alone."""
         return leaf.logical in self._values
 
-    def limits(self, leaf: Leaf, arrow_type: pa.DataType) -> tuple[pa.Array, pa.Array]:
-        """Return the bounds of a leaf as `arrow_type`, null where unknown."""
+    def limits(self, leaf: Leaf, wanted: pa.DataType) -> tuple[pa.Array, pa.Array]:
+        """Return the bounds of a leaf as `wanted`, null where unknown.
+
+        What conversion may round is rounded away from the values between.
+        """
         if leaf.logical in self._values:
             low = high = self._values[leaf.logical].values
         else:
@@ -96,10 +105,9 @@ class FileBounds:
                 self._table[f"{side}.{number}"].combine_chunks() for side in ("min", "max")
             )
             self._lacking |= _both_null(low, high) & self.may_have_value(leaf)
-        if pa.types.is_floating(low.type):
-            # Spark takes NaN for the largest number; comparisons here would be false.
-            low, high = _without_nan(low), _without_nan(high)
-        return pc.cast(low, arrow_type), pc.cast(high, arrow_type)
+            earlier = self._earlier.get(leaf.physical, frozenset())
+            low, high = as_written(low, high, was_float=_FLOAT in earlier)
+        return converted(low, wanted, end=-np.inf), converted(high, wanted, end=np.inf)
 
     def may_have_null(self, leaf: Leaf) -> Mask:
         """Return where some row may be null."""
@@ -119,15 +127,17 @@ class FileBounds:
         return nulls
 
 
-def true_or_unknown(values: pa.BooleanArray | pa.ChunkedArray) -> Mask:
-    """Return where a comparison with bounds holds, or cannot be made because one is missing."""
-    filled = pc.fill_null(values, fill_value=True)
-    return np.asarray(filled, np.bool_)
-
-
 def _both_null(low: pa.Array, high: pa.Array) -> Mask:
     return np.asarray(pc.and_(low.is_null(), high.is_null()), np.bool_)
 
 
-def _without_nan(values: pa.Array) -> pa.Array:
-    return pc.if_else(pc.is_nan(values), pa.scalar(float("inf"), values.type), values)
+def has_plain_order(leaf: Leaf, schema: StructType) -> bool:
+    """Return whether values compare as they are: CHAR pads them, a collation reorders them.
+
+    A column says so of all that is inside it.
+    """
+    paths = (leaf.logical[:length] for length in range(1, len(leaf.logical) + 1))
+    metadata = [field.metadata for path in paths if (field := find_column(schema, path))]
+    is_char = any(_CHAR.search(str(found.get(_CHAR_TYPE, ""))) for found in metadata)
+    has_collation = any(_COLLATIONS in found for found in metadata)
+    return has_bounds(leaf.data_type) and not is_char and not has_collation

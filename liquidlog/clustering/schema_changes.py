@@ -12,6 +12,7 @@ from typing import Final
 import msgspec
 from msgspec import structs
 
+from liquidlog.clustering.columns import no_columns
 from liquidlog.clustering.domain import clustering_state
 from liquidlog.errors import SchemaChangeError
 from liquidlog.snapshot import Snapshot
@@ -191,10 +192,7 @@ def _existing(snapshot: Snapshot, column: Path) -> Path:
             )
         )
     if find_column(snapshot.schema, column) is None:
-        names = ", ".join(quote_path((field.name,)) for field in snapshot.schema.fields)
-        raise SchemaChangeError(
-            (f"there is no column {quote_path(column)}; the columns are {names}",)
-        )
+        raise SchemaChangeError(tuple(no_columns([quote_path(column)], snapshot.schema)))
     return resolve_path(snapshot.schema, column)[0]
 
 

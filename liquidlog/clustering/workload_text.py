@@ -16,6 +16,7 @@ from sqlglot import exp
 from sqlglot.errors import SqlglotError
 
 from liquidlog.clustering.conditions import parse_condition
+from liquidlog.clustering.sql_errors import sql_problem
 from liquidlog.clustering.workload import WeightedPredicate, Workload
 from liquidlog.errors import UsageError
 
@@ -47,7 +48,10 @@ def _lines(text: str, where: str) -> Iterator[WeightedPredicate]:
         try:
             found = msgspec.json.decode(line, type=dict[str, Any])
         except (msgspec.MsgspecError, RecursionError) as error:
-            raise UsageError(f"{place} is not a JSON object: {error}", where=place) from error
+            raise UsageError(
+                f"{place} is not a JSON object; a file of SQL has a name that ends in .sql",
+                where=place,
+            ) from error
         condition = found.get("where")
         if not isinstance(condition, str) or set(found) - {"where", "weight"}:
             raise UsageError(f'{place} is not of the form {{"where": "...", "weight": 1}}')
@@ -58,7 +62,7 @@ def _statements(text: str, where: str) -> Iterator[WeightedPredicate]:
     try:
         statements = sqlglot.parse(text, dialect="spark")
     except SqlglotError as error:
-        raise UsageError(f"{where} is not SQL: {str(error).splitlines()[0]}") from error
+        raise UsageError(f"{where} is not SQL: {sql_problem(error, text)}") from error
     for number, (statement, comments) in enumerate(_commented(statements), start=1):
         place = f"{where} statement {number}"
         weights = [found[1] for text in comments if (found := _WEIGHT.search(text))]

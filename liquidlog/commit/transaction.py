@@ -14,7 +14,7 @@ from msgspec import structs
 from liquidlog.commit.conflicts import ReadSet, check_conflicts
 from liquidlog.commit.writer import PutOutcome, put_commit
 from liquidlog.errors import CommitConflictError, CommitError, UnsupportedFeatureError
-from liquidlog.log.loader import advance, load_commits, load_snapshot
+from liquidlog.log.loader import follow, load_commits, load_snapshot
 from liquidlog.log.store import TableStore
 from liquidlog.snapshot import Snapshot
 from liquidlog.spec.actions import Commit, CommitInfo, Metadata, Protocol, encode_actions
@@ -73,7 +73,8 @@ def commit(store: TableStore, proposal: Proposal, clock: Clock, *, engine_info: 
     """Commit the proposal and return the version it got.
 
     Raises:
-        CommitConflictError: If winners make it impossible; names every conflict.
+        CommitConflictError: If winners make it impossible; names every conflict. A
+            TableReplacedError if another table is there now.
         CommitStateUnknownError: If it cannot be told whether it landed.
         UnsupportedFeatureError: If the newest version of the table cannot be written.
         StorageError: If the storage refuses; nothing was committed.
@@ -87,7 +88,7 @@ def commit(store: TableStore, proposal: Proposal, clock: Clock, *, engine_info: 
     for attempt in range(1, MAX_ATTEMPTS + 1):
         began_ms = clock.now_ms()
         if attempt > 1 or proposal.base is not None:
-            snapshot, winners = advance(store, snapshot)
+            snapshot, winners = follow(store, snapshot)
             _require_no_conflicts(proposal, winners)
         _require_possible(proposal, snapshot)
         change = proposal.derive(snapshot)
@@ -114,6 +115,24 @@ def commit(store: TableStore, proposal: Proposal, clock: Clock, *, engine_info: 
             )
         clock.back_off(attempt, clock.now_ms() - began_ms)
     raise CommitError(f"other writers won {MAX_ATTEMPTS} races in a row; nothing was committed")
+
+
+def rehearse(store: TableStore, proposal: Proposal) -> Committed:
+    """Return what `commit` would do now, after all its checks and without its put.
+
+    Raises:
+        CommitConflictError: If winners make it impossible; names every conflict.
+        UnsupportedFeatureError: If the newest version of the table cannot be written.
+    """
+    snapshot = proposal.base or load_snapshot(store)
+    if proposal.base is not None:
+        snapshot, _ = follow(store, snapshot)
+    since = load_commits(store, proposal.read_set.version + 1, snapshot.version)
+    _require_no_conflicts(proposal, since)
+    _require_possible(proposal, snapshot)
+    change = proposal.derive(snapshot)
+    proposal.before_put(snapshot)
+    return Committed(version=snapshot.version + 1, attempts=0, change=change, base=snapshot)
 
 
 def commit_first(store: TableStore, change: Change, clock: Clock, *, engine_info: str) -> bool:

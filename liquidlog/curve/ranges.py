@@ -28,6 +28,8 @@ Column: TypeAlias = pa.Array | pa.ChunkedArray
 Ids: TypeAlias = npt.NDArray[np.uint32]
 
 _INT_BY_BYTES: Final = {1: np.int8, 2: np.int16, 4: np.int32, 8: np.int64}
+_CODE_BITS: Final = 32
+"""Of indices that no dictionary fills."""
 
 
 def boundaries(sample: Column, max_ranges: int) -> pa.Array:
@@ -123,7 +125,11 @@ def _chunk_ids(values: pa.Array, bounds: pa.Array) -> Ids:
     check_orderable(values.type)
     if isinstance(values, pa.DictionaryArray):
         by_code = np.append(_chunk_ids(values.dictionary, bounds), np.uint32(0))
-        ids: Ids = by_code[fixed_width(values.indices.fill_null(len(values.dictionary)))]
+        codes = values.indices
+        if codes.null_count and codes.type.bit_width < _CODE_BITS:
+            # A full dictionary leaves no index for the null behind it.
+            codes = codes.cast(pa.int32())
+        ids: Ids = by_code[fixed_width(codes.fill_null(len(values.dictionary)))]
         return ids
     ids = _below(values, bounds)
     ids += np.uint32(1)

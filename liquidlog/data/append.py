@@ -3,18 +3,19 @@
 Source: Delta Spark's write rules, of which only the lossless part is kept: no implicit casts.
 """
 
-import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import Final, TypeAlias
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
+from liquidlog.data.char_types import map_entries, too_long
 from liquidlog.data.exact import Leniency, convert_chunks, differences, matching_name
 from liquidlog.data.file_columns import with_names_of
 from liquidlog.data.parquet_file import ParquetFile
-from liquidlog.errors import DataFileError, SchemaMismatchError
+from liquidlog.errors import DataFileError, SchemaMismatchError, UsageError
 from liquidlog.spec.arrow import arrow_schema, without_void
+from liquidlog.spec.char_types import Limits, column_limits
 from liquidlog.spec.schema import (
     ArrayType,
     DataType,
@@ -25,12 +26,11 @@ from liquidlog.spec.schema import (
     quote_path,
     render_schema,
 )
+from liquidlog.storage.files import content_mark
 from liquidlog.storage.options import NO_OPTIONS, StorageOptions
 
 ArrowData: TypeAlias = pa.Table | pa.RecordBatchReader | ParquetFile
 
-_CHAR_VARCHAR: Final = "__CHAR_VARCHAR_TYPE_STRING"
-_LENGTH: Final = re.compile(r"(?:var)?char\((\d+)\)")
 _SLICE_ROWS: Final = 1_000_000
 _LENIENCY: Final = Leniency(ignore_case=True, widen_decimals=True)
 
@@ -45,7 +45,8 @@ def conform(data: ArrowData, schema: StructType, *, where: str) -> Iterator[pa.T
     Raises:
         SchemaMismatchError: If the data is not of the table's schema; shows both.
         DataFileError: If the data is a Parquet file in an older calendar, or it is corrupt.
-        UsageError: If the table has columns that cannot be written.
+        UsageError: If the table has columns that cannot be written, or lengths of char and varchar
+            that cannot be read.
     """
     wanted = arrow_schema(schema)
     problems = tuple(
@@ -55,14 +56,49 @@ def conform(data: ArrowData, schema: StructType, *, where: str) -> Iterator[pa.T
         raise SchemaMismatchError(where, render_schema(schema), _rendered(data.schema), problems)
     if isinstance(data, ParquetFile) and data.calendar_problems():
         raise DataFileError(where, "; ".join(data.calendar_problems()))
-    return _conformed(data, schema, wanted, where)
+    return _conformed(data, schema, wanted, where, _limits(schema, where))
+
+
+@dataclass(frozen=True, slots=True)
+class Input:
+    """A user's data as slices of a table's rows, each read when it is asked for.
+
+    `mark` is of the file that they are read from, before it was opened.
+    """
+
+    slices: Iterator[pa.Table]
+    path: str | None = None
+    mark: tuple[object, ...] | None = None
+    storage: StorageOptions = NO_OPTIONS
+
+    def __iter__(self) -> Iterator[pa.Table]:
+        """Yield the slices.
+
+        Raises:
+            DataFileError: If the file was changed meanwhile; also as `conform`.
+            SchemaMismatchError: As `conform`.
+        """
+        for piece in self.slices:
+            yield piece
+            self.require_unchanged()
+        self.require_unchanged()
+
+    def require_unchanged(self) -> None:
+        """Refuse a file that is not the one any more that was opened: some rows may be of another.
+
+        Raises:
+            DataFileError: If it was written to, replaced or deleted.
+        """
+        if self.path is not None and content_mark(self.path, self.storage) != self.mark:
+            detail = "was changed while it was read; append it when nobody writes to it"
+            raise DataFileError(self.path, detail)
 
 
 def open_input(
     source: str | pa.Table | pa.RecordBatchReader,
     schema: StructType,
     storage: StorageOptions = NO_OPTIONS,
-) -> Iterator[pa.Table]:
+) -> Input:
     """Return `conform` of Arrow data, or of the Parquet file at a path or URI.
 
     Raises:
@@ -70,9 +106,11 @@ def open_input(
         DataFileError: If the file is missing, is not Parquet, or as `conform`.
         UsageError: As `conform`.
     """
-    if isinstance(source, str):
-        return conform(ParquetFile(source, storage=storage), schema, where=source)
-    return conform(source, schema, where="the Arrow data")
+    if not isinstance(source, str):
+        return Input(conform(source, schema, where="the Arrow data"))
+    mark = content_mark(source, storage)
+    slices = conform(ParquetFile(source, storage=storage), schema, where=source)
+    return Input(slices, source, mark, storage)
 
 
 def read_schema(path: str, storage: StorageOptions = NO_OPTIONS) -> pa.Schema:
@@ -85,8 +123,24 @@ def read_schema(path: str, storage: StorageOptions = NO_OPTIONS) -> pa.Schema:
         return file.schema
 
 
+def _limits(schema: StructType, where: str) -> Sequence[Limits | None]:
+    found, problems = [], []
+    for field in without_void(schema).fields:
+        try:
+            found.append(column_limits(field))
+        except ValueError as error:
+            problems.append(f"column {quote_path((field.name,))}: {error}")
+    if problems:
+        raise UsageError(f"{where} cannot be appended: {'; '.join(problems)}")
+    return found
+
+
 def _conformed(
-    data: ArrowData, schema: StructType, wanted: pa.Schema, where: str
+    data: ArrowData,
+    schema: StructType,
+    wanted: pa.Schema,
+    where: str,
+    limits: Sequence[Limits | None],
 ) -> Iterator[pa.Table]:
     found = [matching_name(data.schema.names, name) or name for name in wanted.names]
     stored = without_void(schema)
@@ -94,8 +148,8 @@ def _conformed(
     for piece in _slices(data):
         converted = []
         problems: list[str] = []
-        for column, child, arrow in zip(
-            piece.select(found).itercolumns(), stored.fields, wanted, strict=True
+        for column, child, arrow, limit in zip(
+            piece.select(found).itercolumns(), stored.fields, wanted, limits, strict=True
         ):
             try:
                 converted.append(convert_chunks(column, arrow.type))
@@ -104,6 +158,7 @@ def _conformed(
                 continue
             for chunk in converted[-1].chunks:
                 problems.extend(_value_problems(chunk, child, (child.name,)))
+                problems.extend(too_long(chunk, limit, (child.name,)))
         if problems:
             raise SchemaMismatchError(
                 where, render_schema(schema), _rendered(data.schema), tuple(dict.fromkeys(problems))
@@ -135,9 +190,6 @@ def _value_problems(array: pa.Array, field: StructField, path: Path) -> Iterator
     """Yield what makes values of the right type impossible in this field."""
     if array.null_count and not field.nullable:
         yield f"column {quote_path(path)} must not be null, {array.null_count} rows are"
-    limit = _LENGTH.fullmatch(str(field.metadata.get(_CHAR_VARCHAR, "")))
-    if limit and (pc.max(pc.utf8_length(array)).as_py() or 0) > int(limit[1]):
-        yield f"column {quote_path(path)} holds strings longer than {limit[0]}"
     yield from _nested_problems(array, field.data_type, path)
 
 
@@ -152,15 +204,7 @@ def _nested_problems(array: pa.Array, data_type: DataType, path: Path) -> Iterat
             inside = StructField("element", element, contains_null)
             yield from _value_problems(array.flatten(), inside, (*path, "element"))
         case MapType(_, value, value_contains_null):
-            items = array.drop_null()
             inside = StructField("value", value, value_contains_null)
-            yield from _value_problems(_map_items(items), inside, (*path, "value"))
+            yield from _value_problems(map_entries(array)[1], inside, (*path, "value"))
         case _:
             return
-
-
-def _map_items(array: pa.MapArray) -> pa.Array:
-    if not len(array):
-        return array.items.slice(0, 0)
-    start, end = array.offsets[0].as_py(), array.offsets[-1].as_py()
-    return array.items.slice(start, end - start)

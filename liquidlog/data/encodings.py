@@ -1,24 +1,65 @@
-"""Tables that differ in nothing but which strings they keep in dictionaries."""
+"""Columns that keep their values in dictionaries, joined without losing or misreading any.
+
+Arrow joins dictionaries only if the index type that it finds holds the values of all of them, and
+only if none of them holds a null. So whatever joins chunks that may differ in their dictionaries,
+be it `combine_chunks`, `take` or a Parquet writer, is given what `concat` or `joinable` returns.
+"""
 
 from collections.abc import Iterable, Sequence
+from typing import Final
 
 import pyarrow as pa
+
+CODES: Final = pa.int32()
+"""Indices of dictionaries wherever they are not on their way through a shuffle."""
+
+_INDEX_TYPES: Final = (pa.int8(), pa.int16(), CODES)
 
 
 def concat(tables: Sequence[pa.Table]) -> pa.Table:
     """Return the rows of all tables; a column stays in dictionaries if it is so in every table.
 
-    Files differ in that, so tables read from several files do. Nothing is copied but what has to
-    leave its dictionaries.
+    Files differ in that, so tables read from several files do. The chunks of every column are
+    joinable. Nothing is copied but indices that have to be wider and what has to leave its
+    dictionaries.
     """
     first = tables[0].schema
-    if all(table.schema == first for table in tables[1:]):
-        return pa.concat_tables(tables)
-    fields = [
-        child.with_type(common_type(table.schema.field(position).type for table in tables))
-        for position, child in enumerate(first)
-    ]
-    return pa.concat_tables([table.cast(pa.schema(fields)) for table in tables])
+    if any(table.schema != first for table in tables[1:]):
+        fields = [
+            child.with_type(common_type(table.schema.field(position).type for table in tables))
+            for position, child in enumerate(first)
+        ]
+        tables = [table.cast(pa.schema(fields)) for table in tables]
+    together = pa.concat_tables(tables)
+    for position, column in enumerate(together.itercolumns()):
+        if isinstance(column.type, pa.DictionaryType):
+            joined = joinable(column)
+            field = together.field(position).with_type(joined.type)
+            together = together.set_column(position, field, joined)
+    return together
+
+
+def joinable(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Return a column of dictionaries whose chunks Arrow can make one, whatever they hold.
+
+    No dictionary has a null in it, and indices are as wide as they were or wider.
+    """
+    chunks = [_without_null_values(chunk) for chunk in column.chunks]
+    if not chunks:
+        return column
+    kind = chunks[0].type.index_type
+    if len(chunks) > 1:
+        kind = _index_type(
+            sum(len(chunk.dictionary) for chunk in chunks),
+            least_bits=max(chunk.type.index_type.bit_width for chunk in chunks),
+        )
+    return pa.chunked_array([_with_indices(chunk, kind) for chunk in chunks])
+
+
+def with_indices(column: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
+    """Return a column of dictionaries with indices of another type, which must hold them."""
+    chunks = [_with_indices(chunk, kind) for chunk in column.chunks]
+    return pa.chunked_array(chunks, pa.dictionary(kind, column.type.value_type))
 
 
 def decoded(table: pa.Table) -> pa.Table:
@@ -28,11 +69,44 @@ def decoded(table: pa.Table) -> pa.Table:
 
 
 def common_type(types: Iterable[pa.DataType]) -> pa.DataType:
-    """Return the type that one column has in several tables; plain if not all are the same."""
+    """Return the type that one column has in several tables: a dictionary if it is so in all."""
     first, *others = set(types)
-    return plain_type(first) if others else first
+    if not others:
+        return first
+    plain = plain_type(first)
+    encoded = all(
+        isinstance(found, pa.DictionaryType) and found.value_type == plain
+        for found in (first, *others)
+    )
+    return pa.dictionary(CODES, plain) if encoded else plain
 
 
 def plain_type(data_type: pa.DataType) -> pa.DataType:
     """Return the type of the values that a dictionary holds, any other type as it is."""
     return data_type.value_type if isinstance(data_type, pa.DictionaryType) else data_type
+
+
+def _without_null_values(chunk: pa.DictionaryArray) -> pa.DictionaryArray:
+    """Return the chunk with nulls among its indices only, where `null_count` sees them."""
+    return chunk.dictionary_decode().dictionary_encode() if chunk.dictionary.null_count else chunk
+
+
+def _with_indices(chunk: pa.DictionaryArray, kind: pa.DataType) -> pa.DictionaryArray:
+    if chunk.type.index_type == kind:
+        return chunk
+    return pa.DictionaryArray.from_arrays(
+        chunk.indices.cast(kind, safe=False), chunk.dictionary, safe=False
+    )
+
+
+def _index_type(values: int, *, least_bits: int) -> pa.DataType:
+    """Return the narrowest type of indices by which Arrow joins dictionaries to so many values.
+
+    A type holds one value more, but Arrow refuses to fill it.
+    """
+    fitting = (
+        kind
+        for kind in _INDEX_TYPES
+        if kind.bit_width >= least_bits and values < 1 << (kind.bit_width - 1)
+    )
+    return next(fitting, CODES)

@@ -6,6 +6,7 @@ nullability, the order of struct fields. Everything else is a difference to repo
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
@@ -23,7 +24,8 @@ class Leniency:
     `missing_is_null`: a field that is not there is null. `surplus_is_dropped`: a field that is
     not wanted is left out. `earlier`: other types that the part at a path may have, from which
     a cast loses nothing. `widen_decimals`: a decimal of the same scale may have fewer digits.
-    `ignore_case`: where no name is equal, one that differs in case.
+    `ignore_case`: where no name is equal, one that differs in case. `unsigned`: integers without a
+    sign where the wanted type holds all of them.
     """
 
     missing_is_null: bool = False
@@ -31,6 +33,17 @@ class Leniency:
     earlier: Mapping[Path, frozenset[pa.DataType]] = field(default_factory=dict)
     ignore_case: bool = False
     widen_decimals: bool = False
+    unsigned: bool = False
+
+
+_UNSIGNED: Final[Mapping[pa.DataType, frozenset[pa.DataType]]] = {
+    # As what Spark reads them exactly, in its vectorised reader and in its row-based one; as other
+    # integers it reads other numbers.
+    pa.uint8(): frozenset({pa.int16(), pa.int32(), pa.int64()}),
+    pa.uint16(): frozenset({pa.int32(), pa.int64()}),
+    pa.uint32(): frozenset({pa.int64()}),
+    pa.uint64(): frozenset({pa.decimal128(20, 0)}),
+}
 
 
 def differences(
@@ -133,7 +146,7 @@ def _is_binary(found: pa.DataType) -> bool:
 
 
 def _same_value(found: pa.DataType, wanted: pa.DataType, leniency: Leniency) -> bool:
-    if found == wanted:
+    if found == wanted or (leniency.unsigned and wanted in _UNSIGNED.get(found, ())):
         return True
     if isinstance(wanted, pa.TimestampType):
         return isinstance(found, pa.TimestampType) and bool(found.tz) == bool(wanted.tz)

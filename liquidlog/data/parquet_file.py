@@ -5,6 +5,7 @@ Types are the file's own; `reader` makes them the table's.
 
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from pathlib import Path
 from typing import Final, Self
 
 import pyarrow as pa
@@ -18,6 +19,7 @@ from liquidlog.data.parquet_types import (
     needs_precision_check,
 )
 from liquidlog.errors import DataFileError, StorageError
+from liquidlog.storage.addresses import is_local, local_path
 from liquidlog.storage.files import open_input
 from liquidlog.storage.options import NO_OPTIONS, StorageOptions
 
@@ -91,14 +93,14 @@ class ParquetFile:
         groups, names = list(row_groups), None if columns is None else list(columns)
         rows = sum(self.metadata.row_group(group).num_rows for group in groups)
         with self._refusing():
-            table = self._parquet.read_row_groups(groups, columns=names)
+            table = _read(self._parquet, groups, names)
             if table.num_rows != rows:
                 raise DataFileError(
                     self.path, f"has {table.num_rows} rows where its footer says {rows}"
                 )
             if self._nanoseconds is None:
                 return table
-            nanoseconds = self._nanoseconds.read_row_groups(groups, columns=names)
+            nanoseconds = _read(self._nanoseconds, groups, names)
             if has_nanoseconds(table, nanoseconds):
                 raise DataFileError(self.path, "holds timestamps with nanoseconds")
         return table
@@ -164,8 +166,37 @@ class ParquetFile:
         except StorageError as error:
             raise DataFileError(self.path, error.detail) from None
         except (pa.ArrowException, OSError, EOFError) as error:
-            first_line = str(error).partition("\n")[0]
-            raise DataFileError(self.path, f"cannot be read as Parquet: {first_line}") from error
+            raise DataFileError(self.path, self._problem(error)) from error
+
+    def _problem(self, error: Exception) -> str:
+        """Return what is there instead of a Parquet file, else what Arrow says."""
+        local = Path(local_path(self.path)) if is_local(self.path) else None
+        if local is not None and local.is_dir():
+            return "is a directory, and a Parquet file is needed; name the files in it"
+        if local is not None and local.is_file() and not local.stat().st_size:
+            return "is empty, and a Parquet file is needed"
+        if "magic bytes" in str(error):
+            return "is not a Parquet file, or was cut off: it does not end as one does"
+        return f"cannot be read as Parquet: {str(error).partition(chr(10))[0]}"
+
+
+def _read(parquet: pq.ParquetFile, row_groups: list[int], columns: list[str] | None) -> pa.Table:
+    """Return rows of some row groups, also where a nested column was in Arrow dictionaries.
+
+    Every row group has its own, and Arrow does not read nested columns with more than one.
+    """
+    if len(row_groups) <= 1 or not any(map(_has_nested_dictionary, parquet.schema_arrow.types)):
+        return parquet.read_row_groups(row_groups, columns=columns)
+    return pa.concat_tables(
+        parquet.read_row_groups([group], columns=columns) for group in row_groups
+    )
+
+
+def _has_nested_dictionary(found: pa.DataType) -> bool:
+    children = [found.field(index).type for index in range(found.num_fields)]
+    return any(
+        isinstance(child, pa.DictionaryType) or _has_nested_dictionary(child) for child in children
+    )
 
 
 def _open(

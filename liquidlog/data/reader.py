@@ -69,7 +69,8 @@ class DataFile:
         """Open a local path or a URI and check that it can be read exactly.
 
         `mapping` is the table's column mapping: with it, columns that the table does not have
-        (any more) are passed over. Columns whose type the table has widened are read as today's.
+        (any more) are passed over. Columns whose type the table has widened are read as today's,
+        unsigned integers as the signed ones or decimals that hold them all.
         With `dictionary`, top-level string columns that the file keeps in small dictionaries are
         read as dictionary<int32, string>; everything else has the types of
         `arrow_schema(schema, physical=True)`. Columns in `ignored` may be there and are not read.
@@ -232,7 +233,7 @@ def _leniency(schema: StructType, mapping: MappingMode) -> Leniency:
         path: frozenset(map(arrow_type, types)) for path, types in earlier_types(schema).items()
     }
     mapped = mapping is not MappingMode.NONE
-    return Leniency(missing_is_null=True, surplus_is_dropped=mapped, earlier=earlier)
+    return Leniency(missing_is_null=True, surplus_is_dropped=mapped, earlier=earlier, unsigned=True)
 
 
 def _dictionary_candidates(

@@ -11,19 +11,18 @@ from typing import Any, Final, Self
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from liquidlog.data.encodings import common_type, plain_type
+from liquidlog.data.encodings import CODES, common_type, concat, plain_type, with_indices
 from liquidlog.data.exact import convert_chunks
 from liquidlog.data.repetition import repetitive_leaves
 from liquidlog.data.statistics import StatisticsCollector
-from liquidlog.errors import StorageError, UsageError
+from liquidlog.errors import StorageError
 from liquidlog.plan import WriterOptions, WrittenFile
 from liquidlog.spec.arrow import arrow_schema
+from liquidlog.spec.codecs import Codec, parse_codec
 from liquidlog.spec.schema import StructType
 from liquidlog.spec.stats import encode_stats
 from liquidlog.storage.files import create
 from liquidlog.storage.options import NO_OPTIONS, StorageOptions
-
-CODECS: Final = ("zstd", "snappy", "gzip", "lz4", "uncompressed")
 
 ROW_GROUP_BYTES: Final = 64 << 20
 """A row group is closed at this many bytes in memory: about 400 000 rows of TPC-H lineitem.
@@ -33,6 +32,9 @@ better and hold less memory.
 """
 ROW_GROUP_ROWS: Final = 1_000_000
 """A row group is closed at this many rows."""
+
+_ARROW_NAMES: Final = {Codec.UNCOMPRESSED: "none", Codec.LZ4_RAW: "lz4"}
+"""Of the codecs that Arrow calls something else."""
 
 _ZSTD_LEVEL: Final = 1
 # Measured on lineitem sorted along the curve, 374 000 rows of a file, nanoseconds a row and size:
@@ -148,7 +150,7 @@ class DataFileWriter:
         """
         if not self._pending:
             return
-        table = pa.concat_tables(_uniform(self._pending, self._schema)).unify_dictionaries()
+        table = concat(_uniform(self._pending, self._schema)).unify_dictionaries()
         self._pending, self._pending_rows, self._pending_bytes = [], 0, 0
         self._statistics.add(table)
         try:
@@ -176,20 +178,15 @@ class DataFileWriter:
         )
 
 
-def _codec_arguments(codec: str) -> dict[str, Any]:
-    """Return the arguments of the Parquet writer for a codec as the table property names it.
+def _codec_arguments(name: str) -> dict[str, Any]:
+    """Return the arguments of the Parquet writer for a codec.
 
     Raises:
         UsageError: If the codec is unknown.
     """
-    name = codec.lower()
-    if name not in CODECS:
-        raise UsageError(
-            f"compression must be one of {', '.join(CODECS)}, found {codec!r}", compression=codec
-        )
-    if name == "zstd":
-        return {"compression": name, "compression_level": _ZSTD_LEVEL}
-    return {"compression": "none" if name == "uncompressed" else name}
+    codec = parse_codec(name)
+    arguments: dict[str, Any] = {"compression": _ARROW_NAMES.get(codec, codec.value)}
+    return arguments | ({"compression_level": _ZSTD_LEVEL} if codec is Codec.ZSTD else {})
 
 
 def _check_columns(found: pa.Schema, wanted: pa.Schema) -> None:
@@ -209,15 +206,20 @@ def _uniform(tables: Sequence[pa.Table], wanted: pa.Schema) -> list[pa.Table]:
         common = common_type(table.schema.field(position).type for table in tables)
         # Types that are equal may differ in field ids; only those of `wanted` are the table's.
         encoded = isinstance(common, pa.DictionaryType)
-        fields.append(child.with_type(common) if encoded else child)
+        fields.append(child.with_type(pa.dictionary(CODES, child.type)) if encoded else child)
     return [_matching(table, pa.schema(fields)) for table in tables]
 
 
 def _matching(table: pa.Table, wanted: pa.Schema) -> pa.Table:
     columns = [
-        column.dictionary_encode()
-        if isinstance(child.type, pa.DictionaryType) and column.type == pa.string()
+        _encoded(column, child.type)
+        if isinstance(child.type, pa.DictionaryType)
         else convert_chunks(column, child.type)
         for column, child in zip(table.itercolumns(), wanted, strict=True)
     ]
     return pa.Table.from_arrays(columns, schema=wanted)
+
+
+def _encoded(column: pa.ChunkedArray, wanted: pa.DictionaryType) -> pa.ChunkedArray:
+    found = column if isinstance(column.type, pa.DictionaryType) else column.dictionary_encode()
+    return with_indices(found, wanted.index_type)

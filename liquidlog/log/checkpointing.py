@@ -47,7 +47,10 @@ _MINUTE_MS: Final = 60_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Checkpointed:
-    """A version that has a checkpoint: whether it was `created` now, and its size if so."""
+    """A version that has a checkpoint: whether it was `created` now, and its size if so.
+
+    Of a checkpoint that was not to be published: whether it would be created, and its size.
+    """
 
     version: int
     created: bool
@@ -55,8 +58,12 @@ class Checkpointed:
     size_bytes: int | None = None
 
 
-def write_checkpoint(store: TableStore, version: int, *, now_ms: int) -> Checkpointed:
+def write_checkpoint(
+    store: TableStore, version: int, *, now_ms: int, publish: bool = True
+) -> Checkpointed:
     """Give a version a checkpoint, unless it has one that can be read.
+
+    Without `publish` it is made and compared with the log, and the table stays as it is.
 
     Raises:
         CheckpointMismatchError: If what delta-rs wrote is not what the log says; holds every
@@ -80,6 +87,8 @@ def write_checkpoint(store: TableStore, version: int, *, now_ms: int) -> Checkpo
             hint = (staged / LAST_CHECKPOINT).read_bytes()
     except OSError as error:
         raise StorageError(name, f"cannot be prepared: {error}") from error
+    if not publish:
+        return Checkpointed(version=version, created=True, files=count, size_bytes=len(content))
     if not _publish(store, name, content):
         # Another writer was faster, or what is there could not be read when we looked.
         read_checkpoint(store, [name])

@@ -44,6 +44,15 @@ def read_history(store: TableStore, limit: int | None = None) -> Rows:
     )
 
 
+def count_commits(store: TableStore) -> int:
+    """Return the number of commits still in the log.
+
+    Raises:
+        TableNotFoundError: If there is no table.
+    """
+    return len(list_log(store).commits)
+
+
 def _row(version: int, modification_time_ms: int, info: Mapping[str, Any]) -> Mapping[str, Any]:
     own_time = info.get("inCommitTimestamp")
     row = {

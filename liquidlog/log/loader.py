@@ -4,7 +4,12 @@ from collections.abc import Iterator, Sequence
 
 import pyarrow as pa
 
-from liquidlog.errors import CorruptLogError, UnsupportedFeatureError, VersionNotFoundError
+from liquidlog.errors import (
+    CorruptLogError,
+    TableReplacedError,
+    UnsupportedFeatureError,
+    VersionNotFoundError,
+)
 from liquidlog.log.checkpoints import CheckpointState, read_checkpoint
 from liquidlog.log.commits import read_commits, read_infos
 from liquidlog.log.paths import LOG_DIR, commit_name, log_path
@@ -79,7 +84,7 @@ def advance(store: TableStore, snapshot: Snapshot) -> tuple[Snapshot, tuple[Comm
     """Return the newest version and the commits after `snapshot`, oldest first.
 
     Only those commits are read. If the log is not the one that the snapshot came from any more,
-    the newest version is loaded anew.
+    or does not tell, the newest version is loaded anew.
 
     Raises:
         TableNotFoundError: If there is no table any more.
@@ -88,8 +93,48 @@ def advance(store: TableStore, snapshot: Snapshot) -> tuple[Snapshot, tuple[Comm
         UnsupportedFeatureError: If the table cannot be read any more; names every reason.
     """
     listing = list_log_from(store, snapshot.version)
+    return _advanced(store, snapshot, listing, same=_is_of(snapshot, listing))
+
+
+def follow(store: TableStore, snapshot: Snapshot) -> tuple[Snapshot, tuple[Commit, ...]]:
+    """Return what `advance` does, of the log that the snapshot came from and of no other.
+
+    Raises:
+        TableReplacedError: If another log is there now: a table that was dropped and made again,
+            or put back from a copy. What was derived from the snapshot must not go there.
+        LogError: As `advance` does.
+        UnsupportedFeatureError: If the table cannot be read any more; names every reason.
+    """
+    listing = list_log_from(store, snapshot.version)
+    same = _is_of(snapshot, listing)
+    if not same and _contradicts(snapshot, listing):
+        detail = f"version {snapshot.version} is not the one any more that this change was made for"
+        raise TableReplacedError(store.uri, detail)
+    newest, commits = _advanced(store, snapshot, listing, same=same)
+    if not same and newest.metadata.id != snapshot.metadata.id:
+        raise TableReplacedError(store.uri, _other_table(snapshot.metadata.id, newest.metadata.id))
+    return newest, commits
+
+
+def require_same_table(snapshot: Snapshot, table_id: str) -> None:
+    """Refuse a table that is not the one of this id.
+
+    Raises:
+        TableReplacedError: If its id is another one.
+    """
+    if snapshot.metadata.id != table_id:
+        raise TableReplacedError(snapshot.uri, _other_table(table_id, snapshot.metadata.id))
+
+
+def _other_table(opened: str, found: str) -> str:
+    return f"the table was replaced: it has the id {found}, the one that was opened {opened}"
+
+
+def _advanced(
+    store: TableStore, snapshot: Snapshot, listing: LogListing, *, same: bool
+) -> tuple[Snapshot, tuple[Commit, ...]]:
     wanted = range(snapshot.version + 1, listing.newest + 1)
-    if not _is_of(snapshot, listing) or any(v not in listing.commits for v in wanted):
+    if not same or any(v not in listing.commits for v in wanted):
         newest = load_snapshot(store)
         return newest, tuple(load_commits(store, snapshot.version + 1, newest.version))
     if not wanted:
@@ -120,12 +165,17 @@ def newest_version(store: TableStore) -> int:
 
 
 def _is_of(snapshot: Snapshot, listing: LogListing) -> bool:
-    """Return whether the log still has the snapshot's commit, as far as its time tells."""
-    file = listing.commits.get(snapshot.version)
-    if file is None:
-        return False
-    own_times = has_in_commit_timestamps(snapshot.protocol, snapshot.metadata.configuration)
-    return own_times or file.modification_time_ms == snapshot.timestamp_ms
+    """Return whether the log still has the file that made the snapshot's version."""
+    return snapshot.mark is not None and listing.has(snapshot.mark)
+
+
+def _contradicts(snapshot: Snapshot, listing: LogListing) -> bool:
+    """Return whether the log cannot be the snapshot's: it is shorter, or that file is another.
+
+    A file that is gone proves nothing: old commits are cleaned up.
+    """
+    shorter = listing.newest < snapshot.version
+    return shorter or (snapshot.mark is not None and listing.names(snapshot.mark))
 
 
 def _state_of(snapshot: Snapshot) -> CheckpointState:
@@ -155,7 +205,7 @@ def _apply(
     metadata = _metadata(segment, tail, checkpoint)
     texts = (*checkpoint.statistics.texts.chunks, tail_statistics(tail))
     files = reconciled_files(tail, checkpoint.files, checkpoint.statistics.rows)
-    _require_sound(files, segment)
+    _require_sound(files, segment, store.uri)
     domains = {**checkpoint.domains, **tail.domains}
     return Snapshot(
         uri=store.uri,
@@ -175,6 +225,7 @@ def _apply(
         statistics=Statistics(
             checkpoint.statistics.checkpoint, pa.chunked_array(texts, STATISTICS_TYPE)
         ),
+        mark=segment.mark,
     )
 
 
@@ -206,8 +257,8 @@ def _metadata(segment: LogSegment, tail: TailState, checkpoint: CheckpointState)
     return metadata
 
 
-def _require_sound(files: pa.Table, segment: LogSegment) -> None:
-    problems = unsound(files)
+def _require_sound(files: pa.Table, segment: LogSegment, uri: str) -> None:
+    problems = unsound(files, uri)
     if problems:
         raise CorruptLogError(_where(segment), "; ".join(problems))
 

@@ -4,13 +4,25 @@ import os
 import stat
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Final
 
 from liquidlog.errors import StorageError
-from liquidlog.log.paths import LOG_DIR, LogFile, parse_log_file
+from liquidlog.log.paths import (
+    LAST_CHECKPOINT,
+    LOG_DIR,
+    MAX_LOG_BYTES,
+    LogFile,
+    LogFileKind,
+    parse_log_file,
+)
 from liquidlog.storage import local
 from liquidlog.storage.addresses import file_address
 from liquidlog.storage.files import FileFacts, Source, open_input
+from liquidlog.storage.local_files import read_regular
 from liquidlog.storage.options import NO_OPTIONS, StorageOptions
+
+_MAX_HINT_BYTES: Final = 64 << 20
+"""`_last_checkpoint` is some hundred bytes; with a schema and sidecars' names, some megabytes."""
 
 
 class LocalTableStore:
@@ -57,8 +69,8 @@ class LocalTableStore:
     def read_log(self, name: str) -> bytes | None:
         """See TableStore."""
         try:
-            return (self._log / name).read_bytes()
-        except FileNotFoundError:
+            return read_regular(str(self._log / name), max_bytes=_max_bytes(name))
+        except (FileNotFoundError, NotADirectoryError):
             return None
         except OSError as error:
             raise StorageError(
@@ -112,10 +124,22 @@ class LocalTableStore:
 
 
 def _log_file(entry: "os.DirEntry[str]") -> LogFile | None:
+    if parse_log_file(entry.name, 0, 0) is None:
+        return None
     try:
         status = entry.stat()
     except FileNotFoundError:
-        return None  # a writer's temporary file, gone since it was listed
-    if not stat.S_ISREG(status.st_mode):
-        return None
-    return parse_log_file(entry.name, status.st_size, status.st_mtime_ns // 1_000_000)
+        if not entry.is_symlink():
+            return None  # gone since it was listed
+        status = entry.stat(follow_symlinks=False)
+    found = parse_log_file(entry.name, status.st_size, status.st_mtime_ns // 1_000_000)
+    if stat.S_ISREG(status.st_mode):
+        return found
+    if found is not None and found.kind is LogFileKind.COMMIT:
+        # Passed over, its version would be taken for one that nobody has created.
+        raise StorageError(entry.path, "cannot be read: it is not a regular file")
+    return None
+
+
+def _max_bytes(name: str) -> int:
+    return _MAX_HINT_BYTES if name == LAST_CHECKPOINT else MAX_LOG_BYTES

@@ -3,6 +3,7 @@
 Source: docs/adr/0005 for what is trusted and how a lost response is found out.
 """
 
+import re
 import secrets
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -15,11 +16,15 @@ from liquidlog.log.store import AmbiguousPutError
 from liquidlog.storage.addresses import file_address
 from liquidlog.storage.files import FileFacts, Source, delete_file, file_facts
 from liquidlog.storage.objects import Objects
-from liquidlog.storage.options import StorageOptions
+from liquidlog.storage.options import SINGLE_WRITER, StorageOptions
 from liquidlog.storage.reading import ObjectReader
 
 _PARALLEL_READS: Final = 16
 PROBE_PREFIX: Final = "_liquidlog-probe-"
+_DYNAMODB_DIR: Final = ".tmp"
+"""Where a commit is put before the log. Source: Delta Spark, BaseExternalLogStore."""
+_MISREAD: Final = re.compile(r"%[0-9A-Fa-f]{2}|[\x00-\x1f\x7f]")
+"""What delta-rs, whose second opinion commits need, decodes or refuses however it is quoted."""
 
 
 class ObjectTableStore:
@@ -38,6 +43,7 @@ class ObjectTableStore:
         self._root = self._objects.path
         self._log = f"{self._root}/{LOG_DIR}"
         self._proved = not self._objects.client.own_endpoint
+        self._visible = self._objects.address.family != "s3" or options.single_writer
 
     @property
     def uri(self) -> str:
@@ -50,8 +56,23 @@ class ObjectTableStore:
         return self._options
 
     def require_writable(self) -> None:
-        """See TableStore. A server that is not the cloud's own has to show its conditional put."""
+        """See TableStore. A server that is not the cloud's own has to show its conditional put.
+
+        Delta Spark's DynamoDB log store keeps the versions of a table in DynamoDB, and writes over
+        one that others created: what it left in the log is a reason to refuse.
+        """
         self._objects.require_conditional_put(self._uri)
+        if _MISREAD.search(self._uri):
+            reason = "a percent-encoded or control character in its address"
+            raise UnsupportedFeatureError(self._uri, "written", (reason,))
+        if not self._visible and self._objects.holds_any(f"{self._log}/{_DYNAMODB_DIR}"):
+            reason = (
+                f"Delta Spark's DynamoDB log store ({LOG_DIR}/{_DYNAMODB_DIR} holds its commits),"
+                " to which a version of ours is not taken; if nobody commits with it any more, give"
+                f" the storage option {SINGLE_WRITER}=true"
+            )
+            raise UnsupportedFeatureError(self._uri, "written", (reason,))
+        self._visible = True
         if self._proved:
             return
         # Hidden from everything that lists data files, and not in the log.
@@ -77,7 +98,8 @@ class ObjectTableStore:
         if found is None:
             return None
         files = (
-            parse_log_file(item.name, item.size_bytes, item.modification_time_ms) for item in found
+            parse_log_file(item.name, item.size_bytes, item.modification_time_ms, item.etag)
+            for item in found
         )
         return tuple(sorted((f for f in files if f is not None), key=lambda file: file.name))
 

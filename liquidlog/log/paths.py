@@ -13,6 +13,8 @@ SIDECAR_DIR: Final = "_sidecars"
 LAST_CHECKPOINT: Final = "_last_checkpoint"
 VERSION_DIGITS: Final = 20
 MAX_VERSION: Final = 2**63 - 1
+MAX_LOG_BYTES: Final = 8 << 30
+"""Read whole, at most. Delta Spark's largest commits, of a million files, have about 1 GB."""
 
 _VERSION = r"(?P<version>\d{20})"
 _COMMIT = re.compile(_VERSION + r"\.json")
@@ -34,7 +36,8 @@ class LogFileKind(Enum):
 class LogFile:
     """A file in `_delta_log` whose name the protocol gives a meaning.
 
-    `part` of `parts`, counted from 1, says which piece of a checkpoint the file is.
+    `part` of `parts`, counted from 1, says which piece of a checkpoint the file is. `etag` is what
+    an object store tells contents apart by, empty where there is none.
     """
 
     name: str
@@ -44,6 +47,7 @@ class LogFile:
     modification_time_ms: int
     part: int = 1
     parts: int = 1
+    etag: str = ""
 
 
 _PATTERNS: Final = (
@@ -54,7 +58,9 @@ _PATTERNS: Final = (
 )
 
 
-def parse_log_file(name: str, size_bytes: int, modification_time_ms: int) -> LogFile | None:
+def parse_log_file(
+    name: str, size_bytes: int, modification_time_ms: int, etag: str = ""
+) -> LogFile | None:
     """Return what `name` is, None for junk.
 
     The version must have exactly 20 digits, and be one that a commit can have: 64 bits, signed.
@@ -70,6 +76,7 @@ def parse_log_file(name: str, size_bytes: int, modification_time_ms: int) -> Log
                 kind=kind,
                 size_bytes=size_bytes,
                 modification_time_ms=modification_time_ms,
+                etag=etag,
                 **numbers,
             )
     return None

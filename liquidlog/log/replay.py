@@ -1,7 +1,7 @@
 """Reconcile log actions into the table's state. Pure.
 
 The newest action about a file, a domain or an application wins; within one commit the last line
-wins, as in the reference engine. A file is the pair (decoded path, deletion vector id).
+wins, as in the reference engine. A file is the pair (normal path, deletion vector id).
 
 Source: PROTOCOL.md, "Action Reconciliation".
 """
@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from liquidlog.log.path_order import path_order
-from liquidlog.snapshot import FILES_SCHEMA, STATISTICS_TYPE, decoded_paths, without_escapes
+from liquidlog.snapshot import FILES_SCHEMA, STATISTICS_TYPE, decoded_paths
 from liquidlog.spec.actions import (
     ZCUBE_ID,
     ZCUBE_ZORDER_BY,
@@ -30,8 +30,9 @@ from liquidlog.spec.actions import (
     Protocol,
     RemoveFile,
     SetTransaction,
-    file_key,
+    replay_key,
 )
+from liquidlog.spec.file_paths import normal_paths
 from liquidlog.spec.stats import record_counts
 
 
@@ -50,9 +51,9 @@ class TailState:
         for action in reversed(actions):
             match action:
                 case AddFile():
-                    self.files.setdefault(file_key(action), (version, action))
+                    self.files.setdefault(replay_key(action), (version, action))
                 case RemoveFile():
-                    self.files.setdefault(file_key(action), None)
+                    self.files.setdefault(replay_key(action), None)
                 case Metadata():
                     self.metadata = self.metadata or action
                 case Protocol():
@@ -138,10 +139,11 @@ def sorted_files(files: pa.Table, decided: TailState | None = None, *, after: in
 
 def _decided_rows(files: pa.Table, decided: TailState) -> NDArray[np.int64]:
     known = pa.array({path for path, _ in decided.files}, pa.string())
-    touched = pc.is_in(without_escapes(files["path"]), known)
+    touched = pc.is_in(normal_paths(files["path"]), known)
     # A filter goes chunk by chunk; taking rows would copy all of them into one chunk first.
-    suspects = file_keys(files.select(["path", "deletion_vector"]).filter(touched))
-    gone = np.array([key in decided.files for key in suspects], np.bool_)
+    suspects = files.select(["path", "deletion_vector"]).filter(touched)
+    keys = _keys(suspects, normal_paths(suspects["path"]))
+    gone = np.array([key in decided.files for key in keys], np.bool_)
     return np.flatnonzero(touched)[gone]
 
 
@@ -152,11 +154,15 @@ def _taken(column: pa.ChunkedArray, rows: pa.Array) -> pa.Array:
 
 
 def file_keys(files: pa.Table) -> list[FileKey]:
-    """Return the identity of each logical file of a table in FILES_SCHEMA; one by one, for few."""
+    """Return `file_key` of each logical file of a table in FILES_SCHEMA; one by one, for few."""
+    return _keys(files, decoded_paths(files))
+
+
+def _keys(files: pa.Table, paths: pa.Array | pa.ChunkedArray) -> list[FileKey]:
     vectors = files["deletion_vector"].to_pylist()
     return [
         (path, None if vector is None else vector_id(vector))
-        for path, vector in zip(decoded_paths(files).to_pylist(), vectors, strict=True)
+        for path, vector in zip(paths.to_pylist(), vectors, strict=True)
     ]
 
 

@@ -1,7 +1,13 @@
 """What delta-rs thinks the live files are: an implementation that is not ours must agree."""
 
 import os
-from urllib.parse import unquote
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Final
+from urllib.parse import quote
 
 import pyarrow as pa
 from deltalake import DeltaTable
@@ -10,7 +16,12 @@ from deltalake.exceptions import DeltaError
 from liquidlog.errors import CorruptLogError
 from liquidlog.log.paths import LOG_DIR
 from liquidlog.snapshot import Snapshot, decoded_paths
+from liquidlog.spec.file_paths import canonical_paths
+from liquidlog.storage.addresses import is_local
 from liquidlog.storage.options import NO_OPTIONS, StorageOptions, redacted
+
+_MISREAD: Final = re.compile(r"[%\\\x00-\x1f\x7f]")
+"""What delta-rs decodes, replaces or refuses in the path of a table, however it is quoted."""
 
 
 def require_agreement(snapshot: Snapshot, storage: StorageOptions = NO_OPTIONS) -> None:
@@ -21,15 +32,16 @@ def require_agreement(snapshot: Snapshot, storage: StorageOptions = NO_OPTIONS) 
             two implementations read differently is no ground to remove files on.
     """
     try:
-        table = DeltaTable(
-            snapshot.uri, version=snapshot.version, storage_options=storage.given() or None
-        )
-        actions = pa.table(table.get_add_actions(flatten=True))
+        with _readable_by_delta_rs(snapshot.uri) as uri:
+            table = DeltaTable(
+                uri, version=snapshot.version, storage_options=storage.given() or None
+            )
+            actions = pa.table(table.get_add_actions(flatten=True))
     except (DeltaError, OSError, ValueError) as error:
         said = redacted(str(error), storage, os.environ)
         detail = f"delta-rs cannot read version {snapshot.version}: {said}"
         raise CorruptLogError(LOG_DIR, detail) from None
-    theirs = {unquote(path) for path in actions["path"].to_pylist()}
+    theirs = set(canonical_paths(actions["path"].cast(pa.string())).to_pylist())
     ours = set(decoded_paths(snapshot.files).to_pylist())
     if theirs == ours:
         return
@@ -40,3 +52,17 @@ def require_agreement(snapshot: Snapshot, storage: StorageOptions = NO_OPTIONS) 
         f" {len(only_ours)} only here {only_ours[:3]}, {len(only_theirs)} only there"
         f" {only_theirs[:3]}; nothing was removed",
     )
+
+
+@contextmanager
+def _readable_by_delta_rs(uri: str) -> Iterator[str]:
+    """Context manager: the address at which delta-rs reads the log of this table, and no other."""
+    if not is_local(uri):
+        scheme, _, rest = uri.partition("://")
+        yield f"{scheme}://{quote(rest, safe='/@')}"
+    elif not _MISREAD.search(uri):
+        yield uri
+    else:
+        with TemporaryDirectory(prefix="liquidlog-second-opinion-") as directory:
+            (Path(directory) / LOG_DIR).symlink_to(Path(uri) / LOG_DIR)
+            yield directory

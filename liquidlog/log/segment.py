@@ -15,16 +15,19 @@ from typing import Final, NoReturn
 
 import msgspec
 
-from liquidlog.errors import CorruptLogError, TableNotFoundError, VersionNotFoundError
+from liquidlog.errors import CorruptLogError, StorageError, TableNotFoundError, VersionNotFoundError
+from liquidlog.log.not_a_table import what_is_there
 from liquidlog.log.paths import (
     LAST_CHECKPOINT,
     LOG_DIR,
+    MAX_LOG_BYTES,
     VERSION_DIGITS,
     LogFile,
     LogFileKind,
     log_path,
 )
 from liquidlog.log.store import TableStore
+from liquidlog.snapshot import LogMark
 from liquidlog.spec.actions import UNREADABLE
 
 _PREFERENCE: Final = (
@@ -35,9 +38,6 @@ _PREFERENCE: Final = (
 """Which of several checkpoints of one version is tried first; all hold the same state."""
 
 _VERSIONS: Final = 10**VERSION_DIGITS
-
-MAX_COMMIT_BYTES: Final = 8 << 30
-"""A commit is read whole. Delta Spark's largest, of a million files, have about one gigabyte."""
 
 _NAMED: Final = 5
 """How many missing versions an error names."""
@@ -57,6 +57,16 @@ class Checkpoint:
         return tuple(file.name for file in self.files)
 
 
+def mark_of(file: LogFile) -> LogMark:
+    """Return what tells a log file from another one of its name."""
+    return LogMark(
+        name=file.name,
+        size_bytes=file.size_bytes,
+        modification_time_ms=file.modification_time_ms,
+        etag=file.etag,
+    )
+
+
 @dataclass(frozen=True, slots=True)
 class LogSegment:
     """The files of one version: `commits` are gap-free and end at `version`.
@@ -69,6 +79,13 @@ class LogSegment:
     checkpoint: Checkpoint | None
     commits: tuple[LogFile, ...]
     last_commit: LogFile | None = None
+
+    @property
+    def mark(self) -> LogMark | None:
+        """What tells this version from one of another log."""
+        checkpoint = () if self.checkpoint is None else self.checkpoint.files
+        files = (*checkpoint,) if self.last_commit is None else (self.last_commit,)
+        return mark_of(files[0]) if files else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +100,17 @@ class LogListing:
     checkpoints: tuple[Checkpoint, ...]
     newest: int
     whole: bool = True
+
+    def has(self, mark: LogMark) -> bool:
+        """Return whether a file is there as it was."""
+        checkpoints = (file for checkpoint in self.checkpoints for file in checkpoint.files)
+        files = (*self.commits.values(), *checkpoints)
+        return any(file.name == mark.name and mark_of(file) == mark for file in files)
+
+    def names(self, mark: LogMark) -> bool:
+        """Return whether a file of that name is there, whatever it is."""
+        checkpoints = (name for checkpoint in self.checkpoints for name in checkpoint.names)
+        return mark.name in {*checkpoints, *(file.name for file in self.commits.values())}
 
     @property
     def oldest(self) -> int:
@@ -100,7 +128,7 @@ def list_log(store: TableStore) -> LogListing:
     """
     files = store.list_log()
     if files is None:
-        raise TableNotFoundError(store.uri, f"it has no {LOG_DIR} directory")
+        raise TableNotFoundError(store.uri, what_is_there(store.uri))
     if not files:
         raise TableNotFoundError(store.uri, f"its {LOG_DIR} holds no commit")
     return _listing(files, whole=True)
@@ -136,10 +164,10 @@ def list_log_from(store: TableStore, version: int) -> LogListing:
 
 
 def hinted_version(store: TableStore) -> int:
-    """Return the version that `_last_checkpoint` names, 0 if it names none."""
+    """Return the version that `_last_checkpoint` names, 0 if it names none or cannot be read."""
     try:
         hint = msgspec.json.decode(store.read_log(LAST_CHECKPOINT) or b"{}")
-    except UNREADABLE:
+    except (StorageError, *UNREADABLE):
         return 0
     version = hint.get("version") if isinstance(hint, dict) else None
     return version if isinstance(version, int) and version < _VERSIONS else 0
@@ -148,8 +176,8 @@ def hinted_version(store: TableStore) -> int:
 def _listing(files: Sequence[LogFile], *, whole: bool) -> LogListing:
     commits = {f.version: f for f in files if f.kind is LogFileKind.COMMIT}
     for file in commits.values():
-        if file.size_bytes > MAX_COMMIT_BYTES:
-            detail = f"has {file.size_bytes} bytes; commits above {MAX_COMMIT_BYTES} are not read"
+        if file.size_bytes > MAX_LOG_BYTES:
+            detail = f"has {file.size_bytes} bytes; commits above {MAX_LOG_BYTES} are not read"
             raise CorruptLogError(log_path(file.name), detail)
     checkpoints = sorted(
         _complete(f for f in files if f.kind is not LogFileKind.COMMIT),

@@ -6,7 +6,6 @@ Source: PROTOCOL.md, "Add File and Remove File" (tombstones), "Checkpoints".
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Final
-from urllib.parse import unquote
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -19,6 +18,7 @@ from liquidlog.log.replay import vector_id
 from liquidlog.log.segment import LogSegment
 from liquidlog.log.store import TableStore
 from liquidlog.spec.actions import AddFile, AnyAction, FileKey, RemoveFile, decode_line, file_key
+from liquidlog.spec.file_paths import canonical_path
 
 _RETENTION: Final = "delta.deletedFileRetentionDuration"
 _DEFAULT_RETENTION: Final = "interval 1 week"
@@ -105,7 +105,7 @@ def _keys(group: pa.Table, since_ms: int) -> Iterator[FileKey]:
     for row in removes.filter(pc.and_(removes.is_valid(), pc.greater(deleted, since_ms))):
         remove = row.as_py()
         vector = remove.get("deletionVector")
-        yield unquote(remove["path"]), None if vector is None else vector_id(vector)
+        yield canonical_path(remove["path"]), None if vector is None else vector_id(vector)
 
 
 def _json_actions(store: TableStore, name: str) -> Iterator[AnyAction | None]:

@@ -2,6 +2,7 @@
 
 Every attempt derives its change from the newest snapshot, so a rename always tags anew every
 live file whose tag names the column: files that other commits added meanwhile are among them.
+With `dry_run` nothing is committed; the version returned is the one that the table would have.
 """
 
 from collections.abc import Mapping, Sequence

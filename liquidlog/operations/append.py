@@ -3,7 +3,6 @@
 import hashlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import count
 from typing import Any, Final, TypeAlias
 from urllib.parse import quote
 
@@ -19,7 +18,12 @@ from liquidlog.curve.order import order_rows
 from liquidlog.data.append import open_input
 from liquidlog.data.runs import Run, run_token
 from liquidlog.data.writer import DataFileWriter
-from liquidlog.errors import CommitStateUnknownError, LiquidlogError, UnsupportedFeatureError
+from liquidlog.errors import (
+    CommitStateUnknownError,
+    LiquidlogError,
+    UnsupportedFeatureError,
+    UsageError,
+)
 from liquidlog.log.store import TableStore
 from liquidlog.operations.checkpoint import commit_and_checkpoint
 from liquidlog.operations.outputs import clear_run, require_committable, run_of
@@ -29,6 +33,7 @@ from liquidlog.snapshot import Snapshot
 from liquidlog.spec.actions import AddFile
 from liquidlog.spec.arrow import leaf_column
 from liquidlog.spec.change import Change
+from liquidlog.spec.char_types import column_limits
 from liquidlog.spec.schema import StructField, StructType, quote_path
 
 MAX_FILE_ROWS: Final = 16_000_000
@@ -59,7 +64,10 @@ class AppendRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Appended:
-    """What an append did: the table's version after it, the number of files and rows added."""
+    """What an append did: the table's version after it, the number of files and rows added.
+
+    Of a dry run: what it would have done.
+    """
 
     version: int
     files: int
@@ -69,24 +77,32 @@ class Appended:
 def append(store: TableStore, snapshot: Snapshot, request: AppendRequest, clock: Clock) -> Appended:
     """Write every source as fresh files and commit them together; no commit without rows.
 
-    All sources' schemas are checked before the first file is written.
+    All sources' schemas are checked before the first file is written. A dry run reads and checks
+    every row, and counts the files instead of writing them.
 
     Raises:
         UnsupportedFeatureError: If the table asks more of a writer than we do.
+        UsageError: If the rows shall be sorted and the table has no clustering columns.
         SchemaMismatchError: If a source is not of the table's schema.
-        DataFileError: If a source cannot be read.
+        DataFileError: If a source cannot be read, or changes before all are; no file is left.
         CommitConflictError: If the schema, properties or protocol changed; the files are deleted.
         CommitStateUnknownError: If it cannot be told whether it landed; the files are kept.
     """
     store.require_writable()
     _require_appendable(snapshot)
+    if request.cluster and not clustering_state(snapshot).columns:
+        raise UsageError(
+            "cluster has no effect on a table without clustering columns; set some with cluster-by"
+        )
     sources = [open_input(source, snapshot.schema, store.storage) for source in request.sources]
     if request.dry_run:
-        return Appended(version=snapshot.version, files=0, rows=0)
+        return _counted(sources, snapshot, request)
     run = run_of(store, run_token(clock.new_id()))
     run.begin()
     try:
         written = tuple(_write_all(store, run, sources, snapshot, request))
+        for source in sources:
+            source.require_unchanged()
         digest = _digest(written)
         run.finish(digest, keep={file.path for file in written})
     except BaseException:
@@ -98,6 +114,22 @@ def append(store: TableStore, snapshot: Snapshot, request: AppendRequest, clock:
     return Appended(version=version, files=len(written), rows=rows)
 
 
+def _counted(
+    sources: Iterable[Iterable[pa.Table]], snapshot: Snapshot, request: AppendRequest
+) -> Appended:
+    """Return what an append would do, from the batches that it would write."""
+    files = rows = 0
+    for source in sources:
+        for batches in _file_batches(_batches(source, request)):
+            files += 1
+            rows += sum(batch.num_rows for batch in batches)
+    if not files:
+        return Appended(version=snapshot.version, files=0, rows=0)
+    assign_row_ids(snapshot, (), ())  # refuses what the commit would
+    version = snapshot.version + 1
+    return Appended(version=version, files=files, rows=rows)
+
+
 def _require_appendable(snapshot: Snapshot) -> None:
     require_writable(snapshot)
     problems = [
@@ -106,6 +138,7 @@ def _require_appendable(snapshot: Snapshot) -> None:
         if key.startswith("delta.constraints.")
     ]
     problems.extend(_computed(snapshot.schema, ()))
+    problems.extend(_unknown_lengths(snapshot.schema))
     if snapshot.metadata.partition_columns:
         problems.append(f"partition columns {', '.join(snapshot.metadata.partition_columns)}")
     if problems:
@@ -120,6 +153,14 @@ def _computed(struct: StructType, parent: tuple[str, ...]) -> Iterator[str]:
             yield from _computed(field.data_type, path)
 
 
+def _unknown_lengths(struct: StructType) -> Iterator[str]:
+    for field in struct.fields:
+        try:
+            column_limits(field)
+        except ValueError as error:
+            yield f"char or varchar in column {quote_path((field.name,))} ({error})"
+
+
 def _rules(field: StructField) -> Iterable[str]:
     return (key for key in _COMPUTED_COLUMNS if key in field.metadata)
 
@@ -132,15 +173,15 @@ def _rule(key: str) -> str:
     }[key]
 
 
-def _clustered(batches: Iterable[pa.Table], snapshot: Snapshot) -> Iterator[pa.Table]:
+def _batches(source: Iterable[pa.Table], request: AppendRequest) -> Iterator[pa.Table]:
+    """Yield the rows of a source in the batches that are sorted together."""
+    return _rebatched(source, _CLUSTERED_BATCH_ROWS) if request.cluster else iter(source)
+
+
+def _sorted(batch: pa.Table, snapshot: Snapshot) -> pa.Table:
     columns = clustering_state(snapshot).columns
-    curve = "hilbert" if len(columns) > 1 else "linear"
-    for batch in _rebatched(batches, _CLUSTERED_BATCH_ROWS):
-        if not columns:
-            yield batch
-            continue
-        keys = [leaf_column(batch, column.physical) for column in columns]
-        yield batch.take(order_rows(keys, curve))
+    keys = [leaf_column(batch, column.physical) for column in columns]
+    return batch.take(order_rows(keys, "hilbert" if len(columns) > 1 else "linear"))
 
 
 def _rebatched(batches: Iterable[pa.Table], max_rows: int) -> Iterator[pa.Table]:
@@ -156,6 +197,21 @@ def _rebatched(batches: Iterable[pa.Table], max_rows: int) -> Iterator[pa.Table]
         yield pa.concat_tables(held)
 
 
+def _file_batches(batches: Iterator[pa.Table]) -> Iterator[Iterator[pa.Table]]:
+    """Yield the batches of each file; one file's are to be taken before the next is asked for."""
+    pending = (batch for batch in batches if batch.num_rows)
+    for first in pending:
+        yield _one_file(first, pending)
+
+
+def _one_file(first: pa.Table, pending: Iterator[pa.Table]) -> Iterator[pa.Table]:
+    yield first
+    rows = first.num_rows
+    while rows < MAX_FILE_ROWS and (batch := next(pending, None)) is not None:
+        yield batch
+        rows += batch.num_rows
+
+
 def _write_all(
     store: TableStore,
     run: Run,
@@ -164,25 +220,15 @@ def _write_all(
     request: AppendRequest,
 ) -> Iterator[WrittenFile]:
     options = writer_options(snapshot, clustering_state(snapshot).columns)
-    numbers = count()
-    for source in sources:
-        batches = _clustered(source, snapshot) if request.cluster else source
-        pending = (batch for batch in batches if batch.num_rows)
-        batch = next(pending, None)
-        while batch is not None:
-            name = run.file_name(next(numbers), "0", options.compression)
-            with DataFileWriter(
-                store.data_path(name),
-                schema=snapshot.schema,
-                options=options,
-                storage=store.storage,
-            ) as writer:
-                rows = 0
-                while batch is not None and rows < MAX_FILE_ROWS:
-                    writer.write(batch)
-                    rows += batch.num_rows
-                    batch = next(pending, None)
-                yield writer.finish(name)
+    files = (batches for source in sources for batches in _file_batches(_batches(source, request)))
+    for number, batches in enumerate(files):
+        name = run.file_name(number, "0", options.compression)
+        with DataFileWriter(
+            store.data_path(name), schema=snapshot.schema, options=options, storage=store.storage
+        ) as writer:
+            for batch in batches:
+                writer.write(_sorted(batch, snapshot) if request.cluster else batch)
+            yield writer.finish(name)
 
 
 def _digest(written: Sequence[WrittenFile]) -> str:

@@ -55,22 +55,20 @@ def backfill(
 ) -> Mended:
     """Read files again and commit their statistics, FILES_IN_A_COMMIT at a time.
 
-    With `dry_run` nothing is read, and the files are only counted.
+    With `dry_run` they are read, and nothing is committed.
 
     Raises:
         DataFileError: If a file cannot be read exactly; what was committed before stays.
         CommitConflictError: If the metadata, protocol or clustering columns changed meanwhile.
     """
     name, files = rescan_of.name, rescan_of.files
-    if dry_run:
-        return Mended(name=name, versions=(), files=files.num_rows)
     versions: list[int] = []
     mended = 0
     for start in range(0, files.num_rows, FILES_IN_A_COMMIT):
         part = files.slice(start, FILES_IN_A_COMMIT)
         derive = _StatisticsChange(store, rescan_of, _rescanned(store, snapshot, part, rescan_of))
         version = commit_in_place(
-            store, snapshot, derive, clock, dry_run=False, nothing_left=NOTHING_LEFT
+            store, snapshot, derive, clock, dry_run=dry_run, nothing_left=NOTHING_LEFT
         )
         if version is not None:
             versions.append(version)

@@ -24,6 +24,8 @@ def checkpoint(
 ) -> Checkpointed:
     """Give the version of `snapshot` a checkpoint, unless it has one.
 
+    With `dry_run` it is made and compared, but not published.
+
     Raises:
         UnsupportedFeatureError: If the table asks more of a writer than we do.
         CheckpointMismatchError: If delta-rs would write something else than the log says.
@@ -33,10 +35,7 @@ def checkpoint(
     store.require_writable()
     require_writable(snapshot)
     _require_unprotected(snapshot)
-    if dry_run:
-        count = snapshot.files.num_rows
-        return Checkpointed(version=snapshot.version, created=False, files=count)
-    return write_checkpoint(store, snapshot.version, now_ms=clock.now_ms())
+    return write_checkpoint(store, snapshot.version, now_ms=clock.now_ms(), publish=not dry_run)
 
 
 def commit_and_checkpoint(

@@ -9,6 +9,7 @@ import pyarrow as pa
 from liquidlog.clustering.ddl import cluster_by_change, create_change, like_change
 from liquidlog.clustering.domain import clustering_state
 from liquidlog.clustering.properties import without_state
+from liquidlog.clustering.property_rules import new_table_problems
 from liquidlog.commit.transaction import Clock, commit_first, require_writable
 from liquidlog.errors import TableExistsError, UsageError
 from liquidlog.log.store import TableStore
@@ -58,6 +59,9 @@ def creation(definition: Definition, clock: Clock) -> Change:
         UsageError: If not exactly one of schema and like is given, or a property is refused.
         UnsupportedFeatureError: If the table to be like has something we refuse to write.
     """
+    problems = tuple(new_table_problems(definition.properties))
+    if problems:
+        raise UsageError("; ".join(problems), problems=list(problems))
     schema, like = definition.schema, definition.like
     if like is not None and schema is None:
         require_writable(like)
@@ -96,6 +100,8 @@ def cluster_by(
     dry_run: bool = False,
 ) -> int:
     """Commit new clustering columns, None to have none; return the table's version after it.
+
+    With `dry_run` nothing is committed; the version is the one that the table would have.
 
     Raises:
         ClusteringColumnError: If the table cannot be clustered so.

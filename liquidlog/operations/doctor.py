@@ -1,6 +1,7 @@
 """Finding what is wrong with a table's clustering, and mending what needs no rewrite."""
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Final
 
@@ -80,7 +81,10 @@ def mend(
     *,
     dry_run: bool = False,
 ) -> tuple[Mended, ...]:
-    """Mend what `names` name, each in commits of its own; with `dry_run` only say what would be.
+    """Mend what `names` name, each in commits of its own.
+
+    With `dry_run` everything is read and derived, nothing is committed, and the versions are those
+    that the commits would get.
 
     Raises:
         UsageError: If a name is not one of a repair.
@@ -95,9 +99,15 @@ def mend(
     require_writable(snapshot)
     done: list[Mended] = []
     for name in (fix for fix in FIXES if fix in names):
-        if done and done[-1].versions:
+        if not dry_run and done and done[-1].versions:
             snapshot = load_snapshot(store)
-        done.append(_REPAIRS[name](store, snapshot, clock, dry_run))
+        mended = _REPAIRS[name](store, snapshot, clock, dry_run)
+        if dry_run:
+            # Each was derived from the version that there is, whatever the repairs before it made.
+            first = snapshot.version + 1 + sum(len(one.versions) for one in done)
+            versions = tuple(range(first, first + len(mended.versions)))
+            mended = replace(mended, versions=versions)
+        done.append(mended)
     return tuple(done)
 
 

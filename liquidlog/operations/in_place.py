@@ -24,7 +24,10 @@ def commit_in_place(
     dry_run: bool,
     nothing_left: Change | None = None,
 ) -> int | None:
-    """Commit a change, if there is one to make; return its version, None if nothing was written.
+    """Commit a change, if there is one to make; return its version, None if there was none.
+
+    With `dry_run` everything is checked and derived, nothing is written, and the version is the
+    one that the change would get now.
 
     `nothing_left` is what to commit if other commits left nothing to change since the first look;
     without it there must always be something left.
@@ -35,8 +38,10 @@ def commit_in_place(
     """
     store.require_writable()
     require_writable(snapshot)
-    if derive(snapshot) is None or dry_run:
+    if derive(snapshot) is None:
         return None
+    if dry_run:
+        return snapshot.version + 1
 
     def required(newest: Snapshot) -> Change:
         change = derive(newest) or nothing_left

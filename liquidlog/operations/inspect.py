@@ -1,44 +1,28 @@
-"""What a table says about itself: detail, files, cubes, health, and why a file is (not) taken."""
+"""What a table says about itself: detail, files, health, and whether it may be rewritten."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from liquidlog.clustering import overlap
 from liquidlog.clustering.columns import ClusteringColumn, resolve_columns
 from liquidlog.clustering.domain import clustering_state
 from liquidlog.clustering.health import Health, measure_health
-from liquidlog.clustering.keyspace import key_space
-from liquidlog.clustering.zcubes import file_states, sizes
+from liquidlog.clustering.zcubes import file_states
 from liquidlog.commit.transaction import require_writable
 from liquidlog.errors import UnsupportedFeatureError
 from liquidlog.log.second_opinion import require_agreement
 from liquidlog.log.statistics import load_bounds
 from liquidlog.log.store import TableStore
 from liquidlog.operations.scan import matching
-from liquidlog.plan import ClusteringPlan, RewriteMode, SkipReason
+from liquidlog.plan import ClusteringPlan
 from liquidlog.snapshot import Snapshot, decoded_paths, deleted_rows, num_records
 from liquidlog.spec.arrow import unsupported_types
 from liquidlog.spec.features import table_features
-from liquidlog.spec.rows import Rows
 from liquidlog.spec.schema import Path, quote_path
-from liquidlog.spec.stats import BoundsOf
 from liquidlog.spec.times import iso_time
 from liquidlog.storage.options import NO_OPTIONS, StorageOptions
-
-_SKIP_WORDS: Final[Mapping[SkipReason, str]] = {
-    SkipReason.STABLE_CUBE: "its cube has reached the minimum cube size and is left alone",
-    SkipReason.OTHER_COLUMNS: "it was clustered by other columns; --full takes it",
-    SkipReason.OTHER_PROVIDER: "another clustering provider owns it; --full takes it",
-    SkipReason.LONE_CUBE: "all that is left belongs to one cube: there is nothing to merge",
-    SkipReason.LARGE_ENOUGH: "it already has at least the maximum file size",
-    SkipReason.LONE_FILE: "no other small file is left to combine it with",
-    SkipReason.WELL_CLUSTERED: "its range is narrow enough: rewriting it would gain too little",
-    SkipReason.OVER_BUDGET: "it is worth rewriting, but the budget went to files that gain more",
-    SkipReason.NOT_ASKED_FOR: "the predicate of this plan cannot touch it",
-}
 
 
 def detail(snapshot: Snapshot) -> Mapping[str, Any]:
@@ -172,70 +156,6 @@ def require_rewritable(
         raise UnsupportedFeatureError(snapshot.uri, "rewritten", tuple(problems))
     if plan.groups:
         require_agreement(snapshot, storage)
-
-
-def explain(
-    plan: ClusteringPlan, snapshot: Snapshot, bounds_of: BoundsOf, path: str | None = None
-) -> Rows:
-    """Return the planner's decision on every live file, in words, sorted by path.
-
-    `snapshot` is the table at the plan's read version. With `path`, only that file's.
-    """
-    measures = _measures(snapshot, bounds_of, path) if plan.strategy == overlap.NAME else {}
-    taken = [
-        {
-            "path": file.path,
-            "decision": "rewrite",
-            "reason": plan.mode.value,
-            "detail": _taken_words(plan, group.group_id, file.size_bytes)
-            + measures.get(file.path, ""),
-        }
-        for group in plan.groups
-        for file in group.inputs.named(path)
-    ]
-    skipped = [
-        {
-            "path": file.path,
-            "decision": "skip",
-            "reason": file.reason.value,
-            "detail": f"{_SKIP_WORDS[file.reason]} ({file.size_bytes} bytes)"
-            + measures.get(file.path, ""),
-        }
-        for file in plan.skipped.named(path)
-    ]
-    return Rows(sorted([*taken, *skipped], key=lambda row: row["path"]))
-
-
-def _measures(snapshot: Snapshot, bounds_of: BoundsOf, path: str | None) -> Mapping[str, str]:
-    """Return what the strategy overlap looks at, for each live file, or one, by its path."""
-    columns = clustering_state(snapshot).columns
-    bounds = bounds_of([column.leaf for column in columns])
-    space = key_space(bounds, sizes(snapshot.files), len(columns))
-    live = pa.table(
-        {
-            "path": decoded_paths(snapshot.files),
-            "width": pa.array(space.widths),
-            "depth": pa.array(space.depths),
-        }
-    )
-    if path is not None:
-        live = live.filter(pc.equal(live["path"], path))
-    rows = zip(*(column.to_pylist() for column in live.columns), strict=True)
-    return {
-        name: f"; it spans {width:.2%} of the keys, on average beside {depth - 1:.1f} other file(s)"
-        for name, width, depth in rows
-    }
-
-
-def _taken_words(plan: ClusteringPlan, group_id: int, size_bytes: int) -> str:
-    group = plan.groups[group_id]
-    others = len(group.inputs) - 1
-    goal = {
-        RewriteMode.CLUSTERING: f"into cube {group.zcube_id}",
-        RewriteMode.ZORDER: "along the Z-order curve",
-        RewriteMode.COMPACTION: "into one larger file",
-    }[plan.mode]
-    return f"{size_bytes} bytes, rewritten with {others} other file(s) of group {group_id} {goal}"
 
 
 def _bound_struct(

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from liquidlog.commit.transaction import Clock
 from liquidlog.errors import CommitConflictError, DataFileError, ExecutorError, ResultMismatchError
 from liquidlog.log.store import TableStore
-from liquidlog.operations.rewrite import commit_group
+from liquidlog.operations.rewrite import commit_group, rehearse_group
 from liquidlog.plan import ClusteringPlan, GroupFailure, RewrittenGroup
 from liquidlog.snapshot import Snapshot
 
@@ -16,7 +16,7 @@ class CommitReport:
     """What became of a plan's groups; `versions` are the commits made, in order.
 
     `conflicts` and `failures` are sentences about groups that were not committed; `finished` are
-    the results that this run committed.
+    the results that this run committed. Of a dry run: what would have become of them.
     """
 
     read_version: int
@@ -26,6 +26,7 @@ class CommitReport:
     finished: tuple[RewrittenGroup, ...]
     conflicts: tuple[str, ...]
     failures: tuple[str, ...]
+    dry_run: bool = False
 
     @property
     def rows_verified(self) -> int:
@@ -42,7 +43,8 @@ class CommitReport:
         if self.conflicts:
             raise CommitConflictError(self.read_version, self.conflicts)
         if self.failures:
-            done = f"; {len(self.committed_groups)} other group(s) were committed"
+            were = "would be" if self.dry_run else "were"
+            done = f"; {len(self.committed_groups)} other group(s) {were} committed"
             raise ExecutorError("; ".join(self.failures) + done, failures=list(self.failures))
 
 
@@ -53,8 +55,11 @@ def commit_groups(
     clock: Clock,
     *,
     on_commit: Callable[[int], None],
+    dry_run: bool = False,
 ) -> CommitReport:
     """Commit each group when it arrives; one that cannot be does not stop the others.
+
+    With `dry_run` nothing is committed, and the report is the one that would be.
 
     Raises:
         CommitStateUnknownError: If it cannot be told whether a commit landed.
@@ -66,12 +71,13 @@ def commit_groups(
     conflicts: list[str] = []
     failures: list[str] = []
     base: Snapshot | None = None
+    become = rehearse_group if dry_run else commit_group
     for group in groups:
         if isinstance(group, GroupFailure):
             failures.append(f"group {group.group_id}: {group.reason}")
             continue
         try:
-            committed = commit_group(store, plan, group, clock, base)
+            committed = become(store, plan, group, clock, base)
         except CommitConflictError as error:
             conflicts.extend(f"group {group.group_id}: {text}" for text in error.conflicts)
         except (ResultMismatchError, DataFileError) as error:
@@ -81,7 +87,9 @@ def commit_groups(
             if committed.version is None:
                 skipped.append(group.group_id)
             else:
-                versions[group.group_id] = committed.version
+                # Rehearsed groups all stand on the version that there is.
+                before = len(versions) if dry_run else 0
+                versions[group.group_id] = committed.version + before
                 finished.append(group)
                 on_commit(group.group_id)
     return CommitReport(
@@ -92,4 +100,5 @@ def commit_groups(
         finished=tuple(finished),
         conflicts=tuple(conflicts),
         failures=tuple(failures),
+        dry_run=dry_run,
     )

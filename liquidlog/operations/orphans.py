@@ -111,9 +111,7 @@ def delete_strays(store: TableStore, strays: Strays, clock: Clock) -> tuple[str,
         CommitError: If the version could not be put that finished runs ask for.
         CorruptLogError: If the log cannot be read as far back as it goes.
     """
-    store.require_writable()
-    if any(stray.may_go and stray.stage in _COMMITTABLE for stray in strays.runs):
-        require_writable(load_snapshot(store))
+    require_deletable(store, strays)
     ended = {stray.run: _ended(stray) for stray in strays.runs if stray.may_go}
     withdrawn = [run.token for run, stage in ended.items() if stage is Stage.WITHDRAWN]
     if withdrawn:
@@ -125,6 +123,24 @@ def delete_strays(store: TableStore, strays: Strays, clock: Clock) -> tuple[str,
             store.delete_file(file.path)
             deleted.append(file.path)
     return tuple(deleted)
+
+
+def deletable_paths(strays: Strays) -> tuple[str, ...]:
+    """Return the paths of the files that `delete_strays` would delete now."""
+    files = (file for stray in strays.runs for file in stray.files)
+    return tuple(f.path for f in (*files, *strays.temporaries) if f.reason_to_keep is None)
+
+
+def require_deletable(store: TableStore, strays: Strays) -> None:
+    """Refuse, before anything is ended or deleted, what could not be done.
+
+    Raises:
+        StorageError: If the storage cannot be asked or written.
+        UnsupportedFeatureError: If the storage or the table cannot be written.
+    """
+    store.require_writable()
+    if any(stray.may_go and stray.stage in _COMMITTABLE for stray in strays.runs):
+        require_writable(load_snapshot(store))
 
 
 def stray_rows(strays: Strays, deleted: Sequence[str] = ()) -> Rows:

@@ -3,14 +3,14 @@
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, dataclass
 from typing import Any, Final
-from urllib.parse import unquote
 
-from liquidlog.errors import UsageError
+from liquidlog.errors import UsageError, VersionNotFoundError
 from liquidlog.log.commits import read_commit, read_commits
 from liquidlog.log.segment import list_log
 from liquidlog.log.store import TableStore
 from liquidlog.plan import ClusteringPlan
 from liquidlog.spec.actions import AddFile, Commit, RemoveFile
+from liquidlog.spec.file_paths import canonical_path
 
 _OPTIMIZE: Final = "OPTIMIZE"
 
@@ -47,6 +47,9 @@ def replay(
         UsageError: If the commit is no OPTIMIZE.
         VersionNotFoundError: If the log does not hold the commit.
     """
+    listing = list_log(store)
+    if version not in listing.commits:
+        raise VersionNotFoundError(version, min(listing.commits, default=0), listing.newest)
     commit = read_commit(store, version)
     info = commit.info
     if info.operation != _OPTIMIZE or version == 0:
@@ -56,7 +59,7 @@ def replay(
         )
     full = str((info.operation_parameters or {}).get("isFull", "")).lower() == "true"
     plan = plan_at(version - 1, full)
-    taken = {unquote(path) for path in _removed(commit)}
+    taken = {canonical_path(path) for path in _removed(commit)}
     groups = [set(group.inputs.columns["path"].to_pylist()) for group in plan.groups]
     planned = {path for group in groups for path in group}
     whole = {path for group in groups if group <= taken for path in group}

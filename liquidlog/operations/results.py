@@ -1,4 +1,8 @@
-"""A result document that grows by one line a finished group, and survives a killed writer."""
+"""A result document that grows by one line per finished group, and survives a killed writer.
+
+An existing file is added to only if its content says that it is a result of the plan. Any other
+file is refused, unchanged, before anything is rewritten.
+"""
 
 import os
 from collections.abc import Callable, Iterable
@@ -14,6 +18,7 @@ from liquidlog.plan import (
     decode_plan,
     decode_result,
     encode_rewritten_group,
+    rewritten_group_begins,
 )
 
 _NEWLINE: Final = b"\n"
@@ -33,7 +38,7 @@ def read_plan(path: str) -> ClusteringPlan:
 
 
 def read_result(path: str, plan: ClusteringPlan) -> RewriteResult:
-    """Return the finished groups of `plan` in a file, none if there is no such file.
+    """Return the finished groups of `plan` in a file.
 
     A last line without its end was cut off by a crash and counts for nothing.
 
@@ -41,13 +46,7 @@ def read_result(path: str, plan: ClusteringPlan) -> RewriteResult:
         StorageError: If the file cannot be read.
         DocumentError: If it is not a result, or the result of another plan.
     """
-    if not Path(path).exists():
-        return RewriteResult(plan_id=plan.plan_id, groups=())
-    content = read_file(path)
-    result = decode_result(content[: content.rfind(_NEWLINE) + 1], where=path)
-    if result.groups and result.plan_id != plan.plan_id:
-        raise DocumentError(path, f"is the result of plan {result.plan_id}, not {plan.plan_id}")
-    return result
+    return _finished(read_file(path), plan, where=path)[0]
 
 
 def complete_result(path: str, plan: ClusteringPlan, rewrite: Rewrite) -> RewriteResult:
@@ -55,13 +54,12 @@ def complete_result(path: str, plan: ClusteringPlan, rewrite: Rewrite) -> Rewrit
 
     Raises:
         StorageError: If the file cannot be read or written.
-        DocumentError: If it is not a result of this plan.
+        DocumentError: If there is such a file and it is not a result of this plan.
         ExecutorError: If groups failed; the others are in the file.
     """
-    done = {group.group_id: group for group in read_result(path, plan).groups}
+    done = {group.group_id: group for group in _continued(path, plan).groups}
     missing = tuple(g.group_id for g in plan.groups if g.group_id not in done)
     failures = []
-    _cut_partial_line(path)
     for outcome in rewrite(missing) if missing else ():
         if isinstance(outcome, GroupFailure):
             failures.append(f"group {outcome.group_id}: {outcome.reason}")
@@ -73,6 +71,22 @@ def complete_result(path: str, plan: ClusteringPlan, rewrite: Rewrite) -> Rewrit
     return RewriteResult(plan_id=plan.plan_id, groups=tuple(done[key] for key in sorted(done)))
 
 
+def result_so_far(path: str, plan: ClusteringPlan) -> RewriteResult:
+    """Return what `complete_result` would begin with; the file is not touched.
+
+    Raises:
+        StorageError: If it, or a file in its directory, may not be read or written.
+        DocumentError: If there is such a file and it is not a result of this plan.
+    """
+    there = Path(path).exists()
+    target = Path(path) if there else Path(path).absolute().parent
+    if not target.exists():
+        raise StorageError(path, f"cannot be written: there is no directory {target}")
+    if not os.access(target, os.W_OK):
+        raise StorageError(path, "cannot be written: permission denied")
+    return read_result(path, plan) if there else RewriteResult(plan_id=plan.plan_id, groups=())
+
+
 def read_file(path: str) -> bytes:
     """Return the content of a file that the user named.
 
@@ -81,18 +95,58 @@ def read_file(path: str) -> bytes:
     """
     try:
         return Path(path).read_bytes()
+    except IsADirectoryError as error:
+        raise StorageError(path, "is a directory, and a file is needed") from error
     except OSError as error:
         raise StorageError(path, f"cannot be read: {error.strerror}") from error
 
 
-def _cut_partial_line(path: str) -> None:
-    # Also finds out, before the work starts, that the file cannot be written.
+def _continued(path: str, plan: ClusteringPlan) -> RewriteResult:
+    """Return what a result file holds, without a line that was cut off; an absent one is made.
+
+    This also finds out, before the work starts, that the file cannot be written.
+
+    Raises:
+        StorageError: If the file cannot be read or written.
+        DocumentError: If it is not a result of this plan.
+    """
+    if Path(path).exists() and not Path(path).is_file():
+        raise DocumentError(path, "is not a regular file, so it cannot keep a result; name another")
     try:
         with Path(path).open("ab+") as file:
             file.seek(0)
-            file.truncate(file.read().rfind(_NEWLINE) + 1)
+            content = file.read()
+            result, size_bytes = _finished(content, plan, where=path)
+            if size_bytes < len(content):
+                file.truncate(size_bytes)
     except OSError as error:
         raise StorageError(path, f"cannot be written: {error.strerror}") from error
+    return result
+
+
+def _finished(content: bytes, plan: ClusteringPlan, *, where: str) -> tuple[RewriteResult, int]:
+    """Return the result in a document, and the bytes of its complete lines.
+
+    What follows them may be part of a line only if the lines before, or how it begins, tell that
+    the document is a result of this plan.
+
+    Raises:
+        DocumentError: If it is not that.
+    """
+    size_bytes = content.rfind(_NEWLINE) + 1
+    result = decode_result(content[:size_bytes], where=where)
+    if result.groups and result.plan_id != plan.plan_id:
+        raise DocumentError(where, f"is the result of plan {result.plan_id}, not {plan.plan_id}")
+    begins = rewritten_group_begins(plan.plan_id)
+    partial = content[size_bytes:]
+    is_ours = partial.startswith(begins) or begins.startswith(partial)
+    if not result.groups and (not is_ours or size_bytes):
+        raise DocumentError(
+            where,
+            f"is not a result document: it has {len(content)} bytes and no result of a group;"
+            " name a new file, or delete this one if nothing needs it",
+        )
+    return RewriteResult(plan_id=plan.plan_id, groups=result.groups), size_bytes
 
 
 def _append(path: str, line: bytes) -> None:

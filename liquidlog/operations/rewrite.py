@@ -9,9 +9,14 @@ from liquidlog.clustering.domain import CLUSTERING_DOMAIN
 from liquidlog.clustering.outputs import planned_group, rewrite_change
 from liquidlog.clustering.staleness import stale_reasons
 from liquidlog.commit.conflicts import ReadSet
-from liquidlog.commit.transaction import Clock, Proposal
+from liquidlog.commit.transaction import Clock, Proposal, rehearse
 from liquidlog.data.runs import Run
-from liquidlog.errors import CommitConflictError, ResultMismatchError, StorageError
+from liquidlog.errors import (
+    CommitConflictError,
+    ResultMismatchError,
+    StorageError,
+    TableReplacedError,
+)
 from liquidlog.log.loader import load_commits, newest_version
 from liquidlog.log.second_opinion import require_agreement
 from liquidlog.log.store import TableStore
@@ -70,6 +75,7 @@ def commit_group(
 
     Raises:
         CommitConflictError: If other commits made it impossible; names all conflicts.
+        TableReplacedError: If another table is there now; nothing is deleted.
         ResultMismatchError: If the result does not answer the plan, lost a row, or is not what its
             run left.
         DataFileError: If an output cannot be read.
@@ -78,10 +84,7 @@ def commit_group(
         UnsupportedFeatureError: If the table cannot be written any more.
         CorruptLogError: If delta-rs reads the log differently.
     """
-    planned = planned_group(plan, group)
-    run = run_of(store, group.run)
-    require_own_names(run, group.outputs)
-    digest = rewrite_digest(plan, planned, group)
+    run, digest = _run_of(store, plan, group)
     if group.group_id in committed_groups(store, plan):
         clear_run(store, run, digest)
         return GroupCommit(group_id=group.group_id, version=None)
@@ -89,6 +92,8 @@ def commit_group(
         require_evidence(store, plan, group)
         proposal = _proposal(store, plan, group, clock, base)
         landed = commit_and_checkpoint(store, proposal, clock, engine_info=ENGINE_INFO)
+    except TableReplacedError:
+        raise  # what the log of another table says proves nothing
     except CommitConflictError:
         clear_run(store, run, digest)
         if group.group_id in committed_groups(store, plan):
@@ -101,6 +106,31 @@ def commit_group(
         raise
     settle(run, group.outputs)
     return GroupCommit(group_id=group.group_id, version=landed.version, base=landed.base)
+
+
+def rehearse_group(
+    store: TableStore,
+    plan: ClusteringPlan,
+    group: RewrittenGroup,
+    clock: Clock,
+    base: Snapshot | None = None,
+) -> GroupCommit:
+    """Return what `commit_group` would do now; nothing is committed, and nothing deleted.
+
+    Raises:
+        CommitConflictError: As `commit_group`.
+        ResultMismatchError: As `commit_group`.
+        DataFileError: As `commit_group`.
+        StorageError: As `commit_group`.
+        UnsupportedFeatureError: As `commit_group`.
+        CorruptLogError: As `commit_group`.
+    """
+    _run_of(store, plan, group)
+    if group.group_id in committed_groups(store, plan):
+        return GroupCommit(group_id=group.group_id, version=None)
+    require_evidence(store, plan, group)
+    would = rehearse(store, _proposal(store, plan, group, clock, base))
+    return GroupCommit(group_id=group.group_id, version=would.version, base=would.base)
 
 
 def settle(run: Run, outputs: Sequence[WrittenFile]) -> None:
@@ -145,6 +175,18 @@ def read_set_of(plan: ClusteringPlan, group: RewriteGroup) -> ReadSet:
     )
 
 
+def _run_of(store: TableStore, plan: ClusteringPlan, group: RewrittenGroup) -> tuple[Run, str]:
+    """Return the run that a result names, and the digest that it must have left.
+
+    Raises:
+        ResultMismatchError: If the result does not answer the plan, or names files of other runs.
+    """
+    run = run_of(store, group.run)
+    digest = rewrite_digest(plan, planned_group(plan, group), group)
+    require_own_names(run, group.outputs)
+    return run, digest
+
+
 def _proposal(
     store: TableStore,
     plan: ClusteringPlan,
@@ -154,7 +196,7 @@ def _proposal(
 ) -> Proposal:
     started_ms = clock.now_ms()
     planned = planned_group(plan, group)
-    run, digest = run_of(store, group.run), rewrite_digest(plan, planned, group)
+    run, digest = _run_of(store, plan, group)
 
     def before_put(snapshot: Snapshot) -> None:
         require_agreement(snapshot, store.storage)

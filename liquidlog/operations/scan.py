@@ -2,9 +2,10 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import UTC, tzinfo
 from functools import partial
-from pathlib import Path
 from typing import Any
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import numpy as np
 import pyarrow as pa
@@ -12,9 +13,10 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from liquidlog.clustering.workload import Workload, shares
-from liquidlog.errors import StorageError, UsageError
+from liquidlog.errors import UsageError
 from liquidlog.log.statistics import load_bounds
 from liquidlog.log.store import TableStore
+from liquidlog.operations.results import read_file
 from liquidlog.snapshot import Snapshot, decoded_paths
 
 
@@ -49,13 +51,18 @@ class Scan:
         return {name: getattr(self, name) for name in self.__slots__}
 
 
-def scan(store: TableStore, snapshot: Snapshot, workload: Workload) -> Scan:
+def scan(
+    store: TableStore, snapshot: Snapshot, workload: Workload, *, time_zone: str | None = None
+) -> Scan:
     """Return what readers with the predicates of a workload must open.
 
+    `time_zone` names the time zone of their sessions; without one they may have any.
+
     Raises:
-        UsageError: If a predicate cannot be understood.
+        UsageError: If a predicate cannot be understood, or there is no such time zone.
     """
-    masks = matching(store, snapshot, [predicate.where for predicate in workload])
+    asked = [predicate.where for predicate in workload]
+    masks = matching(store, snapshot, asked, time_zone=_time_zone(time_zone))
     sizes = np.asarray(snapshot.files["size"].to_numpy(), np.int64)
     weights = shares(workload)
     touched = np.zeros(len(sizes))
@@ -98,18 +105,31 @@ def read_workload(path: str) -> Workload:
     from liquidlog.clustering.workload_text import parse_workload
 
     try:
-        text = Path(path).read_text(encoding="utf-8")
-    except OSError as error:
-        raise StorageError(path, f"cannot be read: {error.strerror}") from error
+        text = read_file(path).decode()
     except UnicodeDecodeError as error:
         raise UsageError(f"{path} is not UTF-8 text", where=path) from error
     return parse_workload(text, where=path, sql=path.lower().endswith(".sql"))
 
 
+def _time_zone(name: str | None) -> tzinfo | None:
+    if name is None:
+        return None
+    try:
+        return UTC if name.upper() == "UTC" else ZoneInfo(name)
+    except (ZoneInfoNotFoundError, ValueError, OSError) as error:
+        raise UsageError(
+            f"there is no time zone {name!r}; name one as UTC or Europe/Berlin", time_zone=name
+        ) from error
+
+
 def matching(
-    store: TableStore, snapshot: Snapshot, predicates: Sequence[str]
+    store: TableStore,
+    snapshot: Snapshot,
+    predicates: Sequence[str],
+    *,
+    time_zone: tzinfo | None = None,
 ) -> tuple[NDArray[np.bool_], ...]:
-    """Return, for each predicate, which live files it may touch.
+    """Return, for each predicate, which live files it may touch, as `may_match_each` does.
 
     Raises:
         UsageError: If a predicate cannot be understood.
@@ -117,5 +137,6 @@ def matching(
     # The SQL parser takes a third of a command's start; most commands have no predicate.
     from liquidlog.clustering.predicates import may_match_each
 
-    found = may_match_each(snapshot, predicates, partial(load_bounds, store, snapshot))
+    bounds_of = partial(load_bounds, store, snapshot)
+    found = may_match_each(snapshot, predicates, bounds_of, time_zone=time_zone)
     return tuple(np.asarray(mask, np.bool_) for mask in found)

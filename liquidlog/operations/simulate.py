@@ -13,6 +13,7 @@ from liquidlog.errors import UsageError
 from liquidlog.log.statistics import load_bounds
 from liquidlog.log.store import TableStore
 from liquidlog.simulation.rounds import SAMPLED_ROWS
+from liquidlog.simulation.scenarios import check_scenario
 from liquidlog.simulation.table import NO_CUBE, SimulatedTable, empty_table, with_files
 from liquidlog.snapshot import Snapshot
 
@@ -28,8 +29,9 @@ def simulated_table(
     ones, the first column ends where the first round begins.
 
     Raises:
-        UsageError: If the table has no clustering columns.
+        UsageError: If the table has no clustering columns, or there is no such scenario.
     """
+    check_scenario(scenario)
     columns = check_clustered(clustering_state(snapshot))
     size = sizes(snapshot.files)
     table = empty_table(len(columns))

@@ -37,6 +37,7 @@ from liquidlog.plan.documents import (
     encode_rewritten_group,
     file_schema,
     plan_document,
+    rewritten_group_begins,
 )
 from liquidlog.plan.files import (
     Document,
@@ -91,4 +92,5 @@ __all__ = [
     "repeated_inputs",
     "repeated_message",
     "rewrite_digest",
+    "rewritten_group_begins",
 ]

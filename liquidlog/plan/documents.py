@@ -95,6 +95,11 @@ class RewriteGroup(Document, frozen=True, kw_only=True):
         """Bytes of all inputs."""
         return self.inputs.size_bytes
 
+    @property
+    def live_rows(self) -> int | None:
+        """Rows that the rewrite moves, None if that is not known."""
+        return self.inputs.live_rows
+
 
 class PlannedColumn(Document, frozen=True, kw_only=True):
     """A column to cluster by: its logical and its physical path."""
@@ -157,6 +162,12 @@ class ClusteringPlan(Document, frozen=True, kw_only=True):
     def size_bytes(self) -> int:
         """Bytes of all files to rewrite."""
         return sum(group.size_bytes for group in self.groups)
+
+    @property
+    def live_rows(self) -> int | None:
+        """Rows of all files to rewrite that no deletion vector deletes, None if not known."""
+        rows = [group.live_rows for group in self.groups]
+        return None if None in rows else sum(count for count in rows if count is not None)
 
     @property
     def curve(self) -> str:
@@ -253,7 +264,7 @@ def decode_plan(content: bytes, *, where: str) -> ClusteringPlan:
         DocumentError: If it is not a plan, is of a format version this release does not know, or
             lists an input twice.
     """
-    _check_format_version(content, where, FORMAT_VERSION)
+    _check_head(content, where, kind="a plan", expected=FORMAT_VERSION)
     try:
         plan = msgspec.json.decode(content, type=ClusteringPlan, dec_hook=_files)
     except UNREADABLE as error:
@@ -269,6 +280,12 @@ def encode_rewritten_group(group: RewrittenGroup) -> bytes:
     return msgspec.json.encode(group) + b"\n"
 
 
+def rewritten_group_begins(plan_id: str) -> bytes:
+    """Return the bytes with which every line of a plan's result document begins."""
+    head = {"format_version": RESULT_FORMAT_VERSION, "plan_id": plan_id}
+    return msgspec.json.encode(head)[:-1] + b","
+
+
 def decode_result(content: bytes, *, where: str) -> RewriteResult:
     """Return the result in a document of one line a group.
 
@@ -277,14 +294,18 @@ def decode_result(content: bytes, *, where: str) -> RewriteResult:
             the lines are of different plans.
     """
     groups = []
+    whole = _head(content)
+    if whole is not None and whole.kind == "a plan":
+        raise DocumentError(where, "is a plan, not a result; are the two exchanged?")
     for number, line in enumerate(content.splitlines(), start=1):
         if not line.strip():
             continue
-        _check_format_version(line, f"{where} line {number}", RESULT_FORMAT_VERSION)
+        place = f"{where} line {number}"
+        _check_head(line, place, kind="a result", expected=RESULT_FORMAT_VERSION)
         try:
             groups.append(msgspec.json.decode(line, type=RewrittenGroup))
         except UNREADABLE as error:
-            raise DocumentError(f"{where} line {number}", f"is not a result: {error}") from error
+            raise DocumentError(place, f"is not a result: {error}") from error
     plan_ids = {group.plan_id for group in groups}
     if len(plan_ids) > 1:
         raise DocumentError(where, f"mixes the results of {len(plan_ids)} plans")
@@ -297,19 +318,50 @@ def plan_document(plan: ClusteringPlan) -> Mapping[str, object]:
     return document
 
 
-class _Versioned(msgspec.Struct):
-    format_version: int
+class _Head(msgspec.Struct):
+    """What tells a plan and a result from each other, and from anything else."""
+
+    format_version: object = None
+    group_id: object = None
+    groups: object = None
+
+    @property
+    def kind(self) -> str | None:
+        """What it is, in words; None for what is neither."""
+        if self.format_version is None:
+            return None
+        if self.groups is not None:
+            return "a plan"
+        return None if self.group_id is None else "a result"
 
 
-def _check_format_version(content: bytes, where: str, expected: int) -> None:
-    try:
-        found = msgspec.json.decode(content, type=_Versioned).format_version
-    except UNREADABLE as error:
-        raise DocumentError(where, f"is not a document of this project: {error}") from error
-    if found != expected:
+def _check_head(content: bytes, where: str, *, kind: str, expected: int) -> None:
+    """Refuse what is not a document of the kind, or of another format version.
+
+    Raises:
+        DocumentError: Says what it is instead, if that is known.
+    """
+    found = _head(content)
+    if found is None and kind == "a plan":
+        found = _head(content.partition(b"\n")[0])
+    if found is None or found.kind is None:
+        maker = "liquidlog plan TABLE -o FILE" if kind == "a plan" else "liquidlog run PLAN -o FILE"
+        raise DocumentError(where, f"is not {kind}; {maker} writes one")
+    if found.kind != kind:
+        raise DocumentError(where, f"is {found.kind}, not {kind}; are the two exchanged?")
+    if found.format_version != expected:
         raise DocumentError(
-            where, f"has format version {found}, this release reads {expected} only"
+            where,
+            f"is {kind} of format version {found.format_version}, and this release reads"
+            f" {expected} only; make it again with this release",
         )
+
+
+def _head(content: bytes) -> _Head | None:
+    try:
+        return msgspec.json.decode(content, type=_Head)
+    except UNREADABLE:
+        return None
 
 
 def _files(kind: type[InputFiles] | type[SkippedFiles], rows: object) -> InputFiles | SkippedFiles:

@@ -190,6 +190,15 @@ class InputFiles(_Files[InputFile]):
 
     __slots__ = ()
 
+    @property
+    def live_rows(self) -> int | None:
+        """Rows of all files without deleted ones, None if a file's rows are not known."""
+        rows, vectors = self.columns["num_records"], self.columns["deletion_vector"]
+        if rows.null_count:
+            return None
+        deleted = pc.sum(pc.struct_field(vectors, "cardinality")).as_py() or 0
+        return int(pc.sum(rows).as_py() or 0) - int(deleted)
+
 
 class SkippedFiles(_Files[SkippedFile]):
     """Live files that are left alone."""

@@ -3,16 +3,12 @@
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import Any, Final
-from xml.sax.saxutils import escape
 
-from rich.console import Group, RenderableType
-from rich.table import Table
-from rich.text import Text
-
+from liquidlog.report.layout import LEVELS, Bars, Grid, Line, Report
 from liquidlog.simulation.rounds import Course, Round
+from liquidlog.spec.markup import escaped
 from liquidlog.spec.sizes import render_size
 
-_SPARKS: Final = "▁▂▃▄▅▆▇█"
 _SPARK_CELLS: Final = 24
 _OVER_TIME: Final = "reads over time"
 _WIDTH: Final = 720
@@ -41,51 +37,42 @@ def course_document(course: Course) -> Mapping[str, Any]:
     }
 
 
-def courses(found: Sequence[Course]) -> RenderableType:
+def courses(found: Sequence[Course]) -> Report:
     """Show what each strategy wrote, what readers read over time, and what is left."""
-    table = Table(box=None, header_style="bold")
-    for name in (
-        "strategy",
-        "written",
-        "mean",
-        "max",
-        _OVER_TIME,
-        "files",
-        "opened",
-        "depth",
-        "bytes read",
-    ):
-        table.add_column(name, no_wrap=name in {_OVER_TIME, "strategy"})
+    names = ("strategy", "written", "mean", "max", _OVER_TIME, "files", "opened", "depth")
+    rows = []
     for course in found:
         reads, last = [row.reads for row in course.rounds], course.rounds[-1]
-        table.add_row(
-            course.contender.name,
-            f"{course.write_amplification:.2f}",
-            f"{sum(reads) / len(reads):.2f}",
-            f"{max(reads):.2f}",
-            _spark(reads),
-            f"{last.files} ({last.full_files})",
-            f"{last.files_read:.1f}",
-            f"{last.average_depth:.1f}",
-            render_size(round(last.bytes_read)),
+        rows.append(
+            (
+                course.contender.name,
+                f"{course.write_amplification:.2f}",
+                f"{sum(reads) / len(reads):.2f}",
+                f"{max(reads):.2f}",
+                _spark(reads),
+                f"{last.files} ({last.full_files})",
+                f"{last.files_read:.1f}",
+                f"{last.average_depth:.1f}",
+                render_size(round(last.bytes_read)),
+            )
         )
-    note = Text(
+    note = Line(
         "written: bytes that rewrites wrote for each byte appended; mean, max: bytes that queries"
         " for one value read, as times those of a full rewrite;"
         " files, in brackets of a full rewrite, and the rest: after the last round"
     )
-    return Group(table, note)
+    table = Grid((*names, "bytes read"), rows, whole=frozenset({_OVER_TIME, "strategy"}))
+    return (table, note)
 
 
-def _spark(values: Sequence[float]) -> str:
-    """Return one character for each stretch of rounds: its largest value, from 1 to the most."""
+def _spark(values: Sequence[float]) -> Bars:
+    """Return one bar for each stretch of rounds: its largest value, from 1 to the most."""
     cells = min(_SPARK_CELLS, len(values))
     edges = [cell * len(values) // cells for cell in range(cells + 1)]
     peaks = [max(values[start:stop]) for start, stop in pairwise(edges)]
     span = max(max(peaks) - 1.0, 1.0)
-    return "".join(
-        _SPARKS[round(min(max(peak - 1.0, 0.0) / span, 1.0) * (len(_SPARKS) - 1))] for peak in peaks
-    )
+    shares = (min(max(peak - 1.0, 0.0) / span, 1.0) for peak in peaks)
+    return Bars(tuple(1 + round(share * (LEVELS - 1)) for share in shares))
 
 
 def plot(found: Sequence[Course], title: str) -> str:
@@ -100,7 +87,7 @@ def plot(found: Sequence[Course], title: str) -> str:
     parts = [
         f'{head} font-family="system-ui, sans-serif" font-size="12">',
         f'<rect width="{_WIDTH}" height="{height}" fill="#ffffff"/>',
-        f'<text x="{_MARGIN}" y="22" font-size="15" font-weight="600">{escape(title)}</text>',
+        f'<text x="{_MARGIN}" y="22" font-size="15" font-weight="600">{escaped(title)}</text>',
     ]
     for number, (name, series) in enumerate(panels):
         parts += _panel(40 + number * (_PANEL + 50), name, series)
@@ -109,7 +96,7 @@ def plot(found: Sequence[Course], title: str) -> str:
         y = top + 20 * number
         colour = _COLOURS[number % len(_COLOURS)]
         parts.append(f'<rect x="{_MARGIN}" y="{y - 8}" width="18" height="4" fill="{colour}"/>')
-        parts.append(f'<text x="{_MARGIN + 26}" y="{y}">{escape(course.contender.name)}</text>')
+        parts.append(f'<text x="{_MARGIN + 26}" y="{y}">{escaped(course.contender.name)}</text>')
     return "\n".join([*parts, "</svg>", ""])
 
 
@@ -129,7 +116,7 @@ def _written(found: Sequence[Course]) -> list[list[float]]:
 def _panel(top: int, name: str, series: Sequence[Sequence[float]]) -> list[str]:
     most = max((max(line) for line in series), default=1.0) or 1.0
     right, bottom = _WIDTH - 20, top + _PANEL
-    parts = [f'<text x="{_MARGIN}" y="{top + 12}" fill="#444">{escape(name)}</text>']
+    parts = [f'<text x="{_MARGIN}" y="{top + 12}" fill="#444">{escaped(name)}</text>']
     for share in (0.0, 0.5, 1.0):
         y = bottom - share * (_PANEL - 24)
         parts.append(f'<path d="M{_MARGIN} {y:.1f}H{right}" stroke="#ddd"/>')

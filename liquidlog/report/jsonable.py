@@ -1,5 +1,6 @@
 """Values as JSON: what `--json` prints."""
 
+import json
 import math
 from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
@@ -12,6 +13,7 @@ import pyarrow as pa
 
 from liquidlog.errors import LiquidlogError
 from liquidlog.plan import ClusteringPlan, plan_document
+from liquidlog.spec.visible import visible_json
 
 
 def render_json(value: Any) -> str:  # noqa: ANN401  anything a command returns
@@ -20,12 +22,22 @@ def render_json(value: Any) -> str:  # noqa: ANN401  anything a command returns
     Arrow tables become lists of rows; dates and timestamps ISO 8601 text, decimals text, NaN and
     infinities the strings "NaN", "Infinity" and "-Infinity".
     """
-    return msgspec.json.format(msgspec.json.encode(jsonable(value)), indent=2).decode()
+    plain = jsonable(value)
+    try:
+        return msgspec.json.format(msgspec.json.encode(plain), indent=2).decode()
+    except UnicodeEncodeError:
+        # A file's name can hold what UTF-8 cannot: it becomes an escape of JSON.
+        return json.dumps(plain, indent=2)
 
 
 def render_line(value: Any) -> str:  # noqa: ANN401  anything a command returns
     """Return `value` as one line of JSON, as `render_json` spells it, with its line end."""
-    return msgspec.json.encode(jsonable(value)).decode() + "\n"
+    plain = jsonable(value)
+    try:
+        line = msgspec.json.encode(plain).decode()
+    except UnicodeEncodeError:
+        line = json.dumps(plain)
+    return visible_json(line) + "\n"
 
 
 def render_error(error: LiquidlogError) -> str:

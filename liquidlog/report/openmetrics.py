@@ -10,6 +10,7 @@ from dataclasses import fields
 from typing import Final
 
 from liquidlog.clustering.health import ColumnHealth, Health
+from liquidlog.spec.visible import visible_lines
 
 _PREFIX: Final = "liquidlog_health"
 _ESCAPES: Final = str.maketrans({"\\": "\\\\", '"': '\\"', "\n": "\\n"})
@@ -52,5 +53,10 @@ def _gauge(name: str, samples: Sequence[Sample]) -> Iterator[str]:
         return
     yield f"# TYPE {_PREFIX}_{name} gauge"
     for labels, value in samples:
-        shown = ",".join(f'{key}="{text.translate(_ESCAPES)}"' for key, text in labels.items())
+        shown = ",".join(f'{key}="{_label(text)}"' for key, text in labels.items())
         yield f"{_PREFIX}_{name}{{{shown}}} {value}"
+
+
+def _label(text: str) -> str:
+    """Return a label's value, line ends as the format writes them, all else that hides visible."""
+    return visible_lines(text, indent="").translate(_ESCAPES)

@@ -7,7 +7,6 @@ escaped; pictures hold no text, so that labels stay readable at every width.
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields
 from datetime import datetime
-from html import escape
 from string import Template
 from typing import Any, Final
 
@@ -18,7 +17,7 @@ from liquidlog.operations.overview import Overview, Rewrite
 from liquidlog.report import shapes
 from liquidlog.report.jsonable import jsonable
 from liquidlog.report.style import PAGE
-from liquidlog.spec.markup import html_table
+from liquidlog.spec.markup import escaped, html_table
 from liquidlog.spec.sizes import render_size
 
 _CUBES_LISTED: Final = 20
@@ -57,9 +56,9 @@ def page(overview: Overview) -> str:
         parts += [*_details(overview.health)]
     location = str(overview.detail["location"])
     return Template(PAGE).substitute(
-        title=escape(f"{location}, version {overview.detail['version']}"),
-        heading=escape(location),
-        subtitle=escape(_subtitle(overview)),
+        title=escaped(f"{location}, version {overview.detail['version']}"),
+        heading=escaped(location),
+        subtitle=escaped(_subtitle(overview)),
         body="\n".join(parts),
     )
 
@@ -75,7 +74,7 @@ def _subtitle(overview: Overview) -> str:
 
 
 def _section(title: str, *parts: str) -> str:
-    return f"<section><h2>{escape(title)}</h2>{''.join(parts)}</section>"
+    return f"<section><h2>{escaped(title)}</h2>{''.join(parts)}</section>"
 
 
 def _findings(overview: Overview) -> str:
@@ -87,8 +86,8 @@ def _findings(overview: Overview) -> str:
 def _finding(finding: Finding) -> str:
     kind = "mended without a rewrite by" if finding.fixable else "mended by"
     return (
-        f'<article class="finding"><h3>{escape(finding.name)}</h3><p>{escape(finding.detail)}</p>'
-        f"<p>{kind}</p><pre><code>{escape(finding.command)}</code></pre></article>"
+        f'<article class="finding"><h3>{escaped(finding.name)}</h3><p>{escaped(finding.detail)}</p>'
+        f"<p>{kind}</p><pre><code>{escaped(finding.command)}</code></pre></article>"
     )
 
 
@@ -105,7 +104,7 @@ def _summary(health: Health) -> str:
         ("partial cubes", f"{health.partial_cube_count:,}"),
     )
     shown = "".join(
-        f'<div class="tile"><b>{escape(value)}</b><span>{escape(name)}</span></div>'
+        f'<div class="tile"><b>{escaped(value)}</b><span>{escaped(name)}</span></div>'
         for name, value in tiles
     )
     return _section("Summary", f'<div class="tiles">{shown}</div>')
@@ -131,7 +130,7 @@ def _maps(found: Pictures) -> Iterator[str]:
         shown = f"up to {most:,} files, the darker the more" if found.plane.grid else "one a file"
         yield _section(
             f"{x.name} and {y.name} together",
-            f'<p class="hint">Rectangles of {escape(x.name)} (to the right) and {escape(y.name)}'
+            f'<p class="hint">Rectangles of {escaped(x.name)} (to the right) and {escaped(y.name)}'
             f" (upwards): {shown}.</p>",
             _framed(picture),
             _ticks(x),
@@ -160,7 +159,7 @@ def _files_of(axis: Axis) -> Iterator[str]:
         yield _framed(shapes.spans(axis.files, height_px=_height(len(axis.files))))
     yield _ticks(axis)
     states = sorted({span.state for span in (*axis.cubes, *axis.files)})
-    keys = "".join(f'<span><i class="k-{escape(s)}"></i>{escape(s)}</span>' for s in states)
+    keys = "".join(f'<span><i class="k-{escaped(s)}"></i>{escaped(s)}</span>' for s in states)
     yield f'<p class="keys">{keys}</p>' if not axis.grid else ""
 
 
@@ -194,7 +193,7 @@ def _histograms(health: Health, found: Pictures) -> str:
 def _bars(rows: Sequence[tuple[str, int]]) -> str:
     most = max((count for _, count in rows), default=0) or 1
     shown = "".join(
-        f"<div><span>{escape(name)}</span>{shapes.bar(count / most)}<span>{count:,}</span></div>"
+        f"<div><span>{escaped(name)}</span>{shapes.bar(count / most)}<span>{count:,}</span></div>"
         for name, count in rows
     )
     return f'<div class="bars">{shown}</div>' if rows else "<p>There is nothing to count.</p>"
@@ -219,7 +218,7 @@ def _rewrite(rewrite: Rewrite | None) -> Iterator[str]:
         return
     versions = sorted({rewrite.first_version, rewrite.last_version})
     text = f"version {' to '.join(map(str, versions))}, {rewrite.timestamp}"
-    parts = [f'<p class="hint">{escape(text)}</p>']
+    parts = [f'<p class="hint">{escaped(text)}</p>']
     if rewrite.before is not None and rewrite.after is not None:
         rows = [
             (name.replace("_", " "), getattr(rewrite.before, name), getattr(rewrite.after, name))
@@ -233,7 +232,7 @@ def _rewrite(rewrite: Rewrite | None) -> Iterator[str]:
 
 def _details(health: Health) -> Iterator[str]:
     if health.notes:
-        notes = "".join(f"<li>{escape(note)}</li>" for note in health.notes)
+        notes = "".join(f"<li>{escaped(note)}</li>" for note in health.notes)
         yield _section("Notes", f"<ul>{notes}</ul>")
     names = [f.name for f in fields(ColumnHealth) if f.name not in {"min", "max", "depth_profile"}]
     columns = [[getattr(column, name) for name in names] for column in health.columns]
@@ -271,7 +270,7 @@ def _label(value: Any) -> str:  # noqa: ANN401  any value of a column
     else:
         text = str(jsonable(value))
     cut = text if len(text) <= _LONGEST_LABEL else text[: _LONGEST_LABEL - 1] + "…"
-    return escape(cut)
+    return escaped(cut)
 
 
 def _height(rows: int) -> int:
@@ -283,7 +282,7 @@ def _framed(picture: str) -> str:
 
 
 def _more(summary: str, content: str) -> str:
-    return f"<details><summary>{escape(summary)}</summary>{_scrolled(content)}</details>"
+    return f"<details><summary>{escaped(summary)}</summary>{_scrolled(content)}</details>"
 
 
 def _scrolled(content: str) -> str:

@@ -4,10 +4,10 @@ Every picture is 1000 units wide; colours are CSS classes of the page.
 """
 
 from collections.abc import Iterable, Sequence
-from html import escape
 from typing import Final
 
 from liquidlog.clustering.pictures import Grid, Span
+from liquidlog.spec.markup import escaped
 
 WIDTH: Final = 1000
 
@@ -112,9 +112,9 @@ def _rect(place: tuple[float, float, float, float], style: str, title: str = "")
     x, y, width, height = place
     # What is too thin to see would be taken for nothing.
     width, height = max(width, _THINNEST), max(height, _THINNEST)
-    tooltip = f"<title>{escape(title)}</title>" if title else ""
+    tooltip = f"<title>{escaped(title)}</title>" if title else ""
     numbers = f'x="{x:.5g}" y="{y:.5g}" width="{width:.5g}" height="{height:.5g}"'
-    return f'<rect class="{escape(style)}" {numbers}>{tooltip}</rect>'
+    return f'<rect class="{escaped(style)}" {numbers}>{tooltip}</rect>'
 
 
 def _svg(drawn: Iterable[str], height: float, height_px: int) -> str:

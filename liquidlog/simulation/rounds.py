@@ -13,7 +13,7 @@ from liquidlog.clustering.planner import plan
 from liquidlog.curve.curves import parse_curve
 from liquidlog.errors import UsageError
 from liquidlog.plan import ClusteringPlan, ClusteringPolicy
-from liquidlog.simulation.scenarios import SCENARIOS, Batch, appended, batches
+from liquidlog.simulation.scenarios import Batch, appended, batches, check_scenario
 from liquidlog.simulation.table import (
     Points,
     SimulatedTable,
@@ -135,9 +135,7 @@ def simulate(
 
 def _check(setting: Setting) -> None:
     parse_curve(setting.curve)
-    if setting.scenario not in SCENARIOS:
-        known = ", ".join(SCENARIOS)
-        raise UsageError(f"there is no scenario {setting.scenario!r}; known are {known}")
+    check_scenario(setting.scenario)
     for name in ("rounds", "append_bytes", "max_file_bytes"):
         if getattr(setting, name) <= 0:
             raise UsageError(f"{name} must be positive", name=name)

@@ -11,7 +11,9 @@ from typing import Final
 
 import numpy as np
 
+from liquidlog.errors import UsageError
 from liquidlog.simulation.table import Points, Rows, SimulatedTable, with_files, without_rows
+from liquidlog.spec.arguments import one
 
 FILES_IN_A_ROUND: Final = 4
 LATE_SHARE: Final = 0.1
@@ -61,6 +63,16 @@ SCENARIOS: Final[Mapping[str, Keys]] = {
     "merge": _merge,
     "full-range": _full_range,
 }
+
+
+def check_scenario(name: str) -> None:
+    """Refuse a name that is not one of a scenario.
+
+    Raises:
+        UsageError: With the names that are.
+    """
+    if one(name, str, argument="scenario", expected="a name") not in SCENARIOS:
+        raise UsageError(f"there is no scenario {name!r}; known are {', '.join(SCENARIOS)}")
 
 
 def batches(scenario: str, rounds: int, *, rows: int, first: SimulatedTable) -> tuple[Batch, ...]:

@@ -9,9 +9,10 @@ Source: PROTOCOL.md, "Actions".
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, Final
-from urllib.parse import unquote
 
 import msgspec
+
+from liquidlog.spec.file_paths import canonical_path, normal_path
 
 Int32 = Annotated[int, msgspec.Meta(ge=-(2**31), le=2**31 - 1)]
 Int64 = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
@@ -172,13 +173,23 @@ ZCUBE_ZORDER_BY: Final = "ZCUBE_ZORDER_BY"
 """Tag: the JSON list of logical names that the file's cube was clustered by."""
 
 FileKey = tuple[str, str | None]
-"""(decoded path, deletion vector id): the identity of a logical file."""
+"""(path, deletion vector id): the identity of a logical file."""
+
+
+def replay_key(action: AddFile | RemoveFile) -> FileKey:
+    """Return by what an action takes the place of an older one, with the normal path."""
+    vector = action.deletion_vector
+    return normal_path(action.path), None if vector is None else vector.unique_id
 
 
 def file_key(action: AddFile | RemoveFile) -> FileKey:
-    """Return the identity of the logical file that an add or remove is about."""
+    """Return the logical file that an add or remove is about, with the canonical path.
+
+    Raises:
+        CorruptLogError: If the percent-encoding of its path is not that of a text.
+    """
     vector = action.deletion_vector
-    return unquote(action.path), None if vector is None else vector.unique_id
+    return canonical_path(action.path), None if vector is None else vector.unique_id
 
 
 @dataclass(frozen=True, slots=True)

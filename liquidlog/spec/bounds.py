@@ -31,6 +31,8 @@ _FEW_FILES: Final = 64
 MILLISECOND_REST_US: Final = 999
 """What a maximum of a timestamp is raised by, because the log holds milliseconds."""
 
+_LAST_US: Final = (1 << 63) - 1
+
 _NUM_RECORDS: Final = "numRecords"
 _NOT_FINITE: Final = ("NaN", "Infinity", ":Inf", ":-Inf")
 
@@ -52,7 +54,10 @@ def raised_maxima(bounds: pa.Table) -> pa.Table:
     """Return bounds whose timestamp maxima are raised by what the log truncated."""
     for position, field in enumerate(bounds.schema):
         if field.name.startswith("max.") and field.type in {TIMESTAMP, TIMESTAMP_NTZ}:
-            whole = pc.add(pc.cast(bounds[field.name], pa.int64()), MILLISECOND_REST_US)
+            found = pc.cast(bounds[field.name], pa.int64())
+            # Past the last microsecond that there is, a maximum is unknown.
+            inside = pc.less_equal(found, _LAST_US - MILLISECOND_REST_US)
+            whole = pc.if_else(inside, pc.add(found, MILLISECOND_REST_US), None)
             bounds = bounds.set_column(position, field, pc.cast(whole, field.type))
     return bounds
 

@@ -14,6 +14,7 @@ import numpy.typing as npt
 from pyroaring import BitMap64
 
 from liquidlog.spec.actions import DeletionVector
+from liquidlog.spec.file_paths import canonical_path
 
 Positions: TypeAlias = npt.NDArray[np.uint64]
 """Increasing, distinct row numbers of a data file: physical rows, counted from 0."""
@@ -42,17 +43,18 @@ _VALUES[np.frombuffer(_Z85.encode(), np.uint8)] = np.arange(len(_Z85), dtype=np.
 def vector_path(vector: DeletionVector) -> str | None:
     """Return the file that holds a vector, None for one inside the log.
 
-    A relative path is below the table's directory and not encoded; an absolute one is the URI in
-    the log.
+    A relative path is below the table's directory and not encoded; an absolute one is the canonical
+    form of the URI in the log.
 
     Raises:
         ValueError: If the descriptor cannot be understood; says why.
+        CorruptLogError: If an absolute path is not one.
     """
     match vector.storage_type:
         case "i":
             return None
         case "p":
-            return vector.path_or_inline_dv
+            return canonical_path(vector.path_or_inline_dv)
         case "u":
             prefix = vector.path_or_inline_dv[:-_ENCODED_UUID_CHARS]
             encoded = vector.path_or_inline_dv[-_ENCODED_UUID_CHARS:]

@@ -5,6 +5,13 @@ from dataclasses import fields, is_dataclass
 from html import escape
 from typing import Any
 
+from liquidlog.spec.visible import visible
+
+
+def escaped(text: str) -> str:
+    """Return `text`, whoever wrote it, as text or an attribute of HTML or SVG, and as no more."""
+    return escape(visible(text))
+
 
 def html_document(value: Any) -> str:  # noqa: ANN401  any dataclass
     """Return a dataclass as tables: its plain fields in one, each list of dataclasses in its own.
@@ -16,15 +23,15 @@ def html_document(value: Any) -> str:  # noqa: ANN401  any dataclass
     parts = [html_table(("", ""), plain)]
     for name, item in found:
         if _is_nested(item) and item:
-            parts.append(f"<p><b>{escape(name)}</b></p>{_nested(item)}")
+            parts.append(f"<p><b>{escaped(name)}</b></p>{_nested(item)}")
     return "<div>" + "".join(parts) + "</div>"
 
 
 def html_table(names: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
     """Return a table with a heading row, unless all names are empty."""
-    head = "".join(f"<th>{escape(name)}</th>" for name in names)
+    head = "".join(f"<th>{escaped(name)}</th>" for name in names)
     body = "".join(
-        "<tr>" + "".join(f"<td>{escape(_text(cell))}</td>" for cell in row) + "</tr>"
+        "<tr>" + "".join(f"<td>{escaped(_text(cell))}</td>" for cell in row) + "</tr>"
         for row in rows
     )
     return f"<table>{f'<thead><tr>{head}</tr></thead>' if any(names) else ''}{body}</table>"
@@ -40,7 +47,7 @@ def _nested(item: Any) -> str:  # noqa: ANN401
     if isinstance(item, Mapping):
         return html_table(("", ""), ((key, count) for key, count in item.items() if count))
     if not is_dataclass(item[0]):
-        return "<ul>" + "".join(f"<li>{escape(str(line))}</li>" for line in item) + "</ul>"
+        return "<ul>" + "".join(f"<li>{escaped(str(line))}</li>" for line in item) + "</ul>"
     names = [
         field.name
         for field in fields(item[0])

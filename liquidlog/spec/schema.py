@@ -192,8 +192,10 @@ def split_path(text: str) -> Path:
     """Return the name parts of a column as a user writes it: `a.b`, with backticks if needed.
 
     Raises:
-        UsageError: If the text has empty parts or an open backtick.
+        UsageError: If it is no text, or the text has empty parts or an open backtick.
     """
+    if not isinstance(text, str):
+        raise UsageError(f"a column name must be text, found {type(text).__name__}")
     parts: list[str] = []
     position = 0
     while True:

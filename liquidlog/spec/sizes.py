@@ -5,7 +5,7 @@ GB, MB, kB are read as Spark reads them: powers of 1024, like GiB, MiB, KiB.
 
 import re
 from decimal import Decimal
-from typing import Final
+from typing import Final, SupportsIndex
 
 from liquidlog.errors import UsageError
 
@@ -20,6 +20,10 @@ def parse_size(text: int | str) -> int:
     Raises:
         UsageError: If the text is no size, or the size is not a whole, positive number of bytes.
     """
+    if isinstance(text, bool) or not isinstance(text, str | SupportsIndex):
+        raise UsageError(
+            f"a size must be bytes or text with a unit, as 16MiB, found {type(text).__name__}"
+        )
     match = _SIZE.fullmatch(str(text))
     if match is None:
         raise UsageError(

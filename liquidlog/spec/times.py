@@ -19,6 +19,8 @@ def parse_time(text: str) -> int:
     Raises:
         UsageError: If it is neither.
     """
+    if not isinstance(text, str):
+        raise UsageError(f"a time must be text, found {type(text).__name__}")
     if text.removeprefix("-").isdecimal():
         return int(text)
     try:
@@ -36,6 +38,8 @@ def parse_duration(text: str) -> int:
     Raises:
         UsageError: If it is not one.
     """
+    if not isinstance(text, str):
+        raise UsageError(f"a duration must be text like 12h, found {type(text).__name__}")
     found = _DURATION.fullmatch(text.strip().lower())
     if found is None:
         raise UsageError(

@@ -1,6 +1,7 @@
 """Addresses of tables and files: plain paths, and URIs of the storages we know. No I/O."""
 
 import os.path
+import posixpath
 import re
 from dataclasses import dataclass
 from typing import Final
@@ -9,6 +10,12 @@ from urllib.parse import unquote, urlsplit
 from liquidlog.errors import UsageError
 
 _SCHEME: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):")
+_ONE_SLASH: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):/(?!/)(.*)")
+_SQL_PATH: Final = re.compile(r"\w+\.`(.+)`")
+_WEB: Final = frozenset({"http", "https"})
+_ADDRESS: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:/")
+"""How a canonical path begins that is neither relative nor on local disk."""
+_SLASHES_IN_FRONT: Final = re.compile(r"^//+")
 _LOCAL: Final = frozenset({"file", "local"})
 _FAMILIES: Final = {
     "s3": "s3",
@@ -48,10 +55,18 @@ def is_local(address: str) -> bool:
 
 
 def local_path(address: str) -> str:
-    """Return the path of a local address: itself, or what a file: URI names."""
+    """Return the path of a local address: itself, or what a file: URI names.
+
+    Raises:
+        UsageError: If the URI names another host, or has a query or a fragment.
+    """
     if _scheme(address) is None:
         return address
     parts = urlsplit(address)
+    if parts.netloc not in {"", "localhost"}:
+        raise UsageError(f"{address} names the host {parts.netloc}; give a path of this machine")
+    if parts.query or parts.fragment:
+        raise UsageError(f"{address} has an unencoded ? or # in it; give the plain path instead")
     return unquote(parts.path)
 
 
@@ -63,37 +78,94 @@ def table_address(uri: str) -> str:
     Raises:
         UsageError: If the address has parts that no table has: credentials, a query, a chain.
     """
+    _check_spelling(uri)
     if is_local(uri):
         path = os.path.expanduser(local_path(uri))  # noqa: PTH111  "" and ~ as fsspec has them
+        _require_no_nul(path)
+        # POSIX lets two slashes in front mean something else; no system of today does.
+        path = _SLASHES_IN_FRONT.sub("/", path)
         return os.path.abspath(path)  # noqa: PTH100  keeps symbolic links as they are
     parse_object_address(uri)
     scheme, _, rest = uri.partition("://")
     return f"{_CANONICAL.get(scheme.lower(), scheme.lower())}://{rest.rstrip('/')}"
 
 
+def _check_spelling(uri: str) -> None:
+    """Refuse what other tools take for an address of a table, and what is nearly one.
+
+    Raises:
+        UsageError: Says how it is to be written.
+    """
+    quoted = _SQL_PATH.fullmatch(uri)
+    if quoted is not None:
+        raise UsageError(f"{uri} is how SQL writes an address; give {quoted[1]} alone")
+    found = _ONE_SLASH.match(uri)
+    if found is None or found[1].lower() in _LOCAL:
+        return
+    scheme, rest = found[1].lower(), found[2]
+    if scheme == "dbfs":
+        raise UsageError(
+            f"{uri} is an address inside Databricks; give /dbfs/{rest} on one of its clusters, or"
+            " the address in the storage behind it, like s3://bucket/path"
+        )
+    hint = f"write {scheme}://{rest}" if scheme in _FAMILIES else f"write ./{uri} for a local path"
+    raise UsageError(f"{uri} has one slash behind its scheme; {hint}")
+
+
 def file_address(table_uri: str, path: str) -> str:
-    """Return where a file of a table is: a local path or a URI.
+    """Return where a file of a table is: a local path or a URI. Nothing is decoded here.
 
     Args:
         table_uri: Of the table.
-        path: Decoded, relative to the table or absolute. "" for the table itself.
+        path: In canonical form (see `spec.file_paths`). "" for the table itself.
 
     Raises:
         UsageError: If the file is in another kind of storage than its table.
     """
+    _require_no_nul(path)
     if is_local(table_uri):
-        if not is_local(path):
-            raise UsageError(f"{path}: a table on local disk has a file in another storage")
-        joined = os.path.join(local_path(table_uri), local_path(path))  # noqa: PTH118
-        return joined if path else joined.rstrip("/") or "/"
-    if _scheme(path) is None and not path.startswith("/"):
-        return f"{table_uri}/{path}" if path else table_uri
-    if _scheme(path) is None or _family_of(path) != _family_of(table_uri):
+        return _local_file(local_path(table_uri), path)
+    if _ADDRESS.match(path) is None and not path.startswith("/"):
+        return _object_below(table_uri, path)
+    if not _ADDRESS.match(path) or _family_of(path) != _family_of(table_uri):
         raise UsageError(f"{path}: a file of {table_uri} is in another storage")
     table, file = parse_object_address(table_uri), parse_object_address(path)
     if file.account != table.account:
         raise UsageError(f"{path}: a file of {table_uri} is in another storage account")
     return path
+
+
+def _local_file(root: str, path: str) -> str:
+    if path.lower().startswith("file:/"):
+        # What names no host is a plain path in canonical form; decoding it here could be the
+        # second time.
+        raise UsageError(f"{path}: not a path of this machine as plans name them; plan again")
+    if path.startswith("//"):
+        raise UsageError(f"{path}: a table on local disk has a file on another host")
+    if _ADDRESS.match(path):
+        raise UsageError(f"{path}: a table on local disk has a file in another storage")
+    joined = os.path.join(root, path)  # noqa: PTH118
+    return joined if path else joined.rstrip("/") or "/"
+
+
+def _object_below(table_uri: str, path: str) -> str:
+    """Return the address of an object by its path relative to a table; keys have no dot segments.
+
+    Raises:
+        UsageError: If it leads out of the table's bucket.
+    """
+    if not path.startswith(("./", "../")):
+        return f"{table_uri}/{path}" if path else table_uri
+    scheme, _, rest = table_uri.partition("://")
+    found = posixpath.normpath(f"{rest}/{path}")
+    if not found.startswith(f"{rest.partition('/')[0]}/"):
+        raise UsageError(f"{path}: a file of {table_uri} is in another storage")
+    return f"{scheme}://{found}"
+
+
+def _require_no_nul(path: str) -> None:
+    if "\0" in path:
+        raise UsageError(f"{path!r} is no path: it has a NUL character in it")
 
 
 def parse_object_address(uri: str) -> ObjectAddress:
@@ -112,6 +184,8 @@ def parse_object_address(uri: str) -> ObjectAddress:
         account = host.partition(".")[0]
     in_cloud = family in _FAMILIES.values()
     problems = []
+    if family in _WEB:
+        problems.append("is one of the web, which has no tables; give s3://, gs:// or abfss://")
     if "::" in uri:
         problems.append("is a chain of protocols")
     if "@" in bucket or (in_cloud and ":" in bucket):

@@ -95,7 +95,9 @@ def _plain_arguments(protocol: str, uri: str, options: StorageOptions) -> dict[s
     try:
         kind = fsspec.get_filesystem_class(protocol)
     except ValueError as error:
-        raise UsageError(f"there is no storage {protocol}://") from error
+        raise UsageError(
+            f"there is no storage {protocol}://; known are s3://, gs://, az://, abfss:// and file:"
+        ) from error
     except ImportError:
         return {}
     known = set(inspect.signature(kind.__init__).parameters) - {"self", "args", "kwargs"}

@@ -12,6 +12,7 @@ from liquidlog.errors import StorageError
 from liquidlog.storage import local
 from liquidlog.storage.addresses import is_local, local_path
 from liquidlog.storage.local import FileFacts
+from liquidlog.storage.local_files import open_regular
 from liquidlog.storage.objects import Objects
 from liquidlog.storage.options import NO_OPTIONS, StorageOptions
 from liquidlog.storage.reading import ObjectReader
@@ -20,6 +21,7 @@ __all__ = [
     "FileFacts",
     "Output",
     "Source",
+    "content_mark",
     "create",
     "delete_file",
     "file_facts",
@@ -66,11 +68,11 @@ def open_input(address: str, options: StorageOptions = NO_OPTIONS) -> Source:
 
     Raises:
         FileNotFoundError: If there is none.
-        OSError: If it cannot be read.
+        OSError: If it cannot be read, or is a directory, a device or a FIFO.
         LiquidlogError: If the address or an option cannot be used, or the storage refuses.
     """
     if is_local(address):
-        return pa.OSFile(local_path(address))
+        return open_regular(local_path(address))
     objects, path = _object(address, options)
     facts = objects.facts(path)
     if facts is None:
@@ -112,6 +114,22 @@ def file_facts(address: str, options: StorageOptions = NO_OPTIONS) -> FileFacts 
     objects, path = _object(address, options)
     found = objects.facts(path)
     return None if found is None else FileFacts(found.size_bytes, found.modification_time_ms)
+
+
+def content_mark(address: str, options: StorageOptions = NO_OPTIONS) -> tuple[object, ...] | None:
+    """Return what changes whenever a file is written to or another takes its place; None without.
+
+    Local: size, time in ns, device and inode. Objects: size, time in ms and etag.
+
+    Raises:
+        StorageError: If the storage does not say.
+        UsageError: If the address or an option cannot be used.
+    """
+    if is_local(address):
+        return local.content_mark(local_path(address))
+    objects, path = _object(address, options)
+    facts = objects.facts(path)
+    return None if facts is None else (facts.size_bytes, facts.modification_time_ms, facts.etag)
 
 
 def touch(address: str, options: StorageOptions = NO_OPTIONS) -> None:

@@ -14,9 +14,11 @@ from typing import Final
 
 from liquidlog.errors import StorageError, UnsupportedFeatureError
 from liquidlog.storage.failures import AmbiguousPutError
+from liquidlog.storage.local_files import read_regular
 
 PROBE_PREFIX: Final = ".liquidlog-probe-"
 _TEMPORARY_SUFFIX: Final = ".tmp"
+_SMALL_BYTES: Final = 1 << 20
 _MILLISECOND_NS: Final = 1_000_000
 
 _REFUSALS: Final = frozenset(
@@ -65,12 +67,18 @@ def facts(path: str) -> FileFacts | None:
     Raises:
         StorageError: If the file system does not say.
     """
-    try:
-        return facts_of(Path(path).stat())
-    except (FileNotFoundError, NotADirectoryError):
-        return None
-    except (OSError, ValueError) as error:
-        raise StorageError(path, f"cannot be looked at: {_said(error)}") from error
+    found = _status(path)
+    return found and facts_of(found)
+
+
+def content_mark(path: str) -> tuple[int, int, int, int] | None:
+    """Return size, time in ns, device and inode of a file, None if there is none.
+
+    Raises:
+        StorageError: If the file system does not say.
+    """
+    found = _status(path)
+    return found and (found.st_size, found.st_mtime_ns, found.st_dev, found.st_ino)
 
 
 def facts_of(found: os.stat_result) -> FileFacts:
@@ -79,13 +87,13 @@ def facts_of(found: os.stat_result) -> FileFacts:
 
 
 def read(path: str) -> bytes | None:
-    """Return the content of a file, None if there is none.
+    """Return the content of a small file, None if there is none.
 
     Raises:
-        StorageError: If it cannot be read.
+        StorageError: If it cannot be read, is no regular file, or is not small.
     """
     try:
-        return Path(path).read_bytes()
+        return read_regular(path, max_bytes=_SMALL_BYTES)
     except (FileNotFoundError, NotADirectoryError):
         return None
     except OSError as error:
@@ -204,6 +212,15 @@ def is_temporary(name: str) -> bool:
 
 
 _TOKEN_DIGITS: Final = 16
+
+
+def _status(path: str) -> os.stat_result | None:
+    try:
+        return Path(path).stat()
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except (OSError, ValueError) as error:
+        raise StorageError(path, f"cannot be looked at: {_said(error)}") from error
 
 
 def _temporary(path: str) -> Path:

@@ -24,6 +24,7 @@ UPLOAD_PART_BYTES: Final = 16 << 20
 _PARALLEL_READ_BYTES: Final = 8 << 20
 _PARALLEL_READS: Final = 8
 _TIME_NAMES: Final = ("LastModified", "last_modified", "mtime", "updated", "created")
+_ETAG_NAMES: Final = ("ETag", "etag", "generation", "md5Hash")
 _PUT_ATTEMPTS: Final = 4
 _SENT_ONCE: Final = frozenset({"s3", "azure"})
 """Families whose client sends a conditional put once."""
@@ -31,11 +32,15 @@ _SENT_ONCE: Final = frozenset({"s3", "azure"})
 
 @dataclass(frozen=True, slots=True)
 class ObjectFacts:
-    """An object as the store describes it; `name` is below the directory it was listed in."""
+    """An object as the store describes it; `name` is below the directory it was listed in.
+
+    `etag` is what the store tells contents apart by, empty if it has no such thing.
+    """
 
     name: str
     size_bytes: int
     modification_time_ms: int
+    etag: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,6 +126,14 @@ class Objects:
         """
         found = self._asked(path, lambda: again(lambda: self._listed(path, first)))
         return None if found is None else tuple(found)
+
+    def holds_any(self, path: str) -> bool:
+        """Return whether any object is below a directory; one small request.
+
+        Raises:
+            StorageError: If it cannot be listed.
+        """
+        return bool(self._asked(path, lambda: again(lambda: self._first_below(path))))
 
     def names_with_prefix(self, path: str, prefix: str) -> tuple[str, ...]:
         """Return the names of a directory's objects that begin so; asks for no others.
@@ -269,6 +282,13 @@ class Objects:
         if not found and not first:
             raise FileNotFoundError(path)
 
+    def _first_below(self, path: str) -> bool:
+        if self.address.family != "s3":
+            return bool(self._fs.ls(path, detail=False))
+        bucket, _, key = path.partition("/")
+        page = self._fs.call_s3("list_objects_v2", Bucket=bucket, Prefix=f"{key}/", MaxKeys=1)
+        return bool(page.get("Contents"))
+
     def _matching(self, path: str, prefix: str) -> list[str]:
         found = self._fs.find(path, prefix=prefix)
         names = (name.rpartition("/")[2] for name in found if name.startswith(f"{path}/{prefix}"))
@@ -281,6 +301,7 @@ def _facts(path: str, info: Mapping[str, Any]) -> ObjectFacts:
         name=path.rstrip("/").rpartition("/")[2],
         size_bytes=int(info.get("size") or 0),
         modification_time_ms=_milliseconds(next(found, None)),
+        etag=str(next((info[name] for name in _ETAG_NAMES if info.get(name)), "")),
     )
 
 

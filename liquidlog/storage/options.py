@@ -10,12 +10,16 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from liquidlog.errors import UsageError
+from liquidlog.spec.arguments import text_mapping
+from liquidlog.spec.near import near_names
 
 _SECRET: Final = re.compile(r"key|secret|token|sas|password|credential", re.IGNORECASE)
 _SIGNATURES: Final = re.compile(
     r"(?i)((?:sig|signature|x-amz-security-token|x-amz-signature|x-amz-credential"
     r"|accountkey|sharedaccesssignature|access_token)\s*[=:]\s*)[^&\s;,\"'<>]+"
 )
+SINGLE_WRITER: Final = "liquidlog_single_writer"
+"""An option of ours: never given to a client."""
 _SHORTEST_SECRET: Final = 6
 _MOST_SHOWN: Final = 300
 _DURATION: Final = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m)?")
@@ -30,8 +34,14 @@ class StorageOptions:
 
     @classmethod
     def of(cls, options: Mapping[str, str] | None) -> "StorageOptions":
-        """Return the options of a mapping; None is no options."""
-        return cls(tuple(sorted((str(k), str(v)) for k, v in (options or {}).items())))
+        """Return the options of a mapping; None is no options.
+
+        Raises:
+            UsageError: If it is no mapping of texts.
+        """
+        if options is None:
+            return cls()
+        return cls(tuple(sorted(text_mapping(options, argument="storage_options").items())))
 
     def __repr__(self) -> str:
         """Return the names only."""
@@ -42,8 +52,13 @@ class StorageOptions:
         return bool(self.items)
 
     def given(self) -> dict[str, str]:
-        """Return name to value, as given; for clients only."""
-        return dict(self.items)
+        """Return name to value, as given, without what is ours; for clients only."""
+        return {name: value for name, value in self.items if name.lower() != SINGLE_WRITER}
+
+    @property
+    def single_writer(self) -> bool:
+        """Whether the user vouches that nobody commits to the table in a way we cannot see."""
+        return any(name.lower() == SINGLE_WRITER and is_true(value) for name, value in self.items)
 
     def named(
         self, aliases: Mapping[str, Sequence[str]], prefixes: Sequence[str], *, storage: str
@@ -66,10 +81,11 @@ class StorageOptions:
         }
         unknown = [name for name, _ in self.items if name.lower() not in known]
         if unknown:
-            usual = ", ".join(sorted(prefixes[0] + name for name in aliases))
+            usual = sorted(prefixes[0] + name for name in aliases)
+            near = dict.fromkeys(one for name in unknown for one in near_names(name, usual))
+            hint = f"did you mean {' or '.join(near)}?" if near else f"known are {', '.join(usual)}"
             raise UsageError(
-                f"{storage} has no option {', '.join(unknown)}; known are: {usual}",
-                options=unknown,
+                f"{storage} has no option {', '.join(unknown)}; {hint}", options=unknown
             )
         return {known[name.lower()]: value for name, value in self.items}
 

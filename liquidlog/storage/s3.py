@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from liquidlog.errors import UsageError
 from liquidlog.storage.addresses import ObjectAddress
-from liquidlog.storage.options import StorageOptions, is_true, seconds
+from liquidlog.storage.options import SINGLE_WRITER, StorageOptions, is_true, seconds
 
 _ALIASES: Final[Mapping[str, Sequence[str]]] = {
     "access_key_id": (),
@@ -28,6 +28,8 @@ _ALIASES: Final[Mapping[str, Sequence[str]]] = {
     "conditional_put": (),
     # Of no effect here, as a version is only ever created conditionally; delta-rs users set it.
     "s3_allow_unsafe_rename": (),
+    # Ours, see ObjectTableStore: of no effect on the client.
+    SINGLE_WRITER: (),
 }
 _ENCRYPTION: Final = {
     "server_side_encryption": "ServerSideEncryption",

@@ -7,13 +7,16 @@ table.commit(plan, result)               # RewriteResult -> versions
 """
 
 from collections.abc import Mapping, Sequence
+from os import PathLike
+from typing import Final
 
 import pyarrow as pa
 
 from liquidlog.log.loader import newest_version
 from liquidlog.log.stores import open_store
 from liquidlog.operations import define
-from liquidlog.spec.schema import StructType, split_path
+from liquidlog.spec.arguments import column_paths, one, text_mapping
+from liquidlog.spec.schema import StructType
 from liquidlog.table.changes import Changes
 from liquidlog.table.clock import system_clock
 from liquidlog.table.inspection import Inspection
@@ -22,12 +25,16 @@ from liquidlog.table.rewriting import Rewriting
 
 __all__ = ["Size", "Table", "system_clock"]
 
+_SCHEMA: Final = "an Arrow schema or a Delta StructType"
+
 
 class Table(Inspection, Changes, Rewriting):
     """A Delta table at an address. Every method reads the newest version unless told otherwise."""
 
     @classmethod
-    def open(cls, uri: str, *, storage_options: Mapping[str, str] | None = None) -> "Table":
+    def open(
+        cls, uri: str | PathLike[str], *, storage_options: Mapping[str, str] | None = None
+    ) -> "Table":
         """Return the table at `uri`: a path, or a URI of file:, s3:, gs:, az: or abfss:.
 
         Storage options have the names that delta-rs gives them; environment variables count too.
@@ -44,18 +51,19 @@ class Table(Inspection, Changes, Rewriting):
     @classmethod
     def create(
         cls,
-        uri: str,
+        uri: str | PathLike[str],
         *,
         schema: StructType | pa.Schema | None = None,
         like: "Table | None" = None,
-        cluster_by: Sequence[str] | None = None,
+        cluster_by: str | Sequence[str] | None = None,
         properties: Mapping[str, str] | None = None,
         storage_options: Mapping[str, str] | None = None,
     ) -> "Table":
         """Create an empty table and return it.
 
         Either a schema or a table to be like is given; `like` copies schema, properties and
-        clustering columns, and `cluster_by` and `properties` then replace or add to them.
+        clustering columns, and `cluster_by` (empty for none) and `properties` then replace or add
+        to them.
 
         Raises:
             TableExistsError: If there is a table at `uri` already.
@@ -73,21 +81,29 @@ class Table(Inspection, Changes, Rewriting):
         *,
         schema: StructType | pa.Schema | None = None,
         like: "Table | None" = None,
-        cluster_by: Sequence[str] | None = None,
+        cluster_by: str | Sequence[str] | None = None,
         properties: Mapping[str, str] | None = None,
     ) -> define.Definition:
         """Return what a new table shall be, as for create."""
         return define.Definition(
-            schema=schema,
-            like=None if like is None else like.snapshot(),
-            cluster_by=None if cluster_by is None else tuple(split_path(c) for c in cluster_by),
-            properties=properties or {},
+            schema=schema
+            if schema is None
+            else one(schema, (StructType, pa.Schema), argument="schema", expected=_SCHEMA),
+            like=None
+            if like is None
+            else one(like, Table, argument="like", expected="a Table").snapshot(),
+            cluster_by=None
+            if cluster_by is None
+            else column_paths(cluster_by, argument="cluster_by", empty=True),
+            properties={}
+            if properties is None
+            else text_mapping(properties, argument="properties"),
         )
 
     @classmethod
     def create_as(
         cls,
-        uri: str,
+        uri: str | PathLike[str],
         definition: define.Definition,
         *,
         storage_options: Mapping[str, str] | None = None,
@@ -102,5 +118,6 @@ class Table(Inspection, Changes, Rewriting):
             StorageError: If the target cannot be written.
         """
         table = cls(open_store(uri, storage_options), system_clock())
+        one(definition, define.Definition, argument="definition", expected="a Definition")
         define.create(table._store, definition, table._clock, dry_run=dry_run)
         return table

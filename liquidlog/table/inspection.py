@@ -11,7 +11,7 @@ from liquidlog.clustering.health import Health
 from liquidlog.clustering.workload import WeightedPredicate, Workload
 from liquidlog.clustering.zcubes import cube_table
 from liquidlog.errors import UsageError
-from liquidlog.log.history import read_history
+from liquidlog.log.history import count_commits, read_history
 from liquidlog.operations import doctor, inspect
 from liquidlog.operations.overview import Overview, overview
 from liquidlog.operations.replay import WrittenBytes, written_bytes
@@ -19,8 +19,8 @@ from liquidlog.operations.scan import Scan, scan
 from liquidlog.operations.simulate import simulated_table
 from liquidlog.plan import DEFAULT_MIN_CUBE_BYTES
 from liquidlog.simulation.table import SimulatedTable
+from liquidlog.spec.arguments import column_paths, one, several, whole_number
 from liquidlog.spec.rows import Rows
-from liquidlog.spec.schema import split_path
 from liquidlog.spec.sizes import parse_size
 from liquidlog.table.opened import OpenedTable, Size
 
@@ -33,8 +33,18 @@ class Inspection(OpenedTable):
         return inspect.detail(self.snapshot(version))
 
     def history(self, limit: int | None = None) -> Rows:
-        """Return the commits, newest first, with the columns of DESCRIBE HISTORY."""
+        """Return the commits, newest first, with the columns of DESCRIBE HISTORY.
+
+        Raises:
+            UsageError: If `limit` is not a whole number from 1.
+        """
+        if limit is not None:
+            limit = whole_number(limit, argument="limit", least=1)
         return read_history(self._store, limit)
+
+    def commit_count(self) -> int:
+        """Return the number of commits still in the log: the length of a history without limit."""
+        return count_commits(self._store)
 
     def files(
         self, version: int | None = None, *, min_cube_size: Size = DEFAULT_MIN_CUBE_BYTES
@@ -55,7 +65,7 @@ class Inspection(OpenedTable):
 
     def health(
         self,
-        columns: Sequence[str] | None = None,
+        columns: str | Sequence[str] | None = None,
         *,
         where: str | None = None,
         min_cube_size: Size = DEFAULT_MIN_CUBE_BYTES,
@@ -68,7 +78,7 @@ class Inspection(OpenedTable):
             ClusteringColumnError: If a column cannot be measured.
             UsageError: If the predicate cannot be understood.
         """
-        paths = None if columns is None else tuple(split_path(column) for column in columns)
+        paths = None if columns is None else column_paths(columns, argument="columns")
         return inspect.health(
             self._store,
             self.snapshot(),
@@ -97,19 +107,29 @@ class Inspection(OpenedTable):
         return inspect.matching_files(self._store, self.snapshot(version), where)
 
     def scan(
-        self, where: str | None = None, *, workload: Workload = (), version: int | None = None
+        self,
+        where: str | None = None,
+        *,
+        workload: Workload = (),
+        version: int | None = None,
+        time_zone: str | None = None,
     ) -> Scan:
         """Return the files and bytes that a reader of a predicate must open, by statistics alone.
 
         Instead of one predicate a workload can be given, as `parse_workload` returns it.
+        `time_zone` is that of the readers' sessions, like "Europe/Berlin"; without it, times in
+        predicates that name no zone may be meant in any.
 
         Raises:
-            UsageError: If a predicate cannot be understood, or not one of the two is given.
+            UsageError: If a predicate cannot be understood, not one of the two is given, or there
+                is no such time zone.
         """
         if (where is None) == (not workload):
             raise UsageError("a scan needs either a predicate or a workload")
-        asked = workload if where is None else (WeightedPredicate(where),)
-        return scan(self._store, self.snapshot(version), asked)
+        asked = _workload(workload) if where is None else (WeightedPredicate(where),)
+        if time_zone is not None:
+            one(time_zone, str, argument="time_zone", expected="a name like Europe/Berlin")
+        return scan(self._store, self.snapshot(version), asked, time_zone=time_zone)
 
     def written_bytes(self) -> tuple[WrittenBytes, ...]:
         """Return what each commit still in the log wrote, oldest first: new data and moved data."""
@@ -119,8 +139,14 @@ class Inspection(OpenedTable):
         """Return a made-up table with files like this one's, for `liquidlog.simulation`.
 
         Raises:
-            UsageError: If the table has no clustering columns.
+            UsageError: If the table has no clustering columns, there is no such scenario, or
+                `append_bytes` is not positive.
         """
+        append_bytes = whole_number(append_bytes, argument="append_bytes", least=1)
         return simulated_table(
             self._store, self.snapshot(), append_bytes=append_bytes, scenario=scenario
         )
+
+
+def _workload(value: object) -> Workload:
+    return several(value, (WeightedPredicate,), argument="workload", of="WeightedPredicates")

@@ -6,11 +6,12 @@ from datetime import datetime
 import pyarrow as pa
 
 from liquidlog.commit.transaction import Clock
-from liquidlog.log.loader import advance, load_snapshot
+from liquidlog.log.loader import advance, load_snapshot, require_same_table
 from liquidlog.log.statistics import load_bounds
 from liquidlog.log.store import TableStore
 from liquidlog.log.time_travel import version_at
 from liquidlog.snapshot import Snapshot
+from liquidlog.spec.arguments import whole_number
 from liquidlog.spec.schema import Leaf
 from liquidlog.spec.stats import BoundsOf
 from liquidlog.spec.times import parse_time
@@ -26,6 +27,7 @@ class OpenedTable:
         self._store = store
         self._clock = clock
         self._newest: Snapshot | None = None
+        self._table_id: str | None = None
         self._bounds: tuple[Snapshot, tuple[Leaf, ...], pa.Table] | None = None
 
     @property
@@ -33,16 +35,22 @@ class OpenedTable:
         """The table's address."""
         return self._store.uri
 
+    @property
+    def seen_version(self) -> int | None:
+        """The newest version that a method has looked at, None before the first; asks nobody."""
+        return None if self._newest is None else self._newest.version
+
     def snapshot(self, version: int | None = None) -> Snapshot:
         """Return the table's state at a version, the newest if None.
 
         Raises:
             VersionNotFoundError: If the log does not hold that version.
+            UsageError: If it is not a whole number.
             CorruptLogError: If the log is broken.
             UnsupportedFeatureError: If the table cannot be read; names every reason.
         """
         if version is not None:
-            return load_snapshot(self._store, version)
+            return load_snapshot(self._store, whole_number(version, argument="version"))
         return self.update()
 
     def update(self) -> Snapshot:
@@ -54,9 +62,22 @@ class OpenedTable:
         """
         if self._newest is None:
             self._newest = load_snapshot(self._store)
+            self._table_id = self._newest.metadata.id
         else:
             self._newest, _ = advance(self._store, self._newest)
         return self._newest
+
+    def snapshot_to_change(self) -> Snapshot:
+        """Return the newest version of the table that was opened, and of no other.
+
+        Raises:
+            TableReplacedError: If another table is at its address now.
+            CorruptLogError: If the log is broken.
+            UnsupportedFeatureError: If the table cannot be read; names every reason.
+        """
+        newest = self.update()
+        require_same_table(newest, self._table_id or newest.metadata.id)
+        return newest
 
     def bounds_of(self, snapshot: Snapshot) -> BoundsOf:
         """Return what brings the bounds of a snapshot's files; it keeps the last it brought."""
@@ -82,5 +103,5 @@ class OpenedTable:
 
     def version_at(self, timestamp: str | datetime) -> int:
         """Return the last version committed at or before a time, as for `at`."""
-        text = timestamp if isinstance(timestamp, str) else timestamp.isoformat()
+        text = timestamp.isoformat() if isinstance(timestamp, datetime) else timestamp
         return version_at(self._store, self.update(), parse_time(text))

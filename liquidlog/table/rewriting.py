@@ -4,24 +4,23 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from importlib.metadata import entry_points
 from typing import Any, Final
 
+from liquidlog.clustering import cube
 from liquidlog.clustering.health import Health
-from liquidlog.clustering.metrics import optimize_metrics
-from liquidlog.clustering.planner import STRATEGIES
+from liquidlog.clustering.metrics import optimize_metrics, planned_metrics
+from liquidlog.clustering.options import STRATEGY, policy_settings
+from liquidlog.clustering.planner import STRATEGIES, check_known
 from liquidlog.clustering.planner import plan as make_plan
 from liquidlog.clustering.planning import Strategy
-from liquidlog.clustering.workload import Workload
+from liquidlog.clustering.workload import WeightedPredicate, Workload
+from liquidlog.errors import UsageError
+from liquidlog.log.loader import require_same_table
 from liquidlog.operations import inspect
+from liquidlog.operations.explain import Explained, explain, explain_together
 from liquidlog.operations.optimize import CommitReport, commit_groups
 from liquidlog.operations.replay import Replay, replay
 from liquidlog.operations.rewrite import pending_groups
 from liquidlog.operations.sampling import sample_keys
 from liquidlog.plan import (
-    DEFAULT_MAX_FILE_BYTES,
-    DEFAULT_MIN_CUBE_BYTES,
-    DEFAULT_MIN_OVERLAP,
-    DEFAULT_MIN_OVERLAPPING_FILES,
-    DEFAULT_TARGET_CUBE_BYTES,
-    DEFAULT_TOLERANCE,
     ClusteringPlan,
     ClusteringPolicy,
     GroupFailure,
@@ -30,13 +29,14 @@ from liquidlog.plan import (
 )
 from liquidlog.simulation.prediction import Prediction, predict, predicted_health
 from liquidlog.snapshot import Snapshot
+from liquidlog.spec.arguments import one, several, whole_number
 from liquidlog.spec.rows import Rows
-from liquidlog.spec.schema import split_path
-from liquidlog.spec.sizes import parse_size
 from liquidlog.table.opened import OpenedTable, Size
 
 STRATEGY_GROUP: Final = "liquidlog.strategies"
 """Entry points of further planning strategies: a name and a Strategy."""
+
+_PREDICATES: Final = "WeightedPredicates"
 
 
 class Rewriting(OpenedTable):
@@ -46,51 +46,60 @@ class Rewriting(OpenedTable):
         self,
         *,
         full: bool = False,
-        strategy: str = "cube",
-        curve: str = "hilbert",
-        min_cube_size: Size = DEFAULT_MIN_CUBE_BYTES,
-        target_cube_size: Size = DEFAULT_TARGET_CUBE_BYTES,
-        max_file_size: Size = DEFAULT_MAX_FILE_BYTES,
-        zorder_by: Sequence[str] = (),
+        strategy: str | None = None,
+        curve: str | None = None,
+        min_cube_size: Size | None = None,
+        target_cube_size: Size | None = None,
+        max_file_size: Size | None = None,
+        zorder_by: str | Sequence[str] | None = None,
         budget: Size | None = None,
         where: str | None = None,
-        tolerance: float = DEFAULT_TOLERANCE,
-        min_overlapping_files: int = DEFAULT_MIN_OVERLAPPING_FILES,
-        min_overlap: float = DEFAULT_MIN_OVERLAP,
+        tolerance: float | None = None,
+        min_overlapping_files: int | None = None,
+        min_overlap: float | None = None,
         version: int | None = None,
     ) -> ClusteringPlan:
         """Return what OPTIMIZE would rewrite; writes nothing.
 
-        From `budget` on, the arguments are for the strategy "overlap"; see ClusteringPolicy.
+        What is None has the default of ClusteringPolicy, and `strategy` that of "cube". From
+        `budget` on, the arguments are for the strategy "overlap". An argument that would have no
+        effect on this table with this strategy is refused.
 
         Raises:
-            UsageError: If the policy asks for what such a table cannot have.
+            UsageError: If the policy asks for what such a table cannot have, or an argument would
+                have no effect.
             ClusteringColumnError: If a column cannot be clustered by.
             UnsupportedFeatureError: If the table cannot be read or planned.
         """
-        policy = ClusteringPolicy(
-            min_cube_bytes=parse_size(min_cube_size),
-            target_cube_bytes=parse_size(target_cube_size),
-            max_file_bytes=parse_size(max_file_size),
-            full=full,
-            curve=curve,
-            zorder_by=tuple(split_path(column) for column in zorder_by),
-            tolerance=tolerance,
-            min_overlapping_files=min_overlapping_files,
-            min_overlap=min_overlap,
-            budget_bytes=None if budget is None else parse_size(budget),
-            where=where,
+        settings = policy_settings(
+            {
+                "full": full or None,
+                "curve": curve,
+                "min_cube_size": min_cube_size,
+                "target_cube_size": target_cube_size,
+                "max_file_size": max_file_size,
+                "zorder_by": zorder_by,
+                "budget": budget,
+                "where": where,
+                "tolerance": tolerance,
+                "min_overlapping_files": min_overlapping_files,
+                "min_overlap": min_overlap,
+            }
         )
         snapshot = self.snapshot(version)
-        strategies = {**STRATEGIES, **_installed_strategies()}
-        new_id = self._clock.new_id
+        name = (
+            cube.NAME
+            if strategy is None
+            else one(strategy, str, argument="strategy", expected="a name")
+        )
         return make_plan(
             snapshot,
-            policy,
-            new_id=new_id,
-            strategy=strategy,
-            strategies=strategies,
+            ClusteringPolicy(**settings),
+            new_id=self._clock.new_id,
+            strategy=name,
+            strategies=_strategies(name),
             bounds_of=self.bounds_of(snapshot),
+            named={*settings, *(() if strategy is None else (STRATEGY,))},
         )
 
     def predict(
@@ -102,12 +111,18 @@ class Rewriting(OpenedTable):
         prediction follows how they really lie.
 
         Raises:
-            UsageError: If a predicate cannot be understood.
+            UsageError: If a predicate cannot be understood, there is none, or the plan has no
+                columns to sample.
             DataFileError: If a file that is sampled cannot be read.
         """
         snapshot = self.snapshot_of(plan)
-        samples = sample_keys(self._store, snapshot, plan) if sample and plan.columns else None
-        return predict(snapshot, plan, workload, self.bounds_of(snapshot), samples)
+        asked = several(workload, (WeightedPredicate,), argument="workload", of=_PREDICATES)
+        if not asked:
+            raise UsageError("a prediction needs readers: the workload has no predicate")
+        if sample and not plan.columns:
+            raise UsageError("sample has no effect: the plan orders rows by no columns")
+        samples = sample_keys(self._store, snapshot, plan) if sample else None
+        return predict(snapshot, plan, asked, self.bounds_of(snapshot), samples)
 
     def predicted_health(self, plan: ClusteringPlan) -> Health:
         """Return the health that the table would have after a plan, from statistics."""
@@ -116,17 +131,53 @@ class Rewriting(OpenedTable):
         return predicted_health(snapshot, plan, self.bounds_of(snapshot), min_cube_bytes=size)
 
     def explain(self, plan: ClusteringPlan | None = None, *, path: str | None = None) -> Rows:
-        """Return why each live file, or one, is or is not a candidate, in words and numbers."""
+        """Return why each live file, or one, is or is not a candidate, in words and numbers.
+
+        Raises:
+            UsageError: If the path is not one of a live file.
+        """
+        if path is not None:
+            one(path, str, argument="path", expected="a path as files shows it")
         made = self.plan() if plan is None else plan
         snapshot = self.snapshot_of(made)
-        return inspect.explain(made, snapshot, self.bounds_of(snapshot), path)
+        rows = explain(made, snapshot, self.bounds_of(snapshot), path)
+        if path is not None and not rows:
+            raise UsageError(
+                f"{path} is not a live file of {self.uri} at version {snapshot.version};"
+                " give its path as files shows it",
+                path=str(path),
+            )
+        return rows
+
+    def explain_together(
+        self, plan: ClusteringPlan | None = None, *, examples: int = 3
+    ) -> tuple[Explained, ...]:
+        """Return how many files a plan takes or leaves for which reason, each with some paths."""
+        made = self.plan() if plan is None else _plan(plan)
+        shown = whole_number(examples, argument="examples")
+        return explain_together(made, examples=shown)
 
     def snapshot_of(self, plan: ClusteringPlan) -> Snapshot:
-        """Return the table at the version that a plan was made for."""
-        newest = self._newest
-        if newest is not None and newest.version == plan.read_version:
+        """Return the table at the version that a plan was made for.
+
+        Raises:
+            UsageError: If it was made for a table at another address.
+            TableReplacedError: If it was made for another table at this one.
+            VersionNotFoundError: If the log does not hold that version.
+        """
+        version = _plan(plan).read_version
+        newest = self._newest or self.update()
+        if newest.metadata.id != plan.table_id and plan.table_uri != self.uri:
+            raise UsageError(
+                f"the plan is of the table {plan.table_uri}, not of {self.uri}; plan this one",
+                table_uri=plan.table_uri,
+            )
+        require_same_table(newest, plan.table_id)
+        if newest.version == version:
             return newest
-        return self.snapshot(plan.read_version)
+        then = self.snapshot(version)
+        require_same_table(then, plan.table_id)
+        return then
 
     def replay(self, version: int, **policy: Any) -> Replay:  # noqa: ANN401  as plan takes them
         """Return how a plan for the version before an OPTIMIZE compares with what it took.
@@ -134,14 +185,16 @@ class Rewriting(OpenedTable):
         `policy` is what `plan` takes; whether it was FULL is read from the commit.
 
         Raises:
-            UsageError: If the commit is no OPTIMIZE.
+            UsageError: If the commit is no OPTIMIZE, or the policy names what the commit tells.
             VersionNotFoundError: If the log does not hold it, or the version before.
         """
+        if policy.get("full") or policy.get("version") is not None:
+            raise UsageError("full and version have no effect on a replay: the commit tells them")
 
         def plan_at(before: int, full: bool) -> ClusteringPlan:  # noqa: FBT001  the callback's type
             return self.plan(**{**policy, "version": before, "full": full})
 
-        return replay(self._store, version, plan_at)
+        return replay(self._store, whole_number(version, argument="version"), plan_at)
 
     def require_writable(self, plan: ClusteringPlan) -> None:
         """Refuse, before anything is rewritten, a plan whose outputs could not be committed.
@@ -150,27 +203,39 @@ class Rewriting(OpenedTable):
             UnsupportedFeatureError: With every reason.
         """
         self._store.require_writable()
-        inspect.require_rewritable(self.snapshot(), plan, self._store.storage)
+        inspect.require_rewritable(self.snapshot(), _plan(plan), self._store.storage)
 
     def pending(self, plan: ClusteringPlan) -> tuple[int, ...]:
         """Return the ids of the plan's groups that are not committed yet."""
-        return tuple(group.group_id for group in pending_groups(self._store, plan))
+        return tuple(group.group_id for group in pending_groups(self._store, _plan(plan)))
 
-    def commit(self, plan: ClusteringPlan, result: RewriteResult) -> CommitReport:
-        """Commit the finished groups that are not committed yet, one commit a group.
+    def commit(
+        self, plan: ClusteringPlan, result: RewriteResult, *, dry_run: bool = False
+    ) -> CommitReport:
+        """Commit the finished groups that are not committed yet, one commit per group.
+
+        With `dry_run` every group is checked as if it were committed, nothing is written or
+        deleted, and the report holds the versions that the groups would get.
 
         Raises:
+            UsageError: If the arguments are not a plan and a result.
             CommitConflictError: If other commits made groups impossible; the others landed.
             ResultMismatchError: If the result does not answer the plan, or lost a row.
             CommitStateUnknownError: If it cannot be told whether a commit landed.
         """
-        report = self.commit_each(plan, result.groups)
+        kind = "a RewriteResult"
+        finished = one(result, RewriteResult, argument="result", expected=kind)
+        report = self.commit_each(plan, finished.groups, dry_run=dry_run)
         report.require_success()
         return report
 
     def optimize_metrics(self, plan: ClusteringPlan, report: CommitReport) -> Mapping[str, Any]:
         """Return what a run did, under the names of Delta's OPTIMIZE metrics."""
-        return optimize_metrics(self.snapshot(plan.read_version), plan, report.finished)
+        return optimize_metrics(self.snapshot(_plan(plan).read_version), plan, report.finished)
+
+    def planned_metrics(self, plan: ClusteringPlan) -> Mapping[str, Any]:
+        """Return the metrics that committing a whole plan would have; None is not known yet."""
+        return planned_metrics(self.snapshot_of(plan), plan)
 
     def commit_each(
         self,
@@ -178,11 +243,29 @@ class Rewriting(OpenedTable):
         groups: Iterable[RewrittenGroup | GroupFailure],
         *,
         on_commit: Callable[[int], None] = lambda _: None,
+        dry_run: bool = False,
     ) -> CommitReport:
         """Commit groups as an executor finishes them; failures are collected, not raised."""
-        return commit_groups(self._store, plan, groups, self._clock, on_commit=on_commit)
+        return commit_groups(
+            self._store, _plan(plan), groups, self._clock, on_commit=on_commit, dry_run=dry_run
+        )
 
 
-def _installed_strategies() -> Mapping[str, Strategy]:
-    points = entry_points(group=STRATEGY_GROUP)
-    return {point.name: point.load() for point in points}
+def _strategies(name: str) -> Mapping[str, Strategy]:
+    """Return our strategies and, if it is another, the installed one of that name.
+
+    Raises:
+        UsageError: If there is none, or it cannot be loaded.
+    """
+    if name in STRATEGIES:
+        return STRATEGIES
+    installed = {point.name: point for point in entry_points(group=STRATEGY_GROUP)}
+    check_known("strategy", name, (*STRATEGIES, *installed))
+    try:
+        return {**STRATEGIES, name: installed[name].load()}
+    except Exception as error:  # whatever another package's import raises
+        raise UsageError(f"the strategy {name} cannot be loaded: {error}", strategy=name) from error
+
+
+def _plan(value: object) -> ClusteringPlan:
+    return one(value, ClusteringPlan, argument="plan", expected="a ClusteringPlan")

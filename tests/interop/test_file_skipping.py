@@ -127,7 +127,7 @@ def test_scan_lists_the_files_that_the_engine_opens(spark: Any, tmp_path: Path) 
     spark.conf.set("spark.sql.optimizer.excludedRules", rule)
     for _ in range(PREDICATES):
         text = predicate(source)
-        ours = set(table.scan(text).files["path"].to_pylist())
+        ours = set(table.scan(text, time_zone="UTC").files["path"].to_pylist())
         theirs = opened(spark, table.uri, text)
         more.extend([(text, ours - theirs)] if ours - theirs else [])
         fewer.extend([(text, theirs - ours)] if theirs - ours else [])

@@ -31,6 +31,18 @@ def test_every_verb_is_in_the_table_of_verbs() -> None:
     assert {verb.strip("`") for verb in _table("verb")} == set(_commands())
 
 
+def test_every_verb_that_writes_can_run_dry() -> None:
+    writing = {
+        verb.strip("`") for verb, row in _table("verb").items() if row.split("|")[2].strip() != "no"
+    }
+    dry = {
+        name
+        for name, command in _commands().items()
+        if any(parameter.name == "dry_run" for parameter in command.params)
+    }
+    assert dry == writing
+
+
 def test_options_that_readme_names_exist() -> None:
     known = {
         option

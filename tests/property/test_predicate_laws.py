@@ -1,6 +1,7 @@
 """A file that holds a matching row is never ruled out; DuckDB says which rows match."""
 
 import datetime as dt
+from decimal import Decimal
 from typing import Any
 
 import duckdb
@@ -9,14 +10,21 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from liquidlog.clustering.predicates import may_match
-from liquidlog.spec.schema import PrimitiveType, StructField, StructType
+from liquidlog.spec.schema import DataType, DecimalType, PrimitiveType, StructField, StructType
 from support.effort import effort
 from support.snapshots import FileSpec, bounds_of, snapshot_of
 
 CONNECTION = duckdb.connect()
 
-TYPES = {"i": "integer", "f": "double", "s": "string", "d": "date"}
-SCHEMA = StructType(tuple(StructField(name, PrimitiveType(kind)) for name, kind in TYPES.items()))
+TYPES: dict[str, DataType] = {
+    "i": PrimitiveType("integer"),
+    "f": PrimitiveType("double"),
+    "s": PrimitiveType("string"),
+    "d": PrimitiveType("date"),
+    "n": DecimalType(10, 2),
+    "z": PrimitiveType("timestamp_ntz"),
+}
+SCHEMA = StructType(tuple(StructField(name, kind) for name, kind in TYPES.items()))
 ARROW = pa.schema(
     [
         ("file", pa.int32()),
@@ -24,15 +32,20 @@ ARROW = pa.schema(
         ("f", pa.float64()),
         ("s", pa.string()),
         ("d", pa.date32()),
+        ("n", pa.decimal128(10, 2)),
+        ("z", pa.timestamp("us")),
     ]
 )
 
+NOON = dt.datetime(2024, 1, 3, 12)  # noqa: DTZ001  without a zone
 _days = st.integers(1, 9).map(lambda day: dt.date(2024, 1, day))
 VALUES = {
     "i": st.integers(-3, 3),
     "f": st.sampled_from([-1.5, -0.0, 0.0, 0.5, 2.0, float("nan")]),
     "s": st.sampled_from(["", "a", "ab", "b", "B", "ü"]),
     "d": _days,
+    "n": st.integers(-150, 150).map(lambda cents: Decimal(cents).scaleb(-2)),
+    "z": st.integers(-2, 2).map(lambda step: NOON + dt.timedelta(microseconds=500 * step)),
 }
 _rows = st.fixed_dictionaries({name: st.none() | values for name, values in VALUES.items()})
 _files = st.lists(st.lists(_rows, min_size=1, max_size=3), min_size=1, max_size=4)
@@ -42,6 +55,10 @@ LITERALS = {
     "f": st.sampled_from(["-1.5", "0", "0.25", "2", "1e9", "NULL"]),
     "s": st.sampled_from(["''", "'a'", "'aa'", "'b'", "'z'", "NULL"]),
     "d": st.sampled_from(["'2024-01-03'", "DATE '2024-01-05'", "CAST('2024-01-09' AS DATE)"]),
+    "n": st.sampled_from(["-1.5", "-1", "0.00", "0.005", "1.23", "1", "99999999999", "NULL"]),
+    "z": st.sampled_from(
+        [f"'2024-01-03 {time}'" for time in ("11:59:59.9995", "12:00:00", "12:00:00.000500")]
+    ),
 }
 _operators = st.sampled_from(["=", "<>", "<", "<=", ">", ">="])
 
@@ -92,7 +109,10 @@ _predicates = st.recursive(
 def _bound(value: Any) -> Any:
     if isinstance(value, float) and value != value:  # noqa: PLR0124  NaN
         return "NaN"
-    return str(value) if isinstance(value, dt.date) else value
+    if isinstance(value, dt.datetime):
+        # The log has milliseconds; what is below them is cut off.
+        return value.isoformat(timespec="milliseconds")
+    return str(value) if isinstance(value, dt.date | Decimal) else value
 
 
 def _order(value: Any) -> Any:

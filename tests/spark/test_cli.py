@@ -1,6 +1,7 @@
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pyarrow as pa
@@ -102,6 +103,21 @@ def test_malformed_spark_conf_is_a_usage_error(plan_path: Path, tmp_path: Path) 
     assert "K=V" in done.stderr
 
 
+def test_a_master_that_does_not_answer_is_refused_in_seconds(
+    plan_path: Path, tmp_path: Path
+) -> None:
+    command = [sys.executable, "-m", "liquidspark", "run", str(plan_path)]
+    options = ["-o", str(tmp_path / "r"), "--spark-conf", "spark.master=spark://127.0.0.1:1"]
+    started = time.monotonic()
+    done = subprocess.run(
+        [*command, *options], check=False, capture_output=True, text=True, timeout=60
+    )
+    assert time.monotonic() - started < 30
+    assert done.returncode == 1
+    assert done.stderr.startswith("error: no Spark master answers at spark://127.0.0.1:1")
+    assert done.stderr.count("\n") == 1
+
+
 @pytest.mark.parametrize("partitions", [1, 2, 7, 200])
 def test_partition_values_land_where_spark_sends_them(spark: SparkSession, partitions: int) -> None:
     values = partition_values(partitions)
@@ -126,7 +142,11 @@ def test_spark_submit_executes_a_plan_with_the_master_it_was_given(tmp_path: Pat
     result = tmp_path / "result.jsonl"
     words = [submit, *options, program, "run", tmp_path / "plan.json", "-o", result]
     command = [str(word) for word in words]
-    subprocess.run(command, check=True, capture_output=True, env=os.environ | PYTHON, timeout=240)
+    done = subprocess.run(
+        command, check=True, capture_output=True, text=True, env=os.environ | PYTHON, timeout=240
+    )
+    # spark-submit prints on stdout what the program says on stderr.
+    assert "starting Spark" in done.stdout
     assert len(decode_result(result.read_bytes(), where="test").groups) == 1
     logged = "".join(
         path.read_text(errors="ignore") for path in tmp_path.rglob("events_*") if path.is_file()

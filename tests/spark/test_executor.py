@@ -12,6 +12,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from liquidlog.data.checksum import format_checksum, multiset_checksum
+from liquidlog.data.runs import Stage, runs_in
 from liquidlog.errors import ExecutorError
 from liquidlog.plan import (
     ClusteringPlan,
@@ -23,6 +24,7 @@ from liquidlog.plan import (
 )
 from liquidspark import ExecutorOptions, execute, execute_groups
 from support.plans import (
+    copy_inputs,
     make_plan,
     parquet_names,
     read_outputs,
@@ -272,7 +274,11 @@ def test_a_failing_group_says_why_and_does_not_stop_the_others(
     plan = make_plan(
         tmp_path,
         schema_json_of({"key": "long"}),
-        [((*good, bad), 2), (good, 2), ((gone, good[0]), 1)],
+        [
+            ((*good, bad), 2),
+            (copy_inputs(tmp_path, good, "second"), 2),
+            ((gone, *copy_inputs(tmp_path, good[:1], "third")), 1),
+        ],
         columns=columns,
         mode=mode,
     )
@@ -335,9 +341,9 @@ def test_execute_runs_the_asked_groups_and_reports_progress(
 def test_closing_early_cancels_and_deletes(spark: SparkSession, tmp_path: Path) -> None:
     table = pa.table({"key": pa.array(shuffled(3000), pa.int64())})
     inputs = write_inputs(tmp_path, table, 2)
-    plan = make_plan(
-        tmp_path, schema_json_of({"key": "long"}), [(inputs, 2)] * 3, columns=[("key",)]
-    )
+    groups = [inputs, *(copy_inputs(tmp_path, inputs, name) for name in ("second", "third"))]
+    schema = schema_json_of({"key": "long"})
+    plan = make_plan(tmp_path, schema, [(files, 2) for files in groups], columns=[("key",)])
     before = parquet_names(tmp_path)
     outcomes = execute_groups(spark, plan)
     first = next(outcomes)
@@ -348,7 +354,8 @@ def test_closing_early_cancels_and_deletes(spark: SparkSession, tmp_path: Path) 
     while parquet_names(tmp_path) - before != expected and time.monotonic() < deadline:
         time.sleep(0.2)  # a task that Spark could not stop deletes its file itself
     assert parquet_names(tmp_path) - before == expected
-    assert not list(tmp_path.glob("_*"))
+    runs = runs_in(str(tmp_path))
+    assert [(run.token, run.stage()) for run in runs] == [(first.run, Stage.FINISHED)]
 
 
 def test_session_settings_are_restored(spark: SparkSession, tmp_path: Path) -> None:
@@ -382,3 +389,26 @@ def test_plan_beyond_the_executor_is_refused(
     )
     with pytest.raises(ExecutorError):
         list(execute_groups(spark, plan))
+
+
+def test_rewrites_beside_each_other_leave_the_session_its_settings(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    names = ("spark.sql.adaptive.enabled", "spark.sql.execution.arrow.maxRecordsPerBatch")
+    spark.conf.set(names[0], "true")
+    spark.conf.unset(names[1])
+    schema = schema_json_of({"row": "long"})
+    plans = []
+    for part in ("one", "other"):
+        table = pa.table({"row": pa.array(range(100), pa.int64())})
+        inputs = write_inputs(tmp_path / part, table, 2)
+        groups = [(inputs[:1], 1), (inputs[1:], 1)]
+        plans.append(make_plan(tmp_path / part, schema, groups, columns=[("row",)]))
+    same = SparkSession(spark.sparkContext, spark._jsparkSession)
+    first, second = execute_groups(spark, plans[0]), execute_groups(same, plans[1])
+    next(first)
+    next(second)
+    assert len(list(first)) == 1
+    assert [spark.conf.get(name, None) for name in names] == ["false", "64"]
+    assert len(list(second)) == 1
+    assert [spark.conf.get(name, None) for name in names] == ["true", None]

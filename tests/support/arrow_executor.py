@@ -2,7 +2,6 @@
 
 import secrets
 from collections.abc import Iterator, Sequence
-from urllib.parse import unquote
 
 import pyarrow as pa
 
@@ -24,6 +23,7 @@ from liquidlog.plan import (
 )
 from liquidlog.spec.deletion_vectors import vector_path
 from liquidlog.spec.schema import parse_schema, quote_path
+from liquidlog.storage.addresses import file_address
 from liquidlog.storage.files import delete_file
 from liquidlog.storage.options import NO_OPTIONS, StorageOptions
 
@@ -112,9 +112,7 @@ def _open(plan: ClusteringPlan, file: InputFile, storage: StorageOptions) -> Log
 
 
 def _located(plan: ClusteringPlan, path: str) -> str:
-    return (
-        unquote(path.removeprefix("file:")) if path[:5] == "file:" else f"{plan.table_uri}/{path}"
-    )
+    return file_address(plan.table_uri, path)
 
 
 def _parts(rows: pa.Table, number: int) -> Iterator[pa.Table]:

@@ -2,6 +2,8 @@
 
 import json
 from collections.abc import Callable
+from contextlib import redirect_stderr, redirect_stdout
+from io import StringIO
 from typing import Any
 
 import pytest
@@ -21,6 +23,13 @@ def caller(capsys: pytest.CaptureFixture[str]) -> Call:
         return status, _document(captured.out), _document(captured.err)
 
     return run_command
+
+
+def said(*words: str) -> tuple[int, str, str]:
+    """Return (status, stdout, stderr) of a command, without a fixture."""
+    with redirect_stdout(StringIO()) as out, redirect_stderr(StringIO()) as err:
+        status = run(cli, words)
+    return status, out.getvalue(), err.getvalue()
 
 
 def _document(text: str) -> Any:

@@ -16,9 +16,9 @@ from typing import Any, Final, Self
 import pyarrow as pa
 
 from liquidlog.log import local_store, stores
-from liquidlog.storage import files, local
+from liquidlog.storage import files, local, local_files
 
-_MODULES: Final = (local, local_store, stores, files)
+_MODULES: Final = (local, local_files, local_store, stores, files)
 
 
 @dataclass(frozen=True)

@@ -1,11 +1,13 @@
 """Plans built by hand over Parquet files in a directory."""
 
 import json
+import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+from msgspec import structs
 
 from liquidlog.plan import (
     ClusteringPlan,
@@ -34,6 +36,14 @@ def write_inputs(
         pq.write_table(table.slice(start, stop - start), path, row_group_size=row_group_rows)
         inputs.append(InputFile(path=path.name, size_bytes=path.stat().st_size))
     return tuple(inputs)
+
+
+def copy_inputs(directory: Path, inputs: Sequence[InputFile], name: str) -> tuple[InputFile, ...]:
+    """Return inputs with the same content as others, in a directory `name` below the table."""
+    (directory / name).mkdir()
+    for file in inputs:
+        shutil.copy(directory / file.path, directory / name)
+    return tuple(structs.replace(file, path=f"{name}/{file.path}") for file in inputs)
 
 
 def make_plan(

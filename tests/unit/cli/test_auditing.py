@@ -1,6 +1,8 @@
 """What watches a table: bars, numbers for Prometheus, lines for trends, text on a terminal."""
 
+import errno
 import json
+import os
 import re
 from pathlib import Path
 
@@ -9,6 +11,8 @@ import pytest
 
 from liquidlog.cli.common import run
 from liquidlog.cli.main import cli
+from liquidlog.cli.outputs import replace_file
+from liquidlog.errors import StorageError
 from liquidlog.table import Table
 
 SAMPLE = re.compile(
@@ -84,3 +88,43 @@ def test_a_terminal_shows_histogram_and_strips(
     shown = capsys.readouterr().out
     assert "x, depth up to 2 from 0 ... 109\n|▄██▄▄▄|" in shown
     assert re.search(r"00002 +2 +#+", shown)
+
+
+@pytest.mark.parametrize(
+    "content", [b"key: value\n", b'{"a": 1}\n', b"\0\0\0", b'{"table_uri"', b"\n"]
+)
+def test_a_trend_is_not_added_to_another_file(content: bytes, table: str, tmp_path: Path) -> None:
+    path = tmp_path / "notes"
+    path.write_bytes(content)
+    assert run(cli, ["health", table, "--trend", str(path)]) == 1
+    assert path.read_bytes() == content
+
+
+def test_a_line_of_a_trend_that_was_cut_off_spoils_no_other(table: str, tmp_path: Path) -> None:
+    path = tmp_path / "trend.jsonl"
+    for _ in range(2):
+        assert run(cli, ["health", table, "--trend", str(path)]) == 0
+    path.write_bytes(path.read_bytes()[:-30])
+    assert run(cli, ["health", table, "--trend", str(path)]) == 0
+    first, partial, last = path.read_text().splitlines()
+    assert json.loads(first)["version"] == json.loads(last)["version"] == 3
+    assert not partial.endswith("}")
+
+
+def test_a_file_that_cannot_be_replaced_keeps_its_content(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, link = tmp_path / "page.html", tmp_path / "link.html"
+    path.write_text("old")
+    link.symlink_to(path)
+    replace_file(link, "new")
+    assert (path.read_text(), link.is_symlink()) == ("new", True)
+
+    def full(_: int) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(StorageError):
+        replace_file(link, "newer")
+    assert path.read_text() == "new"
+    assert sorted(name.name for name in tmp_path.iterdir()) == ["link.html", "page.html"]

@@ -152,6 +152,8 @@ def test_create_refuses_types_it_does_not_know() -> None:
         {"clusteringColumns": "x"},
         {"delta.minWriterVersion": "7"},
         {"delta.feature.appendOnly": "yes"},
+        {"delta.parquet.compression.codec": "brotli"},
+        {"delta.Parquet.Compression.CODEC": "rar"},
     ],
 )
 def test_create_refuses_properties_that_are_not_a_users(properties: dict[str, str]) -> None:

@@ -115,7 +115,7 @@ def test_clustering_columns_always_get_statistics() -> None:
     }
     options = planned(snapshot_of(configuration=configuration)).writer_options
     assert options.indexed == (("y",), ("x",))
-    assert (options.string_prefix_chars, options.compression) == (7, "none")
+    assert (options.string_prefix_chars, options.compression) == (7, "uncompressed")
 
 
 def test_without_columns_small_files_are_joined() -> None:
@@ -179,7 +179,7 @@ def test_bad_policies_are_refused(policy: dict[str, object], words: str) -> None
 
 
 def test_full_needs_clustering_columns() -> None:
-    with pytest.raises(UsageError, match="full rewrite needs clustering columns"):
+    with pytest.raises(UsageError, match="without clustering columns"):
         planned(snapshot_of(cluster_by=[]), full=True)
 
 

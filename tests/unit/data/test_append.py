@@ -9,7 +9,7 @@ import pytest
 
 from liquidlog.data.append import conform, open_input, read_schema
 from liquidlog.data.parquet_file import ParquetFile
-from liquidlog.errors import DataFileError, SchemaMismatchError
+from liquidlog.errors import DataFileError, SchemaMismatchError, UsageError
 from liquidlog.spec.arrow import arrow_schema, delta_schema
 from liquidlog.spec.schema import StructType, parse_schema
 
@@ -166,6 +166,27 @@ def test_strings_longer_than_declared_are_refused(declared: str) -> None:
     schema = _field('"string"', metadata=metadata)
     assert _conformed(pa.table({"a": ["äöü", None]}), schema).num_rows == 2
     assert len(_problems(pa.table({"a": ["abcd"]}), schema)) == 1
+
+
+def test_strings_longer_than_declared_inside_a_struct_are_refused() -> None:
+    metadata = '{"__CHAR_VARCHAR_TYPE_STRING":"struct<v:varchar(3),m:map<char(2),string>>"}'
+    fields = (
+        '{"name":"v","type":"string","nullable":true,"metadata":{}},'
+        '{"name":"m","type":{"type":"map","keyType":"string","valueType":"string",'
+        '"valueContainsNull":true},"nullable":true,"metadata":{}}'
+    )
+    schema = _field(f'{{"type":"struct","fields":[{fields}]}}', metadata=metadata)
+    kind = pa.struct([("v", pa.string()), ("m", pa.map_(pa.string(), pa.string()))])
+    fitting = {"v": "abc", "m": [("ab", "anything")]}
+    assert _conformed(pa.table({"a": pa.array([fitting, None], kind)}), schema).num_rows == 2
+    long = {"v": "abcd", "m": [("abc", "anything")]}
+    assert len(_problems(pa.table({"a": pa.array([long], kind)}), schema)) == 2
+
+
+def test_lengths_that_cannot_be_read_are_refused() -> None:
+    schema = _field('"string"', metadata='{"__CHAR_VARCHAR_TYPE_STRING":"struct<x:char(2)>"}')
+    with pytest.raises(UsageError):
+        _conformed(pa.table({"a": ["x"]}), schema)
 
 
 def test_reader_is_consumed_batch_by_batch() -> None:

@@ -102,6 +102,50 @@ def test_encodings_that_arrow_remembers_become_plain(tmp_path: Path) -> None:
     assert found.column("n").to_pylist() == [[1], None]
 
 
+UNSIGNED = {
+    pa.uint8(): [pa.int16(), pa.int32(), pa.int64()],
+    pa.uint16(): [pa.int32(), pa.int64()],
+    pa.uint32(): [pa.int64()],
+    pa.uint64(): [pa.decimal128(20, 0)],
+}
+NOT_UNSIGNED = [
+    *(pa.int8(), pa.int16(), pa.int32(), pa.int64()),
+    *(pa.decimal128(digits, 0) for digits in (3, 10, 19, 20, 21, 38)),
+    *(pa.decimal128(22, 2), pa.float32(), pa.float64(), pa.string()),
+]
+
+
+@pytest.mark.parametrize("found", UNSIGNED, ids=str)
+@pytest.mark.parametrize("use_dictionary", [True, False])
+def test_unsigned_integers_become_what_holds_them_all(
+    tmp_path: Path, found: pa.DataType, *, use_dictionary: bool
+) -> None:
+    bits = found.bit_width
+    numbers = [0, 1, (1 << (bits - 1)) - 1, 1 << (bits - 1), (1 << bits) - 1, None]
+    values = pa.array(numbers, found)
+    inside = [{"x": number, "l": [number], "m": [("k", number)]} for number in numbers]
+    parts = [("x", found), ("l", pa.list_(found)), ("m", pa.map_(pa.string(), found))]
+    table = pa.table({"c": values, "s": pa.array(inside, pa.struct(parts))})
+    path = _write(tmp_path / "f", table, use_dictionary=use_dictionary)
+    for wanted in UNSIGNED[found]:
+        struct = pa.struct(
+            [("x", wanted), ("l", pa.list_(wanted)), ("m", pa.map_(pa.string(), wanted))]
+        )
+        read = _read(path, _schema(c=wanted, s=struct))
+        assert read["c"].type == wanted
+        assert read.to_pylist() == table.to_pylist()
+
+
+@pytest.mark.parametrize("found", UNSIGNED, ids=str)
+def test_unsigned_integers_are_refused_as_anything_else(tmp_path: Path, found: pa.DataType) -> None:
+    path = _write(tmp_path / "f", pa.table({"c": pa.array([1], found)}))
+    for wanted in NOT_UNSIGNED:
+        if wanted not in UNSIGNED[found]:
+            assert (
+                _refusal(path, _schema(c=wanted)) == f"column c is {found}, the table's is {wanted}"
+            )
+
+
 @pytest.mark.parametrize("unit", ["ms", "us", "ns"])
 def test_timestamps_of_every_unit_become_microseconds(tmp_path: Path, unit: str) -> None:
     values = pa.array([-1000, None, 5000], pa.timestamp("ms", tz="UTC"))

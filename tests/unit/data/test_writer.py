@@ -9,10 +9,11 @@ import pytest
 
 from liquidlog.data import writer as writer_module
 from liquidlog.data.reader import DataFile
-from liquidlog.data.writer import CODECS, DataFileWriter
+from liquidlog.data.writer import DataFileWriter
 from liquidlog.errors import StorageError, UsageError
 from liquidlog.plan import WriterOptions, WrittenFile
 from liquidlog.spec.arrow import delta_schema
+from liquidlog.spec.codecs import CODEC_NAMES
 from liquidlog.spec.schema import leaves, parse_schema
 
 
@@ -95,14 +96,17 @@ def test_names_and_ids_are_physical(tmp_path: Path) -> None:
     assert found.field(0).metadata == {b"PARQUET:field_id": b"7"}
 
 
-@pytest.mark.parametrize("codec", [*CODECS, "ZSTD", "Snappy"])
+@pytest.mark.parametrize("codec", [*CODEC_NAMES, "ZSTD", "Snappy", "NONE"])
 def test_codec_is_the_one_asked_for(tmp_path: Path, codec: str) -> None:
     options = _options(ROWS.schema, compression=codec)
     path = str(tmp_path / "f")
     with DataFileWriter(path, schema=delta_schema(ROWS.schema), options=options) as writer:
         writer.write(ROWS)
         writer.finish("f")
-    assert pq.read_metadata(path).row_group(0).column(0).compression == codec.upper()
+    expected = {"none": "UNCOMPRESSED", "lz4_raw": "LZ4"}.get(codec.lower(), codec.upper())
+    assert pq.read_metadata(path).row_group(0).column(0).compression == expected
+    with DataFile.open(path, schema=delta_schema(ROWS.schema)) as file:
+        assert file.read().equals(ROWS)
 
 
 def test_unknown_codec_is_refused_and_leaves_no_file(tmp_path: Path) -> None:

@@ -4,13 +4,30 @@ import pytest
 
 from liquidlog.errors import ExecutorError
 from liquidspark import session
-from liquidspark.session import _local_settings, failure_reason, open_session
+from liquidspark.session import _local_settings, _start_failure, failure_reason, open_session
 
 WORKER_FAILURE = """An exception was thrown from the Python worker.
 Traceback (most recent call last):
   File "/opt/liquidspark/shuffle.py", line 80, in _run
     raise OSError("[Errno 28] No space left on device")
 OSError: [Errno 28] No space left on device
+"""
+
+ARROW_FAILURE = """An exception was thrown from the Python worker:
+Traceback (most recent call last):
+  File "/opt/liquidspark/shuffle.py", line 80, in _run
+    raise_cause()
+KeyError: 'x'
+
+During handling of the above exception, another exception occurred:
+
+Traceback (most recent call last):
+  File "/opt/liquidspark/shuffle.py", line 82, in _run
+    table.combine_chunks()
+    ^^^^^^^^^^^^^^^^^^^^^^
+  File "pyarrow/error.pxi", line 92, in pyarrow.lib.check_status
+pyarrow.lib.ArrowInvalid: cannot be combined: too many
+	at org.apache.spark.api.python.BasePythonRunner.read(PythonRunner.scala:1)
 """
 
 ADVICE = (
@@ -28,6 +45,7 @@ Caused by: java.io.IOException: No space left on device
     ("text", "reason"),
     [
         (WORKER_FAILURE, "OSError: [Errno 28] No space left on device"),
+        (ARROW_FAILURE, "ArrowInvalid: cannot be combined: too many"),
         (JVM_FAILURE, "Job aborted due to stage failure: Task 0 in stage 3.0 failed 4 times"),
         ("", "RuntimeError"),
         (
@@ -42,6 +60,26 @@ Caused by: java.io.IOException: No space left on device
 )
 def test_failure_reason_is_one_sentence(text: str, reason: str) -> None:
     assert failure_reason(RuntimeError(text)) == reason
+
+
+MASTER_LOG = """WARNING: Using incubator modules: jdk.incubator.vector
+Using Spark's default log4j profile: org/apache/spark/log4j2-defaults.properties
+26/11/22 08:47:14 WARN Utils: Your hostname, vm, resolves to a loopback address
+Setting default log level to "WARN".
+To adjust logging level use sc.setLogLevel(newLevel). For SparkR, use setLogLevel(newLevel).
+"""
+MASTER_ERROR = "26/11/22 08:48:55 ERROR SchedulerBackend: All masters are unresponsive! Giving up."
+
+
+def test_why_spark_does_not_start_is_no_line_of_the_jvms_noise() -> None:
+    stopped = RuntimeError(": java.lang.IllegalStateException: a stopped SparkContext.\n\tat x")
+    logged = _start_failure(f"{MASTER_LOG}{MASTER_ERROR}\n", stopped)
+    assert logged == "All masters are unresponsive! Giving up."
+    assert _start_failure(MASTER_LOG, RuntimeError("odd")) == "odd"
+    gateway = RuntimeError("[JAVA_GATEWAY_EXITED] Java gateway process exited before sending it")
+    said = f"{MASTER_LOG}Unrecognized VM option 'X'\nError: no Java Virtual Machine\n"
+    assert _start_failure(said, gateway) == "Unrecognized VM option 'X'"
+    assert _start_failure(MASTER_LOG, gateway) == str(gateway)
 
 
 def no_session(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -43,7 +43,7 @@ from support.vectors import write_vector
         ("/data/t", "/elsewhere/a.parquet", "/elsewhere/a.parquet"),
         ("s3://bucket/t", "p=1/a b.parquet", "s3://bucket/t/p=1/a b.parquet"),
         ("s3://bucket/t", "s3a://other/a.parquet", "s3a://other/a.parquet"),
-        ("/data/t", "file:///else%20where/a.parquet", "/else where/a.parquet"),
+        ("/data/t", "/else%20where/a.parquet", "/else%20where/a.parquet"),
     ],
 )
 def test_location_joins_table_and_file(uri: str, path: str, expected: str) -> None:
@@ -54,6 +54,8 @@ def test_location_joins_table_and_file(uri: str, path: str, expected: str) -> No
     ("uri", "path"),
     [
         ("s3://bucket/t", "/elsewhere/a.parquet"),
+        ("/data/t", "file:///else%20where/a.parquet"),
+        ("/data/t", "file://host/a.parquet"),
         ("s3://bucket/t", "gs://bucket/a.parquet"),
         ("abfss://c@one.dfs.core.windows.net/t", "abfss://c@two.dfs.core.windows.net/a.parquet"),
         ("/data/t", "gs://bucket/a.parquet"),

@@ -137,6 +137,38 @@ def test_files_may_differ_in_which_strings_are_in_dictionaries(
     check(work, shuffled(work) if way == "shuffled" else facts_of(list(whole(numbered(0)))))
 
 
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("column", ["a", "b"])
+def test_files_may_have_a_text_each(tmp_path: Path, way: str, column: str) -> None:
+    """Together the files have more texts than the indices of any one of them can count."""
+    curve = None if way == "compaction" else Curve.LINEAR
+    work = make_work(tmp_path, curve=curve, slice_bytes=1 << 30)
+    rows, files = 150, 135
+    table = pa.table(
+        {
+            "a": pa.array(np.random.default_rng(1).permutation(rows * files)),
+            "b": [f"load {row // rows}" for row in range(rows * files)],
+            "row": range(rows * files),
+        }
+    )
+    inputs = write_inputs(tmp_path, table, files)
+    work = replace(
+        work,
+        inputs=inputs,
+        paths=tuple(str(tmp_path / file.path) for file in inputs),
+        vector_paths=(None,) * files,
+        columns=((column,),) if curve else (),
+    )
+    with open_input(work, 0) as opened:
+        assert pa.types.is_dictionary(opened.read().schema.field("b").type)
+    whole = GroupTask(work=work, sample_rows=500)
+    facts = shuffled(work) if way == "shuffled" else facts_of(list(whole(numbered(0))))
+    assert facts.failure is None
+    assert facts.read == facts.written
+    outputs = [pq.read_table(tmp_path / output.path) for output in facts.outputs]
+    assert pa.concat_tables(outputs).sort_by("row").equals(table)
+
+
 @pytest.mark.parametrize("slice_bytes", [1 << 30, 500])
 def test_shuffled_and_whole_group_write_the_same_rows_in_the_same_order(
     tmp_path: Path, slice_bytes: int

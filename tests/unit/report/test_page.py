@@ -80,7 +80,7 @@ def made(path: Path, *, columns: int = 2) -> Table:
 
 
 def optimized(table: Table) -> None:
-    plan = table.plan(max_file_size=400)
+    plan = table.plan(max_file_size="1KiB")
     table.commit(plan, execute(plan))
 
 

@@ -40,7 +40,8 @@ def framed(payload: bytes = PAYLOAD, *, size: int | None = None, flip: int = 0) 
             "ab/deletion_vector_d2c639aa-8816-431a-aaf6-d3fe2512ff61.bin",
         ),
         ("u", "^-aqEH.-t@S}K{vb[*k^", "deletion_vector_d2c639aa-8816-431a-aaf6-d3fe2512ff61.bin"),
-        ("p", "s3://mytable/deletion%20vector.bin", "s3://mytable/deletion%20vector.bin"),
+        ("p", "s3://mytable/deletion%20vector.bin", "s3://mytable/deletion vector.bin"),
+        ("p", "file:///d/x%2520y/v.bin", "/d/x%20y/v.bin"),
         ("i", "wi5b=000010000siXQKl0rr91000f55c8Xg0@@D72lkbi5=-{L", None),
     ],
 )

@@ -7,6 +7,7 @@ import pyarrow as pa
 import pytest
 
 from liquidlog.errors import UsageError
+from liquidlog.spec.bounds import raised_maxima
 from liquidlog.spec.schema import Leaf, Path, StructType, leaves, parse_schema
 from liquidlog.spec.stats import (
     FileStatistics,
@@ -186,3 +187,9 @@ def test_bounds_that_are_not_of_the_type_are_null(kind: str, text: str) -> None:
 
 def test_string_bounds_are_unescaped() -> None:
     assert _bounds("string", r'"a\"\u00e9\n"', '"\U0010ffff"') == ('a"é\n', "\U0010ffff")
+
+
+def test_a_maximum_at_the_end_of_time_is_unknown() -> None:
+    last = pa.array([(1 << 63) - 1, 0], pa.timestamp("us", "UTC"))
+    raised = raised_maxima(pa.table({"max.0": last}))
+    assert raised["max.0"].cast(pa.int64()).to_pylist() == [None, 999]

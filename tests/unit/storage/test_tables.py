@@ -3,6 +3,7 @@
 import io
 from collections import Counter
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import duckdb
@@ -16,12 +17,20 @@ from hypothesis import strategies as st
 
 from liquidlog.cli.common import run
 from liquidlog.cli.main import cli
-from liquidlog.errors import TableExistsError, UnsupportedFeatureError, UsageError
-from liquidlog.log.loader import load_snapshot
+from liquidlog.errors import (
+    TableExistsError,
+    TableReplacedError,
+    UnsupportedFeatureError,
+    UsageError,
+)
+from liquidlog.log.loader import follow, load_snapshot
 from liquidlog.log.paths import LAST_CHECKPOINT
 from liquidlog.log.store import TableStore
 from liquidlog.log.stores import open_store
+from liquidlog.storage.objects import Objects
+from liquidlog.storage.options import StorageOptions
 from liquidlog.table import Table
+from support.arrow_executor import execute
 from support.emulators import Emulator
 
 SCHEMA = pa.schema([("x", pa.int64()), ("s", pa.string())])
@@ -36,6 +45,89 @@ def _new_table(emulator: Emulator, **definition: Any) -> Table:
     return Table.create(
         emulator.new_table(), schema=SCHEMA, storage_options=emulator.options, **definition
     )
+
+
+def test_a_table_of_the_dynamodb_log_store_is_not_written(s3: Emulator) -> None:
+    """Its versions are in DynamoDB: it would write over ours, and rows would be lost."""
+    table = _new_table(s3, cluster_by=["x"])
+    store = open_store(table.uri, s3.options)
+    commit = store.read_log(f"{0:020d}.json") or b""
+    _put(store, ".tmp/00000000000000000000.json.6b7d4ee0-1d8e-4ef9-9a3a-0b3f4a3c4f0e", commit)
+    opened = Table.open(table.uri, storage_options=s3.options)
+    assert opened.snapshot().version == 0
+    for change in (
+        lambda: opened.append(_rows(0)),
+        lambda: opened.cluster_by(None),
+        opened.checkpoint,
+        lambda: opened.require_writable(opened.plan()),
+    ):
+        with pytest.raises(UnsupportedFeatureError, match="liquidlog_single_writer"):
+            change()
+    assert [file.version for file in store.list_log() or ()] == [0]
+    vouched = {**s3.options, "liquidlog_single_writer": "true"}
+    alone = Table.open(table.uri, storage_options=vouched)
+    alone.append(_rows(0))
+    alone.append(_rows(100))
+    plan = alone.plan()
+    storage = StorageOptions.of(vouched)
+    assert alone.commit(plan, execute(plan, storage=storage)).versions == (3,)
+    refused = {**s3.options, "liquidlog_single_writer": "false"}
+    with pytest.raises(UnsupportedFeatureError):
+        Table.open(table.uri, storage_options=refused).append(_rows(0))
+
+
+def test_the_log_is_asked_for_the_dynamodb_log_store_once(s3: Emulator) -> None:
+    table = _new_table(s3)
+    table.append(_rows(0))
+    s3.proxy.clear()
+    table.append(_rows(100))
+    assert s3.proxy.count("GET", ".tmp") == 0
+    Table.open(table.uri, storage_options=s3.options).append(_rows(200))
+    assert s3.proxy.count("GET", ".tmp") == 1
+
+
+def test_the_option_of_the_single_writer_is_for_s3(tmp_path: Path) -> None:
+    option = {"liquidlog_single_writer": "true"}
+    for uri in ("gs://bucket/t", "az://bucket/t", "memory://t", str(tmp_path)):
+        with pytest.raises(UsageError, match="liquidlog_single_writer"):
+            open_store(uri, option)
+
+
+def test_a_table_made_again_within_a_second_is_another_one(s3: Emulator) -> None:
+    """Times of S3 have whole seconds, and first commits of equal schemas have equal sizes."""
+    address = s3.new_table()
+    made = Table.create(address, schema=SCHEMA, storage_options=s3.options)
+    held = open_store(address, s3.options)
+    first = load_snapshot(held)
+    Objects.at(f"{address}/_delta_log/{0:020d}.json", StorageOptions.of(s3.options)).delete(
+        f"{address.removeprefix('s3://')}/_delta_log/{0:020d}.json"
+    )
+    Table.create(address, schema=SCHEMA, storage_options=s3.options)
+    second = load_snapshot(held)
+    assert first.mark is not None
+    assert second.mark is not None
+    assert first.mark.etag != second.mark.etag != ""
+    with pytest.raises(TableReplacedError):
+        follow(held, first)
+    assert made.snapshot().metadata.id != first.metadata.id
+
+
+@pytest.mark.parametrize("name", ["a b", "h#x", "ü", "p%", "back\\s"])
+def test_delta_rs_is_asked_about_the_table_itself(s3: Emulator, name: str) -> None:
+    table = Table.create(
+        f"{s3.new_table()}/{name}", schema=SCHEMA, cluster_by=["x"], storage_options=s3.options
+    )
+    table.append(_rows(0))
+    table.append(_rows(100))
+    plan = table.plan()
+    storage = StorageOptions.of(s3.options)
+    assert table.commit(plan, execute(plan, storage=storage)).versions == (3,)
+
+
+@pytest.mark.parametrize("name", ["x%20y", "%2e%2e", "tab\tx"])
+def test_an_address_that_delta_rs_misreads_is_refused_first(s3: Emulator, name: str) -> None:
+    with pytest.raises(UnsupportedFeatureError):
+        Table.create(f"{s3.new_table()}/{name}", schema=SCHEMA, storage_options=s3.options)
 
 
 def _put(store: TableStore, name: str, content: bytes) -> None:

@@ -2,10 +2,10 @@ from io import StringIO
 from pathlib import Path
 
 import pytest
-from rich.console import Console
 
 from liquidlog.plan import InputFile
-from liquidlog.report import text
+from liquidlog.report import plans
+from liquidlog.report.printing import show
 from support.plans import make_plan, schema_json_of
 
 
@@ -30,5 +30,5 @@ def test_a_plan_advises_boxes_where_files_are_not_fitted_to_the_curve(
         curve=curve,
     )
     printed = StringIO()
-    Console(file=printed, width=200).print(text.plan(plan))
+    show(plans.plan(plan), printed)
     assert ("--curve kd would" in printed.getvalue()) == advised

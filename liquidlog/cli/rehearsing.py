@@ -1,0 +1,77 @@
+"""Documents of rewrites that are not done: the fields of the real ones, as far as plans tell.
+
+What only a rewrite can tell, like the sizes of the files it writes, is null.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from msgspec import to_builtins
+
+from liquidlog.plan import RESULT_FORMAT_VERSION, ClusteringPlan, RewriteResult, RewrittenGroup
+from liquidlog.table import Table
+
+
+def would_do_round(opened: Table, made: ClusteringPlan, seconds: float) -> dict[str, Any]:
+    """Return the document of an OPTIMIZE with the versions that its groups would get.
+
+    Args:
+        opened: The table, which has looked at its newest version.
+        made: The plan for that version.
+        seconds: What planning took.
+    """
+    first = (opened.seen_version or 0) + 1
+    versions = list(range(first, first + len(made.groups)))
+    return {
+        "versions": versions,
+        "groups": [
+            {
+                "group_id": group.group_id,
+                "zcube_id": group.zcube_id,
+                "version": version,
+                "inputs": len(group.inputs),
+                "costs": None,
+            }
+            for group, version in zip(made.groups, versions, strict=True)
+        ],
+        "metrics": opened.planned_metrics(made),
+        "rows_verified": made.live_rows,
+        "seconds": round(seconds, 3),
+    }
+
+
+def would_do_rounds(
+    opened: Table, made: ClusteringPlan, seconds: float, min_gain: float
+) -> Mapping[str, Any]:
+    """Return the document of rounds: the first, if it gains enough; the next depend on it."""
+    depth = opened.health().average_depth
+    after = opened.predicted_health(made).average_depth if made.groups else depth
+    rounds = []
+    if made.groups and after <= depth - min_gain:
+        rounds.append({**would_do_round(opened, made, seconds), "average_depth": after})
+        depth = after
+    return {
+        "versions": [version for one in rounds for version in one["versions"]],
+        "rounds": rounds,
+        "average_depth": depth,
+        "rows_verified": rounds[0]["rows_verified"] if rounds else 0,
+        "seconds": round(seconds, 3),
+    }
+
+
+def would_run(made: ClusteringPlan, finished: RewriteResult) -> Mapping[str, Any]:
+    """Return the document of a result: finished groups as they are, what is missing as planned."""
+    done = {group.group_id: to_builtins(group) for group in finished.groups}
+    unknown = dict.fromkeys(RewrittenGroup.__struct_fields__)
+    planned = {
+        group.group_id: {
+            **unknown,
+            "format_version": RESULT_FORMAT_VERSION,
+            "plan_id": made.plan_id,
+            "group_id": group.group_id,
+            "rows_read": group.live_rows,
+            "rows_written": group.live_rows,
+        }
+        for group in made.groups
+    }
+    return {"plan_id": made.plan_id, "groups": list({**planned, **done}.values())}

@@ -1,0 +1,213 @@
+"""What commands that write did, or with --dry-run would do.
+
+The words of a dry run never say that something was done: "would" is in each of them.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from liquidlog.log.checkpointing import Checkpointed
+from liquidlog.operations.append import Appended
+from liquidlog.plan import ClusteringPlan, RewriteResult
+from liquidlog.report.layout import Grid, Line, Report, listing, pairs
+from liquidlog.report.plans import plan
+from liquidlog.spec.sizes import render_size
+
+_NOTHING_DONE: Final = "nothing was written"
+
+
+def created(result: Mapping[str, Any], *, dry_run: bool) -> Report:
+    """Show that a table was created."""
+    version = result["version"]
+    if dry_run:
+        return (Line(f"the table would be created, with version {version}; {_NOTHING_DONE}"),)
+    return (Line(f"created, version {version}"),)
+
+
+def appended(result: Appended, *, dry_run: bool) -> Report:
+    """Show what an append did."""
+    what = f"{result.rows} rows in {result.files} file(s)"
+    if not result.files:
+        nothing = "would change nothing" if dry_run else "nothing to do"
+        return (Line(f"{nothing}: there are no rows; the version is {result.version}"),)
+    if dry_run:
+        would = f"would append {what}, as version {result.version}; {_NOTHING_DONE}"
+        return (Line(would),)
+    return (Line(f"version {result.version}: {what} appended"),)
+
+
+def clustered(
+    result: Mapping[str, Any], *, names: Sequence[str] | None, is_new: bool, dry_run: bool
+) -> Report:
+    """Show which version has the clustering columns `names`, None for none."""
+    has, have = "has no clustering columns", "have no clustering columns"
+    if names is not None:
+        columns = ", ".join(names)
+        has, have = f"is clustered by {columns}", f"be clustered by {columns}"
+    return altered(result, has=has, have=have, is_new=is_new, dry_run=dry_run)
+
+
+def altered(
+    result: Mapping[str, Any], *, has: str, have: str, is_new: bool, dry_run: bool
+) -> Report:
+    """Show which version has a change, or would have it.
+
+    Args:
+        result: Holds the version.
+        has: What is true of that version: "has …".
+        have: The same after "would": "have …".
+        is_new: Whether there was something to change.
+        dry_run: Whether nothing was changed.
+    """
+    version = f"version {result['version']}"
+    if not is_new:
+        nothing = "would change nothing" if dry_run else "nothing to do"
+        return (Line(f"{nothing}: {version} already {has}"),)
+    if dry_run:
+        return (Line(f"{version} would {have}; {_NOTHING_DONE}"),)
+    return (Line(f"{version} {has}; no file was rewritten"),)
+
+
+def checkpointed(result: Checkpointed, *, dry_run: bool) -> Report:
+    """Show what became of a checkpoint."""
+    of = f"version {result.version} ({result.files} files)"
+    if not result.created:
+        nothing = "would change nothing" if dry_run else "nothing to do"
+        return (Line(f"{nothing}: {of} already has a checkpoint"),)
+    size = render_size(result.size_bytes or 0)
+    if dry_run:
+        return (Line(f"would write a checkpoint of {of}: {size}; {_NOTHING_DONE}"),)
+    return (Line(f"checkpoint of {of} written: {size}"),)
+
+
+def orphans(result: Mapping[str, Any], *, gone: int, dry_run: bool) -> Report:
+    """Show the files of runs without a commit; `gone` of them were or would be deleted."""
+    if not result["files"]:
+        nothing = "would delete nothing, there are " if dry_run else ""
+        return (Line(f"{nothing}no orphans: every rewrite of this table has ended and cleaned up"),)
+    rows = (
+        (
+            row["path"],
+            render_size(row["size_bytes"]),
+            row["modified"],
+            "yes" if row["orphan"] else "no",
+            row["reason"],
+        )
+        for row in result["files"]
+    )
+    found = f"{result['orphan_count']} orphans of {render_size(result['orphan_bytes'])}"
+    done = f"{gone} deleted" if result["deleted"] else "delete them with --delete"
+    would = f"{found}: would delete {gone}; nothing was deleted"
+    end = would if dry_run else f"{found}: {done}"
+    return (*listing(("path", "size", "modified", "orphan", "reason"), rows), Line(end))
+
+
+def optimized(result: Mapping[str, Any]) -> Report:
+    """Show what an OPTIMIZE did, with Delta's metric names."""
+    if not result["groups"]:
+        return (Line("nothing to do: no file needs rewriting"),)
+    head = Line(
+        f"committed {len(result['groups'])} group(s) as version(s) {_listed(result['versions'])} in"
+        f" {result['seconds']} s; {result['rows_verified']} rows verified"
+    )
+    return (head, *pairs(result["metrics"]))
+
+
+def optimized_finally(result: Mapping[str, Any]) -> Report:
+    """Show what the rounds of an OPTIMIZE did."""
+    end = Line(
+        f"{len(result['rounds'])} round(s), {result['rows_verified']} rows verified;"
+        f" the average depth is {result['average_depth']:.2f}"
+    )
+    return (*(part for one in result["rounds"] for part in optimized(one)), end)
+
+
+def would_optimize(made: ClusteringPlan, result: Mapping[str, Any]) -> Report:
+    """Show what an OPTIMIZE would do, and its plan."""
+    return (_would_commit(made, result, "would commit"), *plan(made))
+
+
+def would_optimize_finally(made: ClusteringPlan, result: Mapping[str, Any]) -> Report:
+    """Show the first of the rounds that an OPTIMIZE would do: what follows depends on it."""
+    if not result["rounds"]:
+        depth = result["average_depth"]
+        nothing = f"no round would gain enough, the average depth is {depth:.2f}"
+        return (Line(f"would change nothing: {nothing}"),)
+    first = result["rounds"][0]
+    gain = Line(f"the average depth would be {first['average_depth']:.2f} after the first round")
+    return (_would_commit(made, first, "the first round would commit"), gain, *plan(made))
+
+
+def _would_commit(made: ClusteringPlan, result: Mapping[str, Any], would: str) -> Line:
+    if not result["groups"]:
+        return Line("would change nothing: no file needs rewriting")
+    files = sum(len(group.inputs) for group in made.groups)
+    rows = "" if result["rows_verified"] is None else f", {result['rows_verified']} rows"
+    return Line(
+        f"{would} {len(result['groups'])} group(s) as version(s) {_listed(result['versions'])}:"
+        f" {files} files of {render_size(made.size_bytes)}{rows}; {_NOTHING_DONE}"
+    )
+
+
+def rewritten(result: RewriteResult) -> Report:
+    """Show a result document."""
+    names = (
+        *("group", "rows", "files out", "size", "shuffled", "seconds"),
+        *("sample", "map", "shuffle", "write", "verify"),
+    )
+    rows = []
+    for group in result.groups:
+        costs = group.costs
+        seconds = (costs.sample_seconds, costs.map_seconds, costs.shuffle_seconds)
+        rows.append(
+            (
+                str(group.group_id),
+                str(group.rows_written),
+                str(len(group.outputs)),
+                render_size(sum(file.size_bytes for file in group.outputs)),
+                render_size(costs.shuffled_bytes),
+                f"{group.seconds:.1f}",
+                *(
+                    f"{value:.1f}"
+                    for value in (*seconds, costs.write_seconds, costs.verify_seconds)
+                ),
+            )
+        )
+    note = Line("the last four are seconds of tasks, added up over all cores")
+    return (Grid(names, rows), note)
+
+
+def would_rewrite(made: ClusteringPlan, finished: Sequence[int]) -> Report:
+    """Show which groups of a plan a run would rewrite; `finished` are in its result already."""
+    missing = [group for group in made.groups if group.group_id not in set(finished)]
+    files = sum(len(group.inputs) for group in missing)
+    size = render_size(sum(group.size_bytes for group in missing))
+    head = Line(
+        f"would rewrite {len(missing)} group(s): {files} files of {size};"
+        f" {len(finished)} group(s) are in the result already; {_NOTHING_DONE}"
+    )
+    rows = (
+        (
+            str(group.group_id),
+            str(len(group.inputs)),
+            render_size(group.size_bytes),
+            str(group.expected_outputs),
+        )
+        for group in missing
+    )
+    return (head, *listing(("group", "files in", "size", "files out"), rows))
+
+
+def committed(result: Mapping[str, Any], *, dry_run: bool) -> Report:
+    """Show which groups of a plan were committed, and which had been before."""
+    groups, before = len(result["committed_groups"]), len(result["skipped_groups"])
+    versions = _listed(result["versions"]) or "none"
+    if dry_run:
+        what = f"would commit {groups} group(s), version(s) {versions}"
+        return (Line(f"{what}; {before} group(s) are in the log already; {_NOTHING_DONE}"),)
+    what = f"committed {groups} group(s), version(s) {versions}"
+    return (Line(f"{what}; {before} group(s) were committed before"),)
+
+
+def _listed(versions: Sequence[int]) -> str:
+    return ", ".join(map(str, versions))

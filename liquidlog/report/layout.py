@@ -1,0 +1,100 @@
+"""What a report in text consists of: lines, tables and bars of text that nobody interprets.
+
+The values hold text as it is, whoever wrote it; `printing` makes it safe to show.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, TypeAlias
+
+from liquidlog.spec.sizes import render_size
+
+LEVELS: Final = 8
+"""Heights of a bar, besides none."""
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One line of words."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Bars:
+    """A row of bars, each 0 to LEVELS high."""
+
+    heights: tuple[int, ...]
+
+
+Cell: TypeAlias = str | Bars
+
+
+@dataclass(frozen=True, slots=True)
+class Grid:
+    """Rows of cells below names; without names there is no heading.
+
+    A terminal folds cells that do not fit, except in the columns named in `whole`.
+    """
+
+    names: tuple[str, ...]
+    rows: Sequence[Sequence[Cell]]
+    whole: frozenset[str] = frozenset()
+
+
+Part: TypeAlias = Line | Bars | Grid
+Report: TypeAlias = tuple[Part, ...]
+
+
+def listing(names: Sequence[str], rows: Iterable[Sequence[Cell]]) -> Iterator[Grid]:
+    """Yield a table of the rows, if there are any."""
+    held = tuple(rows)
+    if held:
+        yield Grid(tuple(names), held)
+
+
+def pairs(row: Mapping[str, Any]) -> Report:
+    """Return one mapping as names and values."""
+    return (Grid((), tuple((name, cell(name, value)) for name, value in row.items())),)
+
+
+def mappings(rows: Sequence[Mapping[str, Any]]) -> Grid:
+    """Return mappings with the same keys as a table."""
+    return Grid(
+        tuple(rows[0]),
+        tuple(tuple(cell(name, value) for name, value in row.items()) for row in rows),
+    )
+
+
+def cell(name: str, value: Any) -> str:  # noqa: ANN401  any field
+    """Return the value of the field `name` as people read it."""
+    if isinstance(value, int) and not isinstance(value, bool) and "bytes" in name.lower():
+        return f"{value} ({render_size(value)})"
+    if isinstance(value, Mapping):
+        return flat(value)
+    if isinstance(value, list | tuple):
+        return ", ".join(str(item) for item in value)
+    return "" if value is None else str(value)
+
+
+def flat(values: Mapping[str, Any]) -> str:
+    """Return a mapping in one line."""
+    return ", ".join(
+        f"{key}({flat(value)})" if isinstance(value, Mapping) else f"{key}={value}"
+        for key, value in values.items()
+    )
+
+
+def number(value: int | None) -> str:
+    """Return a count, nothing where it is not known."""
+    return "" if value is None else str(value)
+
+
+def amount(value: float) -> str:
+    """Return a mean count with one digit, without it where that is 0."""
+    return f"{value:.1f}".removesuffix(".0")
+
+
+def share(part: float, whole: float) -> str:
+    """Return a part of a whole in percent."""
+    return f"{part / whole:.1%}" if whole else "0.0%"

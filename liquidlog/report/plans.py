@@ -1,0 +1,140 @@
+"""Plans as people read them: what would be rewritten, why, and what it would bring."""
+
+from collections.abc import Mapping, Sequence
+from datetime import timedelta
+from typing import Any, Final
+
+from liquidlog.curve.fit import MAX_FITTED_DIMENSIONS
+from liquidlog.operations.explain import Explained
+from liquidlog.operations.replay import Replay
+from liquidlog.plan import ClusteringPlan
+from liquidlog.report.layout import Line, Report, amount, listing
+from liquidlog.simulation.prediction import Prediction
+from liquidlog.simulation.prices import Costs
+from liquidlog.spec.schema import quote_path
+from liquidlog.spec.sizes import render_size
+
+_KD_PAYS_FROM_FILES: Final = 8
+_CURVE_ADVICE: Final = (
+    "--curve kd would write narrower files; docs/curves.md says when that is the better choice"
+)
+
+
+def plan(made: ClusteringPlan) -> Report:
+    """Show what would be rewritten and what would not."""
+    names = ", ".join(quote_path(column.logical) for column in made.columns)
+    taken = sum(len(group.inputs) for group in made.groups)
+    head = Line(
+        f"{made.mode.value} of version {made.read_version}"
+        + (f" by {names} along {made.curve}" if names else "")
+        + f": {taken} files ({render_size(made.size_bytes)}) in {len(made.groups)} group(s),"
+        f" {len(made.skipped)} files left alone"
+    )
+    groups = (
+        (
+            str(group.group_id),
+            group.zcube_id or "",
+            str(len(group.inputs)),
+            render_size(group.size_bytes),
+            str(group.expected_outputs),
+        )
+        for group in made.groups
+    )
+    by_reason = made.skipped.columns.group_by("reason", use_threads=False)
+    summed = by_reason.aggregate([("size_bytes", "count"), ("size_bytes", "sum")])
+    skipped = (
+        (reason, str(files), render_size(size_bytes))
+        for reason, files, size_bytes in zip(
+            *(column.to_pylist() for column in summed.columns), strict=True
+        )
+    )
+    return (
+        head,
+        *listing(("group", "cube", "files in", "size", "files out"), groups),
+        *listing(("left alone because", "files", "size"), skipped),
+        *([Line(_CURVE_ADVICE)] if _is_kd_better(made) else []),
+    )
+
+
+def predicted_plan(made: tuple[ClusteringPlan, Prediction, Costs | None]) -> Report:
+    """Show a plan, what it would bring to the readers of a workload, and what that costs."""
+    of, brings, paid = made
+    change = brings.bytes_after / brings.bytes_before - 1 if brings.bytes_before else 0.0
+    head = Line(
+        f"predicted: rewriting {render_size(brings.bytes_to_rewrite)} brings reads from"
+        f" {render_size(round(brings.bytes_before))} in {amount(brings.files_before)} files to"
+        f" {render_size(round(brings.bytes_after))} in {amount(brings.files_after)} files"
+        f" ({change:+.0%});"
+        f" {brings.gain_per_byte:.3f} bytes spared a reader for each byte rewritten"
+        + (
+            f", paid for after {amount(brings.break_even_reads)} readers"
+            if brings.break_even_reads is not None
+            else ""
+        )
+    )
+    asked = (
+        (
+            row.where,
+            f"{row.share:.1%}",
+            str(row.files_before),
+            str(row.files_after),
+            render_size(row.bytes_before),
+            render_size(row.bytes_after),
+        )
+        for row in brings.predicates
+    )
+    return (
+        *plan(of),
+        head,
+        *([] if paid is None else [_costs(paid)]),
+        *listing(("predicate", "asked", "files before", "after", "bytes before", "after"), asked),
+    )
+
+
+def explanation(found: Sequence[Explained]) -> Report:
+    """Show how many files were decided on for which reason, and some of each."""
+    rows = (
+        (one.decision, one.reason, str(one.files), render_size(one.size_bytes), one.detail)
+        for one in found
+    )
+    examples = ((one.reason, path) for one in found for path in one.paths)
+    return (
+        *listing(("decision", "reason", "files", "size", "detail"), rows),
+        *listing(("reason", "some of the files"), examples),
+    )
+
+
+def explained_files(rows: Sequence[Mapping[str, Any]]) -> Report:
+    """Show the planner's decision on each file."""
+    names = ("path", "decision", "reason", "detail")
+    return tuple(listing(names, ([row[name] for name in names] for row in rows)))
+
+
+def replayed(found: Replay) -> Report:
+    """Show how a plan compares with what an OPTIMIZE took."""
+    head = Line(
+        f"version {found.version} took {found.taken_files} files; a plan for version"
+        f" {found.version - 1} takes {found.planned_files}: "
+        + ("the same whole groups" if found.agrees else "they differ")
+    )
+    paths = [("only taken", path) for path in found.only_taken]
+    paths += [("only planned", path) for path in found.only_planned]
+    return (head, *listing(("", "path"), paths))
+
+
+def _is_kd_better(made: ClusteringPlan) -> bool:
+    """Return whether files cannot be fitted to the Hilbert curve, and are many enough to matter."""
+    outputs = sum(group.expected_outputs for group in made.groups)
+    is_fitted = len(made.columns) <= MAX_FITTED_DIMENSIONS
+    return made.curve == "hilbert" and not is_fitted and outputs >= _KD_PAYS_FROM_FILES
+
+
+def _costs(paid: Costs) -> Line:
+    words = [f"the rewrite takes about {timedelta(seconds=round(paid.seconds))}"]
+    if paid.rewrite_price is not None:
+        words.append(f"costs {paid.rewrite_price:.2f}")
+    if paid.spared_price_per_read is not None:
+        words.append(f"spares a reader {paid.spared_price_per_read:.4g}")
+    if paid.break_even_reads is not None:
+        words.append(f"and is paid for after {amount(paid.break_even_reads)} readers")
+    return Line(", ".join(words))

@@ -1,0 +1,149 @@
+"""The one place where a report becomes characters, on a terminal or for a program that reads on.
+
+Nothing in a report is markup. Characters that hide or act are made visible, and what the stream
+cannot encode is written as an escape. Only a terminal gets colours and folded columns: elsewhere
+each row is one line, whole, however long it is.
+"""
+
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Final, TextIO
+
+from rich.cells import cell_len
+
+from liquidlog.report.layout import LEVELS, Bars, Cell, Grid, Line, Part, Report
+from liquidlog.spec.visible import visible, visible_json, visible_lines
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.table import Table
+
+_BLOCKS: Final = " ▁▂▃▄▅▆▇█"
+_ASCII_BLOCKS: Final = " .:-=+*%#"
+
+_FOLDED_ROWS: Final = 2_000
+"""A longer table is printed a row at a time on a terminal too: folding measures every cell."""
+
+_WIDEST: Final = 120
+"""Longer cells push their own row only, so that one of them does not widen a million rows."""
+
+
+def show(report: Report, stream: TextIO | None = None, *, terminal: bool | None = None) -> None:
+    """Print a report.
+
+    Args:
+        report: What to print.
+        stream: Where to; standard output if None.
+        terminal: Whether a person looks at it; asked of the stream if None.
+    """
+    out = sys.stdout if stream is None else stream
+    glyphs = _glyphs(out)
+    if not (out.isatty() if terminal is None else terminal):
+        for part in report:
+            out.writelines(f"{_encodable(line, out)}\n" for line in _plain(part, glyphs))
+        out.flush()
+        return
+    from rich.console import Console
+
+    console = Console(file=out, force_terminal=True, highlight=False, markup=False, emoji=False)
+    for part in report:
+        _show_folded(console, part, out, glyphs)
+
+
+def show_json(document: str, stream: TextIO | None = None) -> None:
+    """Print a JSON document, in ASCII where the stream has nothing better."""
+    out = sys.stdout if stream is None else stream
+    shown = visible_json(document)
+    out.write((shown if _can_encode(shown, out) else visible_json(shown, ascii_only=True)) + "\n")
+    out.flush()
+
+
+def say(text: str) -> None:
+    """Print talk or an error on standard error; a line of it that is not the first is indented."""
+    sys.stderr.write(_encodable(visible_lines(text), sys.stderr) + "\n")
+    sys.stderr.flush()
+
+
+def _show_folded(console: "Console", part: Part, out: TextIO, glyphs: str) -> None:
+    from rich.text import Text
+
+    if isinstance(part, Grid) and len(part.rows) <= _FOLDED_ROWS:
+        console.print(_table(part, out, glyphs))
+    elif isinstance(part, Grid):
+        out.writelines(f"{_encodable(line, out)}\n" for line in _plain(part, glyphs))
+    else:
+        for line in _plain(part, glyphs):
+            console.print(Text(_encodable(line, out)))
+
+
+def _table(grid: Grid, out: TextIO, glyphs: str) -> "Table":
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=None, header_style="bold", show_header=bool(grid.names))
+    for name in grid.names:
+        title = Text(_encodable(visible(name), out))
+        table.add_column(title, overflow="fold", no_wrap=name in grid.whole)
+    for row in grid.rows:
+        table.add_row(*(Text(_encodable(_written(cell, glyphs), out)) for cell in row))
+    return table
+
+
+def _plain(part: Part, glyphs: str) -> Iterator[str]:
+    match part:
+        case Line(text):
+            yield visible(text)
+        case Bars():
+            yield f"|{_written(part, glyphs)}|"
+        case Grid():
+            rows = [part.names] if part.names else []
+            yield from _aligned([*rows, *part.rows], glyphs)
+
+
+def _aligned(rows: Iterable[Sequence[Cell]], glyphs: str) -> Iterator[str]:
+    written = [[_written(cell, glyphs) for cell in row] for row in rows]
+    widths = [0] * max(map(len, written), default=0)
+    for cells in written:
+        for place, cell in enumerate(cells):
+            width = _width(cell)
+            if widths[place] < width <= _WIDEST:
+                widths[place] = width
+    for cells in written:
+        while cells and not cells[-1]:
+            cells.pop()
+        last = len(cells) - 1
+        yield " " + "  ".join(
+            cell if place == last else cell + " " * (widths[place] - _width(cell))
+            for place, cell in enumerate(cells)
+        )
+
+
+def _width(cell: str) -> int:
+    return len(cell) if cell.isascii() else cell_len(cell)
+
+
+def _written(cell: Cell, glyphs: str) -> str:
+    if isinstance(cell, Bars):
+        return "".join(glyphs[height] for height in cell.heights)
+    return visible(cell)
+
+
+def _glyphs(out: TextIO) -> str:
+    assert len(_BLOCKS) == len(_ASCII_BLOCKS) == LEVELS + 1  # noqa: S101  one for each height
+    return _BLOCKS if _can_encode(_BLOCKS, out) else _ASCII_BLOCKS
+
+
+def _can_encode(text: str, out: TextIO) -> bool:
+    try:
+        text.encode(out.encoding or "utf-8")
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _encodable(text: str, out: TextIO) -> str:
+    """Return `text` with what the stream cannot encode written as escapes."""
+    if _can_encode(text, out):
+        return text
+    encoding = out.encoding or "utf-8"
+    return text.encode(encoding, "backslashreplace").decode(encoding)

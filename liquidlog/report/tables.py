@@ -1,0 +1,204 @@
+"""What a table is, as people read it: its past, files, cubes, health, and what is wrong with it."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final
+
+import pyarrow as pa
+
+from liquidlog.clustering.health import Health
+from liquidlog.operations.replay import WrittenBytes
+from liquidlog.operations.scan import Scan
+from liquidlog.report.jsonable import jsonable
+from liquidlog.report.layout import (
+    LEVELS,
+    Bars,
+    Grid,
+    Line,
+    Part,
+    Report,
+    amount,
+    cell,
+    flat,
+    listing,
+    mappings,
+    number,
+    pairs,
+    share,
+)
+from liquidlog.spec.sizes import render_size
+
+_BAR_CELLS: Final = 40
+
+_CUBES_SHOWN: Final = 10
+
+_NOT_IN_COLUMNS: Final = frozenset(
+    {"average_depth_by_bytes", "files_in_one_prefix", "min", "max", "depth_profile"}
+)
+"""Shown as strips and notes, or by --json only."""
+
+
+def history(rows: Sequence[Mapping[str, Any]]) -> Report:
+    """Show commits."""
+    names = ("version", "time", "operation", "parameters", "metrics", "engine")
+    cells = (
+        (
+            str(row["version"]),
+            str(row["timestamp"]),
+            str(row.get("operation", "")),
+            flat(row.get("operationParameters") or {}),
+            flat(row.get("operationMetrics") or {}),
+            str(row.get("engineInfo", "")),
+        )
+        for row in rows
+    )
+    return tuple(listing(names, cells))
+
+
+def amplification(rows: Sequence[WrittenBytes]) -> Report:
+    """Show what commits wrote."""
+    names = ("version", "operation", "new", "moved", "moved / new so far")
+    cells = (
+        (
+            str(row.version),
+            row.operation or "",
+            render_size(row.new_bytes) if row.new_bytes else "",
+            render_size(row.moved_bytes) if row.moved_bytes else "",
+            "" if row.write_amplification is None else f"{row.write_amplification:.2f}",
+        )
+        for row in rows
+    )
+    return tuple(listing(names, cells))
+
+
+def files(live: pa.Table) -> Report:
+    """Show live files and their place in the clustering."""
+    names = ("path", "size", "rows", "deleted", "state", "cube", "min", "max")
+    cells = (
+        (
+            row["path"],
+            render_size(row["size_bytes"]),
+            number(row["num_records"]),
+            number(row["deleted_rows"]),
+            row["state"],
+            row["zcube_id"] or "",
+            flat(row["min"] or {}),
+            flat(row["max"] or {}),
+        )
+        for row in _rows(live)
+    )
+    return tuple(listing(names, cells)) or (Line("the table has no files"),)
+
+
+def cubes(rows: pa.Table) -> Report:
+    """Show ZCubes."""
+    names = ("cube", "columns", "provider", "files", "size", "rows", "state", "since version")
+    cells = (
+        (
+            row["zcube_id"],
+            row["zorder_by"],
+            row["provider"] or "",
+            str(row["files"]),
+            render_size(row["size_bytes"]),
+            number(row["num_records"]),
+            row["state"],
+            number(row["created_version"]),
+        )
+        for row in _rows(rows)
+    )
+    return tuple(listing(names, cells)) or (Line("the table has no cubes"),)
+
+
+def scan(found: Scan) -> Report:
+    """Show what readers must open."""
+    head = Line(
+        f"version {found.version}: {amount(found.files_read)} of {found.total_files} files,"
+        f" {render_size(round(found.bytes_read))} of {render_size(found.total_bytes)}"
+        f" ({share(found.bytes_read, found.total_bytes)})"
+        + (" on average" if len(found.predicates) > 1 else "")
+    )
+    asked = (
+        (
+            row.where,
+            f"{row.share:.1%}",
+            str(row.files),
+            render_size(row.bytes),
+            share(row.bytes, found.total_bytes),
+        )
+        for row in found.predicates
+        if len(found.predicates) > 1
+    )
+    opened = (
+        (row["path"], render_size(row["size_bytes"]), f"{row['share']:.1%}")
+        for row in _rows(found.files)
+    )
+    return (
+        head,
+        *listing(("predicate", "asked", "files", "size", "share"), asked),
+        *listing(("path", "size", "asked"), opened),
+    )
+
+
+def health(measured: Health) -> Report:
+    """Show clustering health with the histogram of depths."""
+    document = jsonable(measured)
+    histogram = document.pop("depth_histogram")
+    columns = document.pop("columns")
+    notes = document.pop("notes")
+    cubes = document.pop("cubes")
+    shown = [name for name in columns[0] if name not in _NOT_IN_COLUMNS] if columns else []
+    parts: list[Part] = [
+        *pairs(document),
+        *listing(shown, ([cell(name, column[name]) for name in shown] for column in columns)),
+    ]
+    if cubes:
+        parts.append(mappings(cubes[:_CUBES_SHOWN]))
+        if len(cubes) > _CUBES_SHOWN:
+            parts.append(Line(f"... the worst {_CUBES_SHOWN} cubes; --json lists more"))
+    if histogram:
+        parts.append(_histogram(histogram))
+    for column in columns:
+        if column["depth_profile"]:
+            parts.extend(_strip(column))
+    parts.extend(Line(f"note: {note}") for note in notes)
+    return tuple(parts)
+
+
+def diagnosis(found: Mapping[str, Any], *, dry_run: bool = False) -> Report:
+    """Show what was or would be mended, then what is wrong and how to mend it."""
+    parts: list[Part] = []
+    for one in found["fixed"]:
+        versions = ", ".join(map(str, one.versions))
+        files = f", {one.files} file(s)" if one.files else ""
+        if not versions:
+            done = "would change nothing" if dry_run else "nothing to mend"
+        else:
+            done = f"would be mended in version {versions}" if dry_run else f"version {versions}"
+        parts.append(Line(f"{one.name}: {done}{files}"))
+    for finding in found["findings"]:
+        parts.append(Line(f"{finding.name}: {finding.detail}"))
+        parts.append(Line(f"    {finding.command}"))
+    return tuple(parts) if parts else (Line("nothing is wrong"),)
+
+
+def _rows(table: pa.Table) -> Iterator[Mapping[str, Any]]:
+    for batch in table.to_batches(max_chunksize=10_000):
+        yield from batch.to_pylist()
+
+
+def _histogram(histogram: Mapping[str, int]) -> Grid:
+    most = max(histogram.values(), default=0) or 1
+    rows = (
+        (depth, str(count), "#" * max(1, round(count * _BAR_CELLS / most)))
+        for depth, count in histogram.items()
+        if count
+    )
+    return Grid(("depth", "files", ""), tuple(rows))
+
+
+def _strip(column: Mapping[str, Any]) -> Iterator[Part]:
+    """Yield how deep files lie along the range of a column."""
+    profile = column["depth_profile"]
+    deepest = max(profile)
+    ends = f"{column['min']} ... {column['max']}"
+    yield Line(f"{column['name']}, depth up to {deepest} from {ends}")
+    yield Bars(tuple(-(-depth * LEVELS // deepest) for depth in profile))

@@ -1,0 +1,141 @@
+"""What callers give for arguments, checked where it comes in: one text is one item, not letters."""
+
+import operator
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final, NoReturn, TypeVar
+
+from liquidlog.errors import UsageError
+from liquidlog.spec.schema import Path, split_path
+
+T = TypeVar("T")
+
+_MOST_SHOWN: Final = 60
+
+
+def column_paths(value: object, *, argument: str, empty: bool = False) -> tuple[Path, ...]:
+    """Return the name parts of each column: of one name, or of a sequence of names.
+
+    Raises:
+        UsageError: If it is neither, one is not a column name, or there is none, unless the
+            sequence may be `empty`.
+    """
+    names = texts(value, argument=argument, of="column names", empty=empty)
+    return tuple(split_path(name) for name in names)
+
+
+def texts(value: object, *, argument: str, of: str, empty: bool = False) -> tuple[str, ...]:
+    """Return the texts of a sequence, or of a single one.
+
+    Args:
+        value: What the caller gave.
+        argument: Its name.
+        of: What the texts are, in words and plural.
+        empty: Whether there may be none.
+
+    Raises:
+        UsageError: If it is neither, or there is none and there must be.
+    """
+    found = several(value, (str,), argument=argument, of=of)
+    if not found and not empty:
+        raise UsageError(
+            f"{argument} must be a list of {of}, or one, found an empty {_kind(value)}"
+        )
+    return found
+
+
+def several(value: object, kinds: tuple[type[T], ...], *, argument: str, of: str) -> tuple[T, ...]:
+    """Return the items of a sequence, or a single one, all of the types `kinds`.
+
+    Raises:
+        UsageError: If it is something else; says which item.
+    """
+    if isinstance(value, kinds):
+        return (value,)
+    if isinstance(value, str | bytes) or not isinstance(value, Sequence | Iterator):
+        refuse(argument, f"a list of {of}, or one", value)
+    items = tuple(value)
+    for number, item in enumerate(items):
+        if not isinstance(item, kinds):
+            refuse(f"{argument}[{number}]", f"one of the {of}", item)
+    return items
+
+
+def one(value: object, kind: type[T] | tuple[type[T], ...], *, argument: str, expected: str) -> T:
+    """Return the value if it is of the type.
+
+    Raises:
+        UsageError: If not; says what was expected, in the words given.
+    """
+    # True and False are numbers to Python, and never meant as one.
+    if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
+        refuse(argument, expected, value)
+    return value
+
+
+def address(value: object, *, argument: str) -> str:
+    """Return a path or URI as text.
+
+    Raises:
+        UsageError: If it is neither text nor a path.
+    """
+    found = os.fspath(value) if isinstance(value, os.PathLike) else value
+    if not isinstance(found, str):
+        refuse(argument, "a path or a URI", value)
+    if not found.strip() or "\0" in found:
+        refuse(argument, "a path or a URI", found)
+    return found
+
+
+def whole_number(value: object, *, argument: str, least: int = 0) -> int:
+    """Return a whole number.
+
+    Raises:
+        UsageError: If it is none, or less than `least`.
+    """
+    try:
+        found = least - 1 if isinstance(value, bool) else operator.index(value)  # type: ignore[arg-type]
+    except TypeError:
+        found = least - 1
+    if found < least:
+        refuse(argument, f"a whole number from {least}", value)
+    return found
+
+
+def text_mapping(value: object, *, argument: str) -> dict[str, str]:
+    """Return a mapping of texts to texts.
+
+    Raises:
+        UsageError: If it is none; a value is not repeated, since it may be a secret.
+    """
+    if not isinstance(value, Mapping):
+        raise UsageError(f"{argument} must be a mapping of names to texts, found {_kind(value)}")
+    for name, item in value.items():
+        if not isinstance(name, str) or not isinstance(item, str):
+            raise UsageError(
+                f"{argument} must be a mapping of names to texts,"
+                f" found {_kind(item)} for {_shown(name)}"
+            )
+    return dict(value)
+
+
+def refuse(argument: str, expected: str, value: object) -> NoReturn:
+    """Refuse an argument.
+
+    Raises:
+        UsageError: Always; says what was expected and what was found.
+    """
+    raise UsageError(f"{argument} must be {expected}, found {_shown(value)}", argument=argument)
+
+
+def _shown(value: Any) -> str:  # noqa: ANN401  anything
+    if value is None or isinstance(value, bool):
+        return str(value)
+    if not isinstance(value, str | bytes | int | float):
+        return f"an object of type {_kind(value)}"
+    text = repr(value)
+    return text if len(text) <= _MOST_SHOWN else text[:_MOST_SHOWN] + "..."
+
+
+def _kind(value: object) -> str:
+    return type(value).__name__

@@ -1,0 +1,257 @@
+"""Paths of data files as the log spells them: what makes two of them one file, and where it is.
+
+The log holds URIs, relative to the table or absolute. Its actions are about one file if the
+*normal* forms are equal: without empty and dot segments, without `file:` and the slashes after it,
+still encoded, as `a%20b` and `a b` are two files to other engines. The *canonical* form is the
+normal one decoded, once; it is what files are opened by and what documents and people see:
+
+- `a b/c`: relative to the table. One that could be taken for an address begins with `./`.
+- `/x/y`: absolute on local disk, however it was spelled (`/x/y`, `file:/x/y`, `file:///x/y`).
+- `s3://bucket/key`, `file://host/x`: absolute elsewhere.
+
+A relative and an absolute path are two files to the reference engine, even where they meet.
+`file:/x` and `file:///x` are one URI to it, which it finds out where both are in one partition of
+its state, and not where they are in two; delta-rs compares texts. Where that matters it sees other
+files than we do, and commits that remove files are refused.
+
+Source: PROTOCOL.md, "Add File and Remove File"; Delta Spark, CanonicalPathFunction, which applies
+java.net.URI.normalize and qualifies a path without a scheme.
+"""
+
+import posixpath
+import re
+from collections.abc import Callable, Iterable, Iterator
+from typing import Final
+from urllib.parse import unquote
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from liquidlog.errors import CorruptLogError
+
+_ABSOLUTE: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):(/.*)", re.DOTALL)
+_AUTHORITY: Final = re.compile(r"//([^/]*)(.*)", re.DOTALL)
+_ODD: Final = (":", "//", "/.")
+"""What a path holds, or a dot in front, that may not be in normal form yet; all others are."""
+_LOCAL_START: Final = r"^file:(?://)?(/[^/])"
+_OTHER_START: Final = r"^[a-z][a-z0-9+.-]*://[^/%:]+/"
+_LOOK_BYTES: Final = 1 << 22
+_LONGEST: Final = len("file:")
+_ONE_STORAGE: Final = {
+    "s3a://": "s3://",
+    "s3n://": "s3://",
+    "gcs://": "gs://",
+    "abfs://": "abfss://",
+}
+"""Schemes that name what another one names: two files to the reference engine, one object."""
+
+
+def normal_path(path: str) -> str:
+    """Return the normal form of a data file's path in the log, by which actions are compared."""
+    # Spelled out, as this runs once for each action of a commit.
+    odd = ":" in path or "//" in path or "/." in path
+    if not odd and not path.startswith("."):
+        return path
+    absolute = _ABSOLUTE.fullmatch(path)
+    if absolute is None:
+        # A host without a scheme, which no engine opens: as it is, so that it stays one.
+        return path if path.startswith("//") else _without_dots(path)
+    scheme, rest = absolute[1].lower(), absolute[2]
+    host = ""
+    if authority := _AUTHORITY.fullmatch(rest):
+        host, rest = authority[1], authority[2] or "/"
+    below = _without_dots(rest)
+    return below if scheme == "file" and not host else f"{scheme}://{host}{below}"
+
+
+def canonical_path(path: str) -> str:
+    """Return the canonical form of a data file's path in the log.
+
+    Raises:
+        CorruptLogError: If its percent-encoding is not that of a text.
+    """
+    return _decoded(normal_path(path))
+
+
+def normal_paths(paths: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
+    """Return the normal form of many paths; those of the usual kind cost one look at all."""
+    if isinstance(paths, pa.ChunkedArray):
+        return pa.chunked_array(map(normal_paths, paths.chunks), pa.string())
+    if not _may_differ(paths):
+        return paths
+    if _holds(paths, ("file:",)):
+        paths = pc.replace_substring_regex(paths, _LOCAL_START, r"\1")
+        if not _may_differ(paths):
+            return paths
+    below = pc.replace_substring_regex(paths, _OTHER_START, "/")
+    suspects = pc.starts_with(below, ".")
+    for text in _ODD:
+        suspects = pc.or_(suspects, pc.match_substring(below, text))
+    return _changed(paths, suspects, normal_path)
+
+
+def canonical_paths(paths: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
+    """Return the canonical form of many paths; those of the usual kind cost one look at all.
+
+    Raises:
+        CorruptLogError: If the percent-encoding of one is not that of a text.
+    """
+    if isinstance(paths, pa.ChunkedArray):
+        return pa.chunked_array(map(canonical_paths, paths.chunks), pa.string())
+    paths = normal_paths(paths)
+    if not _holds(paths, ("%",)):
+        return paths
+    return _changed(paths, pc.match_substring(paths, "%"), _decoded)
+
+
+def _changed(paths: pa.Array, which: pa.Array, change: Callable[[str], str]) -> pa.Array:
+    """Return paths with some of them changed; files of one directory share the work for it."""
+    directories: dict[str, str] = {}
+
+    def changed(path: str) -> str:
+        directory, _, name = path.rpartition("/")
+        if not directory or not name or "%" in name or name.startswith("."):
+            return change(path)
+        start = directories.get(directory)
+        if start is None:
+            start = directories[directory] = change(f"{directory}/-")[:-1]
+        return start + name
+
+    which = pc.fill_null(which, fill_value=False)
+    found = [changed(path) for path in paths.filter(which).to_pylist()]
+    return pc.replace_with_mask(paths, which, pa.array(found, pa.string()))
+
+
+def _may_differ(paths: pa.Array) -> bool:
+    """Return whether any path may not be in normal form."""
+    return _holds(paths, _ODD) or bool(pc.any(pc.starts_with(paths, ".")).as_py())
+
+
+def _holds(paths: pa.Array, texts: Iterable[str]) -> bool:
+    """Return whether any of the texts may be in a path; looks at the bytes of all at once."""
+    text = paths.buffers()[2]
+    wanted = [part.encode() for part in texts]
+    for start in range(0, 0 if text is None else text.size, _LOOK_BYTES):
+        # A little more than a step, for what stands across its end.
+        stop = min(start + _LOOK_BYTES + _LONGEST - 1, text.size)
+        piece = text.slice(start, stop - start).to_pybytes()
+        if any(part in piece for part in wanted):
+            return True
+    return False
+
+
+def names_in_table(paths: pa.Array, table_uri: str) -> pa.Array:
+    """Return canonical paths, those of files below the table relative to it however they were.
+
+    What deletes files compares names with these: a file that is named by its address is named.
+    """
+    away = _away(paths)
+    if away is None:
+        return paths
+    root = _root(table_uri)
+    addresses = _in_one_scheme(paths)
+    inside = pc.fill_null(pc.starts_with(addresses, root), fill_value=False)
+    below = pc.binary_slice(addresses.filter(inside).cast(pa.binary()), len(root.encode()))
+    named = pc.replace_with_mask(paths, inside, below.cast(pa.string()))
+    out = pc.starts_with(named, "../")
+    around = [
+        posixpath.relpath(posixpath.join(root, path), root)
+        for path in named.filter(out).to_pylist()
+    ]
+    return pc.replace_with_mask(named, out, pa.array(around, pa.string()))
+
+
+def named_twice(paths: pa.Array, table_uri: str) -> tuple[str, ...]:
+    """Return the canonical paths of files that the log has under more than one name.
+
+    Encoded differently, as a file of the table named by its address, or as an object in two
+    schemes: a reader would get its rows twice.
+
+    Raises:
+        CorruptLogError: If the percent-encoding of a path is not that of a text.
+    """
+    normal = normal_paths(paths)
+    found = canonical_paths(normal)
+    again: set[str] = set()
+    # Most often every path is there once, which is all that has to be counted.
+    if found is not normal and pc.count_distinct(found).as_py() < len(found):
+        again.update(_repeated(pc.unique(normal), canonical_paths))
+    away = _away(found)
+    if away is not None:
+        again.update(_met(found, away, table_uri))
+    return tuple(sorted(again))
+
+
+def _repeated(paths: pa.Array, form: Callable[[pa.Array], pa.Array]) -> list[str]:
+    """Return the forms that several of some distinct paths have."""
+    forms = form(paths)
+    if len(pc.unique(forms)) == len(paths):
+        return []
+    counts = forms.value_counts()
+    found: list[str] = counts.field(0).filter(pc.greater(counts.field(1), 1)).to_pylist()
+    return found
+
+
+def _met(paths: pa.Array, away: pa.Array, table_uri: str) -> Iterator[str]:
+    """Yield the files that a path which leads out of the table, and another one, are about."""
+    absolute = paths.filter(away)
+    inner = names_in_table(absolute, table_uri)
+    inner = inner.filter(pc.not_equal(inner, absolute))
+    yield from inner.filter(pc.is_in(inner, value_set=paths)).to_pylist()
+    if _holds(absolute, ("://",)):
+        yield from _repeated(pc.unique(absolute), _in_one_scheme)
+
+
+def _away(paths: pa.Array) -> pa.Array | None:
+    """Return which paths are not below the table by themselves, None if all are."""
+    away = pc.or_(pc.starts_with(paths, "/"), pc.starts_with(paths, "../"))
+    if _holds(paths, ("://",)):
+        away = pc.or_(away, pc.match_substring_regex(paths, r"^[a-z][a-z0-9+.-]*://"))
+    return away if pc.any(away).as_py() else None
+
+
+def _root(table_uri: str) -> str:
+    root: str = _in_one_scheme(pa.array([table_uri.rstrip("/") + "/"]))[0].as_py()
+    return root
+
+
+def _in_one_scheme(addresses: pa.Array) -> pa.Array:
+    if not _holds(addresses, ("://",)):
+        return addresses
+    for scheme, usual in _ONE_STORAGE.items():
+        addresses = pc.replace_substring_regex(addresses, f"^{scheme}", usual)
+    return addresses
+
+
+def _without_dots(path: str) -> str:
+    """Return a path without empty and dot segments, as java.net.URI.normalize has it."""
+    kept: list[str] = []
+    segments = path.split("/")
+    for segment in segments:
+        if segment in {"", "."}:
+            continue
+        if segment == ".." and kept and kept[-1] != "..":
+            kept.pop()
+        else:
+            kept.append(segment)
+    start = "/" if path.startswith("/") else ""
+    end = "/" if kept and segments[-1] in {"", ".", ".."} and kept[-1] != ".." else ""
+    found = start + "/".join(kept) + end
+    return f"./{found}" if _ABSOLUTE.fullmatch(found) else found
+
+
+def _decoded(path: str) -> str:
+    """Return a normal path decoded.
+
+    Raises:
+        CorruptLogError: If the percent-encoding is not that of a text.
+    """
+    if "%" not in path:
+        return path
+    try:
+        found = unquote(path, errors="strict")
+    except UnicodeDecodeError:
+        raise CorruptLogError("_delta_log", f"the path {path!r} is not UTF-8") from None
+    # What was encoded is a name, and shall not be taken for an address.
+    hides = _ABSOLUTE.fullmatch(found) and not _ABSOLUTE.fullmatch(path)
+    return f"./{found}" if hides else found

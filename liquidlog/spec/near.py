@@ -1,0 +1,55 @@
+"""Names that were perhaps meant: only those that are near, and at most a handful."""
+
+from collections.abc import Iterable, Sequence
+from difflib import SequenceMatcher
+from typing import Final
+
+_NEAR: Final = 0.7
+_MOST_NEAR: Final = 3
+_MOST_LISTED: Final = 8
+_SHORTEST_PART: Final = 4
+
+
+def near_names(name: str, known: Iterable[str]) -> tuple[str, ...]:
+    """Return up to three of the known names that `name` may stand for, the nearest first.
+
+    Near is, whatever the case, what is spelled nearly so, has the same letters, holds the name, or
+    is another field of the same struct.
+    """
+    names = tuple(known)
+    same = tuple(candidate for candidate in names if candidate.lower() == name.lower())
+    if same:
+        return same[:_MOST_NEAR]
+    scores = {candidate: _score(name.lower(), candidate.lower()) for candidate in names}
+    near = [candidate for candidate, score in scores.items() if score >= _NEAR]
+    return tuple(sorted(near, key=lambda candidate: -scores[candidate])[:_MOST_NEAR])
+
+
+def suggestion(name: str, known: Sequence[str], *, what: str) -> str:
+    """Return the end of a sentence about a name that is none: those near, or what there is.
+
+    Args:
+        name: What was given.
+        known: The names that there are.
+        what: What they are, in words and plural, for the case that none is near.
+    """
+    near = near_names(name, known)
+    if near:
+        return f"; did you mean {' or '.join(near)}?"
+    if not known:
+        return f"; there are no {what}"
+    left = len(known) - _MOST_LISTED
+    more = f" and {left} more" if left > 0 else ""
+    return f"; the {what} are {', '.join(known[:_MOST_LISTED])}{more}"
+
+
+def _score(name: str, candidate: str) -> float:
+    alike = SequenceMatcher(None, name, candidate, autojunk=False).ratio()
+    parent, dot, _ = name.rpartition(".")
+    if (
+        sorted(name) == sorted(candidate)
+        or (len(name) >= _SHORTEST_PART and name in candidate)
+        or (dot and candidate.startswith(f"{parent}."))
+    ):
+        return max(alike, _NEAR)
+    return alike

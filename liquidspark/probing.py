@@ -1,0 +1,209 @@
+"""Whether a rewrite can work where it is about to run: asked before Spark does any work on it.
+
+The driver and one worker each create and delete a file in the table and read the beginning of one
+input. The file is the marker of a run that never writes, so that `orphans` finds it should it stay.
+"""
+
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from importlib import metadata
+from threading import Lock
+from typing import Any, Final
+from uuid import uuid4  # noqa: TID251  names a probe, not a data file
+
+import msgspec
+from pyspark import cloudpickle
+from pyspark.sql import SparkSession
+
+from liquidlog.data.runs import Run
+from liquidlog.errors import ExecutorError, LiquidlogError
+from liquidlog.storage.files import open_input
+from liquidlog.storage.options import StorageOptions
+from liquidspark import probe_task
+from liquidspark.session import failure_reason
+
+_PRODUCT: Final = "liquidlog"
+_CANNOT_READ: Final = "cannot read"
+_SEE: Final = "see docs/where-it-runs.md"
+_INSTALL: Final = f"install it there or ship it with --archives or --py-files, {_SEE}"
+_REQUIREMENT: Final = re.compile(r"([\w.-]+)>=([\d.]+)[^;]*")
+_VERSIONS_DIFFER: Final = re.compile(
+    r"worker has different version:? '?(\d+\.\d+)'? than that in driver:? '?(\d+\.\d+)"
+)
+_MODULE_MISSING: Final = re.compile(r"No module named '([\w.]+)'")
+_PROGRAM_MISSING: Final = re.compile(r'Cannot run program "([^"]+)"')
+_shipping: Final = Lock()
+
+
+class WorkerAnswer(msgspec.Struct, frozen=True, kw_only=True):
+    """What a worker says of itself; see `probe_task`.
+
+    `missing` is the import that failed, `storage` what of the table it does not reach.
+    """
+
+    host: str
+    executable: str
+    python: str
+    versions: dict[str, str | None]
+    missing: str | None
+    storage: str | None
+
+
+def require_ready(
+    spark: SparkSession, *, directory: str, file: str, options: Mapping[str, str] | None
+) -> None:
+    """Refuse to rewrite where it cannot work, by one probe here and one on a worker.
+
+    Args:
+        spark: Whose workers are asked.
+        directory: The table.
+        file: One of the inputs.
+        options: Of the storage that opens both.
+
+    Raises:
+        ExecutorError: If it cannot; says where, what was found, and what to do.
+    """
+    table: dict[str, Any] = {"directory": directory, "file": file, "options": dict(options or {})}
+    here = storage_problem(**table, token=_token())
+    unreadable = here is not None and here.startswith(_CANNOT_READ)
+    if here is not None and not unreadable:
+        raise ExecutorError(f"the driver {here}; it needs the right to")
+    least = least_versions()
+    try:
+        answer = _asked(spark, tuple(least), {**table, "token": _token()})
+    except Exception as error:
+        raise ExecutorError(start_problem(error)) from error
+    # What the driver cannot read either is not the workers' fault: the group that needs it says so.
+    there = None if unreadable and answer.storage else answer.storage
+    problem = worker_problem(msgspec.structs.replace(answer, storage=there), least)
+    if problem is not None:
+        raise ExecutorError(problem)
+
+
+def storage_problem(
+    *, directory: str, file: str, token: str, options: Mapping[str, str]
+) -> str | None:
+    """Return what cannot be done with a table from here, None if everything can.
+
+    Args:
+        directory: The table.
+        file: One of its files, of which the first bytes are read.
+        token: Names the file that is created and deleted.
+        options: Of the storage.
+    """
+    try:
+        storage = StorageOptions.of(options)
+        source = open_input(file, storage)
+        with source:
+            source.read(4)
+    except FileNotFoundError:
+        return f"{_CANNOT_READ} {file}: it does not exist there"
+    except (OSError, LiquidlogError) as error:
+        return f"{_CANNOT_READ} {file}: {_line(error)}"
+    probe = Run(directory, token, storage)
+    try:
+        probe.begin()
+    except LiquidlogError as error:
+        return f"cannot create files in {directory}: {_line(error)}"
+    try:
+        probe.forget()
+    except LiquidlogError as error:
+        return f"cannot delete files in {directory}: {_line(error)}"
+    return None
+
+
+def worker_problem(answer: WorkerAnswer, least: Mapping[str, str]) -> str | None:
+    """Return why a worker that gave this answer cannot rewrite, None if it can.
+
+    Args:
+        answer: Of the worker.
+        least: The least version of each package; of this one, the only one.
+    """
+    where = f"the worker's Python ({answer.executable} on {answer.host})"
+    if answer.missing is not None:
+        return f"{where} cannot import what a rewrite needs: {answer.missing}; {_INSTALL}"
+    for package, wanted in least.items():
+        found = answer.versions.get(package)
+        if found is None:
+            continue  # shipped as files, and importable
+        if package == _PRODUCT and found != wanted:
+            return f"{where} has {package} {found}, expected {wanted} as on the driver; {_INSTALL}"
+        if _numbers(found) < _numbers(wanted):
+            return f"{where} has {package} {found}, expected {wanted} or newer; {_INSTALL}"
+    if answer.storage is not None:
+        return (
+            f"the worker on {answer.host} {answer.storage}; workers need the table's storage under"
+            f" the address that the driver has, and the right to read and write it, {_SEE}"
+        )
+    return None
+
+
+def start_problem(error: BaseException) -> str:
+    """Return in one sentence why Spark could not run the probe, from what it raised."""
+    text = str(error)
+    if versions := _VERSIONS_DIFFER.search(text):
+        found, wanted = versions.groups()
+        return (
+            f"the workers run Python {found}, expected {wanted} as on the driver; let"
+            f" spark.pyspark.python or PYSPARK_PYTHON name a Python {wanted} that they have, {_SEE}"
+        )
+    if missing := _MODULE_MISSING.search(text):
+        return f"the workers cannot import {missing[1]}; {_INSTALL}"
+    if program := _PROGRAM_MISSING.search(text):
+        return (
+            f"the workers have no {program[1]}, expected a Python; let spark.pyspark.python or"
+            f" PYSPARK_PYTHON name one that they have, {_SEE}"
+        )
+    return f"Spark fails at a first, small task: {failure_reason(error)}"
+
+
+def least_versions() -> dict[str, str]:
+    """Return the least version of each package that workers need; of this one, the installed one.
+
+    Empty where this package is not installed but shipped as files.
+    """
+    try:
+        required = metadata.requires(_PRODUCT) or []
+        versions = {_PRODUCT: metadata.version(_PRODUCT)}
+    except metadata.PackageNotFoundError:
+        return {}
+    found = (_REQUIREMENT.fullmatch(one) for one in required if ";" not in one)
+    return versions | {match[1]: match[2] for match in found if match}
+
+
+def _asked(
+    spark: SparkSession, packages: tuple[str, ...], table: Mapping[str, Any]
+) -> WorkerAnswer:
+    with _by_value():
+        task = probe_task.probe_task(packages=packages, storage=table)
+        (row,) = spark.range(0, 1, 1, 1).mapInArrow(task, probe_task.ANSWER_SCHEMA).collect()
+    return msgspec.json.decode(row.answer, type=WorkerAnswer)
+
+
+@contextmanager
+def _by_value() -> Iterator[None]:
+    """Context manager: what `probe_task` defines is shipped whole, not by the names it has here."""
+    with _shipping:
+        cloudpickle.register_pickle_by_value(probe_task)  # type: ignore[no-untyped-call]
+        try:
+            yield
+        finally:
+            cloudpickle.unregister_pickle_by_value(probe_task)  # type: ignore[no-untyped-call]
+
+
+def _token() -> str:
+    return uuid4().hex[:12]
+
+
+def _line(error: BaseException) -> str:
+    return "; ".join(str(error).splitlines()) or type(error).__name__
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    """Return the numbers that a version begins with, without zeros at the end."""
+    found = re.match(r"\d+(?:\.\d+)*", version)
+    numbers = [int(part) for part in found[0].split(".")] if found else []
+    while numbers and not numbers[-1]:
+        numbers.pop()
+    return tuple(numbers)

@@ -1,0 +1,223 @@
+"""Random predicates on tables that Delta Spark wrote: Spark says which files hold matching rows.
+
+With ANSI mode on and off and in two time zones; no filter is ever given to Spark's own scan, so
+its skipping of files has no part in the answer.
+"""
+
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from random import Random  # noqa: TID251  a test
+from typing import Any
+from urllib.parse import unquote
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+from pyspark.sql import Column
+from pyspark.sql import functions as sf
+
+from liquidlog.operations.scan import matching
+from liquidlog.table import Table
+from support.effort import effort
+from support.random_predicates import random_predicate, sql
+from support.random_tables import SPARK_TYPES, VALUES, Row, arrow_table, random_files
+
+pytestmark = pytest.mark.reference
+
+PREDICATES = effort(300, 7_000)
+"""For each of the tables."""
+
+SEED = os.environ.get("LIQUIDLOG_SEED", "1")
+FILES = 9
+IN_ONE_JOB = 100
+FOR_SMALL_QUERIES = {
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    "spark.sql.adaptive.enabled": "false",
+    "spark.sql.shuffle.partitions": "1",
+    "spark.sql.subexpressionElimination.enabled": "false",
+    # What fails is to fail where it is caught, not while the query is planned.
+    "spark.sql.optimizer.excludedRules": "org.apache.spark.sql.catalyst.optimizer.ConstantFolding",
+}
+"""Settings that plan and run a query of many columns and few rows quickly."""
+
+SESSIONS = [(ansi, zone) for ansi in ("true", "false") for zone in ("UTC", "America/New_York")]
+PARTITIONS = ("i", "f", "m", "s", "c", "day", "t")
+
+NARROWER: Mapping[str, tuple[str, Callable[[Any], bool]]] = {
+    "h": ("tinyint", lambda value: abs(value) < 128),
+    "i": ("smallint", lambda value: abs(value) < 32768),
+    "l": ("int", lambda value: abs(value) < 2**31),
+    "d": ("float", lambda value: np.isnan(value) or float(np.float32(value)) == value),
+    "m": ("decimal(6,1)", lambda value: abs(value) < 99999 and value * 10 % 1 == 0),
+    "z": ("date", lambda value: value % 86_400_000_000 == 0),
+}
+"""Columns that were narrower once, as what, and which values they could have then."""
+
+
+def write(spark: Any, uri: str, number: int, rows: Sequence[Row], folder: Path) -> None:
+    """Insert rows as one file."""
+    source = str(folder / f"{number}.parquet")
+    pq.write_table(arrow_table(rows), source)
+    spark.read.parquet(source).coalesce(1).createOrReplaceTempView("source")
+    spark.sql(f"INSERT INTO delta.`{uri}` BY NAME SELECT {number} file, * FROM source")
+
+
+def create(spark: Any, uri: str, types: Mapping[str, str], partitions: Sequence[str] = ()) -> None:
+    flat = ", ".join(f"{name} {kind}" for name, kind in types.items() if "." not in name)
+    structs = "st struct<x: int, `a b`: string, q: struct<r: double>>, sc struct<c: char(4)>"
+    by = f"PARTITIONED BY ({', '.join(partitions)})" if partitions else ""
+    spark.sql(
+        f"CREATE TABLE delta.`{uri}` (file int, {flat}, {structs}) USING delta {by} "
+        "TBLPROPERTIES ('delta.columnMapping.mode' = 'name', 'delta.enableTypeWidening' = 'true', "
+        "'delta.feature.timestampNtz' = 'supported')"
+    )
+
+
+def names_of(spark: Any, uri: str) -> dict[int, str]:
+    query = f"SELECT DISTINCT file, input_file_name() name FROM delta.`{uri}`"
+    found = spark.sql(query).collect()
+    return {row["file"]: unquote(row["name"].rsplit("/", 1)[-1]) for row in found}
+
+
+def plain_table(spark: Any, folder: Path) -> str:
+    uri = str(folder / "plain")
+    create(spark, uri, SPARK_TYPES)
+    for number, rows in enumerate(random_files(Random(1), FILES, rows=12)):
+        write(spark, uri, number, rows, folder)
+    return uri
+
+
+def widened_table(spark: Any, folder: Path) -> str:
+    uri = str(folder / "widened")
+    create(spark, uri, {**SPARK_TYPES, **{name: kind for name, (kind, _) in NARROWER.items()}})
+    random = Random(2)
+    for number, rows in enumerate(random_files(random, FILES, rows=12)):
+        if number == FILES - 2:
+            for name in NARROWER:
+                spark.sql(f"ALTER TABLE delta.`{uri}` ALTER COLUMN {name} TYPE {SPARK_TYPES[name]}")
+        early = rows if number >= FILES - 2 else narrowed(random, rows)
+        write(spark, uri, number, early, folder)
+    return uri
+
+
+def narrowed(random: Random, rows: Sequence[Row]) -> list[Row]:
+    """Return rows whose values fit the narrower types, few different ones in each column."""
+    few = {
+        name: random.sample([value for value in VALUES[name] if fits(value)], 2)
+        for name, (_, fits) in NARROWER.items()
+    }
+    return [{**row, **{name: random.choice(few[name]) for name in few}} for row in rows]
+
+
+def partitioned_table(spark: Any, folder: Path) -> str:
+    uri = str(folder / "partitioned")
+    create(spark, uri, SPARK_TYPES, PARTITIONS)
+    for number, rows in enumerate(random_files(Random(3), FILES, rows=12)):
+        same = [{**row, **{name: rows[0][name] for name in PARTITIONS}} for row in rows]
+        write(spark, uri, number, same, folder)
+    return uri
+
+
+TABLES = {"plain": plain_table, "widened": widened_table, "partitioned": partitioned_table}
+
+
+def condition(spark: Any, text: str) -> Any:
+    """Return a condition as a column that is null where it fails, which ends whole queries else."""
+    jvm = spark._jvm.org.apache.spark.sql
+    parsed = spark._jsparkSession.sessionState().sqlParser().parseExpression(text)
+    return Column(jvm.classic.ExpressionUtils.column(jvm.catalyst.expressions.TryEval(parsed)))
+
+
+def accepted(spark: Any, rows: Any, texts: Sequence[str]) -> dict[str, Any]:
+    """Return those of the texts that the engine takes for conditions on the rows, as columns."""
+    try:
+        columns = {text: sf.bool_or(condition(spark, text)) for text in texts}
+        rows.select(*columns.values())
+    except Exception:  # noqa: BLE001  whatever the engine finds wrong with one of them
+        if len(texts) <= 1:
+            return {}
+        half = len(texts) // 2
+        return accepted(spark, rows, texts[:half]) | accepted(spark, rows, texts[half:])
+    return columns
+
+
+def true_in(spark: Any, rows: Any, texts: Sequence[str]) -> Iterator[tuple[str, frozenset[int]]]:
+    """Yield the predicates that the engine accepts, with the files that hold matching rows."""
+    columns = accepted(spark, rows, texts)
+    if columns:
+        asked = [column.alias(f"p{number}") for number, column in enumerate(columns.values())]
+        found = rows.groupBy("file").agg(*asked).collect()
+        for number, text in enumerate(columns):
+            yield text, frozenset(row["file"] for row in found if row[f"p{number}"])
+
+
+@dataclass
+class Found:
+    """What a comparison brought: predicates whose files were skipped wrongly, and counts."""
+
+    skipped: list[tuple[str, str, str, list[str]]] = field(default_factory=list)
+    judged: int = 0
+    files: int = 0
+    holding: int = 0
+    kept: int = 0
+
+
+def compare(spark: Any, uri: str, texts: Sequence[str]) -> Found:
+    """Compare the files that we keep for each predicate with those where Spark finds rows."""
+    names = names_of(spark, uri)
+    table = Table.open(uri)
+    snapshot = table.snapshot()
+    paths = [unquote(path.rsplit("/", 1)[-1]) for path in snapshot.files["path"].to_pylist()]
+    masks = matching(table._store, snapshot, texts)
+    kept = {
+        text: frozenset(path for path, may in zip(paths, mask, strict=True) if may)
+        for text, mask in zip(texts, masks, strict=True)
+    }
+    rows = spark.read.format("delta").load(uri).coalesce(1).localCheckpoint()
+    found = Found()
+    for ansi, zone in SESSIONS:
+        spark.conf.set("spark.sql.ansi.enabled", ansi)
+        spark.conf.set("spark.sql.session.timeZone", zone)
+        for start in range(0, len(texts), IN_ONE_JOB):
+            for text, numbers in true_in(spark, rows, texts[start : start + IN_ONE_JOB]):
+                holding = {names[number] for number in numbers}
+                lost = sorted(holding - kept[text])
+                found.skipped.extend([(text, ansi, zone, lost)] if lost else [])
+                found.judged += 1
+                found.files += len(paths)
+                found.holding += len(holding)
+                found.kept += len(kept[text])
+    return found
+
+
+@pytest.mark.parametrize("kind", TABLES)
+def test_no_file_with_a_row_that_spark_finds_is_skipped(
+    spark: Any, tmp_path: Path, record_property: Callable[[str, object], None], kind: str
+) -> None:
+    uri = TABLES[kind](spark, tmp_path)
+    random = Random(f"{SEED} {kind}")
+    texts = list(dict.fromkeys(sql(random_predicate(random)) for _ in range(PREDICATES)))
+    with settings_kept(spark):
+        found = compare(spark, uri, texts)
+    record_property(f"{kind} of {len(texts)}", found)
+    assert found.skipped == []
+    assert found.judged > PREDICATES
+
+
+@contextmanager
+def settings_kept(spark: Any) -> Iterator[None]:
+    """Give a session its settings back that a comparison changes."""
+    names = ["spark.sql.ansi.enabled", "spark.sql.session.timeZone", *FOR_SMALL_QUERIES]
+    before = {name: spark.conf.get(name, None) for name in names}
+    for name, value in FOR_SMALL_QUERIES.items():
+        spark.conf.set(name, value)
+    yield
+    for name, value in before.items():
+        if value is None:
+            spark.conf.unset(name)
+        else:
+            spark.conf.set(name, value)

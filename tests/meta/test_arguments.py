@@ -1,0 +1,250 @@
+"""Every argument of the Python API: a text is one item, and a wrong value is a UsageError."""
+
+import inspect
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, cast
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from liquidlog.errors import LiquidlogError, UsageError
+from liquidlog.table import Table
+from liquidspark import execute, execute_groups
+from support.arrow_executor import execute as rewritten
+
+NOT_TEXT = (5, 1.5, b"x", ["x"], {"x": "y"}, object())
+NOT_TEXTS = (5, b"x", [None], [b"x"], ["x", None], {"x": 1}, {"x"}, [["x"]], object())
+NOT_WHOLE = ("1", 1.5, True, -1, b"1", [1], object())
+NOT_SIZE: tuple[object, ...] = ("big", b"1KiB", "-1", 0, "", [1], {}, object())
+NOT_MAPPING = (5, "a=b", ["a"], [("a", "b")], {"a": 1}, {1: "a"}, {"a": None}, object())
+NOT_OBJECT = (5, "plan.json", b"x", [1], object())
+
+_SOURCE = "str | Table | RecordBatchReader | PathLike[str]"
+_SOURCES = f"{_SOURCE} | Sequence[{_SOURCE}]"
+
+WRONG: Mapping[str, tuple[object, ...]] = {
+    "str": NOT_TEXT,
+    "str | None": NOT_TEXT,
+    "str | PathLike[str]": (*NOT_TEXT, "", " ", "a\0b"),
+    "str | datetime": NOT_TEXT,
+    "str | Sequence[str]": NOT_TEXTS,
+    "str | Sequence[str] | None": NOT_TEXTS,
+    _SOURCES: (*NOT_TEXTS, [], ()),
+    "int": NOT_WHOLE,
+    "int | None": NOT_WHOLE,
+    "int | Collection[int] | None": ("01", "0", [None], [7], 7, b"0", 1.5, object()),
+    "float | None": ("1", True, b"1", [1], float("nan"), -1, object()),
+    "int | str": NOT_SIZE,
+    "int | str | None": NOT_SIZE,
+    "Mapping[str, str]": NOT_MAPPING,
+    "Mapping[str, str] | None": NOT_MAPPING,
+    "tuple[WeightedPredicate, ...]": NOT_OBJECT,
+    "ClusteringPlan": NOT_OBJECT,
+    "ClusteringPlan | None": NOT_OBJECT,
+    "RewriteResult": NOT_OBJECT,
+    "StructType | Schema | None": NOT_OBJECT,
+    "Table | None": NOT_OBJECT,
+    "define.Definition": NOT_OBJECT,
+}
+"""Values that a parameter of this type must refuse."""
+
+TRUSTED = ("bool", "Callable", "Iterable", "optimize.CommitReport", "ExecutorOptions", "Snapshot")
+"""Beginnings of types whose values are not looked at: flags, callbacks, what the API returned."""
+
+MAKING = ("open", "create", "definition", "create_as")
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("arguments")
+
+
+@pytest.fixture(scope="module")
+def table(home: Path) -> Table:
+    made = Table.create(
+        home / "t",
+        schema=pa.schema([("sx", pa.int64()), ("s", pa.string()), ("x", pa.int64())]),
+        cluster_by=["s", "x"],
+        properties={"delta.columnMapping.mode": "name"},
+    )
+    made.append(pa.table({"sx": [1], "s": ["a"], "x": [1]}))
+    return made
+
+
+def functions() -> Iterator[tuple[str, Callable[..., Any]]]:
+    for name, function in inspect.getmembers(Table, callable):
+        if not name.startswith("_"):
+            yield name, function
+    yield "execute", execute
+    yield "execute_groups", execute_groups
+
+
+def parameters() -> Iterator[tuple[str, str, str]]:
+    for name, function in functions():
+        for parameter in inspect.signature(function).parameters.values():
+            if parameter.name in {"self", "spark"} or parameter.kind is parameter.VAR_KEYWORD:
+                continue
+            yield name, parameter.name, _annotation(parameter.annotation)
+
+
+def _annotation(found: object) -> str:
+    if isinstance(found, str):
+        return found
+    text = inspect.formatannotation(found)
+    for module in (
+        "collections.abc.",
+        "datetime.",
+        "liquidlog.plan.documents.",
+        "liquidlog.snapshot.",
+        "liquidspark.executor.",
+        "liquidlog.spec.schema.",
+        "liquidlog.operations.",
+        "liquidlog.clustering.workload.",
+        "os.",
+        "pyarrow.lib.",
+    ):
+        text = text.replace(module, "")
+    return text
+
+
+@pytest.fixture(scope="module")
+def ready(table: Table, home: Path) -> dict[str, Any]:
+    """Return values that every required parameter of these names takes."""
+    plan = table.plan()
+    return {
+        "uri": home / "t",
+        "definition": Table.definition(schema=pa.schema([("x", pa.int64())])),
+        "schema": pa.schema([("x", pa.int64())]),
+        "columns": ["x"],
+        "data": pa.table({"sx": [1], "s": ["a"], "x": [1]}),
+        "dry_run": True,
+        "where": "x = 1",
+        "old": "x",
+        "new": "y",
+        "name": "sx",
+        "properties": {"a": "b"},
+        "timestamp": "2026-01-31",
+        "append_bytes": 1_000,
+        "scenario": "streaming",
+        "plan": plan,
+        "result": rewritten(plan),
+        "workload": (),
+        "version": 1,
+        "report": None,
+        "groups": None,
+    }
+
+
+def test_every_type_of_a_parameter_is_known() -> None:
+    kinds = {kind for _, _, kind in parameters()}
+    known = {kind for kind in kinds if kind in WRONG or kind.startswith(TRUSTED)}
+    assert kinds - known == set()
+
+
+CASES = sorted(
+    {
+        (name, parameter, number)
+        for name, parameter, kind in parameters()
+        for number in range(len(WRONG.get(kind, ())))
+    }
+)
+
+
+@pytest.mark.parametrize(
+    ("name", "parameter"), sorted({case[:2] for case in CASES}), ids=lambda word: word
+)
+def test_wrong_values_are_usage_errors(
+    name: str, parameter: str, table: Table, ready: dict[str, Any]
+) -> None:
+    (kind,) = (kind for one, two, kind in parameters() if (one, two) == (name, parameter))
+    for wrong in WRONG[kind]:
+        with pytest.raises(UsageError) as caught:
+            _call(table, ready, name, {parameter: wrong})
+        assert type(wrong).__name__ != "object" or "object at 0x" not in caught.value.message
+
+
+def _call(table: Table, ready: dict[str, Any], name: str, given: dict[str, Any]) -> Any:
+    function = dict(functions())[name]
+    values: dict[str, Any] = {}
+    for parameter in inspect.signature(function).parameters.values():
+        required = (
+            parameter.default is parameter.empty and parameter.kind is not parameter.VAR_KEYWORD
+        )
+        if parameter.name == "dry_run" or (required and parameter.name in ready):
+            values[parameter.name] = ready[parameter.name]
+    if name == "scan" and "where" not in given:
+        values["where"] = "x = 1" if "workload" not in given else None
+    if name in {"create", "definition"} and not {"schema", "like"} & given.keys():
+        values["schema"] = ready["schema"]
+    if name in {"create", "create_as"} and "uri" not in given:
+        values["uri"] = Path(ready["uri"]).parent / "new"
+    values.update(given)
+    if name == "fix":
+        return table.fix(cast("str", values.pop("names")), **values)
+    if name == "execute_groups":
+        return list(function(None, **values))
+    if name == "execute":
+        return function(None, **values)
+    return (getattr(Table, name) if name in MAKING else function.__get__(table))(**values)
+
+
+LISTS = [
+    (name, parameter)
+    for name, parameter, kind in parameters()
+    if kind in {"str | Sequence[str]", "str | Sequence[str] | None"}
+]
+
+
+@pytest.mark.parametrize(("name", "parameter"), LISTS, ids=lambda word: word)
+def test_a_text_is_one_item(
+    name: str, parameter: str, table: Table, ready: dict[str, Any], home: Path
+) -> None:
+    """`sx` is a column, and so are `s` and `x`: letters of a name would be found, too."""
+    alone, listed = (_outcome(table, ready, home, name, {parameter: v}) for v in ("sx", ["sx"]))
+    apart = _outcome(table, ready, home, name, {parameter: ["s", "x"]})
+    assert alone == listed
+    assert alone != apart
+
+
+def _outcome(
+    table: Table, ready: dict[str, Any], home: Path, name: str, given: dict[str, Any]
+) -> object:
+    """Return what a call says and leaves, without ids and times."""
+    if name == "create":
+        where = home / f"new{len(list(home.iterdir()))}"
+        made = Table.create(where, schema=table_schema(), **given)
+        return made.detail()["clusteringColumns"]
+    if name == "cluster_by":
+        where = home / f"new{len(list(home.iterdir()))}"
+        made = Table.create(where, schema=table_schema())
+        made.cluster_by(**given)
+        return made.detail()["clusteringColumns"]
+    if name == "set_properties":
+        where = home / f"new{len(list(home.iterdir()))}"
+        properties = dict.fromkeys(("sx", "s", "x"), "1")
+        made = Table.create(where, schema=table_schema(), properties=properties)
+        made.set_properties({}, **given)
+        return made.detail()["properties"]
+    if name == "plan":
+        where = home / f"new{len(list(home.iterdir()))}"
+        made = Table.create(where, schema=table_schema())
+        return made.plan(**given).columns
+    try:
+        found = _call(table, ready, name, given)
+    except LiquidlogError as error:
+        return error.message
+    return found.cluster_by_keys if name == "health" else found
+
+
+def table_schema() -> pa.Schema:
+    return pa.schema([(name, pa.int64()) for name in ("sx", "s", "x")])
+
+
+def test_a_path_is_one_source(table: Table, home: Path) -> None:
+    path = home / "source.parquet"
+    pq.write_table(pa.table({"sx": [1], "s": ["a"], "x": [1]}), path)
+    for data in (path, str(path), [path], [str(path)]):
+        assert table.append(data, dry_run=True).rows == 1
+    assert Table.open(home / "t").detail() == Table.open(str(home / "t")).detail()

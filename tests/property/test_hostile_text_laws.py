@@ -1,0 +1,216 @@
+"""What a log says reaches nobody's terminal as markup or escapes, and nothing of it is lost.
+
+Tables are made with hostile names and values, and every verb shows them: on a terminal, to a pipe,
+as JSON, as HTML, as numbers for Prometheus, and on a terminal that knows ASCII only.
+"""
+
+import io
+import json
+import os
+import re
+import shutil
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from unittest.mock import patch
+
+import pyarrow as pa
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from liquidlog.cli.common import run
+from liquidlog.cli.main import cli
+from liquidlog.data.runs import Run
+from liquidlog.spec.visible import visible
+from liquidlog.table import Table
+from support.effort import effort
+
+FRAGMENTS = [
+    "[/b]",
+    "[red]",
+    "[link=http://evil]x[/link]",
+    ":smile:",
+    "\x1b[2J",
+    "\x1b]0;owned\x07",
+    "\x9b31m",
+    "\x7f\b",
+    "\u202e\u2066",
+    "\u200b\u2028",
+    "\n error: no\r",
+    "<b onclick='x'>&\"",
+    "é日🎈",
+    "%s{x}$title\\",
+]
+HOSTILE = st.lists(st.sampled_from(FRAGMENTS) | st.text(max_size=3), min_size=1, max_size=4).map(
+    lambda parts: "n" + "".join(parts).encode("utf-8", "ignore").decode().replace("`", "")
+)
+STYLE = re.compile(r"\x1b\[(?:\d+(?:;\d+)*)?m")
+TOKEN = "0123456789ab"  # noqa: S105  the name of a run
+
+VERBS = (
+    ("history",),
+    ("detail",),
+    ("files",),
+    ("cubes",),
+    ("health",),
+    ("doctor",),
+    ("plan",),
+    ("explain",),
+    ("explain", "--all"),
+    ("orphans",),
+    ("scan", "--where", "id = 1"),
+    ("plan", "--where", "id = 1", "--strategy", "overlap"),
+    ("cluster-by", "id", "--dry-run"),
+    ("set-properties", "a=b", "--dry-run"),
+    ("checkpoint", "--dry-run"),
+    ("optimize", "--dry-run"),
+)
+FAILING = (
+    ("scan", "--where", "nope = 1"),
+    ("cluster-by", "nope"),
+    ("drop-column", "nope"),
+    ("rename-column", "id", "{name}"),
+    ("explain", "--file", "{name}"),
+    ("set-properties", "delta.{name}=1"),
+    ("scan", "--where", "{name}"),
+    ("health", "--fail-if", "{name}"),
+)
+
+
+class Stream(io.TextIOWrapper):
+    """Standard output of an encoding, a terminal's or not, with what was written to it."""
+
+    def __init__(self, *, terminal: bool, encoding: str) -> None:
+        super().__init__(io.BytesIO(), encoding=encoding, write_through=True, newline="")
+        self._terminal = terminal
+
+    def isatty(self) -> bool:
+        return self._terminal
+
+    @property
+    def text(self) -> str:
+        self.seek(0)
+        return self.read()
+
+
+@contextmanager
+def table_of(name: str) -> Iterator[str]:
+    """A table whose log holds a hostile name wherever a log can."""
+    directory = tempfile.mkdtemp()
+    try:
+        uri = f"{directory}/t"
+        quoted = f"`{name}`"
+        schema = pa.schema([("id", pa.int64()), (name, pa.string())])
+        table = Table.create(
+            uri,
+            schema=schema,
+            cluster_by=[quoted],
+            properties={"delta.columnMapping.mode": "name", name: name},
+        )
+        for number in range(2):
+            table.append(pa.table([[number, 2], [name, name * 2]], schema=schema))
+        info = {
+            "operation": name,
+            "operationParameters": {name: name},
+            "operationMetrics": {name: name},
+            "engineInfo": name,
+        }
+        add = {
+            "path": "p%1B%5B2J-%5B%2Fb%5D-%E2%80%AE.parquet",
+            "partitionValues": {},
+            "size": 1,
+            "modificationTime": 0,
+            "dataChange": True,
+            "stats": json.dumps({"numRecords": 1}),
+            "tags": {"ZCUBE_ID": name, "ZCUBE_ZORDER_BY": name, "CLUSTERING_PROVIDER": name},
+        }
+        lines = [
+            {"commitInfo": {"timestamp": 0, **info}},
+            {"add": {**add, "clusteringProvider": name}},
+        ]
+        log = Path(uri) / "_delta_log" / f"{3:020d}.json"
+        log.write_text("".join(json.dumps(line) + "\n" for line in lines))
+        Run(uri, TOKEN).begin()
+        (Path(uri) / f"{Run(uri, TOKEN).name_prefix}\x1b[2J\u202e[b].parquet").write_bytes(b"1")
+        yield uri
+    finally:
+        shutil.rmtree(directory)
+
+
+def shown(
+    words: list[str], *, terminal: bool = False, encoding: str = "utf-8"
+) -> tuple[int, str, str]:
+    """Run a command; return its status and what came on standard output and error."""
+    out, err = (Stream(terminal=terminal, encoding=encoding) for _ in range(2))
+    wide = {"COLUMNS": "100000", "TERM": "xterm-256color"}
+    with patch.object(sys, "stdout", out), patch.object(sys, "stderr", err):
+        with patch.dict(os.environ, wide):
+            status = run(cli, words)
+        return status, out.text, err.text
+
+
+def assert_inert(text: str) -> None:
+    assert visible(STYLE.sub("", text).replace("\n", "")) == STYLE.sub("", text).replace("\n", "")
+
+
+@settings(max_examples=effort(1, 60), deadline=None)
+@given(HOSTILE)
+@example("a[/b]c[red]")
+@example("e\x1b[2J\x1b]0;owned\x07\u202e\n:smile:é")
+def test_nothing_that_a_log_says_acts_and_nothing_is_lost(name: str) -> None:
+    with table_of(name) as uri:
+        for verb, *options in VERBS:
+            words = [verb, uri, *options]
+            status, piped, talk = shown(words)
+            assert status == 0, talk
+            assert_inert(piped)
+            assert "\x1b" not in piped
+            assert shown(words, encoding="ascii")[0] == 0
+            _, styled, _ = shown(words, terminal=True)
+            assert_inert(styled)
+            document = shown([*words, "--json"])[1]
+            assert_inert(document)
+            plain = shown([*words, "--json"], encoding="ascii")[1]
+            assert plain.isascii()
+            assert set(json.loads(plain)) == set(json.loads(document))
+            if verb in {"history", "detail", "health", "files"}:
+                quoted = visible(name)
+                assert quoted in piped
+                assert quoted in STYLE.sub("", styled)
+                assert json.dumps(name)[1:-1] in json.dumps(json.loads(document))
+
+
+@settings(max_examples=effort(1, 60), deadline=None)
+@given(HOSTILE)
+@example("e\x1b[2J\x1b]0;owned\x07\u202e\nerror: é[/b]")
+def test_errors_are_inert_too(name: str) -> None:
+    with table_of(name) as uri:
+        for verb, *options in FAILING:
+            words = [verb, uri, *(option.format(name=name) for option in options)]
+            for encoding in ("utf-8", "ascii"):
+                status, out, err = shown(words, terminal=True, encoding=encoding)
+                assert status in {1, 2}
+                assert out == ""
+                assert_inert(err)
+                heads = [line for line in err.splitlines() if line.startswith("error")]
+                assert len(heads) <= 1
+
+
+@settings(max_examples=effort(1, 30), deadline=None)
+@given(HOSTILE)
+@example('e\x1b[2J\u202e\n\r<b>é\\"')
+def test_pages_and_numbers_are_inert_too(name: str) -> None:
+    with table_of(name) as uri:
+        page, numbers = Path(uri).parent / "r.html", Path(uri).parent / "n.prom"
+        assert shown(["report", uri, "-o", str(page)])[0] == 0
+        assert shown(["health", uri, "--openmetrics", str(numbers)])[0] == 0
+        for path in (page, numbers):
+            assert_inert(path.read_text(encoding="utf-8"))
+        lines = numbers.read_text(encoding="utf-8").split("\n")
+        assert all(
+            re.fullmatch(r'#.*|liquidlog_\w+\{(?:\w+="(?:[^"\\]|\\[n"\\])*",?)+\} \S+|', line)
+            for line in lines
+        )
+        assert_inert(Table.open(uri).health()._repr_html_())

@@ -1,0 +1,63 @@
+"""No file that holds a row which a predicate is true for is skipped, in any session.
+
+A session has ANSI mode on or off and some time zone; the truth is found row by row.
+"""
+
+from collections.abc import Sequence
+from random import Random  # noqa: TID251  a test
+from zoneinfo import ZoneInfo
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from liquidlog.clustering.predicates import may_match_each
+from support.effort import effort
+from support.random_predicates import Predicate, random_predicate, sql
+from support.random_tables import Row, random_files
+from support.skipping import snapshot_of_rows
+from support.snapshots import bounds_of
+from support.spark_truth import Session, Unjudged, is_true
+
+ZONES = ("UTC", "America/New_York", "Pacific/Kiritimati", "Asia/Kolkata", "Pacific/Apia")
+SESSIONS = [Session(ansi=ansi, zone=zone) for ansi in (True, False) for zone in ZONES]
+PREDICATES = 40
+
+
+def matching(predicate: Predicate, files: Sequence[Sequence[Row]], session: Session) -> list[bool]:
+    """Return which files hold a row that satisfies the predicate, no file where none can say."""
+    try:
+        return [any(is_true(predicate, row, session) for row in rows) for rows in files]
+    except Unjudged:
+        return [False] * len(files)
+
+
+@settings(max_examples=effort(12, 600))
+@given(st.integers(0, 2**32))
+def test_no_file_with_a_matching_row_is_skipped_in_any_session(seed: int) -> None:
+    random = Random(seed)
+    files = random_files(random, 6)
+    snapshot = snapshot_of_rows(files)
+    predicates = [random_predicate(random) for _ in range(PREDICATES)]
+    texts = [sql(predicate) for predicate in predicates]
+    kept = may_match_each(snapshot, texts, bounds_of(snapshot))
+    for predicate, mask in zip(predicates, kept, strict=True):
+        for session in SESSIONS:
+            found = matching(predicate, files, session)
+            skipped = [n for n, here in enumerate(found) if here and not mask[n].as_py()]
+            assert not skipped, (sql(predicate), session, [files[n] for n in skipped])
+
+
+@pytest.mark.parametrize("zone", ZONES)
+def test_a_known_time_zone_skips_no_file_with_a_matching_row(zone: str) -> None:
+    for seed in range(effort(3, 400)):
+        random = Random(seed)
+        files = random_files(random, 6)
+        snapshot = snapshot_of_rows(files)
+        predicates = [random_predicate(random, ("t", "z", "day")) for _ in range(PREDICATES)]
+        texts = [sql(predicate) for predicate in predicates]
+        kept = may_match_each(snapshot, texts, bounds_of(snapshot), time_zone=ZoneInfo(zone))
+        for predicate, mask in zip(predicates, kept, strict=True):
+            for ansi in (True, False):
+                found = matching(predicate, files, Session(ansi=ansi, zone=zone))
+                assert not [n for n, here in enumerate(found) if here and not mask[n].as_py()]

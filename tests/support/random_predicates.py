@@ -1,0 +1,352 @@
+"""Random SQL conditions on the columns of `random_tables`: every operator, every class of literal.
+
+They are trees of their own, so that their truth can be found without parsing them.
+"""
+
+import datetime as dt
+from collections.abc import Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from random import Random  # noqa: TID251  a test
+from typing import Any, Final
+
+from support.random_tables import SPARK_TYPES, VALUES
+
+OPERATORS: Final = ("=", "<>", "<", "<=", ">", ">=", "<=>", "==", "!=")
+
+
+@dataclass(frozen=True)
+class Literal:
+    """A literal: its SQL, the Spark type it has by default, and its text; "null" for NULL.
+
+    Its type is one of int, bigint, decimal, double, float, string, date, timestamp,
+    timestamp_ntz and null.
+    """
+
+    sql: str
+    kind: str
+    text: str
+
+
+@dataclass(frozen=True)
+class Compare:
+    column: str
+    operator: str
+    literal: Literal
+    flipped: bool = False
+
+
+@dataclass(frozen=True)
+class Between:
+    column: str
+    low: Literal
+    high: Literal
+    negated: bool = False
+
+
+@dataclass(frozen=True)
+class In:
+    column: str
+    members: tuple[Literal, ...]
+    negated: bool = False
+
+
+@dataclass(frozen=True)
+class IsNull:
+    column: str
+    negated: bool
+
+
+@dataclass(frozen=True)
+class Like:
+    column: str
+    pattern: str
+    negated: bool
+
+
+@dataclass(frozen=True)
+class Raw:
+    """A condition that only an engine can judge."""
+
+    sql: str
+
+
+@dataclass(frozen=True)
+class Not:
+    inner: "Predicate"
+
+
+@dataclass(frozen=True)
+class Joined:
+    """Two conditions and the word between them, AND or OR."""
+
+    word: str
+    left: "Predicate"
+    right: "Predicate"
+
+
+Predicate = Compare | Between | In | IsNull | Like | Raw | Not | Joined
+
+
+def quoted(column: str) -> str:
+    """Return a column's name as SQL writes it."""
+    return ".".join(part if part.isalnum() else f"`{part}`" for part in column.split("."))
+
+
+def sql(predicate: Predicate) -> str:
+    """Return a predicate as Spark SQL."""
+    match predicate:
+        case Compare(column, operator, literal, flipped):
+            sides = [quoted(column), literal.sql]
+            return f" {operator} ".join(reversed(sides) if flipped else sides)
+        case Between(column, low, high, negated):
+            return f"{quoted(column)} {_not(negated)}BETWEEN {low.sql} AND {high.sql}"
+        case In(column, members, negated):
+            listed = ", ".join(member.sql for member in members)
+            return f"{quoted(column)} {_not(negated)}IN ({listed})"
+        case IsNull(column, negated):
+            return f"{quoted(column)} IS {_not(negated)}NULL"
+        case Like(column, pattern, negated):
+            return f"{quoted(column)} {_not(negated)}LIKE '{pattern}'"
+        case Raw(text):
+            return text
+        case Not(inner):
+            return f"NOT ({sql(inner)})"
+        case Joined(word, left, right):
+            return f"({sql(left)}) {word} ({sql(right)})"
+
+
+def random_predicate(
+    random: Random, columns: Sequence[str] = tuple(SPARK_TYPES), *, raw: bool = True, depth: int = 0
+) -> Predicate:
+    """Return a predicate on some of the columns; with `raw`, maybe one that only engines judge."""
+    if depth > 2 or random.random() < 0.55:
+        return _atom(random, random.choice(list(columns)), raw=raw)
+    if random.random() < 0.3:
+        return Not(random_predicate(random, columns, raw=raw, depth=depth + 1))
+    left, right = (random_predicate(random, columns, raw=raw, depth=depth + 1) for _ in range(2))
+    return Joined(random.choice(["AND", "OR"]), left, right)
+
+
+def random_literal(random: Random, column: str) -> Literal:
+    """Return a literal to compare a column with, mostly of its own type."""
+    if random.random() < 0.04:
+        return Literal("NULL", "null", "")
+    value = random.choice(VALUES[column])
+    if isinstance(value, str):
+        return _text_literal(random, value)
+    if isinstance(value, bool):
+        return Literal(str(value), "boolean", str(value))
+    if isinstance(value, dt.date):
+        return _day_literal(random, value)
+    if SPARK_TYPES[column].startswith("timestamp"):
+        return _moment_literal(random, value, SPARK_TYPES[column])
+    return _number_literal(random, value, column)
+
+
+def _not(negated: bool) -> str:  # noqa: FBT001  one word
+    return "NOT " if negated else ""
+
+
+def _atom(random: Random, column: str, *, raw: bool) -> Predicate:
+    chance = random.random()
+    negated = random.random() < 0.3
+    if raw and chance < 0.15:
+        return Raw(_raw(random, column))
+    if SPARK_TYPES[column] == "boolean":
+        return Raw(column) if raw else IsNull(column, negated)
+    first, second = random_literal(random, column), random_literal(random, column)
+    if chance < 0.55:
+        return Compare(column, random.choice(OPERATORS), first, random.random() < 0.2)
+    if chance < 0.7:
+        return Between(column, first, second, negated)
+    if chance < 0.85:
+        more = [random_literal(random, column) for _ in range(random.randrange(3))]
+        return In(column, (first, second, *more), negated)
+    if chance < 0.92 and isinstance(VALUES[column][0], str):
+        stem = random.choice(VALUES[column])[: random.randrange(4)].replace("%", "")
+        ending = random.choice(["%", "%", "", "%b", "_", "%a%"])
+        return Like(column, stem + ending, negated)
+    return IsNull(column, negated)
+
+
+def _raw(random: Random, column: str) -> str:
+    name, literal = quoted(column), random_literal(random, column).sql
+    operator = random.choice(OPERATORS)
+    other = quoted(random.choice([c for c in SPARK_TYPES if SPARK_TYPES[c] != "boolean"]))
+    kind = random.choice([kind for kind in SPARK_TYPES.values() if kind != "boolean"])
+    return random.choice(
+        [
+            f"{name} {operator} CAST({literal} AS {kind})",
+            f"CAST({name} AS {kind}) {operator} {literal}",
+            f"CAST({literal} AS {kind}) {operator} {name}",
+            f"TRY_CAST({name} AS {kind}) {operator} {literal}",
+            f"{name} IN ({literal}, CAST({literal} AS {kind}))",
+            f"{name} {operator} {other}",
+            f"{name} IN ({literal}, {other})",
+            f"{literal} IN ({name}, {other})",
+            f"{name} BETWEEN {other} AND {literal}",
+            f"{literal} BETWEEN {name} AND {other}",
+            f"coalesce({name}, {literal}) {operator} {literal}",
+            f"CASE WHEN {name} {operator} {literal} THEN {name} END IS NULL",
+            f"({name} {operator} {literal}) IS NULL",
+            f"({name} {operator} {literal}) IS NOT TRUE",
+            f"({name} {operator} {literal}) <=> NULL",
+            f"{name} {operator} {literal} = true",
+            f"NOT {name} {operator} {literal}",
+            f"{name} + 1 {operator} 2",
+            f"-{name} {operator} {literal}",
+            f"{name} {operator} -({literal})",
+            f"{name} {operator} -(- {literal})",
+            f"{name} {operator} 1 + 1",
+            f"flag OR {name} {operator} {literal}",
+            f"flag = true AND {name} {operator} {literal}",
+            f"st IS NULL OR {name} {operator} {literal}",
+            "i IN (1, '2')",
+            "l IN (1, 9007199254740993e0)",
+            "l IN (1, 16777217F)",
+            "l IN (2, '01')",
+            r"s LIKE 'a\_b%'",
+            r"s LIKE 'a/%%' ESCAPE '/'",
+            "s ILIKE 'A%'",
+            r"s = '\x61'",
+            r"s > 'a\nb'",
+            "s = 'a' 'b'",
+            "startswith(s, 'common')",
+            f"{name} {operator} ({literal})",
+            # Which operator binds more tightly.
+            f"{name} {operator} {literal} OR i = 1 AND l > 2",
+            f"i = 1 AND {name} {operator} {literal} OR NOT l > 2",
+            f"NOT {name} {operator} {literal} AND i > 0",
+            f"NOT i = 1 OR {name} {operator} {literal}",
+            f"NOT {name} IS NULL AND i <= 5 OR b = 2",
+            f"i BETWEEN 1 AND 5 AND {name} {operator} {literal} OR b = 2",
+            f"NOT i BETWEEN 1 AND 5 OR {name} IS NULL",
+            f"! {name} {operator} {literal}",
+            f"{name} {operator} {literal} IS NULL",
+            "NOT flag = true",
+            "i < 5 = flag",
+            "flag = i < 5",
+            "flag <=> i = 1",
+            "NOT i IN (1, 5) = flag",
+        ]
+    )
+
+
+def _text_literal(random: Random, value: str) -> Literal:
+    if random.random() < 0.1:
+        return Literal(number := str(random.choice([0, 1, 5, 300])), "int", number)
+    text = value + random.choice(["", "", "", "", " ", "a", "\u007f"])
+    if random.random() < 0.1:
+        text = text[:-1]
+    return Literal(f"'{text}'", "string", text)
+
+
+def _day_literal(random: Random, value: dt.date) -> Literal:
+    text = value.isoformat()
+    return random.choice(
+        [
+            Literal(f"DATE '{text}'", "date", text),
+            Literal(f"'{text}'", "string", text),
+            Literal(f"CAST('{text}' AS DATE)", "date", text),
+            Literal(f"TIMESTAMP '{text} 00:00:00'", "timestamp", f"{text} 00:00:00"),
+            Literal(f"TIMESTAMP_NTZ '{text} 12:00:00'", "timestamp_ntz", f"{text} 12:00:00"),
+        ]
+    )
+
+
+def _moment_literal(random: Random, value: int, kind: str) -> Literal:
+    moment = dt.datetime(1970, 1, 1) + dt.timedelta(microseconds=value)  # noqa: DTZ001  local
+    text = moment.isoformat(sep=" ")
+    zone = random.choice(["", "", "Z", "+00:00", "+02:00", "-08:00", "+14:00"])
+    day = moment.date().isoformat()
+    name = kind.upper()
+    return random.choice(
+        [
+            Literal(f"{name} '{text}'", kind, text),
+            Literal(f"{name} '{text}{zone}'", kind, text + zone),
+            Literal(f"TIMESTAMP '{text}{zone}'", "timestamp", text + zone),
+            Literal(f"TIMESTAMP_NTZ '{text}{zone}'", "timestamp_ntz", text + zone),
+            Literal(f"CAST('{text}{zone}' AS {name})", kind, text + zone),
+            Literal(f"'{text}{zone}'", "string", text + zone),
+            Literal(f"'{text}'", "string", text),
+            Literal(f"DATE '{day}'", "date", day),
+            Literal(f"'{day}'", "string", day),
+        ]
+    )
+
+
+def _number_literal(random: Random, value: Any, column: str) -> Literal:
+    number = _near(random, value)
+    if number is None:
+        text = random.choice(["NaN", "Infinity", "-Infinity"])
+        return random.choice(
+            [
+                Literal(f"'{text}'", "string", text),
+                Literal(f"CAST('{text}' AS DOUBLE)", "double", text),
+            ]
+        )
+    whole = number.to_integral_value() if abs(number) < 10**30 else number
+    own = _own_literal(number, whole, SPARK_TYPES[column])
+    if own is not None and random.random() < 0.6:
+        return own
+    return random.choice(_spellings(random, number, whole))
+
+
+def _spellings(random: Random, number: Decimal, whole: Decimal) -> list[Literal]:
+    plain, double = format(number, "f"), repr(float(number))
+    odd = random.choice([f" {plain}", f"{plain} ", f"0{plain}", f"+{plain}", "nine", ""])
+    text = random.choice([plain, f"{whole:f}", double])
+    found = [
+        _integer(whole),
+        _decimal(plain),
+        _double(number),
+        Literal(f"{double}D", "double", double),
+        Literal(f"{plain}BD", "decimal", plain),
+        Literal(f"'{odd}'", "string", odd),
+        Literal(f"'{text}'", "string", text),
+        Literal(f"'{text}'", "string", text),
+    ]
+    if abs(number) < 10**38:
+        found.append(Literal(f"{double}F", "float", double))
+    if abs(whole) < 2**63:
+        found.append(Literal(f"{whole:f}L", "bigint", f"{whole:f}"))
+    return found
+
+
+def _near(random: Random, value: Any) -> Decimal | None:
+    if isinstance(value, float):
+        if value != value or value in {float("inf"), float("-inf")}:  # noqa: PLR0124  NaN
+            return None
+        number = Decimal(repr(value))
+    else:
+        number = Decimal(value)
+    steps = [Decimal(text) for text in ("0", "0", "0", "0", "0", "1", "-1", "0.5", "0.001")]
+    return number + random.choice(steps) if number.adjusted() < 20 else number
+
+
+def _own_literal(number: Decimal, whole: Decimal, kind: str) -> Literal | None:
+    if kind in {"tinyint", "smallint", "int", "bigint"}:
+        return _integer(whole)
+    if kind.startswith("decimal"):
+        return _decimal(format(number, "f"))
+    return _double(number)
+
+
+def _integer(whole: Decimal) -> Literal:
+    text = f"{whole:f}"
+    size = int(whole)
+    kinds = [("int", 31), ("bigint", 63)]
+    kind = next((kind for kind, bits in kinds if -(1 << bits) <= size < 1 << bits), "decimal")
+    return Literal(text, kind, text)
+
+
+def _decimal(plain: str) -> Literal:
+    text = plain if "." in plain else f"{plain}.0"
+    return Literal(text, "decimal", text)
+
+
+def _double(number: Decimal) -> Literal:
+    text = f"{float(number)!r}"
+    text = text if "e" in text else f"{text}e0"
+    return Literal(text, "double", text)

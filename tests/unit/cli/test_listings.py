@@ -1,0 +1,177 @@
+"""Long listings: all of it in a pipe, the first with --limit, files explained together."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from liquidlog.cli.common import run
+from liquidlog.cli.main import cli
+from liquidlog.data.runs import Run
+from liquidlog.table import Table
+from support.commands import Call
+
+FILES = 250
+TOKEN = "0123456789ab"  # noqa: S105  the name of a run
+
+
+@pytest.fixture(scope="module")
+def table(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """A table of 250 files in two commits, 3 of them in a cube each, and 4 files of a dead run."""
+    uri = str(tmp_path_factory.mktemp("listed") / ("t" * 120))
+    made = Table.create(uri, schema=pa.schema([("x", pa.int64())]), cluster_by=["x"])
+    adds = []
+    for number in range(FILES):
+        cube = {"ZCUBE_ID": f"cube-{number}", "ZCUBE_ZORDER_BY": '["x"]'} if number < 3 else {}
+        add = {
+            "path": f"part-{number:05d}-{'p' * 150}.parquet",
+            "partitionValues": {},
+            "size": 1000 + number,
+            "modificationTime": 0,
+            "dataChange": True,
+            "stats": json.dumps(
+                {
+                    "numRecords": 2,
+                    "minValues": {"x": number},
+                    "maxValues": {"x": number + 1},
+                    "nullCount": {"x": 0},
+                }
+            ),
+            "tags": {**cube, "ZCUBE_ZORDER_CURVE": "hilbert"},
+        }
+        adds.append({"add": {**add, **({"clusteringProvider": "liquid"} if cube else {})}})
+    lines = [{"commitInfo": {"timestamp": 0, "operation": "WRITE"}}, *adds]
+    log = Path(uri) / "_delta_log" / f"{1:020d}.json"
+    log.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    Run(uri, TOKEN).begin()
+    for number in range(4):
+        (Path(uri) / f"{Run(uri, TOKEN).name_prefix}{number}.parquet").write_bytes(b"1")
+    return made.uri
+
+
+def text_of(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[list[str], str]:
+    assert run(cli, words) == 0
+    captured = capsys.readouterr()
+    return captured.out.splitlines(), captured.err
+
+
+ROOTS = [
+    (("history",), "history", 2),
+    (("history", "--amplification"), "amplification", 2),
+    (("files",), "files", FILES),
+    (("cubes",), "cubes", 3),
+    (("scan", "--where", "x >= 0"), "files", FILES),
+    (("explain",), "explain", FILES),
+    (("orphans",), "files", 4),
+]
+
+
+@pytest.mark.parametrize(("words", "root", "total"), ROOTS)
+def test_a_listing_is_whole_and_with_a_limit_its_first(
+    words: tuple[str, ...],
+    root: str,
+    total: int,
+    table: str,
+    call: Call,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    verb, *options = words
+    status, document, _ = call(verb, table, *options)
+    assert (status, document["format_version"], len(document[root])) == (0, 1, total)
+    status, limited, rest = call(verb, table, *options, "--limit", "1")
+    assert (status, limited["format_version"]) == (0, 1)
+    oldest_first = options == ["--amplification"]
+    expected = document[root][-1:] if oldest_first else document[root][:1]
+    assert [row.get("path", row) for row in limited[root]] == [
+        row.get("path", row) for row in expected
+    ]
+    assert rest == f"{total - 1} more of {total} left out by --limit 1\n"
+    assert call(verb, table, *options, "--limit", str(total))[2] == ""
+
+    every = ["--all"] if verb == "explain" else []
+    lines, err = text_of(capsys, verb, table, *options, *every)
+    assert (len([line for line in lines if line.strip()]) >= total, err) == (True, "")
+    if root in {"files", "explain"}:
+        paths = [row["path"] for row in document[root]]
+        assert all(sum(path in line for line in lines) == 1 for path in paths)
+
+
+def test_numbers_are_whole_in_a_pipe(table: str, capsys: pytest.CaptureFixture[str]) -> None:
+    lines, _ = text_of(capsys, "detail", table)
+    (location,) = (line for line in lines if line.startswith(" location"))
+    assert location.split() == ["location", table]
+
+
+def test_explain_counts_files_by_reason(table: str, capsys: pytest.CaptureFixture[str]) -> None:
+    lines, _ = text_of(capsys, "explain", table, "--min-cube-size", "1002")
+    assert len(lines) < 20
+    found = Table.open(table).explain_together(
+        Table.open(table).plan(min_cube_size=1002), examples=2
+    )
+    assert [(one.decision, one.reason, one.files) for one in found] == [
+        ("rewrite", "clustering", 249),
+        ("skip", "stable_cube", 1),
+    ]
+    assert found[0].size_bytes == sum(1000 + n for n in range(FILES) if n != 2)
+    assert [path[:10] for path in found[0].paths] == ["part-00000", "part-00001"]
+    for one in found:
+        assert any(one.reason in line and f" {one.files} " in line for line in lines)
+        assert all(any(path in line for line in lines) for path in one.paths)
+
+
+def test_explain_together_says_what_each_row_says(table: str) -> None:
+    opened = Table.open(table)
+    for policy in ({}, {"strategy": "overlap", "budget": 20_000}):
+        plan = opened.plan(**policy)  # type: ignore[arg-type]
+        counted: dict[tuple[str, str], int] = {}
+        for row in opened.explain(plan):
+            key = (row["decision"], row["reason"])
+            counted[key] = counted.get(key, 0) + 1
+        together = opened.explain_together(plan)
+        assert {(one.decision, one.reason): one.files for one in together} == counted
+
+
+def test_replay_takes_no_listing_options(table: str, call: Call) -> None:
+    for options in (["--all"], ["--limit", "3"], ["--file", "x"]):
+        assert call("explain", table, "--replay", "1", *options)[0] == 2
+
+
+def test_every_document_is_an_object_with_its_version(table: str, call: Call) -> None:
+    for words in (["detail"], ["health"], ["doctor"], ["plan"]):
+        document = call(words[0], table, *words[1:])[1]
+        assert document["format_version"] == 1
+    simulated = call("simulate", "streaming", "--rounds", "2", "--strategy", "new")[1]
+    assert simulated["format_version"] == 1
+
+
+@pytest.mark.parametrize("verb", ["files", "health"])
+def test_an_environment_without_unicode_gets_escapes(verb: str, tmp_path: Path) -> None:
+    made = Table.create(
+        str(tmp_path / "t"), schema=pa.schema([("é", pa.string())]), cluster_by=["é"]
+    )
+    made.append(pa.table({"é": ["日本", "x"]}))
+    program = "from liquidlog.cli import main; main()"
+    done = subprocess.run(
+        [sys.executable, "-c", program, verb, made.uri],
+        env={**os.environ, "PYTHONUTF8": "0", "LC_ALL": "POSIX"},
+        capture_output=True,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert rb"\xe9" in done.stdout
+    assert rb"\u65e5" in done.stdout
+    assert done.stdout.isascii()
+
+
+def test_a_reader_that_stops_reading_is_no_error(table: str) -> None:
+    program = "from liquidlog.cli import main; main()"
+    command = [sys.executable, "-c", program, "files", table]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        process.stdout.close()
+        assert process.stderr.read() == b""

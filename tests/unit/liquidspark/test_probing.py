@@ -1,0 +1,153 @@
+"""What a probe finds, without Spark: storage that is not there, and what workers answer."""
+
+from pathlib import Path
+
+import msgspec
+import pyarrow as pa
+import pytest
+
+from liquidlog.data.runs import Run, runs_in
+from liquidlog.errors import StorageError
+from liquidspark.probe_task import probe_task
+from liquidspark.probing import (
+    WorkerAnswer,
+    least_versions,
+    start_problem,
+    storage_problem,
+    worker_problem,
+)
+
+RUN = "0123456789ab"
+ANSWER = WorkerAnswer(
+    host="worker-7",
+    executable="/opt/python",
+    python="3.11.4",
+    versions={"liquidlog": "1.4.0", "pyarrow": "22.0.0", "numpy": None},
+    missing=None,
+    storage=None,
+)
+VERSION_FAILURE = (
+    "[PYTHON_VERSION_MISMATCH] Python in worker has different version: 3.9 than that in driver:"
+    " 3.11, PySpark cannot run with different minor versions."
+)
+IMPORT_FAILURE = """Traceback (most recent call last):
+  File "x"
+ModuleNotFoundError: No module named 'pyarrow'
+"""
+LEAST = {"liquidlog": "1.4.0", "pyarrow": "22", "numpy": "2.1"}
+
+
+def problem_at(directory: Path, file: Path) -> str | None:
+    return storage_problem(directory=str(directory), file=str(file), token=RUN, options={})
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    path = tmp_path / "f.parquet"
+    path.write_bytes(b"PAR1 and more")
+    return path
+
+
+def test_a_table_that_is_reached_is_left_as_it_was(file: Path) -> None:
+    assert problem_at(file.parent, file) is None
+    assert list(file.parent.iterdir()) == [file]
+
+
+def test_what_is_not_reached_is_named(file: Path, tmp_path: Path) -> None:
+    missing = tmp_path / "missing.parquet"
+    found = problem_at(tmp_path, missing)
+    assert found is not None
+    assert str(missing) in found
+    found = problem_at(tmp_path / "elsewhere", file)
+    assert found is not None
+    assert str(tmp_path / "elsewhere") in found
+    assert "cannot create" in found
+    found = storage_problem(
+        directory="s3://bucket/t", file="s3://bucket/t/f", token=RUN, options={"nope": "x"}
+    )
+    assert found is not None
+    assert "nope" in found
+
+
+def test_a_file_that_cannot_be_deleted_is_named_and_found_again(
+    file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(run: Run) -> None:
+        raise StorageError(run.token, "cannot be deleted: AccessDenied")
+
+    monkeypatch.setattr(Run, "forget", refuse)
+    found = problem_at(file.parent, file)
+    assert found is not None
+    assert "cannot delete" in found
+    assert runs_in(str(file.parent)) == (Run(str(file.parent), RUN),)
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({}, None),
+        ({"versions": {}}, None),
+        ({"versions": {"liquidlog": "1.4.0", "pyarrow": "22"}}, None),
+        ({"versions": {"liquidlog": "1.3.9"}}, ["liquidlog 1.3.9", "expected 1.4.0"]),
+        ({"versions": {"liquidlog": "1.4.1"}}, ["liquidlog 1.4.1", "expected 1.4.0"]),
+        ({"versions": {"pyarrow": "21.0.0"}}, ["pyarrow 21.0.0", "expected 22 or newer"]),
+        ({"versions": {"numpy": "2.0.9.dev1"}}, ["numpy 2.0.9.dev1", "expected 2.1 or newer"]),
+        ({"missing": "No module named 'liquidspark'"}, ["No module named 'liquidspark'", "ship"]),
+        ({"storage": "cannot read s3://b/f: gone"}, ["worker-7 cannot read s3://b/f: gone"]),
+    ],
+)
+def test_a_worker_that_cannot_rewrite_is_told_apart(
+    changes: dict[str, object], words: list[str] | None
+) -> None:
+    found = worker_problem(msgspec.structs.replace(ANSWER, **changes), LEAST)
+    if words is None:
+        assert found is None
+        return
+    assert found is not None
+    assert "\n" not in found
+    assert "worker-7" in found
+    assert "docs/where-it-runs.md" in found
+    for word in words:
+        assert word in found
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        (
+            VERSION_FAILURE,
+            ["Python 3.9", "expected 3.11", "PYSPARK_PYTHON"],
+        ),
+        (
+            IMPORT_FAILURE,
+            ["cannot import pyarrow", "--archives"],
+        ),
+        (
+            'java.io.IOException: Cannot run program "/opt/py": error=2, No such file or directory',
+            ["/opt/py", "PYSPARK_PYTHON"],
+        ),
+        ("java.lang.RuntimeException: odd\n\tat x", ["RuntimeException: odd"]),
+    ],
+)
+def test_a_probe_that_spark_cannot_run_is_explained(text: str, words: list[str]) -> None:
+    found = start_problem(RuntimeError(text))
+    assert "\n" not in found
+    for word in words:
+        assert word in found
+
+
+def test_the_least_versions_are_those_of_the_installed_package() -> None:
+    least = least_versions()
+    assert least["pyarrow"].split(".")[0].isdigit()
+    assert {"liquidlog", "numpy", "msgspec"} <= least.keys()
+    assert "pandas" not in least
+
+
+def test_a_worker_answers_for_itself(file: Path) -> None:
+    storage = {"directory": str(file.parent), "file": str(file), "token": RUN, "options": {}}
+    task = probe_task(packages=["liquidlog", "no-such-package"], storage=storage)
+    (batch,) = task([pa.RecordBatch.from_arrays([pa.array([0])], ["id"])])
+    answer = msgspec.json.decode(batch.column(0)[0].as_py(), type=WorkerAnswer)
+    assert (answer.missing, answer.storage) == (None, None)
+    assert answer.versions["no-such-package"] is None
+    assert answer.versions["liquidlog"] == least_versions()["liquidlog"]

@@ -1,0 +1,75 @@
+"""What a pipe gets is whole, one line per row; what a stream cannot write is an escape."""
+
+import io
+import json
+
+import pytest
+
+from liquidlog.report.jsonable import render_json, render_line
+from liquidlog.report.layout import LEVELS, Bars, Grid, Line
+from liquidlog.report.printing import show, show_json
+
+LONG = "part-" + "x y" * 200 + "-end.parquet"
+
+
+def printed(*parts: Line | Bars | Grid, terminal: bool = False, encoding: str = "utf-8") -> str:
+    stream = io.TextIOWrapper(io.BytesIO(), encoding=encoding, write_through=True, newline="")
+    show(parts, stream, terminal=terminal)
+    stream.seek(0)
+    return stream.read()
+
+
+def test_a_pipe_gets_each_row_in_one_line_with_columns_aligned() -> None:
+    rows = ((LONG, "1"), ("短い", "22"), ("", "333"), ("b", ""))
+    lines = printed(Grid(("path", "rows"), rows), Line(LONG)).splitlines()
+    assert lines[1] == f" {LONG}  1"
+    assert lines[2].endswith("  22")
+    assert lines[4] == " b"
+    assert lines[0].index("rows") == lines[3].index("333") == lines[2].index("22") + 2
+    assert lines[-1] == LONG
+
+
+def test_a_cell_beyond_all_measure_does_not_widen_other_rows() -> None:
+    lines = printed(Grid(("path", "rows"), ((LONG, "1"), ("a", "2")))).splitlines()
+    assert len(lines[2]) < 200 < len(lines[1])
+
+
+def test_a_terminal_folds_and_loses_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "60")
+    path = "x" * 300
+    text = printed(Grid(("path", "n"), ((path, "1"),)), terminal=True)
+    assert text.count("x") == 300
+    assert max(len(line) for line in text.splitlines() if "x" in line) <= 60
+
+
+def test_a_long_listing_is_whole_on_a_terminal_too() -> None:
+    grid = Grid(("path", "n"), tuple((f"file-{n}-{'x' * 300}", str(n)) for n in range(5000)))
+    text = printed(grid, terminal=True)
+    assert text.splitlines()[-1] == f" file-4999-{'x' * 300}  4999"
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "ascii", "latin-1"])
+@pytest.mark.parametrize("terminal", [False, True])
+def test_bars_and_words_are_written_in_any_encoding(encoding: str, *, terminal: bool) -> None:
+    bars = Bars(tuple(range(LEVELS + 1)))
+    text = printed(
+        bars, Grid(("a", "b"), ((bars, "日é"),)), Line("日"), terminal=terminal, encoding=encoding
+    )
+    assert ("▁" in text) == (encoding == "utf-8")
+    assert ("日" in text) == (encoding == "utf-8")
+    assert (r"\u65e5" in text) == (encoding != "utf-8")
+    assert len(set(text.splitlines()[0])) >= LEVELS
+
+
+def test_a_name_that_is_not_unicode_is_shown_and_is_json() -> None:
+    name = "a\udcff.parquet"
+    assert printed(Line(name)) == "a\\udcff.parquet\n"
+    assert json.loads(render_json({"path": name})) == {"path": name}
+    assert json.loads(render_line({"path": name})) == {"path": name}
+
+
+def test_a_document_is_ascii_where_the_stream_is() -> None:
+    stream = io.TextIOWrapper(io.BytesIO(), encoding="ascii", newline="")
+    show_json(render_json({"é": "日\x9b\U0001f388"}), stream)
+    stream.seek(0)
+    assert json.loads(stream.read()) == {"é": "日\x9b\U0001f388"}
