@@ -130,7 +130,7 @@ class _Seam:
 
     def _fstat(self, descriptor: int) -> Any:
         path = self._descriptors.get(descriptor, "")
-        return self.call("facts", path, lambda: os.fstat(descriptor))
+        return self.call("status", path, lambda: os.fstat(descriptor))
 
 
 class _File:

@@ -32,7 +32,8 @@ class Fault:
         return f"{self.kind.value} at call {self.number}" + (f": {self.entry}" * bool(self.entry))
 
 
-_LOOKS: Final = frozenset({"facts", "read", "list", "open"})
+_LOOKS: Final = frozenset({"facts", "open", "read"})
+_CHANGES: Final = frozenset({"create", "delete", "link", "mkdir", "replace", "sync", "write"})
 
 
 class FaultyDisk:
@@ -77,13 +78,12 @@ def faults_at(made: Sequence[tuple[Call, tuple[str, ...]]]) -> Iterator[Fault]:
     for number, (call, entries) in enumerate(made):
         yield Fault(number, Kind.BEFORE)
         yield Fault(number, Kind.SLOW)
-        if call.operation not in _LOOKS:
+        yield from (Fault(number, Kind.UNSEEN, entry) for entry in entries)
+        if call.operation in _LOOKS:
+            yield Fault(number, Kind.UNSEEN)
+        if call.operation in _CHANGES:
             yield Fault(number, Kind.AFTER)
             yield Fault(number, Kind.REFUSED)
-        elif call.operation == "list":
-            yield from (Fault(number, Kind.UNSEEN, entry) for entry in entries)
-        else:
-            yield Fault(number, Kind.UNSEEN)
 
 
 def _failed(fault: Fault, effect: Effect) -> Any:
@@ -92,8 +92,12 @@ def _failed(fault: Fault, effect: Effect) -> Any:
     Raises:
         OSError: As the kind of the fault says it.
     """
+    if fault.entry is not None:
+        answer = effect()
+        names = ((found, getattr(found, "name", found)) for found in answer)
+        return type(answer)(found for found, name in names if name != fault.entry)
     if fault.kind is Kind.UNSEEN:
-        return _without(effect(), fault.entry)
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
     if fault.kind is Kind.REFUSED:
         raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
     if fault.kind is Kind.AFTER:
@@ -101,16 +105,3 @@ def _failed(fault: Fault, effect: Effect) -> Any:
         if hasattr(made, "close"):
             made.close()
     raise OSError(errno.EIO, os.strerror(errno.EIO))
-
-
-def _without(answer: Any, entry: str | None) -> Any:
-    """Return an answer that something is not there: an entry of a listing, or what was asked for.
-
-    Raises:
-        FileNotFoundError: As calls other than listings say it.
-    """
-    if entry is not None:
-        return type(answer)(found for found in answer if getattr(found, "name", found) != entry)
-    if isinstance(answer, bool):
-        return False
-    raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))

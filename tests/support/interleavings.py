@@ -17,6 +17,9 @@ from support.schedules import Baton, Outcome, Schedule
 
 _RUNS: Final = "_liquidspark-"
 _TEMPORARY: Final = re.compile(r"\.(?P<target>.*)\.[0-9a-f]{16}\.tmp")
+_PRIVATE: Final = frozenset({"mkdir", "status", "sync", "write"})
+"""Operations on what nobody else writes: files that have no name yet, or never change."""
+
 _CHANGES: Final = frozenset({"create", "delete", "link", "replace"})
 
 
@@ -62,7 +65,9 @@ def others_can_see(call: Call, saved: frozenset[str]) -> bool:
         return True
     if _TEMPORARY.fullmatch(name):
         return call.operation == "delete"
-    if name.startswith(".") or call.operation in {"sync", "mkdir", "write"} or "." not in name:
+    if call.operation in _PRIVATE:
+        return False
+    if name.startswith(".") or "." not in name:
         return name.startswith(_RUNS)
     if call.path in saved:
         return call.operation in _CHANGES
