@@ -66,11 +66,6 @@ class Membership:
         return self.ours & (~self.in_cube | self.same_columns)
 
 
-def zorder_by_tag(columns: Sequence[ClusteringColumn]) -> str:
-    """Return the value of ZCUBE_ZORDER_BY for files clustered by `columns`."""
-    return msgspec.json.encode([column.name for column in columns]).decode()
-
-
 def parse_zorder_by(tag: str) -> tuple[str, ...] | None:
     """Return the quoted logical names in a ZCUBE_ZORDER_BY tag, None if it is not such a list."""
     try:
