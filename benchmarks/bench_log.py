@@ -189,7 +189,7 @@ plan = type(plan)(**{{name: getattr(plan, name) for name in plan.__struct_fields
     {{"groups": (group,)}})
 stats = ('{{"numRecords":1000,"minValues":{{"a":1}},"maxValues":{{"a":2}},'
     '"nullCount":{{"a":0,"b":0}}}}')
-done = RewrittenGroup(plan_id=plan.plan_id, group_id=0, rows_read=1000 * len(inputs),
+done = RewrittenGroup(plan_id=plan.plan_id, group_id=0, run="0" * 12, rows_read=1000 * len(inputs),
     rows_written=1000 * len(inputs), checksum_read="x", checksum_written="x", seconds=1.0,
     outputs=tuple(WrittenFile(path=f"new-{{number:08d}}.parquet", size_bytes=10**6,
         num_records=1000, modification_time_ms=0, stats=stats) for number in range(len(inputs))))

@@ -1,4 +1,4 @@
-"""The table at one version: pure data, one row a live file.
+"""The table at one version: pure data, one row per live file.
 
 Columns of `Snapshot.files` (FILES_SCHEMA): `path` as the log has it, URI-encoded;
 `size` bytes; `modification_time` ms; `num_records` the physical row count that its statistics

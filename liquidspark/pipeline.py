@@ -84,7 +84,7 @@ class SurveyTasks:
     shares: tuple[int, ...]
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Yield one row a surveyed input, or a failure."""
+        """Yield one row per surveyed input, or a failure."""
         for batch in batches:
             for number in batch.column(0).to_pylist():
                 for file in self.files[number]:

@@ -52,7 +52,7 @@ _TREND_FIELDS: Final = ("table_uri", "total_file_count", "average_depth")
     help="Also append the document with its times to this file, as one line of JSON.",
 )
 @json_option
-def health(  # noqa: PLR0913  one parameter an option
+def health(  # noqa: PLR0913  one parameter per option
     table: str,
     columns: str | None,
     where: str | None,

@@ -138,7 +138,7 @@ def cubes(table: str, limit: int | None, storage_options: Pairs, *, as_json: boo
 @version_options
 @limit_option
 @json_option
-def scan(  # noqa: PLR0913  one parameter an option
+def scan(  # noqa: PLR0913  one parameter per option
     table: str,
     where: str | None,
     workload: str | None,
@@ -170,7 +170,7 @@ def scan(  # noqa: PLR0913  one parameter an option
 @click.option("--sample", is_flag=True, help="Predict from rows of the files, not statistics.")
 @price_options
 @json_option
-def plan(  # noqa: PLR0913  one parameter an option
+def plan(  # noqa: PLR0913  one parameter per option
     table: str,
     policy: Mapping[str, Any],
     output: str | None,
@@ -219,7 +219,7 @@ def _refuse_without_readers(prices: Prices | None, *, sample: bool) -> None:
 )
 @limit_option
 @json_option
-def explain(  # noqa: PLR0913  one parameter an option
+def explain(  # noqa: PLR0913  one parameter per option
     table: str,
     policy: Mapping[str, Any],
     path: str | None,

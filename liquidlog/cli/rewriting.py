@@ -63,7 +63,7 @@ _MIN_GAIN_OPTION = click.option(
 @_SPARK_CONF
 @dry_run_option
 @json_option
-def optimize(  # noqa: PLR0913  one parameter an option
+def optimize(  # noqa: PLR0913  one parameter per option
     table: str,
     policy: Mapping[str, Any],
     min_gain: float | None,
@@ -184,7 +184,7 @@ def _round(
 @storage_option
 @dry_run_option
 @json_option
-def run_plan(  # noqa: PLR0913  one parameter an option
+def run_plan(  # noqa: PLR0913  one parameter per option
     plan_path: str,
     output: str,
     executor: str,

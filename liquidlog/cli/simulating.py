@@ -46,7 +46,7 @@ STRATEGIES = ("all", "new", "cube", "overlap")
 @click.option("--plot", "plot_path", type=click.Path(dir_okay=False), help="Save an SVG here.")
 @storage_option
 @json_option
-def simulate_command(  # noqa: PLR0913  one parameter an option
+def simulate_command(  # noqa: PLR0913  one parameter per option
     subject: str,
     scenario: str | None,
     append_rate: int,

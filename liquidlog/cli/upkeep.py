@@ -48,7 +48,7 @@ def checkpoint(table: str, storage_options: Pairs, *, dry_run: bool, as_json: bo
 @dry_run_option
 @limit_option
 @json_option
-def orphans(  # noqa: PLR0913  one parameter an option
+def orphans(  # noqa: PLR0913  one parameter per option
     table: str,
     older_than: str,
     limit: int | None,

@@ -41,7 +41,7 @@ from liquidlog.table import Table
 @click.option("--property", "properties", multiple=True, type=PAIR, help="A property; repeats.")
 @dry_run_option
 @json_option
-def create(  # noqa: PLR0913  one parameter an option
+def create(  # noqa: PLR0913  one parameter per option
     table: str,
     schema_from: str | None,
     schema_json: str | None,

@@ -36,7 +36,7 @@ class CubeHealth:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class CubeFiles:
-    """The files of cubes that have ranges; all arrays have one entry a file.
+    """The files of cubes that have ranges; all arrays have one entry per file.
 
     `cube` int64 is any number that files of one cube share; `ranges` those of each column.
     """

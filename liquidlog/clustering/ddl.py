@@ -7,7 +7,6 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import msgspec
-import pyarrow as pa
 
 from liquidlog.clustering.columns import ClusteringColumn, resolve_columns
 from liquidlog.clustering.domain import CLUSTERING_DOMAIN, clustering_domain, clustering_state
@@ -166,27 +165,6 @@ def cluster_by_change(snapshot: Snapshot, columns: Sequence[Path] | None) -> Cha
         },
         actions=actions,
         is_blind_append=True,
-    )
-
-
-def missing_statistics_notes(
-    snapshot: Snapshot, columns: Sequence[ClusteringColumn], bounds: pa.Table
-) -> tuple[str, ...]:
-    """Return one sentence for each column that existing files have no statistics for.
-
-    `bounds` are those of the columns, one row a live file, as parse_bounds spells them.
-
-    PROTOCOL.md wants all files to have them; the reference engine does not look. Such files are
-    read by every query until they are rewritten.
-    """
-    if not columns or not snapshot.files.num_rows:
-        return ()
-    counted = [bounds[f"null_count.{number}"].null_count for number in range(len(columns))]
-    return tuple(
-        f"{missing} of {snapshot.files.num_rows} files have no statistics for {column.name};"
-        " queries cannot skip them until they are rewritten"
-        for column, missing in zip(columns, counted, strict=True)
-        if missing
     )
 
 

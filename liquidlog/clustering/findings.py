@@ -59,7 +59,7 @@ class Finding:
 class Examined:
     """What findings are derived from.
 
-    `bounds` are those of the clustering columns, one row a live file. `state` and `health` are
+    `bounds` are those of the clustering columns, one row per live file. `state` and `health` are
     None where the domain cannot be read; `domain_problem` says why.
     """
 

@@ -122,7 +122,7 @@ class Health:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class _Measured:
-    """The files that are measured; all but `columns` have one entry a file.
+    """The files that are measured; all but `columns` have one entry per file.
 
     `ranges[i]` and `known[i]` are of column i: its ranges, and whether it has both bounds.
     `cube` is -1 outside cubes.
@@ -157,7 +157,7 @@ def measure_health(
 ) -> Health:
     """Return the health of a table by `columns`, of the files where `mask` is true.
 
-    `bounds` are those of the columns, one row a live file, as parse_bounds spells them.
+    `bounds` are those of the columns, one row per live file, as parse_bounds spells them.
 
     Files that hold only nulls in a column have no range there and are left out of the averages,
     like files without statistics; `notes` says how many.

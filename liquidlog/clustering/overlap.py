@@ -54,7 +54,7 @@ _SMALL_SHARE: Final = 0.5
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class _Table:
-    """What the choice is made from; all arrays have one entry a live file.
+    """What the choice is made from; all arrays have one entry per live file.
 
     `considered` are the files that count at all, `candidates` those that may be rewritten,
     `forced` those with so many deleted rows that they must be.

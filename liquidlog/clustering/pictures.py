@@ -83,7 +83,7 @@ class Pictures:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class _Shown:
-    """The files that have ranges of all columns; arrays have one entry a file."""
+    """The files that have ranges of all columns; arrays have one entry per file."""
 
     files: pa.Table
     states: pa.Array
@@ -99,7 +99,7 @@ def pictures(
     *,
     min_cube_bytes: int,
 ) -> Pictures:
-    """Return what to draw; `bounds` are those of the columns, one row a live file.
+    """Return what to draw; `bounds` are those of the columns, one row per live file.
 
     Raises:
         CorruptLogError: If the clustering domain cannot be read.

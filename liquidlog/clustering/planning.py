@@ -66,7 +66,7 @@ class Choice:
     """Which files go together and why the others stay.
 
     `groups` are row numbers of Snapshot.files, in the order they are read; `reasons` int64 has
-    one code a file, TAKEN or an index into REASONS. `expected_outputs` has one entry a group.
+    one code a file, TAKEN or an index into REASONS. `expected_outputs` has one entry per group.
     """
 
     groups: tuple[NDArray[np.int64], ...]

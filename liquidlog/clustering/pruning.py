@@ -36,7 +36,7 @@ _COLLATIONS: Final = "__COLLATIONS"
 
 
 class FileBounds:
-    """What is known of the referenced leaves, one entry a file.
+    """What is known of the referenced leaves, one entry per file.
 
     A file that lacks a statistic that a condition asked for is kept whatever the others say, as
     the reference engine does (Delta Spark, DataSkippingReader.verifyStatsForFilter).

@@ -48,7 +48,7 @@ _CUBE_COLUMNS: Final = {
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Membership:
-    """Each live file's place among the cubes; all arrays have one entry a file.
+    """Each live file's place among the cubes; all arrays have one entry per file.
 
     `cube` int64 is the rank of the file's ZCUBE_ID among all ids of the table, -1 without one
     (also set where ZCUBE_ZORDER_BY is missing, which makes no cube). `in_cube`: both tags are
@@ -64,11 +64,6 @@ class Membership:
     def candidates(self) -> NDArray[np.bool_]:
         """Files that clustering may take: ours, and unclustered or of the same columns."""
         return self.ours & (~self.in_cube | self.same_columns)
-
-
-def zorder_by_tag(columns: Sequence[ClusteringColumn]) -> str:
-    """Return the value of ZCUBE_ZORDER_BY for files clustered by `columns`."""
-    return msgspec.json.encode([column.name for column in columns]).decode()
 
 
 def parse_zorder_by(tag: str) -> tuple[str, ...] | None:
@@ -119,7 +114,7 @@ def file_states(
 def cube_table(
     snapshot: Snapshot, columns: Sequence[ClusteringColumn], min_cube_bytes: int
 ) -> pa.Table:
-    """Return one row a cube, sorted by its id.
+    """Return one row per cube, sorted by its id.
 
     Columns zcube_id, zorder_by (the tag's text), provider, files, size_bytes, logical_bytes,
     num_records (physical rows, null if a file's are unknown), state (as in FILE_STATES) and

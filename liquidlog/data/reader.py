@@ -133,10 +133,6 @@ class DataFile:
             for column in columns
         )
 
-    def row_group_bytes(self, index: int) -> int:
-        """Return the uncompressed bytes of one row group, encoded as in the file."""
-        return int(self._file.metadata.row_group(index).total_byte_size)
-
     def read(
         self, columns: Sequence[Path] | None = None, row_groups: Sequence[int] | None = None
     ) -> pa.Table:
@@ -201,17 +197,6 @@ class DataFile:
             raise DataFileError(
                 self.path, f"column {quote_path(path)} cannot be kept exactly: {error}"
             ) from error
-
-
-def check_file(path: str, schema: StructType, *, mapping: MappingMode = MappingMode.NONE) -> int:
-    """Return the rows of a data file after checking by its footer that it can be copied exactly.
-
-    Raises:
-        DataFileError: If it cannot; names every reason.
-        UsageError: If the table itself has columns without an Arrow form.
-    """
-    with DataFile.open(path, schema=schema, mapping=mapping) as file:
-        return file.num_rows
 
 
 def _check(file: ParquetFile, wanted: pa.Schema, columns: FileColumns, leniency: Leniency) -> None:

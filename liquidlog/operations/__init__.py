@@ -1,1 +1,1 @@
-"""What users do with a table, one module an operation: store, rules and commits put together."""
+"""What users do with a table, one module per operation: store, rules and commits put together."""

@@ -67,7 +67,7 @@ def live_rows(files: pa.Table) -> int | None:
 
 
 def files(store: TableStore, snapshot: Snapshot, min_cube_bytes: int) -> pa.Table:
-    """Return one row a live file, sorted by path: its place in the clustering.
+    """Return one row per live file, sorted by path: its place in the clustering.
 
     Columns path (decoded), size_bytes, num_records (physical rows), zcube_id, zorder_by (the
     tag's text), clustering_provider, deleted_rows, state, and structs min and max with one

@@ -287,7 +287,7 @@ def rewritten_group_begins(plan_id: str) -> bytes:
 
 
 def decode_result(content: bytes, *, where: str) -> RewriteResult:
-    """Return the result in a document of one line a group.
+    """Return the result in a document of one line per group.
 
     Raises:
         DocumentError: If a line is not a finished group, is of an unknown format version, or

@@ -66,7 +66,7 @@ def boxes(found: Iterable[tuple[float, float, float, float]], *, height_px: int)
 
 
 def profile(values: Sequence[int], *, height_px: int) -> str:
-    """Return one column a value, as high as the value."""
+    """Return one column per value, as high as the value."""
     most, width = max(values, default=0) or 1, WIDTH / max(len(values), 1)
     drawn = (
         _rect(

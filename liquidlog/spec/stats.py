@@ -63,7 +63,7 @@ class FileStatistics:
 
 
 BoundsOf = Callable[[Sequence[Leaf]], pa.Table]
-"""Brings the bounds of leaves, one row a live file, as `parse_bounds` spells them."""
+"""Brings the bounds of leaves, one row per live file, as `parse_bounds` spells them."""
 
 
 def has_bounds(data_type: DataType) -> bool:

@@ -1,4 +1,4 @@
-"""Table: one method a stage.
+"""Table: one method per stage.
 
 table = Table.open(uri)
 plan = table.plan()                      # Snapshot -> ClusteringPlan

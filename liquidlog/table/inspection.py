@@ -49,7 +49,7 @@ class Inspection(OpenedTable):
     def files(
         self, version: int | None = None, *, min_cube_size: Size = DEFAULT_MIN_CUBE_BYTES
     ) -> pa.Table:
-        """Return one row a live file: size, rows, cube, state, bounds of clustering columns."""
+        """Return one row per live file: size, rows, cube, state, bounds of clustering columns."""
         return inspect.files(self._store, self.snapshot(version), parse_size(min_cube_size))
 
     def files_at(self, version: int | None = None) -> tuple[int, pa.Table]:

@@ -5,18 +5,16 @@ from itertools import count
 import msgspec
 import pytest
 
-from liquidlog.clustering.columns import resolve_columns
 from liquidlog.clustering.ddl import (
     cluster_by_change,
     create_change,
     like_change,
-    missing_statistics_notes,
 )
 from liquidlog.errors import ClusteringColumnError, UnsupportedFeatureError, UsageError
 from liquidlog.spec.actions import DomainMetadata, Metadata, Protocol, encode_actions
 from liquidlog.spec.change import Change
 from liquidlog.spec.schema import PrimitiveType, StructField, StructType
-from support.snapshots import SCHEMA, FileSpec, bounds_of, snapshot_of
+from support.snapshots import SCHEMA, snapshot_of
 
 
 def ids(first: int = 1) -> Iterator[str]:
@@ -252,17 +250,3 @@ def test_cluster_by_refuses_a_partitioned_table_and_no_columns() -> None:
         cluster_by_change(snapshot_of(cluster_by=None, partition_columns=("y",)), [("x",)])
     with pytest.raises(ClusteringColumnError, match="no clustering column"):
         cluster_by_change(snapshot_of(), [])
-
-
-def test_files_without_statistics_for_a_column_are_noted() -> None:
-    files = [FileSpec(path="1", bounds={"x": (1, 2)}), FileSpec(path="2", bounds={"y": (1, 2)})]
-    snapshot = snapshot_of(files)
-    columns = resolve_columns(
-        snapshot.schema, [("x",), ("s",)], configuration={}, partition_columns=()
-    )
-    bounds = bounds_of(snapshot)([column.leaf for column in columns])
-    about_x, about_s = missing_statistics_notes(snapshot, columns, bounds)
-    assert about_x.startswith("1 of 2 files")
-    assert about_s.startswith("2 of 2 files")
-    without = replace(snapshot, files=snapshot.files.slice(0, 0))
-    assert missing_statistics_notes(without, columns, bounds.slice(0, 0)) == ()
