@@ -13,7 +13,12 @@ from msgspec import structs
 
 from liquidlog.commit.conflicts import ReadSet, check_conflicts
 from liquidlog.commit.writer import PutOutcome, put_commit
-from liquidlog.errors import CommitConflictError, CommitError, UnsupportedFeatureError
+from liquidlog.errors import (
+    CommitConflictError,
+    CommitError,
+    TableReplacedError,
+    UnsupportedFeatureError,
+)
 from liquidlog.log.loader import follow, load_commits, load_snapshot
 from liquidlog.log.store import TableStore
 from liquidlog.snapshot import Snapshot
@@ -178,6 +183,12 @@ def _require_no_conflicts(proposal: Proposal, winners: Iterable[Commit]) -> None
 
 
 def _require_possible(proposal: Proposal, snapshot: Snapshot) -> None:
+    if snapshot.version < proposal.read_set.version:
+        # A listing from a cache, or a table put back from a copy: no conflict that stays one.
+        detail = (
+            f"version {proposal.read_set.version}, which this change was made for, is not listed"
+        )
+        raise TableReplacedError(snapshot.uri, detail)
     problems = proposal.problems(snapshot)
     if problems:
         raise CommitConflictError(proposal.read_set.version, problems)

@@ -9,14 +9,13 @@ looks again; only then the log is read, and what it names is spared.
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final
 
 from liquidlog.commit.conflicts import ReadSet
 from liquidlog.commit.transaction import Clock, Proposal, commit, require_writable
 from liquidlog.data.runs import Run, Stage, runs_in
-from liquidlog.errors import CommitConflictError
+from liquidlog.errors import CommitConflictError, TableReplacedError
 from liquidlog.log.loader import load_snapshot
 from liquidlog.log.named import named_files
 from liquidlog.log.store import TableStore
@@ -224,14 +223,21 @@ def _ended(stray: StrayRun) -> Stage | None:
 
 
 def _put_version(store: TableStore, tokens: Sequence[str], clock: Clock) -> None:
-    """Put a version without actions: a commit that looked at a run before has to look again."""
+    """Put a version without actions: a commit that looked at a run before has to look again.
+
+    Raises:
+        TableReplacedError: If another log is there now.
+    """
     snapshot = load_snapshot(store)
     change = Change(operation=OPERATION, parameters={"runs": json.dumps(tokens)}, actions=())
     read_set = ReadSet(version=snapshot.version)
     proposal = Proposal(read_set=read_set, base=snapshot, derive=lambda _: change)
-    # A conflict is a version that somebody else put since, which does the same.
-    with suppress(CommitConflictError):
+    try:
         commit(store, proposal, clock, engine_info=ENGINE_INFO)
+    except TableReplacedError:
+        raise  # nothing was put that a commit on its way would see
+    except CommitConflictError:
+        pass  # a version that somebody else put since does the same
 
 
 def _row(file: StrayFile, token: str | None, *, deleted: bool) -> Mapping[str, Any]:

@@ -2,7 +2,10 @@
 
 import json
 import os
+from contextlib import suppress
+from itertools import count
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -11,6 +14,7 @@ from click.testing import CliRunner
 from liquidlog.cli.main import cli
 from liquidlog.data.runs import Run, Stage, runs_in
 from liquidlog.errors import ExecutorError, LiquidlogError, UsageError
+from liquidlog.log.local_store import LocalTableStore
 from liquidlog.operations import orphans as operation
 from liquidlog.plan import ClusteringPlan, RewriteResult
 from liquidlog.table import Table
@@ -233,6 +237,29 @@ def test_a_commit_on_its_way_sees_that_its_run_was_withdrawn(tmp_path: Path) -> 
     assert report.failures
     assert report.versions == ()
     assert rows_at(table, table.update().version) == 5
+
+
+@pytest.mark.parametrize("stale", range(1, 12))
+def test_a_listing_of_a_cache_deletes_nothing_without_the_version_before(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stale: int
+) -> None:
+    table = table_at(tmp_path)
+    rewritten(table, age_s=0)
+    listings = count(1)
+    list_log = LocalTableStore.list_log
+
+    def older(store: LocalTableStore, first: int = 0) -> Any:
+        found = list_log(store, first) or ()
+        newest = max(file.version for file in found)
+        old = next(listings) == stale
+        return tuple(file for file in found if not old or file.version < newest)
+
+    monkeypatch.setattr(LocalTableStore, "list_log", older)
+    with suppress(LiquidlogError):
+        Table.open(str(tmp_path)).orphans(older_than="0s", finished=True, delete=True)
+    monkeypatch.undo()
+    deleted = not table.orphans(older_than="0s")
+    assert deleted == (table.history(1)[0]["operation"] == operation.OPERATION)
 
 
 @pytest.mark.parametrize("text", ["", "1", "1w", "-1d", "1.5h", "d"])

@@ -3,6 +3,8 @@
 import json
 import os
 from collections.abc import Callable
+from contextlib import suppress
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +16,7 @@ from deltalake import DeltaTable
 from msgspec import structs
 
 from liquidlog.data.runs import Run, Stage
-from liquidlog.errors import DocumentError, ExecutorError, StorageError
+from liquidlog.errors import DocumentError, ExecutorError, LiquidlogError, StorageError
 from liquidlog.log.local_store import LocalTableStore
 from liquidlog.log.second_opinion import require_agreement
 from liquidlog.operations import outputs, rewrite
@@ -256,6 +258,29 @@ def test_a_result_is_committed_once_however_often_it_is_given(table: Table) -> N
     report = table.commit(plan, RewriteResult(plan_id=plan.plan_id, groups=result.groups))
     assert report.skipped_groups == (0,)
     assert live_values(table) == [1, 2, 3, 4, 5, 6]
+
+
+@pytest.mark.parametrize("stale", range(1, 5))
+def test_a_listing_of_a_cache_is_no_conflict(
+    table: Table, monkeypatch: pytest.MonkeyPatch, stale: int
+) -> None:
+    plan = table.plan()
+    result = execute(plan)
+    listings = count(1)
+    list_log = LocalTableStore.list_log
+
+    def older(store: LocalTableStore, first: int = 0) -> Any:
+        found = list_log(store, first) or ()
+        old = next(listings) == stale
+        return tuple(file for file in found if not old or file.version < plan.read_version)
+
+    monkeypatch.setattr(LocalTableStore, "list_log", older)
+    with suppress(LiquidlogError):
+        table.commit(plan, result)
+    monkeypatch.undo()
+    table.commit(plan, result)
+    assert live_values(table) == [1, 2, 3, 4, 5, 6]
+    assert result.groups[0].outputs[0].path in table.files()["path"].to_pylist()
 
 
 def test_a_result_that_another_process_commits_meanwhile_is_committed(
