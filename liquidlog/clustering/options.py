@@ -36,8 +36,8 @@ OVERLAP_OPTIONS: Final = ALL_OPTIONS - {"zorder_by"}
 COMPACTION_OPTIONS: Final = frozenset({"max_file_bytes"})
 ZORDER_OPTIONS: Final = frozenset({"max_file_bytes", "zorder_by"})
 
-MIN_FILE_BYTES: Final = 1 << 10
-"""Least size that can be asked of files; below it, files hold more about rows than rows."""
+MIN_FILE_BYTES: Final = 128
+"""Least size that can be asked of files: no Parquet file is smaller."""
 
 _DEFAULTS: Final = ClusteringPolicy()
 
@@ -78,8 +78,8 @@ def _file_size(value: Any) -> int:  # noqa: ANN401  as a caller gives it
     size_bytes = parse_size(value)
     if size_bytes < MIN_FILE_BYTES:
         raise UsageError(
-            f"max_file_size must be at least {render_size(MIN_FILE_BYTES)}, what a Parquet file's"
-            f" own description takes, found {render_size(size_bytes)}",
+            f"max_file_size must be at least {render_size(MIN_FILE_BYTES)}, found"
+            f" {render_size(size_bytes)}: no Parquet file is smaller",
             option="max_file_size",
         )
     return size_bytes

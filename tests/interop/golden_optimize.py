@@ -22,6 +22,7 @@ import pyarrow as pa
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
+from liquidlog.clustering.options import MIN_FILE_BYTES
 from liquidlog.errors import LiquidlogError
 from liquidlog.plan import ClusteringPlan
 from liquidlog.table import Table
@@ -85,7 +86,7 @@ def rewrite(
     try:
         table = Table.open(str(uri))
         sizes = table.files()["size_bytes"].to_pylist()
-        small = max(1, sum(sizes) // SMALL_FILES)
+        small = max(MIN_FILE_BYTES, sum(sizes) // SMALL_FILES)
         for step, policy in (("small files", {"max_file_size": small}), ("usual files", {})):
             plan = planned(table, policy)
             if plan.groups:
