@@ -82,7 +82,7 @@ def append(store: TableStore, snapshot: Snapshot, request: AppendRequest, clock:
 
     Raises:
         UnsupportedFeatureError: If the table asks more of a writer than we do.
-        UsageError: If the rows shall be sorted and the table has no clustering columns.
+        UsageError: If rows are to be sorted and the table has no clustering columns.
         SchemaMismatchError: If a source is not of the table's schema.
         DataFileError: If a source cannot be read, or changes before all are; no file is left.
         CommitConflictError: If the schema, properties or protocol changed; the files are deleted.

@@ -23,7 +23,7 @@ from liquidlog.spec.schema import Path, StructType
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Definition:
-    """What a new table shall be; None for `cluster_by` means as `like` has it, or none."""
+    """What a new table is to have; None for `cluster_by` means as `like` has it, or none."""
 
     schema: StructType | pa.Schema | None
     like: Snapshot | None

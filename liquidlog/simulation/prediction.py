@@ -3,7 +3,7 @@
 The rows of a group are made up: spread evenly over the boxes of its files, as many as their bytes.
 The executor's own kernels place them in the planned number of files, whose bounds then answer the
 predicates. Columns that are not clustered by keep the bounds of the whole group. Of texts only the
-ends of files are known, so files of few inputs are foretold wider than they will come out.
+ends of files are known, so files of few inputs are predicted wider than they will come out.
 """
 
 from collections.abc import Sequence

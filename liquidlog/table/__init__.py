@@ -84,7 +84,7 @@ class Table(Inspection, Changes, Rewriting):
         cluster_by: str | Sequence[str] | None = None,
         properties: Mapping[str, str] | None = None,
     ) -> define.Definition:
-        """Return what a new table shall be, as for create."""
+        """Return the definition of a new table, from the arguments of create."""
         return define.Definition(
             schema=schema
             if schema is None

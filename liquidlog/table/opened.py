@@ -80,7 +80,7 @@ class OpenedTable:
         return newest
 
     def bounds_of(self, snapshot: Snapshot) -> BoundsOf:
-        """Return what brings the bounds of a snapshot's files; it keeps the last it brought."""
+        """Return a function to the bounds of files of a snapshot; it keeps the last ones."""
 
         def bounds(columns: Sequence[Leaf]) -> pa.Table:
             kept, wanted = self._bounds, tuple(columns)
