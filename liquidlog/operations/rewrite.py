@@ -90,7 +90,7 @@ def commit_group(
         return GroupCommit(group_id=group.group_id, version=None)
     try:
         require_evidence(store, plan, group)
-        proposal = _proposal(store, plan, group, clock, base)
+        proposal = _proposal(store, plan, group, clock, base, (run, digest))
         landed = commit_and_checkpoint(store, proposal, clock, engine_info=ENGINE_INFO)
     except TableReplacedError:
         raise  # what the log of another table says proves nothing
@@ -125,11 +125,12 @@ def rehearse_group(
         UnsupportedFeatureError: As `commit_group`.
         CorruptLogError: As `commit_group`.
     """
-    _run_of(store, plan, group)
+    run, digest = _run_of(store, plan, group)
     if group.group_id in committed_groups(store, plan):
         return GroupCommit(group_id=group.group_id, version=None)
     require_evidence(store, plan, group)
-    would = rehearse(store, _proposal(store, plan, group, clock, base))
+    proposal = _proposal(store, plan, group, clock, base, (run, digest))
+    would = rehearse(store, proposal)
     return GroupCommit(group_id=group.group_id, version=would.version, base=would.base)
 
 
@@ -193,10 +194,12 @@ def _proposal(
     group: RewrittenGroup,
     clock: Clock,
     base: Snapshot | None,
+    claim: tuple[Run, str],
 ) -> Proposal:
+    """Return the change that commits a group; `claim` is what `_run_of` returned for it."""
+    run, digest = claim
     started_ms = clock.now_ms()
     planned = planned_group(plan, group)
-    run, digest = _run_of(store, plan, group)
 
     def before_put(snapshot: Snapshot) -> None:
         require_agreement(snapshot, store.storage)

@@ -18,7 +18,7 @@ from liquidlog.operations.orphans import OPERATION as ORPHANS
 from support.faulty_disk import Fault, FaultyDisk
 from support.interleavings import alone_on_storage
 from support.playground import Playground, counted_tokens
-from support.rivals import claimed_versions
+from support.rivals import check_told
 from support.schedules import Outcome
 from support.table_rows import live_rows
 from support.verbs import Operation, Stopped, Verb, append_as_it_is, create
@@ -114,15 +114,8 @@ def _outcome(program: Callable[[], Any]) -> Outcome:
 
 def _check_told(landed: list[int], outcome: Outcome) -> None:
     """Check that the operation told the truth of its versions."""
-    error = outcome.error
     if isinstance(outcome.value, Stopped):
         doubt = isinstance(outcome.value.error, CommitStateUnknownError)
         assert len(landed) - outcome.value.told in ({0, 1} if doubt else {0})
         return
-    if error is None:
-        claimed = claimed_versions(outcome.value)
-        assert claimed is None or claimed == landed, f"said {claimed}, landed {landed}"
-        return
-    assert isinstance(error, LiquidlogError), f"{type(error).__name__}: {error}"
-    if not isinstance(error, CommitStateUnknownError):
-        assert not landed, f"said {error}, landed {landed}"
+    check_told(landed, outcome)

@@ -226,7 +226,7 @@ def check(
     assert not log.missing, f"deleted, though named: {log.missing}"
     for name, outcome in zip("AB", outcomes, strict=True):
         landed = [v for v in log.versions_of(f"{name} ") if log.operation_of(v) != ORPHANS]
-        _check_told(landed, outcome)
+        check_told(landed, outcome)
     for group in stage.plan.groups:
         tags = {PLAN_ID_TAG: stage.plan.plan_id, GROUP_ID_TAG: str(group.group_id)}
         assert len(log.tagged(tags)) <= 1, "a group was committed twice"
@@ -242,7 +242,7 @@ def check(
     cleaned.add(log.state)
 
 
-def _check_told(landed: list[int], outcome: Outcome) -> None:
+def check_told(landed: list[int], outcome: Outcome) -> None:
     """Check that a process told the truth of its versions."""
     error = outcome.error
     if error is None:
