@@ -174,8 +174,8 @@ rows = pa.table(DeltaTable(uri).get_add_actions(flatten=True)).num_rows
 _REWRITE = """
 from liquidlog.table import system_clock
 from liquidlog.plan import RewrittenGroup, WrittenFile
-from liquidlog.clustering.outputs import rewrite_change
-from liquidlog.clustering.staleness import stale_reasons
+from liquidlog.clustering.outcome.change import rewrite_change
+from liquidlog.clustering.outcome.staleness import stale_reasons
 from liquidlog.commit.transaction import Proposal, commit
 from liquidlog.operations.rewrite import read_set_of
 table = Table.open(uri)

@@ -23,7 +23,7 @@ from pyspark.sql import SparkSession
 
 import liquidspark
 from liquidlog import Table
-from liquidlog.clustering.workload import WeightedPredicate
+from liquidlog.predicates.workload import WeightedPredicate
 from liquidspark.session import open_session
 
 SEED = 20261121

@@ -16,8 +16,8 @@ from liquidlog.cli.common import (
     table_argument,
 )
 from liquidlog.cli.outputs import append_line, replace_file, require_lines
-from liquidlog.clustering.fail_if import is_crossed, parse_bar
-from liquidlog.clustering.findings import FIXES
+from liquidlog.clustering.health.bars import is_crossed, parse_bar
+from liquidlog.doctor.findings import FIXES
 from liquidlog.errors import EXIT_BAR_CROSSED, EXIT_OK, UsageError
 from liquidlog.report import tables
 from liquidlog.report.jsonable import render_line

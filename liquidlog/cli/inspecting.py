@@ -21,10 +21,10 @@ from liquidlog.cli.common import (
 from liquidlog.cli.outputs import replace_file
 from liquidlog.cli.planning import make_plan, plan_arguments, price_options
 from liquidlog.cli.usage import WholeNumber
-from liquidlog.clustering.workload import WeightedPredicate
 from liquidlog.errors import UsageError
 from liquidlog.operations.scan import read_workload
 from liquidlog.plan import encode_plan, plan_document
+from liquidlog.predicates.workload import WeightedPredicate
 from liquidlog.report import plans, tables
 from liquidlog.report.layout import pairs
 from liquidlog.simulation.prices import Prices, costs

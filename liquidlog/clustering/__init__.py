@@ -1,1 +1,1 @@
-"""Snapshot to plan, and plan and result to actions. Pure rules."""
+"""Clustering columns, cubes, plans, outcomes and health. Rules without I/O."""

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from liquidlog.errors import ClusteringColumnError
-from liquidlog.spec.near import suggestion
+from liquidlog.spec.near import unknown_columns
 from liquidlog.spec.schema import (
     ArrayType,
     DataType,
@@ -15,7 +15,6 @@ from liquidlog.spec.schema import (
     StructField,
     StructType,
     find_column,
-    leaves,
     quote_path,
     resolve_path,
 )
@@ -86,7 +85,7 @@ def resolve_columns(
         if physical not in indexed:
             problems.append(_no_statistics(logical, configuration))
         columns.append(ClusteringColumn(logical, physical, found.data_type))
-    problems.extend(no_columns(unknown, schema))
+    problems.extend(unknown_columns(unknown, schema))
     problems.extend(_duplicates(columns))
     if problems:
         raise ClusteringColumnError(tuple(problems))
@@ -145,20 +144,6 @@ def _dotted_problem(schema: StructType, path: Path) -> str | None:
     if len(listed) > 1 and all(find_column(schema, (name.strip(),)) for name in listed):
         return f"there is no column {quote_path(path)}; give several columns as a list of names"
     return None
-
-
-def no_columns(unknown: Sequence[str], schema: StructType) -> Iterator[str]:
-    """Yield a sentence for each name that is none of a column: which were perhaps meant.
-
-    What columns there are is said once, and only if none is near.
-    """
-    names = [quote_path(leaf.logical) for leaf in leaves(schema)]
-    listed = False
-    for name in dict.fromkeys(unknown):
-        near = suggestion(name, names, what="columns")
-        is_list = near.startswith("; the columns are")
-        yield f"there is no column {name}{'' if is_list and listed else near}"
-        listed = listed or is_list
 
 
 def _no_statistics(logical: Path, configuration: Mapping[str, str]) -> str:

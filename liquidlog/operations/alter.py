@@ -7,10 +7,10 @@ With `dry_run` nothing is committed; the version returned is the one that the ta
 
 from collections.abc import Mapping, Sequence
 
-from liquidlog.clustering.property_changes import properties_change
-from liquidlog.clustering.retagging import plan_retagging, retagged
-from liquidlog.clustering.schema_changes import drop_change, plan_rename, rename_change
 from liquidlog.commit.transaction import Clock
+from liquidlog.definition.property_changes import properties_change
+from liquidlog.definition.retagging import plan_retagging, retagged
+from liquidlog.definition.schema_changes import drop_change, plan_rename, rename_change
 from liquidlog.errors import SchemaChangeError
 from liquidlog.log.originals import original_adds
 from liquidlog.log.store import TableStore

@@ -10,7 +10,7 @@ import msgspec
 import pyarrow as pa
 
 from liquidlog.clustering.domain import clustering_state
-from liquidlog.clustering.planning import writer_options
+from liquidlog.clustering.planning.choice import writer_options
 from liquidlog.clustering.row_tracking import assign_row_ids
 from liquidlog.commit.conflicts import ReadSet
 from liquidlog.commit.transaction import Clock, Proposal, require_writable

@@ -9,9 +9,14 @@ import pyarrow.compute as pc
 from msgspec import structs
 
 from liquidlog.clustering.columns import ClusteringColumn
-from liquidlog.clustering.ddl import cluster_by_change
 from liquidlog.clustering.domain import ClusteringState, clustering_state
-from liquidlog.clustering.findings import (
+from liquidlog.clustering.health.measure import measure_health
+from liquidlog.clustering.planning.choice import writer_options
+from liquidlog.commit.transaction import Clock, require_writable
+from liquidlog.definition.create import cluster_by_change
+from liquidlog.definition.past import last_whole_columns, lost_columns, past_schemas
+from liquidlog.definition.retagging import Retagging, plan_late_retagging, retagged
+from liquidlog.doctor.findings import (
     BROKEN_DOMAIN,
     CUT_STRINGS,
     FIXES,
@@ -22,12 +27,7 @@ from liquidlog.clustering.findings import (
     with_cut_bounds,
     without_range,
 )
-from liquidlog.clustering.health import measure_health
-from liquidlog.clustering.past import last_whole_columns, lost_columns, past_schemas
-from liquidlog.clustering.planning import writer_options
-from liquidlog.clustering.repairs import NOTHING_LEFT, domain_repair, retagging_repair
-from liquidlog.clustering.retagging import Retagging, plan_late_retagging, retagged
-from liquidlog.commit.transaction import Clock, require_writable
+from liquidlog.doctor.repairs import NOTHING_LEFT, domain_repair, retagging_repair
 from liquidlog.errors import CorruptLogError, UsageError
 from liquidlog.log.definitions import past_definitions
 from liquidlog.log.loader import load_snapshot

@@ -7,9 +7,9 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from liquidlog.clustering import overlap
 from liquidlog.clustering.domain import clustering_state
-from liquidlog.clustering.keyspace import key_space
+from liquidlog.clustering.keyspace.widths import key_space
+from liquidlog.clustering.planning import overlap
 from liquidlog.clustering.zcubes import sizes
 from liquidlog.plan import ClusteringPlan, RewriteMode, SkipReason
 from liquidlog.snapshot import Snapshot, decoded_paths

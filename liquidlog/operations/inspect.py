@@ -8,7 +8,7 @@ import pyarrow.compute as pc
 
 from liquidlog.clustering.columns import ClusteringColumn, resolve_columns
 from liquidlog.clustering.domain import clustering_state
-from liquidlog.clustering.health import Health, measure_health
+from liquidlog.clustering.health.measure import Health, measure_health
 from liquidlog.clustering.zcubes import file_states
 from liquidlog.commit.transaction import require_writable
 from liquidlog.errors import UnsupportedFeatureError

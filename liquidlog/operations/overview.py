@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from liquidlog.clustering.columns import ClusteringColumn
-from liquidlog.clustering.findings import Finding, findings
-from liquidlog.clustering.health import Health, measure_health
-from liquidlog.clustering.pictures import Pictures, pictures
+from liquidlog.clustering.health.measure import Health, measure_health
+from liquidlog.clustering.health.pictures import Pictures, pictures
+from liquidlog.doctor.findings import Finding, findings
 from liquidlog.errors import LiquidlogError
 from liquidlog.log.history import read_history
 from liquidlog.log.loader import load_snapshot

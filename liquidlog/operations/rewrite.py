@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from liquidlog.clustering.domain import CLUSTERING_DOMAIN
-from liquidlog.clustering.outputs import planned_group, rewrite_change
-from liquidlog.clustering.staleness import stale_reasons
+from liquidlog.clustering.outcome.change import planned_group, rewrite_change
+from liquidlog.clustering.outcome.staleness import stale_reasons
 from liquidlog.commit.conflicts import ReadSet
 from liquidlog.commit.transaction import Clock, Proposal, rehearse
 from liquidlog.data.runs import Run

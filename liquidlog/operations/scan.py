@@ -12,11 +12,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from liquidlog.clustering.workload import Workload, shares
 from liquidlog.errors import UsageError
 from liquidlog.log.statistics import load_bounds
 from liquidlog.log.store import TableStore
 from liquidlog.operations.results import read_file
+from liquidlog.predicates.workload import Workload, shares
 from liquidlog.snapshot import Snapshot, decoded_paths
 
 
@@ -102,7 +102,7 @@ def read_workload(path: str) -> Workload:
         UsageError: If it holds no workload.
     """
     # See `matching`.
-    from liquidlog.clustering.workload_text import parse_workload
+    from liquidlog.predicates.workload import parse_workload
 
     try:
         text = read_file(path).decode()
@@ -135,7 +135,7 @@ def matching(
         UsageError: If a predicate cannot be understood.
     """
     # The SQL parser takes a third of a command's start; most commands have no predicate.
-    from liquidlog.clustering.predicates import may_match_each
+    from liquidlog.predicates.matching import may_match_each
 
     bounds_of = partial(load_bounds, store, snapshot)
     found = may_match_each(snapshot, predicates, bounds_of, time_zone=time_zone)

@@ -6,8 +6,8 @@ from typing import Final
 import numpy as np
 
 from liquidlog.clustering.domain import clustering_state
-from liquidlog.clustering.keyspace import key_space
-from liquidlog.clustering.planning import check_clustered
+from liquidlog.clustering.keyspace.widths import key_space
+from liquidlog.clustering.planning.choice import check_clustered
 from liquidlog.clustering.zcubes import membership, sizes
 from liquidlog.errors import UsageError
 from liquidlog.log.statistics import load_bounds

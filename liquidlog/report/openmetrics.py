@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import fields
 from typing import Final
 
-from liquidlog.clustering.health import ColumnHealth, Health
+from liquidlog.clustering.health.measure import ColumnHealth, Health
 from liquidlog.spec.visible import visible_lines
 
 _PREFIX: Final = "liquidlog_health"

@@ -10,9 +10,9 @@ from datetime import datetime
 from string import Template
 from typing import Any, Final
 
-from liquidlog.clustering.findings import Finding
-from liquidlog.clustering.health import ColumnHealth, Health
-from liquidlog.clustering.pictures import Axis, Pictures
+from liquidlog.clustering.health.measure import ColumnHealth, Health
+from liquidlog.clustering.health.pictures import Axis, Pictures
+from liquidlog.doctor.findings import Finding
 from liquidlog.operations.overview import Overview, Rewrite
 from liquidlog.report import shapes
 from liquidlog.report.jsonable import jsonable

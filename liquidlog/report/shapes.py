@@ -6,7 +6,7 @@ Every picture is 1000 units wide; colours are CSS classes of the page.
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from liquidlog.clustering.pictures import Grid, Span
+from liquidlog.clustering.health.pictures import Grid, Span
 from liquidlog.spec.markup import escaped
 
 WIDTH: Final = 1000

@@ -5,7 +5,7 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from liquidlog.clustering.health import Health
+from liquidlog.clustering.health.measure import Health
 from liquidlog.operations.replay import WrittenBytes
 from liquidlog.operations.scan import Scan
 from liquidlog.report.jsonable import jsonable

@@ -16,9 +16,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from liquidlog.clustering.domain import clustering_state
-from liquidlog.clustering.health import Health, measure_health
-from liquidlog.clustering.workload import Workload, shares
+from liquidlog.clustering.health.measure import Health, measure_health
 from liquidlog.plan import ClusteringPlan, RewriteGroup
+from liquidlog.predicates.workload import Workload, shares
 from liquidlog.simulation.table import Points, Rows, placed
 from liquidlog.snapshot import FILES_SCHEMA, Snapshot, decoded_paths
 from liquidlog.spec.schema import Leaf, leaves
@@ -79,7 +79,7 @@ def predict(
         UsageError: If a predicate cannot be understood.
     """
     # The SQL parser takes a third of a command's start; most commands have no predicate.
-    from liquidlog.clustering.predicates import may_match_each, referenced_leaves
+    from liquidlog.predicates.matching import may_match_each, referenced_leaves
 
     asked = [predicate.where for predicate in workload]
     before = may_match_each(snapshot, asked, bounds_of)

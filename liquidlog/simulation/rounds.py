@@ -8,8 +8,8 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
-from liquidlog.clustering.depth import column_ranges, depths, key_ranges
-from liquidlog.clustering.planner import plan
+from liquidlog.clustering.keyspace.depth import column_ranges, depths, key_ranges
+from liquidlog.clustering.planning.planner import plan
 from liquidlog.curve.curves import parse_curve
 from liquidlog.errors import UsageError
 from liquidlog.plan import ClusteringPlan, ClusteringPolicy

@@ -1,8 +1,10 @@
 """Names that were perhaps meant: only those that are near, and at most a handful."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from difflib import SequenceMatcher
 from typing import Final
+
+from liquidlog.spec.schema import StructType, leaves, quote_path
 
 _NEAR: Final = 0.7
 _MOST_NEAR: Final = 3
@@ -41,6 +43,20 @@ def suggestion(name: str, known: Sequence[str], *, what: str) -> str:
     left = len(known) - _MOST_LISTED
     more = f" and {left} more" if left > 0 else ""
     return f"; the {what} are {', '.join(known[:_MOST_LISTED])}{more}"
+
+
+def unknown_columns(unknown: Sequence[str], schema: StructType) -> Iterator[str]:
+    """Yield a sentence for each name that is none of a column: which were perhaps meant.
+
+    What columns there are is said once, and only if none is near.
+    """
+    names = [quote_path(leaf.logical) for leaf in leaves(schema)]
+    listed = False
+    for name in dict.fromkeys(unknown):
+        near = suggestion(name, names, what="columns")
+        is_list = near.startswith("; the columns are")
+        yield f"there is no column {name}{'' if is_list and listed else near}"
+        listed = listed or is_list
 
 
 def _score(name: str, candidate: str) -> float:

@@ -6,10 +6,9 @@ from typing import Any
 import pyarrow as pa
 
 from liquidlog.clustering.domain import clustering_state
-from liquidlog.clustering.findings import Finding, findings
-from liquidlog.clustering.health import Health
-from liquidlog.clustering.workload import WeightedPredicate, Workload
+from liquidlog.clustering.health.measure import Health
 from liquidlog.clustering.zcubes import cube_table
+from liquidlog.doctor.findings import Finding, findings
 from liquidlog.errors import UsageError
 from liquidlog.log.history import count_commits, read_history
 from liquidlog.operations import doctor, inspect
@@ -18,6 +17,7 @@ from liquidlog.operations.replay import WrittenBytes, written_bytes
 from liquidlog.operations.scan import Scan, scan
 from liquidlog.operations.simulate import simulated_table
 from liquidlog.plan import DEFAULT_MIN_CUBE_BYTES
+from liquidlog.predicates.workload import WeightedPredicate, Workload
 from liquidlog.simulation.table import SimulatedTable
 from liquidlog.spec.arguments import column_paths, one, several, whole_number
 from liquidlog.spec.rows import Rows

@@ -4,14 +4,13 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from importlib.metadata import entry_points
 from typing import Any, Final
 
-from liquidlog.clustering import cube
-from liquidlog.clustering.health import Health
-from liquidlog.clustering.metrics import optimize_metrics, planned_metrics
-from liquidlog.clustering.options import STRATEGY, policy_settings
-from liquidlog.clustering.planner import STRATEGIES, check_known
-from liquidlog.clustering.planner import plan as make_plan
-from liquidlog.clustering.planning import Strategy
-from liquidlog.clustering.workload import WeightedPredicate, Workload
+from liquidlog.clustering.health.measure import Health
+from liquidlog.clustering.outcome.metrics import optimize_metrics, planned_metrics
+from liquidlog.clustering.planning import cube
+from liquidlog.clustering.planning.choice import Strategy
+from liquidlog.clustering.planning.options import STRATEGY, policy_settings
+from liquidlog.clustering.planning.planner import STRATEGIES, check_known
+from liquidlog.clustering.planning.planner import plan as make_plan
 from liquidlog.errors import UsageError
 from liquidlog.log.loader import require_same_table
 from liquidlog.operations import inspect
@@ -27,6 +26,7 @@ from liquidlog.plan import (
     RewriteResult,
     RewrittenGroup,
 )
+from liquidlog.predicates.workload import WeightedPredicate, Workload
 from liquidlog.simulation.prediction import Prediction, predict, predicted_health
 from liquidlog.snapshot import Snapshot
 from liquidlog.spec.arguments import one, several, whole_number

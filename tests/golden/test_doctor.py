@@ -11,7 +11,7 @@ import pytest
 
 from liquidlog.cli.common import run
 from liquidlog.cli.main import cli
-from liquidlog.clustering.findings import FIXES
+from liquidlog.doctor.findings import FIXES
 from liquidlog.errors import CommitConflictError, UsageError
 from liquidlog.operations import backfill
 from liquidlog.operations.doctor import mend

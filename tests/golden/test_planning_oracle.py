@@ -10,8 +10,8 @@ import msgspec
 import pyarrow as pa
 import pytest
 
-from liquidlog.clustering.metrics import optimize_metrics
-from liquidlog.clustering.planner import plan
+from liquidlog.clustering.outcome.metrics import optimize_metrics
+from liquidlog.clustering.planning.planner import plan
 from liquidlog.log.loader import load_snapshot
 from liquidlog.log.stores import open_store
 from liquidlog.plan import ClusteringPlan, ClusteringPolicy, RewriteGroup, RewrittenGroup

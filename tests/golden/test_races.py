@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from liquidlog.clustering.planner import plan as make_plan
-from liquidlog.clustering.staleness import stale_reasons
+from liquidlog.clustering.outcome.staleness import stale_reasons
+from liquidlog.clustering.planning.planner import plan as make_plan
 from liquidlog.commit.conflicts import check_conflicts
 from liquidlog.log.loader import load_commits, load_snapshot
 from liquidlog.log.stores import open_store

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from liquidlog.clustering.domain import clustering_state
-from liquidlog.clustering.outputs import rewrite_change
-from liquidlog.clustering.planning import TAKEN, Choice, build_plan
+from liquidlog.clustering.outcome.change import rewrite_change
+from liquidlog.clustering.planning.choice import TAKEN, Choice, build_plan
 from liquidlog.log.loader import load_commits, load_snapshot, newest_version
 from liquidlog.log.stores import open_store
 from liquidlog.plan import (

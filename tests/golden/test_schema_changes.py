@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from liquidlog.clustering.property_changes import properties_change
-from liquidlog.clustering.retagging import plan_retagging, retagged
-from liquidlog.clustering.schema_changes import drop_change, plan_rename, rename_change
+from liquidlog.definition.property_changes import properties_change
+from liquidlog.definition.retagging import plan_retagging, retagged
+from liquidlog.definition.schema_changes import drop_change, plan_rename, rename_change
 from liquidlog.errors import LiquidlogError, SchemaChangeError
 from liquidlog.log.commits import read_commit
 from liquidlog.log.loader import load_snapshot, newest_version

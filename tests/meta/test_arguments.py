@@ -101,7 +101,7 @@ def _annotation(found: object) -> str:
         "liquidspark.executor.",
         "liquidlog.spec.schema.",
         "liquidlog.operations.",
-        "liquidlog.clustering.workload.",
+        "liquidlog.predicates.workload.",
         "os.",
         "pyarrow.lib.",
     ):

@@ -4,7 +4,7 @@ import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from liquidlog.clustering.depth import column_ranges, depths, key_ranges, overlaps
+from liquidlog.clustering.keyspace.depth import column_ranges, depths, key_ranges, overlaps
 from support.effort import effort
 
 _key = st.tuples(st.integers(0, 6), st.integers(0, 3))

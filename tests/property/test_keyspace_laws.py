@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from liquidlog.clustering.keyspace import KeySpace, key_space
+from liquidlog.clustering.keyspace.widths import KeySpace, key_space
 
 RECORDS = 10
 _ends = st.none() | st.tuples(st.integers(-50, 50), st.integers(0, 40))

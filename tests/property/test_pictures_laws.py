@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from liquidlog.clustering import pictures as module
 from liquidlog.clustering.domain import clustering_state
-from liquidlog.clustering.pictures import Pictures, pictures
+from liquidlog.clustering.health import pictures as module
+from liquidlog.clustering.health.pictures import Pictures, pictures
 from support.snapshots import FileSpec, bounds_of, snapshot_of
 
 Range = tuple[int, int]

@@ -8,7 +8,7 @@ import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from liquidlog.clustering.planner import plan
+from liquidlog.clustering.planning.planner import plan
 from liquidlog.clustering.zcubes import PROVIDER
 from liquidlog.plan import ClusteringPlan, ClusteringPolicy
 from liquidlog.snapshot import Snapshot

@@ -9,7 +9,7 @@ import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from liquidlog.clustering.predicates import may_match
+from liquidlog.predicates.matching import may_match
 from liquidlog.spec.schema import DataType, DecimalType, PrimitiveType, StructField, StructType
 from support.effort import effort
 from support.snapshots import FileSpec, bounds_of, snapshot_of

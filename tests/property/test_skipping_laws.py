@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from liquidlog.clustering.predicates import may_match_each
+from liquidlog.predicates.matching import may_match_each
 from support.effort import effort
 from support.random_predicates import Predicate, random_predicate, sql
 from support.random_tables import Row, random_files

@@ -10,7 +10,7 @@ import pyarrow as pa
 from deltalake import DeltaTable
 
 from liquidlog.clustering.domain import clustering_state
-from liquidlog.clustering.planning import TAKEN, Choice, build_plan
+from liquidlog.clustering.planning.choice import TAKEN, Choice, build_plan
 from liquidlog.plan import ClusteringPlan, ClusteringPolicy, RewriteMode
 from liquidlog.snapshot import Snapshot
 from liquidlog.spec.arrow import arrow_schema

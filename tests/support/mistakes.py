@@ -19,9 +19,9 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from liquidlog.clustering.workload import WeightedPredicate
 from liquidlog.errors import LiquidlogError
 from liquidlog.plan import encode_plan, encode_rewritten_group
+from liquidlog.predicates.workload import WeightedPredicate
 from liquidlog.table import Table
 from support.arrow_executor import execute
 from support.commands import said

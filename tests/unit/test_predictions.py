@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from liquidlog.clustering.workload import WeightedPredicate
+from liquidlog.predicates.workload import WeightedPredicate
 from liquidlog.table import Table
 from support.arrow_executor import execute
 

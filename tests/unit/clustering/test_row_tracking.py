@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 
-from liquidlog.clustering.outputs import rewrite_change
-from liquidlog.clustering.planner import plan
+from liquidlog.clustering.outcome.change import rewrite_change
+from liquidlog.clustering.outcome.staleness import stale_reasons
+from liquidlog.clustering.planning.planner import plan
 from liquidlog.clustering.row_tracking import assign_row_ids, planned_row_tracking
-from liquidlog.clustering.staleness import stale_reasons
 from liquidlog.errors import CommitConflictError, CorruptLogError, UnsupportedFeatureError
 from liquidlog.plan import (
     ClusteringPlan,

@@ -10,7 +10,7 @@ import pytest
 
 from liquidlog.cli.common import run
 from liquidlog.cli.main import cli
-from liquidlog.clustering.findings import Finding
+from liquidlog.doctor.findings import Finding
 from liquidlog.errors import StorageError
 from liquidlog.log.store import TableStore
 from liquidlog.operations import doctor

@@ -1,0 +1,124 @@
+"""Health inside cubes and between them: is a cube sorted, and do cubes lie on top of each other."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from liquidlog.clustering.keyspace.depth import KeyRanges, depths, key_ranges, overlaps
+
+CUBES_LISTED: Final = 1_000
+"""Most cubes that are listed one by one, the worst ones."""
+
+_DECIMALS: Final = 4
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CubeHealth:
+    """One cube: depths and overlaps count its own files only, `overlapping_cubes` other cubes.
+
+    `files` and `size_bytes` are of its files with statistics of all columns.
+    """
+
+    zcube_id: str
+    state: str
+    files: int
+    size_bytes: int
+    average_depth: float
+    max_depth: int
+    average_overlaps: float
+    overlapping_cubes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class CubeFiles:
+    """The files of cubes that have ranges; all arrays have one entry per file.
+
+    `cube` int64 is any number that files of one cube share; `ranges` those of each column.
+    """
+
+    cube: NDArray[np.int64]
+    zcube_id: pa.ChunkedArray
+    state: pa.Array
+    size_bytes: NDArray[np.int64]
+    ranges: Sequence[KeyRanges]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Between:
+    """Averages: over the files within their cubes, and over the cubes among each other."""
+
+    average_depth_within: float
+    average_overlaps_within: float
+    average_depth_between: float
+    average_overlaps_between: float
+    cubes: tuple[CubeHealth, ...]
+
+
+def measure_cubes(files: CubeFiles) -> Between:
+    """Return the health within and between cubes; the worst CUBES_LISTED cubes are listed.
+
+    Worst are those whose files lie deepest in their own cube, then those that meet most others.
+    """
+    if not len(files.cube):
+        return Between(
+            average_depth_within=0.0,
+            average_overlaps_within=0.0,
+            average_depth_between=0.0,
+            average_overlaps_between=0.0,
+            cubes=(),
+        )
+    # With the cube as outermost column no range meets one of another cube.
+    apart = key_ranges([KeyRanges(lo=files.cube, hi=files.cube), *files.ranges])
+    depth, overlap = depths(apart), overlaps(apart)
+    _, first, member, count = np.unique(
+        files.cube, return_index=True, return_inverse=True, return_counts=True
+    )
+    whole = _ranges_of_cubes(key_ranges(files.ranges), member, len(first))
+    between = overlaps(whole)
+    deepest = np.zeros(len(first), np.int64)
+    np.maximum.at(deepest, member, depth)
+    rows = pa.table(
+        {
+            "zcube_id": pc.cast(files.zcube_id.take(pa.array(first)), pa.string()),
+            "state": files.state.take(pa.array(first)),
+            "files": count,
+            "size_bytes": _sums(member, files.size_bytes),
+            "average_depth": np.round(_sums(member, depth) / count, _DECIMALS),
+            "max_depth": deepest,
+            "average_overlaps": np.round(_sums(member, overlap) / count, _DECIMALS),
+            "overlapping_cubes": between,
+        }
+    )
+    worst = ("average_depth", "overlapping_cubes", "size_bytes")
+    ranked = rows.sort_by([*((name, "descending") for name in worst), ("zcube_id", "ascending")])
+    return Between(
+        average_depth_within=_mean(depth),
+        average_overlaps_within=_mean(overlap),
+        average_depth_between=_mean(depths(whole)),
+        average_overlaps_between=_mean(between),
+        cubes=tuple(CubeHealth(**row) for row in ranked.slice(0, CUBES_LISTED).to_pylist()),
+    )
+
+
+def _ranges_of_cubes(files: KeyRanges, member: NDArray[np.int64], cubes: int) -> KeyRanges:
+    """Return the range from the first to the last key of each cube."""
+    lo = np.full(cubes, np.iinfo(np.int64).max)
+    hi = np.zeros(cubes, np.int64)
+    np.minimum.at(lo, member, files.lo)
+    np.maximum.at(hi, member, files.hi)
+    return KeyRanges(lo=lo, hi=hi)
+
+
+def _sums(member: NDArray[np.int64], values: NDArray[np.int64]) -> NDArray[np.int64]:
+    sums = np.zeros(int(member.max()) + 1, np.int64)
+    np.add.at(sums, member, values)
+    return sums
+
+
+def _mean(values: NDArray[np.int64]) -> float:
+    return round(float(values.mean()), _DECIMALS)

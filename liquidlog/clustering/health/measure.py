@@ -1,0 +1,359 @@
+"""Clustering health: how well the files' ranges of the clustering columns are kept apart.
+
+Names are Snowflake's (SYSTEM$CLUSTERING_INFORMATION) where it has one.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from liquidlog.clustering.columns import ClusteringColumn
+from liquidlog.clustering.domain import clustering_state
+from liquidlog.clustering.health.cubes import Between, CubeFiles, CubeHealth, measure_cubes
+from liquidlog.clustering.health.notes import (
+    cut_bounds,
+    deleted_rows_note,
+    health_notes,
+    prefix_chars,
+)
+from liquidlog.clustering.keyspace.boxes import BoxOverlaps, box_overlaps
+from liquidlog.clustering.keyspace.depth import (
+    KeyRanges,
+    column_ranges,
+    depth_profile,
+    depths,
+    key_ranges,
+    overlaps,
+)
+from liquidlog.clustering.zcubes import PARTIAL, STABLE, UNCLUSTERED, file_states, membership
+from liquidlog.snapshot import Snapshot
+from liquidlog.spec.bounds import MILLISECOND_REST_US
+from liquidlog.spec.markup import html_document
+from liquidlog.spec.times import iso_time
+
+PROFILE_BINS: Final = 64
+
+_DECIMALS: Final = 4
+_EXACT_DEPTHS: Final = 16
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ColumnHealth:
+    """One clustering column on its own.
+
+    `overlap_ratio` is the mean over files with statistics of the share of the other such files
+    whose ranges of this column meet theirs: 0 when all are apart, 1 when all meet.
+    `files_in_one_prefix` have bounds cut so short that their depth is not that of their values.
+    `depth_profile` is the largest depth in up to 64 stretches of the range from `min` to `max`,
+    which hold equally many distinct bounds.
+    """
+
+    name: str
+    files_with_stats: int
+    average_depth: float
+    max_depth: int
+    overlap_ratio: float
+    average_overlaps: float
+    average_depth_by_bytes: float
+    files_in_one_prefix: int
+    min: Any
+    max: Any
+    depth_profile: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Health:
+    """The clustering information of a table, or of some of its files.
+
+    A file's range is [min key, max key] in the order of the columns. Averages and percentiles
+    are over files with statistics of all columns, 0 if there are none; percentiles are depths
+    that occur. `depth_histogram` counts files by depth: one key for each depth up to 16, then
+    doubling upper bounds. `constant_file_count` are files that hold a single key. Cubes are
+    counted as stable or partial by the table's own clustering columns.
+
+    `…_by_bytes` are means weighted by the files' bytes. `…_within_cubes` are over files that are
+    in a cube and count only files of the same cube; `…_between_cubes` are over cubes, each a range
+    from its first to its last key. `average_box_overlaps` counts the other files that meet a file
+    in every column; where `box_files_measured` is fewer than all files it is estimated, and
+    `box_overlaps_error` is half of its 95 % confidence interval.
+    """
+
+    table_uri: str
+    version: int
+    committed_at: str
+    measured_at: str | None
+    cluster_by_keys: tuple[str, ...]
+    total_file_count: int
+    total_bytes: int
+    unclustered_file_count: int
+    unclustered_bytes: int
+    constant_file_count: int
+    stable_cube_count: int
+    partial_cube_count: int
+    files_with_stats: int
+    average_overlaps: float
+    average_overlaps_by_bytes: float
+    average_depth: float
+    average_depth_by_bytes: float
+    p95_depth: int
+    p99_depth: int
+    max_depth: int
+    average_depth_within_cubes: float
+    average_overlaps_within_cubes: float
+    average_depth_between_cubes: float
+    average_overlaps_between_cubes: float
+    average_box_overlaps: float
+    box_overlaps_error: float
+    box_files_measured: int
+    depth_histogram: Mapping[str, int]
+    columns: tuple[ColumnHealth, ...]
+    cubes: tuple[CubeHealth, ...]
+    notes: tuple[str, ...]
+
+    def _repr_html_(self) -> str:
+        """Return the health as a notebook shows it."""
+        return html_document(self)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class _Measured:
+    """The files that are measured; all but `columns` have one entry per file.
+
+    `ranges[i]` and `known[i]` are of column i: its ranges, and whether it has both bounds.
+    `cube` is -1 outside cubes.
+    """
+
+    columns: tuple[ClusteringColumn, ...]
+    files: pa.Table
+    states: pa.Array
+    cube: NDArray[np.int64]
+    bounds: pa.Table
+    ranges: tuple[KeyRanges, ...]
+    known: tuple[NDArray[np.bool_], ...]
+
+    def all_known(self) -> NDArray[np.bool_]:
+        """Return which files have all bounds; none without columns."""
+        nothing = np.zeros(self.files.num_rows, np.bool_)
+        return np.logical_and.reduce(self.known) if self.known else nothing
+
+    def sizes(self) -> NDArray[np.int64]:
+        """Return the bytes of each file."""
+        return np.asarray(self.files["size"].to_numpy(), np.int64)
+
+
+def measure_health(
+    snapshot: Snapshot,
+    columns: Sequence[ClusteringColumn],
+    bounds: pa.Table,
+    *,
+    min_cube_bytes: int,
+    mask: pa.BooleanArray | None = None,
+    measured_at_ms: int | None = None,
+) -> Health:
+    """Return the health of a table by `columns`, of the files where `mask` is true.
+
+    `bounds` are those of the columns, one row per live file, as parse_bounds spells them.
+
+    Files that hold only nulls in a column have no range there and are left out of the averages,
+    like files without statistics; `notes` says how many.
+
+    Raises:
+        CorruptLogError: If the clustering domain cannot be read.
+    """
+    measured = _measured(snapshot, columns, bounds, min_cube_bytes=min_cube_bytes, mask=mask)
+    known = measured.all_known()
+    by_column = [ranges.selected(known) for ranges in measured.ranges]
+    ranges = key_ranges(by_column) if by_column else _NO_RANGES
+    depth, overlap = depths(ranges), overlaps(ranges)
+    sizes = measured.sizes()[known]
+    boxes = _boxes(by_column, overlap)
+    cubes = _cubes(measured, known)
+    unclustered = pc.equal(measured.states, UNCLUSTERED)
+    state = clustering_state(snapshot)
+    notes = health_notes(snapshot, state, columns, measured.bounds, measured.states)
+    prefix = prefix_chars(snapshot)
+    return Health(
+        table_uri=snapshot.uri,
+        version=snapshot.version,
+        committed_at=iso_time(snapshot.timestamp_ms),
+        measured_at=None if measured_at_ms is None else iso_time(measured_at_ms),
+        cluster_by_keys=tuple(column.name for column in measured.columns),
+        total_file_count=measured.files.num_rows,
+        total_bytes=_total(measured.files["size"]),
+        unclustered_file_count=_total(pc.cast(unclustered, pa.int64())),
+        unclustered_bytes=_total(measured.files["size"].filter(unclustered)),
+        constant_file_count=int(_constant(measured, known).sum()),
+        stable_cube_count=_cube_count(measured, STABLE),
+        partial_cube_count=_cube_count(measured, PARTIAL),
+        files_with_stats=len(ranges),
+        average_overlaps=_mean(overlap),
+        average_overlaps_by_bytes=_mean(overlap, sizes),
+        average_depth=_mean(depth),
+        average_depth_by_bytes=_mean(depth, sizes),
+        p95_depth=_percentile(depth, 95),
+        p99_depth=_percentile(depth, 99),
+        max_depth=int(depth.max(initial=0)),
+        average_depth_within_cubes=cubes.average_depth_within,
+        average_overlaps_within_cubes=cubes.average_overlaps_within,
+        average_depth_between_cubes=cubes.average_depth_between,
+        average_overlaps_between_cubes=cubes.average_overlaps_between,
+        average_box_overlaps=round(boxes.average, _DECIMALS),
+        box_overlaps_error=round(boxes.error, _DECIMALS),
+        box_files_measured=boxes.files_measured,
+        depth_histogram=_histogram(depth),
+        columns=tuple(_column_health(measured, number, prefix) for number in range(len(columns))),
+        cubes=cubes.cubes,
+        notes=(*notes, *deleted_rows_note(measured.files)),
+    )
+
+
+_NO_RANGES: Final = KeyRanges(lo=np.zeros(0, np.int64), hi=np.zeros(0, np.int64))
+
+
+def _measured(
+    snapshot: Snapshot,
+    columns: Sequence[ClusteringColumn],
+    bounds: pa.Table,
+    *,
+    min_cube_bytes: int,
+    mask: pa.BooleanArray | None,
+) -> _Measured:
+    # Cubes are whole: their states come from all files, also where only some are measured.
+    own = clustering_state(snapshot).columns
+    states = file_states(snapshot, own, min_cube_bytes)
+    files = snapshot.files
+    places = membership(files, own)
+    cube = np.where(places.in_cube, places.cube, -1)
+    if mask is not None:
+        files, states, bounds = files.filter(mask), states.filter(mask), bounds.filter(mask)
+        cube = cube[np.asarray(mask, np.bool_)]
+    sides = [
+        (bounds[f"min.{number}"].combine_chunks(), bounds[f"max.{number}"].combine_chunks())
+        for number in range(len(columns))
+    ]
+    return _Measured(
+        columns=tuple(columns),
+        files=files,
+        states=states,
+        cube=cube,
+        bounds=bounds,
+        ranges=tuple(column_ranges(low, high) for low, high in sides),
+        known=tuple(np.asarray(pc.and_(low.is_valid(), high.is_valid())) for low, high in sides),
+    )
+
+
+def _column_health(measured: _Measured, number: int, prefix: int) -> ColumnHealth:
+    known = measured.known[number]
+    column = measured.columns[number]
+    ranges = key_ranges([measured.ranges[number].selected(known)])
+    depth, overlap = depths(ranges), overlaps(ranges)
+    others = len(ranges) - 1
+    ratio = float(overlap.mean()) / others if others > 0 else 0.0
+    cut = cut_bounds(measured.bounds, number, column, prefix)
+    return ColumnHealth(
+        name=column.name,
+        files_with_stats=len(ranges),
+        average_depth=_mean(depth),
+        max_depth=int(depth.max(initial=0)),
+        overlap_ratio=round(ratio, _DECIMALS),
+        average_overlaps=_mean(overlap),
+        average_depth_by_bytes=_mean(depth, measured.sizes()[known]),
+        files_in_one_prefix=0 if cut is None else int(cut.in_one_prefix.sum()),
+        min=_end(measured.bounds[f"min.{number}"], ranges.lo, known, first=True),
+        max=_end(measured.bounds[f"max.{number}"], ranges.hi, known, first=False),
+        depth_profile=tuple(depth_profile(ranges, PROFILE_BINS).tolist()),
+    )
+
+
+def _constant(measured: _Measured, known: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    """Return which files hold one value in every column, as far as the log tells."""
+    constant = known.copy()
+    for number, ranges in enumerate(measured.ranges):
+        low, high = (measured.bounds[f"{side}.{number}"] for side in ("min", "max"))
+        if pa.types.is_timestamp(low.type):
+            # The log has milliseconds, and maxima were raised by what it may have cut off.
+            widths = pc.subtract(pc.cast(high, pa.int64()), pc.cast(low, pa.int64()))
+            same = pc.fill_null(pc.less_equal(widths, MILLISECOND_REST_US), fill_value=False)
+            constant &= np.asarray(same, np.bool_)
+        else:
+            constant &= ranges.lo == ranges.hi
+    return constant
+
+
+def _end(
+    values: pa.ChunkedArray,
+    ranks: NDArray[np.int64],
+    known: NDArray[np.bool_],
+    *,
+    first: bool,
+) -> Any:  # noqa: ANN401  a value of the column
+    """Return the smallest or the largest value of the files with bounds, by their ranks."""
+    if not len(ranks):
+        return None
+    place = int(ranks.argmin() if first else ranks.argmax())
+    return values[int(np.flatnonzero(known)[place])].as_py()
+
+
+def _boxes(columns: Sequence[KeyRanges], overlap: NDArray[np.int64]) -> BoxOverlaps:
+    if len(columns) > 1:
+        return box_overlaps(columns)
+    average = float(overlap.mean()) if len(overlap) else 0.0
+    return BoxOverlaps(average=average, error=0.0, files_measured=len(overlap))
+
+
+def _cubes(measured: _Measured, known: NDArray[np.bool_]) -> Between:
+    there = known & (measured.cube >= 0)
+    taken = pa.array(there)
+    return measure_cubes(
+        CubeFiles(
+            cube=measured.cube[there],
+            zcube_id=measured.files["zcube_id"].filter(taken),
+            state=measured.states.filter(taken),
+            size_bytes=measured.sizes()[there],
+            ranges=[ranges.selected(there) for ranges in measured.ranges],
+        )
+    )
+
+
+def _histogram(depth: NDArray[np.int64]) -> dict[str, int]:
+    # The upper bound of a bucket: the depth itself up to 16, then the next power of two.
+    bucket = np.where(
+        depth <= _EXACT_DEPTHS,
+        depth,
+        np.int64(1) << np.frexp((depth - 1).astype(np.float64))[1].astype(np.int64),
+    )
+    bounds = list(range(1, _EXACT_DEPTHS + 1))
+    while bounds[-1] < bucket.max(initial=0):
+        bounds.append(2 * bounds[-1])
+    counts = dict(zip(*(part.tolist() for part in np.unique_counts(bucket)), strict=True))
+    return {f"{bound:05d}": counts.get(bound, 0) for bound in bounds}
+
+
+def _percentile(depth: NDArray[np.int64], percent: int) -> int:
+    """Return the smallest depth that at least `percent` % of the files do not exceed."""
+    if not len(depth):
+        return 0
+    position = -(-percent * len(depth) // 100) - 1
+    return int(np.partition(depth, position)[position])
+
+
+def _mean(values: NDArray[np.int64], weights: NDArray[np.int64] | None = None) -> float:
+    if not len(values):
+        return 0.0
+    # Files of zero bytes weigh nothing; if there are no others, all weigh the same.
+    weighs = weights is not None and weights.sum() > 0
+    return round(float(np.average(values, weights=weights if weighs else None)), _DECIMALS)
+
+
+def _total(values: pa.Array | pa.ChunkedArray) -> int:
+    return int(pc.sum(values).as_py() or 0)
+
+
+def _cube_count(measured: _Measured, state: str) -> int:
+    cubes = measured.files["zcube_id"].filter(pc.equal(measured.states, state))
+    return len(cubes.unique())

@@ -1,0 +1,277 @@
+"""Plan and result to change: the actions that swap a group's inputs for its outputs.
+
+Source: PROTOCOL.md, "Add File and Remove File"; Delta Spark, OptimizeExecutor.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, Final
+from urllib.parse import quote
+
+import msgspec
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from liquidlog.clustering.outcome.staleness import InputRows, locate_inputs, reasons_against
+from liquidlog.clustering.row_tracking import PRESERVED_TAG, assign_row_ids
+from liquidlog.clustering.zcubes import PROVIDER
+from liquidlog.errors import CommitConflictError, ResultMismatchError
+from liquidlog.plan import (
+    GROUP_ID_TAG,
+    PLAN_ID_TAG,
+    ClusteringPlan,
+    PlannedColumn,
+    RewriteGroup,
+    RewriteMode,
+    RewrittenGroup,
+    WrittenFile,
+    repeated_inputs,
+    repeated_message,
+)
+from liquidlog.snapshot import Snapshot, decoded_paths, deletion_vector
+from liquidlog.spec.actions import (
+    UNREADABLE,
+    ZCUBE_ID,
+    ZCUBE_ZORDER_BY,
+    AddFile,
+    RemoveFile,
+)
+from liquidlog.spec.change import Change
+from liquidlog.spec.schema import quote_path
+
+_REMOVED: Final = ("path", "size", "num_records", "base_row_id", "default_row_commit_version")
+"""Columns of live files that a remove repeats as they are."""
+
+_PATH_SAFE: Final = "/!$&'()*+,;=:@-._~"
+"""Characters that stay as they are in the path of a URI. Source: RFC 2396, pchar and "/"."""
+
+
+def rewrite_change(
+    snapshot: Snapshot, plan: ClusteringPlan, group: RewrittenGroup, *, now_ms: int
+) -> Change:
+    """Return the change that commits a finished group: its adds, then the removes of its inputs.
+
+    The removes repeat the add of each input as the current `snapshot` has it. `now_ms` becomes
+    their deletion time. Where the table has row tracking, the adds get fresh row ids for the
+    version after `snapshot`, and its high-water mark rises.
+
+    Raises:
+        ResultMismatchError: If the result does not answer the plan, or does not prove that every
+            row of the inputs is in the outputs; holds every problem.
+        CommitConflictError: If the table changed so that the group cannot be committed any more.
+        CorruptLogError: If the table's row ids do not fit together.
+    """
+    planned = planned_group(plan, group)
+    problems = tuple(_mismatches(plan, planned, group))
+    if problems:
+        raise ResultMismatchError(problems)
+    inputs = locate_inputs(snapshot, planned)
+    stale = reasons_against(snapshot, plan, planned, inputs)
+    if stale:
+        raise CommitConflictError(plan.read_version, stale)
+    _check_outputs_are_new(snapshot, group)
+    adds, domains = assign_row_ids(
+        snapshot,
+        list(_adds(plan, planned, group.outputs)),
+        [file.num_records for file in group.outputs],
+    )
+    removes = tuple(_removes(snapshot, inputs, now_ms))
+    return Change(
+        operation="OPTIMIZE",
+        parameters=_parameters(plan),
+        actions=(*adds, *removes, *domains),
+        metrics=_operation_metrics(adds, removes),
+        is_blind_append=False,
+        isolation_level="SnapshotIsolation",
+        tags=_tags(plan, group),
+    )
+
+
+def planned_group(plan: ClusteringPlan, group: RewrittenGroup) -> RewriteGroup:
+    """Return the group of the plan that a finished group answers.
+
+    Raises:
+        ResultMismatchError: If it answers another plan, or no group of this one.
+    """
+    if group.plan_id != plan.plan_id:
+        raise ResultMismatchError((f"the result is of plan {group.plan_id}, not {plan.plan_id}",))
+    found = next((g for g in plan.groups if g.group_id == group.group_id), None)
+    if found is None:
+        raise ResultMismatchError((f"the plan has no group {group.group_id}",))
+    return found
+
+
+def _tags(plan: ClusteringPlan, group: RewrittenGroup) -> dict[str, str]:
+    tags = {PLAN_ID_TAG: plan.plan_id, GROUP_ID_TAG: str(group.group_id)}
+    if plan.row_tracking is not None and plan.row_tracking.preserved:
+        tags[PRESERVED_TAG] = "true"
+    return tags
+
+
+def _check_outputs_are_new(snapshot: Snapshot, group: RewrittenGroup) -> None:
+    paths = pa.array([file.path for file in group.outputs], pa.string())
+    files = decoded_paths(snapshot.files)
+    live = files.filter(pc.is_in(files, value_set=paths))
+    if len(live):
+        raise ResultMismatchError(
+            tuple(f"the output {path} already is a file of the table" for path in live.to_pylist())
+        )
+
+
+def _mismatches(
+    plan: ClusteringPlan, planned: RewriteGroup, group: RewrittenGroup
+) -> Iterator[str]:
+    repeated = repeated_inputs([planned.inputs])
+    if repeated:
+        yield f"the plan {repeated_message(repeated)}"
+    yield from _row_mismatches(planned, group)
+    if group.checksum_read != group.checksum_written:
+        yield (
+            f"the rows written are not the rows read: checksum {group.checksum_written},"
+            f" expected {group.checksum_read}"
+        )
+    seen: set[str] = set()
+    for file in group.outputs:
+        if file.path in seen:
+            yield f"the output {file.path} is listed twice"
+        seen.add(file.path)
+        yield from _output_problems(plan, file)
+
+
+def _row_mismatches(planned: RewriteGroup, group: RewrittenGroup) -> Iterator[str]:
+    if group.rows_read != group.rows_written:
+        yield f"{group.rows_read} rows were read and {group.rows_written} written"
+    counted = sum(file.num_records for file in group.outputs)
+    if counted != group.rows_written:
+        yield f"{group.rows_written} rows were written, the outputs hold {counted}"
+    expected = _live_rows(planned.inputs.columns)
+    if expected is not None and expected != group.rows_read:
+        yield f"the inputs hold {expected} live rows, {group.rows_read} were read"
+
+
+def _live_rows(inputs: pa.Table) -> int | None:
+    if inputs["num_records"].null_count:
+        return None
+    deleted = pc.struct_field(inputs["deletion_vector"], "cardinality")
+    physical, dead = (pc.sum(rows).as_py() or 0 for rows in (inputs["num_records"], deleted))
+    return int(physical - dead)
+
+
+def _output_problems(plan: ClusteringPlan, file: WrittenFile) -> Iterator[str]:
+    if file.num_records <= 0 or file.size_bytes <= 0:
+        yield f"the output {file.path} is empty"
+    try:
+        stats = msgspec.json.decode(file.stats, type=_OutputStats)
+    except UNREADABLE as error:
+        yield f"the statistics of {file.path} cannot be read: {error}"
+        return
+    if stats.num_records != file.num_records:
+        yield (
+            f"the statistics of {file.path} count {stats.num_records} rows, not {file.num_records}"
+        )
+    for column in plan.columns:
+        if _at(stats.null_count, column) is None:
+            yield f"{file.path} has no statistics for {quote_path(column.logical)}"
+
+
+class _OutputStats(msgspec.Struct, rename="camel"):
+    num_records: int
+    null_count: dict[str, Any] = {}
+
+
+def _at(document: Mapping[str, Any], column: PlannedColumn) -> object:
+    value: Any = document
+    for part in column.physical:
+        value = value.get(part) if isinstance(value, dict) else None
+    return value
+
+
+def _adds(
+    plan: ClusteringPlan, planned: RewriteGroup, outputs: Iterable[WrittenFile]
+) -> Iterator[AddFile]:
+    tags: dict[str, str | None] | None = None
+    if planned.zcube_id is not None:
+        tags = {ZCUBE_ID: planned.zcube_id, ZCUBE_ZORDER_BY: _names(plan)}
+    for file in outputs:
+        yield AddFile(
+            path=quote(file.path, safe=_PATH_SAFE),
+            partition_values={},
+            size=file.size_bytes,
+            modification_time=file.modification_time_ms,
+            data_change=False,
+            stats=file.stats,
+            tags=tags,
+            clustering_provider=PROVIDER if planned.zcube_id is not None else None,
+        )
+
+
+def _removes(snapshot: Snapshot, inputs: InputRows, now_ms: int) -> Iterator[RemoveFile]:
+    rows = snapshot.files.take(pa.array(inputs.rows))
+    columns = (rows[name].to_pylist() for name in _REMOVED)
+    vectors = map(deletion_vector, rows["deletion_vector"].to_pylist())
+    for path, size, records, row_id, row_version, vector, values, tags in zip(
+        *columns,
+        vectors,
+        _decoded(rows["partition_values_json"]),
+        _decoded(rows["tags_json"]),
+        strict=True,
+    ):
+        yield RemoveFile(
+            path=path,
+            deletion_timestamp=now_ms,
+            data_change=False,
+            extended_file_metadata=True,
+            partition_values=values or {},
+            size=size,
+            tags=tags,
+            deletion_vector=vector,
+            base_row_id=row_id,
+            default_row_commit_version=row_version,
+            stats=None if records is None else f'{{"numRecords":{records}}}',
+        )
+
+
+def _decoded(column: pa.ChunkedArray) -> Iterator[dict[str, str | None] | None]:
+    """Yield the JSON object of each row, None for null; equal ones are decoded once."""
+    values = column.combine_chunks()
+    kinds = [msgspec.json.decode(text) for text in values.dictionary.to_pylist()]
+    return (None if index is None else kinds[index] for index in values.indices.to_pylist())
+
+
+def _names(plan: ClusteringPlan) -> str:
+    return msgspec.json.encode([quote_path(column.logical) for column in plan.columns]).decode()
+
+
+def _parameters(plan: ClusteringPlan) -> dict[str, object]:
+    if plan.mode is RewriteMode.CLUSTERING:
+        return {
+            "clusterBy": _names(plan),
+            "predicate": "[]",
+            "auto": False,
+            "isFull": plan.policy.full,
+            "zOrderBy": "[]",
+        }
+    # The reference leaves isFull out where there are no clustering columns.
+    return {"predicate": "[]", "zOrderBy": _names(plan), "clusterBy": "[]", "auto": False}
+
+
+def _operation_metrics(
+    adds: tuple[AddFile, ...], removes: tuple[RemoveFile, ...]
+) -> dict[str, str]:
+    added = sorted(file.size for file in adds)
+    metrics = {
+        "numRemovedFiles": len(removes),
+        "numRemovedBytes": sum(file.size or 0 for file in removes),
+        "numAddedFiles": len(added),
+        "numAddedBytes": sum(added),
+        "numDeletionVectorsRemoved": sum(file.deletion_vector is not None for file in removes),
+    }
+    if added:
+        # Quartiles as Delta Spark takes them (FileSizeStats): elements, not interpolations.
+        metrics |= {
+            "minFileSize": added[0],
+            "p25FileSize": added[len(added) // 4],
+            "p50FileSize": added[len(added) // 2],
+            "p75FileSize": added[3 * len(added) // 4],
+            "maxFileSize": added[-1],
+        }
+    return {name: str(value) for name, value in metrics.items()}

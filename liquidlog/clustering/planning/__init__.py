@@ -1,0 +1,1 @@
+"""Which files a rewrite takes: snapshot and policy to plan."""

@@ -1,0 +1,176 @@
+"""The strategy `cube`: exactly the files and groups of the reference engine's OPTIMIZE.
+
+Partial cubes and unclustered files are merged into new cubes, stable cubes are left alone. The
+reference decides while walking over the files sorted by cube id. Here the same walk is made
+over *runs*: stretches of consecutive files of one cube, or of consecutive unclustered files. Its
+effects on order are kept, because the order decides which files become one cube.
+
+Source: Delta Spark, ClusteringStrategy.applyMinZCube, ZCube.filterOutLargeZCubes,
+ZCube.filterOutSingleZCubes, OptimizeExecutor.groupFilesIntoBins.
+"""
+
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from liquidlog.clustering.planning.choice import (
+    TAKEN,
+    Choice,
+    NewId,
+    build_plan,
+    check_clustered,
+    check_policy,
+    check_table,
+    output_count,
+    pack,
+    reason_code,
+)
+from liquidlog.clustering.zcubes import Membership, logical_sizes, membership, sizes
+from liquidlog.plan import ClusteringPlan, ClusteringPolicy, RewriteMode, SkipReason
+from liquidlog.snapshot import Snapshot
+
+NAME: Final = "cube"
+
+_UNCLUSTERED_RUN: Final = -1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class _Runs:
+    """Candidates in runs: `rows` of the files in walking order, cut at `starts`.
+
+    `cube` int64 is a run's cube, or _UNCLUSTERED_RUN. `order` int64 are the numbers of the runs
+    still in play, in the order in which they leave the walk.
+    """
+
+    rows: NDArray[np.int64]
+    starts: NDArray[np.int64]
+    cube: NDArray[np.int64]
+    order: NDArray[np.int64]
+
+    def files(self, runs: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return the rows of the files of `runs`, run after run."""
+        ends = np.append(self.starts[1:], len(self.rows))
+        lengths = (ends - self.starts)[runs]
+        offsets = np.arange(int(lengths.sum())) - np.repeat(np.cumsum(lengths) - lengths, lengths)
+        return np.asarray(self.rows[np.repeat(self.starts[runs], lengths) + offsets], np.int64)
+
+    def kept(self, order: NDArray[np.int64]) -> "_Runs":
+        """Return the same runs with another order of those still in play."""
+        return _Runs(rows=self.rows, starts=self.starts, cube=self.cube, order=order)
+
+
+def plan_cubes(snapshot: Snapshot, policy: ClusteringPolicy, new_id: NewId) -> ClusteringPlan:
+    """Return the plan that rewrites what the reference engine's OPTIMIZE would.
+
+    Unclustered files and cubes below `min_cube_bytes` (logical) are packed by their size on
+    storage, in the order of cube ids, unclustered files first in the order of `snapshot.files`.
+    A group is closed before it exceeds the larger of `target_cube_bytes` and `min_cube_bytes`;
+    the reference counts an empty cube before a first file that exceeds it alone, we make none.
+    A cube that would be alone is left. With `full`, files of other columns and other providers
+    are taken too; stable cubes of these columns never are.
+
+    Raises:
+        UsageError: If the table has no clustering columns or the policy cannot be honoured.
+        ClusteringColumnError: If its clustering columns are not in its schema.
+        UnsupportedFeatureError: If the table is partitioned.
+        CorruptLogError: If the clustering domain cannot be read.
+    """
+    check_policy(policy)
+    columns = check_clustered(check_table(snapshot))
+    return build_plan(
+        snapshot,
+        policy,
+        mode=RewriteMode.CLUSTERING,
+        strategy=NAME,
+        columns=columns,
+        choice=_choose(snapshot, policy, places=membership(snapshot.files, columns)),
+        new_id=new_id,
+    )
+
+
+def _choose(snapshot: Snapshot, policy: ClusteringPolicy, *, places: Membership) -> Choice:
+    reasons = _foreign_reasons(places)
+    walk = np.argsort(places.cube, kind="stable")
+    candidate = places.candidates[walk]
+    foreign = walk[~candidate]
+    runs = _runs(walk[candidate], places)
+    runs, stable = _without_stable(runs, logical_sizes(snapshot.files), policy.min_cube_bytes)
+    reasons[stable] = reason_code(SkipReason.STABLE_CUBE)
+    if policy.full and len(foreign):
+        taken = np.concatenate([runs.files(runs.order), foreign])
+    else:
+        runs, lone = _without_lone_cube(runs)
+        reasons[lone] = reason_code(SkipReason.LONE_CUBE)
+        taken = runs.files(runs.order)
+    reasons[taken] = TAKEN
+    bytes_taken = sizes(snapshot.files)[taken]
+    slices = pack(bytes_taken, max(policy.target_cube_bytes, policy.min_cube_bytes))
+    return Choice(
+        groups=tuple(taken[part] for part in slices),
+        reasons=reasons,
+        expected_outputs=tuple(
+            output_count(int(bytes_taken[part].sum()), policy.max_file_bytes) for part in slices
+        ),
+    )
+
+
+def _foreign_reasons(places: Membership) -> NDArray[np.int64]:
+    return np.where(
+        places.ours,
+        reason_code(SkipReason.OTHER_COLUMNS),
+        reason_code(SkipReason.OTHER_PROVIDER),
+    )
+
+
+def _runs(rows: NDArray[np.int64], places: Membership) -> _Runs:
+    cube = np.where(places.in_cube, places.cube, _UNCLUSTERED_RUN)[rows]
+    first = np.ones(len(rows), np.bool_)
+    first[1:] = cube[1:] != cube[:-1]
+    starts = np.flatnonzero(first)
+    return _Runs(rows=rows, starts=starts, cube=cube[starts], order=np.arange(len(starts)))
+
+
+def _without_stable(
+    runs: _Runs, logical: NDArray[np.int64], min_cube_bytes: int
+) -> tuple[_Runs, NDArray[np.int64]]:
+    """Return the runs without those of stable cubes, and the rows of the latter."""
+    if not len(runs.starts):
+        return runs, runs.rows
+    totals = np.add.reduceat(logical[runs.rows], runs.starts)
+    is_stable = (runs.cube != _UNCLUSTERED_RUN) & (totals >= min_cube_bytes)
+    order = _flush_order(runs)
+    kept = runs.kept(order[~is_stable[order]])
+    return kept, runs.files(np.flatnonzero(is_stable))
+
+
+def _without_lone_cube(runs: _Runs) -> tuple[_Runs, NDArray[np.int64]]:
+    """Return the runs without a cube that has nothing to be merged with, and its rows.
+
+    The reference also drops a cube that comes before the first unclustered file. That takes an
+    unclustered file that still has a ZCUBE_ID, since files without one are walked first.
+    """
+    order = runs.order
+    if not len(order):
+        return runs, order
+    cubes = runs.cube[order] != _UNCLUSTERED_RUN
+    is_lone = bool(cubes[0]) and (len(order) == 1 or not cubes[1])
+    flushed = _flush_order(runs)
+    lone = order[:1] if is_lone else order[:0]
+    return runs.kept(flushed[~np.isin(flushed, lone)]), runs.files(lone)
+
+
+def _flush_order(runs: _Runs) -> NDArray[np.int64]:
+    """Return the order in which a filter of the reference hands out the runs it keeps.
+
+    It holds a cube back until the next file shows that it is complete; at the last file it hands
+    out the cube of that file first. So if the last cube is one file, directly after another
+    cube, those two change places.
+    """
+    order = runs.order.copy()
+    if len(order) > 1 and (runs.cube[order[-2:]] != _UNCLUSTERED_RUN).all():
+        ends = np.append(runs.starts[1:], len(runs.rows))
+        if ends[order[-1]] - runs.starts[order[-1]] == 1:
+            order[-2:] = order[:-3:-1]
+    return order

@@ -1,0 +1,274 @@
+"""The strategy `overlap`: file by file, the fewest bytes that bring readers what they need.
+
+The widest files cost readers most and come first: unclustered ones, then those of small cubes.
+A threshold of width says which files are rewritten together, as one new cube. Chosen is the
+threshold of the fewest bytes that lets narrow readers read at most `tolerance` times what they
+would after a full rewrite; nothing is rewritten while they do. Each rewrite goes some way below
+the tolerance, so that several appends are taken together, and files that are narrow already
+are left alone however small their cube: this keeps the same bytes from being rewritten again and
+again. Stable cubes are never touched, so the reference engine finds its own as it left them.
+"""
+
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from liquidlog.clustering.keyspace.widths import KeySpace, Mask, key_space
+from liquidlog.clustering.planning.choice import (
+    TAKEN,
+    Choice,
+    NewId,
+    build_plan,
+    check_clustered,
+    check_policy,
+    check_table,
+    deleted_shares,
+    pack,
+    reason_code,
+)
+from liquidlog.clustering.planning.read_model import ReadModel, read_model
+from liquidlog.clustering.zcubes import STABLE, Membership, file_states, membership, sizes
+from liquidlog.plan import ClusteringPlan, ClusteringPolicy, RewriteMode, SkipReason
+from liquidlog.snapshot import Snapshot
+from liquidlog.spec.stats import BoundsOf
+
+NAME: Final = "overlap"
+
+_THRESHOLDS: Final = 48
+_DEPTH_OF_REWRITE: Final = 0.85
+"""How far below the tolerance a rewrite goes, so that the next appends need none."""
+
+_LEAST_GAIN: Final = 0.02
+"""Share of what readers read now that a rewrite must save."""
+
+_MOST_OF_GAIN: Final = 0.9
+_MUCH_CHEAPER: Final = 0.2
+"""A rewrite that only just suffices is preferred if it is below this share of the bytes."""
+
+_SMALL_SHARE: Final = 0.5
+"""A clustered file below this share of the maximum file size is small."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class _Table:
+    """What the choice is made from; all arrays have one entry per live file.
+
+    `considered` are the files that count at all, `candidates` those that may be rewritten,
+    `forced` those with so many deleted rows that they must be.
+    """
+
+    space: KeySpace
+    model: ReadModel
+    cost: NDArray[np.float64]
+    considered: Mask
+    candidates: Mask
+    forced: Mask
+    cube: NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class _Rewrite:
+    """Files rewritten together: bytes, files to make, bytes saved a reader."""
+
+    rows: NDArray[np.int64]
+    size: float
+    outputs: int
+    gain: float
+
+
+def plan_overlap(
+    snapshot: Snapshot, policy: ClusteringPolicy, new_id: NewId, bounds_of: BoundsOf
+) -> ClusteringPlan:
+    """Return the plan that rewrites the fewest bytes for narrow readers to be served well.
+
+    With `full`, files of other columns and providers may be taken too. With `where`, only files
+    that the predicate may touch count, and with `budget_bytes` the groups that gain most for a
+    byte are taken while they fit.
+
+    Raises:
+        UsageError: If the table has no clustering columns, or the policy cannot be honoured.
+        ClusteringColumnError: If its clustering columns are not in its schema.
+        UnsupportedFeatureError: If the table is partitioned.
+        CorruptLogError: If the clustering domain cannot be read.
+    """
+    check_policy(policy)
+    columns = check_clustered(check_table(snapshot))
+    places = membership(snapshot.files, columns)
+    stable = np.asarray(
+        pc.equal(file_states(snapshot, columns, policy.min_cube_bytes), STABLE), np.bool_
+    )
+    bounds = bounds_of([column.leaf for column in columns])
+    asked = _asked(snapshot, policy, bounds_of)
+    space = key_space(bounds, sizes(snapshot.files), len(columns))
+    table = _table(snapshot, policy, places, stable=stable, asked=asked, space=space)
+    return build_plan(
+        snapshot,
+        policy,
+        mode=RewriteMode.CLUSTERING,
+        strategy=NAME,
+        columns=columns,
+        choice=_choice(table, policy, _left_alone(places, stable, asked, policy)),
+        new_id=new_id,
+    )
+
+
+def _asked(snapshot: Snapshot, policy: ClusteringPolicy, bounds_of: BoundsOf) -> Mask:
+    if policy.where is None:
+        return np.ones(snapshot.files.num_rows, np.bool_)
+    # The SQL parser takes a third of a command's start; most plans have no predicate.
+    from liquidlog.predicates.matching import may_match
+
+    return np.asarray(may_match(snapshot, policy.where, bounds_of), np.bool_)
+
+
+def _table(
+    snapshot: Snapshot,
+    policy: ClusteringPolicy,
+    places: Membership,
+    *,
+    stable: Mask,
+    asked: Mask,
+    space: KeySpace,
+) -> _Table:
+    cube = np.where(places.ours & places.same_columns, places.cube, -1)
+    model = read_model(space, cube, asked, policy.max_file_bytes)
+    deleted = deleted_shares(snapshot.files)
+    eligible = asked & ~stable & (places.candidates | policy.full)
+    heavy = eligible & (np.nan_to_num(deleted, nan=1.0) > policy.max_deleted_share)
+    small = space.size < _SMALL_SHARE * policy.max_file_bytes
+    overlapping = space.depths >= 1 + policy.min_overlapping_files * policy.min_overlap
+    return _Table(
+        space=space,
+        model=model,
+        cost=model.now(space.size, space.widths),
+        considered=asked,
+        candidates=eligible & ((cube < 0) | small | heavy | overlapping),
+        forced=heavy,
+        cube=cube,
+    )
+
+
+def _left_alone(
+    places: Membership, stable: Mask, asked: Mask, policy: ClusteringPolicy
+) -> NDArray[np.int64]:
+    """Return the reason of each file if it is not taken."""
+    reasons = np.full(len(asked), reason_code(SkipReason.WELL_CLUSTERED), np.int64)
+    if not policy.full:
+        foreign = places.in_cube & ~places.same_columns
+        reasons[foreign] = reason_code(SkipReason.OTHER_COLUMNS)
+        reasons[~places.ours] = reason_code(SkipReason.OTHER_PROVIDER)
+    reasons[stable] = reason_code(SkipReason.STABLE_CUBE)
+    reasons[~asked] = reason_code(SkipReason.NOT_ASKED_FOR)
+    return reasons
+
+
+def _choice(table: _Table, policy: ClusteringPolicy, reasons: NDArray[np.int64]) -> Choice:
+    options = _options(table, policy)
+    wanted = _wanted(table, policy, options)
+    reasons[wanted & table.candidates] = reason_code(SkipReason.OVER_BUDGET)
+    limit = max(policy.target_cube_bytes, policy.min_cube_bytes)
+    budget = policy.budget_bytes
+    if budget is not None:
+        limit = min(limit, budget)
+        affordable = [option for option in options if option.size <= budget]
+        wanted = _wanted(table, policy, affordable or options)
+    taken = _within(_groups(table, wanted, limit), budget)
+    for group in taken:
+        reasons[group.rows] = TAKEN
+    return Choice(
+        groups=tuple(group.rows for group in taken),
+        reasons=reasons,
+        expected_outputs=tuple(group.outputs for group in taken),
+    )
+
+
+def _options(table: _Table, policy: ClusteringPolicy) -> list[_Rewrite]:
+    """Return the rewrites that are worth it, none if readers are served well already."""
+    now = float(table.cost[table.considered].sum())
+    widths = table.space.widths[table.candidates]
+    if now <= policy.tolerance * table.model.ideal or not len(widths):
+        return []
+    options = []
+    enough = now - _goal(table, policy)
+    for wide in _wider(table.space.widths, widths):
+        option = _rewrite(table, np.flatnonzero(table.forced | (table.candidates & wide)))
+        if option.gain >= _LEAST_GAIN * now:
+            options.append(option)
+        if option.gain >= enough:
+            break  # what follows is larger
+    return options
+
+
+def _goal(table: _Table, policy: ClusteringPolicy) -> float:
+    return max(policy.tolerance * _DEPTH_OF_REWRITE, 1.0) * table.model.ideal
+
+
+def _wanted(table: _Table, policy: ClusteringPolicy, options: list[_Rewrite]) -> Mask:
+    """Return the files to rewrite: those from some width on, and those that must be."""
+    if not options:
+        return table.forced
+    now = float(table.cost[table.considered].sum())
+    most = max(option.gain for option in options)
+    allowed = policy.tolerance * table.model.ideal
+    deep, shallow = (
+        _cheapest(options, now - cost if most >= now - cost else _MOST_OF_GAIN * most)
+        for cost in (_goal(table, policy), allowed)
+    )
+    chosen = shallow if shallow.size < _MUCH_CHEAPER * deep.size else deep
+    return _mask(chosen.rows, len(table.cost))
+
+
+def _cheapest(options: list[_Rewrite], gain: float) -> _Rewrite:
+    return min(
+        (option for option in options if option.gain >= gain), key=lambda option: option.size
+    )
+
+
+def _wider(widths: NDArray[np.float64], candidates: NDArray[np.float64]) -> list[Mask]:
+    steps = np.unique(np.quantile(candidates, np.linspace(0, 1, _THRESHOLDS), method="lower"))
+    return [widths >= step for step in steps[::-1]]
+
+
+def _rewrite(table: _Table, rows: NDArray[np.int64]) -> _Rewrite:
+    extent = table.space.extent(_mask(rows, len(table.cost)))
+    size = float(table.space.size[rows].sum())
+    outputs = table.model.outputs(size, extent)
+    gain = float(table.cost[rows].sum()) - table.model.after(size, extent, outputs)
+    cubes = np.unique(table.cube[rows])
+    if len(cubes) == 1 and cubes[0] >= 0:
+        gain = 0.0  # clustered together already
+    return _Rewrite(rows=rows, size=size, outputs=outputs, gain=gain)
+
+
+def _groups(table: _Table, wanted: Mask, limit_bytes: int) -> list[_Rewrite]:
+    """Return the files in groups of at most `limit_bytes`, neighbours together."""
+    rows = np.flatnonzero(wanted)
+    if not len(rows):
+        return []
+    axis = min(table.space.axes, key=lambda axis: float(axis.width[rows].mean()))
+    middle = axis.low[rows] + axis.high[rows]
+    rows = rows[np.argsort(middle, kind="stable")]
+    slices = pack(table.space.size[rows].astype(np.int64), limit_bytes)
+    return [_rewrite(table, rows[part]) for part in slices]
+
+
+def _within(groups: list[_Rewrite], budget_bytes: int | None) -> list[_Rewrite]:
+    """Return the groups that fit, those that gain most for a byte first."""
+    if budget_bytes is None:
+        return groups
+    left = float(budget_bytes)
+    taken = []
+    for group in sorted(groups, key=lambda group: -group.gain / max(group.size, 1.0)):
+        if group.size <= left:
+            left -= group.size
+            taken.append(group)
+    return taken
+
+
+def _mask(rows: NDArray[np.int64], length: int) -> Mask:
+    mask = np.zeros(length, np.bool_)
+    mask[rows] = True
+    return mask

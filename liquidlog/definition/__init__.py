@@ -1,0 +1,1 @@
+"""What a table is: its columns, its properties, how it is clustered, and changes of these."""

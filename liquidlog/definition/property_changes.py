@@ -1,0 +1,130 @@
+"""ALTER TABLE ... SET and UNSET TBLPROPERTIES as one change. No data is ever rewritten.
+
+Source: Delta Spark, AlterTableSetPropertiesDeltaCommand; PROTOCOL.md, "Column Mapping".
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import msgspec
+from msgspec import structs
+
+from liquidlog.clustering.domain import clustering_state
+from liquidlog.definition.property_rules import canonical_key, refusal, value_problems
+from liquidlog.errors import SchemaChangeError
+from liquidlog.snapshot import Snapshot
+from liquidlog.spec.actions import AnyAction
+from liquidlog.spec.change import Change
+from liquidlog.spec.features import column_mapping_upgrade, table_features
+from liquidlog.spec.mapping import MAX_COLUMN_ID, MODE, MappingMode, mapping_mode, with_own_names
+from liquidlog.spec.obligations import schema_problems
+from liquidlog.spec.schema import StructType, schema_json
+from liquidlog.spec.stats import indexed_leaves
+
+
+def properties_change(
+    snapshot: Snapshot, properties: Mapping[str, str], unset: Sequence[str]
+) -> Change | None:
+    """Return the change that sets some properties and removes others; None if nothing changes.
+
+    Column mapping by name is turned on so: columns get ids, and their names as physical names,
+    and the protocol is upgraded in the same commit.
+
+    Raises:
+        SchemaChangeError: If a property is not a user's to change, or cannot have its value;
+            holds every problem.
+    """
+    setting = {canonical_key(name): value for name, value in properties.items()}
+    removing = tuple(dict.fromkeys(canonical_key(name) for name in unset))
+    before = snapshot.metadata.configuration
+    problems = list(_problems(snapshot, setting, removing))
+    after = {name: value for name, value in {**before, **setting}.items() if name not in removing}
+    problems.extend(_mode_problems(before, after))
+    if problems:
+        raise SchemaChangeError(tuple(dict.fromkeys(problems)))
+    if after == dict(before):
+        return None
+    schema, after, actions = _with_mapping(snapshot, after)
+    metadata = structs.replace(
+        snapshot.metadata, schema_string=schema_json(schema), configuration=after
+    )
+    _check(snapshot, schema, after, actions)
+    return Change(
+        operation="SET TBLPROPERTIES" if setting else "UNSET TBLPROPERTIES",
+        parameters=_parameters(setting, removing),
+        actions=(metadata, *actions),
+        is_blind_append=True,
+    )
+
+
+def _problems(
+    snapshot: Snapshot, setting: Mapping[str, str], removing: Sequence[str]
+) -> Iterator[str]:
+    if not setting and not removing:
+        yield "no property is given"
+    for name in (*setting, *removing):
+        reason = refusal(name)
+        if reason is not None:
+            yield reason
+        elif name in setting and name in removing:
+            yield f"{name} is both set and unset"
+        elif name in setting:
+            features = table_features(snapshot.protocol)
+            schema = snapshot.schema
+            yield from value_problems(name, setting[name], schema=schema, features=features)
+
+
+def _mode_problems(before: Mapping[str, str], after: Mapping[str, str]) -> Iterator[str]:
+    old, new = before.get(MODE, "none").lower(), after.get(MODE, "none").lower()
+    if old != new and (old, new) != ("none", "name"):
+        yield f"{MODE} cannot change from {old} to {new}: data files would have to be rewritten"
+
+
+def _with_mapping(
+    snapshot: Snapshot, configuration: dict[str, str]
+) -> tuple[StructType, dict[str, str], tuple[AnyAction, ...]]:
+    """Return schema, properties and protocol of a table whose mapping may be turned on."""
+    before = mapping_mode(snapshot.metadata.configuration)
+    if before is not MappingMode.NONE or mapping_mode(configuration) is MappingMode.NONE:
+        return snapshot.schema, configuration, ()
+    schema, largest = with_own_names(snapshot.schema)
+    protocol = column_mapping_upgrade(snapshot.protocol)
+    upgrade = () if protocol == snapshot.protocol else (protocol,)
+    return schema, {**configuration, MAX_COLUMN_ID: str(largest)}, upgrade
+
+
+def _check(
+    snapshot: Snapshot,
+    schema: StructType,
+    configuration: Mapping[str, str],
+    upgrade: Sequence[Any],
+) -> None:
+    protocol = upgrade[0] if upgrade else snapshot.protocol
+    problems = [
+        f"the table would have {problem}"
+        for problem in schema_problems(protocol, configuration, schema)
+    ]
+    indexed = {leaf.physical for leaf in indexed_leaves(schema, configuration)}
+    problems.extend(
+        f"the clustering column {column.name} would have no statistics in files of other engines"
+        for column in clustering_state(snapshot).columns
+        if column.physical not in indexed and column.physical in _indexed(snapshot)
+    )
+    if problems:
+        raise SchemaChangeError(tuple(problems))
+
+
+def _indexed(snapshot: Snapshot) -> frozenset[tuple[str, ...]]:
+    found = indexed_leaves(snapshot.schema, snapshot.metadata.configuration)
+    return frozenset(leaf.physical for leaf in found)
+
+
+def _parameters(setting: Mapping[str, str], removing: Sequence[str]) -> dict[str, Any]:
+    if not setting:
+        return {"properties": _json(removing), "ifExists": "true"}
+    unset = {"unset": _json(removing)} if removing else {}
+    return {"properties": _json(setting), **unset}
+
+
+def _json(value: Any) -> str:  # noqa: ANN401  any JSON value
+    return msgspec.json.encode(value).decode()

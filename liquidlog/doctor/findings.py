@@ -1,0 +1,273 @@
+"""What is wrong with a table's clustering, in words, each with the command that mends it."""
+
+import shlex
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from liquidlog.clustering.columns import ClusteringColumn
+from liquidlog.clustering.domain import CLUSTERING_DOMAIN, ClusteringState, unresolved_problem
+from liquidlog.clustering.health.measure import Health
+from liquidlog.clustering.health.notes import (
+    PREFIX_PROPERTY,
+    cut_bounds,
+    missing_ranges,
+    prefix_chars,
+)
+from liquidlog.clustering.zcubes import (
+    OTHER_COLUMNS,
+    OTHER_PROVIDER,
+    file_states,
+    parse_zorder_by,
+)
+from liquidlog.definition.past import LostColumns
+from liquidlog.definition.retagging import Retagging
+from liquidlog.snapshot import Snapshot
+from liquidlog.spec.sizes import render_size
+from liquidlog.spec.stats import NUM_INDEXED_COLUMNS, STATS_COLUMNS, indexed_leaves
+
+BROKEN_DOMAIN: Final = "broken-domain"
+LOST_COLUMNS: Final = "lost-columns"
+RENAMED_CUBES: Final = "renamed-cubes"
+MISSING_STATISTICS: Final = "missing-statistics"
+CUT_STRINGS: Final = "cut-strings"
+
+FIXES: Final = (BROKEN_DOMAIN, LOST_COLUMNS, RENAMED_CUBES, MISSING_STATISTICS, CUT_STRINGS)
+"""Findings that `doctor --fix` mends, in the order in which they are mended."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """One thing that is wrong.
+
+    `files` is how many files it is about, None where it is about the table. `command` mends it;
+    with `fixable` that is `doctor --fix`, which rewrites nothing.
+    """
+
+    name: str
+    detail: str
+    files: int | None
+    command: str
+    fixable: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Examined:
+    """What findings are derived from.
+
+    `bounds` are those of the clustering columns, one row per live file. `state` and `health` are
+    None where the domain cannot be read; `domain_problem` says why.
+    """
+
+    snapshot: Snapshot
+    state: ClusteringState | None
+    domain_problem: str | None
+    bounds: pa.Table
+    health: Health | None
+    retagging: Retagging | None
+    lost: LostColumns | None
+
+
+def findings(examined: Examined) -> tuple[Finding, ...]:
+    """Return everything that is wrong, what mends other things first."""
+    found = [*_domain_findings(examined)]
+    if examined.state is not None and examined.state.columns:
+        found += _statistics_findings(examined, examined.state.columns)
+        found += _tag_findings(examined, examined.state.columns)
+        found += _layout_findings(examined)
+    return tuple(found)
+
+
+def without_range(
+    snapshot: Snapshot, bounds: pa.Table, columns: Sequence[ClusteringColumn]
+) -> pa.Table:
+    """Return the live files that lack statistics of a clustering column."""
+    missing = np.zeros(snapshot.files.num_rows, np.bool_)
+    for number in range(len(columns)):
+        missing |= missing_ranges(bounds, number).without_statistics
+    return snapshot.files.filter(pa.array(missing))
+
+
+def with_cut_bounds(
+    snapshot: Snapshot, bounds: pa.Table, columns: Sequence[ClusteringColumn]
+) -> pa.Table:
+    """Return the live files whose bounds of a clustering column are cut to nothing but a prefix."""
+    found = np.zeros(snapshot.files.num_rows, np.bool_)
+    for number, column in enumerate(columns):
+        cut = cut_bounds(bounds, number, column, prefix_chars(snapshot))
+        if cut is not None:
+            found |= cut.in_one_prefix
+    return snapshot.files.filter(pa.array(found))
+
+
+def _domain_findings(examined: Examined) -> Iterator[Finding]:
+    snapshot, state = examined.snapshot, examined.state
+    if state is None:
+        yield _fixable(
+            snapshot,
+            BROKEN_DOMAIN,
+            f"{examined.domain_problem}; no engine can tell the clustering columns",
+        )
+        return
+    for path in state.unresolved:
+        yield _fixable(snapshot, BROKEN_DOMAIN, unresolved_problem(path))
+    if not state.clustered and CLUSTERING_DOMAIN in snapshot.domains:
+        yield _other(
+            snapshot,
+            "domain-without-feature",
+            "the log names clustering columns, but the table does not have the feature clustering,"
+            " so they count for nothing",
+            "cluster-by {table} COLUMNS",
+        )
+    if examined.lost is not None:
+        names = ", ".join(column.name for column in examined.lost.columns)
+        yield _fixable(
+            snapshot,
+            LOST_COLUMNS,
+            f"the table was clustered by {names} until version {examined.lost.version}"
+            f" ({examined.lost.operation}) took the clustering columns away",
+        )
+
+
+def _statistics_findings(
+    examined: Examined, columns: Sequence[ClusteringColumn]
+) -> Iterator[Finding]:
+    snapshot = examined.snapshot
+    missing = without_range(snapshot, examined.bounds, columns).num_rows
+    if missing:
+        yield _fixable(
+            snapshot,
+            MISSING_STATISTICS,
+            f"{missing} file(s) without statistics of a clustering column, which every query reads",
+            files=missing,
+        )
+    configuration = snapshot.metadata.configuration
+    indexed = {leaf.physical for leaf in indexed_leaves(snapshot.schema, configuration)}
+    outside = [column for column in columns if column.physical not in indexed]
+    if outside:
+        names = ", ".join(column.name for column in outside)
+        yield _other(
+            snapshot,
+            "unindexed-columns",
+            f"the table's properties ask for no statistics of {names}, so new files lack them",
+            f"set-properties {{table}} {shlex.quote(_indexing(snapshot, columns))}",
+        )
+    yield from _cut_findings(examined)
+
+
+def _indexing(snapshot: Snapshot, columns: Sequence[ClusteringColumn]) -> str:
+    """Return the property that asks for statistics of the clustering columns too."""
+    named = snapshot.metadata.configuration.get(STATS_COLUMNS)
+    if named is None:
+        return f"{NUM_INDEXED_COLUMNS}=-1"
+    more = [column.name for column in columns if column.name not in named.split(",")]
+    return f"{STATS_COLUMNS}={','.join([*(part for part in [named] if part), *more])}"
+
+
+def _cut_findings(examined: Examined) -> Iterator[Finding]:
+    for column in examined.health.columns if examined.health else ():
+        if column.files_in_one_prefix:
+            yield _fixable(
+                examined.snapshot,
+                CUT_STRINGS,
+                f"{column.files_in_one_prefix} file(s) whose values of {column.name} all begin with"
+                " the same characters, and the log keeps no more of them: depth and overlaps are"
+                " not those of the values, and queries cannot skip such files; new files will be"
+                f" alike unless {PREFIX_PROPERTY} is set higher",
+                files=column.files_in_one_prefix,
+            )
+
+
+def _tag_findings(examined: Examined, columns: Sequence[ClusteringColumn]) -> Iterator[Finding]:
+    snapshot, retagging = examined.snapshot, examined.retagging
+    renamed = 0 if retagging is None else retagging.files.num_rows
+    if retagging is not None and renamed:
+        examples = "; ".join(f"{old} is now {new}" for old, new in [*retagging.tags.items()][:3])
+        yield _fixable(
+            snapshot,
+            RENAMED_CUBES,
+            f"{renamed} file(s) with tags from before a rename ({examples}): an OPTIMIZE takes"
+            " them for cubes of other columns",
+            files=renamed,
+        )
+    tags = snapshot.files["zorder_by"]
+    unreadable = 0
+    odd = [tag for tag in pc.unique(tags).to_pylist() if tag and parse_zorder_by(tag) is None]
+    if odd:
+        unreadable = int(pc.sum(pc.is_in(tags, value_set=pa.array(odd))).as_py())
+        yield _other(
+            snapshot,
+            "unreadable-tags",
+            f"{unreadable} file(s) with a ZCUBE_ZORDER_BY tag that is not a list of names",
+            "optimize {table} --full",
+            files=unreadable,
+        )
+    states = file_states(snapshot, columns, 0)
+    foreign = _count(states, OTHER_PROVIDER)
+    if foreign:
+        known = snapshot.files["clustering_provider"].filter(pc.equal(states, OTHER_PROVIDER))
+        names = ", ".join(sorted(map(str, pc.unique(known).to_pylist())))
+        yield _other(
+            snapshot,
+            "other-provider",
+            f"{foreign} file(s) clustered by another implementation ({names}); only a full rewrite"
+            " takes them",
+            "optimize {table} --full",
+            files=foreign,
+        )
+    others = _count(states, OTHER_COLUMNS) - renamed - unreadable
+    if others > 0:
+        yield _other(
+            snapshot,
+            "other-columns",
+            f"{others} file(s) in cubes of other columns; only a full rewrite takes them",
+            "optimize {table} --full",
+            files=others,
+        )
+
+
+def _layout_findings(examined: Examined) -> Iterator[Finding]:
+    health, snapshot = examined.health, examined.snapshot
+    if health is None:
+        return
+    if health.unclustered_file_count:
+        yield _other(
+            snapshot,
+            "unclustered-files",
+            f"{health.unclustered_file_count} file(s) never clustered,"
+            f" {render_size(health.unclustered_bytes)}",
+            "optimize {table}",
+            files=health.unclustered_file_count,
+        )
+    # A key in one file is as good as it gets; in many, no rewrite can tell them apart.
+    if health.constant_file_count > 1 and health.constant_file_count * 2 > health.files_with_stats:
+        names = ", ".join(health.cluster_by_keys)
+        more = ",".join([*health.cluster_by_keys, "ANOTHER_COLUMN"])
+        yield _other(
+            snapshot,
+            "constant-files",
+            f"{health.constant_file_count} of {health.files_with_stats} files hold a single value"
+            f" of {names} each: {names} cannot separate the rows any further",
+            f"cluster-by {{table}} {shlex.quote(more)}",
+            files=health.constant_file_count,
+        )
+
+
+def _fixable(snapshot: Snapshot, name: str, detail: str, files: int | None = None) -> Finding:
+    command = f"liquidlog doctor {shlex.quote(snapshot.uri)} --fix {name}"
+    return Finding(name=name, detail=detail, files=files, command=command, fixable=True)
+
+
+def _other(
+    snapshot: Snapshot, name: str, detail: str, command: str, files: int | None = None
+) -> Finding:
+    filled = "liquidlog " + command.replace("{table}", shlex.quote(snapshot.uri))
+    return Finding(name=name, detail=detail, files=files, command=filled, fixable=False)
+
+
+def _count(states: pa.Array, state: str) -> int:
+    return int(pc.sum(pc.equal(states, state)).as_py() or 0)

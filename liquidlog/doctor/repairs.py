@@ -1,0 +1,151 @@
+"""Mending a table without rewriting a file: changes of its clustering domain and of files' adds.
+
+Every repaired file is added again with the same content and `dataChange` false, which readers and
+streams pass over; what is not repaired of an add stays as it is.
+"""
+
+from collections.abc import Mapping, Sequence
+from decimal import Decimal
+from typing import Any, Final
+
+import msgspec
+import pyarrow as pa
+
+from liquidlog.clustering.columns import ClusteringColumn
+from liquidlog.clustering.domain import clustering_domain
+from liquidlog.doctor.findings import BROKEN_DOMAIN, RENAMED_CUBES
+from liquidlog.snapshot import decoded_paths
+from liquidlog.spec.actions import CopiedAdd
+from liquidlog.spec.change import Change
+from liquidlog.spec.stats import FileStatistics, encode_stats
+
+OPERATION: Final = "REPAIR"
+
+NOTHING_LEFT: Final = Change(operation=OPERATION, parameters={}, actions=())
+"""What is committed where other commits removed every file to mend since the first look."""
+
+_SECTIONS: Final = ("minValues", "maxValues", "nullCount")
+_NUM_RECORDS: Final = "numRecords"
+_TIGHT: Final = "tightBounds"
+
+_decoder = msgspec.json.Decoder(float_hook=Decimal)
+_encoder = msgspec.json.Encoder(decimal_format="number")
+
+Document = dict[str, Any]
+
+
+def domain_repair(columns: Sequence[ClusteringColumn]) -> Change:
+    """Return the change that replaces a broken domain; without columns it is left empty."""
+    return Change(
+        operation=OPERATION,
+        parameters={
+            "fix": BROKEN_DOMAIN,
+            "newClusteringColumns": ",".join(column.name for column in columns),
+        },
+        actions=(clustering_domain(columns),),
+    )
+
+
+def retagging_repair(adds: Sequence[CopiedAdd]) -> Change:
+    """Return the change that tags files anew."""
+    return _of_files(RENAMED_CUBES, adds)
+
+
+def statistics_repair(fix: str, adds: Sequence[CopiedAdd]) -> Change:
+    """Return the change that gives files statistics, or longer bounds."""
+    return _of_files(fix, adds)
+
+
+def with_statistics(
+    files: pa.Table,
+    originals: Sequence[Mapping[str, msgspec.Raw]],
+    found: Mapping[str, FileStatistics],
+    *,
+    replaces: bool,
+    tight_bounds: bool,
+) -> tuple[CopiedAdd, ...]:
+    """Return the adds of `files` that `found` tells more of, by decoded path, than the log.
+
+    What the log says already stays, unless what is found `replaces` it. `tight_bounds` is whether
+    the table's statistics say if bounds are exact. Those found are of physical rows, so the bounds
+    of a file with deleted rows are not.
+    """
+    deleted = files["deletion_vector"].combine_chunks().is_valid().to_pylist()
+    paths = (files["path"].to_pylist(), decoded_paths(files).to_pylist())
+    adds = []
+    for path, decoded, original, has_deleted in zip(*paths, originals, deleted, strict=True):
+        statistics = found.get(decoded)
+        if statistics is not None:
+            tight = False if has_deleted else True if tight_bounds else None
+            known = msgspec.json.decode(original.get("stats", b"null"), type=str | None)
+            stats = _completed(_document(known), statistics, tight=tight, replaces=replaces)
+            adds.append(None if stats is None else _copied(path, original, stats))
+    return tuple(add for add in adds if add is not None)
+
+
+def _completed(
+    before: Document, statistics: FileStatistics, *, tight: bool | None, replaces: bool
+) -> Document | None:
+    """Return statistics with what was found, None if that is nothing new."""
+    after = _merged(before, _decoder.decode(encode_stats(statistics)), replaces=replaces)
+    if after == before:
+        return None
+    if tight is False or (tight and not any(before.get(name) for name in _SECTIONS)):
+        after[_TIGHT] = tight
+    return after
+
+
+def _copied(path: str, original: Mapping[str, msgspec.Raw], statistics: Document) -> CopiedAdd:
+    document: Document = {
+        **original,
+        "dataChange": msgspec.Raw(b"false"),
+        "stats": _encoder.encode(statistics).decode(),
+    }
+    return CopiedAdd(path=path, document=msgspec.Raw(msgspec.json.encode(document)))
+
+
+def _document(text: str | None) -> Document:
+    """Return statistics as the log has them, nothing where they are no object."""
+    try:
+        found = _decoder.decode(text) if text else {}
+    except (msgspec.MsgspecError, RecursionError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _merged(before: Document, computed: Document, *, replaces: bool) -> Document:
+    """Return statistics with what was computed, where they say nothing or it replaces them."""
+    sections = {
+        name: _filled(before.get(name), computed[name], replaces=replaces) for name in _SECTIONS
+    }
+    rows = before.get(_NUM_RECORDS)
+    return {
+        **before,
+        _NUM_RECORDS: computed[_NUM_RECORDS] if rows is None else rows,
+        **{name: section for name, section in sections.items() if section or name in before},
+    }
+
+
+def _filled(
+    before: Any,  # noqa: ANN401  JSON
+    computed: Document,
+    *,
+    replaces: bool,
+) -> Document:
+    filled = dict(before) if isinstance(before, dict) else {}
+    for name, value in computed.items():
+        known = filled.get(name)
+        if isinstance(value, dict):
+            filled[name] = _filled(known, value, replaces=replaces)
+        elif known is None or replaces:
+            filled[name] = value
+    return filled
+
+
+def _of_files(fix: str, adds: Sequence[CopiedAdd]) -> Change:
+    return Change(
+        operation=OPERATION,
+        parameters={"fix": fix},
+        actions=tuple(adds),
+        metrics={"numUpdatedFiles": str(len(adds))},
+    )

@@ -1,0 +1,127 @@
+"""SQL conditions as trees: their text parsed as Spark SQL, their columns found in the schema."""
+
+from collections.abc import Sequence
+from typing import Final
+
+import sqlglot
+from sqlglot import exp
+from sqlglot.errors import SqlglotError
+
+from liquidlog.errors import UsageError
+from liquidlog.predicates.sql_errors import sql_problem
+from liquidlog.spec.near import unknown_columns
+from liquidlog.spec.schema import (
+    ArrayType,
+    MapType,
+    Path,
+    PrimitiveType,
+    StructType,
+    find_column,
+    quote_path,
+    resolve_path,
+)
+
+_SHOWN: Final = 60
+"""Characters of a long condition that an error shows."""
+
+
+def parse_condition(predicate: str) -> exp.Expression:
+    """Return the tree of one SQL condition.
+
+    Texts with a backslash are left out of it: what that means is a setting of the session.
+
+    Raises:
+        UsageError: If the text is not that.
+    """
+    if not isinstance(predicate, str):
+        raise UsageError(f"a predicate must be text, found {type(predicate).__name__}")
+    try:
+        statements = sqlglot.parse(predicate, dialect="spark")
+    except SqlglotError as error:
+        problem = sql_problem(error, predicate)
+        raise UsageError(
+            f"{predicate!r} is not a SQL condition: {problem}", predicate=predicate
+        ) from error
+    except RecursionError as error:
+        raise UsageError(too_deep(predicate), predicate=predicate) from error
+    except (ArithmeticError, ValueError) as error:
+        raise UsageError(
+            f"{predicate!r} is not a SQL condition: it has a number that no type can hold",
+            predicate=predicate,
+        ) from error
+    parsed = statements[0] if len(statements) == 1 else None
+    if isinstance(parsed, exp.Expression) and isinstance(parsed, exp.Condition):
+        return _without_escapes(parsed) if "\\" in predicate else parsed
+    raise UsageError(
+        f"{predicate!r} is not a SQL condition: {_instead(statements)}", predicate=predicate
+    )
+
+
+def _instead(statements: Sequence[object]) -> str:
+    if len(statements) > 1:
+        return f"it is {len(statements)} statements; join conditions with AND or OR"
+    if statements[0] is None:
+        return "it is empty"
+    return "it is a statement; give what stands behind its WHERE"
+
+
+def too_deep(predicate: str) -> str:
+    """Return what is wrong with a condition that cannot be walked through."""
+    shown = predicate if len(predicate) <= _SHOWN else f"{predicate[:_SHOWN]}..."
+    return f"{shown!r} is nested too deeply: write it with fewer parentheses"
+
+
+def referenced_columns(condition: exp.Expression, schema: StructType) -> dict[Path, Path]:
+    """Return the columns a condition names, as written, with their path in the schema.
+
+    Parts of arrays, maps and variants are left out.
+
+    Raises:
+        UsageError: If the schema lacks one; names all of them.
+    """
+    found: dict[Path, Path] = {}
+    unknown: list[str] = []
+    for column in condition.find_all(exp.Column):
+        path = column_path(_outermost(column)) or column_path(column) or ()
+        if find_column(schema, path) is not None:
+            found[path] = resolve_path(schema, path)[0]
+        elif not _enters_collection(schema, path):
+            unknown.append(quote_path(path))
+    if unknown:
+        raise UsageError("; ".join(unknown_columns(unknown, schema)), columns=unknown)
+    return found
+
+
+def column_path(column: exp.Expression) -> Path | None:
+    """Return the path that a column of a condition names, as it is written; None for others."""
+    match column:
+        case exp.Column():
+            return tuple(part.name for part in column.parts)
+        case exp.Dot() if isinstance(column.expression, exp.Identifier):
+            inner = column_path(column.this)
+            return None if inner is None else (*inner, column.expression.name)
+        case _:
+            return None
+
+
+def _without_escapes(condition: exp.Expression) -> exp.Expression:
+    for literal in list(condition.find_all(exp.Literal)):
+        if literal.is_string:
+            literal.replace(exp.Placeholder())
+    return condition
+
+
+def _outermost(column: exp.Expression) -> exp.Expression:
+    # More than four parts: sqlglot nests what is left in Dots around the column.
+    while isinstance(column.parent, exp.Dot) and column.arg_key == "this":
+        column = column.parent
+    return column
+
+
+def _enters_collection(schema: StructType, path: Path) -> bool:
+    found = (find_column(schema, path[:length]) for length in range(1, len(path)))
+    types = [field.data_type for field in found if field is not None]
+    return any(
+        isinstance(found, ArrayType | MapType) or found == PrimitiveType("variant")
+        for found in types
+    )

@@ -1,0 +1,143 @@
+"""What the log says about each file: the bounds and counts that a predicate needs.
+
+Values of partition columns are not in statistics but in the log itself: such a file's bounds are
+the one value that all its rows have.
+"""
+
+import datetime as dt
+import re
+from collections.abc import Callable, Sequence
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from liquidlog.predicates.limits import as_written, converted
+from liquidlog.predicates.partitions import partition_values
+from liquidlog.predicates.verdicts import Mask, Verdict, true_or_unknown
+from liquidlog.snapshot import Snapshot
+from liquidlog.spec.schema import (
+    Leaf,
+    Path,
+    PrimitiveType,
+    StructType,
+    find_column,
+    leaves,
+    resolve_path,
+)
+from liquidlog.spec.stats import BoundsOf, has_bounds
+from liquidlog.spec.widening import earlier_types
+
+_FLOAT: Final = PrimitiveType("float")
+_CHAR_TYPE: Final = "__CHAR_VARCHAR_TYPE_STRING"
+_CHAR: Final = re.compile(r"(?<!var)char", re.IGNORECASE)
+_COLLATIONS: Final = "__COLLATIONS"
+
+
+class FileBounds:
+    """What is known of the referenced leaves, one entry per file.
+
+    A file that lacks a statistic that a condition asked for is kept whatever the others say, as
+    the reference engine does (Delta Spark, DataSkippingReader.verifyStatsForFilter).
+    """
+
+    def __init__(
+        self,
+        snapshot: Snapshot,
+        columns: Sequence[Path],
+        bounds_of: BoundsOf,
+        time_zone: dt.tzinfo | None = None,
+    ) -> None:
+        """Load the bounds of resolved columns; `time_zone` is the session's, None if any."""
+        known = {leaf.logical: leaf for leaf in leaves(snapshot.schema)}
+        partitions = {(name,) for name in snapshot.metadata.partition_columns}
+        named = [known[path] for path in columns if path in known]
+        measured = [leaf for leaf in named if leaf.logical not in partitions]
+        self.schema = snapshot.schema
+        self.time_zone = time_zone
+        self.count = snapshot.files.num_rows
+        self._leaves = {leaf.logical: leaf for leaf in named}
+        self._earlier = earlier_types(snapshot.schema)
+        self._numbers = {leaf.logical: number for number, leaf in enumerate(measured)}
+        self._table = bounds_of(measured)
+        self._lacking = np.zeros(self.count, np.bool_)
+        self._values = {
+            leaf.logical: partition_values(snapshot.files, leaf)
+            for leaf in named
+            if leaf.logical in partitions
+        }
+
+    def unknown(self) -> Verdict:
+        """Return the verdict about a condition that is not understood."""
+        everything = np.ones(self.count, np.bool_)
+        return Verdict(everything, everything)
+
+    def constant(self, *, value: bool | None) -> Verdict:
+        """Return the verdict about TRUE, FALSE or NULL."""
+        return Verdict(np.full(self.count, value is True), np.full(self.count, value is False))
+
+    def leaf(self, path: Path | None) -> Leaf | None:
+        """Return the leaf at a path as it is written, None if it is none, or a struct."""
+        if path is None or find_column(self.schema, path) is None:
+            return None
+        return self._leaves.get(resolve_path(self.schema, path)[0])
+
+    def verdict(self, judge: Callable[["FileBounds"], Verdict]) -> Mask:
+        """Return where a condition may be true for some row, or a statistic it needs is missing."""
+        self._lacking = np.zeros(self.count, np.bool_)
+        return judge(self).can_be_true | self._lacking
+
+    def is_exact(self, leaf: Leaf) -> bool:
+        """Return whether all rows of a file have the same value, so that bounds decide alone."""
+        return leaf.logical in self._values
+
+    def limits(self, leaf: Leaf, wanted: pa.DataType) -> tuple[pa.Array, pa.Array]:
+        """Return the bounds of a leaf as `wanted`, null where unknown.
+
+        What conversion may round is rounded away from the values between.
+        """
+        if leaf.logical in self._values:
+            low = high = self._values[leaf.logical].values
+        else:
+            number = self._numbers[leaf.logical]
+            low, high = (
+                self._table[f"{side}.{number}"].combine_chunks() for side in ("min", "max")
+            )
+            self._lacking |= _both_null(low, high) & self.may_have_value(leaf)
+            earlier = self._earlier.get(leaf.physical, frozenset())
+            low, high = as_written(low, high, was_float=_FLOAT in earlier)
+        return converted(low, wanted, end=-np.inf), converted(high, wanted, end=np.inf)
+
+    def may_have_null(self, leaf: Leaf) -> Mask:
+        """Return where some row may be null."""
+        if leaf.logical in self._values:
+            return self._values[leaf.logical].is_null
+        return true_or_unknown(pc.greater(self._nulls(leaf), 0))
+
+    def may_have_value(self, leaf: Leaf) -> Mask:
+        """Return where some row may be other than null."""
+        if leaf.logical in self._values:
+            return ~self._values[leaf.logical].is_null
+        return true_or_unknown(pc.less(self._nulls(leaf), self._table["num_records"]))
+
+    def _nulls(self, leaf: Leaf) -> pa.ChunkedArray:
+        nulls = self._table[f"null_count.{self._numbers[leaf.logical]}"]
+        self._lacking |= np.asarray(nulls.is_null(), np.bool_)
+        return nulls
+
+
+def _both_null(low: pa.Array, high: pa.Array) -> Mask:
+    return np.asarray(pc.and_(low.is_null(), high.is_null()), np.bool_)
+
+
+def has_plain_order(leaf: Leaf, schema: StructType) -> bool:
+    """Return whether values compare as they are: CHAR pads them, a collation reorders them.
+
+    A column says so of all that is inside it.
+    """
+    paths = (leaf.logical[:length] for length in range(1, len(leaf.logical) + 1))
+    metadata = [field.metadata for path in paths if (field := find_column(schema, path))]
+    is_char = any(_CHAR.search(str(found.get(_CHAR_TYPE, ""))) for found in metadata)
+    has_collation = any(_COLLATIONS in found for found in metadata)
+    return has_bounds(leaf.data_type) and not is_char and not has_collation

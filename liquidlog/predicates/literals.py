@@ -1,0 +1,258 @@
+"""SQL literals as values of the types that Spark gives them.
+
+A literal whose value or type depends on a setting has no value here, nor has one that Spark reads
+in a way of its own: the caller then knows nothing. No arithmetic rounds, and none takes longer for
+a larger exponent.
+"""
+
+import datetime as dt
+import math
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Any, Final
+
+from sqlglot import exp
+
+from liquidlog.predicates.floats import floats_around
+
+MOST_DIGITS: Final = 38
+"""Digits that Spark's widest decimal has."""
+
+INTEGER_BITS: Final[Mapping[Any, int]] = {
+    exp.DataType.Type.TINYINT: 8,
+    exp.DataType.Type.SMALLINT: 16,
+    exp.DataType.Type.INT: 32,
+    exp.DataType.Type.BIGINT: 64,
+}
+_DIGITS_OF_BITS: Final[Mapping[int, int]] = {8: 3, 16: 5, 32: 10, 64: 20}
+"""Digits of the decimal that Spark makes of an integer type."""
+
+_INTEGER: Final = re.compile(r"[0-9]+")
+_DECIMAL: Final = re.compile(r"[0-9]+\.[0-9]*|\.[0-9]+")
+_DOUBLE: Final = re.compile(r"(?:[0-9]+\.?[0-9]*|\.[0-9]+)[eE][+-]?[0-9]+")
+_NUMBER_TEXT: Final = re.compile(r"[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
+_INTEGER_TEXT: Final = re.compile(r"-?[1-9][0-9]*|0")
+
+_DATE: Final = re.compile(r"(\d{4})-(\d{2})-(\d{2})", re.ASCII)
+_MOMENT: Final = re.compile(
+    r"(?P<day>\d{4}-\d{2}-\d{2})"
+    r"(?:[ T](?P<hour>\d{2}):(?P<minute>\d{2}):(?P<second>\d{2})(?:\.(?P<fraction>\d{1,6}))?"
+    r"(?:Z|(?P<sign>[+-])(?P<zone_hour>\d{2}):(?P<zone_minute>\d{2}))?)?",
+    re.ASCII,
+)
+_EPOCH: Final = dt.date(1970, 1, 1).toordinal()
+_SECOND_US: Final = 1_000_000
+_DAY_US: Final = 86_400 * _SECOND_US
+_LARGEST_OFFSET_US: Final = 18 * 3600 * _SECOND_US
+
+
+@dataclass(frozen=True, slots=True)
+class Exact:
+    """An integer or a decimal; `digits` before and `scale` after the point are of its type."""
+
+    value: Decimal
+    digits: int
+    scale: int
+
+
+@dataclass(frozen=True, slots=True)
+class Floating:
+    """A double, or a float that lies between `low` and `high`."""
+
+    low: float
+    high: float
+    is_float: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """A date and time: microseconds since 1970 as written, and the offset that was written.
+
+    `is_local` says whether its type is TIMESTAMP_NTZ.
+    """
+
+    written_us: int
+    offset_us: int | None
+    is_local: bool
+
+
+SqlValue = Exact | Floating | Moment | str | dt.date
+
+
+def sql_value(node: exp.Expression) -> SqlValue | None:
+    """Return the value of a literal, None if `node` is no literal that is understood."""
+    match node:
+        case exp.Paren():
+            return sql_value(node.this)
+        case exp.Neg():
+            return _negated(sql_value(node.this))
+        case exp.Literal():
+            return str(node.this) if node.is_string else _number(str(node.this))
+        case exp.Cast():
+            return _cast(sql_value(node.this), node.to)
+        case _:
+            return None
+
+
+def integer_text(text: str) -> int | None:
+    """Return the integer that a text spells as Spark would, None if it is spelled otherwise."""
+    if _INTEGER_TEXT.fullmatch(text) is None or len(text) > MOST_DIGITS:
+        return None
+    return int(text)
+
+
+def number_text(text: str) -> Floating | None:
+    """Return the double that a text spells, None if it spells none or one out of range."""
+    return _double(text) if _NUMBER_TEXT.fullmatch(text) else None
+
+
+def date_text(text: str) -> dt.date | None:
+    """Return the day that a text spells in full, None if it does not."""
+    found = _DATE.fullmatch(text)
+    try:
+        return None if found is None else dt.date(*(int(part) for part in found.groups()))
+    except ValueError:
+        return None
+
+
+def moment_text(text: str, *, is_local: bool) -> Moment | None:
+    """Return the moment that a text spells with its seconds, or the midnight of a day."""
+    found = _MOMENT.fullmatch(text)
+    day = date_text(found["day"]) if found else None
+    if found is None or day is None:
+        return None
+    if found["hour"] is None:
+        return midnight(day, is_local=is_local)
+    hour, minute, second = (int(found[part]) for part in ("hour", "minute", "second"))
+    if hour > 23 or minute > 59 or second > 59:  # noqa: PLR2004  as clocks go
+        return None
+    seconds = 3600 * hour + 60 * minute + second
+    micros = int((found["fraction"] or "").ljust(6, "0"))
+    offset_us = _offset_us(found)
+    if offset_us is not None and abs(offset_us) > _LARGEST_OFFSET_US:
+        return None
+    return Moment(_midnight_us(day) + _SECOND_US * seconds + micros, offset_us, is_local)
+
+
+def midnight(day: dt.date, *, is_local: bool) -> Moment:
+    """Return the moment at which a day begins."""
+    return Moment(_midnight_us(day), None, is_local)
+
+
+def _midnight_us(day: dt.date) -> int:
+    return (day.toordinal() - _EPOCH) * _DAY_US
+
+
+def _offset_us(found: re.Match[str]) -> int | None:
+    if found["sign"] is None:
+        return 0 if found[0].endswith("Z") else None
+    minutes = 60 * int(found["zone_hour"]) + int(found["zone_minute"])
+    return (-1 if found["sign"] == "-" else 1) * 60 * _SECOND_US * minutes
+
+
+def _number(text: str) -> SqlValue | None:
+    if len(text) > 2 * MOST_DIGITS:
+        return None
+    if _INTEGER.fullmatch(text):
+        value = int(text)
+        bits = 32 if value < 1 << 31 else 64
+        digits = max(len(str(value)), _DIGITS_OF_BITS[bits])
+        return Exact(Decimal(value), digits, 0) if digits <= MOST_DIGITS else None
+    if _DECIMAL.fullmatch(text):
+        whole, _, fraction = text.partition(".")
+        digits = len(whole.lstrip("0"))
+        fits = digits + len(fraction) <= MOST_DIGITS
+        return Exact(Decimal(text), digits, len(fraction)) if fits else None
+    return _double(text) if _DOUBLE.fullmatch(text) else None
+
+
+def _double(text: str) -> Floating | None:
+    value = float(text)
+    return Floating(value, value) if math.isfinite(value) else None
+
+
+def _negated(value: SqlValue | None) -> SqlValue | None:
+    match value:
+        # The opposite of the smallest integer wraps around, or is an error.
+        case Exact(number, digits, scale) if number >= 0:
+            return Exact(number.copy_negate(), digits, scale)
+        case Floating(low, high, is_float):
+            return Floating(-high, -low, is_float)
+        case _:
+            return None
+
+
+def _cast(value: SqlValue | None, target: exp.DataType) -> SqlValue | None:
+    if target.this in INTEGER_BITS:
+        return _as_integer(value, INTEGER_BITS[target.this])
+    if target.this == exp.DataType.Type.DECIMAL:
+        return _as_decimal(value, target)
+    convert = _CASTS.get(target.this)
+    return None if value is None or convert is None else convert(value)
+
+
+def _as_integer(value: SqlValue | None, bits: int) -> Exact | None:
+    if not isinstance(value, Exact) or value.value != int(value.value):
+        return None
+    whole = int(value.value)
+    fits = -(1 << (bits - 1)) <= whole < 1 << (bits - 1)
+    return Exact(Decimal(whole), _DIGITS_OF_BITS[bits], 0) if fits else None
+
+
+def _as_decimal(value: SqlValue | None, target: exp.DataType) -> Exact | None:
+    """Return a value that a cast to a decimal leaves as it is."""
+    names = [parameter.name for parameter in target.expressions]
+    if len(names) != 2 or not all(_INTEGER.fullmatch(name) for name in names):  # noqa: PLR2004
+        return None
+    precision, scale = (int(name) for name in names)
+    if not 0 <= scale <= precision <= MOST_DIGITS:
+        return None
+    exact = _number(value) if isinstance(value, str) else value
+    if not isinstance(exact, Exact) or exact.scale > scale:
+        return None
+    fits = exact.value.is_zero() or exact.value.adjusted() < precision - scale
+    return Exact(exact.value, precision - scale, scale) if fits else None
+
+
+def _as_double(value: SqlValue) -> Floating | None:
+    match value:
+        case Exact(number):
+            return Floating(float(number), float(number))
+        case Floating():
+            return value
+        case str():
+            return number_text(value)
+        case _:
+            return None
+
+
+def _as_float(value: SqlValue) -> Floating | None:
+    double = _as_double(value)
+    if double is None:
+        return None
+    return Floating(*floats_around(double.low, double.high), is_float=True)
+
+
+def _as_date(value: SqlValue) -> dt.date | None:
+    return date_text(value) if isinstance(value, str) else None
+
+
+def _as_timestamp(value: SqlValue) -> Moment | None:
+    return moment_text(value, is_local=False) if isinstance(value, str) else None
+
+
+def _as_local_timestamp(value: SqlValue) -> Moment | None:
+    return moment_text(value, is_local=True) if isinstance(value, str) else None
+
+
+_CASTS: Final[Mapping[Any, Callable[[SqlValue], SqlValue | None]]] = {
+    exp.DataType.Type.DOUBLE: _as_double,
+    exp.DataType.Type.FLOAT: _as_float,
+    exp.DataType.Type.DATE: _as_date,
+    # Spark's TIMESTAMP has a zone; sqlglot names it so.
+    exp.DataType.Type.TIMESTAMPTZ: _as_timestamp,
+    exp.DataType.Type.TIMESTAMPLTZ: _as_timestamp,
+    exp.DataType.Type.TIMESTAMPNTZ: _as_local_timestamp,
+}

@@ -1,0 +1,67 @@
+"""Verdicts about files, and how bounds beside a value give one."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from liquidlog.predicates.coercion import Comparable
+from liquidlog.predicates.limits import Limits
+
+Mask = NDArray[np.bool_]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Verdict:
+    """For each file: may the condition be true for some row, and may it be false for some."""
+
+    can_be_true: Mask
+    can_be_false: Mask
+
+    def __and__(self, other: "Verdict") -> "Verdict":
+        """Return the verdict about both conditions holding."""
+        return Verdict(self.can_be_true & other.can_be_true, self.can_be_false | other.can_be_false)
+
+    def __or__(self, other: "Verdict") -> "Verdict":
+        """Return the verdict about one of the conditions holding."""
+        return Verdict(self.can_be_true | other.can_be_true, self.can_be_false & other.can_be_false)
+
+    def negated(self) -> "Verdict":
+        """Return the verdict about the opposite condition."""
+        return Verdict(self.can_be_false, self.can_be_true)
+
+
+def compared(operator: str, limits: Limits, wanted: Comparable) -> Verdict:
+    """Return the verdict about values within limits beside one that is somewhere in `wanted`."""
+    low, high = limits
+    verdicts: dict[str, Callable[[], Verdict]] = {
+        "=": lambda: _equal(low, high, wanted),
+        "<>": lambda: _equal(low, high, wanted).negated(),
+        "<": lambda: _verdict(pc.less(low, wanted.high), pc.greater_equal(high, wanted.low)),
+        "<=": lambda: _verdict(pc.less_equal(low, wanted.high), pc.greater(high, wanted.low)),
+        ">": lambda: _verdict(pc.greater(high, wanted.low), pc.less_equal(low, wanted.high)),
+        ">=": lambda: _verdict(pc.greater_equal(high, wanted.low), pc.less(low, wanted.high)),
+    }
+    return verdicts[operator]()
+
+
+def _equal(low: pa.Array, high: pa.Array, wanted: Comparable) -> Verdict:
+    reaches = true_or_unknown(pc.less_equal(low, wanted.high)) & true_or_unknown(
+        pc.greater_equal(high, wanted.low)
+    )
+    # All of them are one value, and so is the other.
+    only = pc.and_kleene(pc.equal(low, wanted.high), pc.equal(high, wanted.low))
+    return Verdict(reaches, true_or_unknown(pc.invert(only)))
+
+
+def _verdict(can_be_true: pa.BooleanArray, can_be_false: pa.BooleanArray) -> Verdict:
+    return Verdict(true_or_unknown(can_be_true), true_or_unknown(can_be_false))
+
+
+def true_or_unknown(values: pa.BooleanArray | pa.ChunkedArray) -> Mask:
+    """Return where a comparison with bounds holds, or cannot be made because one is missing."""
+    filled = pc.fill_null(values, fill_value=True)
+    return np.asarray(filled, np.bool_)

@@ -1,0 +1,182 @@
+from dataclasses import replace
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from liquidlog.clustering.domain import clustering_state
+from liquidlog.clustering.health.bars import is_crossed, parse_bar
+from liquidlog.clustering.health.measure import Health, measure_health
+from liquidlog.errors import UsageError
+from liquidlog.snapshot import Snapshot
+from liquidlog.spec.schema import PrimitiveType, StructField, StructType
+from support.snapshots import FileSpec, bounds_of, snapshot_of
+
+PAIR = StructType(tuple(StructField(name, PrimitiveType("integer")) for name in "ba"))
+DEEP = [FileSpec(path=f"{n:02d}", bounds={"x": (0, n)}) for n in range(20)]
+
+
+def health(snapshot: Snapshot, mask: pa.BooleanArray | None = None) -> Health:
+    columns = clustering_state(snapshot).columns
+    bounds = bounds_of(snapshot)([column.leaf for column in columns])
+    return measure_health(snapshot, columns, bounds, min_cube_bytes=150, mask=mask)
+
+
+def test_the_contracts_vector() -> None:
+    ends = [((1, 1), (3, 0)), ((1, 2), (3, 1)), ((4, 4), (4, 4))]
+    files = [
+        FileSpec(path=str(n), bounds={"b": (low[0], high[0]), "a": (low[1], high[1])})
+        for n, (low, high) in enumerate(ends)
+    ]
+    found = health(snapshot_of(files, cluster_by=[["b"], ["a"]], schema=PAIR))
+    assert (found.average_depth, found.average_overlaps) == (1.6667, 0.6667)
+    assert (found.max_depth, found.p95_depth, found.constant_file_count) == (2, 2, 1)
+    assert found.cluster_by_keys == ("b", "a")
+    assert [found.depth_histogram[key] for key in ("00001", "00002", "00003")] == [1, 2, 0]
+
+
+def test_deep_files_fall_into_doubling_buckets() -> None:
+    found = health(snapshot_of(DEEP))
+    assert found.max_depth == 20
+    assert list(found.depth_histogram)[-2:] == ["00016", "00032"]
+    assert found.depth_histogram["00032"] == 20
+    assert found.columns[0].overlap_ratio == 1.0
+
+
+def test_one_column_on_its_own_and_files_apart() -> None:
+    files = [FileSpec(path=str(n), bounds={"x": (2 * n, 2 * n + 1)}) for n in range(4)]
+    (column,) = health(snapshot_of(files)).columns
+    assert (column.files_with_stats, column.average_depth) == (4, 1.0)
+    assert (column.max_depth, column.overlap_ratio) == (1, 0.0)
+
+
+def test_files_without_a_range_are_left_out_and_told() -> None:
+    files = [
+        FileSpec(path="1", bounds={"x": (1, 2)}),
+        FileSpec(path="2", rows=None),
+        FileSpec(path="3", nulls={"x": 10}),
+        FileSpec(path="4", bounds={"x": (1, 2)}, deleted=1),
+        FileSpec(path="5", cube="c", zorder_by=("y",)),
+        FileSpec(path="6", provider="other"),
+    ]
+    found = health(snapshot_of(files))
+    assert (found.total_file_count, found.columns[0].files_with_stats) == (6, 2)
+    assert found.average_depth == 2.0
+    assert [note.split(",")[0] for note in found.notes] == [
+        "3 files are without statistics for x",
+        "1 file is with only nulls in x",
+        "1 file is clustered by other columns; only a full rewrite takes them",
+        "1 file is clustered by another implementation; only a full rewrite takes them",
+        "1 file is with deleted rows; the ranges may be wider than the live rows",
+    ]
+
+
+def test_cut_strings_are_told() -> None:
+    files = [
+        FileSpec(path="1", bounds={"s": ("a" * 32, "b")}),
+        FileSpec(path="2", bounds={"s": ("a", "b")}),
+    ]
+    (note,) = health(snapshot_of(files, cluster_by=[["s"]])).notes
+    assert note.startswith("1 file is with bounds of s cut to 32")
+
+
+def test_files_inside_one_prefix_are_told_because_their_depth_is_a_lie() -> None:
+    start = "https://example.com/articles/202"
+    files = [
+        # Cut: the maximum has a character more than 32. The real ranges may well be apart.
+        FileSpec(path="1", bounds={"s": (start, start + "\x7f")}),
+        FileSpec(path="2", bounds={"s": (start, start + "\x7f")}),
+        FileSpec(path="3", bounds={"s": ("a", start + "\x7f")}),
+        # Whole: one value of exactly 32 characters.
+        FileSpec(path="4", bounds={"s": (start, start)}),
+    ]
+    found = health(snapshot_of(files, cluster_by=[["s"]]))
+    assert found.columns[0].files_in_one_prefix == 2
+    assert found.constant_file_count == 1
+    first, second = found.notes
+    assert first.startswith("4 files are with bounds of s cut")
+    assert second.startswith("2 files are with all values of s beginning with the same")
+    shorter = snapshot_of(
+        [FileSpec(path="1", bounds={"s": ("abcde", "abcde\x7f")})],
+        cluster_by=[["s"]],
+        configuration={"delta.dataSkippingStringPrefixLength": "5"},
+    )
+    assert health(shorter).columns[0].files_in_one_prefix == 1
+    raised = replace(shorter, metadata=snapshot_of().metadata)
+    assert health(raised).columns[0].files_in_one_prefix == 1
+
+
+def test_the_profile_shows_where_files_lie_deep() -> None:
+    files = [FileSpec(path=str(n), bounds={"x": (n, n)}) for n in range(100)]
+    files += [FileSpec(path=f"deep {n}", bounds={"x": (98, 99)}) for n in range(9)]
+    (column,) = health(snapshot_of(files)).columns
+    assert (column.min, column.max) == (0, 99)
+    assert len(column.depth_profile) == 64
+    assert column.depth_profile[:63] == (1,) * 63
+    assert column.depth_profile[63] == 10
+
+
+def test_a_notebook_shows_health_as_tables_with_names_escaped() -> None:
+    schema = StructType((StructField("<b>&", PrimitiveType("integer")),))
+    files = [FileSpec(path="1", bounds={"<b>&": (1, 2)})]
+    html = health(snapshot_of(files, cluster_by=[["<b>&"]], schema=schema))._repr_html_()
+    assert "<td>average_depth</td><td>1.0</td>" in html
+    assert "&lt;b&gt;&amp;" in html
+    assert "<b>&" not in html.replace("<b>columns</b>", "")
+
+
+def test_cubes_and_unclustered_bytes_are_counted() -> None:
+    mine: dict[str, Any] = {"zorder_by": ("x",), "provider": "liquid"}
+    files = [
+        FileSpec(path="1", cube="a", size=100, **mine),
+        FileSpec(path="2", cube="a", size=50, **mine),
+        FileSpec(path="3", cube="b", size=100, **mine),
+        FileSpec(path="4", size=7),
+    ]
+    snapshot = snapshot_of(files)
+    found = health(snapshot)
+    assert (found.stable_cube_count, found.partial_cube_count) == (1, 1)
+    assert (found.unclustered_file_count, found.unclustered_bytes, found.total_bytes) == (1, 7, 257)
+    # A part of a stable cube is part of a stable cube.
+    part = health(snapshot, pa.array([True, False, False, False]))
+    assert (part.total_file_count, part.stable_cube_count, part.partial_cube_count) == (1, 1, 0)
+
+
+@pytest.mark.parametrize("cluster_by", [None, [["x"]], [["x"], ["y"]]])
+def test_an_empty_table_is_measured(cluster_by: list[list[str]] | None) -> None:
+    found = health(snapshot_of(cluster_by=cluster_by))
+    assert (found.total_file_count, found.average_depth, found.max_depth) == (0, 0.0, 0)
+    assert sum(found.depth_histogram.values()) == 0
+    assert ("no clustering columns" in str(found.notes)) == (cluster_by is None)
+
+
+@pytest.mark.parametrize(
+    ("text", "crossed"),
+    [
+        ("average_depth>8", True),
+        (" max_depth >= 20 ", True),
+        ("max_depth > 20", False),
+        ("max_depth=20", True),
+        ("max_depth != 20", False),
+        ("total_file_count<20.5", True),
+        ("total_file_count<=19", False),
+        ("x.overlap_ratio==1", True),
+        ("`X`.max_depth<2", False),
+    ],
+)
+def test_bars(text: str, *, crossed: bool) -> None:
+    assert is_crossed(parse_bar(text), health(snapshot_of(DEEP))) is crossed
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "max_depth", "max_depth>", "max_depth>x", "nope>1", "notes>1", "x.nope>1", "columns>1"],
+)
+def test_bars_that_mean_nothing_are_refused(text: str) -> None:
+    with pytest.raises(UsageError):
+        parse_bar(text)
+
+
+def test_a_bar_about_another_column_is_refused() -> None:
+    with pytest.raises(UsageError, match="its columns are x"):
+        is_crossed(parse_bar("y.max_depth>1"), health(snapshot_of(DEEP)))

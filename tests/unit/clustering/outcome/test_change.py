@@ -1,0 +1,179 @@
+from dataclasses import replace
+from itertools import count
+from typing import Any
+
+import msgspec
+import pytest
+
+from liquidlog.clustering.outcome.change import rewrite_change
+from liquidlog.clustering.outcome.metrics import optimize_metrics
+from liquidlog.clustering.outcome.staleness import stale_reasons
+from liquidlog.clustering.planning.planner import plan
+from liquidlog.errors import CommitConflictError, ResultMismatchError
+from liquidlog.plan import ClusteringPlan, ClusteringPolicy, RewrittenGroup, WrittenFile
+from liquidlog.snapshot import Snapshot
+from liquidlog.spec.actions import AddFile, RemoveFile
+from support.snapshots import SCHEMA, FileSpec, snapshot_of, with_files
+
+FILES = [
+    FileSpec(path="a%20b", size=70, rows=10, deleted=4, base_row_id=9),
+    FileSpec(path="c", size=30, rows=6, cube="old", zorder_by=("x",), provider="liquid"),
+]
+
+
+def planned(snapshot: Snapshot, **policy: Any) -> ClusteringPlan:
+    numbers = count()
+    return plan(snapshot, ClusteringPolicy(**policy), new_id=lambda: f"id-{next(numbers)}")
+
+
+def output(path: str = "new file", **fields: Any) -> WrittenFile:
+    facts = {
+        "path": path,
+        "size_bytes": 90,
+        "modification_time_ms": 3,
+        "num_records": 12,
+        "stats": '{"numRecords":12,"nullCount":{"x":0}}',
+        **fields,
+    }
+    return WrittenFile(**facts)
+
+
+def finished(**fields: Any) -> RewrittenGroup:
+    facts = {
+        "plan_id": "id-0",
+        "run": "0" * 12,
+        "group_id": 0,
+        "outputs": (output(),),
+        "rows_read": 12,
+        "rows_written": 12,
+        "checksum_read": "a" * 32,
+        "checksum_written": "a" * 32,
+        "seconds": 1.0,
+        **fields,
+    }
+    return RewrittenGroup(**facts)
+
+
+def test_adds_are_tagged_and_removes_repeat_the_log() -> None:
+    snapshot = snapshot_of(FILES)
+    change = rewrite_change(snapshot, planned(snapshot), finished(), now_ms=8)
+    add, *removes = change.actions
+    assert add == AddFile(
+        path="new%20file",
+        partition_values={},
+        size=90,
+        modification_time=3,
+        data_change=False,
+        stats='{"numRecords":12,"nullCount":{"x":0}}',
+        tags={"ZCUBE_ID": "id-1", "ZCUBE_ZORDER_BY": '["x"]'},
+        clustering_provider="liquid",
+    )
+    first, second = removes
+    assert isinstance(first, RemoveFile)
+    assert isinstance(second, RemoveFile)
+    assert (first.path, first.size, first.base_row_id) == ("a%20b", 70, 9)
+    assert first.deletion_vector is not None
+    assert first.deletion_vector.unique_id == "udv-a%20b@1"
+    assert (first.stats, first.tags, first.deletion_timestamp) == ('{"numRecords":10}', None, 8)
+    assert second.tags == {"ZCUBE_ID": "old", "ZCUBE_ZORDER_BY": '["x"]'}
+    assert change.tags == {"liquidlog.planId": "id-0", "liquidlog.groupId": "0"}
+    assert change.isolation_level == "SnapshotIsolation"
+    assert not change.is_blind_append
+
+
+def test_compaction_leaves_outputs_untagged() -> None:
+    snapshot = snapshot_of(FILES, cluster_by=None)
+    change = rewrite_change(snapshot, planned(snapshot), finished(), now_ms=8)
+    add = change.actions[0]
+    assert isinstance(add, AddFile)
+    assert (add.tags, add.clustering_provider) == (None, None)
+    assert "isFull" not in change.parameters
+
+
+@pytest.mark.parametrize(
+    ("fields", "words"),
+    [
+        ({"plan_id": "other"}, "is of plan other"),
+        ({"group_id": 4}, "no group 4"),
+        ({"rows_read": 13}, "13 rows were read and 12 written"),
+        ({"rows_read": 13, "rows_written": 13}, "the outputs hold 12"),
+        ({"rows_read": 13}, "the inputs hold 12 live rows"),
+        ({"checksum_written": "b" * 32}, "not the rows read"),
+        ({"outputs": (output(), output())}, "listed twice"),
+        ({"outputs": (output(), output("z", num_records=0))}, "z is empty"),
+        ({"outputs": (output(stats="{}"),)}, "cannot be read"),
+        ({"outputs": (output(stats='{"numRecords":1}'),)}, "count 1 rows"),
+        ({"outputs": (output(stats='{"numRecords":12}'),)}, "no statistics for x"),
+        ({"outputs": (output("c"),)}, "already is a file"),
+    ],
+)
+def test_a_result_that_proves_nothing_is_refused(fields: dict[str, Any], words: str) -> None:
+    snapshot = snapshot_of(FILES)
+    with pytest.raises(ResultMismatchError) as caught:
+        rewrite_change(snapshot, planned(snapshot), finished(**fields), now_ms=8)
+    assert any(words in problem for problem in caught.value.problems)
+
+
+def test_unknown_input_counts_are_not_held_against_a_result() -> None:
+    snapshot = snapshot_of([replace(FILES[0], rows=None), FILES[1]])
+    change = rewrite_change(snapshot, planned(snapshot), finished(), now_ms=8)
+    remove = change.actions[1]
+    assert isinstance(remove, RemoveFile)
+    assert remove.stats is None
+
+
+def test_all_reasons_for_a_stale_plan_come_at_once() -> None:
+    made = planned(snapshot_of(FILES))
+    now = snapshot_of(
+        [replace(FILES[0], deleted=0)], cluster_by=[["y"]], schema=type(SCHEMA)(SCHEMA.fields[:3])
+    )
+    now = replace(now, metadata=msgspec.structs.replace(now.metadata, id="another"))
+    reasons = stale_reasons(now, made, made.groups[0])
+    assert reasons == (
+        "the plan is for the table with id table-id, this one has id another",
+        "c is no longer in the table",
+        "a b is no longer with the rows that were read (deletions)",
+        "the table's schema changed",
+        "the table's clustering columns changed from x to y",
+    )
+    with pytest.raises(CommitConflictError) as caught:
+        rewrite_change(now, made, finished(), now_ms=8)
+    assert caught.value.conflicts == reasons
+
+
+def test_new_files_and_other_properties_do_not_make_a_plan_stale() -> None:
+    snapshot = snapshot_of(FILES)
+    made = planned(snapshot)
+    more = snapshot_of([FileSpec(path="0"), *FILES], configuration={"a": "b"})
+    assert stale_reasons(more, made, made.groups[0]) == ()
+    assert stale_reasons(with_files(snapshot, snapshot.files.slice(1)), made, made.groups[0])
+
+
+def test_metrics_have_deltas_names() -> None:
+    stable = FileSpec(path="s", size=9, cube="full", zorder_by=("x",), provider="liquid")
+    snapshot = snapshot_of([*FILES, stable, replace(stable, path="o", zorder_by=("y",))])
+    made = planned(snapshot, min_cube_bytes=9)
+    assert [file.path for file in made.groups[0].inputs] == ["a b"]
+    metrics = optimize_metrics(snapshot, made, [finished()])
+    assert metrics == {
+        "numFilesAdded": 1,
+        "numFilesRemoved": 1,
+        "filesAdded": {"min": 90, "max": 90, "avg": 90.0, "totalFiles": 1, "totalSize": 90},
+        "filesRemoved": {"min": 70, "max": 70, "avg": 70.0, "totalFiles": 1, "totalSize": 70},
+        "partitionsOptimized": 1,
+        "numBins": 1,
+        "numBatches": 1,
+        "totalConsideredFiles": 4,
+        "totalFilesSkipped": 3,
+        "clusteringStats": {
+            "inputZCubeFiles": {"numFiles": 2, "size": 39},
+            "inputOtherFiles": {"numFiles": 2, "size": 79},
+            "inputNumZCubes": 2,
+            "mergedFiles": {"numFiles": 1, "size": 70},
+            "numOutputZCubes": 1,
+        },
+        "deletionVectorStats": {
+            "numDeletionVectorsRemoved": 1,
+            "numDeletionVectorRowsRemoved": 4,
+        },
+    }

@@ -1,0 +1,252 @@
+from collections.abc import Iterator
+from dataclasses import replace
+from itertools import count
+
+import msgspec
+import pytest
+
+from liquidlog.definition.create import (
+    cluster_by_change,
+    create_change,
+    like_change,
+)
+from liquidlog.errors import ClusteringColumnError, UnsupportedFeatureError, UsageError
+from liquidlog.spec.actions import DomainMetadata, Metadata, Protocol, encode_actions
+from liquidlog.spec.change import Change
+from liquidlog.spec.schema import PrimitiveType, StructField, StructType
+from support.snapshots import SCHEMA, snapshot_of
+
+
+def ids(first: int = 1) -> Iterator[str]:
+    return (f"id-{number}" for number in count(first))
+
+
+def created(
+    *paths: str, properties: dict[str, str] | None = None, schema: StructType = SCHEMA
+) -> Change:
+    return create_change(
+        schema,
+        cluster_by=[(path,) for path in paths],
+        properties=properties or {},
+        new_id=ids().__next__,
+        now_ms=5,
+    )
+
+
+def test_create_has_the_reference_engines_shape() -> None:
+    change = created("x", "s", properties={"user.note": "hi"})
+    assert change.operation == "CREATE TABLE"
+    assert change.parameters == {
+        "partitionBy": "[]",
+        "clusterBy": '["x","s"]',
+        "description": None,
+        "isManaged": "false",
+        "properties": '{"user.note":"hi"}',
+    }
+    assert (change.is_blind_append, change.isolation_level) == (True, "Serializable")
+    metadata, protocol, domain = encode_actions(change.actions).splitlines()
+    assert msgspec.json.decode(metadata)["metaData"] | {"schemaString": ""} == {
+        "id": "id-1",
+        "format": {"provider": "parquet", "options": {}},
+        "schemaString": "",
+        "partitionColumns": [],
+        "configuration": {"user.note": "hi"},
+        "createdTime": 5,
+    }
+    assert protocol == (
+        b'{"protocol":{"minReaderVersion":1,"minWriterVersion":7,'
+        b'"writerFeatures":["domainMetadata","clustering","invariants","appendOnly"]}}'
+    )
+    assert domain == (
+        b'{"domainMetadata":{"domain":"delta.clustering","configuration":'
+        b'"{\\"clusteringColumns\\":[[\\"x\\"],[\\"s\\"]],\\"domainName\\":\\"delta.clustering\\"}",'
+        b'"removed":false}}'
+    )
+
+
+def test_create_without_columns_is_an_ordinary_table() -> None:
+    change = created()
+    assert [type(action) for action in change.actions] == [Metadata, Protocol]
+    assert change.actions[1] == Protocol(min_reader_version=1, min_writer_version=2)
+    assert change.parameters["clusterBy"] == "[]"
+
+
+def test_create_lists_the_features_that_schema_and_properties_need() -> None:
+    schema = StructType(
+        (
+            StructField("t", PrimitiveType("timestamp_ntz")),
+            StructField("d", PrimitiveType("integer"), metadata={"CURRENT_DEFAULT": "1"}),
+        )
+    )
+    properties = {
+        "delta.enableChangeDataFeed": "true",
+        "delta.feature.checkConstraints": "supported",
+    }
+    change = created("t", schema=schema, properties=properties)
+    metadata, protocol, _ = change.actions
+    assert isinstance(metadata, Metadata)
+    assert metadata.configuration == {"delta.enableChangeDataFeed": "true"}
+    assert isinstance(protocol, Protocol)
+    assert protocol.min_reader_version == 3
+    assert protocol.reader_features == ("timestampNtz",)
+    assert (protocol.writer_features or ())[4:] == (
+        "changeDataFeed",
+        "checkConstraints",
+        "timestampNtz",
+        "allowColumnDefaults",
+    )
+
+
+@pytest.mark.parametrize(
+    ("properties", "feature"),
+    [
+        ({"delta.enableIcebergCompatV2": "true"}, "icebergCompatV2"),
+        (
+            {"delta.enableRowTracking": "true", "delta.rowTrackingSuspended": "true"},
+            "rowTracking (enabled and suspended)",
+        ),
+    ],
+)
+def test_create_refuses_features_we_do_not_write(properties: dict[str, str], feature: str) -> None:
+    with pytest.raises(UnsupportedFeatureError) as caught:
+        created("x", properties=properties)
+    assert feature in caught.value.features
+
+
+@pytest.mark.parametrize("cluster_by", [("x",), ()])
+def test_create_with_row_tracking_names_its_columns(cluster_by: tuple[str, ...]) -> None:
+    change = created(*cluster_by, properties={"delta.enableRowTracking": "true"})
+    metadata, protocol = change.actions[:2]
+    assert isinstance(metadata, Metadata)
+    assert isinstance(protocol, Protocol)
+    assert {"rowTracking", "domainMetadata"} <= set(protocol.writer_features or ())
+    assert (protocol.min_reader_version, protocol.min_writer_version) == (1, 7)
+    prefix = "delta.rowTracking.materializedRow"
+    names = {
+        metadata.configuration[f"{prefix}{kind}ColumnName"] for kind in ("Id", "CommitVersion")
+    }
+    assert len(names) == 2
+
+
+def test_create_with_deletion_vectors_lists_them_for_readers_and_writers() -> None:
+    change = created("x", properties={"delta.enableDeletionVectors": "true"})
+    protocol = change.actions[1]
+    assert isinstance(protocol, Protocol)
+    assert (protocol.min_reader_version, protocol.min_writer_version) == (3, 7)
+    assert protocol.reader_features == ("deletionVectors",)
+    assert "deletionVectors" in (protocol.writer_features or ())
+
+
+def test_create_refuses_types_it_does_not_know() -> None:
+    schema = StructType((StructField("g", PrimitiveType("geometry")),))
+    with pytest.raises(UnsupportedFeatureError, match="type geometry"):
+        created(schema=schema)
+
+
+@pytest.mark.parametrize(
+    "properties",
+    [
+        {"delta.feature.clustering": "supported"},
+        {"clusteringColumns": "x"},
+        {"delta.minWriterVersion": "7"},
+        {"delta.feature.appendOnly": "yes"},
+        {"delta.parquet.compression.codec": "brotli"},
+        {"delta.Parquet.Compression.CODEC": "rar"},
+    ],
+)
+def test_create_refuses_properties_that_are_not_a_users(properties: dict[str, str]) -> None:
+    with pytest.raises(UsageError):
+        created("x", properties=properties)
+
+
+def test_create_takes_names_in_their_own_case_only() -> None:
+    with pytest.raises(ClusteringColumnError, match="did you mean x"):
+        created("X")
+
+
+def test_like_copies_schema_properties_and_columns_but_no_state() -> None:
+    schema = StructType(
+        (
+            StructField(
+                "x",
+                PrimitiveType("long"),
+                metadata={"comment": "key", "delta.identity.highWaterMark": 7},
+            ),
+        )
+    )
+    source = snapshot_of(schema=schema, configuration={"user.note": "hi"})
+    metadata, protocol, domain = like_change(source, new_id=ids(2).__next__, now_ms=6).actions
+    assert isinstance(metadata, Metadata)
+    assert (metadata.id, metadata.configuration) == ("id-2", {"user.note": "hi"})
+    assert '"metadata":{"comment":"key"}' in metadata.schema_string
+    assert isinstance(protocol, Protocol)
+    assert protocol == source.protocol
+    assert isinstance(domain, DomainMetadata)
+    assert '[["x"]]' in domain.configuration
+
+
+def test_like_an_unclustered_table_is_unclustered() -> None:
+    source = snapshot_of(cluster_by=None)
+    assert len(like_change(source, new_id=ids(2).__next__, now_ms=6).actions) == 2
+
+
+def test_cluster_by_writes_the_domain_only() -> None:
+    change = cluster_by_change(snapshot_of(cluster_by=[["x"], ["gone"]]), [("S",), ("y",)])
+    assert change is not None
+    assert change.operation == "CLUSTER BY"
+    assert change.parameters == {
+        "oldClusteringColumns": "x,gone",
+        "newClusteringColumns": "s,y",
+    }
+    assert change.is_blind_append
+    (domain,) = change.actions
+    assert isinstance(domain, DomainMetadata)
+    assert '[["s"],["y"]]' in domain.configuration
+
+
+def test_cluster_by_none_writes_an_empty_list() -> None:
+    change = cluster_by_change(snapshot_of(), None)
+    assert change is not None
+    (domain,) = change.actions
+    assert isinstance(domain, DomainMetadata)
+    assert '"clusteringColumns":[]' in domain.configuration
+    assert change.parameters["newClusteringColumns"] == ""
+
+
+def test_cluster_by_none_on_an_ordinary_table_is_nothing_to_do() -> None:
+    assert cluster_by_change(snapshot_of(cluster_by=None), None) is None
+
+
+def test_cluster_by_the_same_columns_is_nothing_to_do() -> None:
+    assert cluster_by_change(snapshot_of(cluster_by=[["x"], ["y"]]), [("x",), ("y",)]) is not None
+    once = cluster_by_change(snapshot_of(cluster_by=[["x"]]), [("y",), ("x",)])
+    assert once is not None
+    domains = {a.domain: a for a in once.actions if isinstance(a, DomainMetadata)}
+    twice = replace(snapshot_of(), domains=domains)
+    assert cluster_by_change(twice, [("y",), ("x",)]) is None
+    assert cluster_by_change(twice, [("x",), ("y",)]) is not None
+
+
+def test_cluster_by_upgrades_and_lists_what_the_old_version_implied() -> None:
+    legacy = Protocol(min_reader_version=1, min_writer_version=4)
+    change = cluster_by_change(snapshot_of(cluster_by=None, protocol=legacy), [("x",)])
+    assert change is not None
+    protocol, _ = change.actions
+    assert isinstance(protocol, Protocol)
+    assert set(protocol.writer_features or ()) == {
+        "appendOnly",
+        "invariants",
+        "checkConstraints",
+        "changeDataFeed",
+        "generatedColumns",
+        "domainMetadata",
+        "clustering",
+    }
+    assert (protocol.min_reader_version, protocol.reader_features) == (1, None)
+
+
+def test_cluster_by_refuses_a_partitioned_table_and_no_columns() -> None:
+    with pytest.raises(ClusteringColumnError, match="partitioned by y"):
+        cluster_by_change(snapshot_of(cluster_by=None, partition_columns=("y",)), [("x",)])
+    with pytest.raises(ClusteringColumnError, match="no clustering column"):
+        cluster_by_change(snapshot_of(), [])
