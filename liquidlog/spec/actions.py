@@ -177,7 +177,7 @@ FileKey = tuple[str, str | None]
 
 
 def replay_key(action: AddFile | RemoveFile) -> FileKey:
-    """Return by what an action takes the place of an older one, with the normal path."""
+    """Return the key by which an action replaces an older one; paths are in normal form."""
     vector = action.deletion_vector
     return normal_path(action.path), None if vector is None else vector.unique_id
 
@@ -211,13 +211,13 @@ _COMMIT_INFO_FIELDS: Final = {
 
 
 def decode_commit_info(raw: msgspec.Raw) -> CommitInfo | None:
-    """Return the provenance in a commitInfo, None for null; a value of a wrong type is left out.
+    """Return the provenance in a commitInfo, None for null. Values of a wrong type are left out.
 
     It is free-form JSON that no reader needs, and engines differ in how they spell its fields.
-    A commit timestamp, which readers do need, must be one.
+    Readers do need an inCommitTimestamp, so that one must be a time.
 
     Raises:
-        msgspec.ValidationError: If it is no object, or its inCommitTimestamp is not a time.
+        msgspec.ValidationError: If it is not an object, or its inCommitTimestamp is not a time.
     """
     try:
         info: CommitInfo | None = _commit_info_decoder.decode(raw)
@@ -268,10 +268,10 @@ class _SidecarLine(Action, frozen=True, kw_only=True, gc=False):
 _commit_info_decoder = msgspec.json.Decoder(CommitInfo | None)
 
 _NOT_OURS: Final = (UnicodeDecodeError, RecursionError)
-"""What msgspec lets through that is not of its own tree of errors."""
+"""Errors that msgspec raises which are not subclasses of its own MsgspecError."""
 
 UNREADABLE: Final = (msgspec.MsgspecError, *_NOT_OURS)
-"""All that msgspec raises at a text which is no JSON, or not the document that is wanted."""
+"""Everything that msgspec raises for text that is not JSON, or not the expected document."""
 
 _encoder = msgspec.json.Encoder()
 _decoder = msgspec.json.Decoder(ActionLine)
@@ -311,7 +311,7 @@ def _words(error: Exception) -> str:
 
 
 def encode_actions(actions: Iterable[AnyAction | CopiedAdd]) -> bytes:
-    """Return the newline-delimited JSON of a commit, one action a line, in the given order."""
+    """Return the newline-delimited JSON of a commit, one action per line, in the given order."""
     encode, keys = _encoder.encode, _KEYS
     return b"".join(
         b"%s%s}\n"

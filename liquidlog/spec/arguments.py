@@ -1,4 +1,4 @@
-"""What callers give for arguments, checked where it comes in: one text is one item, not letters."""
+"""Checks of arguments that callers pass. A single string is one item, never a list of letters."""
 
 import operator
 import os
@@ -91,7 +91,7 @@ def whole_number(value: object, *, argument: str, least: int = 0) -> int:
     """Return a whole number.
 
     Raises:
-        UsageError: If it is none, or less than `least`.
+        UsageError: If it is not a whole number, or is less than `least`.
     """
     try:
         found = least - 1 if isinstance(value, bool) else operator.index(value)  # type: ignore[arg-type]
@@ -106,7 +106,7 @@ def text_mapping(value: object, *, argument: str) -> dict[str, str]:
     """Return a mapping of texts to texts.
 
     Raises:
-        UsageError: If it is none; a value is not repeated, since it may be a secret.
+        UsageError: If it is not; the message repeats no value, since a value may be a secret.
     """
     if not isinstance(value, Mapping):
         raise UsageError(f"{argument} must be a mapping of names to texts, found {_kind(value)}")

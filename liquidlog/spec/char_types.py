@@ -1,4 +1,4 @@
-"""The lengths of char(n) and varchar(n), kept beside a schema that knows strings only.
+"""The lengths of char(n) and varchar(n), which are kept beside a schema that has only strings.
 
 The metadata of a top-level column holds its whole type as Spark's SQL writes it, such as
 `struct<a:varchar(3),b:array<char(2)>>`.
@@ -32,7 +32,7 @@ _PLAIN: Final = re.compile(r"[^<>,:`]+")
 
 @dataclass(frozen=True, slots=True)
 class TextLimit:
-    """At most `length` characters; readers pad a char with spaces to that, `padded`."""
+    """At most `length` characters. Where `padded` (a char), readers pad texts with spaces to it."""
 
     length: int
     padded: bool
@@ -73,7 +73,7 @@ def column_limits(field: StructField) -> Limits | None:
     Structs have all fields of the column, in its order.
 
     Raises:
-        ValueError: If what the log says cannot be read, or is not about the column's type.
+        ValueError: If the metadata cannot be parsed, or describes another type than the column's.
     """
     text = field.metadata.get(CHAR_VARCHAR)
     return _fitted(None if text is None else parse_limits(str(text)), field.data_type)
@@ -83,7 +83,7 @@ def parse_limits(text: str) -> Limits | None:
     """Return the limits in a type as Spark writes it, None if it has none.
 
     Raises:
-        ValueError: If it is no type.
+        ValueError: If the text is not a type.
     """
     if text.count("<") > MAX_DEPTH:
         raise ValueError(f"{text[:_SHOWN]!r}... is nested too deeply")

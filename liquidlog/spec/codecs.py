@@ -14,9 +14,9 @@ CODEC_PROPERTY: Final = "delta.parquet.compression.codec"
 
 
 class Codec(StrEnum):
-    """What we write and every reader that we know reads.
+    """The codecs that we write; every reader that we know reads them.
 
-    Brotli and LZO are not among them: Spark reads them only with libraries that it comes without.
+    Brotli and LZO are not among them: Spark reads them only with libraries that it does not ship.
     """
 
     ZSTD = "zstd"
@@ -28,12 +28,12 @@ class Codec(StrEnum):
 
 _ALIASES: Final = {
     "none": Codec.UNCOMPRESSED,
-    # Spark's own `lz4` is Hadoop's framing, which Parquet has given up for LZ4_RAW.
+    # Spark's own `lz4` is Hadoop's framing, which Parquet has replaced by LZ4_RAW.
     "lz4": Codec.LZ4_RAW,
 }
 
 CODEC_NAMES: Final = (*(codec.value for codec in Codec), *_ALIASES)
-"""All names of codecs; case does not count."""
+"""All names of codecs, in lower case; names are compared without case."""
 
 
 def parse_codec(name: str, *, where: str = "compression") -> Codec:
@@ -44,7 +44,7 @@ def parse_codec(name: str, *, where: str = "compression") -> Codec:
         where: What the name was given for.
 
     Raises:
-        UsageError: If it is none of them.
+        UsageError: If no codec has this name.
     """
     lowered = name.lower()
     if lowered in _ALIASES:

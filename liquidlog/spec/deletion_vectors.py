@@ -1,4 +1,4 @@
-"""Deletion vectors as bytes: where one is, and which rows it deletes. Opens no file.
+"""Deletion vectors as bytes: where a vector is stored, and which rows it deletes. Opens no file.
 
 Source: PROTOCOL.md, "Deletion Vectors", "Deletion Vector Format" and "Deletion Vector File Storage
 Format"; ZeroMQ RFC 32 (Z85).
@@ -82,7 +82,7 @@ def inline_payload(vector: DeletionVector) -> bytes:
 
 
 def framed_bytes(vector: DeletionVector) -> tuple[int, int]:
-    """Return (offset, length) of the part of its file that a stored vector takes, frame included.
+    """Return (offset, length) of a stored vector in its file, in bytes, frame included.
 
     Raises:
         ValueError: If the descriptor has a size or an offset that no file can have.
@@ -97,7 +97,7 @@ def framed_payload(vector: DeletionVector, content: bytes) -> bytes:
     """Return the bitmap inside the bytes that `framed_bytes` asked for.
 
     Raises:
-        ValueError: If they are cut off, of another size than the log says, or damaged.
+        ValueError: If they are cut short, damaged, or of another size than the log says.
     """
     if len(content) < vector.size_in_bytes + 2 * _WORD_BYTES:
         raise ValueError("its deletion vector is cut off")
@@ -114,7 +114,7 @@ def framed_payload(vector: DeletionVector, content: bytes) -> bytes:
 
 
 def deleted_positions(payload: bytes, *, cardinality: int, num_rows: int) -> Positions:
-    """Return the deleted rows that a bitmap means.
+    """Return the rows that a bitmap deletes.
 
     Args:
         payload: Magic number and portable 64-bit roaring bitmap.
@@ -122,7 +122,7 @@ def deleted_positions(payload: bytes, *, cardinality: int, num_rows: int) -> Pos
         num_rows: Physical rows of the data file.
 
     Raises:
-        ValueError: If it is no such bitmap, deletes another number of rows than the log says, or
+        ValueError: If it is not such a bitmap, deletes another number of rows than the log says, or
             rows that the file does not have.
     """
     if payload[:_WORD_BYTES] != struct.pack("<i", _PORTABLE_MAGIC):

@@ -25,7 +25,7 @@ ROW_TRACKING: Final = "rowTracking"
 
 ROW_TRACKING_ENABLED: Final = "delta.enableRowTracking"
 ROW_TRACKING_SUSPENDED: Final = "delta.rowTrackingSuspended"
-"""Properties: rows keep their ids when they move; no ids are given any more. Never both."""
+"""Properties: rows keep their ids when they move; no new ids are assigned. Never both."""
 
 LEGACY_FEATURES: Final[Mapping[str, tuple[int, int]]] = {
     # feature: (reader version that implies it, writer version that implies it)
@@ -38,8 +38,8 @@ LEGACY_FEATURES: Final[Mapping[str, tuple[int, int]]] = {
     "identityColumns": (0, 6),
 }
 
-# A reader feature changes how a log or a data file is understood. These are understood as far as
-# the log alone goes: deletion vectors are counted, column mapping is resolved, types are named.
+# A reader feature changes how a log or a data file is read. Of these we read what the log alone
+# says: deletion vectors are counted, column mapping is resolved, types are named.
 _INSPECT_READER_FEATURES: Final = frozenset(
     {
         "columnMapping",
@@ -106,7 +106,7 @@ def implied_features(protocol: Protocol) -> tuple[str, ...]:
 
 
 def malformed(protocol: Protocol) -> tuple[str, ...]:
-    """Return what makes the protocol action itself impossible to honour, none if it is sound."""
+    """Return the reasons why the protocol action itself is unsound; empty if it is sound."""
     reader, writer = protocol.min_reader_version, protocol.min_writer_version
     problems = []
     if not 1 <= reader <= READER_FEATURE_VERSION:
@@ -123,7 +123,7 @@ def malformed(protocol: Protocol) -> tuple[str, ...]:
 
 
 def unsupported_for_inspection(protocol: Protocol) -> tuple[str, ...]:
-    """Return everything in the protocol that stops us from reading the log, all at once."""
+    """Return everything in the protocol that stops us from reading the log."""
     unknown = set(protocol.reader_features or ()) - _INSPECT_READER_FEATURES
     return (*malformed(protocol), *sorted(unknown))
 
@@ -131,9 +131,9 @@ def unsupported_for_inspection(protocol: Protocol) -> tuple[str, ...]:
 def unsupported_for_writing(
     protocol: Protocol, configuration: Mapping[str, str]
 ) -> tuple[str, ...]:
-    """Return everything in the protocol that stops us from committing to the table, all at once.
+    """Return everything in the protocol that stops us from committing to the table.
 
-    What the supported features ask of the schema is checked by `obligations`.
+    `obligations` checks what the supported features demand of the schema.
     """
     listed = {*(protocol.reader_features or ()), *(protocol.writer_features or ())}
     problems = sorted(listed - _WRITE_FEATURES)

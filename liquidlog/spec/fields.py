@@ -46,7 +46,7 @@ def data_type_at(data_type: DataType, path: Path) -> DataType | None:
 def with_fields(
     schema: StructType, changed: Callable[[StructField], StructField | None]
 ) -> StructType:
-    """Return the schema with every field in it changed, or gone where None.
+    """Return the schema with every field in it changed, or dropped where the change is None.
 
     Outer fields come before inner ones.
     """
@@ -69,7 +69,7 @@ def with_fields(
 def with_field(
     schema: StructType, path: Path, changed: Callable[[StructField], StructField | None]
 ) -> StructType:
-    """Return the schema with the field at a path of struct fields changed, or gone where None.
+    """Return the schema with one field changed, or dropped where the change is None.
 
     The path must exist, in the schema's spelling.
     """

@@ -1,4 +1,4 @@
-"""Paths of data files as the log spells them: what makes two of them one file, and where it is.
+"""Paths of data files as the log spells them: when two paths are one file, and where it is.
 
 The log holds URIs, relative to the table or absolute. Its actions are about one file if the
 *normal* forms are equal: without empty and dot segments, without `file:` and the slashes after it,
@@ -32,7 +32,7 @@ from liquidlog.errors import CorruptLogError
 _ABSOLUTE: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):(/.*)", re.DOTALL)
 _AUTHORITY: Final = re.compile(r"//([^/]*)(.*)", re.DOTALL)
 _ODD: Final = (":", "//", "/.")
-"""What a path holds, or a dot in front, that may not be in normal form yet; all others are."""
+"""A path without any of these, and without a leading dot, is in normal form already."""
 _LOCAL_START: Final = r"^file:(?://)?(/[^/])"
 _OTHER_START: Final = r"^[a-z][a-z0-9+.-]*://[^/%:]+/"
 _LOOK_BYTES: Final = 1 << 22
@@ -43,18 +43,18 @@ _ONE_STORAGE: Final = {
     "gcs://": "gs://",
     "abfs://": "abfss://",
 }
-"""Schemes that name what another one names: two files to the reference engine, one object."""
+"""Schemes that are other names of a scheme: two files to the reference engine, one object."""
 
 
 def normal_path(path: str) -> str:
     """Return the normal form of a data file's path in the log, by which actions are compared."""
-    # Spelled out, as this runs once for each action of a commit.
+    # Written out, as this runs once per action of a commit.
     odd = ":" in path or "//" in path or "/." in path
     if not odd and not path.startswith("."):
         return path
     absolute = _ABSOLUTE.fullmatch(path)
     if absolute is None:
-        # A host without a scheme, which no engine opens: as it is, so that it stays one.
+        # A host without a scheme, which no engine opens: left as it is.
         return path if path.startswith("//") else _without_dots(path)
     scheme, rest = absolute[1].lower(), absolute[2]
     host = ""
@@ -74,7 +74,7 @@ def canonical_path(path: str) -> str:
 
 
 def normal_paths(paths: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
-    """Return the normal form of many paths; those of the usual kind cost one look at all."""
+    """Return the normal form of many paths; one scan finds those that are not normal yet."""
     if isinstance(paths, pa.ChunkedArray):
         return pa.chunked_array(map(normal_paths, paths.chunks), pa.string())
     if not _may_differ(paths):
@@ -91,7 +91,7 @@ def normal_paths(paths: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArra
 
 
 def canonical_paths(paths: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
-    """Return the canonical form of many paths; those of the usual kind cost one look at all.
+    """Return the canonical form of many paths; one scan finds those that are not normal yet.
 
     Raises:
         CorruptLogError: If the percent-encoding of one is not that of a text.
@@ -105,7 +105,7 @@ def canonical_paths(paths: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedA
 
 
 def _changed(paths: pa.Array, which: pa.Array, change: Callable[[str], str]) -> pa.Array:
-    """Return paths with some of them changed; files of one directory share the work for it."""
+    """Return paths with some of them changed; files of one directory share the work."""
     directories: dict[str, str] = {}
 
     def changed(path: str) -> str:
@@ -128,11 +128,11 @@ def _may_differ(paths: pa.Array) -> bool:
 
 
 def _holds(paths: pa.Array, texts: Iterable[str]) -> bool:
-    """Return whether any of the texts may be in a path; looks at the bytes of all at once."""
+    """Return whether any of the texts may be in a path; scans the bytes of all paths at once."""
     text = paths.buffers()[2]
     wanted = [part.encode() for part in texts]
     for start in range(0, 0 if text is None else text.size, _LOOK_BYTES):
-        # A little more than a step, for what stands across its end.
+        # Steps overlap by the longest text, which may span the end of one.
         stop = min(start + _LOOK_BYTES + _LONGEST - 1, text.size)
         piece = text.slice(start, stop - start).to_pybytes()
         if any(part in piece for part in wanted):
@@ -141,9 +141,9 @@ def _holds(paths: pa.Array, texts: Iterable[str]) -> bool:
 
 
 def names_in_table(paths: pa.Array, table_uri: str) -> pa.Array:
-    """Return canonical paths, those of files below the table relative to it however they were.
+    """Return canonical paths; files below the table are relative to it, however they were spelled.
 
-    What deletes files compares names with these: a file that is named by its address is named.
+    Code that deletes files compares names with these, so a file named by its address counts.
     """
     away = _away(paths)
     if away is None:
@@ -164,8 +164,8 @@ def names_in_table(paths: pa.Array, table_uri: str) -> pa.Array:
 def named_twice(paths: pa.Array, table_uri: str) -> tuple[str, ...]:
     """Return the canonical paths of files that the log has under more than one name.
 
-    Encoded differently, as a file of the table named by its address, or as an object in two
-    schemes: a reader would get its rows twice.
+    Such a file is encoded in two ways, named relative to the table and by its address, or named
+    by two schemes: a reader would get its rows twice.
 
     Raises:
         CorruptLogError: If the percent-encoding of a path is not that of a text.
@@ -173,7 +173,7 @@ def named_twice(paths: pa.Array, table_uri: str) -> tuple[str, ...]:
     normal = normal_paths(paths)
     found = canonical_paths(normal)
     again: set[str] = set()
-    # Most often every path is there once, which is all that has to be counted.
+    # Most often every path occurs once, and counting shows it.
     if found is not normal and pc.count_distinct(found).as_py() < len(found):
         again.update(_repeated(pc.unique(normal), canonical_paths))
     away = _away(found)
@@ -183,7 +183,7 @@ def named_twice(paths: pa.Array, table_uri: str) -> tuple[str, ...]:
 
 
 def _repeated(paths: pa.Array, form: Callable[[pa.Array], pa.Array]) -> list[str]:
-    """Return the forms that several of some distinct paths have."""
+    """Return the forms that more than one of the distinct paths have."""
     forms = form(paths)
     if len(pc.unique(forms)) == len(paths):
         return []
@@ -193,7 +193,7 @@ def _repeated(paths: pa.Array, form: Callable[[pa.Array], pa.Array]) -> list[str
 
 
 def _met(paths: pa.Array, away: pa.Array, table_uri: str) -> Iterator[str]:
-    """Yield the files that a path which leads out of the table, and another one, are about."""
+    """Yield the files that both a path leading out of the table and another path name."""
     absolute = paths.filter(away)
     inner = names_in_table(absolute, table_uri)
     inner = inner.filter(pc.not_equal(inner, absolute))
@@ -252,6 +252,6 @@ def _decoded(path: str) -> str:
         found = unquote(path, errors="strict")
     except UnicodeDecodeError:
         raise CorruptLogError("_delta_log", f"the path {path!r} is not UTF-8") from None
-    # What was encoded is a name, and shall not be taken for an address.
+    # An encoded colon or slash is part of a name, which must not be taken for an address.
     hides = _ABSOLUTE.fullmatch(found) and not _ABSOLUTE.fullmatch(path)
     return f"./{found}" if hides else found

@@ -1,4 +1,4 @@
-"""Column mapping: its mode, what it asks of a schema, and giving columns ids and names.
+"""Column mapping: its mode, what it demands of a schema, and new ids and names of columns.
 
 Source: PROTOCOL.md, "Column Mapping"; Delta Spark, DeltaColumnMapping.
 """
@@ -41,7 +41,7 @@ def mapping_mode(configuration: Mapping[str, str]) -> MappingMode:
     """Return the mode that a table's properties set.
 
     Raises:
-        UsageError: If it is none that the protocol knows.
+        UsageError: If the protocol has no such mode.
     """
     text = configuration.get(MODE, "none")
     try:
@@ -51,7 +51,7 @@ def mapping_mode(configuration: Mapping[str, str]) -> MappingMode:
 
 
 def mapping_problems(schema: StructType, configuration: Mapping[str, str]) -> tuple[str, ...]:
-    """Return everything that keeps the columns of a table from being found for certain."""
+    """Return every reason why the columns of a table cannot be located with certainty."""
     try:
         mode = mapping_mode(configuration)
     except UsageError as error:
@@ -75,7 +75,7 @@ def with_new_mapping(schema: StructType, new_id: Callable[[], str]) -> tuple[Str
     """Return the schema with fresh ids and physical names, and the largest id.
 
     Ids count from 1, a struct before its fields; names are `col-` and a new id, as the reference
-    engine makes them for a new table. Whatever mapping the schema had is gone.
+    engine makes them for a new table. A mapping that the schema had is replaced.
     """
     return _mapped(schema, lambda _: f"col-{new_id()}")
 
@@ -83,7 +83,7 @@ def with_new_mapping(schema: StructType, new_id: Callable[[], str]) -> tuple[Str
 def with_own_names(schema: StructType) -> tuple[StructType, int]:
     """Return the schema with fresh ids, each column's name as its physical one, and the largest id.
 
-    That is how column mapping comes to a table whose files have the names of its columns.
+    This is how column mapping is enabled on a table whose files use its column names.
     """
     return _mapped(schema, lambda field: field.name)
 

@@ -1,4 +1,4 @@
-"""Values as plain HTML tables: everything is escaped, nothing needs a style sheet or a network."""
+"""Values as plain HTML tables. Everything is escaped; no style sheet or network is needed."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields, is_dataclass
@@ -9,14 +9,14 @@ from liquidlog.spec.visible import visible
 
 
 def escaped(text: str) -> str:
-    """Return `text`, whoever wrote it, as text or an attribute of HTML or SVG, and as no more."""
+    """Return `text` escaped for use as text or as an attribute of HTML or SVG."""
     return escape(visible(text))
 
 
 def html_document(value: Any) -> str:  # noqa: ANN401  any dataclass
     """Return a dataclass as tables: its plain fields in one, each list of dataclasses in its own.
 
-    Mappings become rows of a table, sequences of text a list.
+    A mapping becomes rows of a table, a sequence of texts becomes a list.
     """
     found = [(field.name, getattr(value, field.name)) for field in fields(value)]
     plain = [(name, item) for name, item in found if not _is_nested(item)]

@@ -1,4 +1,4 @@
-"""Names that were perhaps meant: only those that are near, and at most a handful."""
+"""Suggestions for misspelled names: at most a handful, and only near ones."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from difflib import SequenceMatcher
@@ -15,8 +15,8 @@ _SHORTEST_PART: Final = 4
 def near_names(name: str, known: Iterable[str]) -> tuple[str, ...]:
     """Return up to three of the known names that `name` may stand for, the nearest first.
 
-    Near is, whatever the case, what is spelled nearly so, has the same letters, holds the name, or
-    is another field of the same struct.
+    A known name is near if, ignoring case, it is spelled almost the same, has the same letters,
+    contains the name, or is another field of the same struct.
     """
     names = tuple(known)
     same = tuple(candidate for candidate in names if candidate.lower() == name.lower())
@@ -28,12 +28,12 @@ def near_names(name: str, known: Iterable[str]) -> tuple[str, ...]:
 
 
 def suggestion(name: str, known: Sequence[str], *, what: str) -> str:
-    """Return the end of a sentence about a name that is none: those near, or what there is.
+    """Return the end of a sentence about an unknown name: the near names, or all that exist.
 
     Args:
         name: What was given.
-        known: The names that there are.
-        what: What they are, in words and plural, for the case that none is near.
+        known: The names that exist.
+        what: The plural noun for them, used where none is near.
     """
     near = near_names(name, known)
     if near:
@@ -46,9 +46,9 @@ def suggestion(name: str, known: Sequence[str], *, what: str) -> str:
 
 
 def unknown_columns(unknown: Sequence[str], schema: StructType) -> Iterator[str]:
-    """Yield a sentence for each name that is none of a column: which were perhaps meant.
+    """Yield a sentence per name that no column has, with suggestions.
 
-    What columns there are is said once, and only if none is near.
+    The list of columns appears at most once, and only where no name is near.
     """
     names = [quote_path(leaf.logical) for leaf in leaves(schema)]
     listed = False

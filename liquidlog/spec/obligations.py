@@ -1,4 +1,4 @@
-"""What the features of a table ask of its schema and properties before files may be written.
+"""What the features of a table demand of its schema and properties before files may be written.
 
 Source: PROTOCOL.md, "Column Mapping", "Type Widening", "Iceberg Compatibility V1", "Void Type".
 """
@@ -32,7 +32,7 @@ _INTEGERS: Final = frozenset({"byte", "short", "integer", "long"})
 def schema_problems(
     protocol: Protocol, configuration: Mapping[str, str], schema: StructType
 ) -> tuple[str, ...]:
-    """Return everything in schema and properties that no file may be written under, all at once."""
+    """Return every reason in the schema and properties why no file may be written."""
     features = frozenset(table_features(protocol))
     problems = list(mapping_problems(schema, configuration))
     problems += type_change_problems(schema)
@@ -67,7 +67,7 @@ def _void_inside(data_type: DataType, path: Path) -> Iterator[str]:
 
 
 def _void_part(data_type: DataType, path: Path) -> Iterator[str]:
-    # Fields of a struct that is a part come with their own paths.
+    # The fields of a struct inside an array or a map are visited with their own paths.
     if data_type == _VOID:
         yield f"{quote_path(path)}: void inside an array or a map"
     yield from _void_inside(data_type, path)

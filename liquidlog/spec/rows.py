@@ -15,7 +15,7 @@ class Rows(tuple[Mapping[str, Any], ...]):
     __slots__ = ()
 
     def to_arrow(self) -> pa.Table:
-        """Return one Arrow row a mapping, with every key of any row as a column.
+        """Return one Arrow row per mapping, with every key of any row as a column.
 
         Mappings inside a row become map<string, string> columns.
         """

@@ -20,7 +20,7 @@ PHYSICAL_NAME: Final = "delta.columnMapping.physicalName"
 FIELD_ID: Final = "delta.columnMapping.id"
 
 MAX_DEPTH: Final = 100
-"""Levels of nesting that are followed; more come from no engine, and would exhaust the stack."""
+"""Most levels of nesting that are read: no engine writes more, and more would exhaust the stack."""
 
 _DECIMAL = re.compile(r"^decimal\(\s*(\d+)\s*,\s*(-?\d+)\s*\)$")
 _BARE_NAME = re.compile(r"[a-zA-Z0-9_]+")
@@ -144,7 +144,7 @@ def leaves(schema: StructType) -> Iterator[Leaf]:
 
 
 def render_schema(schema: StructType) -> str:
-    """Return the schema as indented text, one field a line, for messages."""
+    """Return the schema as indented text, one field per line, for messages."""
     return "\n".join(_render(schema, 1))
 
 
@@ -192,7 +192,7 @@ def split_path(text: str) -> Path:
     """Return the name parts of a column as a user writes it: `a.b`, with backticks if needed.
 
     Raises:
-        UsageError: If it is no text, or the text has empty parts or an open backtick.
+        UsageError: If it is not text, or has empty parts or an unclosed backtick.
     """
     if not isinstance(text, str):
         raise UsageError(f"a column name must be text, found {type(text).__name__}")
@@ -265,7 +265,7 @@ def parse_type(document: Any, depth: int = 0) -> DataType:  # noqa: ANN401  JSON
     """Return the type in a piece of a schema's JSON, which is `depth` levels below its root.
 
     Raises:
-        ValueError: If it is none; KeyError, TypeError or AttributeError where a part is missing.
+        ValueError: If it is not a type. KeyError, TypeError or AttributeError if a part is missing.
     """
     if depth > MAX_DEPTH:
         raise ValueError(f"types are nested deeper than {MAX_DEPTH} levels")

@@ -18,7 +18,7 @@ def parse_size(text: int | str) -> int:
     """Return a size in bytes; a number is bytes already.
 
     Raises:
-        UsageError: If the text is no size, or the size is not a whole, positive number of bytes.
+        UsageError: If the text is not a size, or not a whole, positive number of bytes.
     """
     if isinstance(text, bool) or not isinstance(text, str | SupportsIndex):
         raise UsageError(

@@ -1,4 +1,4 @@
-"""Times as the log keeps them, and as people and documents read them."""
+"""Times as the log keeps them and as people and documents write them."""
 
 import re
 from datetime import UTC, datetime, timedelta
@@ -14,7 +14,7 @@ _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 def parse_time(text: str) -> int:
     """Return a time as people write it in ms since the epoch; without a zone it is UTC.
 
-    Understood is ISO 8601, a date or a date with a time, and a whole number of ms.
+    Accepts ISO 8601 (a date, or a date with a time) and a whole number of ms.
 
     Raises:
         UsageError: If it is neither.
@@ -51,7 +51,7 @@ def parse_duration(text: str) -> int:
 def iso_time(time_ms: int) -> str:
     """Return a time in ms since the epoch as ISO 8601 in UTC with milliseconds and `Z`.
 
-    A time that the calendar does not reach is returned as its number.
+    A time outside the calendar is returned as its number.
     """
     try:
         moment = _EPOCH + timedelta(milliseconds=time_ms)

@@ -1,4 +1,4 @@
-r"""Text that was written by others, with what a terminal or a reader would act on made visible.
+r"""Text from outside, with every character that a terminal would act on made visible.
 
 A log, a file name or an error of a parser can hold control characters, marks that turn the
 direction of text, characters without width, and halves of a surrogate pair. Each becomes the
@@ -22,12 +22,12 @@ _NOT_ASCII: Final = re.compile(f"(?!\n)[{_HIDDEN}]|[^\x00-\x7f]")
 
 def visible(text: str) -> str:
     """Return `text` as one line without characters that hide or act, each as its escape."""
-    # What is printable hides nothing, and is told much sooner.
+    # Printable text hides nothing, and this test is much faster.
     return text if text.isprintable() else _IN_A_LINE.sub(_escape, text)
 
 
 def visible_lines(text: str, *, indent: str = "  ") -> str:
-    """Return `text` like `visible`, but with its lines kept, those after the first indented.
+    """Return `text` like `visible`, but keep its lines; all after the first are indented.
 
     The indent keeps a line break in a name from beginning a line that reads as another message.
     """
@@ -35,11 +35,11 @@ def visible_lines(text: str, *, indent: str = "  ") -> str:
 
 
 def visible_json(document: str, *, ascii_only: bool = False) -> str:
-    """Return a JSON document that says the same, its hidden characters as JSON's own escapes.
+    """Return an equal JSON document in which hidden characters are JSON escapes.
 
     Args:
-        document: JSON; what is hidden in it can only be in strings, but for line ends.
-        ascii_only: Whether to write all characters beyond ASCII so too.
+        document: JSON. Hidden characters other than line ends can only be inside strings.
+        ascii_only: Whether to escape all characters beyond ASCII.
     """
     return (_NOT_ASCII if ascii_only else _IN_LINES).sub(_json_escape, document)
 

@@ -1,4 +1,4 @@
-"""Type widening: which type changes keep every value, and which a schema says were made.
+"""Type widening: which type changes keep every value, and which changes a schema records.
 
 Source: PROTOCOL.md, "Type Widening".
 """
@@ -34,7 +34,7 @@ _DIGITS: Final[Mapping[str, int]] = {"byte": 10, "short": 10, "integer": 10, "lo
 
 
 def is_widening(source: DataType, target: DataType) -> bool:
-    """Return whether every value of `source` is kept by `target`, as the protocol defines it."""
+    """Return whether `target` can hold every value of `source`, as the protocol defines it."""
     match source, target:
         case PrimitiveType(name), PrimitiveType(wider):
             return wider in _WIDER.get(name, ())
