@@ -25,8 +25,7 @@ from liquidlog.plan import InputFile, WriterOptions
 from liquidlog.spec.arrow import delta_schema
 from liquidlog.spec.schema import schema_json
 from liquidspark.layout import Layout, build_layout, first_ordinals
-from liquidspark.sample import Survey, sample_shares, survey_file
-from liquidspark.source import GroupWork
+from liquidspark.source import GroupWork, Survey, sample_shares, survey_file
 
 SEED = 20261121
 PREDICATES = 300

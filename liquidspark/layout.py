@@ -18,8 +18,7 @@ from liquidlog.curve.grid import Keys
 from liquidlog.curve.placing import KeyOrder, key_order_bits, place_rows
 from liquidlog.curve.ranges import boundaries, range_ids, spread_ids
 from liquidlog.spec.arrow import leaf_column
-from liquidspark.sample import Survey
-from liquidspark.source import GroupWork
+from liquidspark.source import GroupWork, Survey
 
 MAX_RANGES: Final = 4096
 """Ranges of each of several columns; four times the reference engine's, at no measurable cost."""

@@ -19,7 +19,7 @@ from pyspark.sql import SparkSession
 from liquidlog.data.runs import Run
 from liquidlog.errors import ExecutorError, LiquidlogError
 from liquidlog.storage.files import open_input
-from liquidlog.storage.options import StorageOptions
+from liquidlog.storage.options import NO_OPTIONS, StorageOptions
 from liquidspark import probe_task
 from liquidspark.session import failure_reason
 
@@ -51,7 +51,7 @@ class WorkerAnswer(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def require_ready(
-    spark: SparkSession, *, directory: str, file: str, options: Mapping[str, str] | None
+    spark: SparkSession, *, directory: str, file: str, storage: StorageOptions = NO_OPTIONS
 ) -> None:
     """Refuse to rewrite where it cannot work, by one probe here and one on a worker.
 
@@ -59,12 +59,12 @@ def require_ready(
         spark: Whose workers are asked.
         directory: The table.
         file: One of the inputs.
-        options: Of the storage that opens both.
+        storage: Opens both.
 
     Raises:
         ExecutorError: If it cannot; says where, what was found, and what to do.
     """
-    table: dict[str, Any] = {"directory": directory, "file": file, "options": dict(options or {})}
+    table: dict[str, Any] = {"directory": directory, "file": file, "options": dict(storage.items)}
     here = storage_problem(**table, token=_token())
     unreadable = here is not None and here.startswith(_CANNOT_READ)
     if here is not None and not unreadable:

@@ -33,6 +33,7 @@ from liquidspark.sink import (
     OutputFile,
     Proof,
     TaskFacts,
+    Timer,
     decode_facts,
     encode_facts,
     failed,
@@ -46,7 +47,6 @@ from liquidspark.source import (
     ordinals_from,
     read_split,
 )
-from liquidspark.timing import Timer
 
 SHUFFLE_SCHEMA: Final = "target int, slice int, ordinal long, payload binary"
 FACTS_SCHEMA: Final = "facts binary"

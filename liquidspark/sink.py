@@ -1,8 +1,10 @@
 """Writing one output file of a group, with the proof of what went into it."""
 
-from contextlib import suppress
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from types import TracebackType
-from typing import Self
+from typing import Self, TypeVar
 from uuid import uuid4  # noqa: TID251  a task attempt names its own file
 
 import msgspec
@@ -15,8 +17,35 @@ from liquidlog.data.writer import DataFileWriter
 from liquidlog.errors import ExecutorError, LiquidlogError
 from liquidlog.plan import Document, GroupCosts, WrittenFile
 from liquidlog.storage.files import delete_file
-from liquidspark.source import GroupWork
-from liquidspark.timing import Timer
+from liquidspark.source import GroupWork, Survey
+
+T = TypeVar("T")
+
+
+class Timer:
+    """Adds up seconds of wall clock; mutable."""
+
+    def __init__(self) -> None:
+        self.seconds = 0.0
+
+    @contextmanager
+    def running(self) -> Iterator[None]:
+        """Context manager: the time until its end counts."""
+        started = time.perf_counter()
+        try:
+            yield
+        finally:
+            self.seconds += time.perf_counter() - started
+
+    def each(self, items: Iterator[T]) -> Iterator[T]:
+        """Yield the items; the time to get them counts, that of their use does not."""
+        end = object()
+        while True:
+            with self.running():
+                item = next(items, end)
+            if item is end:
+                return
+            yield item  # type: ignore[misc]
 
 
 class RowsProof(Document, frozen=True, kw_only=True):
@@ -155,6 +184,16 @@ def merge_facts(facts: list[TaskFacts]) -> TaskFacts:
         costs=_sum_costs([fact.costs for fact in facts]),
         failure=failures[0] if failures else None,
     )
+
+
+def check_rows(facts: TaskFacts, surveys: Sequence[Survey]) -> TaskFacts:
+    """Return the facts, as a failure if the tasks did not read every row the footers promise."""
+    promised = sum(survey.num_rows for survey in surveys)
+    read = 0 if facts.read is None else facts.read.rows
+    if facts.failure is None and read != promised:
+        reason = f"the inputs have {promised} rows, {read} were read"
+        return TaskFacts(failure=reason, outputs=facts.outputs)
+    return facts
 
 
 def failed(error: LiquidlogError) -> TaskFacts:

@@ -13,11 +13,27 @@ from liquidlog.data.encodings import concat
 from liquidlog.errors import LiquidlogError
 from liquidlog.plan import GroupCosts, WrittenFile
 from liquidspark.layout import build_layout, first_ordinals, table_keys
-from liquidspark.sample import Survey, check_rows, sample_shares, survey_file
 from liquidspark.shuffle import cut_table, sorted_slice
-from liquidspark.sink import OutputFile, Proof, TaskFacts, encode_facts, failed, merge_facts
-from liquidspark.source import GroupWork, Split, ordinals_from, read_split, split_file
-from liquidspark.timing import Timer
+from liquidspark.sink import (
+    OutputFile,
+    Proof,
+    TaskFacts,
+    Timer,
+    check_rows,
+    encode_facts,
+    failed,
+    merge_facts,
+)
+from liquidspark.source import (
+    GroupWork,
+    Split,
+    Survey,
+    ordinals_from,
+    read_split,
+    sample_shares,
+    split_file,
+    survey_file,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,21 +13,19 @@ from liquidlog.errors import DataFileError, ExecutorError
 from liquidlog.plan import InputFile, WriterOptions
 from liquidlog.spec.arrow import leaf_column
 from liquidspark.layout import slices_per_output
-from liquidspark.sample import (
-    Survey,
-    decode_survey,
-    encode_survey,
-    sample_positions,
-    sample_shares,
-    survey_file,
-)
 from liquidspark.source import (
     GroupWork,
     Split,
+    Survey,
+    decode_survey,
+    encode_survey,
     file_location,
     open_input,
     read_split,
+    sample_positions,
+    sample_shares,
     split_file,
+    survey_file,
 )
 from support.plans import schema_json_of, write_inputs
 from support.vectors import write_vector

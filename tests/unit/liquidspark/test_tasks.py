@@ -16,9 +16,8 @@ from liquidlog.curve.curves import Curve
 from liquidlog.data.runs import Run
 from liquidlog.plan import RowTracking, WriterOptions
 from liquidspark import shuffle
-from liquidspark.sample import check_rows, survey_file
-from liquidspark.sink import TaskFacts
-from liquidspark.source import GroupWork, open_input
+from liquidspark.sink import TaskFacts, check_rows
+from liquidspark.source import GroupWork, open_input, survey_file
 from liquidspark.whole import CompactionTasks, GroupTask
 from support.plans import parquet_names, rows_of, schema_json_of, write_inputs
 from support.tasks import facts_of, numbered, shuffled

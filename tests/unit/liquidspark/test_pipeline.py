@@ -9,7 +9,7 @@ import pytest
 PROGRAM = """
 import gc
 import pyarrow as pa
-from liquidspark.worker import prepare_worker
+from liquidspark.pipeline import prepare_worker
 
 prepare_worker()
 prepare_worker()
