@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from liquidlog.data.buffers import fixed_width, integer_array, list_bounds, null_mask
+from liquidlog.data.buffers import fixed_width, integer_array, list_offsets, null_mask
 from liquidlog.spec.arrow import VARIANT, is_list
 from liquidlog.spec.schema import Path, quote_path
 
@@ -219,4 +219,4 @@ def _null_mask(array: pa.Array) -> pa.BooleanArray | None:
 
 def _offsets(array: pa.Array) -> pa.Int32Array:
     # A copy, because Arrow refuses a null mask beside offsets that are a slice.
-    return pc.cast(integer_array(list_bounds(array)), pa.int32())
+    return pc.cast(integer_array(list_offsets(array)), pa.int32())

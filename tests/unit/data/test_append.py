@@ -7,7 +7,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from liquidlog.data.append import conform, open_input, read_schema
+from liquidlog.data.append import conform, open_source, read_schema
 from liquidlog.data.parquet_file import ParquetFile
 from liquidlog.errors import DataFileError, SchemaMismatchError, UsageError
 from liquidlog.spec.arrow import arrow_schema, delta_schema
@@ -204,7 +204,7 @@ def test_parquet_file_is_read_row_group_by_row_group(tmp_path: Path) -> None:
         table, path, row_group_size=2, use_deprecated_int96_timestamps=True, store_schema=False
     )
     schema = _schema(t=UTC, a=pa.int64())
-    pieces = list(open_input(path, schema))
+    pieces = list(open_source(path, schema))
     assert [piece.num_rows for piece in pieces] == [2, 2, 1]
     assert pa.concat_tables(pieces)["t"].cast(pa.int64()).to_pylist() == list(range(5))
     assert read_schema(path) == pa.schema([("a", pa.int64()), ("t", UTC)])
@@ -213,9 +213,9 @@ def test_parquet_file_is_read_row_group_by_row_group(tmp_path: Path) -> None:
 def test_arrow_data_is_opened_like_a_file() -> None:
     kind = pa.map_(pa.string(), pa.int64())
     data = pa.table({"a": pa.array([None], kind)})
-    assert [piece.to_pylist() for piece in open_input(data, _schema(a=kind))] == [[{"a": None}]]
+    assert [piece.to_pylist() for piece in open_source(data, _schema(a=kind))] == [[{"a": None}]]
     with pytest.raises(SchemaMismatchError):
-        open_input(data, _schema(b=kind))
+        open_source(data, _schema(b=kind))
 
 
 def test_parquet_in_the_julian_calendar_is_refused(tmp_path: Path) -> None:
@@ -223,7 +223,7 @@ def test_parquet_in_the_julian_calendar_is_refused(tmp_path: Path) -> None:
     table = pa.table({"d": pa.array([0], pa.date32())})
     pq.write_table(table.replace_schema_metadata({"org.apache.spark.legacyDateTime": ""}), path)
     with pytest.raises(DataFileError):
-        open_input(path, _schema(d=pa.date32()))
+        open_source(path, _schema(d=pa.date32()))
 
 
 def test_missing_and_broken_inputs_are_data_file_errors(tmp_path: Path) -> None:
@@ -231,7 +231,7 @@ def test_missing_and_broken_inputs_are_data_file_errors(tmp_path: Path) -> None:
     broken.write_bytes(b"PAR1 is not enough PAR1")
     for path in (str(tmp_path / "none.parquet"), str(broken)):
         with pytest.raises(DataFileError):
-            open_input(path, _schema(a=pa.int64()))
+            open_source(path, _schema(a=pa.int64()))
         with pytest.raises(DataFileError):
             ParquetFile(path)
 

@@ -3,7 +3,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from liquidlog.data.char_types import too_long
+from liquidlog.data.append import too_long
 from liquidlog.spec.char_types import parse_limits
 
 TEXT = pa.string()

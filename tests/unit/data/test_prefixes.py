@@ -1,6 +1,6 @@
 import pytest
 
-from liquidlog.data.prefixes import truncate_max, truncate_min
+from liquidlog.data.statistics import truncate_max, truncate_min
 
 TOP = "\U0010ffff"
 BALLOON = "\U0001f388"

@@ -1,6 +1,6 @@
 import pyarrow as pa
 
-from liquidlog.data.repetition import repetitive_leaves
+from liquidlog.data.writer import repetitive_leaves
 
 ROWS = 20_000
 UNIQUE = pa.array(range(ROWS))
