@@ -72,8 +72,8 @@ def _narrow(column: pa.ChunkedArray) -> pa.ChunkedArray:
 
 
 def _narrow_integers(column: pa.ChunkedArray, *, otherwise: pa.ChunkedArray) -> pa.ChunkedArray:
-    bounds = pc.min_max(column)
-    low, high = bounds["min"].as_py() or 0, bounds["max"].as_py() or 0
+    extremes = pc.min_max(column)
+    low, high = extremes["min"].as_py() or 0, extremes["max"].as_py() or 0
     for kind, lowest, highest in _NARROW:
         if kind.bit_width < column.type.bit_width and lowest <= low and high <= highest:
             return column.cast(kind, safe=False)

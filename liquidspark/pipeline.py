@@ -44,7 +44,7 @@ from liquidspark.source import (
     Survey,
     decode_survey,
     encode_survey,
-    sample_shares,
+    rows_to_sample,
     split_file,
     survey_file,
 )
@@ -190,7 +190,7 @@ class SurveyTasks:
 
     work: GroupWork
     files: tuple[tuple[int, ...], ...]
-    shares: tuple[int, ...]
+    sample_rows: tuple[int, ...]
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Yield one row per surveyed input, or a failure."""
@@ -202,7 +202,7 @@ class SurveyTasks:
     def _survey(self, file: int) -> pa.RecordBatch:
         survey, failure = None, None
         try:
-            survey = encode_survey(survey_file(self.work, file, sample_rows=self.shares[file]))
+            survey = encode_survey(survey_file(self.work, file, sample_rows=self.sample_rows[file]))
         except LiquidlogError as error:
             failure = encode_facts(failed(error))
         arrays = [pa.array([survey], pa.binary()), pa.array([failure], pa.binary())]
@@ -241,7 +241,7 @@ def _survey(
     survey_tasks = SurveyTasks(
         work=work,
         files=tuple(tuple(range(number, count, tasks)) for number in range(tasks)),
-        shares=tuple(sample_shares(work.sizes_bytes, sample_rows)),
+        sample_rows=tuple(rows_to_sample(work.sizes_bytes, sample_rows)),
     )
     rows = _tasks(spark, survey_tasks, tasks, schema=_SURVEY_SCHEMA).collect()
     failures = [decode_facts(bytes(row.failure)) for row in rows if row.failure is not None]

@@ -131,7 +131,7 @@ def split_file(
         yield Split(file, tuple(range(start, len(row_group_rows))), first_ordinal, rows)
 
 
-def open_input(work: GroupWork, file: int) -> LogicalFile:
+def open_logical_file(work: GroupWork, file: int) -> LogicalFile:
     """Return an input file, opened; what it keeps in small dictionaries stays in them.
 
     Raises:
@@ -161,7 +161,7 @@ def read_split(work: GroupWork, split: Split) -> Iterator[tuple[pa.Table, int]]:
     Raises:
         DataFileError: If the file cannot be read, or not exactly.
     """
-    with open_input(work, split.file) as data_file:
+    with open_logical_file(work, split.file) as data_file:
         max_rows = rows_at_a_time(work, split.file, data_file, split.row_groups)
         sizes = [data_file.row_group_rows(number) for number in split.row_groups]
         chunks = split_file(split.file, sizes, first_ordinal=split.first_ordinal, max_rows=max_rows)
@@ -253,7 +253,7 @@ def survey_file(work: GroupWork, file: int, *, sample_rows: int) -> Survey:
     Raises:
         DataFileError: If the file cannot be read.
     """
-    with open_input(work, file) as data_file:
+    with open_logical_file(work, file) as data_file:
         sizes = tuple(data_file.row_group_rows(i) for i in range(data_file.num_row_groups))
         picked = sample_positions(sum(sizes), sample_rows if work.columns else 0)
         memory_bytes = sum(map(data_file.row_group_memory_bytes, range(len(sizes))))
@@ -303,7 +303,7 @@ def sample_positions(rows: int, count: int) -> npt.NDArray[np.uint64]:
     return positions[np.diff(positions, prepend=-1) > 0].astype(np.uint64)
 
 
-def sample_shares(sizes_bytes: Sequence[int], total_rows: int) -> list[int]:
+def rows_to_sample(sizes_bytes: Sequence[int], total_rows: int) -> list[int]:
     """Return how many rows to sample from each input, in proportion to its size."""
     total_bytes = max(sum(sizes_bytes), 1)
     return [-(-total_rows * size // total_bytes) for size in sizes_bytes]

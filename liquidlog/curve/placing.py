@@ -6,7 +6,7 @@ from liquidlog.curve.curves import Curve, coordinate_bits
 from liquidlog.curve.cuts import CurveSample, Cuts, Ordinals
 from liquidlog.curve.fit import CurveGrid, fit_curve
 from liquidlog.curve.grid import Coords
-from liquidlog.curve.kd import Boxes, cut_boxes, kd_bits
+from liquidlog.curve.kd import Boxes, fit_boxes, kd_bits
 
 KeyOrder: TypeAlias = CurveGrid | Boxes
 """What gives rows their keys, by `keys_of(coords)`."""
@@ -26,5 +26,5 @@ def place_rows(
     Arguments are those of `fit_curve`, `bits` as `key_order_bits` gives for the curve.
     """
     if curve is Curve.KD:
-        return cut_boxes(coords, ordinals, parts, bits=bits)
+        return fit_boxes(coords, ordinals, parts, bits=bits)
     return fit_curve(coords, ordinals, parts, curve=curve, bits=bits)
