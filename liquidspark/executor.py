@@ -1,8 +1,8 @@
 """The executor: a ClusteringPlan in, facts about each finished group out.
 
 Groups that need many tasks run one after another, each with the whole cluster; groups of one task
-run beside each other. Whatever the order, each group is reported as it finishes, so that it
-can be committed at once. Nothing here reads or writes the log.
+run beside each other. Each group is reported as it finishes, whatever the order, so that it can be
+committed at once. Nothing here reads or writes the log.
 """
 
 import math
@@ -55,7 +55,7 @@ _MAX_CONCURRENT_GROUPS: Final = 32
 _MIN_PIECE_BYTES: Final = 24 << 10
 """Slices of large groups grow, so that what a task sends to one slice stays above this size."""
 _MIN_PIECE_COLUMN_BYTES: Final = 256
-"""Of each column, for tables of hundreds: Arrow takes about as much to say that it is there."""
+"""Per column, for tables of hundreds: Arrow needs about as much to describe a column."""
 
 DEFAULT_OPTIONS: Final = ExecutorOptions()
 
@@ -77,10 +77,10 @@ def execute(  # noqa: PLR0913  what to do, and four ways to watch and steer it
         plan: What to rewrite.
         groups: Ids of the groups to rewrite, or one id; all if None.
         on_group: Called with each group as it finishes or fails.
-        progress: Called now and then with how far a running group is.
+        progress: Called now and then with the share of a running group that is done.
         options: How the work of a group is divided.
-        storage_options: With which workers open the table's files; they also use their own
-            environment.
+        storage_options: Workers open the table's files with these and with what their own
+            environment says.
 
     Raises:
         UsageError: If the plan has no such group.
@@ -123,17 +123,17 @@ def execute_groups(
 ) -> Iterator[Outcome]:
     """Yield each group of the plan as it finishes or fails; a failure does not stop the others.
 
-    Closing the iterator cancels what runs and deletes what it wrote. What Spark does not stop at
-    once deletes its own files when it is done.
+    Closing the iterator cancels the running groups and deletes what they wrote. Tasks that Spark
+    does not stop at once delete their own files when they are done.
 
     Args:
         spark: A classic or Connect session whose workers can import this package.
         plan: What to rewrite.
         groups: Ids of the groups to rewrite, or one id; all if None.
-        progress: Called now and then with how far a running group is.
+        progress: Called now and then with the share of a running group that is done.
         options: How the work of a group is divided.
-        storage_options: With which workers open the table's files; they also use their own
-            environment.
+        storage_options: Workers open the table's files with these and with what their own
+            environment says.
 
     Raises:
         UsageError: If the plan has no such group.
@@ -253,7 +253,7 @@ class GroupRun:
         )
 
     def _piece_bytes(self) -> int:
-        """Return the least bytes of what a task sends to one slice; columns cost some each."""
+        """Return how many bytes a task should send to a slice at least; each column adds some."""
         columns = len(parse_schema(self.plan.schema_string, where="the plan").fields)
         return max(_MIN_PIECE_BYTES, columns * _MIN_PIECE_COLUMN_BYTES)
 

@@ -23,15 +23,15 @@ MAX_RANGES: Final = 4096
 """Ranges of each of several columns; four times the reference engine's, at no measurable cost."""
 
 MAX_RANGES_ALONE: Final = 1 << 16
-"""Ranges of a column clustered by alone, where a range can straddle only two files."""
+"""Ranges of a sole clustering column, of which each can straddle only two files."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Layout:
     """Where every row of a group goes.
 
-    `cuts` separate slices; output number = slice // slices_per_output. A slice is what a task
-    sorts at a time.
+    `cuts` separate slices, which are what a task sorts at a time. Each output has
+    `slices_per_output` of them, so that slice s is in output s // slices_per_output.
     """
 
     axes: tuple[Axis, ...]

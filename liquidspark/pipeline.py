@@ -1,4 +1,4 @@
-"""One group as Spark jobs: the sampling pass, then the main pass; their progress and their end.
+"""One group as Spark jobs: the sampling pass, then the main pass.
 
 `spark.range(n)` with n partitions gives n tasks, each its own number; what a task has to do
 travels with the function. So nothing but numbers is ever a Spark row before the shuffle.
@@ -53,7 +53,7 @@ from liquidspark.whole import CompactionTasks, GroupTask
 _SURVEY_SCHEMA: Final = "survey binary, failure binary"
 _MAX_SURVEY_TASKS: Final = 1000
 _SURVEY_SHARE: Final = 0.1
-"""About what the sampling pass is of a group's time; only a progress bar depends on it."""
+"""About the share of the sampling pass in a group's time; only a progress bar depends on it."""
 _MIN_TASKS_PER_CORE: Final = 4
 _MIN_TASK_BYTES: Final = 8 << 20
 _LEAST_OPTIONS: Final = {
@@ -72,7 +72,7 @@ _LARGEST_MMAP_THRESHOLD_BYTES: Final = 32 << 20
 """The most that glibc accepts."""
 
 _KEPT_BYTES: Final = 128 << 20
-"""Free memory at the end of the heap that is not given back."""
+"""Free memory at the end of the heap that the process keeps."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -168,14 +168,14 @@ class GroupJobs:
 
 
 class BatchFunction(Protocol):
-    """What mapInArrow calls once a task; must be picklable."""
+    """What mapInArrow calls once per task; must be picklable."""
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]: ...  # noqa: D102
 
 
 @dataclass(frozen=True, slots=True)
 class _Prepared:
-    """A function of tasks, in a worker made ready for them."""
+    """A task's function, and before it what a worker does once; see `prepare_worker`."""
 
     function: BatchFunction
 
@@ -318,12 +318,11 @@ def _collect(frame: DataFrame) -> TaskFacts:
 
 @cache
 def prepare_worker() -> None:
-    """Keep freed memory for the next slice, and take what is imported out of garbage collection.
+    """Keep freed memory for the next slice, and take imported modules out of garbage collection.
 
-    Every slice needs as much memory as the one before. Allocators that give it back in between
-    let the kernel clear it again and again: a ninth of the CPU time of a rewrite of TPC-H
-    lineitem. Spark collects garbage after every task, which walks through all that is imported:
-    another thirtieth.
+    Every slice needs as much memory as the one before. If the allocator returns it in between, the
+    kernel clears it again and again: a ninth of the CPU time of a rewrite of TPC-H lineitem. Spark
+    collects garbage after every task, which visits every imported object: another thirtieth.
     """
     gc.collect()
     gc.freeze()

@@ -34,7 +34,7 @@ _MIN_DRIVER_MIB: Final = 1024
 _MAX_DRIVER_MIB: Final = 8192
 
 _LOCAL_MASTER: Final = "local[*,4]"
-"""All cores, and as many attempts at a task as on a cluster: a killed Python worker is survived."""
+"""All cores, and as many attempts per task as on a cluster, to survive a killed Python worker."""
 
 _LOCAL_CONF: Final = {
     "spark.ui.enabled": "false",
@@ -49,7 +49,7 @@ _SUBMITTED: Final = "PYSPARK_GATEWAY_PORT"
 """Set by spark-submit in the driver's environment."""
 
 _PIECE_CONF: Final = {
-    # Rows of the shuffle are megabytes each; the default of 10000 a batch is meant for small ones.
+    # Rows of the shuffle are megabytes each; the default of 10000 per batch is for small ones.
     "spark.sql.execution.arrow.maxRecordsPerBatch": "64",
     "spark.sql.execution.arrow.maxBytesPerBatch": "64m",
     "spark.sql.adaptive.enabled": "false",
@@ -74,7 +74,7 @@ _NOISE: Final = re.compile(
 
 _WORKER_PYTHON: Final = "spark.pyspark.python"
 _log: Final = logging.getLogger("liquidlog.executors")
-"""To whom executors say what takes long; shown by the command line."""
+"""Where executors say what takes long; the command line shows it."""
 
 _OUT_OF_MEMORY: Final = re.compile(r"\b(?:Arrow|OutOf)?MemoryError\b")
 _MEMORY_ADVICE: Final = (
@@ -83,7 +83,7 @@ _MEMORY_ADVICE: Final = (
 )
 
 ANSWER_TIMEOUT_SECONDS: Final = 5.0
-"""For each address, of which a master can have several."""
+"""Per address; a master can have several."""
 
 _MASTER: Final = "spark://"
 _CONNECT: Final = "sc://"
@@ -98,7 +98,7 @@ Address = tuple[str, int]
 def open_session(conf: Mapping[str, str]) -> "Iterator[SparkSession]":
     """Context manager: the active session with `conf` applied, else a new local one.
 
-    Only a session started here is stopped at the end; another one has its own settings then.
+    At the end, a session started here is stopped; another one gets its own settings back.
 
     Raises:
         ExecutorError: If pyspark or Java is missing, if no master or server answers where one is
@@ -170,8 +170,8 @@ def _start_failure(said: str, error: BaseException) -> str:
     """Return why Spark did not start: what its log calls an error, else what was raised.
 
     Args:
-        said: What the JVM printed while it started, most of which is of no interest.
-        error: What was raised; often only a consequence.
+        said: What the JVM printed while it started, most of it of no interest.
+        error: What was raised, often only a consequence.
     """
     logged = _LOGGED_ERROR.findall(said)
     if logged:
@@ -246,7 +246,7 @@ def _quiet_stderr() -> Iterator[IO[str]]:
 
 
 def require_answer(conf: Mapping[str, str], environment: Mapping[str, str]) -> None:
-    """Refuse a standalone master or a Spark Connect server that no connection can be made to.
+    """Refuse a standalone master or a Spark Connect server that accepts no connection.
 
     Other masters, and addresses that are not understood, are left to Spark.
 
@@ -309,7 +309,7 @@ def _connect_addresses(remote: str) -> tuple[Address, ...]:
 
 
 def _addresses(texts: Iterable[str], *, port: int | None) -> tuple[Address, ...]:
-    """Return host and port of every text; none at all if one of them is not understood."""
+    """Return host and port of every text; nothing at all if one of them is not understood."""
     found = []
     for text in texts:
         match = _HOST_AND_PORT.fullmatch(text.strip())

@@ -61,7 +61,7 @@ _PIECE_BYTES: Final = 16 << 20
 """Bytes of one piece's rows in memory; Spark keeps whole pieces in single rows."""
 
 _MAX_PAYLOAD_BYTES: Final = 256 << 20
-"""Above this, one value is so large that executors of 1 GiB may run out of memory."""
+"""Above this, a value is so large that executors of 1 GiB may run out of memory."""
 
 _BATCH_BYTES: Final = 32 << 20
 """Payload bytes of one batch handed to Spark."""

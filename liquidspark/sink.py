@@ -38,7 +38,7 @@ class Timer:
             self.seconds += time.perf_counter() - started
 
     def each(self, items: Iterator[T]) -> Iterator[T]:
-        """Yield the items; the time to get them counts, that of their use does not."""
+        """Yield the items; the time to get them counts, the time of their use does not."""
         end = object()
         while True:
             with self.running():
@@ -58,7 +58,7 @@ class RowsProof(Document, frozen=True, kw_only=True):
 class TaskFacts(Document, frozen=True, kw_only=True):
     """What one task did: proofs of the rows it read and wrote, the files, or why it failed.
 
-    Of the costs, the bytes that the group's plan and outputs tell are left at 0.
+    Bytes read and written are 0 in the costs: the group's plan and outputs say them.
     """
 
     read: RowsProof | None = None
@@ -69,7 +69,7 @@ class TaskFacts(Document, frozen=True, kw_only=True):
 
 
 class Proof:
-    """Adds up rows and checksums, and what that takes; mutable."""
+    """Adds up rows and checksums, and the time that takes; mutable."""
 
     def __init__(self) -> None:
         self.timer = Timer()
@@ -90,12 +90,12 @@ class Proof:
 class OutputFile:
     """Context manager that writes one data file; deletes it unless `finish` was reached.
 
-    What is proved is what the file holds when it is read back; if the work says not to, the rows
-    that were given to write.
+    The proof covers the rows that are in the file when it is read back, or, if the work does not
+    read back, the rows passed to `write`.
 
-    The file is created by the first rows: an output without rows leaves no file. A task may
-    outlive its run, as Spark lets Python workers of cancelled tasks go on for a while: a file that
-    is finished after the end of its run is deleted by the task itself.
+    The first rows create the file: an output without rows leaves none. A task may outlive its run,
+    as Spark lets Python workers of cancelled tasks go on for a while; the task itself deletes a
+    file that it finishes after its run has ended.
     """
 
     def __init__(self, work: GroupWork, number: int, *, proof: Proof) -> None:
@@ -187,7 +187,7 @@ def merge_facts(facts: list[TaskFacts]) -> TaskFacts:
 
 
 def check_rows(facts: TaskFacts, surveys: Sequence[Survey]) -> TaskFacts:
-    """Return the facts, as a failure if the tasks did not read every row the footers promise."""
+    """Return the facts, as a failure unless the tasks read every row that the footers promise."""
     promised = sum(survey.num_rows for survey in surveys)
     read = 0 if facts.read is None else facts.read.rows
     if facts.failure is None and read != promised:
@@ -197,7 +197,7 @@ def check_rows(facts: TaskFacts, surveys: Sequence[Survey]) -> TaskFacts:
 
 
 def failed(error: LiquidlogError) -> TaskFacts:
-    """Return the facts of a task that failed on purpose: why, on one line."""
+    """Return the facts of a task that failed with one of our errors, on one line."""
     return TaskFacts(failure="; ".join(str(error).splitlines()))
 
 
@@ -207,7 +207,7 @@ def encode_facts(facts: TaskFacts) -> bytes:
 
 
 def decode_facts(content: bytes) -> TaskFacts:
-    """Return the facts in a JSON document that a task made."""
+    """Return the facts in a JSON document from `encode_facts`."""
     return msgspec.json.decode(content, type=TaskFacts)
 
 

@@ -30,7 +30,7 @@ from liquidlog.storage.files import file_facts
 from liquidlog.storage.options import NO_OPTIONS, StorageOptions
 
 _MEMORY_BYTES_PER_STORED: Final = 8
-"""TPC-H lineitem has 4; files that are compressed further come in slices of fewer bytes."""
+"""TPC-H lineitem has 4; files that are compressed further are read in smaller slices."""
 
 _PARTS_FROM: Final = 2
 """A row group of this many slices is read in parts."""
@@ -42,11 +42,22 @@ _GOLDEN_RATIO: Final = 0.6180339887498949
 class GroupWork:
     """One group as tasks see it; travels to the workers.
 
-    `paths` are where the inputs are, `vector_paths` where their deletion vectors are, None for
-    those in the log. `token` is twelve hex digits that begin the names of all files this run of
-    the group writes. `curve` is None for compaction. `slice_bytes` bounds how much of the input, as
-    stored, a task turns into rows at a time. `storage` opens the files; its values are never
-    shown. With `read_back`, outputs are proved by reading what was written.
+    Attributes:
+        directory: The table, as a local path or a URI.
+        inputs: What the log says of the files to rewrite.
+        paths: Where the inputs are.
+        vector_paths: Where the inputs' deletion vectors are; None for one in the log, or none.
+        outputs: How many files to write, at least 1.
+        schema_string: The table's schema.
+        row_tracking: The table's hidden columns, if rows have ids.
+        columns: Physical paths of the clustering columns.
+        curve: What rows are sorted along; None for compaction.
+        writer_options: How the outputs are written.
+        token: Twelve hex digits, which begin the names of all files of this run.
+        slice_bytes: Input bytes, as stored, that a task turns into rows at a time.
+        mapping_mode: How data files name the table's columns.
+        storage: Opens the files; its values are never shown.
+        read_back: Whether outputs are proved by reading what was written.
     """
 
     directory: str
@@ -132,7 +143,7 @@ def split_file(
 
 
 def open_logical_file(work: GroupWork, file: int) -> LogicalFile:
-    """Return an input file, opened; what it keeps in small dictionaries stays in them.
+    """Open an input file; text columns that it keeps in small dictionaries stay in them.
 
     Raises:
         DataFileError: If it or its deletion vector is not what the log says, or cannot be read as
@@ -180,7 +191,7 @@ def read_bounded(
     *,
     max_rows: float,
 ) -> Iterator[pa.Table]:
-    """Yield the live rows of row groups: together, or in parts if it is one that is too large.
+    """Yield the live rows of row groups: together, or in parts if there is one and it is large.
 
     Raises:
         DataFileError: If the file cannot be read, or not exactly.
@@ -197,9 +208,9 @@ def read_bounded(
 def rows_at_a_time(
     work: GroupWork, file: int, opened: LogicalFile, row_groups: Sequence[int]
 ) -> float:
-    """Return how many live rows of some row groups a task holds: a slice, in bounded memory.
+    """Return how many live rows of some row groups a task holds at a time: a slice.
 
-    Less than one where nearly all rows that must be read are deleted.
+    It is below 1 where nearly all rows that must be read are deleted.
     """
     stored_bytes = work.inputs[file].size_bytes / max(opened.num_rows, 1)
     rows = max(sum(map(opened.row_group_rows, row_groups)), 1)
@@ -223,7 +234,7 @@ def decode_table(content: bytes | pa.Buffer) -> pa.Table:
 
 
 def ordinals_from(first: int, rows: int) -> npt.NDArray[np.uint64]:
-    """Return the ordinals of consecutive rows."""
+    """Return the ordinals of `rows` consecutive rows, (rows,) uint64."""
     return np.arange(first, first + rows, dtype=np.uint64)
 
 
@@ -231,8 +242,9 @@ def ordinals_from(first: int, rows: int) -> npt.NDArray[np.uint64]:
 class Survey:
     """What one input holds: its row groups and sampled rows.
 
-    `rows` are the sampled row numbers, increasing; `columns` the clustering columns at them.
-    `memory_bytes` is about what all of its rows take in memory.
+    `file` is the input's position in the plan. `rows` are the sampled row numbers, (n,) uint64,
+    increasing; `columns` the clustering columns at them, n values each. `memory_bytes` is about
+    what all rows of the input take in memory.
     """
 
     file: int
@@ -294,7 +306,7 @@ def _between(picked: npt.NDArray[np.uint64], first: int, stop: int) -> npt.NDArr
 
 
 def sample_positions(rows: int, count: int) -> npt.NDArray[np.uint64]:
-    """Return about `count` increasing row numbers below `rows`, all rows if they are fewer."""
+    """Return about `count` increasing row numbers below `rows`, (n,) uint64; all if fewer."""
     if count >= rows:
         return np.arange(rows, dtype=np.uint64)
     steps = np.arange(count)

@@ -1,4 +1,4 @@
-"""Rewriting without a shuffle: a whole small group in one task, or compaction by output.
+"""Rewriting without a shuffle: a whole small group in one task, or a compaction output by output.
 
 Compaction keeps row order and gives each output a contiguous, equal share of the group's rows.
 """

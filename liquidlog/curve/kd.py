@@ -31,11 +31,12 @@ _MAX_UNEVENNESS: Final = 0.25
 
 @dataclass(frozen=True, slots=True)
 class Boxes:
-    """A tree over boxes: node i sends a row to `children[i, 0]` or, from `at[i]` on, to the other.
+    """A tree of m nodes, whose leaves are the boxes.
 
-    What counts is the row's coordinate `axes[i]`. A box is a node that is its own child;
-    `numbers[i]` is its number, -1 elsewhere. `depth` steps from node 0 lead every row to its box.
-    Coordinates have `bits` bits.
+    Node i compares a row's coordinate on axis `axes[i]` with `at[i]`: rows below it go to node
+    `children[i, 0]`, all others to `children[i, 1]`. A box is its own child; `numbers[i]` is its
+    number, -1 at other nodes. `depth` steps from node 0 lead every row to its box. Coordinates
+    have `bits` bits. `axes`, `at` and `numbers` are (m,), `children` (m, 2).
     """
 
     axes: npt.NDArray[np.int64]
@@ -74,8 +75,8 @@ def fit_boxes(
     """Return the boxes of sampled rows, the sample in the order of keys, and the cuts into files.
 
     Args:
-        coords: (s, d) coordinates of the sample, each below 2**bits.
-        ordinals: (s,) ordinals of the sampled rows, increasing.
+        coords: (s, d) unsigned, the coordinates of the sample, each below 2**bits.
+        ordinals: (s,) uint64, the ordinals of the sampled rows, increasing.
         parts: Files.
         bits: Bits of a coordinate, as `kd_bits` gives.
 

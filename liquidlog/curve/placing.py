@@ -23,7 +23,12 @@ def place_rows(
 ) -> tuple[KeyOrder, CurveSample, Cuts]:
     """Return the order of keys, the sample in that order, and the cuts into files.
 
-    Arguments are those of `fit_curve`, `bits` as `key_order_bits` gives for the curve.
+    Args:
+        coords: (s, d) unsigned, the coordinates of the sample, each below 2**bits.
+        ordinals: (s,) uint64, the ordinals of the sampled rows, increasing.
+        parts: Files.
+        curve: Any curve.
+        bits: Bits of a coordinate, as `key_order_bits` returns for the curve.
     """
     if curve is Curve.KD:
         return fit_boxes(coords, ordinals, parts, bits=bits)

@@ -83,9 +83,9 @@ def range_ids(column: Column, boundaries: pa.Array) -> Ids:
 def spread_ids(sample_ids: Ids, *, max_id: int, bits: int) -> Coordinates:
     """Return the coordinate of each range id, so that coordinates are spread like the rows.
 
-    Deduplicated boundaries make the ids of a column with few or frequent values bunch at one end
-    of the curve's grid, where the curve ignores the column until its last bits. A coordinate is
-    the share of sampled rows before its range instead.
+    Range ids of a column with few or frequent values bunch at one end of the curve's grid, because
+    its boundaries are distinct; the curve would ignore the column until its last bits. So a
+    coordinate is the share of sampled rows before its range.
 
     Args:
         sample_ids: (s,) uint32, range ids of a sample.
@@ -95,7 +95,7 @@ def spread_ids(sample_ids: Ids, *, max_id: int, bits: int) -> Coordinates:
     Returns:
         (max_id + 1,) uint32, not decreasing, each in [0, 2**bits).
     """
-    # The one added to every count keeps ranges that the sample missed apart from each other.
+    # Adding one to every count keeps ranges apart that the sample missed.
     weights = np.bincount(sample_ids, minlength=max_id + 1).astype(np.float64) + 1.0
     before = np.cumsum(weights) - weights
     spread: Coordinates = np.floor(before / weights.sum() * (1 << bits)).astype(np.uint32)

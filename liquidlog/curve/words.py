@@ -2,9 +2,9 @@
 
 A key is a sequence of *words*: uint64, big-endian eight bytes, zero-padded at the end. Two keys
 compare as their words do, then by how many bytes of the last word are real, because padding must
-not make "a" equal to "a" followed by a zero byte. Rows that a word leaves tied with a boundary go
-on to the next word, alone; all others are done. Ties are told apart inside their *prefix group*:
-the boundaries that share all words before.
+not make "a" equal to "a" followed by a zero byte. Only rows that a word leaves tied with a boundary
+go on to the next word. Their *prefix group* says with which boundaries: those that share all words
+before.
 """
 
 from dataclasses import dataclass

@@ -51,7 +51,7 @@ def conform(data: ArrowData, schema: StructType, *, where: str) -> Iterator[pa.T
 
     Names are matched exactly, else without case. Encodings, timestamp units and decimals of
     fewer digits are converted where that loses nothing. The schemas are compared at once, values
-    (nulls, lengths, sub-microseconds) when their slice is asked for.
+    (nulls, lengths, sub-microseconds) when their slice is read.
 
     Raises:
         SchemaMismatchError: If the data is not of the table's schema; shows both.
@@ -72,9 +72,10 @@ def conform(data: ArrowData, schema: StructType, *, where: str) -> Iterator[pa.T
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """A user's data as slices of a table's rows, each read when it is asked for.
+    """A user's data as slices of a table's rows, each read when the iterator gets to it.
 
-    `mark` is of the file that they are read from, before it was opened.
+    `path` is the file that they are read from, `mark` what it looked like before it was opened;
+    both are None for data in memory.
     """
 
     slices: Iterator[pa.Table]
@@ -86,7 +87,7 @@ class Source:
         """Yield the slices.
 
         Raises:
-            DataFileError: If the file was changed meanwhile; also as `conform`.
+            DataFileError: If the file has changed meanwhile; also as `conform`.
             SchemaMismatchError: As `conform`.
         """
         for piece in self.slices:
@@ -95,7 +96,7 @@ class Source:
         self.require_unchanged()
 
     def require_unchanged(self) -> None:
-        """Refuse a file that is not the one any more that was opened: some rows may be of another.
+        """Refuse a file that is no longer what was opened: some rows may come from another one.
 
         Raises:
             DataFileError: If it was written to, replaced or deleted.

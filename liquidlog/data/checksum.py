@@ -56,13 +56,13 @@ _LENGTHS: Final = (_constant(4), _constant(5))
 _POSITIONS: Final = (_constant(6), _constant(7))
 _ROWS: Final = (_constant(8), _constant(9))
 _FIELDS: Final = 1000
-"""Constants from here on belong to the fields of rows and structs, two a field."""
+"""Constants from here on belong to the fields of rows and structs, two per field."""
 
 
 def multiset_checksum(table: pa.Table) -> int:
-    """Return the checksum of the rows, two lanes of 64 bits in one number below 2**128.
+    """Return the checksum of the rows: two lanes of 64 bits in one number below 2**128.
 
-    Dictionary-encoded columns count as what they encode; columns are told apart by position.
+    Dictionary-encoded columns count as what they encode; columns differ by position.
     """
     hasher = _LaneHasher()
     checksum = 0

@@ -84,7 +84,7 @@ class _FileColumns:
 
 
 class DataFile:
-    """An open data file whose content can be had exactly in the table's types."""
+    """An open data file whose rows can be read exactly, in the table's types."""
 
     def __init__(self, file: ParquetFile, wanted: pa.Schema, columns: _FileColumns) -> None:
         """Use `open`; this does not check anything."""
@@ -106,12 +106,18 @@ class DataFile:
     ) -> Self:
         """Open a local path or a URI and check that it can be read exactly.
 
-        `mapping` is the table's column mapping: with it, columns that the table does not have
-        (any more) are passed over. Columns whose type the table has widened are read as today's,
-        unsigned integers as the signed ones or decimals that hold them all.
-        With `dictionary`, top-level string columns that the file keeps in small dictionaries are
-        read as dictionary<int32, string>; everything else has the types of
-        `arrow_schema(schema, physical=True)`. Columns in `ignored` may be there and are not read.
+        Columns whose type the table has widened are read as the table's type, unsigned integers as
+        the signed type or the decimal that holds them all.
+
+        Args:
+            path: Of the file.
+            schema: The table's; columns have the types of `arrow_schema(schema, physical=True)`.
+            mapping: The table's column mapping. With one, columns that the table does not have, or
+                no longer has, are left out.
+            dictionary: Whether top-level string columns that the file keeps in small dictionaries
+                are read as dictionary<int32, string>.
+            ignored: Columns that may be in the file and are not read.
+            storage: Opens the file.
 
         Raises:
             DataFileError: If the file is missing, is not sound Parquet, or holds anything that
@@ -174,10 +180,14 @@ class DataFile:
     def read(
         self, columns: Sequence[Path] | None = None, row_groups: Sequence[int] | None = None
     ) -> pa.Table:
-        """Return rows in file order: all columns in table order, or the asked ones.
+        """Return rows in file order.
 
-        Asked columns come flat, one per path, in the order asked, named by `quote_path`; a null
-        struct makes its fields null. A column that the file lacks is null.
+        Columns that the file lacks are null.
+
+        Args:
+            columns: Paths of the columns to return, flat, in this order and named by `quote_path`;
+                a null struct makes its fields null. All columns in table order if None.
+            row_groups: Numbers of the row groups to read, all if None.
 
         Raises:
             DataFileError: If a page is corrupt or a value cannot be kept exactly.
@@ -289,9 +299,9 @@ def _position_of(parent: pa.Schema | pa.DataType, name: str) -> int | None:
 def _find_columns(stored: pa.Schema, wanted: pa.Schema, mode: MappingMode) -> _FileColumns:
     """Return where the columns of `wanted` are in a file.
 
-    In `id` mode they are found by the ids that the fields carry; one without an id is not a
-    column of the table but hidden, and found by its name. What is not wanted keeps a name of its
-    own.
+    In `id` mode the ids that fields carry say which column is which. A wanted column without an id
+    is hidden, not one of the table's, and is found by its name. Columns that are not wanted keep
+    names that no wanted column has.
     """
     if mode is not MappingMode.ID:
         return _FileColumns(stored, stored)

@@ -1,7 +1,7 @@
 """Statistics of a data file, collected slice by slice as the reference engine would.
 
-Bounds are never wrong, at worst absent: a minimum is never above, a maximum never below any
-value of the file once the reader has made up for the log's milliseconds.
+Bounds are never wrong, at worst absent: no value of the file is below the minimum or above the
+maximum, once a reader has allowed for the log's milliseconds.
 
 Source: PROTOCOL.md, "Per-file Statistics"; Delta Spark, StatisticsCollection (also for how long
 strings are truncated) and its tests.
@@ -57,7 +57,7 @@ class StatisticsCollector:
         self._bounds: dict[Path, _Bounds] = {}
 
     def add(self, table: pa.Table) -> None:
-        """Count in the rows of a slice, whose columns have physical names."""
+        """Add the rows of a slice, whose columns have physical names."""
         self._num_records += table.num_rows
         for leaf in self._leaves:
             column = leaf_column(table, leaf.physical)
