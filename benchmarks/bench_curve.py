@@ -15,7 +15,7 @@ from liquidlog.curve.curves import Curve, coordinate_bits, curve_index
 from liquidlog.curve.cuts import CurveSample, choose_cuts, equal_cuts
 from liquidlog.curve.fit import fit_curve
 from liquidlog.curve.order import order_rows, stable_order
-from liquidlog.curve.ranges import boundaries, range_ids
+from liquidlog.curve.ranges import range_boundaries, range_ids
 
 SEED = 20261121
 REPEATS = 3
@@ -55,7 +55,7 @@ def cases(rows: int) -> Iterator[Case]:
     for name, column in columns.items():
         sample = column.take(sampled)
         plain = sample.dictionary_decode() if isinstance(sample, pa.DictionaryArray) else sample
-        bounds = boundaries(plain, RANGES)
+        bounds = range_boundaries(plain, RANGES)
         yield f"range_ids, {name}", lambda c=column, b=bounds: range_ids(c, b)
     for d in (1, 2, 3, 4, 6):
         bits = coordinate_bits(d)

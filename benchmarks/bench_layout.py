@@ -20,13 +20,12 @@ import pyarrow.parquet as pq
 from liquidlog.curve.curves import Curve, coordinate_bits
 from liquidlog.curve.cuts import CurveSample, equal_cuts
 from liquidlog.curve.fit import CurveGrid
-from liquidlog.curve.ranges import boundaries, range_ids
+from liquidlog.curve.ranges import range_boundaries, range_ids
 from liquidlog.plan import InputFile, WriterOptions
 from liquidlog.spec.arrow import delta_schema
 from liquidlog.spec.schema import schema_json
 from liquidspark.layout import Layout, build_layout, first_ordinals
-from liquidspark.sample import Survey, sample_shares, survey_file
-from liquidspark.source import GroupWork
+from liquidspark.source import GroupWork, Survey, rows_to_sample, survey_file
 
 SEED = 20261121
 PREDICATES = 300
@@ -70,7 +69,7 @@ def layouts(
 ) -> list[tuple[str, npt.NDArray[np.int64]]]:
     work = group_work(inputs, columns, files, Curve.HILBERT)
     sizes = work.sizes_bytes
-    wanted = sample_shares(sizes, max(SAMPLE_ROWS, 2_000 * files))
+    wanted = rows_to_sample(sizes, max(SAMPLE_ROWS, 2_000 * files))
     surveys = [survey_file(work, file, sample_rows=rows) for file, rows in enumerate(wanted)]
     hilbert = build_layout(work, surveys)
     boxes = build_layout(replace(work, curve=Curve.KD), surveys)
@@ -120,7 +119,7 @@ def plain(field: pa.Field) -> pa.Field:
 
 
 def ranks_of(column: pa.ChunkedArray) -> Ranks:
-    ids: Ranks = range_ids(column, boundaries(column, EVERY_VALUE)).astype(np.int64)
+    ids: Ranks = range_ids(column, range_boundaries(column, EVERY_VALUE)).astype(np.int64)
     return ids
 
 

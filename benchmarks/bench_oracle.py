@@ -24,7 +24,7 @@ from bench_layout import SAMPLE_ROWS, group_work
 
 from liquidlog.curve.curves import Curve
 from liquidspark.layout import build_layout
-from liquidspark.sample import survey_file
+from liquidspark.source import survey_file
 
 CURVES = (Curve.HILBERT, Curve.KD)
 

@@ -33,7 +33,7 @@ import pyarrow.parquet as pq
 
 from liquidlog.curve.curves import Curve, coordinate_bits, curve_index
 from liquidlog.curve.order import stable_order
-from liquidlog.curve.ranges import boundaries, range_ids, spread_ids
+from liquidlog.curve.ranges import range_boundaries, range_ids, spread_ids
 from liquidlog.plan import (
     ClusteringPlan,
     ClusteringPolicy,
@@ -204,7 +204,7 @@ def floor(table: Path, plan: ClusteringPlan, arguments: argparse.Namespace) -> l
     bits = coordinate_bits(len(columns))
     coords = np.empty((len(rows), len(columns)), np.uint32, order="F")
     for number, column in enumerate(columns):
-        bounds = boundaries(column.take(sampled), 4096)
+        bounds = range_boundaries(column.take(sampled), 4096)
         ids = range_ids(column.take(sampled), bounds)
         spread = spread_ids(ids, max_id=len(bounds) + 1, bits=bits)
         coords[:, number] = spread[range_ids(column, bounds)]

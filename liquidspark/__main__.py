@@ -1,4 +1,4 @@
-"""`python -m liquidspark`, and the file that spark-submit is given."""
+"""`python -m liquidspark`, and the file to pass to spark-submit."""
 
 from liquidspark.cli import main
 

@@ -1,20 +1,19 @@
-"""The command `liquidspark` for spark-submit, and the entry point by which `liquidlog` finds it."""
+"""The entry point by which `liquidlog` finds this executor, and the program for spark-submit."""
 
-import logging
 import sys
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 
 import click
 
-from liquidlog.errors import EXIT_USAGE, LiquidlogError
+from liquidlog.cli.common import PAIR, Pairs, mapping, run, storage_option
+from liquidlog.cli.executors import Progress, executors_heard
 from liquidlog.operations.results import complete_result, read_plan
-from liquidlog.plan import ClusteringPlan, GroupFailure, RewriteResult, RewrittenGroup
-from liquidlog.spec.visible import visible_lines
+from liquidlog.plan import ClusteringPlan, GroupFailure, RewrittenGroup
 from liquidspark.session import open_session
 
 Outcome = RewrittenGroup | GroupFailure
-Progress = Callable[[int, float], None]
 Executor = Callable[[ClusteringPlan, Collection[int] | None, Progress | None], Iterator[Outcome]]
 """(plan, ids of the groups or None for all, progress) -> each group as it finishes or fails."""
 
@@ -35,22 +34,22 @@ def open_executor(
     with open_session(conf) as spark:
         from liquidspark.executor import execute_groups
 
-        def run(
+        def execute(
             plan: ClusteringPlan, groups: Collection[int] | None, progress: Progress | None
         ) -> Iterator[Outcome]:
             return execute_groups(
                 spark, plan, groups=groups, progress=progress, storage_options=storage_options
             )
 
-        yield run
+        yield execute
 
 
-@click.group()
-def main() -> None:
-    """Execute clustering plans on Spark."""
+@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+def cli() -> None:
+    """Execute saved plans as a program of spark-submit."""
 
 
-@main.command("run")
+@cli.command("run")
 @click.argument("plan_path", metavar="PLAN.json")
 @click.option(
     "-o",
@@ -58,69 +57,41 @@ def main() -> None:
     "result_path",
     metavar="RESULT.jsonl",
     required=True,
-    help="One line a finished group is appended here.",
+    help="The result document; one line per finished group is appended.",
 )
-@click.option("--spark-conf", multiple=True, metavar="K=V", help="A Spark setting; repeats.")
-@click.option(
-    "--storage-option", multiple=True, metavar="K=V", help="An option of the storage; repeats."
-)
+@click.option("--spark-conf", multiple=True, type=PAIR, help="A Spark configuration; repeats.")
+@storage_option
 def run_command(
-    plan_path: str,
-    result_path: str,
-    spark_conf: tuple[str, ...],
-    storage_option: tuple[str, ...],
+    plan_path: str, result_path: str, spark_conf: Pairs, storage_options: Pairs
 ) -> None:
-    """Execute a saved plan; groups already in the result file are skipped. Commits nothing."""
-    # Executors say there what takes long.
-    log = logging.getLogger("liquidlog.executors")
-    log.setLevel(logging.INFO)
-    log.addHandler(logging.StreamHandler())
-    try:
-        run_plan(
-            plan_path,
-            result_path,
-            conf=parse_conf(spark_conf),
-            storage_options=parse_conf(storage_option, option="--storage-option"),
-        )
-    except LiquidlogError as error:
-        click.echo(visible_lines(f"error: {error}"), err=True)
-        sys.exit(error.exit_status)
+    """Execute a saved plan without committing; running again does only what is missing.
 
-
-def run_plan(
-    plan_path: str,
-    result_path: str,
-    *,
-    conf: Mapping[str, str],
-    storage_options: Mapping[str, str] | None = None,
-) -> RewriteResult:
-    """Execute the groups of a plan that its result file lacks, appending each as it finishes.
-
-    Raises:
-        StorageError: If a file cannot be read or written.
-        DocumentError: If a file is no plan, or no result of it.
-        ExecutorError: If Spark does not start, or groups failed; the others are in the file.
+    Use it with spark-submit, which chooses the master and may ship this package as a file. From
+    a shell use `liquidlog run`: it does the same and adds a progress bar, --json and --dry-run.
     """
     plan = read_plan(plan_path)
-
-    def rewrite(groups: tuple[int, ...]) -> Iterator[Outcome]:
-        with open_executor(conf, storage_options) as execute:
-            for outcome in execute(plan, groups, None):
-                if isinstance(outcome, RewrittenGroup):
-                    click.echo(_line(outcome), err=True)
-                yield outcome
-
-    return complete_result(result_path, plan, rewrite)
+    rewrite = partial(_rewritten, plan, mapping(spark_conf), mapping(storage_options))
+    with executors_heard(as_json=False):
+        complete_result(result_path, plan, rewrite)
 
 
-def parse_conf(settings: tuple[str, ...], *, option: str = "--spark-conf") -> dict[str, str]:
-    """Return `K=V` settings as a mapping; exits with a usage error if one has no `=`."""
-    pairs = [setting.partition("=") for setting in settings]
-    for name, equals, _ in pairs:
-        if not equals or not name:
-            click.echo(f"error: {option} expects K=V, found one without a name or =", err=True)
-            sys.exit(EXIT_USAGE)
-    return {name: value for name, _, value in pairs}
+def main() -> None:
+    """Run the command line and exit with its status."""
+    sys.exit(run(cli, program="liquidspark"))
+
+
+def _rewritten(
+    plan: ClusteringPlan,
+    conf: Mapping[str, str],
+    storage_options: Mapping[str, str],
+    groups: tuple[int, ...],
+) -> Iterator[Outcome]:
+    """Yield the outcomes of groups, and say on stderr which of them are finished."""
+    with open_executor(conf, storage_options) as execute:
+        for outcome in execute(plan, groups, None):
+            if isinstance(outcome, RewrittenGroup):
+                click.echo(_line(outcome), err=True)
+            yield outcome
 
 
 def _line(group: RewrittenGroup) -> str:

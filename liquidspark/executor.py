@@ -1,8 +1,8 @@
 """The executor: a ClusteringPlan in, facts about each finished group out.
 
 Groups that need many tasks run one after another, each with the whole cluster; groups of one task
-run beside each other. Whatever the order, each group is reported as it finishes, so that it
-can be committed at once. Nothing here reads or writes the log.
+run beside each other. Each group is reported as it finishes, whatever the order, so that it can be
+committed at once. Nothing here reads or writes the log.
 """
 
 import math
@@ -11,9 +11,8 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from collections.abc import Set as AbstractSet
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Final
-from uuid import uuid4  # noqa: TID251  names the files of one run of one group
+from uuid import uuid4  # noqa: TID251  names the files of a run
 
 from msgspec import structs
 from pyspark.sql import SparkSession
@@ -39,12 +38,13 @@ from liquidlog.spec.deletion_vectors import vector_path
 from liquidlog.spec.schema import parse_schema
 from liquidlog.storage.files import require_creatable
 from liquidlog.storage.options import NO_OPTIONS, StorageOptions
-from liquidspark.jobs import GroupJobs
-from liquidspark.pipeline import run_group
+from liquidspark.pipeline import ExecutorOptions, GroupJobs, run_group
 from liquidspark.probing import require_ready
 from liquidspark.session import failure_reason, piece_settings
 from liquidspark.sink import TaskFacts
 from liquidspark.source import GroupWork, file_location
+
+__all__ = ["ExecutorOptions", "GroupRun", "execute", "execute_groups"]
 
 Outcome = RewrittenGroup | GroupFailure
 Progress = Callable[[int, float], None]
@@ -55,38 +55,19 @@ _MAX_CONCURRENT_GROUPS: Final = 32
 _MIN_PIECE_BYTES: Final = 24 << 10
 """Slices of large groups grow, so that what a task sends to one slice stays above this size."""
 _MIN_PIECE_COLUMN_BYTES: Final = 256
-"""Of each column, for tables of hundreds: Arrow takes about as much to say that it is there."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ExecutorOptions:
-    """How work is divided; sizes are bytes of input files as stored.
-
-    A group up to `single_task_bytes` is one task without a shuffle. `task_bytes` is what one
-    reading task takes; `slice_bytes` what it turns into rows, or a writing task sorts, at a time.
-    `sample_rows` are sampled in a group, or `sample_rows_per_output` for each output if more.
-    With `read_back`, every output is read back and proved to hold what was read; without, the
-    proof ends where rows are handed to the Parquet encoder.
-    """
-
-    single_task_bytes: int = 16 << 20
-    task_bytes: int = 128 << 20
-    slice_bytes: int = 32 << 20
-    sample_rows: int = 200_000
-    sample_rows_per_output: int = 2_000
-    read_back: bool = True
-
+"""Per column, for tables of hundreds: Arrow needs about as much to describe a column."""
 
 DEFAULT_OPTIONS: Final = ExecutorOptions()
 
 
-def execute(
+def execute(  # noqa: PLR0913  what to do, and four ways to watch and steer it
     spark: SparkSession,
     plan: ClusteringPlan,
     *,
     groups: int | Collection[int] | None = None,
     on_group: Callable[[Outcome], None] | None = None,
     progress: Progress | None = None,
+    options: ExecutorOptions = DEFAULT_OPTIONS,
     storage_options: Mapping[str, str] | None = None,
 ) -> RewriteResult:
     """Rewrite the plan's groups and return the facts about all of them, in group order.
@@ -96,20 +77,26 @@ def execute(
         plan: What to rewrite.
         groups: Ids of the groups to rewrite, or one id; all if None.
         on_group: Called with each group as it finishes or fails.
-        progress: Called now and then with how far a running group is.
-        storage_options: With which workers open the table's files; they also use their own
-            environment.
+        progress: Called now and then with the share of a running group that is done.
+        options: How the work of a group is divided.
+        storage_options: Workers open the table's files with these and with what their own
+            environment says.
 
     Raises:
         UsageError: If the plan has no such group.
-        ExecutorError: If the plan cannot be executed, or after all others are finished, if a
-            group failed. Files of finished groups are then deleted, unless `on_group` has
-            been given them.
+        ExecutorError: If the plan cannot be executed; or, after all others are finished, if a
+            group failed. Files of finished groups are then deleted, unless there is an
+            `on_group`, which has received them.
     """
     finished: list[RewrittenGroup] = []
     failures: list[GroupFailure] = []
     for outcome in execute_groups(
-        spark, plan, groups=groups, progress=progress, storage_options=storage_options
+        spark,
+        plan,
+        groups=groups,
+        progress=progress,
+        options=options,
+        storage_options=storage_options,
     ):
         if isinstance(outcome, GroupFailure):
             failures.append(outcome)
@@ -136,17 +123,17 @@ def execute_groups(
 ) -> Iterator[Outcome]:
     """Yield each group of the plan as it finishes or fails; a failure does not stop the others.
 
-    Closing the iterator cancels what runs and deletes what it wrote. What Spark does not stop at
-    once deletes its own files when it is done.
+    Closing the iterator cancels the running groups and deletes what they wrote. Tasks that Spark
+    does not stop at once delete their own files when they are done.
 
     Args:
         spark: A classic or Connect session whose workers can import this package.
         plan: What to rewrite.
         groups: Ids of the groups to rewrite, or one id; all if None.
-        progress: Called now and then with how far a running group is.
-        options: How work is divided.
-        storage_options: With which workers open the table's files; they also use their own
-            environment.
+        progress: Called now and then with the share of a running group that is done.
+        options: How the work of a group is divided.
+        storage_options: Workers open the table's files with these and with what their own
+            environment says.
 
     Raises:
         UsageError: If the plan has no such group.
@@ -154,17 +141,18 @@ def execute_groups(
             driver or the workers lack what it needs.
     """
     wanted = _wanted(plan, groups)
+    one(options, ExecutorOptions, argument="options", expected="ExecutorOptions")
     repeated = repeated_inputs(group.inputs for group in plan.groups)
     if repeated:
         raise ExecutorError(f"the plan {repeated_message(repeated)}")
     storage = StorageOptions.of(storage_options)
-    runs = [_GroupRun(plan=plan, group=group, options=options, storage=storage) for group in wanted]
+    runs = [GroupRun(plan=plan, group=group, options=options, storage=storage) for group in wanted]
     for run in runs:
         run.check()
     alone = [run for run in runs if run.group.size_bytes > options.single_task_bytes]
     beside = [run for run in runs if run.group.size_bytes <= options.single_task_bytes]
     if runs:
-        runs[0].require_ready(spark, storage_options)
+        runs[0].require_ready(spark)
     with piece_settings(spark):
         for run in alone:
             yield from _run_all(spark, [run], progress)
@@ -189,47 +177,65 @@ def _wanted(plan: ClusteringPlan, groups: object) -> list[RewriteGroup]:
     return [group for group in plan.groups if group.group_id in wanted]
 
 
-@dataclass(slots=True, kw_only=True)
-class _GroupRun:
-    """One attempt at one group."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupRun:
+    """One attempt to rewrite one group of a plan, as a run of its own in the table.
+
+    `token` is what the run's files have in their names; `storage` opens the table's files.
+    """
 
     plan: ClusteringPlan
     group: RewriteGroup
-    options: ExecutorOptions
+    options: ExecutorOptions = DEFAULT_OPTIONS
     storage: StorageOptions = NO_OPTIONS
     token: str = field(default_factory=lambda: uuid4().hex[:12])
     jobs: GroupJobs = field(default_factory=GroupJobs)
 
     @property
+    def directory(self) -> str:
+        """Where the table is: a local path or a URI."""
+        return file_location(self.plan.table_uri, "")
+
+    @property
     def run(self) -> Run:
-        return Run(file_location(self.plan.table_uri, ""), self.token, self.storage)
+        """The run in the table."""
+        return Run(self.directory, self.token, self.storage)
 
     def check(self) -> None:
+        """Refuse what no attempt could do; Spark is not asked.
+
+        Raises:
+            ExecutorError: If the plan asks for something this executor cannot do, or no file can
+                be created in the table.
+        """
         _curve(self.plan)
-        directory = file_location(self.plan.table_uri, "")
         try:
-            require_creatable(directory, self.storage)
+            require_creatable(self.directory, self.storage)
         except LiquidlogError as error:
             raise ExecutorError(error.message) from error
         for file in self.group.inputs:
             _vector_location(self.plan, file)
 
-    def require_ready(self, spark: SparkSession, options: Mapping[str, str] | None) -> None:
-        """Refuse where neither this group nor another one could be rewritten."""
-        uri = self.plan.table_uri
+    def require_ready(self, spark: SparkSession) -> None:
+        """Refuse to begin where neither this group nor another one could be rewritten.
+
+        Raises:
+            ExecutorError: If the driver or a worker lacks what a rewrite needs.
+        """
         file = next(iter(self.group.inputs), None)
         if file is not None:
             require_ready(
                 spark,
-                directory=file_location(uri, ""),
-                file=file_location(uri, file.path),
-                options=options,
+                directory=self.directory,
+                file=file_location(self.plan.table_uri, file.path),
+                storage=self.storage,
             )
 
     def work(self) -> GroupWork:
+        """Return the group as tasks see it."""
         inputs, size_bytes = tuple(self.group.inputs), self.group.size_bytes
         return GroupWork(
-            directory=file_location(self.plan.table_uri, ""),
+            directory=self.directory,
             inputs=inputs,
             paths=tuple(file_location(self.plan.table_uri, file.path) for file in inputs),
             vector_paths=tuple(_vector_location(self.plan, file) for file in inputs),
@@ -247,16 +253,18 @@ class _GroupRun:
         )
 
     def _piece_bytes(self) -> int:
-        """Return the least bytes of what a task sends to one slice; columns cost some each."""
+        """Return how many bytes a task should send to a slice at least; each column adds some."""
         columns = len(parse_schema(self.plan.schema_string, where="the plan").fields)
         return max(_MIN_PIECE_BYTES, columns * _MIN_PIECE_COLUMN_BYTES)
 
-    def __call__(self, spark: SparkSession) -> Outcome:
+    def execute(self, spark: SparkSession) -> Outcome:
+        """Rewrite the group; afterwards its run is finished, or discarded with all its files."""
         started = time.perf_counter()
         try:
             self.run.begin()
-            facts = run_group(spark, self.work(), options=self.options, jobs=self.jobs)
-            outcome = self._finished(facts, time.perf_counter() - started)
+            with self.jobs.started_here(spark):
+                facts = run_group(spark, self.work(), options=self.options, jobs=self.jobs)
+            outcome = self.outcome(facts, seconds=time.perf_counter() - started)
             if isinstance(outcome, RewrittenGroup):
                 digest = rewrite_digest(self.plan, self.group, outcome)
                 self.run.finish(digest, keep={output.path for output in outcome.outputs})
@@ -269,7 +277,13 @@ class _GroupRun:
     def _failed(self, reason: str) -> GroupFailure:
         return GroupFailure(group_id=self.group.group_id, reason=reason)
 
-    def _finished(self, facts: TaskFacts, seconds: float) -> Outcome:
+    def outcome(self, facts: TaskFacts, *, seconds: float) -> Outcome:
+        """Return what became of the group: a failure unless what was written is what was read.
+
+        Args:
+            facts: The sum of what its tasks did.
+            seconds: How long that took.
+        """
         if facts.failure is not None:
             return self._failed(facts.failure)
         assert facts.read is not None  # noqa: S101  merged facts have both proofs
@@ -302,19 +316,14 @@ class _GroupRun:
             facts.costs, read_bytes=self.group.size_bytes, written_bytes=written_bytes, **seconds
         )
 
-    def cancel(self, spark: SparkSession) -> None:
-        self.jobs.cancel(spark)
-
 
 def _run_all(
-    spark: SparkSession, runs: list[_GroupRun], progress: Progress | None
+    spark: SparkSession, runs: list[GroupRun], progress: Progress | None
 ) -> Iterator[Outcome]:
     if not runs:
         return
     pool = ThreadPoolExecutor(min(len(runs), _MAX_CONCURRENT_GROUPS))
-    running = {
-        pool.submit(partial(run.jobs.tagged, spark, partial(run, spark))): run for run in runs
-    }
+    running = {pool.submit(run.execute, spark): run for run in runs}
     try:
         while running:
             done, _ = wait(running, timeout=_POLL_SECONDS, return_when=FIRST_COMPLETED)
@@ -325,7 +334,7 @@ def _run_all(
     finally:
         for future, run in running.items():
             if not future.cancel():
-                run.cancel(spark)
+                run.jobs.cancel(spark)
         pool.shutdown(wait=True)
         for future, run in running.items():
             if not future.cancelled():
@@ -333,7 +342,7 @@ def _run_all(
 
 
 def _report(
-    spark: SparkSession, running: dict[Future[Outcome], _GroupRun], progress: Progress | None
+    spark: SparkSession, running: dict[Future[Outcome], GroupRun], progress: Progress | None
 ) -> None:
     if progress is None:
         return

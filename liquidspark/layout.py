@@ -10,38 +10,28 @@ from itertools import accumulate
 from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from liquidlog.curve.cuts import Cuts, Ordinals, refine_cuts
 from liquidlog.curve.grid import Keys
 from liquidlog.curve.placing import KeyOrder, key_order_bits, place_rows
-from liquidlog.curve.ranges import boundaries, range_ids, spread_ids
+from liquidlog.curve.ranges import Axis
 from liquidlog.spec.arrow import leaf_column
-from liquidspark.sample import Survey
-from liquidspark.source import GroupWork
+from liquidspark.source import GroupWork, Survey
 
 MAX_RANGES: Final = 4096
 """Ranges of each of several columns; four times the reference engine's, at no measurable cost."""
 
 MAX_RANGES_ALONE: Final = 1 << 16
-"""Ranges of a column clustered by alone, where a range can straddle only two files."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Axis:
-    """One clustering column: its range boundaries, and the coordinate of each range id."""
-
-    bounds: pa.Array
-    coordinates: npt.NDArray[np.uint32]
+"""Ranges of a sole clustering column, of which each can straddle only two files."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Layout:
     """Where every row of a group goes.
 
-    `cuts` separate slices; output number = slice // slices_per_output. A slice is what a task
-    sorts at a time.
+    `cuts` separate slices, which are what a task sorts at a time. Each output has
+    `slices_per_output` of them, so that slice s is in output s // slices_per_output.
     """
 
     axes: tuple[Axis, ...]
@@ -50,10 +40,10 @@ class Layout:
     slices_per_output: int
 
     def keys_of(self, columns: Sequence[pa.Array | pa.ChunkedArray]) -> Keys:
-        """Return the curve key of each row, (n,) uint64."""
+        """Return the curve key of each row, (n,) uint64; `columns` are of n rows, one per axis."""
         coords = np.empty((len(columns[0]), len(columns)), np.uint32, order="F")
         for j, (axis, column) in enumerate(zip(self.axes, columns, strict=True)):
-            coords[:, j] = axis.coordinates[range_ids(column, axis.bounds)]
+            coords[:, j] = axis.coordinates_of(column)
         return self.order.keys_of(coords)
 
 
@@ -67,7 +57,7 @@ def build_layout(work: GroupWork, surveys: Sequence[Survey]) -> Layout:
 
     Args:
         work: The group.
-        surveys: One of each input that has rows, in file order.
+        surveys: One per input that has rows, in file order.
     """
     assert work.curve is not None  # noqa: S101  compaction has no layout
     d = len(work.columns)
@@ -79,11 +69,8 @@ def build_layout(work: GroupWork, surveys: Sequence[Survey]) -> Layout:
     max_ranges = min(MAX_RANGES if d > 1 else MAX_RANGES_ALONE, 1 << bits)
     axes, coords = [], np.empty((len(columns[0]), d), np.uint32, order="F")
     for j, column in enumerate(columns):
-        bounds = boundaries(column, max_ranges)
-        ids = range_ids(column, bounds)
-        spread = spread_ids(ids, max_id=len(bounds) + 1, bits=bits)
-        axes.append(Axis(bounds=bounds, coordinates=spread))
-        coords[:, j] = spread[ids]
+        axis, coords[:, j] = Axis.fit(column, max_ranges=max_ranges, bits=bits)
+        axes.append(axis)
     order, sample, cuts = place_rows(
         coords, _ordinals(surveys), work.outputs, curve=work.curve, bits=bits
     )
@@ -97,7 +84,7 @@ def build_layout(work: GroupWork, surveys: Sequence[Survey]) -> Layout:
 
 
 def slices_per_output(work: GroupWork, *, memory_bytes: int) -> int:
-    """Return into how many slices a task that writes an output sorts its rows.
+    """Return how many slices the rows of each output are sorted in.
 
     Args:
         work: The group.

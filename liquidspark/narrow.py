@@ -2,8 +2,8 @@
 
 What the shuffle moves is copied half a dozen times between Python, the JVM and the disk. Tables
 hold small numbers in wide types: keys in 64 bits, prices in decimals of 128. They travel, and are
-put in order, as integers of the narrowest type that fits the rows at hand, and become what they
-were before they are written. Columns inside structs, lists and maps stay as they are.
+sorted, as integers of the narrowest type that fits the rows at hand, and get their own types back
+before they are written. Columns inside structs, lists and maps stay as they are.
 """
 
 from collections.abc import Sequence
@@ -27,7 +27,12 @@ def narrowed(table: pa.Table) -> pa.Table:
 
 
 def aligned(tables: Sequence[pa.Table], kinds: pa.Schema) -> list[pa.Table]:
-    """Return tables from `narrowed` with columns widened in which they differ, as `widened`."""
+    """Return tables from `narrowed` with the columns widened in whose types they differ.
+
+    Args:
+        tables: At least one; the columns have the same names in all.
+        kinds: As for `widened`.
+    """
     first = tables[0].schema.types
     if all(table.schema.types == first for table in tables):
         return list(tables)
@@ -40,11 +45,11 @@ def aligned(tables: Sequence[pa.Table], kinds: pa.Schema) -> list[pa.Table]:
 
 
 def widened(table: pa.Table, kinds: pa.Schema) -> pa.Table:
-    """Return the table with the types that its columns had.
+    """Return the table with the types that its columns had before `narrowed`.
 
     Args:
-        table: Columns as `narrowed` makes them, or as they were.
-        kinds: The types of columns by name, without dictionaries; others stay as they are.
+        table: From `narrowed`; some columns may have their own types already.
+        kinds: The columns' own types by name, without dictionaries; other columns stay as they are.
     """
     return _widened(table, kinds, set(kinds.names))
 
@@ -72,8 +77,8 @@ def _narrow(column: pa.ChunkedArray) -> pa.ChunkedArray:
 
 
 def _narrow_integers(column: pa.ChunkedArray, *, otherwise: pa.ChunkedArray) -> pa.ChunkedArray:
-    bounds = pc.min_max(column)
-    low, high = bounds["min"].as_py() or 0, bounds["max"].as_py() or 0
+    extremes = pc.min_max(column)
+    low, high = extremes["min"].as_py() or 0, extremes["max"].as_py() or 0
     for kind, lowest, highest in _NARROW:
         if kind.bit_width < column.type.bit_width and lowest <= low and high <= highest:
             return column.cast(kind, safe=False)

@@ -4,26 +4,24 @@
 travels with the function. So nothing but numbers is ever a Spark row before the shuffle.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+import ctypes
+import gc
+import os
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from functools import cache
 from operator import attrgetter
 from typing import Final, Protocol
+from uuid import uuid4  # noqa: TID251  names jobs, not files
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
 from liquidlog.errors import LiquidlogError
 from liquidlog.plan import GroupCosts
-from liquidspark.jobs import GroupJobs
+from liquidlog.spec.arguments import one, whole_number
 from liquidspark.layout import build_layout, first_ordinals
-from liquidspark.sample import (
-    Survey,
-    check_rows,
-    decode_survey,
-    encode_survey,
-    sample_shares,
-    survey_file,
-)
 from liquidspark.shuffle import (
     FACTS_SCHEMA,
     SHUFFLE_SCHEMA,
@@ -31,29 +29,153 @@ from liquidspark.shuffle import (
     SplitTasks,
     partition_values,
 )
-from liquidspark.sink import TaskFacts, decode_facts, encode_facts, failed, merge_facts
-from liquidspark.source import GroupWork, Split, split_file
-from liquidspark.timing import Timer
+from liquidspark.sink import (
+    TaskFacts,
+    Timer,
+    check_rows,
+    decode_facts,
+    encode_facts,
+    failed,
+    merge_facts,
+)
+from liquidspark.source import (
+    GroupWork,
+    Split,
+    Survey,
+    decode_survey,
+    encode_survey,
+    rows_to_sample,
+    split_file,
+    survey_file,
+)
 from liquidspark.whole import CompactionTasks, GroupTask
-from liquidspark.worker import prepare_worker
 
 _SURVEY_SCHEMA: Final = "survey binary, failure binary"
 _MAX_SURVEY_TASKS: Final = 1000
 _SURVEY_SHARE: Final = 0.1
-"""About what the sampling pass is of a group's time; only a progress bar depends on it."""
+"""About the share of the sampling pass in a group's time; only a progress bar depends on it."""
 _MIN_TASKS_PER_CORE: Final = 4
 _MIN_TASK_BYTES: Final = 8 << 20
+_LEAST_OPTIONS: Final = {
+    "single_task_bytes": 0,
+    "task_bytes": 1,
+    "slice_bytes": 1,
+    "sample_rows": 1,
+    "sample_rows_per_output": 0,
+}
+
+_M_TRIM_THRESHOLD: Final = -1
+_M_MMAP_THRESHOLD: Final = -3
+"""Parameters of glibc's mallopt(3)."""
+
+_LARGEST_MMAP_THRESHOLD_BYTES: Final = 32 << 20
+"""The most that glibc accepts."""
+
+_KEPT_BYTES: Final = 128 << 20
+"""Free memory at the end of the heap that the process keeps."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExecutorOptions:
+    """How the work of a group is divided, and how far its proof goes.
+
+    The proof covers what the readers of the outputs will find, or, without `read_back`, ends
+    where rows are handed to the Parquet encoder.
+
+    Attributes:
+        single_task_bytes: A group of at most this many input bytes, as stored, is one task
+            without a shuffle.
+        task_bytes: Input bytes, as stored, that one reading task takes at most.
+        slice_bytes: Input bytes, as stored, that a task turns into rows, or sorts, at a time.
+            Large groups use larger slices.
+        sample_rows: Rows sampled per group.
+        sample_rows_per_output: Rows sampled per output, where that makes more per group.
+        read_back: Whether every output is read back and proved to hold what was read.
+
+    Raises:
+        UsageError: If a number is no whole number or is below its least value.
+    """
+
+    single_task_bytes: int = 16 << 20
+    task_bytes: int = 128 << 20
+    slice_bytes: int = 32 << 20
+    sample_rows: int = 200_000
+    sample_rows_per_output: int = 2_000
+    read_back: bool = True
+
+    def __post_init__(self) -> None:
+        """Check the values."""
+        for name, least in _LEAST_OPTIONS.items():
+            whole_number(getattr(self, name), argument=name, least=least)
+        one(self.read_back, bool, argument="read_back", expected="True or False")
+
+    def sample_rows_of(self, outputs: int) -> int:
+        """Return how many rows are sampled in a group of this many outputs."""
+        return max(self.sample_rows, self.sample_rows_per_output * outputs)
+
+
+class GroupJobs:
+    """All jobs that one thread starts for one group, in phases of a known number of tasks.
+
+    Names, progress and cancelling work on classic and on Connect sessions alike.
+    """
+
+    def __init__(self) -> None:
+        self._name = f"liquidspark-{uuid4().hex}"
+        self._base, self._until = 0.0, 0.0
+        self._tasks_before, self._tasks = 0, 0
+
+    def begin_phase(self, tasks: int, *, until: float) -> None:
+        """Say that `tasks` tasks follow, after which the share done is `until`."""
+        self._base, self._until = self._until, until
+        self._tasks_before, self._tasks = self._tasks_before + self._tasks, tasks
+
+    @contextmanager
+    def started_here(self, spark: SparkSession) -> Iterator[None]:
+        """Context manager: jobs that this thread starts belong to the group."""
+        context = getattr(spark, "sparkContext", None)
+        if context is not None:
+            context.setJobGroup(self._name, "liquidspark", interruptOnCancel=True)
+            yield
+            return
+        spark.addTag(self._name)
+        try:
+            yield
+        finally:
+            spark.removeTag(self._name)
+
+    def share_done(self, spark: SparkSession) -> float:
+        """Return which share of the tasks is done, 0 to 0.99; 0 where Spark does not say."""
+        context = getattr(spark, "sparkContext", None)
+        if context is None or not self._tasks:
+            return 0.0
+        tracker = context.statusTracker()
+        jobs = [tracker.getJobInfo(job) for job in tracker.getJobIdsForGroup(self._name)]
+        stages = {stage for job in jobs if job is not None for stage in job.stageIds}
+        infos = [tracker.getStageInfo(stage) for stage in stages]
+        done = sum(info.numCompletedTasks for info in infos if info is not None)
+        phase_done = min(1.0, max(0, done - self._tasks_before) / self._tasks)
+        return float(min(0.99, self._base + (self._until - self._base) * phase_done))
+
+    def cancel(self, spark: SparkSession) -> None:
+        """Stop the group's jobs, best-effort."""
+        context = getattr(spark, "sparkContext", None)
+        with suppress(Exception):
+            if context is not None:
+                context.cancelJobGroup(self._name)
+            else:
+                spark.interruptTag(self._name)
 
 
 class BatchFunction(Protocol):
-    """What mapInArrow calls once a task; must be picklable."""
+    """What mapInArrow calls once per task; must be picklable."""
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]: ...  # noqa: D102
 
 
 @dataclass(frozen=True, slots=True)
 class _Prepared:
-    """A function of tasks, in a worker made ready for them."""
+    """A task's function, and before it what a worker does once; see `prepare_worker`."""
 
     function: BatchFunction
 
@@ -62,26 +184,13 @@ class _Prepared:
         return self.function(batches)
 
 
-class Division(Protocol):
-    """How the work of a group is divided; see ExecutorOptions."""
-
-    @property
-    def single_task_bytes(self) -> int: ...  # noqa: D102
-    @property
-    def task_bytes(self) -> int: ...  # noqa: D102
-    @property
-    def sample_rows(self) -> int: ...  # noqa: D102
-    @property
-    def sample_rows_per_output(self) -> int: ...  # noqa: D102
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SurveyTasks:
     """The sampling pass: each task surveys some inputs."""
 
     work: GroupWork
     files: tuple[tuple[int, ...], ...]
-    shares: tuple[int, ...]
+    sample_rows: tuple[int, ...]
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Yield one row per surveyed input, or a failure."""
@@ -93,7 +202,7 @@ class SurveyTasks:
     def _survey(self, file: int) -> pa.RecordBatch:
         survey, failure = None, None
         try:
-            survey = encode_survey(survey_file(self.work, file, sample_rows=self.shares[file]))
+            survey = encode_survey(survey_file(self.work, file, sample_rows=self.sample_rows[file]))
         except LiquidlogError as error:
             failure = encode_facts(failed(error))
         arrays = [pa.array([survey], pa.binary()), pa.array([failure], pa.binary())]
@@ -101,10 +210,10 @@ class SurveyTasks:
 
 
 def run_group(
-    spark: SparkSession, work: GroupWork, *, options: Division, jobs: GroupJobs
+    spark: SparkSession, work: GroupWork, *, options: ExecutorOptions, jobs: GroupJobs
 ) -> TaskFacts:
     """Rewrite one group and return the summed facts of its tasks, failure included."""
-    sample_rows = max(options.sample_rows, options.sample_rows_per_output * work.outputs)
+    sample_rows = options.sample_rows_of(work.outputs)
     if work.size_bytes <= options.single_task_bytes:
         jobs.begin_phase(1, until=1.0)
         return _collect(_tasks(spark, GroupTask(work=work, sample_rows=sample_rows), 1))
@@ -132,7 +241,7 @@ def _survey(
     survey_tasks = SurveyTasks(
         work=work,
         files=tuple(tuple(range(number, count, tasks)) for number in range(tasks)),
-        shares=tuple(sample_shares(work.sizes_bytes, sample_rows)),
+        sample_rows=tuple(rows_to_sample(work.sizes_bytes, sample_rows)),
     )
     rows = _tasks(spark, survey_tasks, tasks, schema=_SURVEY_SCHEMA).collect()
     failures = [decode_facts(bytes(row.failure)) for row in rows if row.failure is not None]
@@ -146,7 +255,7 @@ def _shuffle(
     work: GroupWork,
     surveys: Sequence[Survey],
     *,
-    options: Division,
+    options: ExecutorOptions,
     jobs: GroupJobs,
 ) -> TaskFacts:
     if not any(survey.num_rows for survey in surveys):
@@ -205,3 +314,26 @@ def _mapped(frame: DataFrame, function: BatchFunction, schema: str) -> DataFrame
 
 def _collect(frame: DataFrame) -> TaskFacts:
     return merge_facts([decode_facts(bytes(row.facts)) for row in frame.collect()])
+
+
+@cache
+def prepare_worker() -> None:
+    """Keep freed memory for the next slice, and take imported modules out of garbage collection.
+
+    Every slice needs as much memory as the one before. If the allocator returns it in between, the
+    kernel clears it again and again: a ninth of the CPU time of a rewrite of TPC-H lineitem. Spark
+    collects garbage after every task, which visits every imported object: another thirtieth.
+    """
+    gc.collect()
+    gc.freeze()
+    mallopt = _mallopt()
+    if mallopt is None:
+        return
+    mallopt(_M_MMAP_THRESHOLD, _LARGEST_MMAP_THRESHOLD_BYTES)
+    mallopt(_M_TRIM_THRESHOLD, _KEPT_BYTES)
+    pa.set_memory_pool(pa.system_memory_pool())
+
+
+def _mallopt() -> Callable[[int, int], int] | None:
+    """Return the function of the C library; None where it has none."""
+    return getattr(ctypes.CDLL(None), "mallopt", None) if os.name == "posix" else None

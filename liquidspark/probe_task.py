@@ -1,7 +1,7 @@
 """The first, small task of a rewrite: what a worker has, and whether it reaches the table.
 
-It travels by value, as workers may lack this package: nothing is imported here but what every
-Python has, until it is known what there is.
+It travels by value, as workers may lack this package. So this module imports nothing but what every
+Python has; the task itself finds out what else there is.
 """
 
 import json

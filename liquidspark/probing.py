@@ -1,7 +1,7 @@
-"""Whether a rewrite can work where it is about to run: asked before Spark does any work on it.
+"""Whether a rewrite can work where it is about to run, checked before Spark does any work on it.
 
 The driver and one worker each create and delete a file in the table and read the beginning of one
-input. The file is the marker of a run that never writes, so that `orphans` finds it should it stay.
+input. The file is the marker of a run that never writes: should it stay, `orphans` finds it.
 """
 
 import re
@@ -19,7 +19,7 @@ from pyspark.sql import SparkSession
 from liquidlog.data.runs import Run
 from liquidlog.errors import ExecutorError, LiquidlogError
 from liquidlog.storage.files import open_input
-from liquidlog.storage.options import StorageOptions
+from liquidlog.storage.options import NO_OPTIONS, StorageOptions
 from liquidspark import probe_task
 from liquidspark.session import failure_reason
 
@@ -51,7 +51,7 @@ class WorkerAnswer(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def require_ready(
-    spark: SparkSession, *, directory: str, file: str, options: Mapping[str, str] | None
+    spark: SparkSession, *, directory: str, file: str, storage: StorageOptions = NO_OPTIONS
 ) -> None:
     """Refuse to rewrite where it cannot work, by one probe here and one on a worker.
 
@@ -59,12 +59,12 @@ def require_ready(
         spark: Whose workers are asked.
         directory: The table.
         file: One of the inputs.
-        options: Of the storage that opens both.
+        storage: Opens both.
 
     Raises:
-        ExecutorError: If it cannot; says where, what was found, and what to do.
+        ExecutorError: If it cannot; says where, why, and what to do.
     """
-    table: dict[str, Any] = {"directory": directory, "file": file, "options": dict(options or {})}
+    table: dict[str, Any] = {"directory": directory, "file": file, "options": dict(storage.items)}
     here = storage_problem(**table, token=_token())
     unreadable = here is not None and here.startswith(_CANNOT_READ)
     if here is not None and not unreadable:
@@ -74,7 +74,7 @@ def require_ready(
         answer = _asked(spark, tuple(least), {**table, "token": _token()})
     except Exception as error:
         raise ExecutorError(start_problem(error)) from error
-    # What the driver cannot read either is not the workers' fault: the group that needs it says so.
+    # A file that the driver cannot read either is not the workers' fault: its group will say so.
     there = None if unreadable and answer.storage else answer.storage
     problem = worker_problem(msgspec.structs.replace(answer, storage=there), least)
     if problem is not None:
@@ -84,7 +84,7 @@ def require_ready(
 def storage_problem(
     *, directory: str, file: str, token: str, options: Mapping[str, str]
 ) -> str | None:
-    """Return what cannot be done with a table from here, None if everything can.
+    """Return what this process cannot do with a table, None if it can do everything.
 
     Args:
         directory: The table.
@@ -117,8 +117,8 @@ def worker_problem(answer: WorkerAnswer, least: Mapping[str, str]) -> str | None
     """Return why a worker that gave this answer cannot rewrite, None if it can.
 
     Args:
-        answer: Of the worker.
-        least: The least version of each package; of this one, the only one.
+        answer: What the worker says of itself.
+        least: The least version of each package; of this one, the only one that will do.
     """
     where = f"the worker's Python ({answer.executable} on {answer.host})"
     if answer.missing is not None:
@@ -161,7 +161,7 @@ def start_problem(error: BaseException) -> str:
 def least_versions() -> dict[str, str]:
     """Return the least version of each package that workers need; of this one, the installed one.
 
-    Empty where this package is not installed but shipped as files.
+    Returns nothing where this package is not installed but shipped as files.
     """
     try:
         required = metadata.requires(_PRODUCT) or []

@@ -1,24 +1,31 @@
-"""Getting a Spark session, and starting one quietly where there is none.
+"""Spark sessions: the active one with settings of ours, or a new one, started quietly.
 
-An active session is used as it is. A session started here is local, sized for one machine, and
-stopped again by whoever opened it.
+A session started here is local, sized for one machine, and stopped again by whoever opened it.
+Where a master is named, it must answer within seconds; Spark itself would wait for minutes.
+
+Settings put on a session that belongs to somebody else are taken off again exactly. Several
+rewrites may use one session at a time, from several threads. Each setting has one value for all of
+them, that of the rewrite which put it on last; what the session had before comes back when the last
+of them ends: its value, or none. A value that somebody else sets meanwhile stays: it is not
+overwritten when a rewrite ends, and when another one begins it becomes what comes back.
 """
 
 import logging
 import os
 import re
 import shutil
+import socket
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Hashable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
+from dataclasses import dataclass, field
 from importlib.util import find_spec
 from pathlib import Path as FilePath
-from typing import IO, TYPE_CHECKING, Final
+from threading import RLock
+from typing import IO, TYPE_CHECKING, Final, Protocol
 
 from liquidlog.errors import ExecutorError
-from liquidspark.endpoints import require_answer
-from liquidspark.settings import settings_applied
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -27,7 +34,7 @@ _MIN_DRIVER_MIB: Final = 1024
 _MAX_DRIVER_MIB: Final = 8192
 
 _LOCAL_MASTER: Final = "local[*,4]"
-"""All cores, and as many attempts at a task as on a cluster: a killed Python worker is survived."""
+"""All cores, and as many attempts per task as on a cluster, to survive a killed Python worker."""
 
 _LOCAL_CONF: Final = {
     "spark.ui.enabled": "false",
@@ -42,7 +49,7 @@ _SUBMITTED: Final = "PYSPARK_GATEWAY_PORT"
 """Set by spark-submit in the driver's environment."""
 
 _PIECE_CONF: Final = {
-    # Rows of the shuffle are megabytes each; the default of 10000 a batch is meant for small ones.
+    # Rows of the shuffle are megabytes each; the default of 10000 per batch is for small ones.
     "spark.sql.execution.arrow.maxRecordsPerBatch": "64",
     "spark.sql.execution.arrow.maxBytesPerBatch": "64m",
     "spark.sql.adaptive.enabled": "false",
@@ -67,7 +74,7 @@ _NOISE: Final = re.compile(
 
 _WORKER_PYTHON: Final = "spark.pyspark.python"
 _log: Final = logging.getLogger("liquidlog.executors")
-"""To whom executors say what takes long; shown by the command line."""
+"""Where executors say what takes long; the command line shows it."""
 
 _OUT_OF_MEMORY: Final = re.compile(r"\b(?:Arrow|OutOf)?MemoryError\b")
 _MEMORY_ADVICE: Final = (
@@ -75,12 +82,23 @@ _MEMORY_ADVICE: Final = (
     " spark.executor.memoryOverhead), or fewer cores each"
 )
 
+ANSWER_TIMEOUT_SECONDS: Final = 5.0
+"""Per address; a master can have several."""
+
+_MASTER: Final = "spark://"
+_CONNECT: Final = "sc://"
+_CONNECT_PORT: Final = 15002
+_PROXIES: Final = ("grpc_proxy", "https_proxy", "http_proxy")
+_HOST_AND_PORT: Final = re.compile(r"(?P<host>\[[^]]+\]|[^:\[\]]+)(?::(?P<port>\d+))?")
+
+Address = tuple[str, int]
+
 
 @contextmanager
 def open_session(conf: Mapping[str, str]) -> "Iterator[SparkSession]":
     """Context manager: the active session with `conf` applied, else a new local one.
 
-    Only a session started here is stopped at the end; another one has its own settings then.
+    At the end, a session started here is stopped; another one gets its own settings back.
 
     Raises:
         ExecutorError: If pyspark or Java is missing, if no master or server answers where one is
@@ -152,8 +170,8 @@ def _start_failure(said: str, error: BaseException) -> str:
     """Return why Spark did not start: what its log calls an error, else what was raised.
 
     Args:
-        said: What the JVM printed while it started, most of which is of no interest.
-        error: What was raised; often only a consequence.
+        said: What the JVM printed while it started, most of it of no interest.
+        error: What was raised, often only a consequence.
     """
     logged = _LOGGED_ERROR.findall(said)
     if logged:
@@ -225,3 +243,169 @@ def _quiet_stderr() -> Iterator[IO[str]]:
             sys.stderr.flush()
             os.dup2(saved, 2)
             os.close(saved)
+
+
+def require_answer(conf: Mapping[str, str], environment: Mapping[str, str]) -> None:
+    """Refuse a standalone master or a Spark Connect server that accepts no connection.
+
+    Other masters, and addresses that are not understood, are left to Spark.
+
+    Args:
+        conf: Spark settings.
+        environment: Variables that name what the settings do not.
+
+    Raises:
+        ExecutorError: If none of its addresses answers.
+    """
+    remote = conf.get("spark.remote") or environment.get("SPARK_REMOTE", "")
+    if remote:
+        if any(name in environment or name.upper() in environment for name in _PROXIES):
+            return  # gRPC goes by the proxy, which may be the only way
+        _require("Spark Connect server", "spark.remote", remote, _connect_addresses(remote))
+        return
+    names = ("MASTER", "SPARK_MASTER")
+    named = next((environment[name] for name in names if name in environment), "")
+    master = conf.get("spark.master", named)
+    _require("Spark master", "spark.master", master, _master_addresses(master))
+
+
+def _require(what: str, setting: str, named: str, addresses: Iterable[Address]) -> None:
+    problems = []
+    for address in addresses:
+        problem = _problem(address)
+        if problem is None:
+            return
+        problems.append(problem)
+    if problems:
+        shown = named.partition("/;")[0]
+        reasons = ", ".join(dict.fromkeys(problems))
+        raise ExecutorError(
+            f"no {what} answers at {shown} ({reasons}); start it, or name another one with"
+            f" --spark-conf {setting}=\u2026"
+        )
+
+
+def _problem(address: Address) -> str | None:
+    """Return why no connection can be made, None if one can."""
+    try:
+        with socket.create_connection(address, timeout=ANSWER_TIMEOUT_SECONDS):
+            return None
+    except TimeoutError:
+        return f"nothing within {ANSWER_TIMEOUT_SECONDS:g} s"
+    except OSError as error:
+        return (error.strerror or str(error)).lower()
+
+
+def _master_addresses(master: str) -> tuple[Address, ...]:
+    if not master.startswith(_MASTER):
+        return ()
+    return _addresses(master.removeprefix(_MASTER).split(","), port=None)
+
+
+def _connect_addresses(remote: str) -> tuple[Address, ...]:
+    if not remote.startswith(_CONNECT):
+        return ()
+    return _addresses([remote.removeprefix(_CONNECT).partition("/")[0]], port=_CONNECT_PORT)
+
+
+def _addresses(texts: Iterable[str], *, port: int | None) -> tuple[Address, ...]:
+    """Return host and port of every text; nothing at all if one of them is not understood."""
+    found = []
+    for text in texts:
+        match = _HOST_AND_PORT.fullmatch(text.strip())
+        number = match and (match["port"] or port)
+        if match is None or number is None:
+            return ()
+        found.append((match["host"].strip("[]"), int(number)))
+    return tuple(found)
+
+
+class Conf(Protocol):
+    """The settings of a session, as classic and Connect sessions have them."""
+
+    def get(self, key: str, default: str | None, /) -> str | None: ...  # noqa: D102
+    def set(self, key: str, value: str, /) -> None: ...  # noqa: D102
+    def unset(self, key: str, /) -> None: ...  # noqa: D102
+
+
+class Session(Protocol):
+    """What settings are put on."""
+
+    @property
+    def conf(self) -> Conf: ...  # noqa: D102
+
+
+@dataclass(slots=True)
+class _Setting:
+    """What the session had, and what its users want, by user in the order in which they came."""
+
+    before: str | None
+    wanted: dict[object, str] = field(default_factory=dict)
+
+    def value(self) -> str | None:
+        return next(reversed(self.wanted.values()), self.before)
+
+
+_in_use: Final[dict[tuple[Hashable, str], _Setting]] = {}
+_lock: Final = RLock()
+
+
+@contextmanager
+def settings_applied(session: Session, settings: Mapping[str, str]) -> Iterator[None]:
+    """Context manager: the session has these settings; afterwards what it had before.
+
+    If one of them is refused, none stays. Other users of the session see them, too.
+
+    Raises:
+        Exception: Whatever the session raises for a setting that it refuses.
+    """
+    key, user = _session_key(session), object()
+    put: list[str] = []
+    try:
+        for name, value in settings.items():
+            _put(session, (key, name), user, value)
+            put.append(name)
+        yield
+    finally:
+        for name in reversed(put):
+            _take(session, (key, name), user)
+
+
+def _put(session: Session, place: tuple[Hashable, str], user: object, value: str) -> None:
+    _, name = place
+    with _lock:
+        found = session.conf.get(name, None)
+        setting = _in_use.get(place) or _Setting(before=found)
+        session.conf.set(name, value)
+        if found != setting.value():
+            setting.before = found
+        setting.wanted[user] = value
+        _in_use[place] = setting
+
+
+def _take(session: Session, place: tuple[Hashable, str], user: object) -> None:
+    _, name = place
+    with _lock:
+        setting = _in_use[place]
+        ours = setting.value()
+        del setting.wanted[user]
+        if not setting.wanted:
+            del _in_use[place]
+        wanted = setting.value()
+        # A session that has been stopped meanwhile has no settings to restore.
+        with suppress(Exception):
+            if wanted == ours or session.conf.get(name, None) != ours:
+                return
+            if wanted is None:
+                session.conf.unset(name)
+            else:
+                session.conf.set(name, wanted)
+
+
+def _session_key(session: Session) -> Hashable:
+    """Return what all objects for the same session share: settings are the session's own."""
+    connect = getattr(session, "session_id", None)
+    if connect is not None:
+        return str(connect)
+    java = getattr(session, "_jsparkSession", None)
+    return id(session) if java is None else str(java.sessionUUID())

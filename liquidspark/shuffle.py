@@ -2,8 +2,8 @@
 
 A *piece* is the rows of one chunk of one split that go into one slice, in row order, as an Arrow
 IPC stream with the curve key as last column. The shuffle moves rows of SHUFFLE_SCHEMA: few, large
-and opaque to Spark. Facts about a split and failures travel the same way (slice < 0), so that the
-only results there are come from finished tasks.
+and opaque to Spark. What a reading task did, or why it failed, travels the same way, as a *note*:
+only what finished tasks did counts.
 
 Spark's `repartition(n, column)` sends a row to partition murmur3(column) mod n. `partition_values`
 finds for each partition a value that lands there; that works in every version of Spark and over
@@ -33,6 +33,7 @@ from liquidspark.sink import (
     OutputFile,
     Proof,
     TaskFacts,
+    Timer,
     decode_facts,
     encode_facts,
     failed,
@@ -46,7 +47,6 @@ from liquidspark.source import (
     ordinals_from,
     read_split,
 )
-from liquidspark.timing import Timer
 
 SHUFFLE_SCHEMA: Final = "target int, slice int, ordinal long, payload binary"
 FACTS_SCHEMA: Final = "facts binary"
@@ -54,13 +54,14 @@ FACTS_SCHEMA: Final = "facts binary"
 KEY_COLUMN: Final = "\x00curve key"
 """A name that no Delta column can have."""
 
-_FACTS_SLICE: Final = -1
-_FAILURE_SLICE: Final = -2
+_NOTES: Final = -1
+"""The slice of notes: sorted before all others, so that a failure is known before rows are."""
+
 _PIECE_BYTES: Final = 16 << 20
 """Bytes of one piece's rows in memory; Spark keeps whole pieces in single rows."""
 
 _MAX_PAYLOAD_BYTES: Final = 256 << 20
-"""Above this, one value is so large that executors of 1 GiB may run out of memory."""
+"""Above this, a value is so large that executors of 1 GiB may run out of memory."""
 
 _BATCH_BYTES: Final = 32 << 20
 """Payload bytes of one batch handed to Spark."""
@@ -70,12 +71,20 @@ _IPC_OPTIONS: Final = pa.ipc.IpcWriteOptions(compression="lz4", use_threads=Fals
 
 
 class Piece(NamedTuple):
-    """One row of SHUFFLE_SCHEMA; `ordinal` is that of the first row, or the task's number."""
+    """One row of SHUFFLE_SCHEMA: rows of a slice, or a note.
+
+    `target` leads to the output; see `partition_values`. `ordinal` is that of the first row.
+    """
 
     target: int
     slice: int
     ordinal: int
     payload: bytes | pa.Buffer
+
+    @classmethod
+    def note(cls, target: int, task: int, facts: TaskFacts) -> "Piece":
+        """Return a note to an output's task: what the reading task of that number did."""
+        return cls(target, _NOTES, task, encode_facts(facts))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,17 +109,16 @@ class SplitTasks:
                 shuffled_bytes += len(piece.payload)
                 yield piece
         except LiquidlogError as error:
-            failure = encode_facts(failed(error))
             for target in self.targets:
-                yield Piece(target, _FAILURE_SLICE, number, failure)
+                yield Piece.note(target, number, failed(error))
             return
         costs = GroupCosts(
             map_seconds=timer.seconds - proof.timer.seconds,
             verify_seconds=proof.timer.seconds,
             shuffled_bytes=shuffled_bytes,
         )
-        facts = encode_facts(TaskFacts(read=proof.total(), costs=costs))
-        yield Piece(self.targets[number % len(self.targets)], _FACTS_SLICE, number, facts)
+        facts = TaskFacts(read=proof.total(), costs=costs)
+        yield Piece.note(self.targets[number % len(self.targets)], number, facts)
 
     def _read(self, number: int, proof: Proof) -> Iterator[Piece]:
         for split in self.splits[number]:
@@ -121,19 +129,19 @@ class SplitTasks:
     def _pieces(self, table: pa.Table, first: int) -> Iterator[Piece]:
         keys = table_keys(self.work, self.layout, table)
         ordinals = ordinals_from(first, len(table))
-        for cut in cut_table(self.layout, narrowed(table), keys, ordinals):
-            target = self.targets[cut.slice // self.layout.slices_per_output]
-            step = max(1, len(cut.rows) * _PIECE_BYTES // max(cut.rows.nbytes, 1))
-            for start in range(0, len(cut.rows), step):
-                payload = encode_table(cut.rows.slice(start, step), _IPC_OPTIONS)
+        for number, rows, places in slice_table(self.layout, narrowed(table), keys, ordinals):
+            target = self.targets[number // self.layout.slices_per_output]
+            step = max(1, len(rows) * _PIECE_BYTES // max(rows.nbytes, 1))
+            for start in range(0, len(rows), step):
+                payload = encode_table(rows.slice(start, step), _IPC_OPTIONS)
                 if len(payload) > _MAX_PAYLOAD_BYTES:
                     raise ExecutorError(_too_large(step, len(payload)))
-                yield Piece(target, cut.slice, int(cut.ordinals[start]), payload)
+                yield Piece(target, number, int(places[start]), payload)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OutputTasks:
-    """The reduce side: each task writes the output whose pieces it is given."""
+    """The reduce side: each task writes the output whose pieces it receives."""
 
     work: GroupWork
     slices_per_output: int
@@ -166,9 +174,9 @@ class OutputTasks:
         output: OutputFile | None = None
         try:
             for number, members in groupby(pieces, key=lambda piece: piece.slice):
-                if number < 0:
-                    notes += [decode_facts(piece.payload) for piece in members]
-                    if number == _FAILURE_SLICE:
+                if number == _NOTES:
+                    notes = [decode_facts(piece.payload) for piece in members]
+                    if any(note.failure is not None for note in notes):
                         return _drained(pieces, merge_facts(notes)), proof
                     continue
                 output = output or OutputFile(
@@ -201,33 +209,48 @@ def _drained(pieces: Iterator[Piece], facts: TaskFacts) -> TaskFacts:
     return facts
 
 
-class CutRows(NamedTuple):
-    """Rows of one slice in row order, with their keys as last column, and their ordinals."""
+class SliceRows(NamedTuple):
+    """Rows of one slice in row order, n of them, with their keys as last column.
+
+    `ordinals` are theirs, (n,) uint64.
+    """
 
     slice: int
     rows: pa.Table
     ordinals: npt.NDArray[np.uint64]
 
 
-def cut_table(
+def slice_table(
     layout: Layout, table: pa.Table, keys: Keys, ordinals: npt.NDArray[np.uint64]
-) -> Iterator[CutRows]:
-    """Yield the rows of each slice that has some in the table, by slice number."""
-    parts = layout.cuts.parts_of(keys, ordinals)
+) -> Iterator[SliceRows]:
+    """Yield the rows of each slice that has rows in a table, by slice number.
+
+    Args:
+        layout: Where rows go.
+        table: n rows.
+        keys: (n,) uint64, their curve keys.
+        ordinals: (n,) uint64, their ordinals.
+    """
+    slices = layout.cuts.parts_of(keys, ordinals)
     count = len(layout.cuts.keys) + 1
     # Stable sorting of 16-bit numbers is a radix sort.
-    narrow = parts.astype(np.uint16) if count <= 1 << 16 else parts
+    narrow = slices.astype(np.uint16) if count <= 1 << 16 else slices
     order = np.argsort(narrow, kind="stable")
-    edges = np.concatenate([[0], np.cumsum(np.bincount(parts, minlength=count))])
+    edges = np.concatenate([[0], np.cumsum(np.bincount(slices, minlength=count))])
     keyed = table.append_column(KEY_COLUMN, pa.array(keys)).combine_chunks()
     moved, moved_ordinals = keyed.take(pa.array(order)), ordinals[order]
     for number in np.flatnonzero(np.diff(edges)).tolist():
         start, stop = int(edges[number]), int(edges[number + 1])
-        yield CutRows(number, moved.slice(start, stop - start), moved_ordinals[start:stop])
+        yield SliceRows(number, moved.slice(start, stop - start), moved_ordinals[start:stop])
 
 
 def sorted_slice(work: GroupWork, pieces: Sequence[pa.Table]) -> pa.Table:
-    """Return the rows of one slice's pieces sorted along the curve, without the key column."""
+    """Return the rows of one slice sorted along the curve, without keys.
+
+    Args:
+        work: The group.
+        pieces: The slice's rows in the order of their ordinals, with keys as last column.
+    """
     kinds = arrow_schema(work.schema, physical=True)
     together = concat(aligned(pieces, kinds)).combine_chunks()
     keys = together.column(KEY_COLUMN).to_numpy()
@@ -236,14 +259,17 @@ def sorted_slice(work: GroupWork, pieces: Sequence[pa.Table]) -> pa.Table:
 
 
 def row_order(work: GroupWork, table: pa.Table, keys: Keys) -> RowOrder:
-    """Return the order of rows inside a file: by curve key, a column alone by its exact values."""
+    """Return the order of n rows inside a file, (n,) int64: indices that sort them.
+
+    Rows are sorted by their curve keys, (n,) uint64; by exact values where there is one column.
+    """
     if work.curve is Curve.LINEAR and len(work.columns) == 1:
         return order_rows([leaf_column(table, work.columns[0])], Curve.LINEAR)
     return stable_order(keys)
 
 
 def partition_values(partitions: int) -> tuple[int, ...]:
-    """Return for each partition an int that Spark's hash partitioning sends there.
+    """Return an int per partition that Spark's hash partitioning sends there.
 
     Source: Spark, Murmur3_x86_32.hashInt and HashPartitioning.partitionIdExpression.
     """

@@ -1,8 +1,10 @@
 """Writing one output file of a group, with the proof of what went into it."""
 
-from contextlib import suppress
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from types import TracebackType
-from typing import Self
+from typing import Self, TypeVar
 from uuid import uuid4  # noqa: TID251  a task attempt names its own file
 
 import msgspec
@@ -15,8 +17,35 @@ from liquidlog.data.writer import DataFileWriter
 from liquidlog.errors import ExecutorError, LiquidlogError
 from liquidlog.plan import Document, GroupCosts, WrittenFile
 from liquidlog.storage.files import delete_file
-from liquidspark.source import GroupWork
-from liquidspark.timing import Timer
+from liquidspark.source import GroupWork, Survey
+
+T = TypeVar("T")
+
+
+class Timer:
+    """Adds up seconds of wall clock; mutable."""
+
+    def __init__(self) -> None:
+        self.seconds = 0.0
+
+    @contextmanager
+    def running(self) -> Iterator[None]:
+        """Context manager: the time until its end counts."""
+        started = time.perf_counter()
+        try:
+            yield
+        finally:
+            self.seconds += time.perf_counter() - started
+
+    def each(self, items: Iterator[T]) -> Iterator[T]:
+        """Yield the items; the time to get them counts, the time of their use does not."""
+        end = object()
+        while True:
+            with self.running():
+                item = next(items, end)
+            if item is end:
+                return
+            yield item  # type: ignore[misc]
 
 
 class RowsProof(Document, frozen=True, kw_only=True):
@@ -29,7 +58,7 @@ class RowsProof(Document, frozen=True, kw_only=True):
 class TaskFacts(Document, frozen=True, kw_only=True):
     """What one task did: proofs of the rows it read and wrote, the files, or why it failed.
 
-    Of the costs, the bytes that the group's plan and outputs tell are left at 0.
+    Bytes read and written are 0 in the costs: the group's plan and outputs say them.
     """
 
     read: RowsProof | None = None
@@ -40,7 +69,7 @@ class TaskFacts(Document, frozen=True, kw_only=True):
 
 
 class Proof:
-    """Adds up rows and checksums, and what that takes; mutable."""
+    """Adds up rows and checksums, and the time that takes; mutable."""
 
     def __init__(self) -> None:
         self.timer = Timer()
@@ -61,12 +90,12 @@ class Proof:
 class OutputFile:
     """Context manager that writes one data file; deletes it unless `finish` was reached.
 
-    What is proved is what the file holds when it is read back; if the work says not to, the rows
-    that were given to write.
+    The proof covers the rows that are in the file when it is read back, or, if the work does not
+    read back, the rows passed to `write`.
 
-    The file is created by the first rows: an output without rows leaves no file. A task may
-    outlive its run, as Spark lets Python workers of cancelled tasks go on for a while: a file that
-    is finished after the end of its run is deleted by the task itself.
+    The first rows create the file: an output without rows leaves none. A task may outlive its run,
+    as Spark lets Python workers of cancelled tasks go on for a while; the task itself deletes a
+    file that it finishes after its run has ended.
     """
 
     def __init__(self, work: GroupWork, number: int, *, proof: Proof) -> None:
@@ -157,8 +186,18 @@ def merge_facts(facts: list[TaskFacts]) -> TaskFacts:
     )
 
 
+def check_rows(facts: TaskFacts, surveys: Sequence[Survey]) -> TaskFacts:
+    """Return the facts, as a failure unless the tasks read every row that the footers promise."""
+    promised = sum(survey.num_rows for survey in surveys)
+    read = 0 if facts.read is None else facts.read.rows
+    if facts.failure is None and read != promised:
+        reason = f"the inputs have {promised} rows, {read} were read"
+        return TaskFacts(failure=reason, outputs=facts.outputs)
+    return facts
+
+
 def failed(error: LiquidlogError) -> TaskFacts:
-    """Return the facts of a task that failed on purpose: why, on one line."""
+    """Return the facts of a task that failed with one of our errors, on one line."""
     return TaskFacts(failure="; ".join(str(error).splitlines()))
 
 
@@ -168,7 +207,7 @@ def encode_facts(facts: TaskFacts) -> bytes:
 
 
 def decode_facts(content: bytes) -> TaskFacts:
-    """Return the facts in a JSON document that a task made."""
+    """Return the facts in a JSON document from `encode_facts`."""
     return msgspec.json.decode(content, type=TaskFacts)
 
 

@@ -1,8 +1,12 @@
-"""What tasks are told about a group, and how they read its rows.
+"""What tasks know of a group, and how they read its rows: a sample of them, then all.
 
 A row's *ordinal* is its number among all live rows of the group, files in plan order and rows in
 file order: it breaks ties, so that the same inputs always give the same files. Deleted rows are
 left out as a file is read; nothing here ever sees them.
+
+The sampling pass reads footers and the clustering columns only. Sampled rows are evenly spread over
+a file with a deterministic, low-discrepancy jitter, so that the sample neither changes between runs
+nor falls in step with a period of the data.
 """
 
 from collections.abc import Iterator, Sequence
@@ -15,6 +19,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from liquidlog.curve.curves import Curve
+from liquidlog.data.encodings import decoded
 from liquidlog.data.logical_file import LogicalFile
 from liquidlog.errors import DataFileError, ExecutorError, UsageError
 from liquidlog.plan import InputFile, RowTracking, WriterOptions, file_schema
@@ -25,21 +30,34 @@ from liquidlog.storage.files import file_facts
 from liquidlog.storage.options import NO_OPTIONS, StorageOptions
 
 _MEMORY_BYTES_PER_STORED: Final = 8
-"""TPC-H lineitem has 4; files that are compressed further come in slices of fewer bytes."""
+"""TPC-H lineitem has 4; files that are compressed further are read in smaller slices."""
 
 _PARTS_FROM: Final = 2
 """A row group of this many slices is read in parts."""
+
+_GOLDEN_RATIO: Final = 0.6180339887498949
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupWork:
     """One group as tasks see it; travels to the workers.
 
-    `paths` are where the inputs are, `vector_paths` where their deletion vectors are, None for
-    those in the log. `token` is twelve hex digits that begin the names of all files this run of
-    the group writes. `curve` is None for compaction. `slice_bytes` bounds how much of the input, as
-    stored, a task turns into rows at a time. `storage` opens the files; its values are never
-    shown. With `read_back`, outputs are proved by reading what was written.
+    Attributes:
+        directory: The table, as a local path or a URI.
+        inputs: What the log says of the files to rewrite.
+        paths: Where the inputs are.
+        vector_paths: Where the inputs' deletion vectors are; None for one in the log, or none.
+        outputs: How many files to write, at least 1.
+        schema_string: The table's schema.
+        row_tracking: The table's hidden columns, if rows have ids.
+        columns: Physical paths of the clustering columns.
+        curve: What rows are sorted along; None for compaction.
+        writer_options: How the outputs are written.
+        token: Twelve hex digits, which begin the names of all files of this run.
+        slice_bytes: Input bytes, as stored, that a task turns into rows at a time.
+        mapping_mode: How data files name the table's columns.
+        storage: Opens the files; its values are never shown.
+        read_back: Whether outputs are proved by reading what was written.
     """
 
     directory: str
@@ -124,8 +142,8 @@ def split_file(
         yield Split(file, tuple(range(start, len(row_group_rows))), first_ordinal, rows)
 
 
-def open_input(work: GroupWork, file: int) -> LogicalFile:
-    """Return an input file, opened; what it keeps in small dictionaries stays in them.
+def open_logical_file(work: GroupWork, file: int) -> LogicalFile:
+    """Open an input file; text columns that it keeps in small dictionaries stay in them.
 
     Raises:
         DataFileError: If it or its deletion vector is not what the log says, or cannot be read as
@@ -154,7 +172,7 @@ def read_split(work: GroupWork, split: Split) -> Iterator[tuple[pa.Table, int]]:
     Raises:
         DataFileError: If the file cannot be read, or not exactly.
     """
-    with open_input(work, split.file) as data_file:
+    with open_logical_file(work, split.file) as data_file:
         max_rows = rows_at_a_time(work, split.file, data_file, split.row_groups)
         sizes = [data_file.row_group_rows(number) for number in split.row_groups]
         chunks = split_file(split.file, sizes, first_ordinal=split.first_ordinal, max_rows=max_rows)
@@ -173,7 +191,7 @@ def read_bounded(
     *,
     max_rows: float,
 ) -> Iterator[pa.Table]:
-    """Yield the live rows of row groups: together, or in parts if it is one that is too large.
+    """Yield the live rows of row groups: together, or in parts if there is one and it is large.
 
     Raises:
         DataFileError: If the file cannot be read, or not exactly.
@@ -190,9 +208,9 @@ def read_bounded(
 def rows_at_a_time(
     work: GroupWork, file: int, opened: LogicalFile, row_groups: Sequence[int]
 ) -> float:
-    """Return how many live rows of some row groups a task holds: a slice, in bounded memory.
+    """Return how many live rows of some row groups a task holds at a time: a slice.
 
-    Less than one where nearly all rows that must be read are deleted.
+    It is below 1 where nearly all rows that must be read are deleted.
     """
     stored_bytes = work.inputs[file].size_bytes / max(opened.num_rows, 1)
     rows = max(sum(map(opened.row_group_rows, row_groups)), 1)
@@ -216,8 +234,123 @@ def decode_table(content: bytes | pa.Buffer) -> pa.Table:
 
 
 def ordinals_from(first: int, rows: int) -> npt.NDArray[np.uint64]:
-    """Return the ordinals of consecutive rows."""
+    """Return the ordinals of `rows` consecutive rows, (rows,) uint64."""
     return np.arange(first, first + rows, dtype=np.uint64)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Survey:
+    """What one input holds: its row groups and sampled rows.
+
+    `file` is the input's position in the plan. `rows` are the sampled row numbers, (n,) uint64,
+    increasing; `columns` the clustering columns at them, n values each. `memory_bytes` is about
+    what all rows of the input take in memory.
+    """
+
+    file: int
+    row_group_rows: tuple[int, ...]
+    memory_bytes: int
+    rows: npt.NDArray[np.uint64]
+    columns: tuple[pa.Array, ...]
+
+    @property
+    def num_rows(self) -> int:
+        """Rows of the whole input."""
+        return sum(self.row_group_rows)
+
+
+def survey_file(work: GroupWork, file: int, *, sample_rows: int) -> Survey:
+    """Return the row groups of one input and about `sample_rows` sampled rows.
+
+    Raises:
+        DataFileError: If the file cannot be read.
+    """
+    with open_logical_file(work, file) as data_file:
+        sizes = tuple(data_file.row_group_rows(i) for i in range(data_file.num_row_groups))
+        picked = sample_positions(sum(sizes), sample_rows if work.columns else 0)
+        memory_bytes = sum(map(data_file.row_group_memory_bytes, range(len(sizes))))
+        pieces = [
+            decoded(table.take(pa.array(rows)))
+            for table, rows in _picked(work, file, data_file, picked)
+        ]
+    columns = pa.concat_tables(pieces).combine_chunks().columns if pieces else []
+    return Survey(
+        file=file,
+        row_group_rows=sizes,
+        memory_bytes=memory_bytes,
+        rows=picked,
+        columns=tuple(_flat(column) for column in columns),
+    )
+
+
+def _picked(
+    work: GroupWork, file: int, opened: LogicalFile, picked: npt.NDArray[np.uint64]
+) -> Iterator[tuple[pa.Table, npt.NDArray[np.int64]]]:
+    """Yield the clustering columns, some rows at a time, and which of these rows are picked."""
+    first = 0
+    for group in range(opened.num_row_groups):
+        stop = first + opened.row_group_rows(group)
+        if not len(_between(picked, first, stop)):
+            first = stop
+            continue
+        max_rows = rows_at_a_time(work, file, opened, [group])
+        for table in read_bounded(opened, work.columns, [group], max_rows=max_rows):
+            yield table, _between(picked, first, first + len(table))
+            first += len(table)
+
+
+def _between(picked: npt.NDArray[np.uint64], first: int, stop: int) -> npt.NDArray[np.int64]:
+    """Return the picked rows of first <= row < stop, counted from the first."""
+    low, high = np.searchsorted(picked, np.array([first, stop], np.uint64)).tolist()
+    return (picked[low:high] - np.uint64(first)).astype(np.int64)
+
+
+def sample_positions(rows: int, count: int) -> npt.NDArray[np.uint64]:
+    """Return about `count` increasing row numbers below `rows`, (n,) uint64; all if fewer."""
+    if count >= rows:
+        return np.arange(rows, dtype=np.uint64)
+    steps = np.arange(count)
+    jitter = (steps * _GOLDEN_RATIO) % 1.0
+    positions = np.floor((steps + jitter) * (rows / max(count, 1)))
+    return positions[np.diff(positions, prepend=-1) > 0].astype(np.uint64)
+
+
+def rows_to_sample(sizes_bytes: Sequence[int], total_rows: int) -> list[int]:
+    """Return how many rows to sample from each input, in proportion to its size."""
+    total_bytes = max(sum(sizes_bytes), 1)
+    return [-(-total_rows * size // total_bytes) for size in sizes_bytes]
+
+
+def encode_survey(survey: Survey) -> bytes:
+    """Return a survey as an Arrow IPC stream of its sampled rows; inverse: decode_survey."""
+    names = [f"c{i}" for i in range(len(survey.columns))]
+    table = pa.table([pa.array(survey.rows), *survey.columns], names=["row", *names])
+    facts = {
+        "file": str(survey.file),
+        "row_group_rows": ",".join(map(str, survey.row_group_rows)),
+        "memory_bytes": str(survey.memory_bytes),
+    }
+    content: bytes = encode_table(table.replace_schema_metadata(facts)).to_pybytes()
+    return content
+
+
+def decode_survey(content: bytes) -> Survey:
+    """Return the survey in an Arrow IPC stream."""
+    table = decode_table(content)
+    metadata = table.schema.metadata
+    sizes = metadata[b"row_group_rows"].decode()
+    rows, *columns = [_flat(column) for column in table.columns]
+    return Survey(
+        file=int(metadata[b"file"]),
+        row_group_rows=tuple(int(size) for size in sizes.split(",") if size),
+        memory_bytes=int(metadata[b"memory_bytes"]),
+        rows=rows.to_numpy(),
+        columns=tuple(columns),
+    )
+
+
+def _flat(column: pa.ChunkedArray) -> pa.Array:
+    return pa.concat_arrays(column.chunks) if column.num_chunks else pa.array([], column.type)
 
 
 @lru_cache(maxsize=16)

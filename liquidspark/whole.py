@@ -1,4 +1,4 @@
-"""Rewriting without a shuffle: a whole small group in one task, or compaction by output.
+"""Rewriting without a shuffle: a whole small group in one task, or a compaction output by output.
 
 Compaction keeps row order and gives each output a contiguous, equal share of the group's rows.
 """
@@ -13,11 +13,27 @@ from liquidlog.data.encodings import concat
 from liquidlog.errors import LiquidlogError
 from liquidlog.plan import GroupCosts, WrittenFile
 from liquidspark.layout import build_layout, first_ordinals, table_keys
-from liquidspark.sample import Survey, check_rows, sample_shares, survey_file
-from liquidspark.shuffle import cut_table, sorted_slice
-from liquidspark.sink import OutputFile, Proof, TaskFacts, encode_facts, failed, merge_facts
-from liquidspark.source import GroupWork, Split, ordinals_from, read_split, split_file
-from liquidspark.timing import Timer
+from liquidspark.shuffle import slice_table, sorted_slice
+from liquidspark.sink import (
+    OutputFile,
+    Proof,
+    TaskFacts,
+    Timer,
+    check_rows,
+    encode_facts,
+    failed,
+    merge_facts,
+)
+from liquidspark.source import (
+    GroupWork,
+    Split,
+    Survey,
+    ordinals_from,
+    read_split,
+    rows_to_sample,
+    split_file,
+    survey_file,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,10 +52,10 @@ class GroupTask:
         try:
             sampling = Timer()
             with sampling.running():
-                shares = sample_shares(self.work.sizes_bytes, self.sample_rows)
+                counts = rows_to_sample(self.work.sizes_bytes, self.sample_rows)
                 surveys = [
-                    survey_file(self.work, file, sample_rows=share)
-                    for file, share in enumerate(shares)
+                    survey_file(self.work, file, sample_rows=count)
+                    for file, count in enumerate(counts)
                 ]
             if self.work.curve is None:
                 facts = _compact(self.work, surveys, range(self.work.outputs))
@@ -53,7 +69,7 @@ class GroupTask:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompactionTasks:
-    """One task an output of a compaction."""
+    """One task per output of a compaction."""
 
     work: GroupWork
     surveys: tuple[Survey, ...]
@@ -153,10 +169,10 @@ def _sorted_outputs(
     layout = build_layout(work, surveys)
     keys = table_keys(work, layout, table)
     files = []
-    cuts = cut_table(layout, table, keys, ordinals_from(0, len(table)))
-    for number, slices in groupby(cuts, key=lambda cut: cut.slice // layout.slices_per_output):
+    slices = slice_table(layout, table, keys, ordinals_from(0, len(table)))
+    for number, members in groupby(slices, key=lambda one: one.slice // layout.slices_per_output):
         with OutputFile(work, number, proof=written) as output:
-            for cut in slices:
-                output.write(sorted_slice(work, [cut.rows]))
+            for member in members:
+                output.write(sorted_slice(work, [member.rows]))
             files.append(output.finish())
     return tuple(file for file in files if file is not None)

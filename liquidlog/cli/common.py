@@ -226,22 +226,24 @@ def split_names(text: str) -> tuple[str, ...]:
     return names
 
 
-def run(group: click.Group, arguments: Sequence[str] | None = None) -> int:
+def run(
+    group: click.Group, arguments: Sequence[str] | None = None, *, program: str = "liquidlog"
+) -> int:
     """Run a command and return its exit status; every error is one sentence on stderr."""
     words = list(sys.argv[1:] if arguments is None else arguments)
     with warnings.catch_warnings():
         warnings.simplefilter("always", CheckpointWarning)
         warnings.showwarning = _show_warning
-        return _run(group, words)
+        return _run(group, words, program)
 
 
 def _show_warning(message: Warning | str, *_: object, **__: object) -> None:
     say(f"warning: {message}")
 
 
-def _run(group: click.Group, words: list[str]) -> int:
+def _run(group: click.Group, words: list[str], program: str) -> int:
     try:
-        return int(group.main(args=words, prog_name="liquidlog", standalone_mode=False) or 0)
+        return int(group.main(args=words, prog_name=program, standalone_mode=False) or 0)
     except click.exceptions.Exit as stop:
         return stop.exit_code
     except (click.Abort, KeyboardInterrupt):

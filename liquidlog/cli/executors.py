@@ -15,11 +15,11 @@ GROUP: Final = "liquidlog.executors"
 SPARK: Final = "spark"
 """The executor that a Spark configuration is for."""
 
-OnShare = Callable[[int, float], None]
+Progress = Callable[[int, float], None]
 """Called with (group id, share of the group that is done, 0 to 1)."""
 
 Rewrite = Callable[
-    [ClusteringPlan, Sequence[int], OnShare], Iterator[RewrittenGroup | GroupFailure]
+    [ClusteringPlan, Sequence[int], Progress], Iterator[RewrittenGroup | GroupFailure]
 ]
 """(plan, ids of the groups to rewrite, progress) -> outcomes, each as soon as it is finished."""
 

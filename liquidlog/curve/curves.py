@@ -12,7 +12,7 @@ from liquidlog.errors import UsageError
 
 
 class Curve(StrEnum):
-    """Orders of grid points. `kd` cuts boxes (`liquidlog.curve.kd`) and is Hilbert inside them."""
+    """Orders of grid points; `kd` is Hilbert inside the boxes of `liquidlog.curve.kd`."""
 
     HILBERT = "hilbert"
     ZORDER = "zorder"

@@ -6,9 +6,9 @@ only where the run is too long to be kept together.
 
 Equal numbers of rows make ragged boxes: a segment of a Hilbert curve that ends inside a quadrant
 reaches across it. `choose_cuts` lets sizes vary from half to one and a half times the mean and
-takes the cuts with the smallest sum, over all files, of rows times box extents, the expected rows
-that a narrow predicate on one of the columns reads. By dynamic programming over a sorted sample,
-O(sample * d + files).
+takes the cuts with the smallest sum, over all files, of rows times box extents: the rows that a
+narrow predicate on one of the columns is expected to read. It finds them by dynamic programming
+over a sorted sample, O(sample * d + files).
 
 Between two sampled rows a cut is put where the largest quadrants meet, so that rows which the
 sample missed fall on the side of their quadrant.
@@ -54,7 +54,12 @@ class Cuts:
     ordinals: Ordinals
 
     def parts_of(self, keys: Keys, ordinals: Ordinals) -> npt.NDArray[np.int64]:
-        """Return the part of each row, (n,) in [0, len(cuts)]."""
+        """Return the part of each of n rows, (n,) int64 in [0, parts).
+
+        Args:
+            keys: (n,) uint64, the rows' curve keys.
+            ordinals: (n,) uint64, the rows' ordinals.
+        """
         parts = positions_in(self.keys, keys, "right")
         if len(self.keys) == 0:
             return parts
@@ -72,8 +77,9 @@ class Cuts:
 class CurveSample:
     """Sampled rows, sorted by (key, ordinal).
 
-    `lows` and `highs` are (s, d): where a row's range of values begins and ends on each column,
-    as shares of all rows. One of seven values is a seventh wide.
+    `keys` and `ordinals` are (s,) uint64. `lows` and `highs` are (s, d) float64: where a row's
+    range of values begins and ends on each column, as shares of all rows. One of seven values is
+    a seventh wide.
     """
 
     keys: Keys
@@ -83,12 +89,19 @@ class CurveSample:
 
     @classmethod
     def sort(cls, keys: Keys, ordinals: Ordinals, *, lows: Shares, highs: Shares) -> "CurveSample":
-        """Return the sample of these rows, whose ordinals must be increasing."""
+        """Return the sample of s rows in any order of keys.
+
+        Args:
+            keys: (s,) uint64, the rows' curve keys.
+            ordinals: (s,) uint64, increasing.
+            lows: (s, d) float64, where a row's range begins on each column.
+            highs: (s, d) float64, where it ends.
+        """
         order = stable_order(keys)
         return cls(keys[order], ordinals[order], lows[order], highs[order])
 
     def between(self, start: int, stop: int) -> "CurveSample":
-        """Return the rows from start up to stop."""
+        """Return the rows from `start` up to, without, `stop`."""
         rows = slice(start, stop)
         return CurveSample(self.keys[rows], self.ordinals[rows], self.lows[rows], self.highs[rows])
 
@@ -109,7 +122,7 @@ def choose_cuts(sample: CurveSample, parts: int) -> Cuts:
 
 
 def opened_shares(sample: CurveSample, cuts: Cuts) -> Shares:
-    """Return the share of the rows that a point predicate on each column opens, (d,)."""
+    """Return the share of the rows that a predicate for one value of each column opens, (d,)."""
     parts = cuts.parts_of(sample.keys, sample.ordinals)
     starts = np.flatnonzero(np.diff(parts, prepend=-1))
     lows = np.minimum.reduceat(sample.lows, starts, axis=0)

@@ -5,8 +5,8 @@ quadrants. So rows are spread over `cells[j]` of the 2**k steps of each axis, wi
 that holds them all: over 5 x 5 of 8 x 8 for 25 files. Each cell is a quadrant, hence one stretch;
 that the curve leaves the cells in use and comes back costs nothing, as cuts fall there.
 
-Some numbers of cells whose product is near the number of files are tried on a part of the sample.
-O(grids * (sample + files)).
+`fit_curve` tries some numbers of cells whose product is near the number of files on a part of the
+sample, O(grids * (sample + files)).
 """
 
 from collections.abc import Iterator
@@ -19,7 +19,15 @@ from typing import Final
 import numpy as np
 
 from liquidlog.curve.curves import Curve, curve_index
-from liquidlog.curve.cuts import CurveSample, Cuts, Ordinals, choose_cuts, equal_cuts, opened_shares
+from liquidlog.curve.cuts import (
+    CurveSample,
+    Cuts,
+    Ordinals,
+    Shares,
+    choose_cuts,
+    equal_cuts,
+    opened_shares,
+)
 from liquidlog.curve.grid import Coords, Keys, coordinate_ends
 
 MAX_FITTED_DIMENSIONS: Final = 4
@@ -31,7 +39,7 @@ _MAX_GRIDS: Final = 24
 _TRIED_ROWS_PER_PART: Final = 512
 
 _CELLS_PER_PART: Final = (0.75, 1.1)
-"""More cells than files leave files of two cells; fewer are divided."""
+"""With more cells than files, some files are two cells; with fewer, some cells are divided."""
 
 _MAX_STRETCH: Final = 1.6
 """How far the cells along an axis may be from those of a cube."""
@@ -39,7 +47,7 @@ _MAX_STRETCH: Final = 1.6
 
 @dataclass(frozen=True, slots=True)
 class CurveGrid:
-    """A curve over a grid of which the rows fill `cells[j]` steps of axis j; all ones: all of it.
+    """A curve over a grid; the rows fill `cells[j]` steps of axis j, or all of it if all are one.
 
     Coordinates have `bits` bits.
     """
@@ -66,8 +74,8 @@ def fit_curve(
     """Return the grid on which narrow predicates open the fewest rows.
 
     Args:
-        coords: (s, d) coordinates of the sample, each below 2**bits.
-        ordinals: (s,) ordinals of the sampled rows, increasing.
+        coords: (s, d) unsigned, the coordinates of the sample, each below 2**bits.
+        ordinals: (s,) uint64, the ordinals of the sampled rows, increasing.
         parts: Files.
         curve: Any but `kd`.
         bits: Bits of a coordinate, at most 16.
@@ -76,27 +84,46 @@ def fit_curve(
         The grid; the sample in the order of its keys; parts - 1 cuts.
     """
     side = float(1 << bits)
-    lows, highs = coords / side, coordinate_ends(coords, bits) / side
-
-    def sorted_on(grid: CurveGrid, step: int = 1) -> CurveSample:
-        rows = slice(None, None, step)
-        keys = grid.keys_of(coords[rows])
-        return CurveSample.sort(keys, ordinals[rows], lows=lows[rows], highs=highs[rows])
-
+    rows = _SampledRows(coords, ordinals, coords / side, coordinate_ends(coords, bits) / side)
     best = CurveGrid(curve, bits, (1,) * coords.shape[1])
     if curve is Curve.LINEAR:
-        sample = sorted_on(best)
+        sample = rows.sorted_on(best)
         return best, sample, equal_cuts(sample, parts)
-    step = max(1, len(coords) // (parts * _TRIED_ROWS_PER_PART))
-    likely = [CurveGrid(curve, bits, cells) for cells in _likely_cells(coords[::step], parts)]
+    tried = rows.every(max(1, len(coords) // (parts * _TRIED_ROWS_PER_PART)))
+    likely = [CurveGrid(curve, bits, cells) for cells in _likely_cells(tried.coords, parts)]
     if likely:
-        best = min([best, *likely], key=lambda grid: _opened(sorted_on(grid, step), parts))
-    sample = sorted_on(best)
+        best = min([best, *likely], key=lambda grid: _opened(tried.sorted_on(grid), parts))
+    sample = rows.sorted_on(best)
     return best, sample, choose_cuts(sample, parts)
 
 
+@dataclass(frozen=True, slots=True)
+class _SampledRows:
+    """Rows of the sample in the order of ordinals; arrays as in `CurveSample`."""
+
+    coords: Coords
+    ordinals: Ordinals
+    lows: Shares
+    highs: Shares
+
+    def every(self, step: int) -> "_SampledRows":
+        """Return each `step`-th row."""
+        rows = slice(None, None, step)
+        return _SampledRows(
+            self.coords[rows], self.ordinals[rows], self.lows[rows], self.highs[rows]
+        )
+
+    def sorted_on(self, grid: CurveGrid) -> CurveSample:
+        """Return the rows in the order of their keys on a grid."""
+        keys = grid.keys_of(self.coords)
+        return CurveSample.sort(keys, self.ordinals, lows=self.lows, highs=self.highs)
+
+
 def _opened(sample: CurveSample, parts: int) -> float:
-    """Return what point predicates open, in the quadratic mean: rather the same on all columns."""
+    """Return the quadratic mean of what predicates for one value open, over the columns.
+
+    It prefers grids on which all columns are read alike.
+    """
     return float(np.linalg.norm(opened_shares(sample, choose_cuts(sample, parts))))
 
 
@@ -125,7 +152,7 @@ def _possible_cells(coords: Coords, parts: int) -> Iterator[tuple[int, ...]]:
 
 
 def _cells_of_a_cube(distinct: list[int], parts: int) -> list[float]:
-    """Return as many cells along each axis as along the others, but no more than it has values."""
+    """Return the same number of cells along all axes, but no more than an axis has values."""
     cells = [1.0] * len(distinct)
     left = float(parts)
     for done, axis in enumerate(np.argsort(distinct).tolist()):

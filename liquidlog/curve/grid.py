@@ -1,4 +1,4 @@
-"""What all curves share: the shape of grid points and keys, and how wide a coordinate is."""
+"""What all curves share: grid points and keys, and where the range of a coordinate ends."""
 
 from typing import Final
 
@@ -17,7 +17,7 @@ BLOCK_ROWS: Final = 1 << 15
 
 
 def check_grid(coords: Coords, bits: int) -> tuple[int, int]:
-    """Return (n points, d dimensions) of a grid whose keys fit in 64 bits.
+    """Return n and d of (n, d) unsigned coordinates, if their keys fit in 64 bits.
 
     Raises:
         UsageError: If there are no coordinates, or d * bits is not in [1, 64].
@@ -31,9 +31,16 @@ def check_grid(coords: Coords, bits: int) -> tuple[int, int]:
 
 
 def coordinate_ends(coords: Coords, bits: int) -> Coords:
-    """Return where each row's range ends: the next coordinate that a sampled row has, (s, d).
+    """Return where each row's range ends: the next coordinate that a sampled row has.
 
     A box with one of seven values is a seventh wide, although its coordinates are all equal.
+
+    Args:
+        coords: (s, d) unsigned, each in [0, 2**bits).
+        bits: Bits of a coordinate.
+
+    Returns:
+        (s, d) of the same dtype, each in (0, 2**bits].
     """
     ends = np.empty_like(coords)
     for axis in range(coords.shape[1]):

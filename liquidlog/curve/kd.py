@@ -1,9 +1,10 @@
-"""Balanced k-d cuts: which rows go into which file, box by box instead of along a curve.
+"""A balanced k-d tree: which rows go into which file, box by box instead of along a curve.
 
-A node of the tree is a box of the grid that holds some files' worth of sampled rows. It is cut in
-two across its longest side, where the rows on either side are nearest to whole files, until a box
-is one file or cannot be cut. Boxes are numbered from left to right. A row's key is its box's
-number followed by its Hilbert key, so that rows are sorted along the Hilbert curve inside files.
+A node of the tree is a box of the grid that holds some files' worth of sampled rows. A plane
+divides it in two across its longest side, where the rows on either side are nearest to whole files,
+until a box is one file or cannot be divided. Boxes are numbered from left to right. A row's key is
+its box's number followed by its Hilbert key, so that rows are sorted along the Hilbert curve inside
+files.
 
 O(sample * log files) to build, O(rows * log files) to find the boxes of rows.
 
@@ -25,16 +26,17 @@ BOX_BITS: Final = 16
 """Bits of a key that number the box."""
 
 _MAX_UNEVENNESS: Final = 0.25
-"""How far rows per file may be from the mean, as a share of it, for a cut to be taken."""
+"""How far rows per file may be from the mean, as a share of it, for a plane to be taken."""
 
 
 @dataclass(frozen=True, slots=True)
 class Boxes:
-    """A tree over boxes: node i sends a row to `children[i, 0]` or, from `at[i]` on, to the other.
+    """A tree of m nodes, whose leaves are the boxes.
 
-    What counts is the row's coordinate `axes[i]`. A box is a node that is its own child;
-    `numbers[i]` is its number, -1 elsewhere. `depth` steps from node 0 lead every row to its box.
-    Coordinates have `bits` bits.
+    Node i compares a row's coordinate on axis `axes[i]` with `at[i]`: rows below it go to node
+    `children[i, 0]`, all others to `children[i, 1]`. A box is its own child; `numbers[i]` is its
+    number, -1 at other nodes. `depth` steps from node 0 lead every row to its box. Coordinates
+    have `bits` bits. `axes`, `at` and `numbers` are (m,), `children` (m, 2).
     """
 
     axes: npt.NDArray[np.int64]
@@ -67,20 +69,20 @@ def kd_bits(dimensions: int, coordinate_bits: int) -> int:
     return min(coordinate_bits, (KEY_BITS - BOX_BITS) // dimensions)
 
 
-def cut_boxes(
+def fit_boxes(
     coords: Coords, ordinals: Ordinals, parts: int, *, bits: int
 ) -> tuple[Boxes, CurveSample, Cuts]:
     """Return the boxes of sampled rows, the sample in the order of keys, and the cuts into files.
 
     Args:
-        coords: (s, d) coordinates of the sample, each below 2**bits.
-        ordinals: (s,) ordinals of the sampled rows, increasing.
+        coords: (s, d) unsigned, the coordinates of the sample, each below 2**bits.
+        ordinals: (s,) uint64, the ordinals of the sampled rows, increasing.
         parts: Files.
         bits: Bits of a coordinate, as `kd_bits` gives.
 
     Returns:
-        The boxes; the sample; parts - 1 cuts. Where a box cannot be cut further although it is
-        several files, because its rows have the same coordinates, it is cut along its key.
+        The boxes; the sample; parts - 1 cuts. Where a box cannot be divided although it is several
+        files, because its rows have the same coordinates, cuts are put along its keys.
     """
     ends = coordinate_ends(coords, bits)
     grown = _grow(coords, ends, parts)
@@ -92,7 +94,7 @@ def cut_boxes(
 
 
 class _Node(NamedTuple):
-    """A box while the tree grows; `axis` is -1 where it is not cut."""
+    """A box while the tree grows; `axis` is -1 where it is not divided."""
 
     axis: int
     at: int
@@ -108,42 +110,46 @@ def _grow(coords: Coords, ends: Coords, parts: int) -> list[_Node]:
     while waiting:
         number, rows = waiting.pop()
         node = nodes[number]
-        cut = _best_cut(coords, ends, rows, node.parts) if node.parts > 1 else None
-        if cut is None:
+        plane = _best_plane(coords, ends, rows, node.parts) if node.parts > 1 else None
+        if plane is None:
             continue
         first_child = len(nodes)
-        nodes[number] = node._replace(axis=cut.axis, at=cut.at, first_child=first_child)
-        below = coords[rows, cut.axis] < cut.at
+        nodes[number] = node._replace(axis=plane.axis, at=plane.at, first_child=first_child)
+        below = coords[rows, plane.axis] < plane.at
         for part_count, members in (
-            (cut.parts_below, rows[below]),
-            (node.parts - cut.parts_below, rows[~below]),
+            (plane.parts_below, rows[below]),
+            (node.parts - plane.parts_below, rows[~below]),
         ):
             waiting.append((len(nodes), members))
             nodes.append(_Node(-1, 0, 0, part_count, node.depth + 1))
     return nodes
 
 
-class _Cut(NamedTuple):
+class _Plane(NamedTuple):
+    """Divides a box: rows whose coordinate on `axis` is below `at` are `parts_below` files."""
+
     axis: int
     at: int
     parts_below: int
 
 
-def _best_cut(coords: Coords, ends: Coords, rows: npt.NDArray[np.int64], parts: int) -> _Cut | None:
-    """Return the first even enough cut, longest side first; None if there is none."""
+def _best_plane(
+    coords: Coords, ends: Coords, rows: npt.NDArray[np.int64], parts: int
+) -> _Plane | None:
+    """Return the first even enough plane, longest side first; None if there is none."""
     if len(rows) == 0:
         return None
     inside = coords[rows]
     sides = ends[rows].max(axis=0).astype(np.int64) - inside.min(axis=0).astype(np.int64)
     for axis in np.argsort(-sides, kind="stable").tolist():
-        cut = _even_cut(np.sort(inside[:, axis]), axis, parts)
-        if cut is not None:
-            return cut
+        plane = _even_plane(np.sort(inside[:, axis]), axis, parts)
+        if plane is not None:
+            return plane
     return None
 
 
-def _even_cut(values: npt.NDArray[np.unsignedinteger], axis: int, parts: int) -> _Cut | None:
-    """Return the cut of sorted coordinates with the most even files, near the middle."""
+def _even_plane(values: npt.NDArray[np.unsignedinteger], axis: int, parts: int) -> _Plane | None:
+    """Return the plane through sorted coordinates with the most even files, near the middle."""
     changes = np.flatnonzero(values[1:] != values[:-1]) + 1
     shares = changes * parts / len(values)
     whole = np.clip(np.rint(shares), 1, parts - 1)
@@ -154,7 +160,7 @@ def _even_cut(values: npt.NDArray[np.unsignedinteger], axis: int, parts: int) ->
     if not len(possible):
         return None
     chosen = possible[np.argmin((unevenness + lopsided)[possible])]
-    return _Cut(axis, int(values[changes[chosen]]), int(whole[chosen]))
+    return _Plane(axis, int(values[changes[chosen]]), int(whole[chosen]))
 
 
 def _boxes(nodes: list[_Node], bits: int) -> Boxes:

@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from liquidlog.curve.curves import Curve, coordinate_bits, curve_index, parse_curve
 from liquidlog.curve.grid import KEY_BITS, Keys
-from liquidlog.curve.ranges import Column, boundaries, range_ids, spread_ids
+from liquidlog.curve.ranges import Axis, Column, range_boundaries, range_ids
 
 RowOrder = npt.NDArray[np.int64]
 
@@ -39,14 +39,12 @@ def order_rows(columns: Sequence[Column], curve: str) -> RowOrder:
     """
     chosen = parse_curve(curve)
     if chosen is Curve.LINEAR or len(columns) == 1:
-        ranks = [range_ids(column, boundaries(column, _EXACT_RANGES)) for column in columns]
+        ranks = [range_ids(column, range_boundaries(column, _EXACT_RANGES)) for column in columns]
         return stable_order(ranks[0]) if len(ranks) == 1 else np.lexsort(ranks[::-1])
     bits = coordinate_bits(len(columns))
     coords = np.empty((len(columns[0]), len(columns)), np.uint32, order="F")
     for j, column in enumerate(columns):
-        bounds = boundaries(column, 1 << bits)
-        ids = range_ids(column, bounds)
-        coords[:, j] = spread_ids(ids, max_id=len(bounds) + 1, bits=bits)[ids]
+        _, coords[:, j] = Axis.fit(column, max_ranges=1 << bits, bits=bits)
     return stable_order(curve_index(coords, bits, chosen))
 
 
@@ -55,6 +53,12 @@ def stable_order(keys: npt.NDArray[np.unsignedinteger]) -> RowOrder:
 
     Where key and row number fit in one word they are sorted as one, which is several times
     faster than a stable sort of indices.
+
+    Args:
+        keys: (n,) of any unsigned dtype.
+
+    Returns:
+        (n,) int64 row indices.
     """
     n = len(keys)
     if n == 0:

@@ -6,7 +6,7 @@ from liquidlog.curve.curves import Curve, coordinate_bits
 from liquidlog.curve.cuts import CurveSample, Cuts, Ordinals
 from liquidlog.curve.fit import CurveGrid, fit_curve
 from liquidlog.curve.grid import Coords
-from liquidlog.curve.kd import Boxes, cut_boxes, kd_bits
+from liquidlog.curve.kd import Boxes, fit_boxes, kd_bits
 
 KeyOrder: TypeAlias = CurveGrid | Boxes
 """What gives rows their keys, by `keys_of(coords)`."""
@@ -23,8 +23,13 @@ def place_rows(
 ) -> tuple[KeyOrder, CurveSample, Cuts]:
     """Return the order of keys, the sample in that order, and the cuts into files.
 
-    Arguments are those of `fit_curve`, `bits` as `key_order_bits` gives for the curve.
+    Args:
+        coords: (s, d) unsigned, the coordinates of the sample, each below 2**bits.
+        ordinals: (s,) uint64, the ordinals of the sampled rows, increasing.
+        parts: Files.
+        curve: Any curve.
+        bits: Bits of a coordinate, as `key_order_bits` returns for the curve.
     """
     if curve is Curve.KD:
-        return cut_boxes(coords, ordinals, parts, bits=bits)
+        return fit_boxes(coords, ordinals, parts, bits=bits)
     return fit_curve(coords, ordinals, parts, curve=curve, bits=bits)

@@ -13,6 +13,7 @@ Order of values: numbers by value with -0.0 equal to 0.0 and NaN largest, string
 UTF-8 bytes over their full length, null first. O(n log ranges), no per-value Python.
 """
 
+from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
 import numpy as np
@@ -26,17 +27,24 @@ from liquidlog.errors import ClusteringColumnError
 
 Column: TypeAlias = pa.Array | pa.ChunkedArray
 Ids: TypeAlias = npt.NDArray[np.uint32]
+Coordinates: TypeAlias = npt.NDArray[np.uint32]
 
 _INT_BY_BYTES: Final = {1: np.int8, 2: np.int16, 4: np.int32, 8: np.int64}
 _CODE_BITS: Final = 32
 """Of indices that no dictionary fills."""
 
 
-def boundaries(sample: Column, max_ranges: int) -> pa.Array:
-    """Return at most `max_ranges - 1` values that cut the sample into equally frequent ranges.
+def range_boundaries(sample: Column, max_ranges: int) -> pa.Array:
+    """Return the values that divide a sample into equally frequent ranges.
 
-    Sorted, distinct, without nulls; all distinct values where they are few. Nulls of the sample
-    are ignored: they have range id 0.
+    Args:
+        sample: Values of an eligible type, or dictionary-encoded values of it. Nulls are ignored:
+            they have range id 0.
+        max_ranges: Ranges at most.
+
+    Returns:
+        At most `max_ranges - 1` values of the sample's type: sorted, distinct, without nulls. All
+        distinct values but the largest where they are few.
 
     Raises:
         ClusteringColumnError: If values of this type have no order to cluster by.
@@ -54,44 +62,80 @@ def boundaries(sample: Column, max_ranges: int) -> pa.Array:
     return pc.unique(ordered.take(pa.array(positions)))
 
 
-def range_ids(column: Column, bounds: pa.Array) -> Ids:
-    """Return the range id of each value: 0 for null, else 1 + the number of bounds below it.
+def range_ids(column: Column, boundaries: pa.Array) -> Ids:
+    """Return the range id of each value: 0 for null, else 1 + the number of boundaries below it.
 
     Args:
-        column: n values of the type of `bounds`, or dictionary-encoded values of it.
-        bounds: Sorted, distinct, without nulls, as `boundaries` returns them.
+        column: n values of the type of `boundaries`, or dictionary-encoded values of it.
+        boundaries: Sorted, distinct, without nulls, as `range_boundaries` returns them.
 
     Returns:
-        (n,) uint32, each in [0, len(bounds) + 1].
+        (n,) uint32, each in [0, len(boundaries) + 1].
 
     Raises:
         ClusteringColumnError: If values of this type have no order to cluster by.
     """
     chunks = column.chunks if isinstance(column, pa.ChunkedArray) else [column]
-    ids = [_chunk_ids(chunk, bounds) for chunk in chunks]
+    ids = [_chunk_ids(chunk, boundaries) for chunk in chunks]
     return ids[0] if len(ids) == 1 else np.concatenate([np.empty(0, np.uint32), *ids])
 
 
-def spread_ids(sample_ids: Ids, *, max_id: int, bits: int) -> Ids:
+def spread_ids(sample_ids: Ids, *, max_id: int, bits: int) -> Coordinates:
     """Return the coordinate of each range id, so that coordinates are spread like the rows.
 
-    Deduplicated boundaries make the ids of a column with few or frequent values bunch at one end
-    of the curve's grid, where the curve ignores the column until its last bits. A coordinate is
-    the share of sampled rows before its range instead.
+    Range ids of a column with few or frequent values bunch at one end of the curve's grid, because
+    its boundaries are distinct; the curve would ignore the column until its last bits. So a
+    coordinate is the share of sampled rows before its range.
 
     Args:
-        sample_ids: Range ids of a sample.
+        sample_ids: (s,) uint32, range ids of a sample.
         max_id: The largest id there can be.
         bits: Bits of a coordinate.
 
     Returns:
         (max_id + 1,) uint32, not decreasing, each in [0, 2**bits).
     """
-    # The one added to every count keeps ranges that the sample missed apart from each other.
+    # Adding one to every count keeps ranges apart that the sample missed.
     weights = np.bincount(sample_ids, minlength=max_id + 1).astype(np.float64) + 1.0
     before = np.cumsum(weights) - weights
-    spread: Ids = np.floor(before / weights.sum() * (1 << bits)).astype(np.uint32)
+    spread: Coordinates = np.floor(before / weights.sum() * (1 << bits)).astype(np.uint32)
     return spread
+
+
+@dataclass(frozen=True, slots=True)
+class Axis:
+    """One column as an axis of the curve's grid.
+
+    `boundaries` are those of its ranges, sorted and distinct. `coordinates` are (b + 2,) uint32:
+    the coordinate of each range id.
+    """
+
+    boundaries: pa.Array
+    coordinates: Coordinates
+
+    @classmethod
+    def fit(cls, sample: Column, *, max_ranges: int, bits: int) -> tuple["Axis", Coordinates]:
+        """Return the axis on which a sample spreads evenly, and the coordinates of the sample.
+
+        Args:
+            sample: n values of an eligible type.
+            max_ranges: Ranges at most.
+            bits: Bits of a coordinate.
+
+        Returns:
+            The axis; (n,) uint32, each in [0, 2**bits).
+
+        Raises:
+            ClusteringColumnError: If values of this type have no order to cluster by.
+        """
+        boundaries = range_boundaries(sample, max_ranges)
+        ids = range_ids(sample, boundaries)
+        axis = cls(boundaries, spread_ids(ids, max_id=len(boundaries) + 1, bits=bits))
+        return axis, axis.coordinates[ids]
+
+    def coordinates_of(self, column: Column) -> Coordinates:
+        """Return the coordinate of each of n values of the sample's type, (n,) uint32."""
+        return self.coordinates[range_ids(column, self.boundaries)]
 
 
 def check_orderable(data_type: pa.DataType) -> None:
@@ -121,37 +165,37 @@ def _flat(column: Column) -> pa.Array:
     return flat.dictionary_decode() if isinstance(flat, pa.DictionaryArray) else flat
 
 
-def _chunk_ids(values: pa.Array, bounds: pa.Array) -> Ids:
+def _chunk_ids(values: pa.Array, boundaries: pa.Array) -> Ids:
     check_orderable(values.type)
     if isinstance(values, pa.DictionaryArray):
-        by_code = np.append(_chunk_ids(values.dictionary, bounds), np.uint32(0))
+        by_code = np.append(_chunk_ids(values.dictionary, boundaries), np.uint32(0))
         codes = values.indices
         if codes.null_count and codes.type.bit_width < _CODE_BITS:
             # A full dictionary leaves no index for the null behind it.
             codes = codes.cast(pa.int32())
-        ids: Ids = by_code[fixed_width(codes.fill_null(len(values.dictionary)))]
+        ids: Ids = by_code[_fixed_width(codes.fill_null(len(values.dictionary)))]
         return ids
-    ids = _below(values, bounds)
+    ids = _below(values, boundaries)
     ids += np.uint32(1)
     if values.null_count:
         ids[values.is_null().to_numpy(zero_copy_only=False)] = 0
     return ids
 
 
-def _below(values: pa.Array, bounds: pa.Array) -> Ids:
+def _below(values: pa.Array, boundaries: pa.Array) -> Ids:
     kind = values.type
     if pa.types.is_string(kind) or pa.types.is_large_string(kind):
-        return bytes_below(values, bounds.cast(kind))
+        return bytes_below(values, boundaries.cast(kind))
     if pa.types.is_decimal128(kind):
-        return decimals_below(values, bounds)
-    numbers, edges = fixed_width(values), fixed_width(bounds)
+        return decimals_below(values, boundaries)
+    numbers, edges = _fixed_width(values), _fixed_width(boundaries)
     if pa.types.is_floating(kind):
         return np.searchsorted(edges, numbers, side="left").astype(np.uint32)
     return positions_in(edges, numbers).astype(np.uint32)
 
 
-def fixed_width(values: pa.Array) -> npt.NDArray[Any]:
-    """Return numbers, dates or timestamps as a numpy view; slots of nulls hold anything."""
+def _fixed_width(values: pa.Array) -> npt.NDArray[Any]:
+    """Return n numbers, dates or timestamps as a view, (n,); what is under nulls is anything."""
     kind = values.type
     dtype: npt.DTypeLike = _INT_BY_BYTES[kind.bit_width // 8]
     if pa.types.is_floating(kind) or pa.types.is_unsigned_integer(kind):

@@ -2,13 +2,13 @@
 
 A key is a sequence of *words*: uint64, big-endian eight bytes, zero-padded at the end. Two keys
 compare as their words do, then by how many bytes of the last word are real, because padding must
-not make "a" equal to "a" followed by a zero byte. Rows that a word leaves tied with a boundary go
-on to the next word, alone; all others are done. Ties are told apart inside their *prefix group*:
-the boundaries that share all words before.
+not make "a" equal to "a" followed by a zero byte. Only rows that a word leaves tied with a boundary
+go on to the next word. Their *prefix group* says with which boundaries: those that share all words
+before.
 """
 
-from collections.abc import Callable
-from typing import Final
+from dataclasses import dataclass
+from typing import Final, NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -20,118 +20,155 @@ WORD_BYTES: Final = 8
 
 Counts = npt.NDArray[np.uint32]
 Rows = npt.NDArray[np.int64]
-Word = tuple[npt.NDArray[np.uint64], npt.NDArray[np.int64]]
-WordReader = Callable[[Rows, int], Word]
-"""(rows, depth) -> the words at this depth, and how many bytes of each are real (0 to 8)."""
 
 _SIGN: Final = np.uint64(1 << 63)
 # Keeps the first n bytes of a big-endian word, for n in 0..8.
 _KEEP: Final = np.array([(2**64 - 1) << (64 - 8 * n) & (2**64 - 1) for n in range(9)], np.uint64)
 
 
-def bytes_below(values: pa.Array, bounds: pa.Array) -> Counts:
-    """Return for each string the number of bounds below it; slots of nulls hold anything."""
-    return _count_below(_string_words(values), len(values), _string_words(bounds), len(bounds))
+def bytes_below(values: pa.Array, boundaries: pa.Array) -> Counts:
+    """Return for each text the number of boundaries below it.
+
+    Args:
+        values: n texts, string or large_string; under nulls the result may be anything.
+        boundaries: Texts of the same type, sorted by their UTF-8 bytes, distinct, without nulls.
+
+    Returns:
+        (n,) uint32, each in [0, len(boundaries)].
+    """
+    return _count_below(_Texts(values), _Texts(boundaries))
 
 
-def decimals_below(values: pa.Array, bounds: pa.Array) -> Counts:
-    """Return for each decimal128 the number of bounds below it; slots of nulls hold anything."""
-    low, high = _decimal_halves(values)
-    bound_low, bound_high = _decimal_halves(bounds)
-    if _fits_long(low, high) and _fits_long(bound_low, bound_high):
-        return positions_in(bound_low, low).astype(np.uint32)
-    return _count_below(
-        _decimal_words(low, high), len(values), _decimal_words(bound_low, bound_high), len(bounds)
-    )
+def decimals_below(values: pa.Array, boundaries: pa.Array) -> Counts:
+    """Return for each decimal the number of boundaries below it.
+
+    Args:
+        values: n values of decimal128; under nulls the result may be anything.
+        boundaries: Values of the same scale, sorted, distinct, without nulls.
+
+    Returns:
+        (n,) uint32, each in [0, len(boundaries)].
+    """
+    keys, boundary_keys = _Decimals(values), _Decimals(boundaries)
+    if keys.fit_one_word() and boundary_keys.fit_one_word():
+        return positions_in(boundary_keys.low, keys.low).astype(np.uint32)
+    return _count_below(keys, boundary_keys)
 
 
-def _count_below(read: WordReader, n: int, read_bounds: WordReader, bound_count: int) -> Counts:
-    below = np.zeros(n, np.uint32)
-    if bound_count == 0:
+class _Word(NamedTuple):
+    """The words of some keys at one depth: (n,) uint64, and how many bytes of each are real."""
+
+    words: npt.NDArray[np.uint64]
+    filled: npt.NDArray[np.int64]
+
+
+class _Keys(Protocol):
+    """Keys that can be read word by word."""
+
+    def __len__(self) -> int: ...
+    def read(self, rows: Rows, depth: int) -> _Word: ...
+
+
+@dataclass(frozen=True, slots=True)
+class _Ranking:
+    """Ranks words among the distinct words of the boundaries at one depth."""
+
+    distinct: npt.NDArray[np.uint64]
+
+    def ranks_of(self, word: _Word, groups: Rows) -> Rows:
+        """Return numbers that order words as (prefix group, word, real bytes) does."""
+        place = np.searchsorted(self.distinct, word.words, side="left")
+        is_boundary = self.distinct[np.minimum(place, len(self.distinct) - 1)] == word.words
+        ranks: Rows = groups * (2 * len(self.distinct) + 2) + (2 * place + is_boundary)
+        return ranks * (WORD_BYTES + 1) + word.filled
+
+
+def _count_below(keys: _Keys, boundaries: _Keys) -> Counts:
+    below = np.zeros(len(keys), np.uint32)
+    if len(boundaries) == 0:
         return below
-    rows: Rows = np.arange(n)
-    bound_rows: Rows = np.arange(bound_count)
-    groups = np.zeros(n, np.int64)
-    bound_groups = np.zeros(bound_count, np.int64)
+    rows: Rows = np.arange(len(keys))
+    boundary_rows: Rows = np.arange(len(boundaries))
+    groups = np.zeros(len(keys), np.int64)
+    boundary_groups = np.zeros(len(boundaries), np.int64)
     depth = 0
     while len(rows):
-        bound_ranks, rank = _ranker(*read_bounds(bound_rows, depth), groups=bound_groups)
-        ranks, filled = rank(*read(rows, depth), groups=groups)
-        below[rows] = bound_rows[0] + np.searchsorted(bound_ranks, ranks, side="left")
-        starts = np.flatnonzero(np.append(True, bound_ranks[1:] != bound_ranks[:-1]))
-        slot = np.searchsorted(bound_ranks[starts], ranks, side="left")
+        boundary_word = boundaries.read(boundary_rows, depth)
+        ranking = _Ranking(np.unique(boundary_word.words))
+        boundary_ranks = ranking.ranks_of(boundary_word, boundary_groups)
+        word = keys.read(rows, depth)
+        ranks = ranking.ranks_of(word, groups)
+        below[rows] = boundary_rows[0] + np.searchsorted(boundary_ranks, ranks, side="left")
+        starts = np.flatnonzero(np.append(True, boundary_ranks[1:] != boundary_ranks[:-1]))
+        slot = np.searchsorted(boundary_ranks[starts], ranks, side="left")
         slot = np.minimum(slot, len(starts) - 1)
-        tied = (bound_ranks[starts][slot] == ranks) & (filled == WORD_BYTES)
+        tied = (boundary_ranks[starts][slot] == ranks) & (word.filled == WORD_BYTES)
         rows, groups = rows[tied], slot[tied]
-        bound_groups = np.repeat(
-            np.arange(len(starts)), np.diff(np.append(starts, len(bound_ranks)))
+        boundary_groups = np.repeat(
+            np.arange(len(starts)), np.diff(np.append(starts, len(boundary_ranks)))
         )
         depth += 1
     return below
 
 
-def _ranker(
-    bound_words: npt.NDArray[np.uint64], bound_filled: npt.NDArray[np.int64], *, groups: Rows
-) -> tuple[Rows, Callable[..., tuple[Rows, Rows]]]:
-    distinct = np.unique(bound_words)
+class _Texts:
+    """UTF-8 texts as keys."""
 
-    def rank(words: npt.NDArray[np.uint64], filled: Rows, *, groups: Rows) -> tuple[Rows, Rows]:
-        place = np.searchsorted(distinct, words, side="left")
-        found = distinct[np.minimum(place, len(distinct) - 1)] == words
-        order = 2 * place + found
-        return (groups * (2 * len(distinct) + 2) + order) * (WORD_BYTES + 1) + filled, filled
+    def __init__(self, values: pa.Array) -> None:
+        width: npt.DTypeLike = np.int64 if pa.types.is_large_string(values.type) else np.int32
+        _, offsets_buffer, data = values.buffers()
+        if offsets_buffer is None or len(values) == 0:
+            offsets = np.zeros(len(values) + 1, np.int64)
+        else:
+            offsets = np.frombuffer(offsets_buffer, width)[
+                values.offset : values.offset + len(values) + 1
+            ].astype(np.int64)
+        first, last = offsets[0], offsets[-1]
+        # Eight spare bytes, so that a word can be read at the end of the last text.
+        padded = np.zeros(last - first + WORD_BYTES, np.uint8)
+        if data is not None:
+            padded[: last - first] = np.frombuffer(data, np.uint8)[first:last]
+        self._word_at = np.ndarray((len(padded) - WORD_BYTES + 1,), ">u8", padded.data, 0, (1,))
+        self._starts, self._ends = offsets[:-1] - first, offsets[1:] - first
 
-    return rank(bound_words, bound_filled, groups=groups)[0], rank
+    def __len__(self) -> int:
+        return len(self._starts)
 
-
-def _string_words(values: pa.Array) -> WordReader:
-    width: npt.DTypeLike = np.int64 if pa.types.is_large_string(values.type) else np.int32
-    _, offsets_buffer, data = values.buffers()
-    if offsets_buffer is None or len(values) == 0:
-        offsets = np.zeros(len(values) + 1, np.int64)
-    else:
-        offsets = np.frombuffer(offsets_buffer, width)[
-            values.offset : values.offset + len(values) + 1
-        ].astype(np.int64)
-    first, last = offsets[0], offsets[-1]
-    # Eight spare bytes, so that a word can be read at the end of the last string.
-    padded = np.zeros(last - first + WORD_BYTES, np.uint8)
-    if data is not None:
-        padded[: last - first] = np.frombuffer(data, np.uint8)[first:last]
-    unaligned = np.ndarray((len(padded) - WORD_BYTES + 1,), ">u8", padded.data, 0, (1,))
-    starts, ends = offsets[:-1] - first, offsets[1:] - first
-
-    def read(rows: Rows, depth: int) -> Word:
-        begin = starts[rows] + depth * WORD_BYTES
-        filled = np.clip(ends[rows] - begin, 0, WORD_BYTES)
-        words = unaligned[np.minimum(begin, len(unaligned) - 1)].astype(np.uint64)
-        return words & _KEEP[filled], filled
-
-    return read
+    def read(self, rows: Rows, depth: int) -> _Word:
+        begin = self._starts[rows] + depth * WORD_BYTES
+        filled = np.clip(self._ends[rows] - begin, 0, WORD_BYTES)
+        words = self._word_at[np.minimum(begin, len(self._word_at) - 1)].astype(np.uint64)
+        return _Word(words & _KEEP[filled], filled)
 
 
-def _decimal_halves(values: pa.Array) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    buffer = values.buffers()[1]
-    if buffer is None:
-        return np.zeros(len(values), np.int64), np.zeros(len(values), np.int64)
-    halves = np.frombuffer(buffer, np.int64).reshape(-1, 2)
-    halves = halves[values.offset : values.offset + len(values)]
-    if values.null_count:
-        halves = np.where(values.is_valid().to_numpy(zero_copy_only=False)[:, None], halves, 0)
-    return halves[:, 0], halves[:, 1]
+class _Decimals:
+    """Values of decimal128 as keys: two words, `high` with the sign before `low`."""
 
+    def __init__(self, values: pa.Array) -> None:
+        buffer = values.buffers()[1]
+        if buffer is None:
+            halves = np.zeros((len(values), 2), np.int64)
+        else:
+            halves = np.frombuffer(buffer, np.int64).reshape(-1, 2)
+            halves = halves[values.offset : values.offset + len(values)]
+        if values.null_count:
+            is_valid = values.is_valid().to_numpy(zero_copy_only=False)
+            halves = np.where(is_valid[:, None], halves, 0)
+        self.low, self.high = halves[:, 0], halves[:, 1]
 
-def _fits_long(low: npt.NDArray[np.int64], high: npt.NDArray[np.int64]) -> bool:
-    return bool(np.all(high == low >> 63))
+    def __len__(self) -> int:
+        return len(self.low)
 
+    def fit_one_word(self) -> bool:
+        """Return whether `low` alone says which value each is."""
+        return bool(np.all(self.high == self.low >> 63))
 
-def _decimal_words(low: npt.NDArray[np.int64], high: npt.NDArray[np.int64]) -> WordReader:
-    # The first word carries the sign; flipping its bit makes two's complement order unsigned.
-    words = (high.astype(np.uint64) ^ _SIGN, low.astype(np.uint64))
-
-    def read(rows: Rows, depth: int) -> Word:
-        filled = WORD_BYTES if depth < len(words) else 0
-        chosen = words[depth][rows] if depth < len(words) else np.zeros(len(rows), np.uint64)
-        return chosen, np.full(len(rows), filled, np.int64)
-
-    return read
+    def read(self, rows: Rows, depth: int) -> _Word:
+        if depth == 0:
+            # Flipping the bit of the sign makes two's complement order unsigned.
+            words = self.high[rows].astype(np.uint64) ^ _SIGN
+        elif depth == 1:
+            words = self.low[rows].astype(np.uint64)
+        else:
+            return _Word(np.zeros(len(rows), np.uint64), np.zeros(len(rows), np.int64))
+        return _Word(words, np.full(len(rows), WORD_BYTES, np.int64))

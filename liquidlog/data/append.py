@@ -1,6 +1,10 @@
 """A user's Arrow data as rows of a table, or a refusal that names every difference.
 
-Source: Delta Spark's write rules, of which only the lossless part is kept: no implicit casts.
+Texts longer than their char(n) or varchar(n) are refused; nothing is cut or padded. Lengths are
+compared in characters (code points), trailing spaces included.
+
+Source: Delta Spark's write rules, of which only the lossless part is kept: no implicit casts; its
+CharVarcharConstraint, which stores a char as it was given, too.
 """
 
 from collections.abc import Iterator, Sequence
@@ -8,14 +12,21 @@ from dataclasses import dataclass
 from typing import Final, TypeAlias
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from liquidlog.data.char_types import map_entries, too_long
 from liquidlog.data.exact import Leniency, convert_chunks, differences, matching_name
-from liquidlog.data.file_columns import with_names_of
 from liquidlog.data.parquet_file import ParquetFile
+from liquidlog.data.reader import with_names_of
 from liquidlog.errors import DataFileError, SchemaMismatchError, UsageError
 from liquidlog.spec.arrow import arrow_schema, without_void
-from liquidlog.spec.char_types import Limits, column_limits
+from liquidlog.spec.char_types import (
+    ArrayLimits,
+    Limits,
+    MapLimits,
+    StructLimits,
+    TextLimit,
+    column_limits,
+)
 from liquidlog.spec.schema import (
     ArrayType,
     DataType,
@@ -40,7 +51,7 @@ def conform(data: ArrowData, schema: StructType, *, where: str) -> Iterator[pa.T
 
     Names are matched exactly, else without case. Encodings, timestamp units and decimals of
     fewer digits are converted where that loses nothing. The schemas are compared at once, values
-    (nulls, lengths, sub-microseconds) when their slice is asked for.
+    (nulls, lengths, sub-microseconds) when their slice is read.
 
     Raises:
         SchemaMismatchError: If the data is not of the table's schema; shows both.
@@ -60,10 +71,11 @@ def conform(data: ArrowData, schema: StructType, *, where: str) -> Iterator[pa.T
 
 
 @dataclass(frozen=True, slots=True)
-class Input:
-    """A user's data as slices of a table's rows, each read when it is asked for.
+class Source:
+    """A user's data as slices of a table's rows, each read when the iterator gets to it.
 
-    `mark` is of the file that they are read from, before it was opened.
+    `path` is the file that they are read from, `mark` what it looked like before it was opened;
+    both are None for data in memory.
     """
 
     slices: Iterator[pa.Table]
@@ -75,7 +87,7 @@ class Input:
         """Yield the slices.
 
         Raises:
-            DataFileError: If the file was changed meanwhile; also as `conform`.
+            DataFileError: If the file has changed meanwhile; also as `conform`.
             SchemaMismatchError: As `conform`.
         """
         for piece in self.slices:
@@ -84,7 +96,7 @@ class Input:
         self.require_unchanged()
 
     def require_unchanged(self) -> None:
-        """Refuse a file that is not the one any more that was opened: some rows may be of another.
+        """Refuse a file that is no longer what was opened: some rows may come from another one.
 
         Raises:
             DataFileError: If it was written to, replaced or deleted.
@@ -94,11 +106,11 @@ class Input:
             raise DataFileError(self.path, detail)
 
 
-def open_input(
+def open_source(
     source: str | pa.Table | pa.RecordBatchReader,
     schema: StructType,
     storage: StorageOptions = NO_OPTIONS,
-) -> Input:
+) -> Source:
     """Return `conform` of Arrow data, or of the Parquet file at a path or URI.
 
     Raises:
@@ -107,10 +119,10 @@ def open_input(
         UsageError: As `conform`.
     """
     if not isinstance(source, str):
-        return Input(conform(source, schema, where="the Arrow data"))
+        return Source(conform(source, schema, where="the Arrow data"))
     mark = content_mark(source, storage)
     slices = conform(ParquetFile(source, storage=storage), schema, where=source)
-    return Input(slices, source, mark, storage)
+    return Source(slices, source, mark, storage)
 
 
 def read_schema(path: str, storage: StorageOptions = NO_OPTIONS) -> pa.Schema:
@@ -205,6 +217,35 @@ def _nested_problems(array: pa.Array, data_type: DataType, path: Path) -> Iterat
             yield from _value_problems(array.flatten(), inside, (*path, "element"))
         case MapType(_, value, value_contains_null):
             inside = StructField("value", value, value_contains_null)
-            yield from _value_problems(map_entries(array)[1], inside, (*path, "value"))
+            yield from _value_problems(_map_entries(array)[1], inside, (*path, "value"))
         case _:
             return
+
+
+def too_long(array: pa.Array, limits: Limits | None, path: Path) -> Iterator[str]:
+    """Yield a sentence for each part of a column that holds texts longer than its type."""
+    match limits:
+        case None:
+            return
+        case TextLimit(length):
+            if (pc.max(pc.utf8_length(array)).as_py() or 0) > length:
+                yield f"column {quote_path(path)} holds strings longer than {limits}"
+        case StructLimits(fields):
+            # Flattened, so that what stands below a null struct is null as well.
+            for child, (name, inner) in zip(array.flatten(), fields, strict=True):
+                yield from too_long(child, inner, (*path, name))
+        case ArrayLimits(element):
+            yield from too_long(array.flatten(), element, (*path, "element"))
+        case MapLimits(key, value):
+            keys, values = _map_entries(array)
+            yield from too_long(keys, key, (*path, "key"))
+            yield from too_long(values, value, (*path, "value"))
+
+
+def _map_entries(array: pa.MapArray) -> tuple[pa.Array, pa.Array]:
+    """Return the keys and the values of the maps that are not null, one after the other."""
+    there = array.drop_null()
+    if not len(there):
+        return array.keys.slice(0, 0), array.items.slice(0, 0)
+    start, stop = there.offsets[0].as_py(), there.offsets[-1].as_py()
+    return there.keys.slice(start, stop - start), there.items.slice(start, stop - start)

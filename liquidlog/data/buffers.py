@@ -13,14 +13,19 @@ import pyarrow.compute as pc
 
 
 def buffer_bytes(buffer: pa.Buffer | None) -> npt.NDArray[np.uint8]:
-    """Return the bytes of a buffer, none for an absent one."""
+    """Return the bytes of a buffer, (bytes,) uint8 over the same memory; none if it is absent."""
     return np.zeros(0, np.uint8) if buffer is None else np.frombuffer(buffer, np.uint8)
 
 
 def fixed_width(array: pa.Array, dtype: npt.DTypeLike) -> npt.NDArray[Any]:
-    """Return the values of a fixed-width array as `dtype` of the same width, or half of it.
+    """Return the values of a fixed-width array over the same memory.
 
-    Half the width gives two entries a value (decimals). Entries under nulls may be anything.
+    Args:
+        array: n values; entries under nulls may be anything.
+        dtype: Of the result. It has the width of the values, or half of it.
+
+    Returns:
+        (n,) of `dtype`; with half the width (2 * n,), two entries per value (decimals).
     """
     width = array.type.bit_width // 8
     data = buffer_bytes(array.buffers()[1])
@@ -28,12 +33,15 @@ def fixed_width(array: pa.Array, dtype: npt.DTypeLike) -> npt.NDArray[Any]:
 
 
 def null_mask(array: pa.Array) -> npt.NDArray[np.bool_]:
-    """Return True where the array is null."""
+    """Return where an array of n values is null, (n,) bool."""
     return fixed_width(pc.cast(array.is_null(), pa.uint8()), np.bool_)
 
 
-def list_bounds(array: pa.Array) -> npt.NDArray[np.int64]:
-    """Return the bounds of all lists of a list or map array in its children, len + 1 of them."""
+def list_offsets(array: pa.Array) -> npt.NDArray[np.int64]:
+    """Return where each list of a list or map array begins in its children, (n + 1,) int64.
+
+    The last entry is where the last list ends.
+    """
     if not len(array):
         return np.zeros(1, np.int64)
     offsets = array.offsets
@@ -41,5 +49,5 @@ def list_bounds(array: pa.Array) -> npt.NDArray[np.int64]:
 
 
 def integer_array(values: npt.NDArray[np.int64]) -> pa.Int64Array:
-    """Return the numbers as an Arrow array over the same memory."""
+    """Return (n,) int64 as an Arrow array of n values over the same memory, without nulls."""
     return pa.Array.from_buffers(pa.int64(), len(values), [None, pa.py_buffer(values)])

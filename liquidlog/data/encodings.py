@@ -1,8 +1,9 @@
 """Columns that keep their values in dictionaries, joined without losing or misreading any.
 
 Arrow joins dictionaries only if the index type that it finds holds the values of all of them, and
-only if none of them holds a null. So whatever joins chunks that may differ in their dictionaries,
-be it `combine_chunks`, `take` or a Parquet writer, is given what `concat` or `joinable` returns.
+only if none of them holds a null. So everything that joins chunks which may differ in their
+dictionaries (`combine_chunks`, `take`, a Parquet writer) works on what `concat` or `joinable`
+returns.
 """
 
 from collections.abc import Iterable, Sequence
@@ -19,9 +20,8 @@ _INDEX_TYPES: Final = (pa.int8(), pa.int16(), CODES)
 def concat(tables: Sequence[pa.Table]) -> pa.Table:
     """Return the rows of all tables; a column stays in dictionaries if it is so in every table.
 
-    Files differ in that, so tables read from several files do. The chunks of every column are
-    joinable. Nothing is copied but indices that have to be wider and what has to leave its
-    dictionaries.
+    Tables read from several files differ in that. The chunks of every column are joinable. Only
+    indices that must be wider are copied, and values that must leave their dictionaries.
     """
     first = tables[0].schema
     if any(table.schema != first for table in tables[1:]):
@@ -40,9 +40,9 @@ def concat(tables: Sequence[pa.Table]) -> pa.Table:
 
 
 def joinable(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Return a column of dictionaries whose chunks Arrow can make one, whatever they hold.
+    """Return a dictionary-encoded column whose chunks Arrow can join, whatever they hold.
 
-    No dictionary has a null in it, and indices are as wide as they were or wider.
+    No dictionary of the result holds a null; indices are as wide as before or wider.
     """
     chunks = [_without_null_values(chunk) for chunk in column.chunks]
     if not chunks:
@@ -57,7 +57,7 @@ def joinable(column: pa.ChunkedArray) -> pa.ChunkedArray:
 
 
 def with_indices(column: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
-    """Return a column of dictionaries with indices of another type, which must hold them."""
+    """Return a dictionary-encoded column with indices of type `kind`, which must hold them."""
     chunks = [_with_indices(chunk, kind) for chunk in column.chunks]
     return pa.chunked_array(chunks, pa.dictionary(kind, column.type.value_type))
 

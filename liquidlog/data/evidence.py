@@ -1,7 +1,7 @@
-"""What a written file itself says, held against what a result says of it.
+"""What the footer of a written file says, compared with what a result says of the file.
 
-Read from the footer alone: the number of rows, and bounds and nulls of the columns that have
-statistics in the result. A claimed bound may be wider than the footer's, never narrower.
+Compared are the number of rows, and bounds and nulls of the columns that have statistics in the
+result. A claimed bound may be wider than the footer's, never narrower.
 
 Source: parquet.thrift, Statistics; PROTOCOL.md, "Per-file Statistics".
 """

@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from liquidlog.data.buffers import fixed_width, integer_array, list_bounds, null_mask
+from liquidlog.data.buffers import fixed_width, integer_array, list_offsets, null_mask
 from liquidlog.spec.arrow import VARIANT, is_list
 from liquidlog.spec.schema import Path, quote_path
 
@@ -21,11 +21,13 @@ from liquidlog.spec.schema import Path, quote_path
 class Leniency:
     """What is allowed to differ besides the encoding.
 
-    `missing_is_null`: a field that is not there is null. `surplus_is_dropped`: a field that is
-    not wanted is left out. `earlier`: other types that the part at a path may have, from which
-    a cast loses nothing. `widen_decimals`: a decimal of the same scale may have fewer digits.
-    `ignore_case`: where no name is equal, one that differs in case. `unsigned`: integers without a
-    sign where the wanted type holds all of them.
+    Attributes:
+        missing_is_null: Whether a field that is not there is null.
+        surplus_is_dropped: Whether a field that is not wanted is left out.
+        earlier: Other types that the part at a path may have; a cast from them loses nothing.
+        ignore_case: Whether a name may differ in case where no name is equal.
+        widen_decimals: Whether a decimal of the same scale may have fewer digits.
+        unsigned: Whether integers may be unsigned where the wanted type holds all of them.
     """
 
     missing_is_null: bool = False
@@ -219,4 +221,4 @@ def _null_mask(array: pa.Array) -> pa.BooleanArray | None:
 
 def _offsets(array: pa.Array) -> pa.Int32Array:
     # A copy, because Arrow refuses a null mask beside offsets that are a slice.
-    return pc.cast(integer_array(list_bounds(array)), pa.int32())
+    return pc.cast(integer_array(list_offsets(array)), pa.int32())

@@ -1,6 +1,11 @@
 """An open Parquet file whose every failure is one of our errors and whose values are checked.
 
-Types are the file's own; `reader` makes them the table's.
+Types are the file's own; `reader` makes them the table's. What the footer says about types is not
+all in Arrow's schema of it: INT96 timestamps have no zone in Arrow and any precision; files of old
+or legacy-mode Spark count days in another calendar; dictionary pages show which columns have few
+values.
+
+Source: Spark, DataSourceUtils (calendar rebase keys).
 """
 
 from collections.abc import Iterator, Sequence
@@ -8,17 +13,13 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Final, Self
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from liquidlog.data.parquet_types import (
-    calendar_problems,
-    dictionary_candidates,
-    found_schema,
-    has_nanoseconds,
-    needs_precision_check,
-)
+from liquidlog.data.buffers import fixed_width
 from liquidlog.errors import DataFileError, StorageError
+from liquidlog.spec.arrow import TIMESTAMP, is_list
 from liquidlog.storage.addresses import is_local, local_path
 from liquidlog.storage.files import open_input
 from liquidlog.storage.options import NO_OPTIONS, StorageOptions
@@ -27,6 +28,13 @@ _BUFFERS_BYTES: Final = 64 << 20
 """Of all columns together that are read page by page."""
 _MIN_BUFFER_BYTES: Final = 64 << 10
 _MAX_BUFFER_BYTES: Final = 8 << 20
+
+_SPARK_VERSION: Final = b"org.apache.spark.version"
+_LEGACY_DATETIME: Final = b"org.apache.spark.legacyDateTime"
+_LEGACY_INT96: Final = b"org.apache.spark.legacyINT96"
+_PROLEPTIC_SINCE: Final = 3
+_DICTIONARY_BITS: Final = 12
+"""A column with at most this many bits per value counts as one of few distinct values."""
 
 
 class ParquetFile:
@@ -49,10 +57,10 @@ class ParquetFile:
         self._storage = storage
         with self._refusing():
             self._parquet = _open(path, storage, dictionaries=dictionaries)
-            self.schema = found_schema(self._parquet)
+            self.schema = _found_schema(self._parquet)
             self._nanoseconds = (
                 _open(path, storage, int96_unit="ns")
-                if needs_precision_check(self._parquet)
+                if _needs_precision_check(self._parquet)
                 else None
             )
 
@@ -77,11 +85,22 @@ class ParquetFile:
 
     def calendar_problems(self) -> tuple[str, ...]:
         """Return why dates or timestamps would have to be moved to today's calendar."""
-        return tuple(calendar_problems(self._parquet))
+        return tuple(_calendar_problems(self._parquet))
 
     def dictionary_candidates(self, wanted: pa.Schema) -> frozenset[str]:
         """Return the top-level string columns that the file keeps in small dictionaries."""
-        return dictionary_candidates(self._parquet, wanted)
+        bits: dict[str, float] = {}
+        for group in range(self.metadata.num_row_groups):
+            for index in range(self.metadata.num_columns):
+                chunk = self.metadata.row_group(group).column(index)
+                share = 8 * chunk.total_uncompressed_size / max(chunk.num_values, 1)
+                found = share if chunk.has_dictionary_page else float("inf")
+                bits[chunk.path_in_schema] = max(found, bits.get(chunk.path_in_schema, 0))
+        return frozenset(
+            child.name
+            for child in wanted
+            if child.type == pa.string() and bits.get(child.name, float("inf")) <= _DICTIONARY_BITS
+        )
 
     def read(self, row_groups: Sequence[int], columns: Sequence[str] | None = None) -> pa.Table:
         """Return rows of some row groups; `columns` are dotted Parquet paths or their beginnings.
@@ -101,7 +120,7 @@ class ParquetFile:
             if self._nanoseconds is None:
                 return table
             nanoseconds = _read(self._nanoseconds, groups, names)
-            if has_nanoseconds(table, nanoseconds):
+            if _has_nanoseconds(table, nanoseconds):
                 raise DataFileError(self.path, "holds timestamps with nanoseconds")
         return table
 
@@ -130,7 +149,7 @@ class ParquetFile:
             ):
                 part, *nanoseconds = (pa.Table.from_batches([batch]) for batch in batches)
                 rows += part.num_rows
-                if nanoseconds and has_nanoseconds(part, nanoseconds[0]):
+                if nanoseconds and _has_nanoseconds(part, nanoseconds[0]):
                     raise DataFileError(self.path, "holds timestamps with nanoseconds")
                 yield part
         expected = self.metadata.row_group(row_group).num_rows
@@ -221,3 +240,91 @@ def _open(
     except BaseException:
         source.close()
         raise
+
+
+def _found_schema(parquet: pq.ParquetFile) -> pa.Schema:
+    """Return the Arrow schema of a file, INT96 as what it means: an instant in UTC."""
+    schema = parquet.schema_arrow
+    if not _has_int96(parquet):
+        return schema
+    leaves = iter(_physical_types(parquet))
+    return pa.schema([child.with_type(_retyped(child.type, leaves)) for child in schema])
+
+
+def _has_int96(parquet: pq.ParquetFile) -> bool:
+    """Return whether a column is stored as INT96."""
+    return "INT96" in _physical_types(parquet)
+
+
+def _needs_precision_check(parquet: pq.ParquetFile) -> bool:
+    """Return whether INT96 columns may hold nanoseconds: Spark never writes them, others may."""
+    return _has_int96(parquet) and _SPARK_VERSION not in _metadata(parquet)
+
+
+def _has_nanoseconds(micros: pa.Table, nanos: pa.Table) -> bool:
+    """Return whether the INT96 values of one read have digits below the microsecond.
+
+    Takes the same rows read as microseconds and as nanoseconds. The latter wrap around outside
+    the years 1677 to 2262, and so does the product here; their difference is right nonetheless.
+    """
+    pairs = zip(micros.itercolumns(), nanos.itercolumns(), strict=True)
+    return any(
+        _differ(*chunks)
+        for column_us, column_ns in pairs
+        for chunks in zip(column_us.chunks, column_ns.chunks, strict=True)
+    )
+
+
+def _calendar_problems(parquet: pq.ParquetFile) -> Iterator[str]:
+    """Yield why dates or timestamps of this file would have to be moved to today's calendar."""
+    metadata = _metadata(parquet)
+    types = [leaf for child in parquet.schema_arrow for leaf in _leaf_types(child.type)]
+    dated = any(pa.types.is_date(leaf) or pa.types.is_timestamp(leaf) for leaf in types)
+    version = metadata.get(_SPARK_VERSION, b"").split(b".")[0]
+    if dated and version.isdigit() and int(version) < _PROLEPTIC_SINCE:
+        yield f"was written by Spark {version.decode()}, which counts dates in the Julian calendar"
+    if dated and _LEGACY_DATETIME in metadata:
+        yield "holds dates or timestamps in the Julian calendar (legacyDateTime)"
+    if _has_int96(parquet) and _LEGACY_INT96 in metadata:
+        yield "holds timestamps in the Julian calendar (legacyINT96)"
+
+
+def _metadata(parquet: pq.ParquetFile) -> dict[bytes, bytes]:
+    return parquet.metadata.metadata or {}
+
+
+def _physical_types(parquet: pq.ParquetFile) -> list[str]:
+    schema = parquet.schema
+    return [schema.column(index).physical_type for index in range(len(schema))]
+
+
+def _leaf_types(found: pa.DataType) -> Iterator[pa.DataType]:
+    if found.num_fields == 0:
+        yield found.value_type if isinstance(found, pa.DictionaryType) else found
+    for index in range(found.num_fields):
+        yield from _leaf_types(found.field(index).type)
+
+
+def _retyped(found: pa.DataType, leaves: Iterator[str]) -> pa.DataType:
+    """Return the type with INT96 leaves in UTC; takes one of `leaves` for each of its own."""
+    if isinstance(found, pa.StructType):
+        return pa.struct([child.with_type(_retyped(child.type, leaves)) for child in found])
+    if isinstance(found, pa.MapType):
+        return pa.map_(_retyped(found.key_type, leaves), _retyped(found.item_type, leaves))
+    if is_list(found):
+        return pa.list_(_retyped(found.value_type, leaves))
+    return TIMESTAMP if next(leaves) == "INT96" else found
+
+
+def _differ(micros: pa.Array, nanos: pa.Array) -> bool:
+    kind = nanos.type
+    if isinstance(kind, pa.StructType):
+        pairs = zip(micros.flatten(), nanos.flatten(), strict=True)
+        return any(_differ(us, ns) for us, ns in pairs)
+    if isinstance(kind, (pa.ListType, pa.MapType)):
+        return _differ(micros.values, nanos.values)
+    if micros.type == kind or not isinstance(kind, pa.TimestampType):
+        return False
+    us = fixed_width(micros.drop_null(), np.uint64)
+    ns = fixed_width(nanos.drop_null(), np.uint64)
+    return bool(np.any(us * np.uint64(1000) != ns))

@@ -1,27 +1,24 @@
 """Opening a Parquet data file for exact copying: the table's types or a refusal, nothing else.
 
-Columns and paths are physical names throughout.
+Columns and paths are physical names throughout; a table that maps columns by id finds them by the
+field ids of the file, which may call its columns anything.
 
-Source: Apache Parquet format, LogicalTypes.md; Spark, DataSourceUtils (calendar rebase keys).
+Source: Apache Parquet format, LogicalTypes.md; PROTOCOL.md, "Reader Requirements for Column
+Mapping".
 """
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import Final, Self
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from liquidlog.data.exact import Leniency, convert_chunks, differences, nulls
-from liquidlog.data.file_columns import (
-    FileColumns,
-    field_id_of,
-    find_columns,
-    position_of,
-    with_names_of,
-)
 from liquidlog.data.parquet_file import ParquetFile
 from liquidlog.errors import DataFileError
-from liquidlog.spec.arrow import arrow_schema, arrow_type
+from liquidlog.spec.arrow import PARQUET_FIELD_ID, VARIANT, arrow_schema, arrow_type, is_list
 from liquidlog.spec.mapping import MappingMode
 from liquidlog.spec.schema import Path, StructType, quote_path
 from liquidlog.spec.widening import earlier_types
@@ -45,10 +42,51 @@ _WIDTHS: Final = {
 _DICTIONARY: Final = pa.dictionary(pa.int32(), pa.string())
 
 
-class DataFile:
-    """An open data file whose content can be had exactly in the table's types."""
+@dataclass(frozen=True, slots=True)
+class _FileColumns:
+    """A file's schema as the file has it, and with the table's physical names; same positions."""
 
-    def __init__(self, file: ParquetFile, wanted: pa.Schema, columns: FileColumns) -> None:
+    stored: pa.Schema
+    named: pa.Schema
+    by_id: bool = False
+
+    def without(self, names: frozenset[str]) -> "_FileColumns":
+        """Return the columns but for those that the file calls so."""
+        kept = [n for n, child in enumerate(self.stored) if child.name not in names]
+        stored, named = ([schema.field(n) for n in kept] for schema in (self.stored, self.named))
+        return _FileColumns(pa.schema(stored), pa.schema(named), self.by_id)
+
+    def problems(self, wanted: pa.Schema) -> Iterator[str]:
+        """Yield why field ids do not say for certain which column is which; none without ids."""
+        if not self.by_id:
+            return
+        fields = list(_fields(pa.struct(list(self.stored)), pa.struct(list(wanted)), ()))
+        counted = Counter(field_id for _, field_id in fields)
+        for path, field_id in fields:
+            name = quote_path(path)
+            if field_id is None:
+                yield f"column {name} has no field id, and the table finds columns by it"
+            elif counted[field_id] > 1:
+                yield f"column {name} has the field id {field_id}, as another column has"
+
+    def stored_path(self, path: Path) -> Path | None:
+        """Return the file's own names of the column at a path of structs, None if it has none."""
+        found: list[str] = []
+        stored: pa.Schema | pa.DataType = self.stored
+        named: pa.Schema | pa.DataType = self.named
+        for part in path:
+            position = _position_of(named, part)
+            if position is None:
+                return None
+            found.append(stored.field(position).name)
+            stored, named = stored.field(position).type, named.field(position).type
+        return tuple(found)
+
+
+class DataFile:
+    """An open data file whose rows can be read exactly, in the table's types."""
+
+    def __init__(self, file: ParquetFile, wanted: pa.Schema, columns: _FileColumns) -> None:
         """Use `open`; this does not check anything."""
         self.path = file.path
         self.schema = wanted
@@ -68,12 +106,18 @@ class DataFile:
     ) -> Self:
         """Open a local path or a URI and check that it can be read exactly.
 
-        `mapping` is the table's column mapping: with it, columns that the table does not have
-        (any more) are passed over. Columns whose type the table has widened are read as today's,
-        unsigned integers as the signed ones or decimals that hold them all.
-        With `dictionary`, top-level string columns that the file keeps in small dictionaries are
-        read as dictionary<int32, string>; everything else has the types of
-        `arrow_schema(schema, physical=True)`. Columns in `ignored` may be there and are not read.
+        Columns whose type the table has widened are read as the table's type, unsigned integers as
+        the signed type or the decimal that holds them all.
+
+        Args:
+            path: Of the file.
+            schema: The table's; columns have the types of `arrow_schema(schema, physical=True)`.
+            mapping: The table's column mapping. With one, columns that the table does not have, or
+                no longer has, are left out.
+            dictionary: Whether top-level string columns that the file keeps in small dictionaries
+                are read as dictionary<int32, string>.
+            ignored: Columns that may be in the file and are not read.
+            storage: Opens the file.
 
         Raises:
             DataFileError: If the file is missing, is not sound Parquet, or holds anything that
@@ -82,7 +126,7 @@ class DataFile:
         """
         wanted = arrow_schema(schema, physical=True)
         file = ParquetFile(path, storage=storage)
-        columns = find_columns(file.schema, wanted, mapping)
+        columns = _find_columns(file.schema, wanted, mapping)
         try:
             own = columns.without(CHANGE_COLUMNS | ignored)
             _check(file, wanted, own, _leniency(schema, mapping))
@@ -136,10 +180,14 @@ class DataFile:
     def read(
         self, columns: Sequence[Path] | None = None, row_groups: Sequence[int] | None = None
     ) -> pa.Table:
-        """Return rows in file order: all columns in table order, or the asked ones.
+        """Return rows in file order.
 
-        Asked columns come flat, one per path, in the order asked, named by `quote_path`; a null
-        struct makes its fields null. A column that the file lacks is null.
+        Columns that the file lacks are null.
+
+        Args:
+            columns: Paths of the columns to return, flat, in this order and named by `quote_path`;
+                a null struct makes its fields null. All columns in table order if None.
+            row_groups: Numbers of the row groups to read, all if None.
 
         Raises:
             DataFileError: If a page is corrupt or a value cannot be kept exactly.
@@ -199,9 +247,9 @@ class DataFile:
             ) from error
 
 
-def _check(file: ParquetFile, wanted: pa.Schema, columns: FileColumns, leniency: Leniency) -> None:
+def _check(file: ParquetFile, wanted: pa.Schema, columns: _FileColumns, leniency: Leniency) -> None:
     problems = [*file.calendar_problems(), *columns.problems(wanted)]
-    mapped = {child.name for child in wanted if field_id_of(child) is not None}
+    mapped = {child.name for child in wanted if _field_id_of(child) is not None}
     if leniency.surplus_is_dropped and not mapped & set(columns.named.names):
         # Each of them could have been added after all of the file's were dropped, but a file that
         # another writer gave wrong names looks the same.
@@ -222,7 +270,7 @@ def _leniency(schema: StructType, mapping: MappingMode) -> Leniency:
 
 
 def _dictionary_candidates(
-    file: ParquetFile, wanted: pa.Schema, columns: FileColumns
+    file: ParquetFile, wanted: pa.Schema, columns: _FileColumns
 ) -> frozenset[str]:
     stored = ((child, columns.stored_path((child.name,))) for child in wanted)
     return file.dictionary_candidates(
@@ -234,8 +282,97 @@ def _descend(schema: pa.Schema, path: Path) -> pa.DataType | None:
     """Return the type at a path of struct fields, None if there is none."""
     found: pa.Schema | pa.DataType = schema
     for part in path:
-        position = position_of(found, part)
+        position = _position_of(found, part)
         if position is None:
             return None
         found = found.field(position).type
     return found
+
+
+def _position_of(parent: pa.Schema | pa.DataType, name: str) -> int | None:
+    """Return where a schema or struct has a field of that name, None if it has not."""
+    is_struct = isinstance(parent, pa.Schema | pa.StructType)
+    position = int(parent.get_field_index(name)) if is_struct else -1
+    return position if position >= 0 else None
+
+
+def _find_columns(stored: pa.Schema, wanted: pa.Schema, mode: MappingMode) -> _FileColumns:
+    """Return where the columns of `wanted` are in a file.
+
+    In `id` mode the ids that fields carry say which column is which. A wanted column without an id
+    is hidden, not one of the table's, and is found by its name. Columns that are not wanted keep
+    names that no wanted column has.
+    """
+    if mode is not MappingMode.ID:
+        return _FileColumns(stored, stored)
+    named = _named(pa.struct(list(stored)), pa.struct(list(wanted)))
+    return _FileColumns(stored, pa.schema(list(named)), by_id=True)
+
+
+def with_names_of(column: pa.ChunkedArray, wanted: pa.DataType) -> pa.ChunkedArray:
+    """Return nested values under the field names of `wanted`, which has the same parts."""
+    if not pa.types.is_nested(wanted):
+        return column
+    return pa.chunked_array([chunk.view(wanted) for chunk in column.chunks], wanted)
+
+
+def _fields(
+    stored: pa.DataType, wanted: pa.DataType, path: Path
+) -> Iterator[tuple[Path, str | None]]:
+    """Yield (path, field id) of every field of a struct that the table has too."""
+    if wanted == VARIANT:
+        return
+    if isinstance(stored, pa.StructType) and isinstance(wanted, pa.StructType):
+        by_id, hidden = _wanted_fields(wanted)
+        for child in stored:
+            below = (*path, child.name)
+            field_id = _field_id_of(child)
+            if field_id is not None or child.name not in hidden:
+                yield below, field_id
+            if field_id in by_id:
+                yield from _fields(child.type, by_id[field_id].type, below)
+    elif isinstance(stored, pa.MapType) and isinstance(wanted, pa.MapType):
+        yield from _fields(stored.key_type, wanted.key_type, (*path, "key"))
+        yield from _fields(stored.item_type, wanted.item_type, (*path, "value"))
+    elif is_list(stored) and is_list(wanted):
+        yield from _fields(stored.value_type, wanted.value_type, (*path, "element"))
+
+
+def _named(stored: pa.DataType, wanted: pa.DataType) -> pa.DataType:
+    if wanted == VARIANT:
+        return stored
+    if isinstance(stored, pa.StructType) and isinstance(wanted, pa.StructType):
+        by_id, hidden = _wanted_fields(wanted)
+        taken = {child.name for child in by_id.values()}
+        fields = [_named_field(child, by_id, taken, hidden) for child in stored]
+        return pa.struct(fields)
+    if isinstance(stored, pa.MapType) and isinstance(wanted, pa.MapType):
+        key = _named(stored.key_type, wanted.key_type)
+        return pa.map_(key, _named(stored.item_type, wanted.item_type))
+    if is_list(stored) and is_list(wanted):
+        return pa.list_(pa.field("element", _named(stored.value_type, wanted.value_type)))
+    return stored
+
+
+def _wanted_fields(wanted: pa.StructType) -> tuple[dict[str, pa.Field], frozenset[str]]:
+    """Return the fields with ids by their ids, and the names of those without."""
+    by_id = {found: child for child in wanted if (found := _field_id_of(child)) is not None}
+    return by_id, frozenset(child.name for child in wanted if _field_id_of(child) is None)
+
+
+def _named_field(
+    stored: pa.Field, by_id: dict[str, pa.Field], taken: set[str], hidden: frozenset[str]
+) -> pa.Field:
+    field_id = _field_id_of(stored)
+    wanted = by_id.get(field_id or "")
+    if wanted is not None:
+        return pa.field(wanted.name, _named(stored.type, wanted.type))
+    clashes = stored.name in taken or (stored.name in hidden and field_id is not None)
+    name = f"{stored.name} (field id {field_id})" if clashes else stored.name
+    return pa.field(name, stored.type)
+
+
+def _field_id_of(field: pa.Field) -> str | None:
+    """Return the Parquet field id that an Arrow field carries, None without one."""
+    found = (field.metadata or {}).get(PARQUET_FIELD_ID)
+    return None if found is None else found.decode()

@@ -1,4 +1,4 @@
-"""Statistics of a data file that is there already, as its writer should have left them."""
+"""Statistics of an existing data file, as its writer should have left them."""
 
 from liquidlog.data.reader import DataFile
 from liquidlog.data.statistics import StatisticsCollector
@@ -20,10 +20,16 @@ def rescan(  # noqa: PLR0913  a file and all that the table says of it
     ignored: frozenset[str] = frozenset(),
     storage: StorageOptions = NO_OPTIONS,
 ) -> FileStatistics:
-    """Return statistics of all physical rows of a file, of the leaves that `options` ask for.
+    """Return statistics of all physical rows of a file, one row group in memory at a time.
 
-    Only top-level columns with such leaves are read, one row group at a time. `num_records` is
-    what the log says, None where it does not; `ignored` are hidden columns of the table.
+    Args:
+        path: Of the file.
+        schema: The table's.
+        options: Name the leaves to collect statistics of; only their columns are read.
+        mapping: The table's column mapping.
+        num_records: Rows of the file by the log, None where it does not say.
+        ignored: Hidden columns of the table.
+        storage: Opens the file.
 
     Raises:
         DataFileError: If the file cannot be read exactly, or has other rows than the log says.

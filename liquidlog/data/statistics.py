@@ -1,9 +1,10 @@
 """Statistics of a data file, collected slice by slice as the reference engine would.
 
-Bounds are never wrong, at worst absent: a minimum is never above, a maximum never below any
-value of the file once the reader has made up for the log's milliseconds.
+Bounds are never wrong, at worst absent: no value of the file is below the minimum or above the
+maximum, once a reader has allowed for the log's milliseconds.
 
-Source: PROTOCOL.md, "Per-file Statistics"; Delta Spark, StatisticsCollection.
+Source: PROTOCOL.md, "Per-file Statistics"; Delta Spark, StatisticsCollection (also for how long
+strings are truncated) and its tests.
 """
 
 import math
@@ -16,7 +17,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from liquidlog.data.buffers import fixed_width
-from liquidlog.data.prefixes import truncate_max, truncate_min
 from liquidlog.plan import WriterOptions
 from liquidlog.spec.arrow import leaf_column
 from liquidlog.spec.schema import (
@@ -36,6 +36,11 @@ _MICROSECONDS_PER_MILLISECOND: Final = 1000
 _VOID: Final = PrimitiveType("void")
 _FLOATS: Final = frozenset({"float", "double"})
 
+_MAX_ASCII: Final = "\x7f"
+_MAX_CODE_POINT: Final = "\U0010ffff"
+_LAST_IN_ONE_UNIT: Final = "\uffff"
+_EXPANSION: Final = 2
+
 
 class StatisticsCollector:
     """Collects what an add action says about one file; slices may come in any number and size."""
@@ -52,7 +57,7 @@ class StatisticsCollector:
         self._bounds: dict[Path, _Bounds] = {}
 
     def add(self, table: pa.Table) -> None:
-        """Count in the rows of a slice, whose columns have physical names."""
+        """Add the rows of a slice, whose columns have physical names."""
         self._num_records += table.num_rows
         for leaf in self._leaves:
             column = leaf_column(table, leaf.physical)
@@ -197,3 +202,50 @@ def _iso(moment: np.datetime64) -> str | None:
     if not np.datetime64(_MIN_DATE) <= day <= np.datetime64(_MAX_DATE):
         return None
     return str(moment)
+
+
+def truncate_min(text: str, prefix_chars: int) -> str | None:
+    """Return a lower bound of `text`: the text if it is short, else how it begins.
+
+    Args:
+        text: Any text.
+        prefix_chars: UTF-16 code units, in which the reference engine counts, to keep at least;
+            code points stay whole. None is returned for 0.
+    """
+    return text[: _code_points(text, prefix_chars)] if prefix_chars > 0 else None
+
+
+def truncate_max(text: str, prefix_chars: int) -> str | None:
+    """Return an upper bound of every text that begins as `text` does; None if there is none.
+
+    The character after the prefix is replaced by a larger one: by U+007F if it is below that,
+    else by the largest code point. A prefix that the largest code point follows is extended, up
+    to twice its length.
+
+    Args:
+        text: Any text.
+        prefix_chars: As for `truncate_min`.
+    """
+    if prefix_chars <= 0:
+        return None
+    end = _code_points(text, prefix_chars)
+    while end < len(text) and text[end] == _MAX_CODE_POINT:
+        end += 1
+    if _units(text[:end]) > _EXPANSION * prefix_chars:
+        return None
+    if end == len(text):
+        return text
+    return text[:end] + (_MAX_ASCII if text[end] < _MAX_ASCII else _MAX_CODE_POINT)
+
+
+def _code_points(text: str, units: int) -> int:
+    """Return how many code points cover the first `units` code units."""
+    end = 0
+    while units > 0 and end < len(text):
+        units -= _units(text[end])
+        end += 1
+    return end
+
+
+def _units(text: str) -> int:
+    return len(text) + sum(character > _LAST_IN_ONE_UNIT for character in text)

@@ -15,7 +15,7 @@ from liquidlog.clustering.row_tracking import assign_row_ids
 from liquidlog.commit.conflicts import ReadSet
 from liquidlog.commit.transaction import Clock, Proposal, require_writable
 from liquidlog.curve.order import order_rows
-from liquidlog.data.append import open_input
+from liquidlog.data.append import open_source
 from liquidlog.data.runs import Run, run_token
 from liquidlog.data.writer import DataFileWriter
 from liquidlog.errors import (
@@ -94,7 +94,7 @@ def append(store: TableStore, snapshot: Snapshot, request: AppendRequest, clock:
         raise UsageError(
             "cluster has no effect on a table without clustering columns; set some with cluster-by"
         )
-    sources = [open_input(source, snapshot.schema, store.storage) for source in request.sources]
+    sources = [open_source(source, snapshot.schema, store.storage) for source in request.sources]
     if request.dry_run:
         return _counted(sources, snapshot, request)
     run = run_of(store, run_token(clock.new_id()))

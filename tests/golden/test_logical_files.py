@@ -12,7 +12,7 @@ import pytest
 from deltalake import DeltaTable
 
 from liquidlog.data.checksum import multiset_checksum
-from liquidlog.data.deletion_vectors import read_deletion_vector
+from liquidlog.data.logical_file import read_deletion_vector
 from liquidlog.log.loader import load_snapshot
 from liquidlog.log.stores import open_store
 from liquidlog.plan import InputFile

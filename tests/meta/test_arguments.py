@@ -47,10 +47,11 @@ WRONG: Mapping[str, tuple[object, ...]] = {
     "StructType | Schema | None": NOT_OBJECT,
     "Table | None": NOT_OBJECT,
     "define.Definition": NOT_OBJECT,
+    "ExecutorOptions": (*NOT_OBJECT, None, {"task_bytes": 1}),
 }
 """Values that a parameter of this type must refuse."""
 
-TRUSTED = ("bool", "Callable", "Iterable", "optimize.CommitReport", "ExecutorOptions", "Snapshot")
+TRUSTED = ("bool", "Callable", "Iterable", "optimize.CommitReport", "Snapshot")
 """Beginnings of types whose values are not looked at: flags, callbacks, what the API returned."""
 
 MAKING = ("open", "create", "definition", "create_as")
@@ -99,6 +100,7 @@ def _annotation(found: object) -> str:
         "liquidlog.plan.documents.",
         "liquidlog.snapshot.",
         "liquidspark.executor.",
+        "liquidspark.pipeline.",
         "liquidlog.spec.schema.",
         "liquidlog.operations.",
         "liquidlog.predicates.workload.",

@@ -10,9 +10,8 @@ from hypothesis import strategies as st
 
 from liquidlog.data.append import conform
 from liquidlog.data.checksum import add_checksums, multiset_checksum
-from liquidlog.data.prefixes import truncate_max, truncate_min
 from liquidlog.data.reader import DataFile
-from liquidlog.data.statistics import StatisticsCollector
+from liquidlog.data.statistics import StatisticsCollector, truncate_max, truncate_min
 from liquidlog.data.writer import DataFileWriter
 from liquidlog.plan import WriterOptions
 from liquidlog.spec.arrow import delta_schema, leaf_column

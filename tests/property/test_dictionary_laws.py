@@ -18,7 +18,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from liquidlog.curve.order import order_rows
-from liquidlog.curve.ranges import boundaries, range_ids
+from liquidlog.curve.ranges import range_boundaries, range_ids
 from liquidlog.data import writer as writer_module
 from liquidlog.data.append import conform
 from liquidlog.data.checksum import multiset_checksum
@@ -154,7 +154,7 @@ def test_a_full_dictionary_with_nulls_is_ordered(index_type: pa.DataType, total:
     array = encoded([None, *numbers, None], index_type, pa.string())
     decoded = array.dictionary_decode()
     assert order_rows([array], "linear").tolist() == order_rows([decoded], "linear").tolist()
-    bounds = boundaries(decoded, 100)
+    bounds = range_boundaries(decoded, 100)
     assert range_ids(array, bounds).tolist() == range_ids(decoded, bounds).tolist()
 
 

@@ -1,7 +1,6 @@
 """Laws of the table-driven search: it is numpy's searchsorted, whatever the integers."""
 
 import numpy as np
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -38,10 +37,3 @@ def test_positions_are_those_of_a_binary_search(
     values = numbers(kind, seed, ROWS, width)
     bounds = np.sort(values[skipped:][:count])
     assert np.array_equal(positions_in(bounds, values, side), np.searchsorted(bounds, values, side))
-
-
-@pytest.mark.parametrize("rows", [0, 1, ROWS])
-def test_no_bounds_and_no_values(rows: int) -> None:
-    values = np.arange(rows, dtype=np.int64)
-    assert positions_in(values[:0], values).tolist() == [0] * rows
-    assert positions_in(np.array([5]), values).tolist() == (values > 5).astype(int).tolist()

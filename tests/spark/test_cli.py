@@ -6,24 +6,19 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from click.testing import CliRunner
 from pyspark.sql import SparkSession
 
 import liquidspark
+from liquidlog.cli.common import run
+from liquidlog.errors import EXIT_ERROR, EXIT_OK
 from liquidlog.plan import InputFile, decode_result, encode_plan
-from liquidspark.cli import main
+from liquidspark.cli import cli
 from liquidspark.shuffle import partition_values
 from support.plans import make_plan, read_outputs, rows_of, schema_json_of, write_inputs
 
 pytestmark = pytest.mark.spark
 
 PYTHON = {"PYSPARK_PYTHON": sys.executable, "PYSPARK_DRIVER_PYTHON": sys.executable}
-
-
-OTHER_RESULT = (
-    b'{"format_version":2,"plan_id":"other","group_id":0,"run":"0123456789ab","outputs":[],"rows_read":0,'
-    b'"rows_written":0,"checksum_read":"","checksum_written":"","seconds":0}\n'
-)
 
 
 @pytest.fixture
@@ -43,13 +38,15 @@ def plan_path(tmp_path: Path) -> Path:
 
 
 @pytest.mark.usefixtures("spark")
-def test_run_appends_a_line_a_group_and_resumes(plan_path: Path, tmp_path: Path) -> None:
+def test_run_appends_a_line_per_group_and_resumes(
+    plan_path: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     result_path = tmp_path / "result.jsonl"
     command = ["run", str(plan_path), "-o", str(result_path)]
-    first = CliRunner().invoke(main, command)
-    assert first.exit_code == 1
-    assert "group 1: " in first.stderr
-    assert "gone.parquet" in first.stderr
+    assert run(cli, command) == EXIT_ERROR
+    said = capsys.readouterr().err
+    assert "group 1: " in said
+    assert "gone.parquet" in said
     after_first = result_path.read_bytes()
     result = decode_result(after_first, where="test")
     assert {group.group_id for group in result.groups} == {0, 2}
@@ -57,50 +54,13 @@ def test_run_appends_a_line_a_group_and_resumes(plan_path: Path, tmp_path: Path)
     assert rows_of(rows) == rows_of([pa.table({"key": pa.array(range(200), pa.int64())})])
 
     (tmp_path / "gone.parquet").hardlink_to(tmp_path / "input 0.parquet")
-    second = CliRunner().invoke(main, command)
-    assert second.exit_code == 0
+    assert run(cli, command) == EXIT_OK
     resumed = result_path.read_bytes()
     assert resumed.startswith(after_first)
     assert [group.group_id for group in decode_result(resumed, where="test").groups][2:] == [1]
 
-    third = CliRunner().invoke(main, command)
-    assert third.exit_code == 0
+    assert run(cli, command) == EXIT_OK
     assert result_path.read_bytes() == resumed
-
-
-@pytest.mark.parametrize(
-    ("plan", "result", "words"),
-    [
-        (None, None, "cannot be read"),
-        (b"{}", None, "is not a"),
-        ("good", b'{"format_version": 99}\n', "format version 99"),
-        (
-            "good",
-            OTHER_RESULT,
-            "is the result of plan other",
-        ),
-    ],
-)
-def test_unusable_documents_are_refused_in_one_sentence(
-    plan_path: Path, tmp_path: Path, plan: bytes | str | None, result: bytes | None, words: str
-) -> None:
-    path = plan_path if plan == "good" else tmp_path / "other.json"
-    if isinstance(plan, bytes):
-        path.write_bytes(plan)
-    result_path = tmp_path / "result.jsonl"
-    if result is not None:
-        result_path.write_bytes(result)
-    done = CliRunner().invoke(main, ["run", str(path), "-o", str(result_path)])
-    assert done.exit_code == 1
-    assert words in done.stderr
-    assert done.stderr.count("\n") == 1
-
-
-def test_malformed_spark_conf_is_a_usage_error(plan_path: Path, tmp_path: Path) -> None:
-    command = ["run", str(plan_path), "-o", str(tmp_path / "r"), "--spark-conf", "nonsense"]
-    done = CliRunner().invoke(main, command)
-    assert done.exit_code == 2
-    assert "K=V" in done.stderr
 
 
 def test_a_master_that_does_not_answer_is_refused_in_seconds(

@@ -5,10 +5,9 @@ from pathlib import Path
 import pyarrow as pa
 
 from liquidspark.layout import build_layout, first_ordinals
-from liquidspark.sample import Survey, check_rows, survey_file
 from liquidspark.shuffle import OutputTasks, SplitTasks, partition_values
-from liquidspark.sink import TaskFacts, decode_facts, merge_facts
-from liquidspark.source import GroupWork, split_file
+from liquidspark.sink import TaskFacts, check_rows, decode_facts, merge_facts
+from liquidspark.source import GroupWork, Survey, split_file, survey_file
 
 
 def numbered(number: int) -> list[pa.RecordBatch]:

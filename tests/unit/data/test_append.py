@@ -7,10 +7,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from liquidlog.data.append import conform, open_input, read_schema
+from liquidlog.data.append import conform, open_source, read_schema, too_long
 from liquidlog.data.parquet_file import ParquetFile
 from liquidlog.errors import DataFileError, SchemaMismatchError, UsageError
 from liquidlog.spec.arrow import arrow_schema, delta_schema
+from liquidlog.spec.char_types import parse_limits
 from liquidlog.spec.schema import StructType, parse_schema
 
 UTC = pa.timestamp("us", tz="UTC")
@@ -204,7 +205,7 @@ def test_parquet_file_is_read_row_group_by_row_group(tmp_path: Path) -> None:
         table, path, row_group_size=2, use_deprecated_int96_timestamps=True, store_schema=False
     )
     schema = _schema(t=UTC, a=pa.int64())
-    pieces = list(open_input(path, schema))
+    pieces = list(open_source(path, schema))
     assert [piece.num_rows for piece in pieces] == [2, 2, 1]
     assert pa.concat_tables(pieces)["t"].cast(pa.int64()).to_pylist() == list(range(5))
     assert read_schema(path) == pa.schema([("a", pa.int64()), ("t", UTC)])
@@ -213,9 +214,9 @@ def test_parquet_file_is_read_row_group_by_row_group(tmp_path: Path) -> None:
 def test_arrow_data_is_opened_like_a_file() -> None:
     kind = pa.map_(pa.string(), pa.int64())
     data = pa.table({"a": pa.array([None], kind)})
-    assert [piece.to_pylist() for piece in open_input(data, _schema(a=kind))] == [[{"a": None}]]
+    assert [piece.to_pylist() for piece in open_source(data, _schema(a=kind))] == [[{"a": None}]]
     with pytest.raises(SchemaMismatchError):
-        open_input(data, _schema(b=kind))
+        open_source(data, _schema(b=kind))
 
 
 def test_parquet_in_the_julian_calendar_is_refused(tmp_path: Path) -> None:
@@ -223,7 +224,7 @@ def test_parquet_in_the_julian_calendar_is_refused(tmp_path: Path) -> None:
     table = pa.table({"d": pa.array([0], pa.date32())})
     pq.write_table(table.replace_schema_metadata({"org.apache.spark.legacyDateTime": ""}), path)
     with pytest.raises(DataFileError):
-        open_input(path, _schema(d=pa.date32()))
+        open_source(path, _schema(d=pa.date32()))
 
 
 def test_missing_and_broken_inputs_are_data_file_errors(tmp_path: Path) -> None:
@@ -231,7 +232,7 @@ def test_missing_and_broken_inputs_are_data_file_errors(tmp_path: Path) -> None:
     broken.write_bytes(b"PAR1 is not enough PAR1")
     for path in (str(tmp_path / "none.parquet"), str(broken)):
         with pytest.raises(DataFileError):
-            open_input(path, _schema(a=pa.int64()))
+            open_source(path, _schema(a=pa.int64()))
         with pytest.raises(DataFileError):
             ParquetFile(path)
 
@@ -245,3 +246,56 @@ def test_data_without_rows_gives_no_rows() -> None:
         )
         == 0
     )
+
+
+TEXT = pa.string()
+STRUCT = pa.struct([("v", TEXT), ("n", pa.int64())])
+ENTRIES = pa.map_(TEXT, TEXT)
+
+
+def problems(values: list[Any], kind: pa.DataType, declared: str) -> list[str]:
+    limits = parse_limits(declared)
+    found = list(too_long(pa.array(values, kind), limits, ("c",)))
+    # As a slice, between rows that are not in it.
+    framed = pa.array([*values[::-1], *values, *values[::-1]], kind).slice(len(values), len(values))
+    assert list(too_long(framed, limits, ("c",))) == found
+    return found
+
+
+FITTING: list[tuple[str, pa.DataType, list[Any]]] = [
+    ("varchar(3)", TEXT, ["abc", None, "ab ", "", "é€𝄞"]),
+    ("char(3)", TEXT, ["a", None, "abc", "  "]),
+    ("struct<v:char(2),n:bigint>", STRUCT, [{"v": "a", "n": 1}, None, {"v": None, "n": 2}]),
+    ("array<char(2)>", pa.list_(TEXT), [["a", None, "bc"], None, [], ["d"]]),
+    ("map<char(2),varchar(1)>", ENTRIES, [[("a", "x"), ("bc", None)], None, [], [("a", "y")]]),
+    ("map<string,varchar(1)>", ENTRIES, [[("long key", "x")]]),
+    ("array<struct<v:char(2),n:bigint>>", pa.list_(STRUCT), [None, [{"v": "a", "n": 1}, None], []]),
+]
+LONGER: list[tuple[str, pa.DataType, Any]] = [
+    ("varchar(3)", TEXT, "abcd"),
+    ("varchar(3)", TEXT, "abc "),
+    ("varchar(3)", TEXT, "é€𝄞x"),
+    ("char(3)", TEXT, "    "),
+    ("struct<v:varchar(1),n:bigint>", STRUCT, {"v": "ab", "n": 1}),
+    ("array<char(1)>", pa.list_(TEXT), ["a", "ab"]),
+    ("map<varchar(1),string>", ENTRIES, [("ab", "x")]),
+    ("map<string,varchar(1)>", ENTRIES, [("ab", "xy")]),
+    ("array<struct<v:char(2),n:bigint>>", pa.list_(STRUCT), [{"v": "abc", "n": 1}]),
+]
+
+
+@pytest.mark.parametrize(("declared", "kind", "rows"), FITTING)
+def test_texts_that_fit(declared: str, kind: pa.DataType, rows: list[Any]) -> None:
+    assert problems(rows, kind, declared) == []
+
+
+@pytest.mark.parametrize(("declared", "kind", "row"), LONGER)
+def test_texts_that_are_longer(declared: str, kind: pa.DataType, row: Any) -> None:
+    assert len(problems([None, row], kind, declared)) == 1
+
+
+def test_what_is_below_a_null_is_not_looked_at() -> None:
+    children = [pa.array(["too long", "a"]), pa.array([1, 2])]
+    null_first = pa.array([True, False])
+    hidden = pa.StructArray.from_arrays(children, fields=list(STRUCT), mask=null_first)
+    assert not list(too_long(hidden, parse_limits("struct<v:varchar(1),n:bigint>"), ("c",)))

@@ -5,8 +5,8 @@ from collections.abc import Iterator, Mapping
 import pytest
 
 from liquidlog.errors import ExecutorError
-from liquidspark import endpoints
-from liquidspark.endpoints import require_answer
+from liquidspark import session
+from liquidspark.session import require_answer
 
 
 @pytest.fixture
@@ -52,7 +52,7 @@ def test_what_does_not_answer_is_refused_at_once(closed_port: int) -> None:
 
 
 def test_a_host_that_is_silent_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(endpoints, "TIMEOUT_SECONDS", 0.2)
+    monkeypatch.setattr(session, "ANSWER_TIMEOUT_SECONDS", 0.2)
     with socket.create_server(("127.0.0.1", 0), backlog=1) as server:
         address = server.getsockname()
         # A full backlog drops further requests to connect, as a firewall does.
@@ -89,6 +89,6 @@ def test_behind_a_proxy_spark_connect_is_left_to_grpc() -> None:
 
 
 def test_addresses_are_read_as_spark_does() -> None:
-    assert endpoints._connect_addresses("sc://host") == (("host", 15002),)
-    assert endpoints._connect_addresses("sc://[::1]:7/;x=1") == (("::1", 7),)
-    assert endpoints._master_addresses("spark://a:1,b:2") == (("a", 1), ("b", 2))
+    assert session._connect_addresses("sc://host") == (("host", 15002),)
+    assert session._connect_addresses("sc://[::1]:7/;x=1") == (("::1", 7),)
+    assert session._master_addresses("spark://a:1,b:2") == (("a", 1), ("b", 2))

@@ -13,7 +13,7 @@ from liquidlog.data.runs import Run
 from liquidlog.data.writer import DataFileWriter
 from liquidlog.plan import GroupFailure, RewrittenGroup
 from liquidspark import shuffle
-from liquidspark.executor import ExecutorOptions, _GroupRun
+from liquidspark.executor import GroupRun
 from liquidspark.sink import TaskFacts
 from liquidspark.source import GroupWork
 from liquidspark.whole import CompactionTasks, GroupTask
@@ -53,7 +53,7 @@ SABOTAGES = (change_a_bit, change_a_letter, drop_a_row, double_a_row, put_a_null
 
 
 @pytest.fixture
-def run(tmp_path: Path) -> _GroupRun:
+def run(tmp_path: Path) -> GroupRun:
     random = np.random.default_rng(2)
     table = pa.table(
         {
@@ -64,7 +64,7 @@ def run(tmp_path: Path) -> _GroupRun:
     )
     inputs = write_inputs(tmp_path, table, 3)
     plan = make_plan(tmp_path, schema_json_of(COLUMNS), [(inputs, 3)], columns=[("a",), ("b",)])
-    run = _GroupRun(plan=plan, group=plan.groups[0], options=ExecutorOptions())
+    run = GroupRun(plan=plan, group=plan.groups[0])
     Run(str(tmp_path), run.token).begin()
     return run
 
@@ -86,12 +86,12 @@ def by_compaction(work: GroupWork) -> TaskFacts:
 WAYS = (by_shuffle, by_one_task, by_compaction)
 
 
-def outcome(run: _GroupRun, facts: TaskFacts) -> RewrittenGroup | GroupFailure:
+def outcome(run: GroupRun, facts: TaskFacts) -> RewrittenGroup | GroupFailure:
     assert facts.failure is None
-    return run._finished(facts, 1.0)
+    return run.outcome(facts, seconds=1.0)
 
 
-def refused(run: _GroupRun, facts: TaskFacts) -> bool:
+def refused(run: GroupRun, facts: TaskFacts) -> bool:
     found = outcome(run, facts)
     return isinstance(found, GroupFailure) and "rows changed on the way" in found.reason
 
@@ -99,7 +99,7 @@ def refused(run: _GroupRun, facts: TaskFacts) -> bool:
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("read_back", [True, False])
 def test_what_nobody_touched_is_proved(
-    run: _GroupRun, way: Callable[[GroupWork], TaskFacts], *, read_back: bool
+    run: GroupRun, way: Callable[[GroupWork], TaskFacts], *, read_back: bool
 ) -> None:
     found = outcome(run, way(replace(run.work(), read_back=read_back)))
     assert isinstance(found, RewrittenGroup)
@@ -109,7 +109,7 @@ def test_what_nobody_touched_is_proved(
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("sabotage", SABOTAGES)
 def test_what_is_written_wrongly_is_refused(
-    run: _GroupRun,
+    run: GroupRun,
     way: Callable[[GroupWork], TaskFacts],
     sabotage: Sabotage,
     monkeypatch: pytest.MonkeyPatch,
@@ -121,7 +121,7 @@ def test_what_is_written_wrongly_is_refused(
 @pytest.mark.parametrize("read_back", [True, False])
 @pytest.mark.parametrize("sabotage", SABOTAGES)
 def test_what_arrives_wrongly_is_refused(
-    run: _GroupRun, sabotage: Sabotage, monkeypatch: pytest.MonkeyPatch, *, read_back: bool
+    run: GroupRun, sabotage: Sabotage, monkeypatch: pytest.MonkeyPatch, *, read_back: bool
 ) -> None:
     def of(decode: Callable[[bytes], pa.Table]) -> Callable[[bytes], pa.Table]:
         def wrong(payload: bytes) -> pa.Table:
@@ -141,7 +141,7 @@ def test_what_arrives_wrongly_is_refused(
 
 @pytest.mark.parametrize("way", WAYS)
 def test_every_byte_that_changes_in_a_file_is_refused(
-    run: _GroupRun, way: Callable[[GroupWork], TaskFacts], monkeypatch: pytest.MonkeyPatch
+    run: GroupRun, way: Callable[[GroupWork], TaskFacts], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def of(finish: Callable[..., Any]) -> Callable[..., Any]:
         def finish_and_damage(self: DataFileWriter, name: str) -> Any:

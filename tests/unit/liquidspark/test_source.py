@@ -13,21 +13,19 @@ from liquidlog.errors import DataFileError, ExecutorError
 from liquidlog.plan import InputFile, WriterOptions
 from liquidlog.spec.arrow import leaf_column
 from liquidspark.layout import slices_per_output
-from liquidspark.sample import (
-    Survey,
-    decode_survey,
-    encode_survey,
-    sample_positions,
-    sample_shares,
-    survey_file,
-)
 from liquidspark.source import (
     GroupWork,
     Split,
+    Survey,
+    decode_survey,
+    encode_survey,
     file_location,
-    open_input,
+    open_logical_file,
     read_split,
+    rows_to_sample,
+    sample_positions,
     split_file,
+    survey_file,
 )
 from support.plans import schema_json_of, write_inputs
 from support.vectors import write_vector
@@ -98,8 +96,8 @@ def test_sample_positions_are_distinct_rows_spread_evenly(rows: int, count: int)
         assert widest_gap <= 2 * rows / count + 2
 
 
-def test_sample_shares_follow_sizes_and_leave_none_out() -> None:
-    assert sample_shares([100, 300, 1], 400) == [100, 300, 1]
+def test_rows_to_sample_follow_sizes_and_leave_none_out() -> None:
+    assert rows_to_sample([100, 300, 1], 400) == [100, 300, 1]
 
 
 def test_survey_survives_the_trip() -> None:
@@ -129,8 +127,8 @@ def test_an_input_of_another_size_than_the_log_says_is_refused(tmp_path: Path) -
     (written,) = write_inputs(tmp_path, table, 1)
     grown = InputFile(path=written.path, size_bytes=written.size_bytes + 1)
     with pytest.raises(DataFileError, match=f"log says {grown.size_bytes}"):
-        open_input(work_of(tmp_path, grown), 0)
-    assert open_input(work_of(tmp_path, written), 0).num_rows == 10
+        open_logical_file(work_of(tmp_path, grown), 0)
+    assert open_logical_file(work_of(tmp_path, written), 0).num_rows == 10
 
 
 def work_of(directory: Path, file: InputFile) -> GroupWork:

@@ -16,9 +16,8 @@ from liquidlog.curve.curves import Curve
 from liquidlog.data.runs import Run
 from liquidlog.plan import RowTracking, WriterOptions
 from liquidspark import shuffle
-from liquidspark.sample import check_rows, survey_file
-from liquidspark.sink import TaskFacts
-from liquidspark.source import GroupWork, open_input
+from liquidspark.sink import TaskFacts, check_rows
+from liquidspark.source import GroupWork, open_logical_file, survey_file
 from liquidspark.whole import CompactionTasks, GroupTask
 from support.plans import parquet_names, rows_of, schema_json_of, write_inputs
 from support.tasks import facts_of, numbered, shuffled
@@ -130,7 +129,7 @@ def test_files_may_differ_in_which_strings_are_in_dictionaries(
     work = replace(work, inputs=tuple(inputs))
     kinds = set()
     for file in range(len(work.paths)):
-        with open_input(work, file) as opened:
+        with open_logical_file(work, file) as opened:
             kinds.add(opened.read().schema.field("b").type)
     assert len(kinds) == 2, "the files no longer differ"
     whole = GroupTask(work=work, sample_rows=500)
@@ -159,7 +158,7 @@ def test_files_may_have_a_text_each(tmp_path: Path, way: str, column: str) -> No
         vector_paths=(None,) * files,
         columns=((column,),) if curve else (),
     )
-    with open_input(work, 0) as opened:
+    with open_logical_file(work, 0) as opened:
         assert pa.types.is_dictionary(opened.read().schema.field("b").type)
     whole = GroupTask(work=work, sample_rows=500)
     facts = shuffled(work) if way == "shuffled" else facts_of(list(whole(numbered(0))))

@@ -1,0 +1,54 @@
+"""How work is divided, and what a worker does first: it changes its whole process."""
+
+import platform
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+
+from liquidlog.errors import UsageError
+from liquidspark.pipeline import ExecutorOptions
+
+PROGRAM = """
+import gc
+import pyarrow as pa
+from liquidspark.pipeline import prepare_worker
+
+prepare_worker()
+prepare_worker()
+assert gc.get_freeze_count() > 1000
+print(pa.default_memory_pool().backend_name)
+blocks = [pa.array(range(1000)) for _ in range(100)]
+assert sum(len(block) for block in blocks) == 100_000
+"""
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="mallopt is glibc's")
+def test_a_worker_keeps_its_memory_and_freezes_what_is_imported() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM], check=True, capture_output=True, text=True, timeout=60
+    )
+    assert done.stdout.strip() == "system"
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"task_bytes": 0},
+        {"slice_bytes": 0},
+        {"sample_rows": 0},
+        {"single_task_bytes": -1},
+        {"sample_rows_per_output": 1.5},
+        {"task_bytes": "1MiB"},
+        {"read_back": 1},
+    ],
+)
+def test_wrong_options_are_usage_errors(wrong: dict[str, Any]) -> None:
+    with pytest.raises(UsageError):
+        ExecutorOptions(**wrong)
+
+
+def test_each_output_adds_to_the_sample_of_a_large_group() -> None:
+    options = ExecutorOptions(sample_rows=100, sample_rows_per_output=30)
+    assert [options.sample_rows_of(outputs) for outputs in (1, 4)] == [100, 120]
