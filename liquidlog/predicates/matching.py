@@ -27,8 +27,8 @@ from liquidlog.predicates.file_bounds import FileBounds, has_plain_order
 from liquidlog.predicates.literals import INTEGER_BITS, SqlValue, sql_value
 from liquidlog.predicates.verdicts import Mask, Verdict, compared, true_or_unknown
 from liquidlog.snapshot import Snapshot
+from liquidlog.spec.bounds import BoundsOf
 from liquidlog.spec.schema import Leaf, PrimitiveType, leaves
-from liquidlog.spec.stats import BoundsOf
 
 _SYMBOLS: Final[Mapping[type[exp.Expression], str]] = {
     exp.EQ: "=",

@@ -13,9 +13,8 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from liquidlog.spec.arrow import arrow_type
-from liquidlog.spec.bounds import cast_where_possible
+from liquidlog.spec.bounds import cast_where_possible, has_bounds
 from liquidlog.spec.schema import Leaf
-from liquidlog.spec.stats import has_bounds
 
 _NULL_TEXTS: Final = (None, "")
 

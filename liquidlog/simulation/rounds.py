@@ -18,7 +18,7 @@ from liquidlog.simulation.table import (
     Points,
     SimulatedTable,
     as_snapshot,
-    bounds_table,
+    exact_bounds,
     placed,
     rewritten,
     with_files,
@@ -175,7 +175,7 @@ def _course(
 
 def _plan(table: SimulatedTable, contender: Contender) -> ClusteringPlan:
     numbers = count()
-    bounds = bounds_table(table)
+    bounds = exact_bounds(table)
     return plan(
         as_snapshot(table),
         contender.policy,

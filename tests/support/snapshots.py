@@ -12,9 +12,9 @@ from liquidlog.clustering.domain import CLUSTERING_DOMAIN
 from liquidlog.log.statistics import load_bounds
 from liquidlog.snapshot import FILES_SCHEMA, STATISTICS_TYPE, Snapshot, Statistics
 from liquidlog.spec.actions import DomainMetadata, Format, Metadata, Protocol
+from liquidlog.spec.bounds import BoundsOf
 from liquidlog.spec.features import new_table_protocol
 from liquidlog.spec.schema import PrimitiveType, StructField, StructType, schema_json
-from liquidlog.spec.stats import BoundsOf
 from support.memory_store import MemoryStore
 
 SCHEMA = StructType(

@@ -33,7 +33,7 @@ from liquidlog.clustering.planning.read_model import ReadModel, read_model
 from liquidlog.clustering.zcubes import STABLE, Membership, file_states, membership, sizes
 from liquidlog.plan import ClusteringPlan, ClusteringPolicy, RewriteMode, SkipReason
 from liquidlog.snapshot import Snapshot
-from liquidlog.spec.stats import BoundsOf
+from liquidlog.spec.bounds import BoundsOf
 
 NAME: Final = "overlap"
 
@@ -102,7 +102,7 @@ def plan_overlap(
     )
     bounds = bounds_of([column.leaf for column in columns])
     asked = _asked(snapshot, policy, bounds_of)
-    space = key_space(bounds, sizes(snapshot.files), len(columns))
+    space = key_space(bounds, sizes(snapshot.files))
     table = _table(snapshot, policy, places, stable=stable, asked=asked, space=space)
     return build_plan(
         snapshot,
@@ -138,12 +138,12 @@ def _table(
     deleted = deleted_shares(snapshot.files)
     eligible = asked & ~stable & (places.candidates | policy.full)
     heavy = eligible & (np.nan_to_num(deleted, nan=1.0) > policy.max_deleted_share)
-    small = space.size < _SMALL_SHARE * policy.max_file_bytes
-    overlapping = space.depths >= 1 + policy.min_overlapping_files * policy.min_overlap
+    small = space.size_bytes < _SMALL_SHARE * policy.max_file_bytes
+    overlapping = space.mean_depths >= 1 + policy.min_overlapping_files * policy.min_overlap
     return _Table(
         space=space,
         model=model,
-        cost=model.now(space.size, space.widths),
+        cost=model.now(space.size_bytes, space.widths),
         considered=asked,
         candidates=eligible & ((cube < 0) | small | heavy | overlapping),
         forced=heavy,
@@ -234,7 +234,7 @@ def _wider(widths: NDArray[np.float64], candidates: NDArray[np.float64]) -> list
 
 def _rewrite(table: _Table, rows: NDArray[np.int64]) -> _Rewrite:
     extent = table.space.extent(_mask(rows, len(table.cost)))
-    size = float(table.space.size[rows].sum())
+    size = float(table.space.size_bytes[rows].sum())
     outputs = table.model.outputs(size, extent)
     gain = float(table.cost[rows].sum()) - table.model.after(size, extent, outputs)
     cubes = np.unique(table.cube[rows])
@@ -248,10 +248,10 @@ def _groups(table: _Table, wanted: Mask, limit_bytes: int) -> list[_Rewrite]:
     rows = np.flatnonzero(wanted)
     if not len(rows):
         return []
-    axis = min(table.space.axes, key=lambda axis: float(axis.width[rows].mean()))
-    middle = axis.low[rows] + axis.high[rows]
+    narrowest = min(table.space.columns, key=lambda spans: float(spans.width[rows].mean()))
+    middle = narrowest.low[rows] + narrowest.high[rows]
     rows = rows[np.argsort(middle, kind="stable")]
-    slices = pack(table.space.size[rows].astype(np.int64), limit_bytes)
+    slices = pack(table.space.size_bytes[rows].astype(np.int64), limit_bytes)
     return [_rewrite(table, rows[part]) for part in slices]
 
 

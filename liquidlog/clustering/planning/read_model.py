@@ -74,8 +74,8 @@ def read_model(
     `cubes` has each file's cube, -1 for none: how far clustering falls short is measured there.
     """
     return ReadModel(
-        dimensions=len(space.axes),
-        table_bytes=float(space.size[files].sum()),
+        dimensions=len(space.columns),
+        table_bytes=float(space.size_bytes[files].sum()),
         max_file_bytes=max_file_bytes,
         shortfall=_shortfall(space, np.where(files, cubes, -1)),
     )
@@ -87,13 +87,13 @@ def _shortfall(space: KeySpace, cubes: NDArray[np.int64]) -> float:
         return 1.0
     _, cube, files = np.unique(cubes[rows], return_inverse=True, return_counts=True)
     extent = np.zeros(len(files))
-    for axis in space.axes:
+    for spans in space.columns:
         low, high = np.full(len(files), np.inf), np.zeros(len(files))
-        np.minimum.at(low, cube, axis.low[rows])
-        np.maximum.at(high, cube, axis.high[rows])
-        extent += (high - low) / len(space.axes)
-    expected = extent * files ** (-1 / len(space.axes))
-    counted = space.size[rows] * (files[cube] >= _FEW_FILES)
+        np.minimum.at(low, cube, spans.low[rows])
+        np.maximum.at(high, cube, spans.high[rows])
+        extent += (high - low) / len(space.columns)
+    expected = extent * files ** (-1 / len(space.columns))
+    counted = space.size_bytes[rows] * (files[cube] >= _FEW_FILES)
     total = float(counted @ expected[cube])
     if total <= 0:
         return 1.0
