@@ -1,4 +1,4 @@
-"""Statistics of the live files, read when a question needs them and only for its columns.
+"""Bounds of the live files, read from the log when they are needed and only for asked columns.
 
 Source: PROTOCOL.md, "Per-file Statistics", "Checkpoint Schema" (`stats`, `stats_parsed`).
 """

@@ -1,9 +1,10 @@
 """What the predicates of a workload would read after a plan, simulated from statistics.
 
-The rows of a group are made up: spread evenly over the boxes of its files, as many as their bytes.
-The executor's own kernels place them in the planned number of files, whose bounds then answer the
-predicates. Columns that are not clustered by keep the bounds of the whole group. Of texts only the
-ends of files are known, so files of few inputs are predicted wider than they will come out.
+The rows of a group are made up: each input has as many as its bytes demand, spread evenly over its
+box. The executor's own kernels place them in the planned number of files, and the bounds of those
+files answer the predicates. In columns that the plan does not cluster by, every output has the
+bounds of its whole group. Of texts only the bounds of files are known, so outputs of few inputs
+are predicted wider than they will be.
 """
 
 from collections.abc import Callable, Sequence
@@ -30,7 +31,7 @@ _MOST_ROWS: Final = 400_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PredictedReads:
-    """What readers with one predicate read before and after; `share` is how often it is asked."""
+    """What readers with one predicate read before and after; `share` is their share of readers."""
 
     where: str
     share: float
@@ -42,10 +43,11 @@ class PredictedReads:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prediction:
-    """What a plan would bring to a workload; bytes and files read are means over it.
+    """What a plan would change for the readers of a workload.
 
-    `gain_per_byte` is bytes a reader is spared for each byte rewritten. `break_even_reads` is
-    after how many readers the rewrite has spared as many bytes as it rewrites, None if never.
+    `files_before`, `files_after`, `bytes_before` and `bytes_after` are what the mean reader reads.
+    `gain_per_byte` is how many bytes the mean reader is spared per byte rewritten. After
+    `break_even_reads` readers the bytes spared add up to those rewritten; None if they never do.
     """
 
     bytes_to_rewrite: int
@@ -60,7 +62,7 @@ class Prediction:
     predicates: tuple[PredictedReads, ...]
 
     def document(self) -> dict[str, Any]:
-        """Return the prediction as values that can be printed."""
+        """Return the prediction as values for JSON, `predicates` as PredictedReads."""
         return {name: getattr(self, name) for name in self.__slots__}
 
 
@@ -71,9 +73,10 @@ def predict(
     bounds_of: BoundsOf,
     samples: Sequence[pa.Table] | None = None,
 ) -> Prediction:
-    """Return what a plan for this snapshot would bring.
+    """Return what a plan for this snapshot would change for the readers of a workload.
 
-    `samples` are rows of the plan's columns, a table a group; without, rows are made up.
+    `samples` holds one table per group of the plan: sampled rows, in its clustering columns.
+    Without samples, rows are made up.
 
     Raises:
         UsageError: If a predicate cannot be understood.
@@ -102,9 +105,9 @@ def predict(
 def predicted_health(
     snapshot: Snapshot, plan: ClusteringPlan, bounds_of: BoundsOf, *, min_cube_bytes: int
 ) -> Health:
-    """Return the health by the plan's columns that the table would have after it.
+    """Return the health that the table would have after the plan, by its clustering columns.
 
-    The files of a group count as no cube's.
+    The files that the plan would write are in no cube here.
 
     Raises:
         CorruptLogError: If the clustering domain cannot be read.
@@ -226,7 +229,10 @@ def _rewritten(
 
 
 def _points(group: RewriteGroup, size: Points, scales: Sequence["_Scale"]) -> Points:
-    """Return made-up rows, as many of a file as its bytes, evenly spread over its box."""
+    """Return made-up rows (float64, rows by columns), spread evenly over the boxes of files.
+
+    A file has as many as its share of the bytes.
+    """
     wanted = min(_MOST_ROWS, _ROWS_IN_A_FILE * max(group.expected_outputs, len(size)))
     counts = np.maximum(1, np.round(size * (wanted / max(size.sum(), 1.0)))).astype(np.int64)
     owner = np.repeat(np.arange(len(size)), counts)
@@ -242,9 +248,10 @@ def _sampled(scales: Sequence["_Scale"]) -> Points:
 
 
 class _Scale:
-    """One column's values as numbers and back; texts are numbered among those that are known.
+    """Turns values of one column into numbers (float64) and back.
 
-    Known are the ends of a group's files and the `sampled` values.
+    The number of a text is its rank among the known texts: the bounds of a group's files and the
+    sampled values.
     """
 
     def __init__(self, low: pa.Array, high: pa.Array, sampled: pa.ChunkedArray | None) -> None:

@@ -1,4 +1,4 @@
-"""Snapshots made of a few words: one FileSpec a live file."""
+"""Snapshots made of a few words: one FileSpec per live file."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -136,7 +136,7 @@ def snapshot_of(
 
 
 def bounds_of(snapshot: Snapshot) -> BoundsOf:
-    """Return what brings the bounds of a snapshot that was made here."""
+    """Return a function that loads the bounds of a snapshot made here."""
     return partial(load_bounds, MemoryStore(), snapshot)
 
 

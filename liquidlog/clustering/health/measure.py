@@ -48,7 +48,8 @@ class ColumnHealth:
 
     `overlap_ratio` is the mean over files with statistics of the share of the other such files
     whose ranges of this column meet theirs: 0 when all are apart, 1 when all meet.
-    `files_in_one_prefix` have bounds cut so short that their depth is not that of their values.
+    `files_in_one_prefix` counts files whose bounds are truncated to one prefix, so that their depth
+    is not that of their values.
     `depth_profile` is the largest depth in up to 64 stretches of the range from `min` to `max`,
     which hold equally many distinct bounds.
     """

@@ -1,8 +1,8 @@
-"""What pictures of a clustering show: where cubes and files lie along each column, and on two.
+"""Pictures of a clustering: where cubes and files lie along each column, and on the first two.
 
-Axes are in the order of the bounds, with equally many distinct bounds on equal lengths, so that
-text and skewed numbers have a scale too. Positions are from 0 to 1. Few files are shown one by
-one, many as a grid of counts: a picture of a million files is as small as one of a thousand.
+A column's axis has equally many distinct bounds on equal lengths, so that texts and skewed numbers
+have a scale too. Positions are from 0 to 1. Few files are shown one by one, many as a grid of
+counts: a picture of a million files is as small as one of a thousand.
 """
 
 from collections.abc import Sequence
@@ -36,7 +36,7 @@ Grid = tuple[tuple[int, ...], ...]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Span:
-    """A cube or a file on one axis; `weight` is its depth, or a cube's number of files."""
+    """A cube or a file along one column; `weight` is a cube's number of files, a file's depth."""
 
     low: float
     high: float
@@ -47,10 +47,11 @@ class Span:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ColumnPicture:
-    """One column. `ticks` are (position, value); `files` is empty where `grid` stands for them.
+    """Cubes and files along one column; `ticks` are (position, value).
 
-    A row of `grid` is one of equal parts of the files in the order of their minima, a cell how
-    many of those reach into a stretch of the axis; `files_in_row` is the most it could be.
+    Of many files `files` is empty and `grid` counts them: its rows are equal parts of the files in
+    the order of their minima, its cells count the files of a row that reach into a stretch of the
+    column. A row stands for at most `files_in_row` files.
     """
 
     name: str
