@@ -117,7 +117,7 @@ table = Table.open(uri)
 snapshot = table.snapshot()
 chosen = [leaf for leaf in leaves(snapshot.schema) if leaf.logical in {("a",), ("b",)}]
 started, cpu_started = time.perf_counter(), time.process_time()
-rows = load_bounds(table._store, snapshot, chosen).num_rows
+rows = len(load_bounds(table._store, snapshot, chosen))
 """,
     "liquidlog, health": """
 rows = Table.open(uri).health().total_file_count

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from liquidlog.errors import ClusteringColumnError
+from liquidlog.spec.bounds import has_bounds
 from liquidlog.spec.near import unknown_columns
 from liquidlog.spec.schema import (
     ArrayType,
@@ -18,7 +19,7 @@ from liquidlog.spec.schema import (
     quote_path,
     resolve_path,
 )
-from liquidlog.spec.stats import has_bounds, indexed_leaves
+from liquidlog.spec.stats import indexed_leaves
 
 DEFAULT_COLUMN_LIMIT: Final = 4
 """Most columns a table may be clustered by.

@@ -16,8 +16,9 @@ import pyarrow.parquet as pq
 
 from liquidlog.data.parquet_file import ParquetFile
 from liquidlog.plan import WrittenFile
+from liquidlog.spec.bounds import Bounds, has_bounds
+from liquidlog.spec.bounds_json import parse_bounds
 from liquidlog.spec.schema import Leaf, StructType, leaves
-from liquidlog.spec.stats import has_bounds, parse_bounds
 from liquidlog.storage.options import NO_OPTIONS, StorageOptions
 
 _SIDES: Final[Mapping[str, tuple[str, Callable[..., Any]]]] = {
@@ -76,12 +77,13 @@ def _column_numbers(footer: pq.FileMetaData) -> Mapping[str, int]:
     return {path: number for number, path in enumerate(paths) if counts[path] == 1}
 
 
-def _lie(claimed: pa.Table, position: int, leaf: Leaf, statistics: pq.Statistics) -> str | None:
+def _lie(claimed: Bounds, position: int, leaf: Leaf, statistics: pq.Statistics) -> str | None:
     """Return which claimed bound is narrower than the footer's, None if neither is."""
     if not has_bounds(leaf.data_type) or not statistics.has_min_max:
         return None
+    ends = {"min": claimed.low(position), "max": claimed.high(position)}
     for side, (name, is_wider) in _SIDES.items():
-        bound = claimed[f"{side}.{position}"][0]
+        bound = ends[side][0]
         value = _value(statistics, side, bound.type)
         # NaN is greater than every number, and no footer has it.
         claims = bound.is_valid and bound.as_py() == bound.as_py()

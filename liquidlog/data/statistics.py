@@ -19,6 +19,7 @@ import pyarrow.compute as pc
 from liquidlog.data.buffers import fixed_width
 from liquidlog.plan import WriterOptions
 from liquidlog.spec.arrow import leaf_column
+from liquidlog.spec.bounds import has_bounds
 from liquidlog.spec.schema import (
     DataType,
     DecimalType,
@@ -28,7 +29,7 @@ from liquidlog.spec.schema import (
     StructType,
     leaves,
 )
-from liquidlog.spec.stats import FileStatistics, has_bounds
+from liquidlog.spec.stats import FileStatistics
 
 _MIN_DATE: Final = "0001-01-01"
 _MAX_DATE: Final = "9999-12-31"

@@ -9,6 +9,7 @@ from liquidlog.clustering.domain import CLUSTERING_DOMAIN, read_domain
 from liquidlog.errors import CorruptLogError, UsageError
 from liquidlog.snapshot import Snapshot
 from liquidlog.spec.actions import Commit, DomainMetadata, Metadata
+from liquidlog.spec.bounds import has_bounds
 from liquidlog.spec.schema import (
     Path,
     StructType,
@@ -17,7 +18,6 @@ from liquidlog.spec.schema import (
     resolve_path,
     split_path,
 )
-from liquidlog.spec.stats import has_bounds
 
 _DELIBERATE: Final = "CLUSTER BY"
 

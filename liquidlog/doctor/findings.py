@@ -14,9 +14,8 @@ from liquidlog.clustering.domain import CLUSTERING_DOMAIN, ClusteringState, unre
 from liquidlog.clustering.health.measure import Health
 from liquidlog.clustering.health.notes import (
     PREFIX_PROPERTY,
-    cut_bounds,
-    missing_ranges,
     prefix_chars,
+    truncation,
 )
 from liquidlog.clustering.zcubes import (
     OTHER_COLUMNS,
@@ -27,6 +26,7 @@ from liquidlog.clustering.zcubes import (
 from liquidlog.definition.past import LostColumns
 from liquidlog.definition.retagging import Retagging
 from liquidlog.snapshot import Snapshot
+from liquidlog.spec.bounds import Bounds
 from liquidlog.spec.sizes import render_size
 from liquidlog.spec.stats import NUM_INDEXED_COLUMNS, STATS_COLUMNS, indexed_leaves
 
@@ -66,7 +66,7 @@ class Examined:
     snapshot: Snapshot
     state: ClusteringState | None
     domain_problem: str | None
-    bounds: pa.Table
+    bounds: Bounds
     health: Health | None
     retagging: Retagging | None
     lost: LostColumns | None
@@ -83,24 +83,24 @@ def findings(examined: Examined) -> tuple[Finding, ...]:
 
 
 def without_range(
-    snapshot: Snapshot, bounds: pa.Table, columns: Sequence[ClusteringColumn]
+    snapshot: Snapshot, bounds: Bounds, columns: Sequence[ClusteringColumn]
 ) -> pa.Table:
     """Return the live files that lack statistics of a clustering column."""
     missing = np.zeros(snapshot.files.num_rows, np.bool_)
     for number in range(len(columns)):
-        missing |= missing_ranges(bounds, number).without_statistics
+        missing |= bounds.unknown(number)
     return snapshot.files.filter(pa.array(missing))
 
 
 def with_cut_bounds(
-    snapshot: Snapshot, bounds: pa.Table, columns: Sequence[ClusteringColumn]
+    snapshot: Snapshot, bounds: Bounds, columns: Sequence[ClusteringColumn]
 ) -> pa.Table:
     """Return the live files whose bounds of a clustering column are cut to nothing but a prefix."""
     found = np.zeros(snapshot.files.num_rows, np.bool_)
     for number, column in enumerate(columns):
-        cut = cut_bounds(bounds, number, column, prefix_chars(snapshot))
-        if cut is not None:
-            found |= cut.in_one_prefix
+        truncated = truncation(bounds, number, column, prefix_chars(snapshot))
+        if truncated is not None:
+            found |= truncated.in_one_prefix
     return snapshot.files.filter(pa.array(found))
 
 

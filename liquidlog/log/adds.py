@@ -8,7 +8,7 @@ Source: PROTOCOL.md, "Checkpoint Schema".
 
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Final
+from typing import Final, TypeVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -21,6 +21,8 @@ from liquidlog.snapshot import CheckpointFile
 from liquidlog.spec.schema import Path
 from liquidlog.storage.files import Source
 
+Read = TypeVar("Read")
+
 _READERS: Final = 2
 _BATCH_FILES: Final = 32_768
 
@@ -28,8 +30,8 @@ _BATCH_FILES: Final = 32_768
 def read_adds(
     open_file: Callable[[], Source],
     fields: Sequence[Path],
-    convert: Callable[[pa.StructArray], pa.Table],
-) -> list[pa.Table]:
+    convert: Callable[[pa.StructArray], Read],
+) -> list[Read]:
     """Return `convert` of the adds of a Parquet file, batch after batch, in file order.
 
     The structs have those of `fields` that the file has, named by their paths below `add`.
@@ -43,7 +45,7 @@ def read_adds(
         metadata = file.metadata
     wanted = _wanted(metadata, fields)
 
-    def batches(group: int) -> list[pa.Table]:
+    def batches(group: int) -> list[Read]:
         with pq.ParquetFile(
             open_file(), metadata=metadata, coerce_int96_timestamp_unit="us"
         ) as file:
@@ -54,15 +56,15 @@ def read_adds(
 
     with ThreadPoolExecutor(_READERS) as pool:
         groups = pool.map(batches, range(metadata.num_row_groups))
-        return [table for group in groups for table in group]
+        return [batch for group in groups for batch in group]
 
 
 def read_statistics(
     store: TableStore,
     file: CheckpointFile,
     fields: Sequence[Path],
-    convert: Callable[[pa.StructArray], pa.Table],
-) -> list[pa.Table]:
+    convert: Callable[[pa.StructArray], Read],
+) -> list[Read]:
     """Return `convert` of the adds of a file of a checkpoint, batch after batch.
 
     Raises:
@@ -75,15 +77,14 @@ def read_statistics(
         raise CorruptLogError(where, f"its statistics cannot be read: {error}") from error
 
 
-def all_of(file: CheckpointFile, found: pa.Table) -> pa.Table:
-    """Return what was read of a file of a checkpoint, one row for each add it had.
+def check_all(file: CheckpointFile, adds: int) -> None:
+    """Refuse a file of a checkpoint of which another number of adds was read than it had.
 
     Raises:
-        CorruptLogError: If there is not one for each.
+        CorruptLogError: If the numbers differ.
     """
-    if found.num_rows != file.adds:
+    if adds != file.adds:
         raise CorruptLogError(log_path(file.name), "it was replaced while it was read")
-    return found
 
 
 def struct_field(struct: pa.StructArray, name: str, data_type: pa.DataType) -> pa.Array:

@@ -12,7 +12,7 @@ import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from liquidlog.log.adds import all_of, read_statistics, struct_field
+from liquidlog.log.adds import check_all, read_statistics, struct_field
 from liquidlog.log.store import TableStore
 from liquidlog.snapshot import STATISTICS_TYPE, CheckpointFile, Snapshot, Statistics
 from liquidlog.spec.schema import Path
@@ -53,12 +53,12 @@ def statistics_texts(store: TableStore, statistics: Statistics, files: pa.Table)
 
 
 def _stored_texts(store: TableStore, file: CheckpointFile) -> pa.Array:
-    def texts(adds: pa.StructArray) -> pa.Table:
-        return pa.table({"text": struct_field(adds, "stats", STATISTICS_TYPE)})
+    def texts(adds: pa.StructArray) -> pa.Array:
+        return struct_field(adds, "stats", STATISTICS_TYPE)
 
     parts = read_statistics(store, file, [("path",), ("stats",)], texts)
-    found = pa.concat_tables([texts(pa.array([], pa.struct([]))), *parts])
-    return all_of(file, found)["text"].combine_chunks()
+    check_all(file, sum(len(part) for part in parts))
+    return pa.chunked_array(parts, STATISTICS_TYPE).combine_chunks()
 
 
 def _by_path(store: TableStore, snapshot: Snapshot, paths: pa.Array) -> Mapping[str, str]:

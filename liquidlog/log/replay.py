@@ -32,8 +32,8 @@ from liquidlog.spec.actions import (
     SetTransaction,
     replay_key,
 )
+from liquidlog.spec.bounds_json import record_counts
 from liquidlog.spec.file_paths import normal_paths
-from liquidlog.spec.stats import record_counts
 
 
 @dataclass(slots=True)

@@ -1,78 +1,104 @@
-"""Statistics of the live files, read when a question needs them and only for its columns.
+"""Bounds of the live files, read from the log when they are needed and only for asked columns.
 
 Source: PROTOCOL.md, "Per-file Statistics", "Checkpoint Schema" (`stats`, `stats_parsed`).
 """
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from liquidlog.log.adds import all_of, read_statistics, struct_field
+from liquidlog.log.adds import check_all, read_statistics, struct_field
 from liquidlog.log.store import TableStore
-from liquidlog.snapshot import STATISTICS_TYPE, CheckpointFile, Snapshot
-from liquidlog.spec.bounds import cast_where_possible, raised_maxima
-from liquidlog.spec.bounds_exact import SECTIONS
+from liquidlog.snapshot import STATISTICS_TYPE, CheckpointFile, Snapshot, num_records
+from liquidlog.spec.bounds import (
+    MAX_VALUES,
+    MIN_VALUES,
+    NULL_COUNT,
+    NUM_RECORDS,
+    Bounds,
+    ColumnBounds,
+    cast_where_possible,
+    column_bounds,
+    concat_bounds,
+)
+from liquidlog.spec.bounds_json import parse_bounds
 from liquidlog.spec.schema import Leaf, Path
-from liquidlog.spec.stats import parse_bounds
 
 _TEXT: Final = ("stats",)
 _PARSED: Final = "stats_parsed"
 
 
-def load_bounds(store: TableStore, snapshot: Snapshot, columns: Sequence[Leaf]) -> pa.Table:
-    """Return the bounds of `columns` for each file of `snapshot.files`, in its order.
+def load_bounds(store: TableStore, snapshot: Snapshot, columns: Sequence[Leaf]) -> Bounds:
+    """Return the bounds of `columns`, one entry per file of `snapshot.files`, in its order.
 
-    The columns are those of `parse_bounds`. Where a checkpoint holds statistics both as text and
-    as structs, the text counts.
+    Where a checkpoint holds statistics both as text and as structs, the text counts.
 
     Raises:
         CorruptLogError: If a checkpoint that was there for the snapshot cannot be read any more.
     """
     if not columns:
-        return snapshot.files.select(["num_records"])
-    parts = [_of_checkpoint_file(store, file, columns) for file in snapshot.statistics.checkpoint]
+        return Bounds(columns=(), num_records=num_records(snapshot.files))
+    parts = [
+        part
+        for file in snapshot.statistics.checkpoint
+        for part in _of_checkpoint_file(store, file, columns)
+    ]
     parts.append(parse_bounds(snapshot.statistics.texts, columns))
-    return pa.concat_tables(parts).take(snapshot.files["statistics_row"])
+    return concat_bounds(parts).take(snapshot.files["statistics_row"].combine_chunks())
 
 
 def _of_checkpoint_file(
     store: TableStore, file: CheckpointFile, columns: Sequence[Leaf]
-) -> pa.Table:
-    empty = parse_bounds(pa.array([], STATISTICS_TYPE), columns)
-    fields = [_TEXT, (_PARSED, "numRecords"), *_parsed_fields(columns), ("path",)]
-    parts = read_statistics(store, file, fields, lambda adds: _bounds(adds, columns, empty.schema))
-    return all_of(file, pa.concat_tables([empty, *parts]))
+) -> list[Bounds]:
+    """Return the bounds that a file of a checkpoint states, batch after batch."""
+    sections = [
+        (_PARSED, section, *leaf.physical)
+        for leaf in columns
+        for section in (MIN_VALUES, MAX_VALUES, NULL_COUNT)
+    ]
+    fields = [_TEXT, (_PARSED, NUM_RECORDS), *sections, ("path",)]
+    parts = read_statistics(store, file, fields, partial(_bounds, columns=columns))
+    check_all(file, sum(len(part) for part in parts))
+    return parts
 
 
-def _parsed_fields(columns: Sequence[Leaf]) -> list[Path]:
-    return [(_PARSED, section, *leaf.physical) for leaf in columns for _, section in SECTIONS]
-
-
-def _bounds(adds: pa.StructArray, columns: Sequence[Leaf], schema: pa.Schema) -> pa.Table:
+def _bounds(adds: pa.StructArray, columns: Sequence[Leaf]) -> Bounds:
     texts = struct_field(adds, *_TEXT, STATISTICS_TYPE)
     parsed = struct_field(adds, _PARSED, pa.null())
     if not pa.types.is_struct(parsed.type):
         return parse_bounds(texts, columns)
-    structs = raised_maxima(_struct_bounds(parsed, columns, schema))
+    structs = _struct_bounds(parsed, columns)
     if texts.null_count == len(texts):
         return structs
-    missing = texts.is_null()
-    found = parse_bounds(texts, columns)
-    return pa.table(
-        {name: pc.if_else(missing, structs[name], found[name]) for name in schema.names},
-        schema=schema,
+    return _where(texts.is_null(), structs, parse_bounds(texts, columns))
+
+
+def _struct_bounds(parsed: pa.Array, columns: Sequence[Leaf]) -> Bounds:
+    def values(path: Path, section: str, wanted: pa.DataType) -> pa.Array:
+        return _at(parsed, (section, *path), wanted)
+
+    return Bounds(
+        columns=tuple(column_bounds(leaf, partial(values, leaf.physical)) for leaf in columns),
+        num_records=_at(parsed, (NUM_RECORDS,), pa.int64()),
     )
 
 
-def _struct_bounds(parsed: pa.Array, columns: Sequence[Leaf], schema: pa.Schema) -> pa.Table:
-    arrays = {"num_records": _at(parsed, ("numRecords",), pa.int64())}
-    for number, leaf in enumerate(columns):
-        for name, section in SECTIONS:
-            column = f"{name}.{number}"
-            arrays[column] = _at(parsed, (section, *leaf.physical), schema.field(column).type)
-    return pa.table({name: arrays[name] for name in schema.names}, schema=schema)
+def _where(mask: pa.Array, yes: Bounds, no: Bounds) -> Bounds:
+    """Return the bounds of `yes` for files where `mask` is true, else those of `no`."""
+    return Bounds(
+        columns=tuple(
+            ColumnBounds(
+                low=pc.if_else(mask, one.low, other.low),
+                high=pc.if_else(mask, one.high, other.high),
+                null_count=pc.if_else(mask, one.null_count, other.null_count),
+            )
+            for one, other in zip(yes.columns, no.columns, strict=True)
+        ),
+        num_records=pc.if_else(mask, yes.num_records, no.num_records),
+    )
 
 
 def _at(value: pa.Array, path: Path, wanted: pa.DataType) -> pa.Array:

@@ -13,8 +13,8 @@ from liquidlog.clustering.planning import overlap
 from liquidlog.clustering.zcubes import sizes
 from liquidlog.plan import ClusteringPlan, RewriteMode, SkipReason
 from liquidlog.snapshot import Snapshot, decoded_paths
+from liquidlog.spec.bounds import BoundsOf
 from liquidlog.spec.rows import Rows
-from liquidlog.spec.stats import BoundsOf
 
 _SKIP_WORDS: Final[Mapping[SkipReason, str]] = {
     SkipReason.STABLE_CUBE: "its cube has reached the minimum cube size and is left alone",
@@ -115,12 +115,12 @@ def _measures(snapshot: Snapshot, bounds_of: BoundsOf, path: str | None) -> Mapp
     """Return what the strategy overlap looks at, for each live file, or one, by its path."""
     columns = clustering_state(snapshot).columns
     bounds = bounds_of([column.leaf for column in columns])
-    space = key_space(bounds, sizes(snapshot.files), len(columns))
+    space = key_space(bounds, sizes(snapshot.files))
     live = pa.table(
         {
             "path": decoded_paths(snapshot.files),
             "width": pa.array(space.widths),
-            "depth": pa.array(space.depths),
+            "depth": pa.array(space.mean_depths),
         }
     )
     if path is not None:

@@ -71,7 +71,7 @@ def files(store: TableStore, snapshot: Snapshot, min_cube_bytes: int) -> pa.Tabl
 
     Columns path (decoded), size_bytes, num_records (physical rows), zcube_id, zorder_by (the
     tag's text), clustering_provider, deleted_rows, state, and structs min and max with one
-    field a clustering column.
+    field per clustering column.
     """
     columns = clustering_state(snapshot).columns
     shown = tuple(dict.fromkeys(columns))  # a broken domain may name a column twice
@@ -87,8 +87,8 @@ def files(store: TableStore, snapshot: Snapshot, min_cube_bytes: int) -> pa.Tabl
             "clustering_provider": pc.cast(live["clustering_provider"], pa.string()),
             "deleted_rows": deleted_rows(live),
             "state": file_states(snapshot, columns, min_cube_bytes),
-            "min": _bound_struct(bounds, shown, "min"),
-            "max": _bound_struct(bounds, shown, "max"),
+            "min": _by_column(shown, [column.low for column in bounds.columns], len(bounds)),
+            "max": _by_column(shown, [column.high for column in bounds.columns], len(bounds)),
         }
     )
 
@@ -158,10 +158,9 @@ def require_rewritable(
         require_agreement(snapshot, storage)
 
 
-def _bound_struct(
-    bounds: pa.Table, columns: Sequence[ClusteringColumn], side: str
+def _by_column(
+    columns: Sequence[ClusteringColumn], ends: Sequence[pa.Array], files: int
 ) -> pa.StructArray | pa.Array:
     if not columns:
-        return pa.array([None] * bounds.num_rows, pa.struct([]))
-    arrays = [bounds[f"{side}.{index}"].combine_chunks() for index in range(len(columns))]
-    return pa.StructArray.from_arrays(arrays, names=[column.name for column in columns])
+        return pa.array([None] * files, pa.struct([]))
+    return pa.StructArray.from_arrays(ends, names=[column.name for column in columns])

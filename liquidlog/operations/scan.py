@@ -108,7 +108,7 @@ def read_workload(path: str) -> Workload:
         text = read_file(path).decode()
     except UnicodeDecodeError as error:
         raise UsageError(f"{path} is not UTF-8 text", where=path) from error
-    return parse_workload(text, where=path, sql=path.lower().endswith(".sql"))
+    return parse_workload(text, source=path, sql=path.lower().endswith(".sql"))
 
 
 def _time_zone(name: str | None) -> tzinfo | None:

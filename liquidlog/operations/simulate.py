@@ -37,9 +37,7 @@ def simulated_table(
     table = empty_table(len(columns))
     if not len(size):
         return table
-    space = key_space(
-        load_bounds(store, snapshot, [column.leaf for column in columns]), size, len(columns)
-    )
+    space = key_space(load_bounds(store, snapshot, [column.leaf for column in columns]), size)
     places = membership(snapshot.files, columns)
     cube = np.where(places.ours & places.same_columns, places.cube, NO_CUBE)
     wanted = np.maximum(2, np.round(size * (SAMPLED_ROWS / append_bytes))).astype(np.int64)
@@ -50,9 +48,8 @@ def simulated_table(
         )
     owner = np.repeat(np.arange(len(size)), wanted)
     random = np.random.default_rng(len(owner))
-    low, high = (
-        np.stack([getattr(axis, end) for axis in space.axes], axis=1) for end in ("low", "high")
-    )
+    low = np.stack([spans.low for spans in space.columns], axis=1)
+    high = np.stack([spans.high for spans in space.columns], axis=1)
     points = low[owner] + random.random((len(owner), len(columns))) * (high - low)[owner]
     if scenario != "full-range":
         rounds = float(size.sum()) / append_bytes

@@ -28,7 +28,8 @@ _SHOWN: Final = 60
 def parse_condition(predicate: str) -> exp.Expression:
     """Return the tree of one SQL condition.
 
-    Texts with a backslash are left out of it: what that means is a setting of the session.
+    In a condition with a backslash, text literals become placeholders: a setting of the session
+    decides what a backslash means.
 
     Raises:
         UsageError: If the text is not that.

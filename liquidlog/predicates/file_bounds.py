@@ -17,6 +17,7 @@ from liquidlog.predicates.limits import as_written, converted
 from liquidlog.predicates.partitions import partition_values
 from liquidlog.predicates.verdicts import Mask, Verdict, true_or_unknown
 from liquidlog.snapshot import Snapshot
+from liquidlog.spec.bounds import BoundsOf, has_bounds
 from liquidlog.spec.schema import (
     Leaf,
     Path,
@@ -26,7 +27,6 @@ from liquidlog.spec.schema import (
     leaves,
     resolve_path,
 )
-from liquidlog.spec.stats import BoundsOf, has_bounds
 from liquidlog.spec.widening import earlier_types
 
 _FLOAT: Final = PrimitiveType("float")
@@ -60,7 +60,7 @@ class FileBounds:
         self._leaves = {leaf.logical: leaf for leaf in named}
         self._earlier = earlier_types(snapshot.schema)
         self._numbers = {leaf.logical: number for number, leaf in enumerate(measured)}
-        self._table = bounds_of(measured)
+        self._bounds = bounds_of(measured)
         self._lacking = np.zeros(self.count, np.bool_)
         self._values = {
             leaf.logical: partition_values(snapshot.files, leaf)
@@ -101,9 +101,7 @@ class FileBounds:
             low = high = self._values[leaf.logical].values
         else:
             number = self._numbers[leaf.logical]
-            low, high = (
-                self._table[f"{side}.{number}"].combine_chunks() for side in ("min", "max")
-            )
+            low, high = self._bounds.low(number), self._bounds.high(number)
             self._lacking |= _both_null(low, high) & self.may_have_value(leaf)
             earlier = self._earlier.get(leaf.physical, frozenset())
             low, high = as_written(low, high, was_float=_FLOAT in earlier)
@@ -119,10 +117,10 @@ class FileBounds:
         """Return where some row may be other than null."""
         if leaf.logical in self._values:
             return ~self._values[leaf.logical].is_null
-        return true_or_unknown(pc.less(self._nulls(leaf), self._table["num_records"]))
+        return true_or_unknown(pc.less(self._nulls(leaf), self._bounds.num_records))
 
-    def _nulls(self, leaf: Leaf) -> pa.ChunkedArray:
-        nulls = self._table[f"null_count.{self._numbers[leaf.logical]}"]
+    def _nulls(self, leaf: Leaf) -> pa.Array:
+        nulls = self._bounds.null_count(self._numbers[leaf.logical])
         self._lacking |= np.asarray(nulls.is_null(), np.bool_)
         return nulls
 

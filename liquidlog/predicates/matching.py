@@ -27,8 +27,8 @@ from liquidlog.predicates.file_bounds import FileBounds, has_plain_order
 from liquidlog.predicates.literals import INTEGER_BITS, SqlValue, sql_value
 from liquidlog.predicates.verdicts import Mask, Verdict, compared, true_or_unknown
 from liquidlog.snapshot import Snapshot
+from liquidlog.spec.bounds import BoundsOf
 from liquidlog.spec.schema import Leaf, PrimitiveType, leaves
-from liquidlog.spec.stats import BoundsOf
 
 _SYMBOLS: Final[Mapping[type[exp.Expression], str]] = {
     exp.EQ: "=",
@@ -58,13 +58,13 @@ def may_match(
     *,
     time_zone: dt.tzinfo | None = None,
 ) -> pa.BooleanArray:
-    """Return, for each live file, whether it may hold a row that satisfies the predicate.
+    """Return whether each live file may hold a row that satisfies the predicate, in their order.
 
-    Understood are =, <>, <, <=, >, >=, <=>, BETWEEN, IN, LIKE 'prefix%', IS [NOT] NULL, AND, OR,
-    NOT between columns and number, text, date and timestamp literals, as docs/pruning.md says.
-    False is certain whether the session's ANSI mode is on or off, and for every time zone it may
-    have unless `time_zone` is given; true is not certain. In the order of `snapshot.files`, as
-    are the bounds that it asks for. Partition columns are judged by their values.
+    The predicate may use =, <>, <, <=, >, >=, <=>, BETWEEN, IN, LIKE 'prefix%', IS [NOT] NULL,
+    AND, OR, NOT between columns and number, text, date and timestamp literals, as docs/pruning.md
+    says; any other condition may be true. False is certain: with ANSI mode on or off, and in
+    every time zone unless `time_zone` gives the session's. Partition columns are judged by their
+    values.
 
     Raises:
         UsageError: If the text is not one SQL condition, or names a column the table lacks.
@@ -79,10 +79,10 @@ def may_match_each(
     *,
     time_zone: dt.tzinfo | None = None,
 ) -> tuple[pa.BooleanArray, ...]:
-    """Return what may_match does for each of several predicates, asking for bounds once.
+    """Return what `may_match` returns, for each of several predicates; bounds are loaded once.
 
     Raises:
-        UsageError: As may_match does, about the first predicate at fault.
+        UsageError: If one is not one SQL condition, or names a column the table lacks.
     """
     conditions = [parse_condition(predicate) for predicate in predicates]
     columns = [referenced_columns(condition, snapshot.schema) for condition in conditions]
@@ -105,7 +105,7 @@ def referenced_leaves(snapshot: Snapshot, predicates: Sequence[str]) -> tuple[Le
     """Return the leaves whose statistics the predicates ask for.
 
     Raises:
-        UsageError: As may_match does.
+        UsageError: If one is not one SQL condition, or names a column the table lacks.
     """
     conditions = [parse_condition(predicate) for predicate in predicates]
     named = [referenced_columns(condition, snapshot.schema) for condition in conditions]

@@ -1,4 +1,4 @@
-"""Values of partition columns: one a file, kept as text in the log.
+"""Values of partition columns: one per file, kept as text in the log.
 
 Source: PROTOCOL.md, "Partition Value Serialization".
 """
@@ -13,18 +13,17 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from liquidlog.spec.arrow import arrow_type
-from liquidlog.spec.bounds import cast_where_possible
+from liquidlog.spec.bounds import cast_where_possible, has_bounds
 from liquidlog.spec.schema import Leaf
-from liquidlog.spec.stats import has_bounds
 
 _NULL_TEXTS: Final = (None, "")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PartitionValues:
-    """One entry a file: its value in the column's Arrow type, and whether that is null.
+    """Per file, its value in the column's Arrow type, and whether it is null (a mask).
 
-    A value is also null here where its text cannot be understood; `is_null` tells the two apart.
+    A value whose text cannot be understood is null too, but `is_null` is false there.
     """
 
     values: pa.Array

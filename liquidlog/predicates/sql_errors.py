@@ -1,4 +1,4 @@
-"""What is wrong with SQL text, in our words: where, and what was found there."""
+"""Messages about SQL text that cannot be parsed: what is wrong, and at which word."""
 
 from typing import Final
 
@@ -8,7 +8,7 @@ _MOST_SHOWN: Final = 30
 
 
 def sql_problem(error: SqlglotError, text: str) -> str:
-    """Return what a parser found wrong with a text, as the end of a sentence.
+    """Return why a text cannot be parsed, as the end of a sentence.
 
     Says after which word, at which character (and line, if there are several) it stopped.
     """

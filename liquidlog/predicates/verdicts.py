@@ -1,4 +1,4 @@
-"""Verdicts about files, and how bounds beside a value give one."""
+"""Verdicts about files, and how comparing bounds with a value gives one."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ Mask = NDArray[np.bool_]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Verdict:
-    """For each file: may the condition be true for some row, and may it be false for some."""
+    """Two masks, one bool per file: may the condition be true for some row, may it be false."""
 
     can_be_true: Mask
     can_be_false: Mask

@@ -2,7 +2,7 @@
 
 People write them in two forms of text.
 
-JSON lines: `{"where": "day = '2024-01-31'", "weight": 3}` a line, the weight 1 where it is absent.
+JSON lines: one `{"where": "day = '2024-01-31'", "weight": 3}` per line; a weight left out is 1.
 SQL: statements that end in a semicolon, each a SELECT from one table or a bare condition; a
 comment `weight: 3` in a statement gives its weight.
 """
@@ -32,7 +32,7 @@ _QUALIFIERS: Final = ("catalog", "db", "table")
 
 @dataclass(frozen=True, slots=True)
 class WeightedPredicate:
-    """A SQL condition and how often it is asked, in any unit that the whole workload shares."""
+    """A SQL condition (`where`) and how often it is asked, in a unit that the workload shares."""
 
     where: str
     weight: float = 1.0
@@ -47,23 +47,23 @@ def shares(workload: Workload) -> tuple[float, ...]:
     return tuple(predicate.weight / total for predicate in workload)
 
 
-def parse_workload(text: str, *, where: str, sql: bool) -> Workload:
-    """Return the predicates of a workload; `where` names the text in errors.
+def parse_workload(text: str, *, source: str, sql: bool) -> Workload:
+    """Return the predicates of a workload; `source` names the text in errors.
 
     Raises:
-        UsageError: If there is none, or one cannot be understood; says which.
+        UsageError: If there is none, or one cannot be understood; its field `where` says which.
     """
-    found = tuple(_statements(text, where) if sql else _lines(text, where))
+    found = tuple(_statements(text, source) if sql else _lines(text, source))
     if not found:
-        raise UsageError(f"{where} holds no predicate", where=where)
+        raise UsageError(f"{source} holds no predicate", where=source)
     return found
 
 
-def _lines(text: str, where: str) -> Iterator[WeightedPredicate]:
+def _lines(text: str, source: str) -> Iterator[WeightedPredicate]:
     for number, line in enumerate(text.splitlines(), start=1):
         if not line.strip():
             continue
-        place = f"{where} line {number}"
+        place = f"{source} line {number}"
         try:
             found = msgspec.json.decode(line, type=dict[str, Any])
         except (msgspec.MsgspecError, RecursionError) as error:
@@ -73,17 +73,21 @@ def _lines(text: str, where: str) -> Iterator[WeightedPredicate]:
             ) from error
         condition = found.get("where")
         if not isinstance(condition, str) or set(found) - {"where", "weight"}:
-            raise UsageError(f'{place} is not of the form {{"where": "...", "weight": 1}}')
+            raise UsageError(
+                f'{place} is not of the form {{"where": "...", "weight": 1}}', where=place
+            )
         yield WeightedPredicate(_checked(condition, place), _weight(found.get("weight", 1), place))
 
 
-def _statements(text: str, where: str) -> Iterator[WeightedPredicate]:
+def _statements(text: str, source: str) -> Iterator[WeightedPredicate]:
     try:
         statements = sqlglot.parse(text, dialect="spark")
     except SqlglotError as error:
-        raise UsageError(f"{where} is not SQL: {sql_problem(error, text)}") from error
+        raise UsageError(
+            f"{source} is not SQL: {sql_problem(error, text)}", where=source
+        ) from error
     for number, (statement, comments) in enumerate(_commented(statements), start=1):
-        place = f"{where} statement {number}"
+        place = f"{source} statement {number}"
         weights = [found[1] for text in comments if (found := _WEIGHT.search(text))]
         weight = _weight(_number(weights[0]) if weights else 1, place)
         yield WeightedPredicate(_condition(statement, place), weight)
@@ -112,17 +116,17 @@ def _condition(statement: exp.Expr, place: str) -> str:
     """
     if isinstance(statement, exp.Condition) and not isinstance(statement, exp.Query):
         return _checked(statement.sql("spark", comments=False), place)
-    source = statement.args.get("from_") if isinstance(statement, exp.Select) else None
+    origin = statement.args.get("from_") if isinstance(statement, exp.Select) else None
     if (
-        source is None
-        or not isinstance(source.this, exp.Table)
+        origin is None
+        or not isinstance(origin.this, exp.Table)
         or any(statement.args.get(name) for name in _NARROWING)
     ):
-        raise UsageError(f"{place} is neither a condition nor a SELECT from one table")
+        raise UsageError(f"{place} is neither a condition nor a SELECT from one table", where=place)
     found = statement.args.get("where")
     if found is None:
         return "TRUE"
-    table = source.this
+    table = origin.this
     condition = found.this.copy()
     for column in condition.find_all(exp.Column):
         qualifier = next((part for part in _QUALIFIERS if column.args.get(part)), None)

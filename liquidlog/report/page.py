@@ -11,7 +11,7 @@ from string import Template
 from typing import Any, Final
 
 from liquidlog.clustering.health.measure import ColumnHealth, Health
-from liquidlog.clustering.health.pictures import Axis, Pictures
+from liquidlog.clustering.health.pictures import ColumnPicture, Pictures
 from liquidlog.doctor.findings import Finding
 from liquidlog.operations.overview import Overview, Rewrite
 from liquidlog.report import shapes
@@ -111,7 +111,7 @@ def _summary(health: Health) -> str:
 
 
 def _maps(found: Pictures) -> Iterator[str]:
-    for axis in found.axes:
+    for axis in found.columns:
         yield _section(
             f"Where cubes and files lie along {axis.name}",
             '<p class="hint">From left to right in the order of the values; equal lengths hold'
@@ -120,7 +120,7 @@ def _maps(found: Pictures) -> Iterator[str]:
             *_files_of(axis),
         )
     if found.plane is not None:
-        x, y = found.axes[0], found.axes[1]
+        x, y = found.columns[0], found.columns[1]
         most = max((count for row in found.plane.grid for count in row), default=1)
         picture = (
             shapes.grid(found.plane.grid, most, height_px=_MAP_PX, upwards=True)
@@ -138,7 +138,7 @@ def _maps(found: Pictures) -> Iterator[str]:
         )
 
 
-def _cubes_of(axis: Axis) -> Iterator[str]:
+def _cubes_of(axis: ColumnPicture) -> Iterator[str]:
     if not axis.cubes:
         return
     which = "" if axis.cube_count == len(axis.cubes) else f", the largest {len(axis.cubes)} of them"
@@ -147,7 +147,7 @@ def _cubes_of(axis: Axis) -> Iterator[str]:
     yield _ticks(axis)
 
 
-def _files_of(axis: Axis) -> Iterator[str]:
+def _files_of(axis: ColumnPicture) -> Iterator[str]:
     if axis.grid:
         yield (
             f"<h3>Files</h3><p class='hint'>Each row stands for {axis.files_in_row:,} files, in the"
@@ -250,7 +250,7 @@ def _details(health: Health) -> Iterator[str]:
     yield _section("All numbers", _more("show", html_table(("", ""), numbers)))
 
 
-def _ticks(axis: Axis) -> str:
+def _ticks(axis: ColumnPicture) -> str:
     labels = [(position, _label(value)) for position, value in axis.ticks]
     if max(len(label) for _, label in labels) > _SHORT_LABEL:
         labels = labels[:: max(len(labels) // 2, 1)]

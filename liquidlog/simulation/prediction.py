@@ -1,14 +1,14 @@
 """What the predicates of a workload would read after a plan, simulated from statistics.
 
-The rows of a group are made up: spread evenly over the boxes of its files, as many as their bytes.
-The executor's own kernels place them in the planned number of files, whose bounds then answer the
-predicates. Columns that are not clustered by keep the bounds of the whole group. Of texts only the
-ends of files are known, so files of few inputs are predicted wider than they will come out.
+The rows of a group are made up: each input has as many as its bytes demand, spread evenly over its
+box. The executor's own kernels place them in the planned number of files, and the bounds of those
+files answer the predicates. In columns that the plan does not cluster by, every output has the
+bounds of its whole group. Of texts only the bounds of files are known, so outputs of few inputs
+are predicted wider than they will be.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any, Final
 
 import numpy as np
@@ -19,10 +19,11 @@ from liquidlog.clustering.domain import clustering_state
 from liquidlog.clustering.health.measure import Health, measure_health
 from liquidlog.plan import ClusteringPlan, RewriteGroup
 from liquidlog.predicates.workload import Workload, shares
+from liquidlog.simulation.imagined import ImaginedFiles, with_imagined
 from liquidlog.simulation.table import Points, Rows, placed
-from liquidlog.snapshot import FILES_SCHEMA, Snapshot, decoded_paths
+from liquidlog.snapshot import Snapshot, decoded_paths
+from liquidlog.spec.bounds import Bounds, BoundsOf, ColumnBounds, concat_bounds
 from liquidlog.spec.schema import Leaf, leaves
-from liquidlog.spec.stats import BoundsOf
 
 _ROWS_IN_A_FILE: Final = 64
 _MOST_ROWS: Final = 400_000
@@ -30,7 +31,7 @@ _MOST_ROWS: Final = 400_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PredictedReads:
-    """What readers with one predicate read before and after; `share` is how often it is asked."""
+    """What readers with one predicate read before and after; `share` is their share of readers."""
 
     where: str
     share: float
@@ -42,10 +43,11 @@ class PredictedReads:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prediction:
-    """What a plan would bring to a workload; bytes and files read are means over it.
+    """What a plan would change for the readers of a workload.
 
-    `gain_per_byte` is bytes a reader is spared for each byte rewritten. `break_even_reads` is
-    after how many readers the rewrite has spared as many bytes as it rewrites, None if never.
+    `files_before`, `files_after`, `bytes_before` and `bytes_after` are what the mean reader reads.
+    `gain_per_byte` is how many bytes the mean reader is spared per byte rewritten. After
+    `break_even_reads` readers the bytes spared add up to those rewritten; None if they never do.
     """
 
     bytes_to_rewrite: int
@@ -60,7 +62,7 @@ class Prediction:
     predicates: tuple[PredictedReads, ...]
 
     def document(self) -> dict[str, Any]:
-        """Return the prediction as values that can be printed."""
+        """Return the prediction as values for JSON, `predicates` as PredictedReads."""
         return {name: getattr(self, name) for name in self.__slots__}
 
 
@@ -71,9 +73,10 @@ def predict(
     bounds_of: BoundsOf,
     samples: Sequence[pa.Table] | None = None,
 ) -> Prediction:
-    """Return what a plan for this snapshot would bring.
+    """Return what a plan for this snapshot would change for the readers of a workload.
 
-    `samples` are rows of the plan's columns, a table a group; without, rows are made up.
+    `samples` holds one table per group of the plan: sampled rows, in its clustering columns.
+    Without samples, rows are made up.
 
     Raises:
         UsageError: If a predicate cannot be understood.
@@ -90,25 +93,29 @@ def predict(
     bounds = bounds_of(list(measured.values()))
     places = [list(measured).index(path) for path in clustered]
     after = _after(snapshot, plan, bounds, places, samples)
-    ordered = list(measured.values())
-    masks = may_match_each(after[0], asked, partial(_selected, after[1], ordered))
-    return _prediction(plan, workload, (snapshot, before), (after[0], masks))
+    numbers = {leaf: number for number, leaf in enumerate(measured.values())}
+
+    def bounds_after(wanted: Sequence[Leaf]) -> Bounds:
+        return after.bounds.select([numbers[leaf] for leaf in wanted])
+
+    masks = may_match_each(after.snapshot, asked, bounds_after)
+    return _prediction(plan, workload, (snapshot, before), (after.snapshot, masks))
 
 
 def predicted_health(
     snapshot: Snapshot, plan: ClusteringPlan, bounds_of: BoundsOf, *, min_cube_bytes: int
 ) -> Health:
-    """Return the health by the plan's columns that the table would have after it.
+    """Return the health that the table would have after the plan, by its clustering columns.
 
-    The files of a group count as no cube's.
+    The files that the plan would write are in no cube here.
 
     Raises:
         CorruptLogError: If the clustering domain cannot be read.
     """
     columns = clustering_state(snapshot).columns
     bounds = bounds_of([column.leaf for column in columns])
-    after, found = _after(snapshot, plan, bounds, range(len(columns)))
-    return measure_health(after, columns, found, min_cube_bytes=min_cube_bytes)
+    after = _after(snapshot, plan, bounds, range(len(columns)))
+    return measure_health(after.snapshot, columns, after.bounds, min_cube_bytes=min_cube_bytes)
 
 
 def _prediction(
@@ -151,45 +158,55 @@ def _read(snapshot: Snapshot, mask: pa.BooleanArray) -> tuple[int, int]:
     return len(files), int(pc.sum(files).as_py() or 0)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class _After:
+    """A table as a plan would leave it, with the bounds of its files."""
+
+    snapshot: Snapshot
+    bounds: Bounds
+
+
 def _after(
     snapshot: Snapshot,
     plan: ClusteringPlan,
-    bounds: pa.Table,
+    bounds: Bounds,
     clustered: Sequence[int],
     samples: Sequence[pa.Table] | None = None,
-) -> tuple[Snapshot, pa.Table]:
-    """Return the table as it would be, and the bounds of its files."""
+) -> _After:
+    """Return the table after the plan; `clustered` are the columns of `bounds` it clusters by."""
     paths = decoded_paths(snapshot.files)
-    inputs = [group.inputs.columns["path"] for group in plan.groups]
-    taken = [pc.index_in(group, paths).to_numpy() for group in inputs]
-    numbers = np.concatenate([*taken, np.zeros(0)]).astype(np.int64)
-    kept = np.ones(len(paths), np.bool_)
-    kept[numbers] = False
-    files = [snapshot.files.filter(pa.array(kept))]
-    found = [bounds.filter(pa.array(kept))]
-    start = 0
-    for number, group in enumerate(plan.groups):
-        rows = numbers[start : start + len(group.inputs)]
-        start += len(rows)
-        sample = None if samples is None else samples[number]
-        made, made_bounds = _rewritten(plan, group, bounds.take(pa.array(rows)), clustered, sample)
-        files.append(made)
-        found.append(made_bounds)
-    return replace(snapshot, files=pa.concat_tables(files)), pa.concat_tables(found)
+    inputs = [
+        pc.index_in(group.inputs.columns["path"].combine_chunks(), paths) for group in plan.groups
+    ]
+    replaced = np.zeros(len(paths), np.bool_)
+    for rows in inputs:
+        replaced[rows.to_numpy()] = True
+    kept = pa.array(~replaced)
+    outputs = [
+        _rewritten(plan, group, bounds.take(rows), clustered, sample)
+        for group, rows, sample in zip(
+            plan.groups, inputs, samples or [None] * len(inputs), strict=True
+        )
+    ]
+    return _After(
+        snapshot=with_imagined(snapshot, kept, [files for files, _ in outputs]),
+        bounds=concat_bounds([bounds.filter(kept), *(made for _, made in outputs)]),
+    )
 
 
 def _rewritten(
     plan: ClusteringPlan,
     group: RewriteGroup,
-    bounds: pa.Table,
+    bounds: Bounds,
     clustered: Sequence[int],
     sample: pa.Table | None,
-) -> tuple[pa.Table, pa.Table]:
+) -> tuple[ImaginedFiles, Bounds]:
+    """Return the files that a group would become; `bounds` are those of its inputs."""
     size = group.inputs.columns["size_bytes"].to_numpy().astype(np.float64)
-    values = [None] * len(clustered) if sample is None else list(sample.itercolumns())
+    sampled = [None] * len(clustered) if sample is None else list(sample.itercolumns())
     scales = [
-        _Scale(bounds[f"min.{column}"], bounds[f"max.{column}"], sampled)
-        for column, sampled in zip(clustered, values, strict=True)
+        _Scale(bounds.low(number), bounds.high(number), values)
+        for number, values in zip(clustered, sampled, strict=True)
     ]
     points = _points(group, size, scales) if sample is None else _sampled(scales)
     parts = np.zeros(len(points), np.int64)
@@ -198,17 +215,24 @@ def _rewritten(
         parts = np.unique(placed_in, return_inverse=True)[1]
     outputs = int(parts.max(initial=0)) + 1
     shares_of = np.bincount(parts, minlength=outputs) / len(parts)
-    made = _merged(bounds, outputs, shares_of)
-    for column, scale, values in zip(clustered, scales, points.T, strict=bool(clustered)):
+    columns = [_mixed(column, shares_of) for column in bounds.columns]
+    for number, scale, values in zip(clustered, scales, points.T, strict=bool(clustered)):
         low, high = scale.ends(values, parts, outputs)
-        made[f"min.{column}"], made[f"max.{column}"] = low, high
-    return _files(size.sum() * shares_of, made["num_records"]), pa.table(
-        {name: made[name] for name in bounds.column_names}, schema=bounds.schema
+        columns[number] = replace(columns[number], low=low, high=high)
+    num_records = _divided(bounds.num_records, shares_of)
+    files = ImaginedFiles(
+        paths=pa.array([f"planned-{group.group_id}-{number}" for number in range(outputs)]),
+        size_bytes=(size.sum() * shares_of).astype(np.int64),
+        num_records=num_records,
     )
+    return files, Bounds(columns=tuple(columns), num_records=num_records)
 
 
 def _points(group: RewriteGroup, size: Points, scales: Sequence["_Scale"]) -> Points:
-    """Return made-up rows, as many of a file as its bytes, evenly spread over its box."""
+    """Return made-up rows (float64, rows by columns), spread evenly over the boxes of files.
+
+    A file has as many as its share of the bytes.
+    """
     wanted = min(_MOST_ROWS, _ROWS_IN_A_FILE * max(group.expected_outputs, len(size)))
     counts = np.maximum(1, np.round(size * (wanted / max(size.sum(), 1.0)))).astype(np.int64)
     owner = np.repeat(np.arange(len(size)), counts)
@@ -224,18 +248,16 @@ def _sampled(scales: Sequence["_Scale"]) -> Points:
 
 
 class _Scale:
-    """One column's values as numbers and back; texts are numbered among those that are known.
+    """Turns values of one column into numbers (float64) and back.
 
-    Known are the ends of a group's files and the `sampled` values.
+    The number of a text is its rank among the known texts: the bounds of a group's files and the
+    sampled values.
     """
 
-    def __init__(
-        self, low: pa.ChunkedArray, high: pa.ChunkedArray, sampled: pa.ChunkedArray | None
-    ) -> None:
+    def __init__(self, low: pa.Array, high: pa.Array, sampled: pa.ChunkedArray | None) -> None:
         self._type = low.type
         rows = pa.nulls(0, low.type) if sampled is None else sampled.cast(low.type).combine_chunks()
-        known_values = [low.combine_chunks(), high.combine_chunks(), rows]
-        ends = pa.concat_arrays(known_values).drop_null()
+        ends = pa.concat_arrays([low, high, rows]).drop_null()
         self._ends = ends.take(pc.array_sort_indices(ends)) if len(ends) else ends
         self._is_text = pa.types.is_string(self._type) or not len(ends)
         known = self._numbers(pc.fill_null(low, self._ends[0])) if len(ends) else np.zeros(len(low))
@@ -256,11 +278,10 @@ class _Scale:
         np.maximum.at(high, parts, values)
         return self._values(np.floor, low), self._values(np.ceil, high)
 
-    def _numbers(self, values: pa.ChunkedArray) -> Points:
-        flat = values.combine_chunks() if isinstance(values, pa.ChunkedArray) else values
+    def _numbers(self, values: pa.Array) -> Points:
         if self._is_text:
-            return np.asarray(pc.index_in(flat, pc.unique(self._ends)), np.float64)
-        return np.asarray(pc.cast(_as_number(flat), pa.float64(), safe=False), np.float64)
+            return np.asarray(pc.index_in(values, pc.unique(self._ends)), np.float64)
+        return np.asarray(pc.cast(_as_number(values), pa.float64(), safe=False), np.float64)
 
     def _values(self, rounded: Any, numbers: Points) -> pa.Array:  # noqa: ANN401  a ufunc
         if not len(self._ends):
@@ -286,42 +307,24 @@ def _as_number(values: pa.Array) -> pa.Array:
     return values
 
 
-def _merged(bounds: pa.Table, outputs: int, shares_of: Points) -> dict[str, pa.Array]:
-    """Return the bounds of outputs that each hold rows of all inputs."""
-    made: dict[str, pa.Array] = {}
-    for name in bounds.column_names:
-        column = bounds[name].combine_chunks()
-        if name.startswith(("min.", "max.")):
-            known = len(column) and not column.null_count and column.type != pa.null()
-            side = pc.min(column) if name.startswith("min.") and known else None
-            side = pc.max(column) if name.startswith("max.") and known else side
-            value = None if side is None else side.as_py()
-            made[name] = pa.array([value] * outputs, column.type)
-        elif column.null_count:
-            made[name] = pa.nulls(outputs, pa.int64())
-        else:
-            total = int(pc.sum(column).as_py() or 0)
-            made[name] = pa.array(np.ceil(total * shares_of).astype(np.int64))
-    return made
-
-
-def _files(size: Points, records: pa.Array) -> pa.Table:
-    columns = {
-        "path": pa.array([f"planned-{number}" for number in range(len(size))], pa.string()),
-        "size": pa.array(size.astype(np.int64)),
-        "num_records": records,
-    }
-    return pa.table(
-        [columns.get(field.name, pa.nulls(len(size), field.type)) for field in FILES_SCHEMA],
-        schema=FILES_SCHEMA,
+def _mixed(column: ColumnBounds, shares_of: Points) -> ColumnBounds:
+    """Return the bounds of outputs that each hold rows of all inputs; `shares_of` sums to 1."""
+    return ColumnBounds(
+        low=_everywhere(column.low, pc.min, len(shares_of)),
+        high=_everywhere(column.high, pc.max, len(shares_of)),
+        null_count=_divided(column.null_count, shares_of),
     )
 
 
-def _selected(bounds: pa.Table, known: Sequence[Leaf], wanted: Sequence[Leaf]) -> pa.Table:
-    """Return the bounds of some leaves in the order they are asked for."""
-    columns = {}
-    for number, leaf in enumerate(wanted):
-        place = list(known).index(leaf)
-        for name in ("min", "max", "null_count"):
-            columns[f"{name}.{number}"] = bounds[f"{name}.{place}"]
-    return pa.table({**columns, "num_records": bounds["num_records"]})
+def _everywhere(ends: pa.Array, of: Callable[[pa.Array], pa.Scalar], outputs: int) -> pa.Array:
+    """Return one end of all inputs for every output, null where the end of an input is unknown."""
+    if not len(ends) or ends.null_count:
+        return pa.nulls(outputs, ends.type)
+    return pa.array([of(ends).as_py()] * outputs, ends.type)
+
+
+def _divided(counts: pa.Array, shares_of: Points) -> pa.Array:
+    """Return the sum of `counts` by the shares of outputs, rounded up; null if one is unknown."""
+    if counts.null_count:
+        return pa.nulls(len(shares_of), pa.int64())
+    return pa.array(np.ceil((pc.sum(counts).as_py() or 0) * shares_of).astype(np.int64))

@@ -1,4 +1,4 @@
-"""What a predicted rewrite costs, in time and money, and when readers have paid for it."""
+"""What a predicted rewrite costs in time and money, and after how many readers it has paid off."""
 
 from dataclasses import dataclass
 from typing import Any, Final
@@ -11,9 +11,10 @@ _SECONDS_IN_AN_HOUR: Final = 3600
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prices:
-    """How fast a cluster rewrites (bytes a second), and what things cost, in any one currency.
+    """How fast a cluster rewrites, and what it and its readers cost, all in one currency.
 
-    `per_hour` is for the cluster that rewrites, `per_tib_read` for what readers scan.
+    `throughput_bytes` is per second. `per_hour` is the price of the cluster that rewrites,
+    `per_tib_read` the price of a TiB that readers scan; None where unknown.
     """
 
     throughput_bytes: int
@@ -23,9 +24,10 @@ class Prices:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Costs:
-    """What a rewrite takes and what a mean reader of the workload is spared after it.
+    """What a rewrite costs, and what the mean reader of the workload is spared after it.
 
-    `break_even_reads` is after how many readers the money is back, None if never or not known.
+    Prices are in the currency of Prices, None where unknown. After `break_even_reads` readers the
+    rewrite has paid off; None if it never does or a price is unknown.
     """
 
     seconds: float
@@ -34,7 +36,7 @@ class Costs:
     break_even_reads: float | None
 
     def document(self) -> dict[str, Any]:
-        """Return the costs as values that can be printed."""
+        """Return the costs as values for JSON."""
         return {name: getattr(self, name) for name in self.__slots__}
 
 

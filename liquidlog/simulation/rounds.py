@@ -1,4 +1,4 @@
-"""Rounds: append, plan, rewrite, measure; each planner on the same rows and the same queries."""
+"""Rounds of append, plan, rewrite and measure; planners get the same rows and the same queries."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ from liquidlog.simulation.table import (
     Points,
     SimulatedTable,
     as_snapshot,
-    bounds_table,
+    exact_bounds,
     placed,
     rewritten,
     with_files,
@@ -31,12 +31,12 @@ _QUERIES: Final = 48
 """Queries of each kind that are asked after each round."""
 
 EVERYTHING: Final = 1 << 49
-"""A minimum cube size that no cube reaches."""
+"""A minimum cube size in bytes that no cube reaches."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Contender:
-    """A strategy with its policy, and what it is called."""
+    """A strategy with its policy, under a name."""
 
     name: str
     strategy: str
@@ -45,7 +45,7 @@ class Contender:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Setting:
-    """What is simulated: rounds of `append_bytes` each, keys as the scenario says."""
+    """What is simulated: `rounds` appends of `append_bytes` each, with the keys of a scenario."""
 
     scenario: str
     rounds: int
@@ -56,11 +56,11 @@ class Setting:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Round:
-    """One round, after its rewrite.
+    """One round, measured after its rewrite.
 
-    `bytes_read` and `files_read` are means over queries for one value of one column and for one
-    of each column; `narrow_bytes_read` over the latter alone. `full_...` are those of the table
-    rewritten as a whole.
+    `bytes_read` and `files_read` are means over two kinds of queries, for one value of one column
+    and for one value of every column; `narrow_bytes_read` is the mean over the second kind. The
+    `full_…` numbers are of the same table if it were rewritten as a whole.
     """
 
     number: int
@@ -78,13 +78,13 @@ class Round:
 
     @property
     def reads(self) -> float:
-        """Bytes read as a multiple of those of a full rewrite."""
+        """Bytes read, as a multiple of the bytes read after a full rewrite."""
         return self.bytes_read / self.full_bytes_read
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Course:
-    """What one contender did."""
+    """The rounds of one contender, and the bytes that were appended in all of them."""
 
     contender: Contender
     rounds: tuple[Round, ...]
@@ -92,13 +92,13 @@ class Course:
 
     @property
     def write_amplification(self) -> float:
-        """Bytes that rewrites wrote for each byte that was appended."""
+        """How many bytes rewrites wrote per byte appended."""
         return sum(row.rewritten_bytes for row in self.rounds) / self.ingested_bytes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class _Question:
-    """The queries after a round and what the table rewritten as a whole answers with."""
+    """The queries after a round, and what they read of the table rewritten as a whole."""
 
     points: Points
     full: "_Answer"
@@ -175,7 +175,7 @@ def _course(
 
 def _plan(table: SimulatedTable, contender: Contender) -> ClusteringPlan:
     numbers = count()
-    bounds = bounds_table(table)
+    bounds = exact_bounds(table)
     return plan(
         as_snapshot(table),
         contender.policy,

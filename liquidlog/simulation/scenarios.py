@@ -1,4 +1,4 @@
-"""Append workloads: how the keys of each round's rows lie among those before.
+"""Append workloads: how the keys of each round's rows lie among the earlier ones.
 
 The three are those of Microsoft's benchmark of incremental clustering (fabric-spark-benchmarks):
 a stream in the order of the first column; a merge of which a tenth replaces earlier rows, with a
@@ -78,8 +78,8 @@ def check_scenario(name: str) -> None:
 def batches(scenario: str, rounds: int, *, rows: int, first: SimulatedTable) -> tuple[Batch, ...]:
     """Return what arrives in each round; the same arguments give the same batches.
 
-    `first` is the table before. A merge replaces as many live rows as it brings late ones, any
-    of those before it.
+    `first` is the table before the first round. A merge, but for its back-fills, replaces a
+    tenth as many rows as arrive, chosen from all live rows.
     """
     random = np.random.default_rng(rows)
     start = float(first.points[:, 0].min(initial=0.0))
@@ -99,7 +99,7 @@ def batches(scenario: str, rounds: int, *, rows: int, first: SimulatedTable) -> 
 
 
 def appended(table: SimulatedTable, batch: Batch, size_bytes: int) -> SimulatedTable:
-    """Return the table after a round's rows came in, in files of equal size."""
+    """Return the table after a round's rows arrived in files of equal size, `size_bytes` in all."""
     rows = len(batch.points)
     parts = np.arange(rows, dtype=np.int64) * FILES_IN_A_ROUND // rows
     size = np.full(FILES_IN_A_ROUND, max(1, size_bytes // FILES_IN_A_ROUND), np.int64)

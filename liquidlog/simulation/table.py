@@ -7,19 +7,15 @@ with the executor's own kernels, so its files come out as ragged as real ones.
 from dataclasses import dataclass, replace
 from typing import Final
 
-import msgspec
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from liquidlog.clustering.domain import CLUSTERING_DOMAIN
-from liquidlog.clustering.zcubes import PROVIDER
 from liquidlog.curve.curves import Curve
 from liquidlog.curve.placing import key_order_bits, place_rows
-from liquidlog.snapshot import DELETION_VECTOR_TYPE, FILES_SCHEMA, Snapshot
-from liquidlog.spec.actions import DomainMetadata, Format, Metadata
-from liquidlog.spec.features import new_table_protocol
-from liquidlog.spec.schema import PrimitiveType, StructField, StructType, schema_json
+from liquidlog.simulation.imagined import ImaginedFiles, imagined_table
+from liquidlog.snapshot import Snapshot
+from liquidlog.spec.bounds import Bounds, ColumnBounds
 
 Points = NDArray[np.float64]
 Rows = NDArray[np.int64]
@@ -29,10 +25,13 @@ NO_CUBE: Final = -1
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class SimulatedTable:
-    """Sampled live rows: `points` (rows, columns), `ids` in the order they came, `owner` the file.
+    """A sample of a table's live rows, and its files.
 
-    Files: `low` and `high` (files, columns), `size` bytes, `rows` and `deleted` of the sample,
-    `cube` or NO_CUBE, and `names`, which a file keeps while its number among the others changes.
+    Per row: `points`, its keys (float64, rows by columns), `ids` in the order of arrival, `owner`,
+    the number of its file. Per file: `low` and `high` (float64, files by columns), `size` in
+    bytes, `rows` and `deleted`, counted in the sample, `cube` or NO_CUBE, and `names`, which a
+    file keeps while its number among the others changes. `cubes` and `made` count the cubes and
+    files made so far.
     """
 
     points: Points
@@ -154,80 +153,28 @@ def placed(points: Points, outputs: int, *, curve: str) -> Rows:
     return cuts.parts_of(order.keys_of(coords), ordinals)
 
 
-def column_names(columns: int) -> tuple[str, ...]:
-    """Return the names that the columns have in snapshots."""
-    return tuple(f"k{number}" for number in range(columns))
-
-
 def as_snapshot(table: SimulatedTable) -> Snapshot:
-    """Return the table as planners see it."""
-    names = column_names(table.columns)
-    schema = StructType(tuple(StructField(name, PrimitiveType("double")) for name in names))
-    domain = msgspec.json.encode({"clusteringColumns": [[name] for name in names]}).decode()
-    return Snapshot(
-        uri="simulation",
-        version=0,
-        timestamp_ms=0,
-        protocol=new_table_protocol(clustered=True),
-        metadata=Metadata(
-            id="simulation",
-            format=Format(provider="parquet", options={}),
-            schema_string=schema_json(schema),
-            partition_columns=(),
-            configuration={},
-            created_time=0,
+    """Return the table as planners see it: its files live, in the order that they have here."""
+    cubes = [None if cube == NO_CUBE else f"cube-{cube:08d}" for cube in table.cube.tolist()]
+    return imagined_table(
+        [f"k{number}" for number in range(table.columns)],
+        ImaginedFiles(
+            paths=pa.array([f"{name:09d}" for name in table.names.tolist()], pa.string()),
+            size_bytes=table.size,
+            num_records=pa.array(table.rows),
+            deleted_rows=table.deleted,
+            zcube_id=pa.array(cubes, pa.string()),
         ),
-        schema=schema,
-        files=_files(table, msgspec.json.encode(names).decode()),
-        domains={
-            CLUSTERING_DOMAIN: DomainMetadata(
-                domain=CLUSTERING_DOMAIN, configuration=domain, removed=False
-            )
-        },
-        transactions={},
     )
 
 
-def bounds_table(table: SimulatedTable) -> pa.Table:
-    """Return the bounds of all columns, as parse_bounds spells them."""
-    columns: dict[str, pa.Array] = {}
-    for number in range(table.columns):
-        columns[f"min.{number}"] = pa.array(table.low[:, number])
-        columns[f"max.{number}"] = pa.array(table.high[:, number])
-        columns[f"null_count.{number}"] = pa.array(np.zeros(len(table.size), np.int64))
-    return pa.table({**columns, "num_records": pa.array(table.rows)})
-
-
-def _files(table: SimulatedTable, zorder_by: str) -> pa.Table:
-    count = len(table.size)
-    clustered = table.cube != NO_CUBE
-    tags = [f"cube-{cube:08d}" if cube != NO_CUBE else None for cube in table.cube.tolist()]
-    vectors = [_vector(deleted) if deleted else None for deleted in table.deleted.tolist()]
-    columns = {
-        "path": pa.array([f"{name:09d}" for name in table.names.tolist()], pa.string()),
-        "size": pa.array(table.size),
-        "num_records": pa.array(table.rows),
-        "zcube_id": pa.array(tags, pa.string()).dictionary_encode(),
-        "zorder_by": _where(clustered, zorder_by),
-        "clustering_provider": _where(clustered, PROVIDER),
-        "deletion_vector": pa.array(vectors, DELETION_VECTOR_TYPE),
-    }
-    return pa.table(
-        [columns.get(field.name, pa.nulls(count, field.type)) for field in FILES_SCHEMA],
-        schema=FILES_SCHEMA,
+def exact_bounds(table: SimulatedTable) -> Bounds:
+    """Return the bounds of all columns, one entry per file; no value is null."""
+    no_nulls = pa.array(np.zeros(len(table.size), np.int64))
+    return Bounds(
+        columns=tuple(
+            ColumnBounds(low=pa.array(low), high=pa.array(high), null_count=no_nulls)
+            for low, high in zip(table.low.T, table.high.T, strict=True)
+        ),
+        num_records=pa.array(table.rows),
     )
-
-
-def _where(mask: NDArray[np.bool_], text: str) -> pa.Array:
-    codes = pa.array(np.zeros(len(mask), np.int32), mask=~mask)
-    return pa.DictionaryArray.from_arrays(codes, pa.array([text], pa.string()))
-
-
-def _vector(deleted: int) -> dict[str, object]:
-    return {
-        "storageType": "u",
-        "pathOrInlineDv": "simulated",
-        "offset": 1,
-        "sizeInBytes": 1,
-        "cardinality": deleted,
-    }

@@ -1,168 +1,244 @@
-"""Raw statistics JSON to columns of typed bounds.
+"""Bounds: what statistics say of the values in each file, typed, column by column.
 
-Arrow's JSON reader takes the files of a batch at once, with the types of the asked leaves as its
-schema, so that no number goes through a float. Batches that it refuses are halved until the
-files at fault are alone; those few go through `bounds_exact`.
+Source: PROTOCOL.md, "Per-file Statistics".
 """
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.json
+from numpy.typing import NDArray
 
-from liquidlog.spec.arrow import TIMESTAMP, TIMESTAMP_NTZ, arrow_type
-from liquidlog.spec.bounds_exact import (
-    SECTIONS,
-    NameTree,
-    exact_columns,
-    name_tree,
-    type_without_bounds,
+from liquidlog.spec.arrow import TIMESTAMP, TIMESTAMP_NTZ, arrow_type, unsupported_types
+from liquidlog.spec.schema import (
+    DataType,
+    DecimalType,
+    Leaf,
+    PrimitiveType,
+    StructField,
+    StructType,
 )
-from liquidlog.spec.schema import Leaf, Path
 
-Columns = Sequence[tuple[Leaf, bool]]
-"""Leaves, each with whether its type has bounds."""
+NUM_RECORDS: Final = "numRecords"
+MIN_VALUES: Final = "minValues"
+MAX_VALUES: Final = "maxValues"
+NULL_COUNT: Final = "nullCount"
 
-_BATCH_FILES: Final = 32_768
-_FEW_FILES: Final = 64
 MILLISECOND_REST_US: Final = 999
 """What a maximum of a timestamp is raised by, because the log holds milliseconds."""
 
 _LAST_US: Final = (1 << 63) - 1
 
-_NUM_RECORDS: Final = "numRecords"
-_NOT_FINITE: Final = ("NaN", "Infinity", ":Inf", ":-Inf")
+_BOUNDED: Final = frozenset(
+    {
+        "byte",
+        "short",
+        "integer",
+        "long",
+        "float",
+        "double",
+        "date",
+        "timestamp",
+        "timestamp_ntz",
+        "string",
+    }
+)
+_NEVER_SHOWN: Final = (PrimitiveType("variant"), PrimitiveType("void"))
 
 
-def bounds_columns(stats: pa.Array | pa.ChunkedArray, columns: Columns) -> pa.Table:
-    """Return the table that parse_bounds promises."""
-    chunks = stats.chunks if isinstance(stats, pa.ChunkedArray) else [stats]
-    batches = [
-        chunk.slice(start, _BATCH_FILES)
-        for chunk in chunks
-        for start in range(0, len(chunk), _BATCH_FILES)
-    ]
-    if not batches:
-        return raised_maxima(exact_columns(pa.array([], pa.string()), columns))
-    return raised_maxima(pa.concat_tables([_batch(batch, columns) for batch in batches]))
+def has_bounds(data_type: DataType) -> bool:
+    """Return whether a leaf of this type has min/max statistics (is eligible for skipping).
+
+    Numeric types, date, timestamp, timestamp_ntz and string are; boolean, binary, array, map,
+    variant and unknown types are not.
+    """
+    match data_type:
+        case DecimalType():
+            return True
+        case PrimitiveType(name):
+            return name in _BOUNDED
+        case _:
+            return False
 
 
-def raised_maxima(bounds: pa.Table) -> pa.Table:
-    """Return bounds whose timestamp maxima are raised by what the log truncated."""
-    for position, field in enumerate(bounds.schema):
-        if field.name.startswith("max.") and field.type in {TIMESTAMP, TIMESTAMP_NTZ}:
-            found = pc.cast(bounds[field.name], pa.int64())
-            # Past the last microsecond that there is, a maximum is unknown.
-            inside = pc.less_equal(found, _LAST_US - MILLISECOND_REST_US)
-            whole = pc.if_else(inside, pc.add(found, MILLISECOND_REST_US), None)
-            bounds = bounds.set_column(position, field, pc.cast(whole, field.type))
-    return bounds
+def bounds_type(leaf: Leaf) -> pa.DataType:
+    """Return the Arrow type of a leaf's bounds; the null type where Arrow has none for the leaf.
+
+    A leaf whose type has no bounds has a type here too: that of its nulls.
+    """
+    alone = StructType((StructField(leaf.logical[-1], leaf.data_type),))
+    shown = leaf.data_type not in _NEVER_SHOWN and not unsupported_types(alone)
+    return arrow_type(leaf.data_type) if shown else pa.null()
 
 
-def _batch(stats: pa.Array, columns: Columns) -> pa.Table:
-    text = pc.cast(stats, pa.large_string())
-    regular = _regular(text, columns)
-    found = _read(pc.if_else(regular, text, "{}"), columns)
-    odd = pc.and_not(pc.is_valid(text), regular)
-    rows = np.flatnonzero(odd)
-    if not len(rows):
-        return found
-    order = np.arange(len(text))
-    order[rows] = len(text) + np.arange(len(rows))
-    exact = exact_columns(text.take(pa.array(rows)), columns)
-    return pa.concat_tables([found, exact]).take(pa.array(order)).combine_chunks()
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class ColumnBounds:
+    """The bounds of one column, one entry per file, null where unknown.
+
+    `low` and `high` have the Arrow type of the column (timestamps in microseconds) and are both
+    inclusive; `null_count` is int64 and counts rows.
+    """
+
+    low: pa.Array
+    high: pa.Array
+    null_count: pa.Array
 
 
-def _regular(text: pa.Array, columns: Columns) -> pa.Array:
-    """Return which files the columnar reader may take: one object each, all numbers plain."""
-    whole = pc.and_(pc.starts_with(text, "{"), pc.ends_with(text, "}"))
-    if any(bounded and _is_floating(leaf) for leaf, bounded in columns):
-        # As text they are the protocol's; bare ones, which Arrow's reader takes, are no JSON.
-        for word in _NOT_FINITE:
-            whole = pc.and_not(whole, pc.match_substring(text, word))
-    return pc.fill_null(whole, fill_value=False)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Bounds:
+    """The bounds of some columns in each of some files.
+
+    `columns` are in the order in which the caller named the leaves. `num_records` is int64, the
+    physical rows of each file, null where unknown. All arrays have one entry per file. Masks are
+    numpy arrays of bool, one entry per file.
+    """
+
+    columns: tuple[ColumnBounds, ...]
+    num_records: pa.Array
+
+    def __post_init__(self) -> None:
+        """Refuse arrays that differ in length, are in chunks, or are not of the types promised.
+
+        Raises:
+            ValueError: If they are not.
+        """
+        for number, column in enumerate(self.columns):
+            ends = (column.low, column.high, column.null_count)
+            if any(isinstance(array, pa.ChunkedArray) for array in ends):
+                raise ValueError(f"column {number} has bounds in chunks")
+            lengths = {len(array) for array in ends}
+            if lengths != {len(self)}:
+                raise ValueError(f"column {number} has bounds of {lengths} files, not {len(self)}")
+            if column.low.type != column.high.type:
+                raise ValueError(f"column {number} is from {column.low.type} to {column.high.type}")
+        counts = (self.num_records, *(column.null_count for column in self.columns))
+        if any(count.type != pa.int64() for count in counts):
+            raise ValueError(f"counts are int64, not {[str(count.type) for count in counts]}")
+
+    def __len__(self) -> int:
+        """Return the number of files."""
+        return len(self.num_records)
+
+    def low(self, number: int) -> pa.Array:
+        """Return the smallest value of column `number` in each file, null where unknown."""
+        return self.columns[number].low
+
+    def high(self, number: int) -> pa.Array:
+        """Return the largest value of column `number` in each file, null where unknown."""
+        return self.columns[number].high
+
+    def null_count(self, number: int) -> pa.Array:
+        """Return how many rows of each file are null in column `number`, null where unknown."""
+        return self.columns[number].null_count
+
+    def known(self, number: int) -> NDArray[np.bool_]:
+        """Return which files have both ends of column `number`."""
+        both = pc.and_(self.low(number).is_valid(), self.high(number).is_valid())
+        return np.asarray(both, np.bool_)
+
+    def all_known(self) -> NDArray[np.bool_]:
+        """Return which files have both ends of every column; none where there are no columns."""
+        mask = np.full(len(self), bool(self.columns))
+        for number in range(len(self.columns)):
+            mask &= self.known(number)
+        return mask
+
+    def only_nulls(self, number: int) -> NDArray[np.bool_]:
+        """Return which files hold nothing but nulls in column `number`, and so have no ends."""
+        nulls = pc.fill_null(pc.equal(self.null_count(number), self.num_records), fill_value=False)
+        return np.asarray(nulls, np.bool_) & ~self.known(number)
+
+    def unknown(self, number: int) -> NDArray[np.bool_]:
+        """Return which files may hold any value in column `number`: they lack statistics."""
+        return ~(self.known(number) | self.only_nulls(number))
+
+    def filter(self, mask: pa.BooleanArray) -> "Bounds":
+        """Return the bounds of the files where `mask` is true."""
+        return self._each(lambda array: array.filter(mask))
+
+    def take(self, rows: pa.Array) -> "Bounds":
+        """Return the bounds of the files at `rows` (integers), in that order."""
+        return self._each(lambda array: array.take(rows))
+
+    def select(self, numbers: Sequence[int]) -> "Bounds":
+        """Return the bounds of some columns, in the order of `numbers`."""
+        chosen = tuple(self.columns[number] for number in numbers)
+        return Bounds(columns=chosen, num_records=self.num_records)
+
+    def _each(self, change: Callable[[pa.Array], pa.Array]) -> "Bounds":
+        return Bounds(
+            columns=tuple(
+                ColumnBounds(
+                    low=change(column.low),
+                    high=change(column.high),
+                    null_count=change(column.null_count),
+                )
+                for column in self.columns
+            ),
+            num_records=change(self.num_records),
+        )
 
 
-def _is_floating(leaf: Leaf) -> bool:
-    return bool(pa.types.is_floating(arrow_type(leaf.data_type)))
+BoundsOf = Callable[[Sequence[Leaf]], Bounds]
+"""Returns the bounds of leaves, one column per leaf, one entry per live file of a snapshot."""
+
+ValuesOf = Callable[[str, pa.DataType], pa.Array]
+"""(section of the statistics, type) -> its values for one leaf, null where not of that type."""
 
 
-def _read(text: pa.Array, columns: Columns) -> pa.Table:
-    """Return the bounds of files that hold one object each, or what looks like one."""
-    if len(text) <= _FEW_FILES:
-        return exact_columns(text, columns)
-    try:
-        return _flat(_parsed(text, columns), columns)
-    except pa.ArrowInvalid:
-        half = len(text) // 2
-        parts = [_read(text.slice(0, half), columns), _read(text.slice(half), columns)]
-        return pa.concat_tables(parts).combine_chunks()
+def column_bounds(leaf: Leaf, values_of: ValuesOf) -> ColumnBounds:
+    """Return the bounds of a leaf from statistics as a log states them.
 
-
-def _parsed(text: pa.Array, columns: Columns) -> pa.Table:
-    # Made here, since pyarrow imports pandas, where there is one, for its first value.
-    end, nothing = (pa.scalar(value, text.type) for value in ("\n", ""))
-    lines = pc.binary_join_element_wise(text, end, nothing)
-    _, offsets, content = lines.buffers()
-    ends = np.frombuffer(offsets, np.int64)[[lines.offset, lines.offset + len(lines)]]
-    size = int(ends[1] - ends[0])
-    found = pyarrow.json.read_json(
-        pa.BufferReader(content.slice(int(ends[0]), size)),
-        read_options=pyarrow.json.ReadOptions(use_threads=False, block_size=size + 1),
-        parse_options=pyarrow.json.ParseOptions(
-            explicit_schema=_json_schema(columns), unexpected_field_behavior="ignore"
-        ),
+    The log truncates timestamps to milliseconds, so their maxima are raised by 999 us. A leaf
+    whose type has no bounds has nulls.
+    """
+    wanted = bounds_type(leaf)
+    null_count = values_of(NULL_COUNT, pa.int64())
+    if not has_bounds(leaf.data_type):
+        nothing = pa.nulls(len(null_count), wanted)
+        return ColumnBounds(low=nothing, high=nothing, null_count=null_count)
+    return ColumnBounds(
+        low=values_of(MIN_VALUES, wanted),
+        high=_raised(values_of(MAX_VALUES, wanted)),
+        null_count=null_count,
     )
-    # Each file gives one object or more, so only the right number means one from each.
-    if found.num_rows != len(text):
-        raise pa.ArrowInvalid("a file has several objects for statistics")
-    return found
 
 
-def _json_schema(columns: Columns) -> pa.Schema:
-    fields = [pa.field(_NUM_RECORDS, pa.int64())]
-    for name, section in SECTIONS:
-        shown = [leaf for leaf, bounded in columns if bounded or name == "null_count"]
-        types = {leaf.physical: _json_type(leaf, name) for leaf in shown}
-        if types:
-            fields.append(pa.field(section, _struct(name_tree(types), (), types.__getitem__)))
-    return pa.schema(fields)
+def _raised(maxima: pa.Array) -> pa.Array:
+    if maxima.type not in {TIMESTAMP, TIMESTAMP_NTZ}:
+        return maxima
+    stated = pc.cast(maxima, pa.int64())
+    # Past the last microsecond that there is, a maximum is unknown.
+    inside = pc.less_equal(stated, _LAST_US - MILLISECOND_REST_US)
+    return pc.cast(pc.if_else(inside, pc.add(stated, MILLISECOND_REST_US), None), maxima.type)
 
 
-def _json_type(leaf: Leaf, name: str) -> pa.DataType:
-    if name == "null_count":
-        return pa.int64()
-    wanted = arrow_type(leaf.data_type)
-    # Arrow's JSON reader knows no zones and no dates; its casts from text do.
-    return pa.string() if pa.types.is_temporal(wanted) else wanted
+def concat_bounds(parts: Sequence[Bounds]) -> Bounds:
+    """Return the bounds of the files of all parts, which are of the same columns, in order.
 
-
-def _struct(tree: NameTree, parent: Path, type_of: Callable[[Path], pa.DataType]) -> pa.DataType:
-    if not tree:
-        return type_of(parent)
-    fields = [(name, _struct(below, (*parent, name), type_of)) for name, below in tree.items()]
-    return pa.struct(fields)
-
-
-def _flat(found: pa.Table, columns: Columns) -> pa.Table:
-    flat = {}
-    for number, (leaf, bounded) in enumerate(columns):
-        for name, section in SECTIONS:
-            if bounded or name == "null_count":
-                wanted = pa.int64() if name == "null_count" else arrow_type(leaf.data_type)
-                values = pc.struct_field(found[section], list(leaf.physical)).combine_chunks()
-                flat[f"{name}.{number}"] = cast_where_possible(values, wanted)
-            else:
-                flat[f"{name}.{number}"] = pa.nulls(found.num_rows, type_without_bounds(leaf))
-    flat["num_records"] = found[_NUM_RECORDS]
-    return pa.table(flat)
+    Raises:
+        ValueError: If there are no parts, or they differ in their number of columns.
+    """
+    if len(parts) == 1:
+        return parts[0]
+    return Bounds(
+        columns=tuple(
+            ColumnBounds(
+                low=pa.concat_arrays([column.low for column in same]),
+                high=pa.concat_arrays([column.high for column in same]),
+                null_count=pa.concat_arrays([column.null_count for column in same]),
+            )
+            for same in zip(*(part.columns for part in parts), strict=True)
+        ),
+        num_records=pa.concat_arrays([part.num_records for part in parts]),
+    )
 
 
 def cast_where_possible(values: pa.Array, wanted: pa.DataType) -> pa.Array:
-    """Return the values as `wanted`, null where one cannot be."""
+    """Return the values as `wanted`, null where a value cannot be converted."""
     try:
         return pc.cast(values, wanted)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError):

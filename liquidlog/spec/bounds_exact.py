@@ -1,26 +1,30 @@
 """Raw statistics JSON to columns of typed bounds, file by file and value by value.
 
-Slow and exact: for the few files whose statistics the columnar reader of `bounds` does not take,
+Slow and exact: for the few files whose statistics the columnar reader, `bounds_json`, refuses
 because they are malformed or hold values of another type. The JSON of each file is decoded once
 by a decoder generated for the asked leaves; their raw values are then converted column by
 column, so that a value of the wrong type costs one bound.
 """
 
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from typing import Any, Final
 
 import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from liquidlog.spec.arrow import arrow_type, unsupported_types
-from liquidlog.spec.schema import Leaf, Path, PrimitiveType, StructField, StructType
-
-SECTIONS: Final = (("min", "minValues"), ("max", "maxValues"), ("null_count", "nullCount"))
-"""Prefix of the columns of bounds, and the key of the statistics they come from."""
+from liquidlog.spec.bounds import (
+    MAX_VALUES,
+    MIN_VALUES,
+    NULL_COUNT,
+    NUM_RECORDS,
+    Bounds,
+    column_bounds,
+)
+from liquidlog.spec.schema import Leaf, Path
 
 _ABSENT: Final = frozenset({b"", b"null"})
-_NEVER_SHOWN: Final = (PrimitiveType("variant"), PrimitiveType("void"))
 
 _RawColumn = list[bytes | None]
 
@@ -28,37 +32,23 @@ NameTree = dict[str, "NameTree"]
 """Nested names; a leaf has no names below it."""
 
 
-def exact_columns(stats: pa.Array, columns: Sequence[tuple[Leaf, bool]]) -> pa.Table:
-    """Return the table that parse_bounds promises, but maxima are not raised.
-
-    The flag of a column says if its type has bounds.
-    """
-    tree = name_tree(leaf.physical for leaf, _ in columns)
+def exact_bounds(stats: pa.Array, columns: Sequence[Leaf]) -> Bounds:
+    """Return the bounds that `parse_bounds` promises, for each of `stats` (JSON strings)."""
+    tree = name_tree(leaf.physical for leaf in columns)
     documents = _decode(stats, tree)
-    found: dict[str, pa.Array] = {}
-    for number, (leaf, bounded) in enumerate(columns):
-        for name, section in SECTIONS:
-            raw = _raw_values(documents, tree, section, leaf.physical)
-            if name == "null_count":
-                found[f"{name}.{number}"] = _typed(raw, pa.int64())
-            elif bounded:
-                found[f"{name}.{number}"] = _typed(raw, arrow_type(leaf.data_type))
-            else:
-                found[f"{name}.{number}"] = pa.nulls(len(raw), type_without_bounds(leaf))
+
+    def values(path: Path, section: str, wanted: pa.DataType) -> pa.Array:
+        return _typed(_raw_values(documents, tree, section, path), wanted)
+
     records = [None if document is None else document.numRecords for document in documents]
-    found["num_records"] = _typed(_present(records), pa.int64())
-    return pa.table(found)
-
-
-def type_without_bounds(leaf: Leaf) -> pa.DataType:
-    """Return the type of the empty columns of a leaf whose type has no bounds."""
-    alone = StructType((StructField(leaf.logical[-1], leaf.data_type),))
-    shown = leaf.data_type not in _NEVER_SHOWN and not unsupported_types(alone)
-    return arrow_type(leaf.data_type) if shown else pa.null()
+    return Bounds(
+        columns=tuple(column_bounds(leaf, partial(values, leaf.physical)) for leaf in columns),
+        num_records=_typed(_present(records), pa.int64()),
+    )
 
 
 def name_tree(paths: Iterable[Path]) -> NameTree:
-    """Return the nested names of the leaves; a leaf has no names below it."""
+    """Return the nested names of leaves by their paths."""
     tree: NameTree = {}
     for path in paths:
         node = tree
@@ -68,7 +58,7 @@ def name_tree(paths: Iterable[Path]) -> NameTree:
 
 
 def _node_type(tree: NameTree) -> Any:  # noqa: ANN401  a generated type
-    """Return a struct type with one field a name, leaves kept as raw JSON."""
+    """Return a struct type with one field per name, leaves kept as raw JSON."""
     if not tree:
         return msgspec.Raw
     fields = []
@@ -81,10 +71,10 @@ def _node_type(tree: NameTree) -> Any:  # noqa: ANN401  a generated type
 
 
 def _decode(stats: pa.Array | pa.ChunkedArray, tree: NameTree) -> list[Any]:
-    """Return one decoded document a file, None where the JSON is absent or malformed."""
+    """Return one decoded document per file, None where the JSON is absent or malformed."""
     section = _node_type(tree) if tree else dict[str, msgspec.Raw]
-    fields: list[tuple[str, Any, Any]] = [("numRecords", msgspec.Raw, msgspec.Raw(b""))]
-    fields += [(name, section | None, None) for _, name in SECTIONS]
+    fields: list[tuple[str, Any, Any]] = [(NUM_RECORDS, msgspec.Raw, msgspec.Raw(b""))]
+    fields += [(name, section | None, None) for name in (MIN_VALUES, MAX_VALUES, NULL_COUNT)]
     decode = msgspec.json.Decoder(msgspec.defstruct("Document", fields, gc=False)).decode
 
     def decoded(text: str | None) -> Any:  # noqa: ANN401  a generated type

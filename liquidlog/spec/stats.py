@@ -1,51 +1,22 @@
-"""Per-file statistics: which columns get them, their JSON, their typed bounds.
+"""Per-file statistics as they are written: which columns get them, and their JSON.
 
 Source: PROTOCOL.md, "Per-file Statistics".
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from decimal import Decimal
 from itertools import islice
 from typing import Any, Final
 
 import msgspec
-import pyarrow as pa
-import pyarrow.compute as pc
 
 from liquidlog.errors import UsageError
-from liquidlog.spec.bounds import bounds_columns
-from liquidlog.spec.schema import (
-    DataType,
-    DecimalType,
-    Leaf,
-    Path,
-    PrimitiveType,
-    StructType,
-    leaves,
-    split_paths,
-)
+from liquidlog.spec.schema import Leaf, Path, StructType, leaves, split_paths
 
 NUM_INDEXED_COLUMNS: Final = "delta.dataSkippingNumIndexedCols"
 STATS_COLUMNS: Final = "delta.dataSkippingStatsColumns"
 DEFAULT_NUM_INDEXED_COLUMNS: Final = 32
-
-_NUM_RECORDS_FIRST: Final = r'^\{"numRecords":(?P<n>[0-9]{1,18})[,}]'
-
-_BOUNDED: Final = frozenset(
-    {
-        "byte",
-        "short",
-        "integer",
-        "long",
-        "float",
-        "double",
-        "date",
-        "timestamp",
-        "timestamp_ntz",
-        "string",
-    }
-)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,25 +31,6 @@ class FileStatistics:
     min_values: Mapping[Path, Any]
     max_values: Mapping[Path, Any]
     null_count: Mapping[Path, int]
-
-
-BoundsOf = Callable[[Sequence[Leaf]], pa.Table]
-"""Brings the bounds of leaves, one row per live file, as `parse_bounds` spells them."""
-
-
-def has_bounds(data_type: DataType) -> bool:
-    """Return whether a leaf of this type has min/max statistics (is eligible for skipping).
-
-    Numeric types, date, timestamp, timestamp_ntz and string are; boolean, binary, array, map,
-    variant and unknown types are not.
-    """
-    match data_type:
-        case DecimalType():
-            return True
-        case PrimitiveType(name):
-            return name in _BOUNDED
-        case _:
-            return False
 
 
 def indexed_leaves(schema: StructType, configuration: Mapping[str, str]) -> tuple[Leaf, ...]:
@@ -116,31 +68,6 @@ def encode_stats(stats: FileStatistics, *, tight_bounds: bool = False) -> str:
         **({"tightBounds": True} if tight_bounds else {}),
     }
     return msgspec.json.encode(document).decode()
-
-
-def parse_bounds(stats: pa.Array | pa.ChunkedArray, columns: Sequence[Leaf]) -> pa.Table:
-    """Return typed bounds of `columns` for each file of `stats` (raw JSON strings, nulls allowed).
-
-    Columns `min.0`, `max.0`, `null_count.0`, `min.1`, … in the order of `columns`, and
-    `num_records`. Bounds have the Arrow type of the column (timestamps microseconds); null where
-    the file has none, or has one that is not of the column's type. Timestamp maxima are raised by
-    999 us: the log holds milliseconds.
-    """
-    return bounds_columns(stats, [(leaf, has_bounds(leaf.data_type)) for leaf in columns])
-
-
-def record_counts(stats: pa.Array) -> pa.Array:
-    """Return numRecords of each raw statistics string (large strings), null where it is absent.
-
-    The known writers put it first; of such a string only its digits are read.
-    """
-    found = pc.extract_regex(stats, _NUM_RECORDS_FIRST)
-    counts = pc.cast(pc.struct_field(found, "n"), pa.int64())
-    odd = pc.and_(counts.is_null(), stats.is_valid())
-    if not pc.any(odd).as_py():
-        return counts
-    parsed = bounds_columns(stats.filter(odd), ())["num_records"].combine_chunks()
-    return pc.replace_with_mask(counts, odd, parsed)
 
 
 def _lower(path: Path) -> Path:

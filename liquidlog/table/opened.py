@@ -3,8 +3,6 @@
 from collections.abc import Sequence
 from datetime import datetime
 
-import pyarrow as pa
-
 from liquidlog.commit.transaction import Clock
 from liquidlog.log.loader import advance, load_snapshot, require_same_table
 from liquidlog.log.statistics import load_bounds
@@ -12,8 +10,8 @@ from liquidlog.log.store import TableStore
 from liquidlog.log.time_travel import version_at
 from liquidlog.snapshot import Snapshot
 from liquidlog.spec.arguments import whole_number
+from liquidlog.spec.bounds import Bounds, BoundsOf
 from liquidlog.spec.schema import Leaf
-from liquidlog.spec.stats import BoundsOf
 from liquidlog.spec.times import parse_time
 
 Size = int | str
@@ -28,7 +26,7 @@ class OpenedTable:
         self._clock = clock
         self._newest: Snapshot | None = None
         self._table_id: str | None = None
-        self._bounds: tuple[Snapshot, tuple[Leaf, ...], pa.Table] | None = None
+        self._bounds: tuple[Snapshot, tuple[Leaf, ...], Bounds] | None = None
 
     @property
     def uri(self) -> str:
@@ -80,9 +78,9 @@ class OpenedTable:
         return newest
 
     def bounds_of(self, snapshot: Snapshot) -> BoundsOf:
-        """Return a function to the bounds of files of a snapshot; it keeps the last ones."""
+        """Return a function that loads bounds of a snapshot's files and keeps the last ones."""
 
-        def bounds(columns: Sequence[Leaf]) -> pa.Table:
+        def bounds(columns: Sequence[Leaf]) -> Bounds:
             kept, wanted = self._bounds, tuple(columns)
             if kept is not None and kept[0] is snapshot and kept[1] == wanted:
                 return kept[2]

@@ -18,9 +18,10 @@ from liquidlog.data.statistics import StatisticsCollector
 from liquidlog.data.writer import DataFileWriter
 from liquidlog.plan import WriterOptions
 from liquidlog.spec.arrow import VARIANT, arrow_schema
+from liquidlog.spec.bounds_json import parse_bounds
 from liquidlog.spec.mapping import MappingMode, mapping_mode
 from liquidlog.spec.schema import StructType, leaves, parse_schema
-from liquidlog.spec.stats import encode_stats, indexed_leaves, parse_bounds
+from liquidlog.spec.stats import encode_stats, indexed_leaves
 from support.repository import ROOT
 
 TABLES = sorted(path for path in (ROOT / "fixtures" / "tables").iterdir() if path.is_dir())
@@ -174,6 +175,6 @@ def test_parsed_bounds_contain_every_value(case: Path) -> None:
         with DataFile.open(path, schema=commit.schema, mapping=commit.mapping) as file:
             for number, leaf in enumerate(columns):
                 values = file.read(columns=[leaf.physical]).column(0).drop_null().to_pylist()
-                low, high = (bounds[f"{side}.{number}"][0].as_py() for side in ("min", "max"))
+                low, high = (ends[0].as_py() for ends in (bounds.low(number), bounds.high(number)))
                 assert low is None or not any(value < low for value in values)
                 assert high is None or not any(value > high for value in values)

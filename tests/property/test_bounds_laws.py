@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from liquidlog.spec import bounds
-from liquidlog.spec.bounds_exact import exact_columns
+from liquidlog.spec import bounds_json
+from liquidlog.spec.bounds_exact import exact_bounds
 from liquidlog.spec.schema import (
     DecimalType,
     Leaf,
@@ -18,7 +18,7 @@ from liquidlog.spec.schema import (
     StructType,
     leaves,
 )
-from liquidlog.spec.stats import has_bounds
+from support.plain_bounds import plain_bounds
 
 NAMES = [
     "byte", "short", "integer", "long", "float", "double",
@@ -32,7 +32,7 @@ SCHEMA = StructType(
         StructField("s", StructType((StructField("i.n", PrimitiveType("long")),))),
     )
 )
-COLUMNS = [(leaf, has_bounds(leaf.data_type)) for leaf in leaves(SCHEMA)]
+COLUMNS = list(leaves(SCHEMA))
 
 RAW_VALUES = st.sampled_from(
     [
@@ -85,7 +85,7 @@ FILES = st.one_of(
     documents(),
     st.builds(
         one,
-        st.sampled_from([leaf for leaf, _ in COLUMNS]),
+        st.sampled_from(COLUMNS),
         st.sampled_from(["minValues", "maxValues", "nullCount"]),
         RAW_VALUES,
     ),
@@ -97,22 +97,20 @@ FILES = st.one_of(
 
 
 def expected(files: list[str | None]) -> list[dict[str, Any]]:
-    found = pa.concat_tables(
-        [exact_columns(pa.array([file], pa.string()), COLUMNS) for file in files]
-    )
-    return list(bounds.raised_maxima(found).to_pylist())
+    found = (exact_bounds(pa.array([file], pa.string()), COLUMNS) for file in files)
+    return [plain_bounds(one)[0] for one in found]
 
 
 @given(st.lists(FILES, min_size=1, max_size=12))
 def test_columns_are_those_of_the_exact_reader(files: list[str | None]) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(bounds, "_FEW_FILES", 1)
-        found = bounds.bounds_columns(pa.array(files, pa.string()), COLUMNS)
-    assert repr(found.to_pylist()) == repr(expected(files))
+        patch.setattr(bounds_json, "_FEW_FILES", 1)
+        found = bounds_json.parse_bounds(pa.array(files, pa.string()), COLUMNS)
+    assert repr(plain_bounds(found)) == repr(expected(files))
 
 
 @pytest.mark.parametrize("word", ["NaN", "Infinity", "-Infinity", "Inf", "-Inf"])
 def test_a_number_that_json_does_not_have_makes_the_document_malformed(word: str) -> None:
     files = [f'{{"numRecords":3,"minValues":{{"double":{word}}}}}'] * 100
-    found = bounds.bounds_columns(pa.array(files), COLUMNS)
-    assert found["num_records"].null_count == found["min.5"].null_count == 100
+    found = bounds_json.parse_bounds(pa.array(files), COLUMNS)
+    assert found.num_records.null_count == found.low(5).null_count == 100

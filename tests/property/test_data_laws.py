@@ -15,8 +15,9 @@ from liquidlog.data.statistics import StatisticsCollector, truncate_max, truncat
 from liquidlog.data.writer import DataFileWriter
 from liquidlog.plan import WriterOptions
 from liquidlog.spec.arrow import delta_schema, leaf_column
+from liquidlog.spec.bounds_json import parse_bounds
 from liquidlog.spec.schema import leaves
-from liquidlog.spec.stats import FileStatistics, encode_stats, parse_bounds
+from liquidlog.spec.stats import FileStatistics, encode_stats
 from support.tables import ordered, tables, values
 
 cuts = st.lists(st.integers(0, 12), max_size=4)
@@ -114,12 +115,12 @@ def test_parsed_statistics_bound_every_value(table: pa.Table, prefix_chars: int)
     columns = list(leaves(delta_schema(table.schema)))
     stats = encode_stats(_collect([table], prefix_chars))
     found = parse_bounds(pa.array([stats]), columns)
-    assert found["num_records"][0].as_py() == table.num_rows
+    assert found.num_records[0].as_py() == table.num_rows
     for number, leaf in enumerate(columns):
         column = leaf_column(table, leaf.physical)
-        low, high, nulls = (
-            ordered(found[f"{side}.{number}"][0].as_py()) for side in ("min", "max", "null_count")
-        )
+        ends = found.columns[number]
+        low, high = ordered(ends.low[0].as_py()), ordered(ends.high[0].as_py())
+        nulls = ends.null_count[0].as_py()
         assert nulls == column.null_count
         present = [ordered(value) for value in column.drop_null().to_pylist()]
         has_nan = any(value != value for value in present)  # noqa: PLR0124  only NaN does

@@ -43,7 +43,7 @@ def positions(values: list[Range]) -> dict[int, int]:
 @given(files=_files)
 def test_files_and_cubes_lie_where_their_bounds_rank(files: list[tuple[Range, Range]]) -> None:
     found = drawn(files, most=100)
-    for number, axis in enumerate(found.axes):
+    for number, axis in enumerate(found.columns):
         ranges = [file[number] for file in files]
         rank = positions(ranges)
         last = max(len(rank) - 1, 1)
@@ -78,7 +78,7 @@ def test_grids_count_the_files_that_reach_into_a_cell(files: list[tuple[Range, R
     found = drawn(files, most=0)
     assert found.plane is not None
     places = []
-    for number, axis in enumerate(found.axes):
+    for number, axis in enumerate(found.columns):
         ranges = [file[number] for file in files]
         rank = positions(ranges)
         assert axis.files == ()

@@ -17,8 +17,9 @@ from liquidlog.curve.curves import Curve
 from liquidlog.data.runs import Run
 from liquidlog.plan import InputFile, WriterOptions
 from liquidlog.spec.arrow import delta_schema, leaf_column
+from liquidlog.spec.bounds import has_bounds
+from liquidlog.spec.bounds_json import parse_bounds
 from liquidlog.spec.schema import leaves, schema_json
-from liquidlog.spec.stats import has_bounds, parse_bounds
 from liquidspark.sink import TaskFacts
 from liquidspark.source import GroupWork
 from liquidspark.whole import GroupTask
@@ -156,13 +157,13 @@ def check_statistics(case: Case, rows: pa.Table, stats: str) -> None:
     columns = [
         leaf for leaf in leaves(delta_schema(case.table.schema)) if has_bounds(leaf.data_type)
     ]
-    bounds = parse_bounds(pa.array([stats]), columns).to_pylist()[0]
-    assert bounds["num_records"] == rows.num_rows
+    bounds = parse_bounds(pa.array([stats]), columns)
+    assert bounds.num_records[0].as_py() == rows.num_rows
     for number, leaf in enumerate(columns):
         column = leaf_column(rows, leaf.physical)
-        assert bounds[f"null_count.{number}"] == column.null_count
+        assert bounds.null_count(number)[0].as_py() == column.null_count
         values = [v for v in column.drop_null().to_pylist() if v == v]  # noqa: PLR0124  not NaN
-        low, high = bounds[f"min.{number}"], bounds[f"max.{number}"]
+        low, high = (ends[0].as_py() for ends in (bounds.low(number), bounds.high(number)))
         if values and low is not None:
             assert ordered(low) <= min(map(ordered, values))
         if values and high is not None and high == high:  # noqa: PLR0124

@@ -1,4 +1,4 @@
-"""Snapshots made of a few words: one FileSpec a live file."""
+"""Snapshots made of a few words: one FileSpec per live file."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -12,9 +12,9 @@ from liquidlog.clustering.domain import CLUSTERING_DOMAIN
 from liquidlog.log.statistics import load_bounds
 from liquidlog.snapshot import FILES_SCHEMA, STATISTICS_TYPE, Snapshot, Statistics
 from liquidlog.spec.actions import DomainMetadata, Format, Metadata, Protocol
+from liquidlog.spec.bounds import BoundsOf
 from liquidlog.spec.features import new_table_protocol
 from liquidlog.spec.schema import PrimitiveType, StructField, StructType, schema_json
-from liquidlog.spec.stats import BoundsOf
 from support.memory_store import MemoryStore
 
 SCHEMA = StructType(
@@ -136,7 +136,7 @@ def snapshot_of(
 
 
 def bounds_of(snapshot: Snapshot) -> BoundsOf:
-    """Return what brings the bounds of a snapshot that was made here."""
+    """Return a function that loads the bounds of a snapshot made here."""
     return partial(load_bounds, MemoryStore(), snapshot)
 
 

@@ -50,7 +50,7 @@ class CubeFiles:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Between:
-    """Averages: over the files within their cubes, and over the cubes among each other."""
+    """Means over files within their cubes, and over cubes among each other; 0 without cubes."""
 
     average_depth_within: float
     average_overlaps_within: float

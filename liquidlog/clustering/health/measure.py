@@ -16,10 +16,10 @@ from liquidlog.clustering.columns import ClusteringColumn
 from liquidlog.clustering.domain import clustering_state
 from liquidlog.clustering.health.cubes import Between, CubeFiles, CubeHealth, measure_cubes
 from liquidlog.clustering.health.notes import (
-    cut_bounds,
     deleted_rows_note,
     health_notes,
     prefix_chars,
+    truncation,
 )
 from liquidlog.clustering.keyspace.boxes import BoxOverlaps, box_overlaps
 from liquidlog.clustering.keyspace.depth import (
@@ -32,7 +32,7 @@ from liquidlog.clustering.keyspace.depth import (
 )
 from liquidlog.clustering.zcubes import PARTIAL, STABLE, UNCLUSTERED, file_states, membership
 from liquidlog.snapshot import Snapshot
-from liquidlog.spec.bounds import MILLISECOND_REST_US
+from liquidlog.spec.bounds import MILLISECOND_REST_US, Bounds
 from liquidlog.spec.markup import html_document
 from liquidlog.spec.times import iso_time
 
@@ -48,7 +48,8 @@ class ColumnHealth:
 
     `overlap_ratio` is the mean over files with statistics of the share of the other such files
     whose ranges of this column meet theirs: 0 when all are apart, 1 when all meet.
-    `files_in_one_prefix` have bounds cut so short that their depth is not that of their values.
+    `files_in_one_prefix` counts files whose bounds are truncated to one prefix, so that their depth
+    is not that of their values.
     `depth_profile` is the largest depth in up to 64 stretches of the range from `min` to `max`,
     which hold equally many distinct bounds.
     """
@@ -124,22 +125,15 @@ class Health:
 class _Measured:
     """The files that are measured; all but `columns` have one entry per file.
 
-    `ranges[i]` and `known[i]` are of column i: its ranges, and whether it has both bounds.
-    `cube` is -1 outside cubes.
+    `files` has FILES_SCHEMA; `cube` is int64, -1 outside cubes; `ranges[i]` are those of column i.
     """
 
     columns: tuple[ClusteringColumn, ...]
     files: pa.Table
     states: pa.Array
     cube: NDArray[np.int64]
-    bounds: pa.Table
+    bounds: Bounds
     ranges: tuple[KeyRanges, ...]
-    known: tuple[NDArray[np.bool_], ...]
-
-    def all_known(self) -> NDArray[np.bool_]:
-        """Return which files have all bounds; none without columns."""
-        nothing = np.zeros(self.files.num_rows, np.bool_)
-        return np.logical_and.reduce(self.known) if self.known else nothing
 
     def sizes(self) -> NDArray[np.int64]:
         """Return the bytes of each file."""
@@ -149,7 +143,7 @@ class _Measured:
 def measure_health(
     snapshot: Snapshot,
     columns: Sequence[ClusteringColumn],
-    bounds: pa.Table,
+    bounds: Bounds,
     *,
     min_cube_bytes: int,
     mask: pa.BooleanArray | None = None,
@@ -157,7 +151,7 @@ def measure_health(
 ) -> Health:
     """Return the health of a table by `columns`, of the files where `mask` is true.
 
-    `bounds` are those of the columns, one row per live file, as parse_bounds spells them.
+    `bounds` are those of the columns, one entry per live file.
 
     Files that hold only nulls in a column have no range there and are left out of the averages,
     like files without statistics; `notes` says how many.
@@ -166,7 +160,7 @@ def measure_health(
         CorruptLogError: If the clustering domain cannot be read.
     """
     measured = _measured(snapshot, columns, bounds, min_cube_bytes=min_cube_bytes, mask=mask)
-    known = measured.all_known()
+    known = measured.bounds.all_known()
     by_column = [ranges.selected(known) for ranges in measured.ranges]
     ranges = key_ranges(by_column) if by_column else _NO_RANGES
     depth, overlap = depths(ranges), overlaps(ranges)
@@ -218,7 +212,7 @@ _NO_RANGES: Final = KeyRanges(lo=np.zeros(0, np.int64), hi=np.zeros(0, np.int64)
 def _measured(
     snapshot: Snapshot,
     columns: Sequence[ClusteringColumn],
-    bounds: pa.Table,
+    bounds: Bounds,
     *,
     min_cube_bytes: int,
     mask: pa.BooleanArray | None,
@@ -232,29 +226,24 @@ def _measured(
     if mask is not None:
         files, states, bounds = files.filter(mask), states.filter(mask), bounds.filter(mask)
         cube = cube[np.asarray(mask, np.bool_)]
-    sides = [
-        (bounds[f"min.{number}"].combine_chunks(), bounds[f"max.{number}"].combine_chunks())
-        for number in range(len(columns))
-    ]
     return _Measured(
         columns=tuple(columns),
         files=files,
         states=states,
         cube=cube,
         bounds=bounds,
-        ranges=tuple(column_ranges(low, high) for low, high in sides),
-        known=tuple(np.asarray(pc.and_(low.is_valid(), high.is_valid())) for low, high in sides),
+        ranges=tuple(column_ranges(column.low, column.high) for column in bounds.columns),
     )
 
 
 def _column_health(measured: _Measured, number: int, prefix: int) -> ColumnHealth:
-    known = measured.known[number]
+    known = measured.bounds.known(number)
     column = measured.columns[number]
     ranges = key_ranges([measured.ranges[number].selected(known)])
     depth, overlap = depths(ranges), overlaps(ranges)
     others = len(ranges) - 1
     ratio = float(overlap.mean()) / others if others > 0 else 0.0
-    cut = cut_bounds(measured.bounds, number, column, prefix)
+    truncated = truncation(measured.bounds, number, column, prefix)
     return ColumnHealth(
         name=column.name,
         files_with_stats=len(ranges),
@@ -263,18 +252,18 @@ def _column_health(measured: _Measured, number: int, prefix: int) -> ColumnHealt
         overlap_ratio=round(ratio, _DECIMALS),
         average_overlaps=_mean(overlap),
         average_depth_by_bytes=_mean(depth, measured.sizes()[known]),
-        files_in_one_prefix=0 if cut is None else int(cut.in_one_prefix.sum()),
-        min=_end(measured.bounds[f"min.{number}"], ranges.lo, known, first=True),
-        max=_end(measured.bounds[f"max.{number}"], ranges.hi, known, first=False),
+        files_in_one_prefix=0 if truncated is None else int(truncated.in_one_prefix.sum()),
+        min=_end(measured.bounds.low(number), ranges.lo, known, first=True),
+        max=_end(measured.bounds.high(number), ranges.hi, known, first=False),
         depth_profile=tuple(depth_profile(ranges, PROFILE_BINS).tolist()),
     )
 
 
 def _constant(measured: _Measured, known: NDArray[np.bool_]) -> NDArray[np.bool_]:
-    """Return which files hold one value in every column, as far as the log tells."""
+    """Return which files hold one value in every column, as far as the log shows."""
     constant = known.copy()
     for number, ranges in enumerate(measured.ranges):
-        low, high = (measured.bounds[f"{side}.{number}"] for side in ("min", "max"))
+        low, high = measured.bounds.low(number), measured.bounds.high(number)
         if pa.types.is_timestamp(low.type):
             # The log has milliseconds, and maxima were raised by what it may have cut off.
             widths = pc.subtract(pc.cast(high, pa.int64()), pc.cast(low, pa.int64()))
@@ -286,7 +275,7 @@ def _constant(measured: _Measured, known: NDArray[np.bool_]) -> NDArray[np.bool_
 
 
 def _end(
-    values: pa.ChunkedArray,
+    values: pa.Array,
     ranks: NDArray[np.int64],
     known: NDArray[np.bool_],
     *,

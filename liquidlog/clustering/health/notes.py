@@ -1,4 +1,4 @@
-"""What to know beside the numbers of health: files that do not count, bounds that lie."""
+"""Notes beside the numbers of health: files left out of them, and bounds that mislead."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -13,6 +13,7 @@ from liquidlog.clustering.columns import ClusteringColumn
 from liquidlog.clustering.domain import ClusteringState, unresolved_problem
 from liquidlog.clustering.zcubes import OTHER_COLUMNS, OTHER_PROVIDER
 from liquidlog.snapshot import Snapshot
+from liquidlog.spec.bounds import Bounds
 from liquidlog.spec.schema import PrimitiveType
 
 PREFIX_PROPERTY: Final = "delta.dataSkippingStringPrefixLength"
@@ -20,23 +21,18 @@ DEFAULT_PREFIX_CHARS: Final = 32
 
 _STRING: Final = PrimitiveType("string")
 _TIE_BREAKERS: Final = ("\x7f", "\U0010ffff")
-"""What writers end a cut maximum with. Source: Delta Spark, StatisticsCollection."""
+"""Characters with which writers end a truncated maximum.
+
+Source: Delta Spark, StatisticsCollection."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Missing:
-    """Files without a range of one column: without its statistics, or with nothing but nulls."""
+class Truncation:
+    """Which files have truncated texts for the bounds of one column; masks of one bool per file.
 
-    without_statistics: NDArray[np.bool_]
-    only_nulls: NDArray[np.bool_]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Cut:
-    """Files whose bounds of one column are cut, perhaps (`at_limit`) or for certain and badly.
-
-    All values of a file `in_one_prefix` begin alike and the log knows only that beginning, so all
-    such files of one beginning seem to overlap, however well they are clustered.
+    Bounds `at_limit` have as many characters as statistics keep, so they may be truncated. All
+    values of a file `in_one_prefix` begin with the same characters, and the log holds only those:
+    files of the same prefix seem to overlap, however well they are clustered.
     """
 
     at_limit: NDArray[np.bool_]
@@ -49,49 +45,48 @@ def prefix_chars(snapshot: Snapshot) -> int:
     return int(text) if text.isdecimal() else DEFAULT_PREFIX_CHARS
 
 
-def missing_ranges(bounds: pa.Table, number: int) -> Missing:
-    """Return which files have no range of column `number` of `bounds`."""
-    known = _mask(pc.and_(*(pc.is_valid(bounds[f"{side}.{number}"]) for side in ("min", "max"))))
-    nulls = pc.equal(bounds[f"null_count.{number}"], bounds["num_records"])
-    only_nulls = ~known & _mask(nulls)
-    return Missing(without_statistics=~known & ~only_nulls, only_nulls=only_nulls)
+def truncation(
+    bounds: Bounds, number: int, column: ClusteringColumn, prefix: int
+) -> Truncation | None:
+    """Return which bounds of column `number` are truncated, None if it does not hold texts.
 
-
-def cut_bounds(bounds: pa.Table, number: int, column: ClusteringColumn, prefix: int) -> Cut | None:
-    """Return which files have bounds that may be cut; None for columns that are never cut."""
+    `prefix` is how many characters statistics keep.
+    """
     if column.data_type != _STRING:
         return None
-    low, high = bounds[f"min.{number}"], bounds[f"max.{number}"]
+    low, high = bounds.low(number), bounds.high(number)
     at_limit = [_mask(pc.greater_equal(pc.utf8_length(side), prefix)) for side in (low, high)]
-    # A maximum that was cut ends with a character that makes it large enough; whatever the limit
+    # A truncated maximum ends with a character that makes it large enough; whatever the limit
     # was then, the minimum is what is before that.
     ends = pc.utf8_slice_codeunits(high, -1)
     starts = pc.utf8_slice_codeunits(high, 0, -1)
-    is_cut = pc.and_(pc.is_in(ends, value_set=pa.array(_TIE_BREAKERS)), pc.equal(starts, low))
-    return Cut(at_limit=at_limit[0] | at_limit[1], in_one_prefix=_mask(is_cut))
+    truncated = pc.and_(pc.is_in(ends, value_set=pa.array(_TIE_BREAKERS)), pc.equal(starts, low))
+    return Truncation(at_limit=at_limit[0] | at_limit[1], in_one_prefix=_mask(truncated))
 
 
 def health_notes(
     snapshot: Snapshot,
     state: ClusteringState,
     columns: Sequence[ClusteringColumn],
-    bounds: pa.Table,
+    bounds: Bounds,
     states: pa.Array,
 ) -> Iterator[str]:
-    """Yield the notes; `bounds` and `states` are of the measured files, which may be a part."""
+    """Yield the notes; `bounds` and `states` have one entry per measured file.
+
+    The measured files may be some of the table's.
+    """
     yield from (unresolved_problem(path) for path in state.unresolved)
     if not columns:
         yield "the table has no clustering columns, so there are no ranges to measure"
     for number, column in enumerate(columns):
-        missing = missing_ranges(bounds, number)
-        if count := int(missing.without_statistics.sum()):
+        if count := int(bounds.unknown(number).sum()):
             yield f"{_files(count)} without statistics for {column.name}, left out of the ranges"
-        if count := int(missing.only_nulls.sum()):
+        if count := int(bounds.only_nulls(number).sum()):
             yield f"{_files(count)} with only nulls in {column.name}, left out of the ranges"
     prefix = prefix_chars(snapshot)
     for number, column in enumerate(columns):
-        cut = cut_bounds(bounds, number, column, prefix)
-        yield from () if cut is None else _cut_notes(cut, column.name, prefix)
+        found = truncation(bounds, number, column, prefix)
+        yield from () if found is None else _truncation_notes(found, column.name, prefix)
     for name, what in (
         (OTHER_COLUMNS, "clustered by other columns"),
         (OTHER_PROVIDER, "clustered by another implementation"),
@@ -101,19 +96,19 @@ def health_notes(
 
 
 def deleted_rows_note(files: pa.Table) -> Iterator[str]:
-    """Yield that some of the files have deleted rows, if so."""
+    """Yield one note if some of `files` (FILES_SCHEMA) have deleted rows, else none."""
     deleted = files.num_rows - files["deletion_vector"].null_count
     if deleted:
         yield f"{_files(deleted)} with deleted rows; the ranges may be wider than the live rows"
 
 
-def _cut_notes(cut: Cut, name: str, prefix: int) -> Iterator[str]:
-    if count := int(cut.at_limit.sum()):
+def _truncation_notes(found: Truncation, name: str, prefix: int) -> Iterator[str]:
+    if count := int(found.at_limit.sum()):
         yield (
             f"{_files(count)} with bounds of {name} cut to {prefix} characters;"
             " depths may be overstated"
         )
-    if count := int(cut.in_one_prefix.sum()):
+    if count := int(found.in_one_prefix.sum()):
         yield (
             f"{_files(count)} with all values of {name} beginning with the same characters, which"
             " are all that the log keeps: their depth and overlaps are not those of the values;"

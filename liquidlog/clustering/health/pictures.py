@@ -1,8 +1,8 @@
-"""What pictures of a clustering show: where cubes and files lie along each column, and on two.
+"""Pictures of a clustering: where cubes and files lie along each column, and on the first two.
 
-Axes are in the order of the bounds, with equally many distinct bounds on equal lengths, so that
-text and skewed numbers have a scale too. Positions are from 0 to 1. Few files are shown one by
-one, many as a grid of counts: a picture of a million files is as small as one of a thousand.
+A column's axis has equally many distinct bounds on equal lengths, so that texts and skewed numbers
+have a scale too. Positions are from 0 to 1. Few files are shown one by one, many as a grid of
+counts: a picture of a million files is as small as one of a thousand.
 """
 
 from collections.abc import Sequence
@@ -19,6 +19,7 @@ from liquidlog.clustering.domain import clustering_state
 from liquidlog.clustering.keyspace.depth import KeyRanges, column_ranges, depths, key_ranges
 from liquidlog.clustering.zcubes import file_states, membership
 from liquidlog.snapshot import Snapshot, decoded_paths
+from liquidlog.spec.bounds import Bounds
 
 FILES_SHOWN: Final = 400
 CUBES_SHOWN: Final = 60
@@ -35,7 +36,7 @@ Grid = tuple[tuple[int, ...], ...]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Span:
-    """A cube or a file on one axis; `weight` is its depth, or a cube's number of files."""
+    """A cube or a file along one column; `weight` is a cube's number of files, a file's depth."""
 
     low: float
     high: float
@@ -45,11 +46,12 @@ class Span:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Axis:
-    """One column. `ticks` are (position, value); `files` is empty where `grid` stands for them.
+class ColumnPicture:
+    """Cubes and files along one column; `ticks` are (position, value).
 
-    A row of `grid` is one of equal parts of the files in the order of their minima, a cell how
-    many of those reach into a stretch of the axis; `files_in_row` is the most it could be.
+    Of many files `files` is empty and `grid` counts them: its rows are equal parts of the files in
+    the order of their minima, its cells count the files of a row that reach into a stretch of the
+    column. A row stands for at most `files_in_row` files.
     """
 
     name: str
@@ -76,7 +78,7 @@ class Plane:
 class Pictures:
     """Everything to draw of one version of a table; `sizes` are (upper bound in bytes, files)."""
 
-    axes: tuple[Axis, ...]
+    columns: tuple[ColumnPicture, ...]
     plane: Plane | None
     sizes: tuple[tuple[int, int], ...]
 
@@ -89,17 +91,17 @@ class _Shown:
     states: pa.Array
     cube: NDArray[np.int64]
     depth: NDArray[np.int64]
-    bounds: pa.Table
+    bounds: Bounds
 
 
 def pictures(
     snapshot: Snapshot,
     columns: Sequence[ClusteringColumn],
-    bounds: pa.Table,
+    bounds: Bounds,
     *,
     min_cube_bytes: int,
 ) -> Pictures:
-    """Return what to draw; `bounds` are those of the columns, one row per live file.
+    """Return what to draw; `bounds` are those of the columns, one entry per live file.
 
     Raises:
         CorruptLogError: If the clustering domain cannot be read.
@@ -108,9 +110,11 @@ def pictures(
     ranges = [_range(shown.bounds, number) for number in range(len(columns))]
     sizes = _sizes(snapshot.files)
     if not len(shown.cube):
-        return Pictures(axes=(), plane=None, sizes=sizes)
+        return Pictures(columns=(), plane=None, sizes=sizes)
     return Pictures(
-        axes=tuple(_axis(shown, ranges[n], n, column.name) for n, column in enumerate(columns)),
+        columns=tuple(
+            _column(shown, ranges[n], n, column.name) for n, column in enumerate(columns)
+        ),
         plane=_plane(ranges[0], ranges[1]) if len(ranges) > 1 else None,
         sizes=sizes,
     )
@@ -119,14 +123,11 @@ def pictures(
 def _shown(
     snapshot: Snapshot,
     columns: Sequence[ClusteringColumn],
-    bounds: pa.Table,
+    bounds: Bounds,
     min_cube_bytes: int,
 ) -> _Shown:
     own = clustering_state(snapshot).columns
-    known = np.full(snapshot.files.num_rows, bool(columns))
-    for number in range(len(columns)):
-        for side in ("min", "max"):
-            known &= np.asarray(bounds[f"{side}.{number}"].is_valid(), np.bool_)
+    known = bounds.all_known()
     mask = pa.array(known)
     places = membership(snapshot.files, own)
     found = bounds.filter(mask)
@@ -140,17 +141,16 @@ def _shown(
     )
 
 
-def _range(bounds: pa.Table, number: int) -> KeyRanges:
-    low, high = (bounds[f"{side}.{number}"].combine_chunks() for side in ("min", "max"))
-    return key_ranges([column_ranges(low, high)])
+def _range(bounds: Bounds, number: int) -> KeyRanges:
+    return key_ranges([column_ranges(bounds.low(number), bounds.high(number))])
 
 
-def _axis(shown: _Shown, ranges: KeyRanges, number: int, name: str) -> Axis:
+def _column(shown: _Shown, ranges: KeyRanges, number: int, name: str) -> ColumnPicture:
     last = max(int(ranges.hi.max()), 1)
     one_by_one = len(ranges) <= FILES_SHOWN
     count = len(np.unique(shown.cube[shown.cube >= 0]))
     rows = min(GRID_ROWS, len(ranges))
-    return Axis(
+    return ColumnPicture(
         name=name,
         ticks=_ticks(shown.bounds, ranges, number),
         cubes=_cubes(shown, ranges, last),
@@ -161,14 +161,15 @@ def _axis(shown: _Shown, ranges: KeyRanges, number: int, name: str) -> Axis:
     )
 
 
-def _ticks(bounds: pa.Table, ranges: KeyRanges, number: int) -> tuple[tuple[float, Any], ...]:
+def _ticks(bounds: Bounds, ranges: KeyRanges, number: int) -> tuple[tuple[float, Any], ...]:
     ranks, places = np.unique(np.concatenate([ranges.lo, ranges.hi]), return_index=True)
     wanted = np.unique(np.arange(_TICKS + 1) * (len(ranks) - 1) // _TICKS)
     last = max(int(ranks[-1]), 1)
     ticks = []
     for rank, place in zip(ranks[wanted].tolist(), places[wanted].tolist(), strict=True):
-        side, row = ("min", place) if place < len(ranges) else ("max", place - len(ranges))
-        ticks.append((rank / last, bounds[f"{side}.{number}"][row].as_py()))
+        is_low = place < len(ranges)
+        value = bounds.low(number)[place] if is_low else bounds.high(number)[place - len(ranges)]
+        ticks.append((rank / last, value.as_py()))
     return tuple(ticks)
 
 

@@ -1,7 +1,8 @@
-"""Boxes: what files hold of several columns at once, and how many boxes meet.
+"""Boxes: the ranges of files in several columns at once, and how many boxes meet.
 
-A file's *box* is the product of its ranges of the columns, so two files meet only if they do in
-every column. Overlaps of keys in column order say nothing of the columns after the first; these do.
+A file's *box* is the product of its ranges in all columns, so two boxes meet only if the ranges
+meet in every column. Overlaps of keys, which are compared column by column, say little about the
+columns after the first; overlaps of boxes do.
 """
 
 import math
@@ -15,10 +16,10 @@ from numpy.typing import NDArray
 from liquidlog.clustering.keyspace.depth import KeyRanges, overlaps
 
 EXACT_FILES: Final = 16_384
-"""Up to so many files every box is compared with every other."""
+"""Up to this many files, every box is compared with every other."""
 
 SAMPLED_FILES: Final = 2_000
-"""Of more files so many boxes are drawn, and each is compared with every other."""
+"""Of more files, this many boxes are drawn, and each is compared with every other."""
 
 _SEED: Final = 20_240_101
 _NORMAL_95_PERCENT: Final = 1.96
@@ -38,9 +39,9 @@ class BoxOverlaps:
 
 
 def box_overlaps(columns: Sequence[KeyRanges]) -> BoxOverlaps:
-    """Return the overlaps of boxes; `columns` are the ranges of each column, one a file.
+    """Return how many boxes meet a box; `columns` are the ranges of each column, one per file.
 
-    Exact up to EXACT_FILES files; of more, SAMPLED_FILES are drawn, always the same ones.
+    Exact up to EXACT_FILES files. Of more files SAMPLED_FILES are drawn, always the same ones.
     """
     count = len(columns[0]) if columns else 0
     if not count:
@@ -48,21 +49,21 @@ def box_overlaps(columns: Sequence[KeyRanges]) -> BoxOverlaps:
     chosen = np.arange(count)
     if count > EXACT_FILES:
         chosen = np.random.default_rng(_SEED).choice(count, SAMPLED_FILES, replace=False)
-    found = _meeting(columns, chosen)
+    meeting = _meeting(columns, chosen)
     return BoxOverlaps(
-        average=float(found.mean()),
-        error=_error(found, count),
+        average=float(meeting.mean()),
+        error=_error(meeting, count),
         files_measured=len(chosen),
     )
 
 
-def _error(found: NDArray[np.int64], count: int) -> float:
+def _error(meeting: NDArray[np.int64], count: int) -> float:
     """Return the error of the mean of a sample drawn without replacement."""
-    if len(found) == count:
+    if len(meeting) == count:
         return 0.0
-    unseen = (count - len(found)) / (count - 1)
-    spread = float(found.std(ddof=1))
-    return _NORMAL_95_PERCENT * spread * math.sqrt(unseen / len(found))
+    unseen = (count - len(meeting)) / (count - 1)
+    spread = float(meeting.std(ddof=1))
+    return _NORMAL_95_PERCENT * spread * math.sqrt(unseen / len(meeting))
 
 
 def _meeting(columns: Sequence[KeyRanges], chosen: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -77,7 +78,7 @@ def _meeting(columns: Sequence[KeyRanges], chosen: NDArray[np.int64]) -> NDArray
     # Boxes before `first` end before this one begins, those from `last` on begin after its end.
     first = np.searchsorted(np.maximum.accumulate(high), low[place[chosen]], side="left")
     last = np.searchsorted(low, high[place[chosen]], side="right")
-    found = np.empty(len(chosen), np.int64)
+    meeting = np.empty(len(chosen), np.int64)
     for number, (mine, start, stop) in enumerate(
         zip(place[chosen].tolist(), first.tolist(), last.tolist(), strict=True)
     ):
@@ -85,8 +86,8 @@ def _meeting(columns: Sequence[KeyRanges], chosen: NDArray[np.int64]) -> NDArray
         for lo, hi in sides[1:]:
             meets &= lo[start:stop] <= hi[mine]
             meets &= hi[start:stop] >= lo[mine]
-        found[number] = np.count_nonzero(meets) - 1
-    return found
+        meeting[number] = np.count_nonzero(meets) - 1
+    return meeting
 
 
 def _sound(column: KeyRanges) -> KeyRanges:

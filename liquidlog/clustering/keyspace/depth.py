@@ -1,9 +1,9 @@
 """Depth and overlaps of ranges: how many files share a point, and how many share any.
 
-*Ranges* are pairs of ranks, lo <= hi, both inclusive, one a file. Ranks are small integers, so
-counting takes the place of sorting. The *depth* of a file is the largest number of files that
-share one point within its range, itself included; its *overlaps* are the other files whose
-ranges meet its own.
+A file's *range* is a pair of ranks, lo <= hi, both inclusive. Ranks are small integers, so that
+files can be counted instead of sorted. The *depth* of a file is the largest number of files that
+share one point of its range, itself included; its *overlaps* are the other files whose ranges
+meet its own.
 """
 
 from collections.abc import Sequence
@@ -19,7 +19,7 @@ Ranks = NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class KeyRanges:
-    """Each file's range of keys; `lo` and `hi` int64 ranks from 0 on."""
+    """The range of keys of each file: `lo` and `hi` are ranks (int64, from 0), one per file."""
 
     lo: Ranks
     hi: Ranks
@@ -34,7 +34,10 @@ class KeyRanges:
 
 
 def column_ranges(low: pa.Array, high: pa.Array) -> KeyRanges:
-    """Return the ranges from one column's bounds. Nulls and NaN rank above every number."""
+    """Return the ranges of one column from its bounds, one entry per file.
+
+    Nulls and NaN rank above every number.
+    """
     return _ranked(pa.concat_arrays([low, high]))
 
 
@@ -53,13 +56,13 @@ def key_ranges(columns: Sequence[KeyRanges]) -> KeyRanges:
 
 
 def overlaps(ranges: KeyRanges) -> Ranks:
-    """Return how many other files' ranges meet each file's range (int64); lo <= hi."""
+    """Return how many other files' ranges meet the range of each file (int64, one per file)."""
     begun, ended = _counts(ranges)
     return np.asarray(begun[ranges.hi] - ended[ranges.lo] - 1, np.int64)
 
 
 def depths(ranges: KeyRanges) -> Ranks:
-    """Return each file's depth (int64, at least 1); lo <= hi."""
+    """Return the depth of each file (int64, at least 1, one per file)."""
     begun, ended = _counts(ranges)
     return _range_max(begun - ended[:-1], ranges.lo, ranges.hi)
 
@@ -67,7 +70,8 @@ def depths(ranges: KeyRanges) -> Ranks:
 def depth_profile(ranges: KeyRanges, bins: int) -> Ranks:
     """Return the largest depth in each of at most `bins` stretches of the key range, in key order.
 
-    Stretches hold equally many distinct bounds; there are fewer where there are not enough bounds.
+    Depths are int64. Stretches hold equally many distinct bounds; where there are fewer bounds
+    than `bins` there are fewer stretches.
     """
     begun, ended = _counts(ranges)
     cover = begun - ended[:-1]

@@ -1,10 +1,10 @@
-"""Files as boxes in key space: how much of each clustering column a file's range spans.
+"""How much of each clustering column a file's range spans, as a share of the table.
 
-A point on a column's axis is the share of the table's bytes before it, from 0 to 1, each file's
-bytes spread evenly over its range: numbers and times by value, texts by rank among all ends. So
-the whole axis is one table's worth of rows whatever the type, and a stretch is as long as many
-rows are there.
-A reader that asks for one value of a column opens a file with a probability of its width there.
+A column is laid out from 0 to 1: the position of a value is the share of the table's bytes before
+it, where each file's bytes lie evenly over its range (numbers and times by value, texts by rank
+among all ends). A stretch of a column, whatever its type, is then as long as the share of rows in
+it, and a reader that asks for one value of a column opens a file with a probability of the file's
+width in that column.
 """
 
 from concurrent.futures import ThreadPoolExecutor
@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from liquidlog.clustering.keyspace.depth import KeyRanges, Ranks, column_ranges
+from liquidlog.spec.bounds import Bounds
 
 Floats = NDArray[np.float64]
 Mask = NDArray[np.bool_]
@@ -25,88 +26,90 @@ _END_WEIGHT: Final = 0.05
 """What the value of one end weighs beside the mean distance between two."""
 
 _FEWEST_ENDS: Final = 2
+"""Fewer ends have nothing between them."""
 
 _COLUMNS_AT_ONCE: Final = 2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Axis:
-    """One clustering column: `low` and `high` are each file's ends, from 0 to 1.
+class ColumnSpans:
+    """What each file spans of one clustering column; all arrays have one entry per file.
 
-    A file without bounds spans everything; one of nulls only nothing. `depth` is the mean number
-    of files that share the points of a file's range, itself included. `order` are the files by
-    their low ends.
+    `low` and `high` (float64, from 0 to 1) are the ends of the file's range: the whole column for
+    a file without bounds, nothing for a file of nulls. `mean_depth` (float64, at least 1) is how
+    many files share a point of that range, itself included, on average over the range. `order`
+    (int64) numbers the files by their low ends.
     """
 
     low: Floats
     high: Floats
-    depth: Floats
+    mean_depth: Floats
     order: NDArray[np.int64]
 
     @property
     def width(self) -> Floats:
-        """The share of the column that each file's range spans."""
+        """The share of the column that each file's range spans (float64, from 0 to 1)."""
         return self.high - self.low
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class KeySpace:
-    """All files on all clustering columns; `size` float64 is each file's bytes."""
+    """What each file spans of every clustering column; `size_bytes` float64, one per file."""
 
-    size: Floats
-    axes: tuple[Axis, ...]
+    size_bytes: Floats
+    columns: tuple[ColumnSpans, ...]
 
     @property
     def widths(self) -> Floats:
-        """Each file's width, the mean over the columns."""
-        return np.asarray(np.mean([axis.width for axis in self.axes], axis=0), np.float64)
+        """Each file's width, from 0 to 1: the mean over the columns (float64)."""
+        return np.asarray(np.mean([spans.width for spans in self.columns], axis=0), np.float64)
 
     @property
-    def depths(self) -> Floats:
-        """Each file's depth on the column where that is largest."""
-        return np.asarray(np.max([axis.depth for axis in self.axes], axis=0), np.float64)
+    def mean_depths(self) -> Floats:
+        """Each file's mean depth in the column where that is largest (float64, at least 1)."""
+        return np.asarray(np.max([spans.mean_depth for spans in self.columns], axis=0), np.float64)
 
     def extent(self, files: Mask) -> float:
         """Return how much of a column these files span together, the mean over the columns."""
-        return float(np.mean([_union(axis, axis.order[files[axis.order]]) for axis in self.axes]))
+        return float(
+            np.mean([_union(spans, spans.order[files[spans.order]]) for spans in self.columns])
+        )
 
 
-def key_space(bounds: pa.Table, size: NDArray[np.int64], columns: int) -> KeySpace:
-    """Return the place of each file in key space; `bounds` as parse_bounds spells them.
+def key_space(bounds: Bounds, size_bytes: NDArray[np.int64]) -> KeySpace:
+    """Return what each file spans of the columns of `bounds`; `size_bytes` is one per file.
 
-    O(files * log files) for each column, the columns side by side.
+    O(files * log files) per column, two columns at a time.
     """
-    bytes_of = size.astype(np.float64)
+    sizes = size_bytes.astype(np.float64)
     with ThreadPoolExecutor(_COLUMNS_AT_ONCE) as pool:
-        axes = pool.map(lambda number: _axis(bounds, number, bytes_of), range(columns))
-        return KeySpace(size=bytes_of, axes=tuple(axes))
+        columns = pool.map(lambda number: _spans(bounds, number, sizes), range(len(bounds.columns)))
+        return KeySpace(size_bytes=sizes, columns=tuple(columns))
 
 
-def _axis(bounds: pa.Table, number: int, size: Floats) -> Axis:
-    low, high = (bounds[f"{side}.{number}"].combine_chunks() for side in ("min", "max"))
-    known = np.asarray(pc.and_(low.is_valid(), high.is_valid()), np.bool_)
-    nulls = pc.equal(bounds[f"null_count.{number}"], bounds["num_records"])
-    empty = ~known & np.asarray(pc.fill_null(nulls, fill_value=False), np.bool_)
-    low, high = low.filter(pa.array(known)), high.filter(pa.array(known))
+def _spans(bounds: Bounds, number: int, size_bytes: Floats) -> ColumnSpans:
+    known, unknown = bounds.known(number), bounds.unknown(number)
+    with_ends = pa.array(known)
+    low, high = bounds.low(number).filter(with_ends), bounds.high(number).filter(with_ends)
     ranges = column_ranges(low, high)
     slots = _slots(ranges, low, high)
     # Slots alternate: an end's value, what lies between it and the next, the next end's value.
     first, last = 2 * ranges.lo, 2 * np.maximum(ranges.lo, ranges.hi)
-    edges = _edges(first, last, size[known], slots)
-    left, right = np.zeros(len(size)), np.where(empty, 0.0, 1.0)
+    edges = _edges(first, last, size_bytes[known], slots)
+    left, right = np.zeros(len(known)), np.where(unknown, 1.0, 0.0)
     left[known], right[known] = edges[first], edges[last + 1]
-    depth = np.ones(len(size))
-    depth[known] = _mean_depths(first, last, edges)
-    return Axis(
+    mean_depth = np.ones(len(known))
+    mean_depth[known] = _mean_depths(first, last, edges)
+    return ColumnSpans(
         low=left,
         high=right,
-        depth=depth + (~known & ~empty).sum(),
+        mean_depth=mean_depth + unknown.sum(),
         order=np.argsort(left, kind="stable"),
     )
 
 
 def _slots(ranges: KeyRanges, low: pa.Array, high: pa.Array) -> Floats:
-    """Return the weight of each slot of an axis, by which a file's bytes are spread over it.
+    """Return the weight of each slot of a column, by which a file's bytes are spread over it.
 
     Where values are numbers or times, what lies between two ends counts by their difference, so
     that a range that is a little narrower than all others is not taken for much narrower.
@@ -139,11 +142,11 @@ def _numbers(values: pa.Array) -> Floats | None:
     return np.asarray(np.clip(np.nan_to_num(numbers, nan=most), -most, most), np.float64)
 
 
-def _edges(first: Ranks, last: Ranks, size: Floats, slots: Floats) -> Floats:
-    """Return where each slot begins on the axis, and at the end where the last one ends."""
+def _edges(first: Ranks, last: Ranks, size_bytes: Floats, slots: Floats) -> Floats:
+    """Return the position where each slot begins, and at the end where the last one ends."""
     count = len(slots)
     begins = np.concatenate([[0.0], np.cumsum(slots)])
-    dense = size / np.maximum(begins[last + 1] - begins[first], np.finfo(np.float64).tiny)
+    dense = size_bytes / np.maximum(begins[last + 1] - begins[first], np.finfo(np.float64).tiny)
     begun = np.bincount(first, dense, count + 1) - np.bincount(last + 1, dense, count + 1)
     # Sums of floats may leave a rest below zero where nothing is.
     mass = np.maximum(np.cumsum(begun)[:count], 0.0) * slots
@@ -162,8 +165,8 @@ def _mean_depths(first: Ranks, last: Ranks, edges: Floats) -> Floats:
     return np.asarray(shared, np.float64)
 
 
-def _union(axis: Axis, files: NDArray[np.int64]) -> float:
-    """Return the length of the union of the ranges of `files`, which are in the axis's order."""
-    low, high = axis.low[files], np.maximum.accumulate(axis.high[files])
+def _union(spans: ColumnSpans, files: NDArray[np.int64]) -> float:
+    """Return the length of the union of the ranges of `files`, in the order of `spans`."""
+    low, high = spans.low[files], np.maximum.accumulate(spans.high[files])
     before = np.concatenate([[0.0], high[:-1]])
     return float(np.maximum(high - np.maximum(low, before), 0.0).sum())

@@ -29,11 +29,12 @@ from liquidlog.plan import (
     WriterOptions,
 )
 from liquidlog.snapshot import Snapshot, decoded_paths, deleted_rows, num_records
+from liquidlog.spec.bounds import BoundsOf
 from liquidlog.spec.codecs import CODEC_PROPERTY, Codec, parse_codec
 from liquidlog.spec.features import DELETION_VECTORS, table_features
 from liquidlog.spec.mapping import mapping_mode
 from liquidlog.spec.sizes import render_size
-from liquidlog.spec.stats import BoundsOf, indexed_leaves
+from liquidlog.spec.stats import indexed_leaves
 
 NewId = Callable[[], str]
 """Makes a fresh unique id, as a UUID's text."""

@@ -1,12 +1,12 @@
-"""The strategy `overlap`: file by file, the fewest bytes that bring readers what they need.
+"""The strategy `overlap`: rewrite the fewest bytes that serve narrow readers well, file by file.
 
-The widest files cost readers most and come first: unclustered ones, then those of small cubes.
-A threshold of width says which files are rewritten together, as one new cube. Chosen is the
-threshold of the fewest bytes that lets narrow readers read at most `tolerance` times what they
-would after a full rewrite; nothing is rewritten while they do. Each rewrite goes some way below
-the tolerance, so that several appends are taken together, and files that are narrow already
-are left alone however small their cube: this keeps the same bytes from being rewritten again and
-again. Stable cubes are never touched, so the reference engine finds its own as it left them.
+Narrow readers are served well while they read at most `tolerance` times what they would read after
+a full rewrite; until then nothing is rewritten. The widest files cost readers most, so a rewrite
+takes all files from some width on and makes one new cube of them. The strategy chooses the width
+that costs the fewest bytes. Each rewrite goes some way below the tolerance, so that several appends
+are rewritten together, and leaves narrow files alone however small their cube is: both keep the
+same bytes from being rewritten again and again. Stable cubes are never touched, so the reference
+engine sees its own cubes as it left them.
 """
 
 from dataclasses import dataclass
@@ -33,7 +33,7 @@ from liquidlog.clustering.planning.read_model import ReadModel, read_model
 from liquidlog.clustering.zcubes import STABLE, Membership, file_states, membership, sizes
 from liquidlog.plan import ClusteringPlan, ClusteringPolicy, RewriteMode, SkipReason
 from liquidlog.snapshot import Snapshot
-from liquidlog.spec.stats import BoundsOf
+from liquidlog.spec.bounds import BoundsOf
 
 NAME: Final = "overlap"
 
@@ -56,8 +56,9 @@ _SMALL_SHARE: Final = 0.5
 class _Table:
     """What the choice is made from; all arrays have one entry per live file.
 
-    `considered` are the files that count at all, `candidates` those that may be rewritten,
-    `forced` those with so many deleted rows that they must be.
+    `cost` is what each file costs the mean reader, in bytes. The masks are the files that count at
+    all (`considered`), may be rewritten (`candidates`), or must be because so many of their rows
+    are deleted (`forced`). `cube` numbers the cube of each file, -1 for none.
     """
 
     space: KeySpace
@@ -70,8 +71,11 @@ class _Table:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class _Rewrite:
-    """Files rewritten together: bytes, files to make, bytes saved a reader."""
+class _Group:
+    """Files rewritten together: `rows` are their numbers (int64), `size` their bytes.
+
+    `outputs` is how many files to make, `gain` how many bytes the mean reader is then spared.
+    """
 
     rows: NDArray[np.int64]
     size: float
@@ -85,8 +89,8 @@ def plan_overlap(
     """Return the plan that rewrites the fewest bytes for narrow readers to be served well.
 
     With `full`, files of other columns and providers may be taken too. With `where`, only files
-    that the predicate may touch count, and with `budget_bytes` the groups that gain most for a
-    byte are taken while they fit.
+    that the predicate may match count. With `budget_bytes`, groups are taken while they fit,
+    first those that gain most per byte.
 
     Raises:
         UsageError: If the table has no clustering columns, or the policy cannot be honoured.
@@ -102,7 +106,7 @@ def plan_overlap(
     )
     bounds = bounds_of([column.leaf for column in columns])
     asked = _asked(snapshot, policy, bounds_of)
-    space = key_space(bounds, sizes(snapshot.files), len(columns))
+    space = key_space(bounds, sizes(snapshot.files))
     table = _table(snapshot, policy, places, stable=stable, asked=asked, space=space)
     return build_plan(
         snapshot,
@@ -138,12 +142,12 @@ def _table(
     deleted = deleted_shares(snapshot.files)
     eligible = asked & ~stable & (places.candidates | policy.full)
     heavy = eligible & (np.nan_to_num(deleted, nan=1.0) > policy.max_deleted_share)
-    small = space.size < _SMALL_SHARE * policy.max_file_bytes
-    overlapping = space.depths >= 1 + policy.min_overlapping_files * policy.min_overlap
+    small = space.size_bytes < _SMALL_SHARE * policy.max_file_bytes
+    overlapping = space.mean_depths >= 1 + policy.min_overlapping_files * policy.min_overlap
     return _Table(
         space=space,
         model=model,
-        cost=model.now(space.size, space.widths),
+        cost=model.now(space.size_bytes, space.widths),
         considered=asked,
         candidates=eligible & ((cube < 0) | small | heavy | overlapping),
         forced=heavy,
@@ -185,7 +189,7 @@ def _choice(table: _Table, policy: ClusteringPolicy, reasons: NDArray[np.int64])
     )
 
 
-def _options(table: _Table, policy: ClusteringPolicy) -> list[_Rewrite]:
+def _options(table: _Table, policy: ClusteringPolicy) -> list[_Group]:
     """Return the rewrites that are worth it, none if readers are served well already."""
     now = float(table.cost[table.considered].sum())
     widths = table.space.widths[table.candidates]
@@ -206,7 +210,7 @@ def _goal(table: _Table, policy: ClusteringPolicy) -> float:
     return max(policy.tolerance * _DEPTH_OF_REWRITE, 1.0) * table.model.ideal
 
 
-def _wanted(table: _Table, policy: ClusteringPolicy, options: list[_Rewrite]) -> Mask:
+def _wanted(table: _Table, policy: ClusteringPolicy, options: list[_Group]) -> Mask:
     """Return the files to rewrite: those from some width on, and those that must be."""
     if not options:
         return table.forced
@@ -221,7 +225,7 @@ def _wanted(table: _Table, policy: ClusteringPolicy, options: list[_Rewrite]) ->
     return _mask(chosen.rows, len(table.cost))
 
 
-def _cheapest(options: list[_Rewrite], gain: float) -> _Rewrite:
+def _cheapest(options: list[_Group], gain: float) -> _Group:
     return min(
         (option for option in options if option.gain >= gain), key=lambda option: option.size
     )
@@ -232,31 +236,31 @@ def _wider(widths: NDArray[np.float64], candidates: NDArray[np.float64]) -> list
     return [widths >= step for step in steps[::-1]]
 
 
-def _rewrite(table: _Table, rows: NDArray[np.int64]) -> _Rewrite:
+def _rewrite(table: _Table, rows: NDArray[np.int64]) -> _Group:
     extent = table.space.extent(_mask(rows, len(table.cost)))
-    size = float(table.space.size[rows].sum())
+    size = float(table.space.size_bytes[rows].sum())
     outputs = table.model.outputs(size, extent)
     gain = float(table.cost[rows].sum()) - table.model.after(size, extent, outputs)
     cubes = np.unique(table.cube[rows])
     if len(cubes) == 1 and cubes[0] >= 0:
         gain = 0.0  # clustered together already
-    return _Rewrite(rows=rows, size=size, outputs=outputs, gain=gain)
+    return _Group(rows=rows, size=size, outputs=outputs, gain=gain)
 
 
-def _groups(table: _Table, wanted: Mask, limit_bytes: int) -> list[_Rewrite]:
+def _groups(table: _Table, wanted: Mask, limit_bytes: int) -> list[_Group]:
     """Return the files in groups of at most `limit_bytes`, neighbours together."""
     rows = np.flatnonzero(wanted)
     if not len(rows):
         return []
-    axis = min(table.space.axes, key=lambda axis: float(axis.width[rows].mean()))
-    middle = axis.low[rows] + axis.high[rows]
+    narrowest = min(table.space.columns, key=lambda spans: float(spans.width[rows].mean()))
+    middle = narrowest.low[rows] + narrowest.high[rows]
     rows = rows[np.argsort(middle, kind="stable")]
-    slices = pack(table.space.size[rows].astype(np.int64), limit_bytes)
+    slices = pack(table.space.size_bytes[rows].astype(np.int64), limit_bytes)
     return [_rewrite(table, rows[part]) for part in slices]
 
 
-def _within(groups: list[_Rewrite], budget_bytes: int | None) -> list[_Rewrite]:
-    """Return the groups that fit, those that gain most for a byte first."""
+def _within(groups: list[_Group], budget_bytes: int | None) -> list[_Group]:
+    """Return the groups that fit, first those that gain most per byte."""
     if budget_bytes is None:
         return groups
     left = float(budget_bytes)

@@ -17,8 +17,8 @@ from liquidlog.clustering.planning.options import (
 from liquidlog.errors import UsageError
 from liquidlog.plan import ClusteringPlan, ClusteringPolicy, repeated_inputs, repeated_message
 from liquidlog.snapshot import Snapshot
+from liquidlog.spec.bounds import BoundsOf
 from liquidlog.spec.schema import Leaf
-from liquidlog.spec.stats import BoundsOf
 
 
 def _cubes(

@@ -15,6 +15,7 @@ from liquidlog.snapshot import Snapshot
 from liquidlog.spec.schema import leaves
 from liquidlog.storage.files import Source
 from liquidlog.table import Table, system_clock
+from support.plain_bounds import plain_bounds
 from support.repository import ROOT
 
 LOGS = ROOT / "fixtures" / "logs"
@@ -69,7 +70,7 @@ def content(snapshot: Snapshot, store: LocalTableStore) -> Any:
         snapshot.transactions,
         # The row of the statistics and the adding commit depend on the checkpoint used.
         snapshot.files.drop_columns(["statistics_row", "version"]).to_pylist(),
-        repr(bounds.to_pylist()),
+        repr(plain_bounds(bounds)),
     )
 
 

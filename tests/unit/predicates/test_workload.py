@@ -5,7 +5,7 @@ from liquidlog.predicates.workload import WeightedPredicate, parse_workload, sha
 
 
 def pairs(text: str, *, sql: bool) -> list[tuple[str, float]]:
-    return [(one.where, one.weight) for one in parse_workload(text, where="w", sql=sql)]
+    return [(one.where, one.weight) for one in parse_workload(text, source="w", sql=sql)]
 
 
 def test_json_lines_have_a_condition_and_a_weight() -> None:
@@ -58,8 +58,9 @@ def test_shares_add_up_to_one() -> None:
     ],
 )
 def test_lines_that_are_no_predicate_are_refused(text: str) -> None:
-    with pytest.raises(UsageError):
-        parse_workload(text, where="w.jsonl", sql=False)
+    with pytest.raises(UsageError) as refused:
+        parse_workload(text, source="w.jsonl", sql=False)
+    assert str(refused.value.fields["where"]).startswith("w.jsonl")
 
 
 @pytest.mark.parametrize(
@@ -81,5 +82,6 @@ def test_lines_that_are_no_predicate_are_refused(text: str) -> None:
     ],
 )
 def test_statements_that_ask_more_than_one_table_are_refused(text: str) -> None:
-    with pytest.raises(UsageError):
-        parse_workload(text, where="w.sql", sql=True)
+    with pytest.raises(UsageError) as refused:
+        parse_workload(text, source="w.sql", sql=True)
+    assert str(refused.value.fields["where"]).startswith("w.sql")

@@ -48,23 +48,23 @@ def test_predicted_reads_are_near_those_after_the_rewrite(
         table.append(rows(seed))
     asked = tuple(WeightedPredicate(text) for text in predicates)
     plan = table.plan(max_file_size=30_000)
-    foretold = table.predict(plan, asked)
+    predicted = table.predict(plan, asked)
     sampled = table.predict(plan, asked, sample=True)
-    assert foretold.bytes_before == pytest.approx(table.scan(workload=asked).bytes_read)
+    assert predicted.bytes_before == pytest.approx(table.scan(workload=asked).bytes_read)
     table.commit(plan, execute(plan))
     after = table.scan(workload=asked)
     size_before, size_after = plan.size_bytes, table.detail()["sizeInBytes"]
-    found, promised = after.bytes_read / size_after, foretold.bytes_after / size_before
+    found, promised = after.bytes_read / size_after, predicted.bytes_after / size_before
     # Names of files are random and cuts depend on their order: ratios were seen from 0.68 to 0.92.
     assert promised >= 0.5 * found
-    # Of texts only the ends of files are known, so their files are foretold wider than they come.
+    # Of texts only the ends of files are known, so their files are predicted wider than they come.
     if columns != ["name"]:
         assert promised <= 1.5 * found
     # Who looks at rows knows how they lie, texts too; this executor cuts less well than Spark's.
     assert 0.7 * found <= sampled.bytes_after / size_before <= 1.2 * found
-    assert foretold.bytes_after < 0.6 * foretold.bytes_before
-    assert foretold.gain_per_byte == pytest.approx(
-        (foretold.bytes_before - foretold.bytes_after) / size_before
+    assert predicted.bytes_after < 0.6 * predicted.bytes_before
+    assert predicted.gain_per_byte == pytest.approx(
+        (predicted.bytes_before - predicted.bytes_after) / size_before
     )
 
 
@@ -72,7 +72,7 @@ def test_a_plan_of_nothing_changes_no_read(tmp_path: Path) -> None:
     table = Table.create(str(tmp_path / "t"), schema=rows(0).schema, cluster_by=["day"])
     table.append(rows(0))
     plan = table.plan(strategy="overlap")
-    foretold = table.predict(plan, (WeightedPredicate("name = 'n0007'"),))
+    predicted = table.predict(plan, (WeightedPredicate("name = 'n0007'"),))
     assert not plan.groups
-    assert foretold.bytes_after == foretold.bytes_before > 0
-    assert foretold.break_even_reads is None
+    assert predicted.bytes_after == predicted.bytes_before > 0
+    assert predicted.break_even_reads is None

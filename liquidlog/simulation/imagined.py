@@ -1,0 +1,113 @@
+"""Files that nobody wrote, in a snapshot: what planners and measures take for live files."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from liquidlog.clustering.domain import CLUSTERING_DOMAIN
+from liquidlog.clustering.zcubes import PROVIDER
+from liquidlog.snapshot import DELETION_VECTOR_TYPE, FILES_SCHEMA, Snapshot
+from liquidlog.spec.actions import DomainMetadata, Format, Metadata
+from liquidlog.spec.features import new_table_protocol
+from liquidlog.spec.schema import PrimitiveType, StructField, StructType, schema_json
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class ImaginedFiles:
+    """Files that exist only in a simulation; all arrays have one entry per file.
+
+    `paths` are strings. `size_bytes` is int64. `num_records` (int64) counts physical rows, null
+    where unknown, `deleted_rows` (int64) those that a deletion vector deletes. `zcube_id` is the
+    string id of a file's cube, null outside cubes. Without the last two no file has deleted rows
+    or a cube.
+    """
+
+    paths: pa.StringArray
+    size_bytes: NDArray[np.int64]
+    num_records: pa.Array
+    deleted_rows: NDArray[np.int64] | None = None
+    zcube_id: pa.StringArray | None = None
+
+
+def imagined_table(columns: Sequence[str], files: ImaginedFiles) -> Snapshot:
+    """Return a table of nothing but `files`, clustered by `columns`, which are of type double.
+
+    Its cubes are clustered by all columns. It has no statistics: bounds go beside it.
+    """
+    schema = StructType(tuple(StructField(name, PrimitiveType("double")) for name in columns))
+    domain = msgspec.json.encode({"clusteringColumns": [[name] for name in columns]}).decode()
+    return Snapshot(
+        uri="simulation",
+        version=0,
+        timestamp_ms=0,
+        protocol=new_table_protocol(clustered=True),
+        metadata=Metadata(
+            id="simulation",
+            format=Format(provider="parquet", options={}),
+            schema_string=schema_json(schema),
+            partition_columns=(),
+            configuration={},
+            created_time=0,
+        ),
+        schema=schema,
+        files=_live_files(files, msgspec.json.encode(list(columns)).decode()),
+        domains={
+            CLUSTERING_DOMAIN: DomainMetadata(
+                domain=CLUSTERING_DOMAIN, configuration=domain, removed=False
+            )
+        },
+        transactions={},
+    )
+
+
+def with_imagined(
+    snapshot: Snapshot, kept: pa.BooleanArray, files: Sequence[ImaginedFiles]
+) -> Snapshot:
+    """Return a snapshot whose live files are the `kept` ones (a mask) and then `files`.
+
+    Raises:
+        ValueError: If a file is in a cube: the columns of such cubes are not known here.
+    """
+    if any(some.zcube_id is not None for some in files):
+        raise ValueError("files added to a snapshot are in no cube")
+    parts = [snapshot.files.filter(kept), *(_live_files(some, None) for some in files)]
+    return replace(snapshot, files=pa.concat_tables(parts))
+
+
+def _live_files(files: ImaginedFiles, zorder_by: str | None) -> pa.Table:
+    """Return the files in FILES_SCHEMA; `zorder_by` is the tag of those that are in cubes."""
+    count = len(files.paths)
+    columns = {"path": files.paths, "size": files.size_bytes, "num_records": files.num_records}
+    if files.zcube_id is not None:
+        in_cube = files.zcube_id.is_valid()
+        columns["zcube_id"] = files.zcube_id.dictionary_encode()
+        columns["zorder_by"] = _repeated(zorder_by, in_cube)
+        columns["clustering_provider"] = _repeated(PROVIDER, in_cube)
+    if files.deleted_rows is not None:
+        vectors = [_vector(rows) if rows else None for rows in files.deleted_rows.tolist()]
+        columns["deletion_vector"] = pa.array(vectors, DELETION_VECTOR_TYPE)
+    return pa.table(
+        [columns.get(field.name, pa.nulls(count, field.type)) for field in FILES_SCHEMA],
+        schema=FILES_SCHEMA,
+    )
+
+
+def _repeated(text: str | None, mask: pa.BooleanArray) -> pa.DictionaryArray:
+    """Return the text where `mask` is true, null elsewhere."""
+    absent = ~np.asarray(mask, np.bool_)
+    codes = pa.array(np.zeros(len(mask), np.int32), mask=absent)
+    return pa.DictionaryArray.from_arrays(codes, pa.array([text], pa.string()))
+
+
+def _vector(deleted_rows: int) -> dict[str, object]:
+    return {
+        "storageType": "u",
+        "pathOrInlineDv": "simulated",
+        "offset": 1,
+        "sizeInBytes": 1,
+        "cardinality": deleted_rows,
+    }

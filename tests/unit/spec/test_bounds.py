@@ -1,0 +1,117 @@
+import pyarrow as pa
+import pytest
+
+from liquidlog.spec.bounds import (
+    NULL_COUNT,
+    Bounds,
+    ColumnBounds,
+    bounds_type,
+    column_bounds,
+    concat_bounds,
+    has_bounds,
+)
+from liquidlog.spec.schema import leaves
+from support.plain_bounds import plain_bounds
+from support.schemas import ARRAY, schema_of
+
+
+def column(low: list[int | None], high: list[int | None], nulls: list[int | None]) -> ColumnBounds:
+    arrays = (pa.array(values, pa.int64()) for values in (low, high, nulls))
+    return ColumnBounds(**dict(zip(("low", "high", "null_count"), arrays, strict=True)))
+
+
+def four_files() -> Bounds:
+    """Return bounds of a file with a range, one of nulls, one half known and one unknown."""
+    return Bounds(
+        columns=(
+            column([1, None, 3, None], [2, None, None, None], [0, 9, 0, None]),
+            column([1, 1, 1, 1], [5, 5, 5, 5], [0, 0, 0, 0]),
+        ),
+        num_records=pa.array([9, 9, 9, 9]),
+    )
+
+
+def test_bounds_exist_for_ordered_types_only() -> None:
+    schema = schema_of(a="string", b="decimal(5,2)", c="boolean", d="binary", e=ARRAY, f="variant")
+    assert [has_bounds(leaf.data_type) for leaf in leaves(schema)] == [True] * 2 + [False] * 4
+
+
+def test_types_without_bounds_have_the_type_of_their_nulls() -> None:
+    schema = schema_of(a="boolean", b="variant", c="timestamp")
+    assert [bounds_type(leaf) for leaf in leaves(schema)] == [
+        pa.bool_(),
+        pa.null(),
+        pa.timestamp("us", "UTC"),
+    ]
+
+
+def test_every_file_has_a_range_or_only_nulls_or_is_unknown() -> None:
+    bounds = four_files()
+    assert bounds.known(0).tolist() == [True, False, False, False]
+    assert bounds.only_nulls(0).tolist() == [False, True, False, False]
+    assert bounds.unknown(0).tolist() == [False, False, True, True]
+    assert bounds.all_known().tolist() == bounds.known(0).tolist()
+    assert bounds.select([1]).all_known().all()
+
+
+def test_no_file_is_known_in_all_of_no_columns() -> None:
+    assert four_files().select([]).all_known().tolist() == [False] * 4
+
+
+def test_files_are_chosen_and_put_together_again() -> None:
+    bounds = four_files()
+    first = bounds.filter(pa.array([True, True, False, False]))
+    rest = bounds.take(pa.array([3, 2]))
+    assert (len(first), len(rest)) == (2, 2)
+    together = concat_bounds([first, rest]).take(pa.array([0, 1, 3, 2]))
+    assert plain_bounds(together) == plain_bounds(bounds)
+    assert plain_bounds(bounds.select([1, 0]))[0]["columns"] == [(1, 5, 0), (1, 2, 0)]
+
+
+def test_parts_of_other_columns_are_not_put_together() -> None:
+    with pytest.raises(ValueError, match="shorter"):
+        concat_bounds([four_files(), four_files().select([0])])
+    with pytest.raises(ValueError, match="at least one"):
+        concat_bounds([])
+
+
+@pytest.mark.parametrize(
+    ("broken", "num_records"),
+    [
+        (column([1], [2], [0]), pa.array([1, 1])),
+        (column([1], [2, 3], [0]), pa.array([1])),
+        (column([1], [2], [0, 0]), pa.array([1])),
+        (column([1], [2], [0]), pa.array([1.0])),
+        (
+            ColumnBounds(
+                low=pa.chunked_array([[1]]), high=pa.chunked_array([[2]]), null_count=pa.array([0])
+            ),
+            pa.array([1]),
+        ),
+        (
+            ColumnBounds(low=pa.array([1]), high=pa.array(["2"]), null_count=pa.array([0])),
+            pa.array([1]),
+        ),
+        (
+            ColumnBounds(low=pa.array([1]), high=pa.array([2]), null_count=pa.array([0.0])),
+            pa.array([1]),
+        ),
+    ],
+)
+def test_arrays_that_do_not_fit_together_are_refused(
+    broken: ColumnBounds, num_records: pa.Array
+) -> None:
+    with pytest.raises(ValueError, match=r"^(column 0|counts) (has|is|are)"):
+        Bounds(columns=(broken,), num_records=num_records)
+
+
+def test_a_maximum_at_the_end_of_time_is_unknown() -> None:
+    (leaf,) = leaves(schema_of(a="timestamp"))
+    last = pa.array([(1 << 63) - 1, 0])
+
+    def values(section: str, wanted: pa.DataType) -> pa.Array:
+        return pa.nulls(2, wanted) if section == NULL_COUNT else last.cast(wanted)
+
+    found = column_bounds(leaf, values)
+    assert found.low.cast(pa.int64()).to_pylist() == last.to_pylist()
+    assert found.high.cast(pa.int64()).to_pylist() == [None, 999]
