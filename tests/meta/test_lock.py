@@ -19,7 +19,7 @@ def _named() -> Iterator[str]:
     yield from PROJECT["project"]["dependencies"]
     for extra in PROJECT["project"]["optional-dependencies"].values():
         yield from extra
-    for group in ("test", "lint", "build"):
+    for group in ("test", "lint", "build", "docs"):
         yield from PROJECT["dependency-groups"][group]
 
 
