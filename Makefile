@@ -52,6 +52,13 @@ bench: install ## the kernels; the rewrite too if LIQUID_REFERENCE_JARS names De
 	@test -z "$$LIQUID_REFERENCE_JARS" || { home=$$($(BIN)/python tools/java_home.py) && \
 		JAVA_HOME="$$home" $(BIN)/python benchmarks/bench_rewrite.py; }
 
+docs: install ## the documentation as a static site in .site
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict
+
+examples: install ## write anew what the commands in the documents print
+	@home=$$($(BIN)/python tools/java_home.py) && export JAVA_HOME="$$home"; \
+		PYTHONPATH=tests $(BIN)/python -m support.examples --spark
+
 mistakes: install ## write docs/mistakes.md anew, after messages changed
 	PYTHONPATH=tests $(BIN)/python -m support.mistakes
 
@@ -66,7 +73,7 @@ lock: ## resolve the dependencies anew and write the locks
 	$(COMPILE) --group java --output-file tools/java.txt
 
 clean: ## remove everything that the targets made
-	rm -rf .venv .tools .demo .bench .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage
+	rm -rf .venv .tools .demo .bench .site .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage
 	rm -rf spark-warehouse metastore_db derby.log
 
-.PHONY: help install demo test test-fast test-lowest check bench mistakes fix lock clean
+.PHONY: help install demo test test-fast test-lowest check bench docs examples mistakes fix lock clean

@@ -1,7 +1,8 @@
-"""What README says about commands, exit statuses and table features is what the code does."""
+"""What the documents say of commands, exit statuses and table features is what the code does."""
 
 import json
 import re
+from pathlib import Path
 
 import click
 import pytest
@@ -12,28 +13,36 @@ from liquidlog.spec import features
 from liquidlog.spec.actions import Protocol
 from support.repository import ROOT, load_script, text
 
-README = text("README.md")
+VERBS = text("docs/reference/cli.md")
+STATUSES = text("docs/reference/errors.md")
+FEATURES = text("docs/reference/tables.md")
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+PAGES.remove(ROOT / "docs" / "mistakes.md")  # it shows options that do not exist
 IMAGES = ROOT / "docs" / "images"
 
 
-def _table(heading: str) -> dict[str, str]:
-    """Return {first cell: row} of the table whose heading row begins with `heading`."""
-    _, _, rest = README.partition(f"| {heading} |")
+def _table(page: str, heading: str) -> dict[str, str]:
+    """Return {first cell: row} of the table of a page whose heading row begins with `heading`."""
+    _, _, rest = page.partition(f"| {heading} |")
     rows = rest.split("\n\n")[0].splitlines()[2:]
     return {row.split("|")[1].strip(): row for row in rows}
 
 
 def _commands() -> dict[str, click.Command]:
-    return dict(cli.commands)
+    context = click.Context(cli)
+    found = {name: cli.get_command(context, name) for name in cli.list_commands(context)}
+    return {name: command for name, command in found.items() if command is not None}
 
 
 def test_every_verb_is_in_the_table_of_verbs() -> None:
-    assert {verb.strip("`") for verb in _table("verb")} == set(_commands())
+    assert {verb.strip("`") for verb in _table(VERBS, "verb")} == set(_commands())
 
 
 def test_every_verb_that_writes_can_run_dry() -> None:
     writing = {
-        verb.strip("`") for verb, row in _table("verb").items() if row.split("|")[2].strip() != "no"
+        verb.strip("`")
+        for verb, row in _table(VERBS, "verb").items()
+        if row.split("|")[2].strip() != "no"
     }
     dry = {
         name
@@ -43,25 +52,28 @@ def test_every_verb_that_writes_can_run_dry() -> None:
     assert dry == writing
 
 
-def test_options_that_readme_names_exist() -> None:
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_options_that_a_page_names_exist(page: Path) -> None:
     known = {
         option
         for command in _commands().values()
         for parameter in command.params
         for option in (*parameter.opts, *parameter.secondary_opts)
     }
-    session = re.findall(r"(?:^\$ liquidlog|`liquidlog|`-).*", README, re.MULTILINE)
+    session = re.findall(
+        r"^\$ liquidlog.*|`liquidlog [^`]*`|`--[^`]*`", page.read_text("utf-8"), re.MULTILINE
+    )
     named = set(re.findall(r"(?<![\w-])--[a-z][a-z-]+", "\n".join(session)))
-    assert named - known == set()
+    assert named - known - {"--help"} == set()
 
 
 def test_exit_statuses_are_all_explained() -> None:
     statuses = {value for name, value in vars(errors).items() if name.startswith("EXIT_")}
-    assert {int(status) for status in _table("exit status")} == statuses
+    assert {int(status) for status in _table(STATUSES, "exit status")} == statuses
 
 
 def _features(row_start: str) -> list[str]:
-    rows = _table("what a table uses")
+    rows = _table(FEATURES, "what a table uses")
     (row,) = (row for first, row in rows.items() if first.startswith(row_start))
     return re.findall(r"`(\w+)`", row.split("|")[2])
 

@@ -1,0 +1,159 @@
+"""The documents' commands and programs print what the pages show; links and anchors resolve."""
+
+import ast
+import re
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+import liquidlog.errors
+from liquidlog.definition import property_rules
+from support import examples
+from support.repository import ROOT, committed_files, load_script, text
+
+DOCUMENTS = [path for path in committed_files() if path.suffix == ".md"]
+LINK = re.compile(r"\]\((?!https?://|mailto:)([^)#\s]*)(?:#([^)\s]+))?\)")
+FENCE = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
+HEADING = re.compile(r"^#{1,6} (.+)$", re.MULTILINE)
+SITE = load_script("tools/docs_site.py")
+
+
+def _name(path: Path) -> str:
+    return str(path.relative_to(ROOT))
+
+
+@pytest.fixture(scope="session")
+def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    home = tmp_path_factory.mktemp("template")
+    examples.run_page(text("docs/tutorial.md"), home)
+    return home
+
+
+@pytest.mark.parametrize("page", examples.pages(), ids=_name)
+def test_blocks_print_what_the_page_shows(page: Path, template: Path, tmp_path: Path) -> None:
+    examples.prepare(page, tmp_path, template)
+    examples.run_page(page.read_text(encoding="utf-8"), tmp_path)
+
+
+def test_a_block_that_prints_something_else_is_found(tmp_path: Path) -> None:
+    page = "```console\n$ liquidlog detail none\nall is well\n```\n"
+    with pytest.raises(AssertionError, match="exit status"):
+        examples.run_page(page, tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("printed", "shown", "is_same"),
+    [
+        ("version 1: 3 rows", "version 1: … rows", True),
+        ("version 1: 3 rows", "version 2: … rows", False),
+        ("a\nb\nc", "a\n …\nc", True),
+        ("a\nb\nc", "a\nc", False),
+        ("done in 1.234 s", "done in 9.876 s", True),
+        ("a", "a\nb", False),
+    ],
+)
+def test_what_is_printed_is_compared_by_line(printed: str, shown: str, *, is_same: bool) -> None:
+    assert examples.matches(printed, shown) is is_same
+
+
+def test_no_block_is_passed_over_for_its_indent() -> None:
+    indented = re.compile(r"^ +```(console|python)", re.MULTILINE)
+    assert [_name(page) for page in DOCUMENTS if indented.search(text(_name(page)))] == []
+
+
+def _anchors(document: Path) -> set[str]:
+    content = SITE.with_generated(document.read_text(encoding="utf-8"))
+    headings = HEADING.findall(FENCE.sub("", content))
+    words = (re.sub(r"[^\w\s-]", "", heading.replace("`", "")) for heading in headings)
+    return {re.sub(r"[\s-]+", "-", word.strip().lower()) for word in words}
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=_name)
+def test_anchors_resolve(document: Path) -> None:
+    links = LINK.findall(FENCE.sub("", document.read_text(encoding="utf-8")))
+    missing = [
+        f"{target}#{anchor}"
+        for target, anchor in links
+        if anchor and anchor not in _anchors((document.parent / target) if target else document)
+    ]
+    assert missing == []
+
+
+@pytest.mark.parametrize(
+    "html",
+    [
+        '<script src="https://cdn.example/x.js"></script>',
+        "<link rel=stylesheet href=//fonts.example/css>",
+        '<img alt="a" src="http://example/x.png">',
+    ],
+)
+def test_an_asset_from_another_host_is_found(html: str) -> None:
+    assert len(SITE.remote_assets(html)) == 1
+
+
+def test_a_link_that_a_reader_may_follow_is_no_asset() -> None:
+    assert SITE.remote_assets('<a href="https://example.org">x</a><img src="a.png">') == []
+
+
+@pytest.mark.parametrize(
+    ("page", "link", "there"),
+    [
+        ("index.md", "[a](docs/adr)", "[a](adr/0001-plan-and-result-are-documents.md)"),
+        ("index.md", "[a](docs/health.md#x)", "[a](health.md#x)"),
+        ("how-to/ci.md", "[a](../../README.md#install)", "[a](../index.md#install)"),
+        ("curves.md", "[a](../benchmarks/RESULTS.md)", "[a](results.md)"),
+        ("index.md", "[a](liquidlog/errors.py)", "a (`liquidlog/errors.py`)"),
+        ("index.md", "[a](https://example.org)", "[a](https://example.org)"),
+    ],
+)
+def test_links_of_the_repository_become_links_of_the_site(page: str, link: str, there: str) -> None:
+    assert SITE.with_links(link, page) == there
+
+
+def test_every_verb_and_error_is_in_the_reference() -> None:
+    verbs = re.findall(r"^### (\S+)$", SITE.cli_reference(), re.MULTILINE)
+    assert verbs == sorted(SITE.commands())
+    assert len(verbs) > 20
+    errors = re.findall(r"^\| `(\w+Error)`", SITE.error_reference(), re.MULTILINE)
+    assert set(errors) == {name for name in vars(liquidlog.errors) if name.endswith("Error")}
+
+
+def test_settable_properties_are_all_listed() -> None:
+    table = text("docs/reference/properties.md").partition("## Properties that can be set")[2]
+    listed = re.findall(r"^\| `(delta\.\S+)` \|", table, re.MULTILINE)
+    assert sorted(listed) == sorted(property_rules._SETTABLE)
+
+
+@pytest.fixture(scope="module")
+def pictures() -> ModuleType:
+    return load_script("docs/images/draw_concepts.py")
+
+
+def test_pictures_of_the_concepts_are_drawn_by_the_curves(pictures: ModuleType) -> None:
+    assert text("docs/images/depth.svg") == pictures.depth_picture()
+    assert text("docs/images/curves.svg") == pictures.curves_picture()
+
+
+def _steps() -> list[tuple[str, str]]:
+    rows = re.findall(
+        r"^\| `(\S+\.py)` \| (`[^|]+`) \|", text("docs/follow-a-plan.md"), re.MULTILINE
+    )
+    return [(module, name) for module, names in rows for name in re.findall(r"`([\w.]+)`", names)]
+
+
+@pytest.mark.parametrize(("module", "name"), _steps())
+def test_every_step_of_the_walk_is_there(module: str, name: str) -> None:
+    body: list[ast.stmt] = ast.parse(text(module)).body
+    for part in name.split("."):
+        found = [
+            node
+            for node in body
+            if isinstance(node, ast.FunctionDef | ast.ClassDef) and node.name == part
+        ]
+        assert found, f"{name} is not in {module}"
+        body = found[0].body
+
+
+def test_the_walk_has_both_paths() -> None:
+    assert len(_steps()) > 30

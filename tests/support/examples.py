@@ -1,0 +1,232 @@
+"""Code blocks of the documents, run in the order of their page, in a directory of its own.
+
+A block in `python` is executed, in one namespace a page; a block in `text` after it is what it
+prints. A block in `console` holds commands after `$ ` and what they print; its last line may be
+`[exit status N]`. A block with a title is a file of that name. In what is printed, `…` stands for
+any words of a line and, alone on a line, for any lines. Ids, times and durations may differ.
+
+A comment before a block says what else there is to it: `<!-- not run: why -->`, or
+`<!-- spark -->` for a block that needs a Spark session, or what one above it did.
+
+Every page but the tutorial starts with the table of the tutorial, as it is before its rewrite.
+
+    PYTHONPATH=tests python -m support.examples [--spark] [PAGE…]
+
+writes anew what commands print, where it is not what the page shows.
+"""
+
+import re
+import shlex
+import shutil
+import sys
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import chdir, contextmanager, redirect_stdout
+from dataclasses import dataclass
+from io import StringIO
+from pathlib import Path
+from typing import Any, Final
+
+from support.commands import said
+from support.repository import ROOT
+
+_BLOCK: Final = re.compile(
+    r"(?:^<!-- (?P<note>spark|not run: .+?) -->\n+)?"
+    r"^```(?P<language>\w+)(?: title=\"(?P<title>[^\"]+)\")?\n(?P<code>.*?)^```$",
+    re.MULTILINE | re.DOTALL,
+)
+_COMMAND: Final = re.compile(
+    r"^\$ (?P<line>(?:.*\\\n)*.*)\n?(?P<printed>(?:(?!\$ ).*\n?)*)", re.MULTILINE
+)
+_ANY_LINES: Final = "…"
+_VARYING: Final = (
+    # Longest first: the end of a data file's name may look like an id.
+    (re.compile(r"part-[0-9a-f-]+\.c000"), "part-<id>.c000"),
+    (re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}"), "<id>"),
+    (re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z"), "<time>"),
+    (re.compile(r"\b\d+\.\d{3} s\b"), "<seconds> s"),
+    (re.compile(r" +"), " "),
+)
+
+RUN: Final = frozenset({"python", "console"})
+TUTORIAL: Final = ROOT / "docs" / "tutorial.md"
+_NOT_THESE: Final = frozenset({"mistakes.md"})  # it has a test of its own
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Block:
+    """A fenced block of a page: `code` between `start` and `end`, without its fences."""
+
+    language: str
+    code: str
+    title: str | None
+    note: str | None
+    start: int
+    end: int
+
+
+def blocks(page: str) -> list[Block]:
+    """Return the fenced blocks of a page's text, in order."""
+    return [
+        Block(
+            language=found["language"],
+            code=found["code"],
+            title=found["title"],
+            note=found["note"],
+            start=found.start("code"),
+            end=found.end("code"),
+        )
+        for found in _BLOCK.finditer(page)
+    ]
+
+
+def pages() -> list[Path]:
+    """Return the documents with blocks to run, with or without Spark."""
+    documents = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+    return [path for path in documents if path.name not in _NOT_THESE and _has_blocks(path)]
+
+
+def spark_pages() -> list[Path]:
+    """Return the documents with blocks that need Spark."""
+    return [path for path in pages() if any(block.note == "spark" for block in _of(path))]
+
+
+def _has_blocks(path: Path) -> bool:
+    return any(_is_run(block, spark=True) or _is_run(block, spark=False) for block in _of(path))
+
+
+def _of(path: Path) -> list[Block]:
+    return blocks(path.read_text(encoding="utf-8"))
+
+
+def _is_run(block: Block, *, spark: bool) -> bool:
+    if block.language not in RUN:
+        return False
+    return block.note == "spark" if spark else block.note is None
+
+
+def prepare(page: Path, home: Path, template: Path) -> None:
+    """Copy the tutorial's table into `home`, for every page but the tutorial."""
+    if page != TUTORIAL:
+        shutil.copytree(template, home, dirs_exist_ok=True)
+
+
+def run_page(page: str, home: Path, *, spark: object = None) -> int:
+    """Run a page's blocks in the directory `home`; return how many were run.
+
+    Raises:
+        AssertionError: If a command or a program prints something else than the page says.
+    """
+    done = 0
+    with chdir(home):
+        for _, block, printed, shown in _executed(page, {"spark": spark}):
+            assert matches(printed, shown), f"{block.code}\nprinted:\n{printed}"
+            done += 1
+    return done
+
+
+def rewritten(page: str, home: Path, *, spark: object = None) -> str:
+    """Return a page's text with what its commands print now, where it does not match."""
+    changes = []
+    with chdir(home):
+        for (start, end), _, printed, shown in _executed(page, {"spark": spark}):
+            if not matches(printed, shown):
+                changes.append((start, end, printed + "\n" if printed else ""))
+    for start, end, printed in reversed(changes):
+        page = page[:start] + printed + page[end:]
+    return page
+
+
+def matches(printed: str, shown: str) -> bool:
+    """Return whether what was printed is what a page shows, `…` and varying parts aside."""
+    lines = []
+    for line in _steady(shown):
+        words = re.escape(line).replace(re.escape(_ANY_LINES), ".*")
+        lines.append(r"(?:.*\n)*?" if line.strip() == _ANY_LINES else f"{words}\n")
+    return (
+        re.fullmatch("".join(lines), "".join(f"{line}\n" for line in _steady(printed))) is not None
+    )
+
+
+def _steady(text: str) -> list[str]:
+    for pattern, name in _VARYING:
+        text = pattern.sub(name, text)
+    return [line.rstrip() for line in text.strip().splitlines()]
+
+
+Ran = tuple[tuple[int, int], Block, str, str]
+"""Where in the page it stands, the block, what was printed, what the page shows."""
+
+
+def _executed(page: str, names: dict[str, Any]) -> Iterator[Ran]:
+    found = blocks(page)
+    for block, after in zip(found, [*found[1:], None], strict=True):
+        if block.title is not None:
+            Path(block.title).write_text(block.code, encoding="utf-8")
+        if _is_run(block, spark=False) or (names["spark"] and _is_run(block, spark=True)):
+            yield from _RUNNERS[block.language](block, after, names)
+
+
+def _python(block: Block, after: Block | None, names: dict[str, Any]) -> Iterator[Ran]:
+    with redirect_stdout(StringIO()) as out:
+        exec(compile(block.code, "<page>", "exec"), names)  # noqa: S102  our own examples
+    if after is not None and after.language == "text":
+        yield (after.start, after.end), block, out.getvalue().rstrip(), after.code
+    else:
+        yield (block.end, block.end), block, out.getvalue(), _ANY_LINES
+
+
+def _console(block: Block, _: Block | None, names: dict[str, Any]) -> Iterator[Ran]:
+    del names
+    for command in _COMMAND.finditer(block.code):
+        place = (block.start + command.start("printed"), block.start + command.end("printed"))
+        yield place, block, _said(command["line"].replace("\\\n", " ")), command["printed"]
+
+
+_RUNNERS: Final[Mapping[str, Callable[[Block, Block | None, dict[str, Any]], Iterator[Ran]]]] = {
+    "python": _python,
+    "console": _console,
+}
+
+
+def _said(line: str) -> str:
+    words = shlex.split(line, comments=True)
+    assert words[0] in {"liquidlog", "cat"}, f"not a command that pages run: {line}"
+    if words[0] == "cat":
+        return Path(words[1]).read_text(encoding="utf-8").rstrip()
+    status, out, err = said(*words[1:])
+    text = (out + err).rstrip().replace(str(Path.cwd()), "/data")
+    return f"{text}\n[exit status {status}]".lstrip() if status else text
+
+
+@contextmanager
+def _session(*, wanted: bool) -> Iterator[object]:
+    if not wanted:
+        yield None
+        return
+    from liquidspark.session import open_session
+
+    with open_session({"spark.master": "local[2]"}) as spark:
+        yield spark
+
+
+def main(arguments: list[str]) -> None:
+    """Write pages anew, all if none is named, with what their commands print now."""
+    named = [(ROOT / name).resolve() for name in arguments if not name.startswith("--")]
+    with (
+        tempfile.TemporaryDirectory() as scratch,
+        _session(wanted="--spark" in arguments) as spark,
+    ):
+        template = Path(scratch).resolve() / "template"
+        template.mkdir()
+        rewritten(TUTORIAL.read_text(encoding="utf-8"), template)
+        for number, page in enumerate(named or pages()):
+            home = Path(scratch).resolve() / str(number)
+            home.mkdir()
+            prepare(page, home, template)
+            text = rewritten(page.read_text(encoding="utf-8"), home, spark=spark)
+            page.write_text(text, encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
