@@ -53,7 +53,7 @@ bench: install ## the kernels; the rewrite too if LIQUID_REFERENCE_JARS names De
 		JAVA_HOME="$$home" $(BIN)/python benchmarks/bench_rewrite.py; }
 
 docs: install ## the documentation as a static site in .site
-	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
 examples: install ## write anew what the commands in the documents print
 	@home=$$($(BIN)/python tools/java_home.py) && export JAVA_HOME="$$home"; \

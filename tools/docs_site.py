@@ -9,7 +9,7 @@ import os.path
 import re
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path, PurePosixPath
-from typing import Final
+from typing import Any, Final
 
 import click
 from mkdocs.config.defaults import MkDocsConfig
@@ -141,14 +141,36 @@ def error_reference() -> str:
 
 
 def schema_reference() -> str:
-    """Return the list of the JSON schemas, each with its title."""
-    lines = []
-    for path in schemas():
-        schema = json.loads(path.read_text(encoding="utf-8"))
-        title = schema.get("title", path.stem)
-        words = schema.get("description", "")
-        lines.append(f"- [{path.name}](json/{path.name}): {title}. {words}".rstrip())
-    return "\n".join(lines)
+    """Return for each JSON schema what it describes, and a table of its fields; "" without any."""
+    head = "## Every document\n\nOne JSON schema per document describes all fields.\n"
+    return "\n".join([head, *map(_schema, schemas())]) if schemas() else ""
+
+
+def _schema(path: Path) -> str:
+    document = json.loads(path.read_text(encoding="utf-8"))
+    lines = [f"### {document.get('title', path.stem)}", "", document.get("description", ""), ""]
+    fields = [
+        f"| `{name}` | {_type(field)} | {field.get('description', '')} |"
+        for name, field in document.get("properties", {}).items()
+    ]
+    if fields:
+        lines += ["| field | type | meaning |", "|---|---|---|", *fields, ""]
+    return "\n".join([*lines, f"[{path.name}](json/{path.name}) describes it in full.", ""])
+
+
+def _type(field: Mapping[str, Any]) -> str:
+    """Return the type of a field in words: `array of string`, `integer or null`."""
+    parts = field.get("anyOf") or field.get("oneOf")
+    if parts:
+        return " or ".join(dict.fromkeys(_type(part) for part in parts))
+    if "$ref" in field:
+        return str(field["$ref"]).rpartition("/")[2]
+    if "const" in field:
+        return f"`{json.dumps(field['const'])}`"
+    kinds = field.get("type", "any")
+    words = " or ".join([kinds] if isinstance(kinds, str) else kinds)
+    items = field.get("items")
+    return f"{words} of {_type(items)}" if words == "array" and isinstance(items, dict) else words
 
 
 def _help(name: str, command: click.Command) -> str:

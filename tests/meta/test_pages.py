@@ -119,6 +119,26 @@ def test_every_verb_and_error_is_in_the_reference() -> None:
     assert set(errors) == {name for name in vars(liquidlog.errors) if name.endswith("Error")}
 
 
+@pytest.mark.parametrize(
+    ("field", "words"),
+    [
+        ({"type": "integer"}, "integer"),
+        ({"type": ["string", "null"]}, "string or null"),
+        ({"type": "array", "items": {"type": "string"}}, "array of string"),
+        ({"anyOf": [{"$ref": "#/$defs/Column"}, {"type": "null"}]}, "Column or null"),
+        ({"const": True}, "`true`"),
+    ],
+)
+def test_types_of_schemas_are_in_words(field: dict[str, object], words: str) -> None:
+    assert SITE._type(field) == words
+
+
+def test_the_site_is_built_strictly() -> None:
+    # With --quiet, MkDocs hides warnings before --strict counts them.
+    (command,) = re.findall(r"mkdocs build (.+)", text("Makefile"))
+    assert command == "--strict"
+
+
 def test_settable_properties_are_all_listed() -> None:
     table = text("docs/reference/properties.md").partition("## Properties that can be set")[2]
     listed = re.findall(r"^\| `(delta\.\S+)` \|", table, re.MULTILINE)
