@@ -24,6 +24,21 @@ def test_code_map_names_every_module_once() -> None:
     assert sorted(mapped) == sorted(modules())
 
 
+def _named_files() -> list[str]:
+    """Return the files that ARCHITECTURE names in its reading order and where to change what."""
+    document = text("ARCHITECTURE.md")
+    order = document.partition("Read in this order:")[2].partition("\n\n")[0]
+    table = document.partition("| I want to … |")[2].partition("\n\n")[0]
+    return re.findall(r"`([\w/]+\.py)`", order + table)
+
+
+def test_files_to_read_and_to_change_exist() -> None:
+    named = _named_files()
+    assert len(named) > 10
+    places = (ROOT, ROOT / "liquidlog")
+    assert [name for name in named if not any((place / name).is_file() for place in places)] == []
+
+
 @pytest.mark.parametrize(("name", "most"), [("ARCHITECTURE.md", 150), ("CONTRIBUTING.md", 60)])
 def test_document_is_short(name: str, most: int) -> None:
     assert text(name).count("\n") <= most

@@ -164,6 +164,7 @@ def _steps() -> list[tuple[str, str]]:
 
 @pytest.mark.parametrize(("module", "name"), _steps())
 def test_every_step_of_the_walk_is_there(module: str, name: str) -> None:
+    assert (ROOT / module).is_file()
     body: list[ast.stmt] = ast.parse(text(module)).body
     for part in name.split("."):
         found = [
