@@ -11,6 +11,7 @@ from typing import Final
 
 from msgspec import structs
 
+from liquidlog.commit.clock import Clock
 from liquidlog.commit.conflicts import ReadSet, check_conflicts
 from liquidlog.commit.writer import PutOutcome, put_commit
 from liquidlog.errors import (
@@ -29,19 +30,6 @@ from liquidlog.spec.obligations import schema_problems
 
 MAX_ATTEMPTS: Final = 1000
 """Attempts before giving up; each lost one means that another writer made progress."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Clock:
-    """Where a commit gets its time and its ids from.
-
-    `back_off` is called with the number of races lost in a row and how long the last one took (ms),
-    and waits before the next one, so that writers that lost together do not meet again at once.
-    """
-
-    now_ms: Callable[[], int]
-    new_id: Callable[[], str]
-    back_off: Callable[[int, int], None] = field(default=lambda *_: None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

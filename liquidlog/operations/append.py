@@ -12,8 +12,9 @@ import pyarrow as pa
 from liquidlog.clustering.domain import clustering_state
 from liquidlog.clustering.planning.choice import writer_options
 from liquidlog.clustering.row_tracking import assign_row_ids
+from liquidlog.commit.clock import Clock
 from liquidlog.commit.conflicts import ReadSet
-from liquidlog.commit.transaction import Clock, Proposal, require_writable
+from liquidlog.commit.transaction import Proposal, require_writable
 from liquidlog.curve.order import order_rows
 from liquidlog.data.append import open_input
 from liquidlog.data.runs import Run, run_token

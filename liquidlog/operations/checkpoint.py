@@ -3,7 +3,8 @@
 import warnings
 from typing import Final
 
-from liquidlog.commit.transaction import Clock, Committed, Proposal, commit, require_writable
+from liquidlog.commit.clock import Clock
+from liquidlog.commit.transaction import Committed, Proposal, commit, require_writable
 from liquidlog.errors import UnsupportedFeatureError
 from liquidlog.log.checkpointing import Checkpointed, write_checkpoint
 from liquidlog.log.store import TableStore

@@ -7,7 +7,8 @@ from functools import partial
 import pyarrow as pa
 
 from liquidlog.clustering.domain import clustering_state
-from liquidlog.commit.transaction import Clock, commit_first, require_writable
+from liquidlog.commit.clock import Clock
+from liquidlog.commit.transaction import commit_first, require_writable
 from liquidlog.definition.create import cluster_by_change, create_change, like_change
 from liquidlog.definition.properties import without_state
 from liquidlog.definition.property_rules import new_table_problems

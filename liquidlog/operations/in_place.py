@@ -3,8 +3,9 @@
 from collections.abc import Callable
 
 from liquidlog.clustering.domain import CLUSTERING_DOMAIN
+from liquidlog.commit.clock import Clock
 from liquidlog.commit.conflicts import ReadSet
-from liquidlog.commit.transaction import Clock, Proposal, require_writable
+from liquidlog.commit.transaction import Proposal, require_writable
 from liquidlog.log.store import TableStore
 from liquidlog.operations.checkpoint import commit_and_checkpoint
 from liquidlog.operations.rewrite import ENGINE_INFO

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from liquidlog.commit.transaction import Clock
+from liquidlog.commit.clock import Clock
 from liquidlog.errors import CommitConflictError, DataFileError, ExecutorError, ResultMismatchError
 from liquidlog.log.store import TableStore
 from liquidlog.operations.rewrite import commit_group, rehearse_group

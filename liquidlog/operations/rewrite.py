@@ -8,8 +8,9 @@ from typing import Final
 from liquidlog.clustering.domain import CLUSTERING_DOMAIN
 from liquidlog.clustering.outcome.change import planned_group, rewrite_change
 from liquidlog.clustering.outcome.staleness import stale_reasons
+from liquidlog.commit.clock import Clock
 from liquidlog.commit.conflicts import ReadSet
-from liquidlog.commit.transaction import Clock, Proposal, rehearse
+from liquidlog.commit.transaction import Proposal, rehearse
 from liquidlog.data.runs import Run
 from liquidlog.errors import (
     CommitConflictError,

@@ -21,8 +21,9 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
+from liquidlog.commit.clock import Clock
 from liquidlog.commit.conflicts import ReadSet
-from liquidlog.commit.transaction import Clock, Proposal, commit
+from liquidlog.commit.transaction import Proposal, commit
 from liquidlog.commit.writer import PUTS
 from liquidlog.errors import CommitConflictError, CommitStateUnknownError
 from liquidlog.log.loader import load_snapshot, newest_version

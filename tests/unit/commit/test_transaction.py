@@ -4,8 +4,9 @@ from itertools import count
 import pytest
 from msgspec import structs
 
+from liquidlog.commit.clock import Clock
 from liquidlog.commit.conflicts import ReadSet
-from liquidlog.commit.transaction import Clock, Proposal, commit, commit_first
+from liquidlog.commit.transaction import Proposal, commit, commit_first
 from liquidlog.commit.writer import PUTS
 from liquidlog.errors import (
     CommitConflictError,
