@@ -22,8 +22,7 @@ from liquidlog.clustering.health.measure import Health
 from liquidlog.clustering.outcome.metrics import optimize_metrics, planned_metrics
 from liquidlog.clustering.planning import cube
 from liquidlog.clustering.planning.choice import Strategy
-from liquidlog.clustering.planning.options import STRATEGY, policy_settings
-from liquidlog.clustering.planning.planner import STRATEGIES, check_known
+from liquidlog.clustering.planning.planner import STRATEGIES, STRATEGY, check_known, policy_settings
 from liquidlog.clustering.planning.planner import plan as make_plan
 from liquidlog.clustering.zcubes import cube_table
 from liquidlog.commit.clock import Clock, system_clock
@@ -31,17 +30,21 @@ from liquidlog.doctor.findings import Finding, findings
 from liquidlog.errors import UsageError
 from liquidlog.log.checkpointing import Checkpointed
 from liquidlog.log.history import count_commits, read_history
-from liquidlog.log.loader import advance, load_snapshot, newest_version, require_same_table
+from liquidlog.log.loader import (
+    advance,
+    load_snapshot,
+    newest_version,
+    open_store,
+    require_same_table,
+)
 from liquidlog.log.statistics import load_bounds
 from liquidlog.log.store import TableStore
-from liquidlog.log.stores import open_store
 from liquidlog.log.time_travel import version_at
 from liquidlog.operations import alter, define, doctor, inspect
 from liquidlog.operations.append import Appended, AppendRequest, Source, append
 from liquidlog.operations.backfill import Mended
 from liquidlog.operations.checkpoint import checkpoint
 from liquidlog.operations.explain import Explained, explain, explain_together
-from liquidlog.operations.optimize import CommitReport, commit_groups
 from liquidlog.operations.orphans import (
     deletable_paths,
     delete_strays,
@@ -51,7 +54,12 @@ from liquidlog.operations.orphans import (
 )
 from liquidlog.operations.overview import Overview, overview
 from liquidlog.operations.replay import Replay, WrittenBytes, replay, written_bytes
-from liquidlog.operations.rewrite import pending_groups
+from liquidlog.operations.rewrite import (
+    CommitReport,
+    commit_groups,
+    pending_groups,
+    require_rewritable,
+)
 from liquidlog.operations.sampling import sample_keys
 from liquidlog.operations.scan import Scan, scan
 from liquidlog.operations.simulate import simulated_table
@@ -558,7 +566,7 @@ class Table:
             UnsupportedFeatureError: With every reason.
         """
         self._store.require_writable()
-        inspect.require_rewritable(self.snapshot(), _plan(plan), self._store.storage)
+        require_rewritable(self.snapshot(), _plan(plan), self._store.storage)
 
     def pending(self, plan: ClusteringPlan) -> tuple[int, ...]:
         """Return the ids of the plan's groups that are not committed yet."""

@@ -25,14 +25,14 @@ from liquidlog.cli.planning import make_plan
 from liquidlog.cli.rehearsing import would_do_round, would_do_rounds, would_run
 from liquidlog.cli.usage import Number
 from liquidlog.errors import UsageError
-from liquidlog.log.stores import require_used
-from liquidlog.operations.optimize import CommitReport
+from liquidlog.log.loader import require_used
 from liquidlog.operations.results import (
     complete_result,
     read_plan,
     read_result,
     result_so_far,
 )
+from liquidlog.operations.rewrite import CommitReport
 from liquidlog.plan import ClusteringPlan, GroupFailure, RewrittenGroup
 from liquidlog.report import changes
 from liquidlog.report.progress import rewrite_progress

@@ -26,7 +26,7 @@ from liquidlog.errors import (
     UsageError,
 )
 from liquidlog.log.store import TableStore
-from liquidlog.operations.checkpoint import commit_and_checkpoint
+from liquidlog.operations.checkpoint import land_and_checkpoint
 from liquidlog.operations.outputs import clear_run, require_committable, run_of
 from liquidlog.operations.rewrite import ENGINE_INFO, settle
 from liquidlog.plan import WrittenFile
@@ -254,7 +254,7 @@ def _commit(
         ),
     )
     try:
-        return commit_and_checkpoint(store, proposal, clock, engine_info=ENGINE_INFO).version
+        return land_and_checkpoint(store, proposal, clock, engine_info=ENGINE_INFO).version
     except CommitStateUnknownError:
         raise
     except LiquidlogError:

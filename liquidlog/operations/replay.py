@@ -5,8 +5,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, Final
 
 from liquidlog.errors import UsageError, VersionNotFoundError
-from liquidlog.log.commits import read_commit, read_commits
-from liquidlog.log.segment import list_log
+from liquidlog.log.segment import list_log, read_commit, read_commits
 from liquidlog.log.store import TableStore
 from liquidlog.plan import ClusteringPlan
 from liquidlog.spec.actions import AddFile, Commit, RemoveFile

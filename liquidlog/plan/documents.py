@@ -5,6 +5,7 @@ says which files came out, as facts. Neither holds a secret, and both can be sav
 shipped and replayed. Sizes are bytes, times milliseconds since the epoch unless named otherwise.
 """
 
+import hashlib
 from collections.abc import Mapping
 from enum import StrEnum
 from typing import Final
@@ -368,3 +369,18 @@ def _head(content: bytes) -> _Head | None:
 def _files(kind: type[InputFiles] | type[SkippedFiles], rows: object) -> InputFiles | SkippedFiles:
     """Return a list of a document as files in columns; msgspec asks for types not its own."""
     return kind.from_document(rows)
+
+
+def rewrite_digest(plan: ClusteringPlan, planned: RewriteGroup, group: RewrittenGroup) -> str:
+    """Return the SHA-256, as 64 hex digits, of a planned group, its plan's terms and its result.
+
+    It binds the result to the plan: the run that wrote the outputs leaves the digest in the table,
+    and a plan or a result that anybody changed since has another one. Where the table lies does not
+    count: machines may mount it at different places.
+    """
+    terms = msgspec.structs.replace(plan, groups=(), skipped=SkippedFiles.of(), table_uri="")
+    digest = hashlib.sha256()
+    for document in (terms, planned, group):
+        digest.update(msgspec.json.encode(document, enc_hook=list))
+        digest.update(b"\n")
+    return digest.hexdigest()

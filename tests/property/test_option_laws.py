@@ -12,8 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from liquidlog.clustering.planning.options import ALL_OPTIONS, STRATEGY, policy_settings
-from liquidlog.clustering.planning.planner import plan
+from liquidlog.clustering.planning.planner import ALL_OPTIONS, STRATEGY, plan, policy_settings
 from liquidlog.clustering.zcubes import PROVIDER
 from liquidlog.errors import UsageError
 from liquidlog.plan import ClusteringPlan, ClusteringPolicy

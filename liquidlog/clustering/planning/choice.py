@@ -40,7 +40,7 @@ NewId = Callable[[], str]
 
 Strategy = Callable[[Snapshot, ClusteringPolicy, NewId, BoundsOf], ClusteringPlan]
 """Chooses the files of a clustered table to rewrite together. Pure but for the ids and the bounds
-that it asks for."""
+that it asks for. The table and the policy are checked before it is called."""
 
 TAKEN: Final = -1
 """Code of a file that is in a group, where skipped files have the code of their reason."""

@@ -16,6 +16,7 @@ import numpy as np
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from liquidlog.clustering.domain import clustering_state
 from liquidlog.clustering.keyspace.widths import KeySpace, Mask, key_space
 from liquidlog.clustering.planning.choice import (
     TAKEN,
@@ -23,8 +24,6 @@ from liquidlog.clustering.planning.choice import (
     NewId,
     build_plan,
     check_clustered,
-    check_policy,
-    check_table,
     deleted_shares,
     pack,
     reason_code,
@@ -89,13 +88,11 @@ def plan_overlap(
     byte are taken while they fit.
 
     Raises:
-        UsageError: If the table has no clustering columns, or the policy cannot be honoured.
-        ClusteringColumnError: If its clustering columns are not in its schema.
-        UnsupportedFeatureError: If the table is partitioned.
+        UsageError: If the table has no clustering columns, or a group would be too many files.
+        UnsupportedFeatureError: If the table's row ids cannot be kept.
         CorruptLogError: If the clustering domain cannot be read.
     """
-    check_policy(policy)
-    columns = check_clustered(check_table(snapshot))
+    columns = check_clustered(clustering_state(snapshot))
     places = membership(snapshot.files, columns)
     stable = np.asarray(
         pc.equal(file_states(snapshot, columns, policy.min_cube_bytes), STABLE), np.bool_
