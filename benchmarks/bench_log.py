@@ -110,7 +110,7 @@ plan = Table.open(uri).plan(min_cube_size=1, target_cube_size="1TiB")
 rows = len(plan.skipped) + sum(len(group.inputs) for group in plan.groups)
 """,
     "liquidlog, statistics of two columns, once open": """
-from liquidlog.clustering.domain import clustering_state
+from liquidlog.clustering.columns import clustering_state
 from liquidlog.log.statistics import load_bounds
 from liquidlog.spec.schema import leaves
 table = Table.open(uri)

@@ -17,7 +17,7 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from liquidlog.clustering.domain import clustering_state
+from liquidlog.clustering.columns import clustering_state
 from liquidlog.clustering.health.measure import Health
 from liquidlog.clustering.outcome.metrics import optimize_metrics, planned_metrics
 from liquidlog.clustering.planning import cube

@@ -9,7 +9,7 @@ from urllib.parse import quote
 import msgspec
 import pyarrow as pa
 
-from liquidlog.clustering.domain import clustering_state
+from liquidlog.clustering.columns import clustering_state
 from liquidlog.clustering.planning.choice import writer_options
 from liquidlog.clustering.row_tracking import assign_row_ids
 from liquidlog.commit.clock import Clock

@@ -6,7 +6,7 @@ from functools import partial
 
 import pyarrow as pa
 
-from liquidlog.clustering.domain import clustering_state
+from liquidlog.clustering.columns import clustering_state
 from liquidlog.commit.clock import Clock
 from liquidlog.commit.transaction import land_first, require_writable
 from liquidlog.definition.create import cluster_by_change, create_change, like_change

@@ -8,8 +8,7 @@ from typing import Final
 import pyarrow.compute as pc
 from msgspec import structs
 
-from liquidlog.clustering.columns import ClusteringColumn
-from liquidlog.clustering.domain import ClusteringState, clustering_state
+from liquidlog.clustering.columns import ClusteringColumn, ClusteringState, clustering_state
 from liquidlog.clustering.health.measure import measure_health
 from liquidlog.clustering.planning.choice import writer_options
 from liquidlog.commit.clock import Clock

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from liquidlog.clustering.domain import CLUSTERING_DOMAIN
+from liquidlog.clustering.columns import CLUSTERING_DOMAIN
 from liquidlog.commit.clock import Clock
 from liquidlog.commit.conflicts import ReadSet
 from liquidlog.commit.transaction import Proposal, require_writable

@@ -6,8 +6,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from liquidlog.clustering.columns import ClusteringColumn, resolve_columns
-from liquidlog.clustering.domain import clustering_state
+from liquidlog.clustering.columns import ClusteringColumn, clustering_state, resolve_columns
 from liquidlog.clustering.health.measure import Health, measure_health
 from liquidlog.clustering.zcubes import file_states
 from liquidlog.log.statistics import load_bounds

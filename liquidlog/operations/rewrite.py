@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Self
 
-from liquidlog.clustering.domain import CLUSTERING_DOMAIN
+from liquidlog.clustering.columns import CLUSTERING_DOMAIN
 from liquidlog.clustering.outcome.change import Staleness, planned_group, rewrite_change, staleness
 from liquidlog.commit.clock import Clock
 from liquidlog.commit.conflicts import ReadSet

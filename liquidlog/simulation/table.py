@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from liquidlog.clustering.domain import CLUSTERING_DOMAIN
+from liquidlog.clustering.columns import CLUSTERING_DOMAIN
 from liquidlog.clustering.zcubes import PROVIDER
 from liquidlog.curve.curves import Curve
 from liquidlog.curve.placing import key_order_bits, place_rows

@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from liquidlog.clustering.domain import clustering_state
+from liquidlog.clustering.columns import clustering_state
 from liquidlog.clustering.row_tracking import PRESERVED_TAG, assign_row_ids, planned_row_tracking
 from liquidlog.clustering.zcubes import PROVIDER
 from liquidlog.errors import (

@@ -13,8 +13,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from liquidlog.clustering.columns import ClusteringColumn
-from liquidlog.clustering.domain import ClusteringState, clustering_state, unresolved_problem
+from liquidlog.clustering.columns import (
+    ClusteringColumn,
+    ClusteringState,
+    clustering_state,
+    unresolved_problem,
+)
 from liquidlog.clustering.row_tracking import planned_row_tracking
 from liquidlog.errors import ClusteringColumnError, UnsupportedFeatureError, UsageError
 from liquidlog.plan import (

@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from liquidlog.clustering.domain import clustering_state
+from liquidlog.clustering.columns import clustering_state
 from liquidlog.clustering.keyspace.widths import KeySpace, Mask, key_space
 from liquidlog.clustering.planning.choice import (
     TAKEN,

@@ -10,8 +10,7 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from liquidlog.clustering.columns import ClusteringColumn
-from liquidlog.clustering.domain import ClusteringState
+from liquidlog.clustering.columns import ClusteringColumn, ClusteringState
 from liquidlog.clustering.planning import cube, overlap
 from liquidlog.clustering.planning.choice import NewId, Strategy, check_policy, check_table
 from liquidlog.clustering.planning.compaction import plan_compaction, plan_zorder
