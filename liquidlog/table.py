@@ -53,7 +53,12 @@ from liquidlog.operations.orphans import (
     stray_rows,
 )
 from liquidlog.operations.overview import Overview, overview
-from liquidlog.operations.replay import Replay, WrittenBytes, replay, written_bytes
+from liquidlog.operations.past_commits import (
+    OptimizeComparison,
+    WrittenBytes,
+    compare_optimize,
+    written_bytes,
+)
 from liquidlog.operations.rewrite import (
     CommitReport,
     commit_groups,
@@ -542,7 +547,7 @@ class Table:
         require_same_table(then, plan.table_id)
         return then
 
-    def replay(self, version: int, **policy: Any) -> Replay:  # noqa: ANN401  as plan takes them
+    def replay(self, version: int, **policy: Any) -> OptimizeComparison:  # noqa: ANN401  as plan takes them
         """Return how a plan for the version before an OPTIMIZE compares with what it took.
 
         `policy` is what `plan` takes; whether it was FULL is read from the commit.
@@ -557,7 +562,7 @@ class Table:
         def plan_at(before: int, full: bool) -> ClusteringPlan:  # noqa: FBT001  the callback's type
             return self.plan(**{**policy, "version": before, "full": full})
 
-        return replay(self._store, whole_number(version, argument="version"), plan_at)
+        return compare_optimize(self._store, whole_number(version, argument="version"), plan_at)
 
     def require_writable(self, plan: ClusteringPlan) -> None:
         """Refuse, before anything is rewritten, a plan whose outputs could not be committed.
