@@ -6,7 +6,6 @@ shipped and replayed. Sizes are bytes, times milliseconds since the epoch unless
 """
 
 from liquidlog.plan.documents import (
-    DEFAULT_MAX_DELETED_SHARE,
     DEFAULT_MAX_FILE_BYTES,
     DEFAULT_MIN_CUBE_BYTES,
     DEFAULT_MIN_OVERLAP,
@@ -52,7 +51,6 @@ from liquidlog.plan.files import (
 )
 
 __all__ = [
-    "DEFAULT_MAX_DELETED_SHARE",
     "DEFAULT_MAX_FILE_BYTES",
     "DEFAULT_MIN_CUBE_BYTES",
     "DEFAULT_MIN_OVERLAP",

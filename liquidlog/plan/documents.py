@@ -44,7 +44,6 @@ DEFAULT_TOLERANCE: Final = 1.27
 DEFAULT_MIN_OVERLAPPING_FILES: Final = 4
 DEFAULT_MIN_OVERLAP: Final = 0.75
 """Source: Microsoft Fabric, autoRecluster.minOffendingFiles and minOverlapThreshold."""
-DEFAULT_MAX_DELETED_SHARE: Final = 0.25
 
 
 class RewriteMode(StrEnum):
@@ -61,8 +60,7 @@ class ClusteringPolicy(Document, frozen=True, kw_only=True):
     From `tolerance` on, only the strategy `overlap` listens: narrow readers may read so many
     times what they would after a full rewrite; a clustered file overlaps if at least
     `min_overlapping_files` others share on average `min_overlap` of its range (both Fabric's
-    names and defaults); a file with a larger share of deleted rows than `max_deleted_share`
-    is always rewritten; at most `budget_bytes` are rewritten, of files that `where` may touch.
+    names and defaults); at most `budget_bytes` are rewritten, of files that `where` may touch.
     """
 
     min_cube_bytes: int = DEFAULT_MIN_CUBE_BYTES
@@ -74,7 +72,6 @@ class ClusteringPolicy(Document, frozen=True, kw_only=True):
     tolerance: float = DEFAULT_TOLERANCE
     min_overlapping_files: int = DEFAULT_MIN_OVERLAPPING_FILES
     min_overlap: float = DEFAULT_MIN_OVERLAP
-    max_deleted_share: float = DEFAULT_MAX_DELETED_SHARE
     budget_bytes: int | None = None
     where: str | None = None
 

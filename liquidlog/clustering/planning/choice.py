@@ -125,10 +125,9 @@ def check_policy(policy: ClusteringPolicy) -> None:
             raise UsageError(f"{name} must be positive, not {size}", name=name, value=size)
     if not policy.tolerance >= 1:
         raise UsageError(f"the tolerance must be at least 1, not {policy.tolerance}")
-    for name in ("min_overlap", "max_deleted_share"):
-        share = getattr(policy, name)
-        if not 0 <= share <= 1:
-            raise UsageError(f"{name} must be between 0 and 1, not {share}", name=name)
+    share = policy.min_overlap
+    if not 0 <= share <= 1:
+        raise UsageError(f"min_overlap must be between 0 and 1, not {share}", name="min_overlap")
 
 
 def pack(sizes: NDArray[np.int64], limit: int) -> tuple[slice, ...]:

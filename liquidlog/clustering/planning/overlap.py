@@ -47,6 +47,9 @@ _MOST_OF_GAIN: Final = 0.9
 _MUCH_CHEAPER: Final = 0.2
 """A rewrite that only just suffices is preferred if it is below this share of the bytes."""
 
+_MOST_DELETED_SHARE: Final = 0.25
+"""A file with a larger share of deleted rows is always rewritten."""
+
 _SMALL_SHARE: Final = 0.5
 """A clustered file below this share of the maximum file size is small."""
 
@@ -134,7 +137,7 @@ def _table(
     model = read_model(space, cube, asked, policy.max_file_bytes)
     deleted = deleted_shares(snapshot.files)
     eligible = asked & ~stable & (places.candidates | policy.full)
-    heavy = eligible & (np.nan_to_num(deleted, nan=1.0) > policy.max_deleted_share)
+    heavy = eligible & (np.nan_to_num(deleted, nan=1.0) > _MOST_DELETED_SHARE)
     small = space.size < _SMALL_SHARE * policy.max_file_bytes
     overlapping = space.depths >= 1 + policy.min_overlapping_files * policy.min_overlap
     return _Table(
