@@ -2,7 +2,7 @@
 
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from importlib.metadata import entry_points
 from typing import Final
 
@@ -18,13 +18,13 @@ SPARK: Final = "spark"
 Progress = Callable[[int, float], None]
 """Called with (group id, share of the group that is done, 0 to 1)."""
 
-Rewrite = Callable[
+Executor = Callable[
     [ClusteringPlan, Sequence[int], Progress], Iterator[RewrittenGroup | GroupFailure]
 ]
 """(plan, ids of the groups to rewrite, progress) -> outcomes, each as soon as it is finished."""
 
-Start = Callable[[Mapping[str, str], Mapping[str, str]], AbstractContextManager[Rewrite]]
-"""(configuration, storage options) -> context manager of a Rewrite."""
+Start = Callable[[Mapping[str, str], Mapping[str, str]], AbstractContextManager[Executor]]
+"""(configuration, storage options) -> context manager of an Executor."""
 
 
 @contextmanager
@@ -47,7 +47,7 @@ def executors_heard(*, as_json: bool) -> Iterator[None]:
 
 def open_executor(
     name: str, configuration: Mapping[str, str], storage_options: Mapping[str, str]
-) -> AbstractContextManager[Rewrite]:
+) -> AbstractContextManager[Executor]:
     """Return the executor of that name, started when the context is entered.
 
     Raises:
@@ -57,6 +57,29 @@ def open_executor(
     if configuration and name != SPARK:
         raise UsageError(f"--spark-conf has no effect with --executor {name}: it is for {SPARK}")
     return find_executor(name)(configuration, storage_options)
+
+
+class ExecutorWhenNeeded:
+    """An executor that the first plan with groups starts, and that ends with a stack."""
+
+    def __init__(
+        self, stack: ExitStack, start: Callable[[], AbstractContextManager[Executor]]
+    ) -> None:
+        self._stack = stack
+        self._start = start
+        self._started: Executor | None = None
+
+    def __call__(self, plan: ClusteringPlan) -> Executor:
+        """Return what rewrites groups of a plan; one without groups needs nothing started."""
+        if not plan.groups:
+            return _rewrite_nothing
+        if self._started is None:
+            self._started = self._stack.enter_context(self._start())
+        return self._started
+
+
+def _rewrite_nothing(*_: object) -> Iterator[RewrittenGroup | GroupFailure]:
+    return iter(())
 
 
 def find_executor(name: str) -> Start:

@@ -1,9 +1,9 @@
 """Commands that rewrite files: in one go, in rounds, or in two halves."""
 
-import contextlib
 import time
 from collections.abc import Callable, Iterator, Mapping
-from functools import cache, partial
+from contextlib import ExitStack
+from functools import partial
 from typing import Any, Final, TypeAlias
 
 import click
@@ -20,19 +20,25 @@ from liquidlog.cli.common import (
     storage_option,
     table_argument,
 )
-from liquidlog.cli.executors import Rewrite, executors_heard, find_executor, open_executor
+from liquidlog.cli.executors import (
+    Executor,
+    ExecutorWhenNeeded,
+    executors_heard,
+    find_executor,
+    open_executor,
+)
 from liquidlog.cli.planning import make_plan
 from liquidlog.cli.rehearsing import would_do_round, would_do_rounds, would_run
 from liquidlog.cli.usage import Number
 from liquidlog.errors import UsageError
-from liquidlog.log.stores import require_used
-from liquidlog.operations.optimize import CommitReport
+from liquidlog.log.loader import require_used
 from liquidlog.operations.results import (
     complete_result,
     read_plan,
     read_result,
     result_so_far,
 )
+from liquidlog.operations.rewrite import CommitReport
 from liquidlog.plan import ClusteringPlan, GroupFailure, RewrittenGroup
 from liquidlog.report import changes
 from liquidlog.report.progress import rewrite_progress
@@ -40,7 +46,7 @@ from liquidlog.table import Table
 
 _MIN_GAIN: Final = 0.1
 
-_RewriteOf: TypeAlias = Callable[[ClusteringPlan], Rewrite]
+_ExecutorFor: TypeAlias = Callable[[ClusteringPlan], Executor]
 
 _EXECUTOR = click.option("--executor", default="spark", help="What rewrites the files [spark].")
 _SPARK_CONF = click.option(
@@ -94,36 +100,15 @@ def optimize(  # noqa: PLR0913  one parameter per option
             shown = partial(changes.would_optimize, made)
         emit(document, shown, as_json=as_json, dry_run=True)
         return
-    with (
-        executors_heard(as_json=as_json),
-        _executor_when_needed(executor, spark_conf, storage_options) as rewrite_of,
-    ):
+    start = partial(open_executor, executor, mapping(spark_conf), mapping(storage_options))
+    with executors_heard(as_json=as_json), ExitStack() as stack:
+        executor_for = ExecutorWhenNeeded(stack, start)
         if not final:
-            document = _round(opened, made, rewrite_of, planned_seconds)
+            document = _round(opened, made, executor_for, planned_seconds)
             emit(document, changes.optimized, as_json=as_json)
             return
-        document = _rounds(opened, policy, made, rewrite_of, gain)
+        document = _rounds(opened, policy, made, executor_for, gain)
     emit(document, changes.optimized_finally, as_json=as_json)
-
-
-@contextlib.contextmanager
-def _executor_when_needed(
-    name: str, spark_conf: Pairs, storage_options: Pairs
-) -> Iterator[_RewriteOf]:
-    """Context manager: what gives a plan's rewrite; the first plan that has groups starts it."""
-    with contextlib.ExitStack() as stack:
-
-        @cache
-        def executor() -> Rewrite:
-            return stack.enter_context(
-                open_executor(name, mapping(spark_conf), mapping(storage_options))
-            )
-
-        yield lambda made: executor() if made.groups else _rewrite_nothing
-
-
-def _rewrite_nothing(*_: object) -> Iterator[RewrittenGroup | GroupFailure]:
-    return iter(())
 
 
 def _check_final(policy: Mapping[str, Any], min_gain: float | None, *, final: bool) -> None:
@@ -139,14 +124,14 @@ def _rounds(
     opened: Table,
     policy: Mapping[str, Any],
     made: ClusteringPlan,
-    rewrite_of: _RewriteOf,
+    executor_for: _ExecutorFor,
     gain: float,
 ) -> Mapping[str, Any]:
     """Return what rounds did, until one would not, or did not, lower the depth by the gain."""
     rounds: list[Mapping[str, Any]] = []
     depth = opened.health().average_depth
     while made.groups and opened.predicted_health(made).average_depth <= depth - gain:
-        done = _round(opened, made, rewrite_of, 0.0)
+        done = _round(opened, made, executor_for, 0.0)
         before, depth = depth, opened.health().average_depth
         rounds.append({**done, "average_depth": depth})
         if depth > before - gain:
@@ -162,14 +147,14 @@ def _rounds(
 
 
 def _round(
-    opened: Table, made: ClusteringPlan, rewrite_of: _RewriteOf, planned_seconds: float
+    opened: Table, made: ClusteringPlan, executor_for: _ExecutorFor, planned_seconds: float
 ) -> Mapping[str, Any]:
-    rewrite = rewrite_of(made)
+    execute = executor_for(made)
     started = time.monotonic()
     with rewrite_progress(made) as progress:
         pending = opened.pending(made)
         report = opened.commit_each(
-            made, rewrite(made, pending, progress.on_share), on_commit=progress.on_group
+            made, execute(made, pending, progress.on_share), on_commit=progress.on_group
         )
     seconds = planned_seconds + time.monotonic() - started
     report.require_success()

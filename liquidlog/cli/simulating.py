@@ -9,7 +9,7 @@ import click
 from liquidlog.cli.common import SIZE, Pairs, emit, json_option, mapping, storage_option
 from liquidlog.cli.outputs import replace_file
 from liquidlog.cli.usage import WholeNumber
-from liquidlog.clustering.planning.options import policy_settings
+from liquidlog.clustering.planning.planner import policy_settings
 from liquidlog.errors import UsageError
 from liquidlog.plan import DEFAULT_MAX_FILE_BYTES, DEFAULT_MIN_CUBE_BYTES, ClusteringPolicy
 from liquidlog.report.courses import course_document, courses, plot

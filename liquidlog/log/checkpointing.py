@@ -35,8 +35,9 @@ from liquidlog.log.raw_statistics import statistics_texts
 from liquidlog.log.replay import sorted_files
 from liquidlog.log.segment import LogSegment, hinted_version
 from liquidlog.log.store import AmbiguousPutError, TableStore
-from liquidlog.log.tombstones import removed_files, retention_ms, tombstones
+from liquidlog.log.tombstones import removed_files, tombstones
 from liquidlog.snapshot import Snapshot
+from liquidlog.spec.times import retention_ms
 
 _FLOOR: Final = (1, 6, 6)
 """Several older releases write checkpoints without domains."""

@@ -5,6 +5,7 @@ says which files came out, as facts. Neither holds a secret, and both can be sav
 shipped and replayed. Sizes are bytes, times milliseconds since the epoch unless named otherwise.
 """
 
+import hashlib
 from collections.abc import Mapping
 from enum import StrEnum
 from typing import Final
@@ -43,7 +44,6 @@ DEFAULT_TOLERANCE: Final = 1.27
 DEFAULT_MIN_OVERLAPPING_FILES: Final = 4
 DEFAULT_MIN_OVERLAP: Final = 0.75
 """Source: Microsoft Fabric, autoRecluster.minOffendingFiles and minOverlapThreshold."""
-DEFAULT_MAX_DELETED_SHARE: Final = 0.25
 
 
 class RewriteMode(StrEnum):
@@ -60,8 +60,7 @@ class ClusteringPolicy(Document, frozen=True, kw_only=True):
     From `tolerance` on, only the strategy `overlap` listens: narrow readers may read so many
     times what they would after a full rewrite; a clustered file overlaps if at least
     `min_overlapping_files` others share on average `min_overlap` of its range (both Fabric's
-    names and defaults); a file with a larger share of deleted rows than `max_deleted_share`
-    is always rewritten; at most `budget_bytes` are rewritten, of files that `where` may touch.
+    names and defaults); at most `budget_bytes` are rewritten, of files that `where` may touch.
     """
 
     min_cube_bytes: int = DEFAULT_MIN_CUBE_BYTES
@@ -73,7 +72,6 @@ class ClusteringPolicy(Document, frozen=True, kw_only=True):
     tolerance: float = DEFAULT_TOLERANCE
     min_overlapping_files: int = DEFAULT_MIN_OVERLAPPING_FILES
     min_overlap: float = DEFAULT_MIN_OVERLAP
-    max_deleted_share: float = DEFAULT_MAX_DELETED_SHARE
     budget_bytes: int | None = None
     where: str | None = None
 
@@ -368,3 +366,18 @@ def _head(content: bytes) -> _Head | None:
 def _files(kind: type[InputFiles] | type[SkippedFiles], rows: object) -> InputFiles | SkippedFiles:
     """Return a list of a document as files in columns; msgspec asks for types not its own."""
     return kind.from_document(rows)
+
+
+def rewrite_digest(plan: ClusteringPlan, planned: RewriteGroup, group: RewrittenGroup) -> str:
+    """Return the SHA-256, as 64 hex digits, of a planned group, its plan's terms and its result.
+
+    It binds the result to the plan: the run that wrote the outputs leaves the digest in the table,
+    and a plan or a result that anybody changed since has another one. Where the table lies does not
+    count: machines may mount it at different places.
+    """
+    terms = msgspec.structs.replace(plan, groups=(), skipped=SkippedFiles.of(), table_uri="")
+    digest = hashlib.sha256()
+    for document in (terms, planned, group):
+        digest.update(msgspec.json.encode(document, enc_hook=list))
+        digest.update(b"\n")
+    return digest.hexdigest()

@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from liquidlog.curve.fit import MAX_FITTED_DIMENSIONS
 from liquidlog.operations.explain import Explained
-from liquidlog.operations.replay import Replay
+from liquidlog.operations.past_commits import OptimizeComparison
 from liquidlog.plan import ClusteringPlan
 from liquidlog.report.layout import Line, Report, amount, listing
 from liquidlog.simulation.prediction import Prediction
@@ -110,7 +110,7 @@ def explained_files(rows: Sequence[Mapping[str, Any]]) -> Report:
     return tuple(listing(names, ([row[name] for name in names] for row in rows)))
 
 
-def replayed(found: Replay) -> Report:
+def replayed(found: OptimizeComparison) -> Report:
     """Show how a plan compares with what an OPTIMIZE took."""
     head = Line(
         f"version {found.version} took {found.taken_files} files; a plan for version"

@@ -9,6 +9,7 @@ from support.repository import ROOT, committed_files, modules, text
 
 DOCUMENTS = [path for path in committed_files() if path.suffix == ".md"]
 NAME = re.compile(r"`(\w+)`")
+ROOTS = (ROOT, ROOT / "liquidlog")
 LINK = re.compile(r"\]\((?!https?://|mailto:)([^)#\s]+)(#[^)\s]*)?\)")
 
 
@@ -22,6 +23,13 @@ def test_code_map_names_every_module_once() -> None:
     rows = re.findall(r"^\| `(liquid[\w/]+)` \| (.+) \|$", text("ARCHITECTURE.md"), re.MULTILINE)
     mapped = [f"{package}/{name}.py" for package, row in rows for name in NAME.findall(row)]
     assert sorted(mapped) == sorted(modules())
+
+
+def test_architecture_names_files_that_exist() -> None:
+    named = re.findall(r"`([\w/]+\.py)`", text("ARCHITECTURE.md"))
+    assert named
+    missing = [name for name in named if not any((root / name).exists() for root in ROOTS)]
+    assert missing == []
 
 
 @pytest.mark.parametrize(("name", "most"), [("ARCHITECTURE.md", 150), ("CONTRIBUTING.md", 60)])

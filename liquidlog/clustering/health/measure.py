@@ -12,8 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from liquidlog.clustering.columns import ClusteringColumn
-from liquidlog.clustering.domain import clustering_state
+from liquidlog.clustering.columns import ClusteringColumn, clustering_state
 from liquidlog.clustering.health.cubes import Between, CubeFiles, CubeHealth, measure_cubes
 from liquidlog.clustering.health.notes import (
     deleted_rows_note,

@@ -23,9 +23,9 @@ from liquidlog.log.checkpoint_check import (
     tombstone_differences,
 )
 from liquidlog.log.checkpoints import CheckpointState
-from liquidlog.log.tombstones import retention_ms
 from liquidlog.operations.checkpoint import CheckpointWarning
 from liquidlog.snapshot import Snapshot
+from liquidlog.spec.times import retention_ms
 from liquidlog.table import Table
 from support.arrow_executor import execute
 

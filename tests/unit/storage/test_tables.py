@@ -23,10 +23,9 @@ from liquidlog.errors import (
     UnsupportedFeatureError,
     UsageError,
 )
-from liquidlog.log.loader import follow, load_snapshot
+from liquidlog.log.loader import follow, load_snapshot, open_store
 from liquidlog.log.paths import LAST_CHECKPOINT
 from liquidlog.log.store import TableStore
-from liquidlog.log.stores import open_store
 from liquidlog.storage.objects import Objects
 from liquidlog.storage.options import StorageOptions
 from liquidlog.table import Table

@@ -8,10 +8,9 @@ import pyarrow as pa
 import pytest
 
 from liquidlog.commit.conflicts import ReadSet
-from liquidlog.commit.transaction import Proposal, commit
+from liquidlog.commit.transaction import Proposal, land
 from liquidlog.errors import CommitConflictError, TableReplacedError, VersionNotFoundError
-from liquidlog.log.loader import load_snapshot
-from liquidlog.log.stores import open_store
+from liquidlog.log.loader import load_snapshot, open_store
 from liquidlog.operations.checkpoint import checkpoint
 from liquidlog.spec.change import Change
 from liquidlog.table import Table, system_clock
@@ -96,7 +95,7 @@ def test_a_change_of_the_old_table_does_not_land_in_the_new_one(
     )
     _replace(path, appends, properties)
     with pytest.raises(TableReplacedError) as caught:
-        commit(store, proposal, system_clock(), engine_info="test")
+        land(store, proposal, system_clock(), engine_info="test")
     assert caught.value.exit_status == 3
     assert load_snapshot(store).version == appends
 
@@ -117,7 +116,7 @@ def test_a_log_put_back_from_a_copy_is_another_log(tmp_path: Path) -> None:
         derive=lambda _: Change(operation="TEST", parameters={}, actions=()),
     )
     with pytest.raises(TableReplacedError):
-        commit(open_store(str(path)), proposal, system_clock(), engine_info="test")
+        land(open_store(str(path)), proposal, system_clock(), engine_info="test")
     assert held.append(_old_rows()).version == 4
 
 

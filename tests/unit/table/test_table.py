@@ -1,6 +1,7 @@
 """The whole way, without a JVM: create, append, cluster, plan, rewrite, commit, read back."""
 
 from pathlib import Path
+from typing import Any
 
 import duckdb
 import numpy as np
@@ -10,6 +11,7 @@ import pytest
 from deltalake import DeltaTable
 from msgspec import structs
 
+from liquidlog.clustering.outcome import change
 from liquidlog.errors import (
     ClusteringColumnError,
     CommitConflictError,
@@ -18,7 +20,9 @@ from liquidlog.errors import (
     TableNotFoundError,
     UsageError,
 )
+from liquidlog.operations import rewrite
 from liquidlog.plan import RewriteResult
+from liquidlog.snapshot import Snapshot
 from liquidlog.table import Table
 from support.arrow_executor import execute
 
@@ -244,3 +248,22 @@ def test_a_plan_of_nothing_commits_nothing(table: Table) -> None:
     again = table.plan()
     assert again.groups == ()
     assert table.commit(again, RewriteResult(plan_id=again.plan_id, groups=())).versions == ()
+
+
+def test_staleness_is_computed_once_per_attempt(
+    table: Table, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    versions = []
+    original = change.staleness
+
+    def counted(snapshot: Snapshot, *rest: Any) -> change.Staleness:
+        versions.append(snapshot.version)
+        return original(snapshot, *rest)
+
+    for module in (change, rewrite):
+        monkeypatch.setattr(module, "staleness", counted)
+    plan = table.plan()
+    result = execute(plan)
+    table.append(rows(10, 7))
+    table.commit(plan, result)
+    assert versions == [5]

@@ -1,17 +1,30 @@
-"""The real clock and random ids: the only place that reads the one and makes the others."""
+"""Where commits get their time and their ids: the only place that reads a clock and makes ids."""
 
 import secrets
 import time
 import uuid
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import Final
-
-from liquidlog.commit.transaction import Clock
 
 _BACK_OFF_MS: Final = 20
 _MAX_BACK_OFF_MS: Final = 2_000
 _MAX_ATTEMPTS_WAITED: Final = 16
 """The longest wait after the first lost race is twice the first, or twice what the attempt took; it
 never exceeds the second, or so many attempts where those are slow."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Clock:
+    """Where a commit gets its time and its ids from.
+
+    `back_off` is called with the number of races lost in a row and how long the last one took (ms),
+    and waits before the next one, so that writers that lost together do not meet again at once.
+    """
+
+    now_ms: Callable[[], int]
+    new_id: Callable[[], str]
+    back_off: Callable[[int, int], None] = field(default=lambda *_: None)
 
 
 def system_clock() -> Clock:

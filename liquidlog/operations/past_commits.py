@@ -5,8 +5,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, Final
 
 from liquidlog.errors import UsageError, VersionNotFoundError
-from liquidlog.log.commits import read_commit, read_commits
-from liquidlog.log.segment import list_log
+from liquidlog.log.segment import list_log, read_commit, read_commits
 from liquidlog.log.store import TableStore
 from liquidlog.plan import ClusteringPlan
 from liquidlog.spec.actions import AddFile, Commit, RemoveFile
@@ -16,7 +15,7 @@ _OPTIMIZE: Final = "OPTIMIZE"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Replay:
+class OptimizeComparison:
     """What an OPTIMIZE took beside what a plan for the version before would have taken.
 
     `agrees` if it took whole groups of the plan and nothing else; an OPTIMIZE that commits cube by
@@ -32,13 +31,13 @@ class Replay:
     only_planned: tuple[str, ...]
 
     def document(self) -> dict[str, Any]:
-        """Return the replay as plain JSON values."""
+        """Return the comparison as plain JSON values."""
         return asdict(self)
 
 
-def replay(
+def compare_optimize(
     store: TableStore, version: int, plan_at: Callable[[int, bool], ClusteringPlan]
-) -> Replay:
+) -> OptimizeComparison:
     """Return how a plan for the version before an OPTIMIZE compares with what it took.
 
     `plan_at` makes the plan: (version, full) -> plan.
@@ -63,7 +62,7 @@ def replay(
     groups = [set(group.inputs.columns["path"].to_pylist()) for group in plan.groups]
     planned = {path for group in groups for path in group}
     whole = {path for group in groups if group <= taken for path in group}
-    return Replay(
+    return OptimizeComparison(
         version=version,
         full=full,
         taken_files=len(taken),
