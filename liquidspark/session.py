@@ -88,7 +88,7 @@ def open_session(conf: Mapping[str, str]) -> "Iterator[SparkSession]":
     """
     if find_spec("pyspark") is None:
         raise ExecutorError(
-            'pyspark is not installed; install it with: pip install "liquidlog[spark]"'
+            "pyspark is not installed; install the extra spark of liquidlog (PySpark 4)"
         )
     from pyspark.sql import SparkSession
 

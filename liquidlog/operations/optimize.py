@@ -4,19 +4,38 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from liquidlog.commit.transaction import Clock
-from liquidlog.errors import CommitConflictError, DataFileError, ExecutorError, ResultMismatchError
+from liquidlog.errors import (
+    CommitConflictError,
+    Conflict,
+    DataFileError,
+    ExecutorError,
+    ResultMismatchError,
+)
 from liquidlog.log.store import TableStore
 from liquidlog.operations.rewrite import commit_group, rehearse_group
 from liquidlog.plan import ClusteringPlan, GroupFailure, RewrittenGroup
 from liquidlog.snapshot import Snapshot
 
 
+@dataclass(frozen=True, slots=True)
+class GroupConflict(Conflict):
+    """A conflict that stopped one group of a plan."""
+
+    kind = "group"
+    group_id: int
+    conflict: Conflict
+
+    def __str__(self) -> str:
+        """Return the conflict as a clause of a sentence."""
+        return f"group {self.group_id}: {self.conflict}"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommitReport:
     """What became of a plan's groups; `versions` are the commits made, in order.
 
-    `conflicts` and `failures` are sentences about groups that were not committed; `finished` are
-    the results that this run committed. Of a dry run: what would have become of them.
+    `conflicts` and `failures` (sentences) say why groups were not committed; `finished` are the
+    results that this run committed. Of a dry run: what would have become of them.
     """
 
     read_version: int
@@ -24,7 +43,7 @@ class CommitReport:
     committed_groups: tuple[int, ...]
     skipped_groups: tuple[int, ...]
     finished: tuple[RewrittenGroup, ...]
-    conflicts: tuple[str, ...]
+    conflicts: tuple[GroupConflict, ...]
     failures: tuple[str, ...]
     dry_run: bool = False
 
@@ -45,7 +64,7 @@ class CommitReport:
         if self.failures:
             were = "would be" if self.dry_run else "were"
             done = f"; {len(self.committed_groups)} other group(s) {were} committed"
-            raise ExecutorError("; ".join(self.failures) + done, failures=list(self.failures))
+            raise ExecutorError("; ".join(self.failures) + done, failures=self.failures)
 
 
 def commit_groups(
@@ -68,7 +87,7 @@ def commit_groups(
     versions: dict[int, int] = {}
     skipped: list[int] = []
     finished: list[RewrittenGroup] = []
-    conflicts: list[str] = []
+    conflicts: list[GroupConflict] = []
     failures: list[str] = []
     base: Snapshot | None = None
     become = rehearse_group if dry_run else commit_group
@@ -79,7 +98,7 @@ def commit_groups(
         try:
             committed = become(store, plan, group, clock, base)
         except CommitConflictError as error:
-            conflicts.extend(f"group {group.group_id}: {text}" for text in error.conflicts)
+            conflicts.extend(GroupConflict(group.group_id, found) for found in error.conflicts)
         except (ResultMismatchError, DataFileError) as error:
             failures.append(f"group {group.group_id}: {error.message}")
         else:

@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 from liquidlog.clustering.outcome.staleness import InputRows, locate_inputs, reasons_against
 from liquidlog.clustering.row_tracking import PRESERVED_TAG, assign_row_ids
 from liquidlog.clustering.zcubes import PROVIDER
-from liquidlog.errors import CommitConflictError, ResultMismatchError
+from liquidlog.errors import CommitConflictError, Outdated, ResultMismatchError
 from liquidlog.plan import (
     GROUP_ID_TAG,
     PLAN_ID_TAG,
@@ -67,7 +67,7 @@ def rewrite_change(
     inputs = locate_inputs(snapshot, planned)
     stale = reasons_against(snapshot, plan, planned, inputs)
     if stale:
-        raise CommitConflictError(plan.read_version, stale)
+        raise CommitConflictError(plan.read_version, [Outdated(reason) for reason in stale])
     _check_outputs_are_new(snapshot, group)
     adds, domains = assign_row_ids(
         snapshot,
