@@ -33,6 +33,42 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any, ClassVar, Final
 
+__all__ = [
+    "EXIT_BAR_CROSSED",
+    "EXIT_CONFLICT",
+    "EXIT_ERROR",
+    "EXIT_INTERRUPTED",
+    "EXIT_OK",
+    "EXIT_UNKNOWN",
+    "EXIT_UNSUPPORTED",
+    "EXIT_USAGE",
+    "Argument",
+    "CheckpointMismatchError",
+    "ClusteringColumnError",
+    "CommitConflictError",
+    "CommitError",
+    "CommitStateUnknownError",
+    "Conflict",
+    "CorruptLogError",
+    "DataFileError",
+    "DocumentError",
+    "ExecutorError",
+    "LiquidlogError",
+    "LogError",
+    "Outdated",
+    "ResultMismatchError",
+    "SchemaChangeError",
+    "SchemaMismatchError",
+    "StorageError",
+    "TableExistsError",
+    "TableNotFoundError",
+    "TableReplacedError",
+    "TimestampNotFoundError",
+    "UnsupportedFeatureError",
+    "UsageError",
+    "VersionNotFoundError",
+]
+
 EXIT_OK: Final = 0
 EXIT_ERROR: Final = 1
 EXIT_USAGE: Final = 2
@@ -64,21 +100,9 @@ class Conflict:
 
 @dataclass(frozen=True, slots=True)
 class Outdated(Conflict):
-    """The table is no longer as the change assumed it; `detail` says in what."""
+    """The table is not the one that the change was made for, as `detail` says."""
 
     kind = "outdated"
-    detail: str
-
-    def __str__(self) -> str:
-        """Return the conflict as a clause of a sentence."""
-        return self.detail
-
-
-@dataclass(frozen=True, slots=True)
-class Replaced(Conflict):
-    """Another table, or another history, is at the table's address; `detail` says how we know."""
-
-    kind = "table_replaced"
     detail: str
 
     def __str__(self) -> str:
@@ -386,7 +410,7 @@ class TableReplacedError(CommitConflictError):
     field_names = ("uri", "read_version", "conflicts")
 
     def __init__(self, uri: str, detail: str, *, read_version: int | None = None) -> None:
-        super().__init__(read_version, (Replaced(detail),))
+        super().__init__(read_version, (Outdated(detail),))
         self.message = (
             f"{uri}: {detail}. Nothing was committed; open the table again and start anew"
         )

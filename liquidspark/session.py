@@ -65,6 +65,10 @@ _NOISE: Final = re.compile(
 )
 """Lines that a starting JVM prints whatever happens."""
 
+PYSPARK_MISSING: Final = (
+    "pyspark is not installed; install the extra spark of liquidlog (PySpark 4)"
+)
+
 _WORKER_PYTHON: Final = "spark.pyspark.python"
 _log: Final = logging.getLogger("liquidlog.executors")
 """To whom executors say what takes long; shown by the command line."""
@@ -87,9 +91,7 @@ def open_session(conf: Mapping[str, str]) -> "Iterator[SparkSession]":
             named, or Spark does not start.
     """
     if find_spec("pyspark") is None:
-        raise ExecutorError(
-            "pyspark is not installed; install the extra spark of liquidlog (PySpark 4)"
-        )
+        raise ExecutorError(PYSPARK_MISSING)
     from pyspark.sql import SparkSession
 
     active = SparkSession.getActiveSession()

@@ -1,6 +1,6 @@
 """Commit groups as they finish, and sum up what an OPTIMIZE did."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 from liquidlog.commit.transaction import Clock
@@ -15,6 +15,7 @@ from liquidlog.log.store import TableStore
 from liquidlog.operations.rewrite import commit_group, rehearse_group
 from liquidlog.plan import ClusteringPlan, GroupFailure, RewrittenGroup
 from liquidlog.snapshot import Snapshot
+from liquidlog.spec.markup import Summary
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,8 +31,8 @@ class GroupConflict(Conflict):
         return f"group {self.group_id}: {self.conflict}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CommitReport:
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class CommitReport(Summary):
     """What became of a plan's groups; `versions` are the commits made, in order.
 
     `conflicts` and `failures` (sentences) say why groups were not committed; `finished` are the
@@ -51,6 +52,18 @@ class CommitReport:
     def rows_verified(self) -> int:
         """Rows of the committed groups: each is proved to be in their outputs exactly once."""
         return sum(group.rows_written for group in self.finished)
+
+    def _facts(self) -> Mapping[str, object]:
+        return {
+            "read_version": self.read_version,
+            "versions": self.versions,
+            "committed_groups": self.committed_groups,
+            "skipped_groups": self.skipped_groups,
+            "conflicts": tuple(str(conflict) for conflict in self.conflicts),
+            "failures": self.failures,
+            "rows_verified": self.rows_verified,
+            "dry_run": self.dry_run,
+        }
 
     def require_success(self) -> None:
         """Raise what stopped groups, after all others were committed.

@@ -40,8 +40,9 @@ from liquidlog.plan import (
 )
 from liquidlog.snapshot import Snapshot
 from liquidlog.spec.actions import FileKey
+from liquidlog.version import __version__
 
-ENGINE_INFO: Final = "liquidlog/0.1.0"
+ENGINE_INFO: Final = f"liquidlog/{__version__}"
 
 
 class RunWarning(UserWarning):

@@ -16,6 +16,7 @@ from liquidlog.log.loader import newest_version
 from liquidlog.log.stores import open_store
 from liquidlog.operations import define
 from liquidlog.spec.arguments import column_paths, one, text_mapping
+from liquidlog.spec.markup import Summary
 from liquidlog.spec.schema import StructType
 from liquidlog.table.changes import Changes
 from liquidlog.table.clock import system_clock
@@ -28,7 +29,7 @@ __all__ = ["Size", "Table", "system_clock"]
 _SCHEMA: Final = "an Arrow schema or a Delta StructType"
 
 
-class Table(Inspection, Changes, Rewriting):
+class Table(Summary, Inspection, Changes, Rewriting):
     """A Delta table at an address. Every method reads the newest version unless told otherwise."""
 
     @classmethod
@@ -75,6 +76,9 @@ class Table(Inspection, Changes, Rewriting):
             schema=schema, like=like, cluster_by=cluster_by, properties=properties
         )
         return cls.create_as(uri, definition, storage_options=storage_options)
+
+    def _facts(self) -> Mapping[str, object]:
+        return {"uri": self.uri, "seen_version": self.seen_version}
 
     @staticmethod
     def definition(

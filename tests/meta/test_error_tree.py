@@ -18,7 +18,7 @@ from liquidlog.commit.conflicts import (
     MetadataChanged,
     ProtocolChanged,
 )
-from liquidlog.errors import Conflict, LiquidlogError, Outdated, Replaced
+from liquidlog.errors import Conflict, LiquidlogError, Outdated
 from liquidlog.operations.optimize import GroupConflict
 from liquidlog.report.jsonable import render_error
 
@@ -28,7 +28,6 @@ CONFLICTS = (
     ProtocolChanged(10),
     DomainMetadataChanged(11, "delta.clustering"),
     Outdated("the table's schema changed"),
-    Replaced("the table has another id"),
     GroupConflict(3, MetadataChanged(9)),
 )
 PROBLEMS = ("x is a map", "y does not exist")
