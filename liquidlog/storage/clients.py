@@ -1,7 +1,8 @@
-"""The fsspec client of a storage, and which ones are trusted to create a version.
+"""The fsspec client of a storage, and which clients may create a version of a table.
 
-Trusted by class, after a measurement (docs/adr/0005, 0015): fsspec's own way to create a file
-looks first and writes then, and has had two winners.
+Only the classes listed here may: they were measured to create a file for exactly one of several
+writers (docs/adr/0005, 0015). fsspec's generic way looks first and writes then; two writers have
+both succeeded with it.
 """
 
 import importlib
