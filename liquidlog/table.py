@@ -90,6 +90,7 @@ from liquidlog.spec.arguments import (
     whole_number,
 )
 from liquidlog.spec.bounds import Bounds, BoundsOf
+from liquidlog.spec.markup import Summary
 from liquidlog.spec.rows import Rows
 from liquidlog.spec.schema import Leaf, StructType, split_path
 from liquidlog.spec.sizes import parse_size
@@ -108,7 +109,7 @@ _SCHEMA: Final = "an Arrow schema or a Delta StructType"
 _SOURCES: Final = "paths, Arrow tables or record batch readers"
 
 
-class Table:
+class Table(Summary):
     """A Delta table at an address. Methods without a version are about the newest one."""
 
     def __init__(self, store: TableStore, clock: Clock) -> None:
@@ -162,6 +163,9 @@ class Table:
             schema=schema, like=like, cluster_by=cluster_by, properties=properties
         )
         return cls.create_as(uri, definition, storage_options=storage_options)
+
+    def _facts(self) -> Mapping[str, object]:
+        return {"uri": self.uri, "seen_version": self.seen_version}
 
     @staticmethod
     def definition(

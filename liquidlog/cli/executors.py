@@ -96,6 +96,6 @@ def find_executor(name: str) -> Start:
     try:
         start: Start = known[name].load()
     except ImportError as error:
-        detail = f"the executor {name} cannot be used: {error}; install liquidlog[{name}]"
+        detail = f"the executor {name} cannot be used: {error}; install the package that is missing"
         raise ExecutorError(detail) from error
     return start

@@ -24,6 +24,7 @@ from liquidlog.errors import (
     CommitError,
     CommitStateUnknownError,
     LiquidlogError,
+    Outdated,
     StorageError,
     TableReplacedError,
     UnsupportedFeatureError,
@@ -173,7 +174,7 @@ def require_writable(snapshot: Snapshot) -> None:
 
 def _require_no_conflicts(proposal: Proposal, winners: Iterable[Commit]) -> None:
     since = (winner for winner in winners if winner.version > proposal.read_set.version)
-    conflicts = tuple(str(c) for c in check_conflicts(proposal.read_set, since))
+    conflicts = check_conflicts(proposal.read_set, since)
     if conflicts:
         raise CommitConflictError(proposal.read_set.version, conflicts)
 
@@ -184,10 +185,11 @@ def _require_possible(proposal: Proposal, snapshot: Snapshot) -> None:
         detail = (
             f"version {proposal.read_set.version}, which this change was made for, is not listed"
         )
-        raise TableReplacedError(snapshot.uri, detail)
+        raise TableReplacedError(snapshot.uri, detail, read_version=proposal.read_set.version)
     problems = proposal.problems(snapshot)
     if problems:
-        raise CommitConflictError(proposal.read_set.version, problems)
+        outdated = tuple(Outdated(problem) for problem in problems)
+        raise CommitConflictError(proposal.read_set.version, outdated)
     require_writable(snapshot)
 
 

@@ -151,10 +151,11 @@ def follow(store: TableStore, snapshot: Snapshot) -> tuple[Snapshot, tuple[Commi
     same = _is_of(snapshot, listing)
     if not same and _contradicts(snapshot, listing):
         detail = f"version {snapshot.version} is not the one any more that this change was made for"
-        raise TableReplacedError(store.uri, detail)
+        raise TableReplacedError(store.uri, detail, read_version=snapshot.version)
     newest, commits = _advanced(store, snapshot, listing, same=same)
     if not same and newest.metadata.id != snapshot.metadata.id:
-        raise TableReplacedError(store.uri, _other_table(snapshot.metadata.id, newest.metadata.id))
+        detail = _other_table(snapshot.metadata.id, newest.metadata.id)
+        raise TableReplacedError(store.uri, detail, read_version=snapshot.version)
     return newest, commits
 
 

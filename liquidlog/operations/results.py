@@ -67,7 +67,7 @@ def complete_result(path: str, plan: ClusteringPlan, rewrite: PlanExecutor) -> R
         _append(path, encode_rewritten_group(outcome))
         done[outcome.group_id] = outcome
     if failures:
-        raise ExecutorError("; ".join(failures), failures=failures)
+        raise ExecutorError("; ".join(failures), failures=tuple(failures))
     return RewriteResult(plan_id=plan.plan_id, groups=tuple(done[key] for key in sorted(done)))
 
 

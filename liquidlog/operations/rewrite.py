@@ -4,7 +4,7 @@ What stops a group does not stop the others: the report says what became of each
 """
 
 import warnings
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Self
 
@@ -16,6 +16,7 @@ from liquidlog.commit.transaction import Proposal, rehearse, require_writable
 from liquidlog.data.runs import Run
 from liquidlog.errors import (
     CommitConflictError,
+    Conflict,
     DataFileError,
     ExecutorError,
     ResultMismatchError,
@@ -49,15 +50,30 @@ from liquidlog.snapshot import Snapshot
 from liquidlog.spec.actions import FileKey
 from liquidlog.spec.arrow import unsupported_types
 from liquidlog.spec.change import Change
+from liquidlog.spec.markup import Summary
 from liquidlog.storage.options import NO_OPTIONS, StorageOptions
+from liquidlog.version import __version__
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CommitReport:
+@dataclass(frozen=True, slots=True)
+class GroupConflict(Conflict):
+    """A conflict that stopped one group of a plan."""
+
+    kind = "group"
+    group_id: int
+    conflict: Conflict
+
+    def __str__(self) -> str:
+        """Return the conflict as a clause of a sentence."""
+        return f"group {self.group_id}: {self.conflict}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class CommitReport(Summary):
     """What became of a plan's groups; `versions` are the commits made, in order.
 
-    `conflicts` and `failures` are sentences about groups that were not committed; `finished` are
-    the results that this run committed. Of a dry run: what would have become of them.
+    `conflicts` and `failures` (sentences) say why groups were not committed; `finished` are the
+    results that this run committed. Of a dry run: what would have become of them.
     """
 
     read_version: int
@@ -65,7 +81,7 @@ class CommitReport:
     committed_groups: tuple[int, ...]
     skipped_groups: tuple[int, ...]
     finished: tuple[RewrittenGroup, ...]
-    conflicts: tuple[str, ...]
+    conflicts: tuple[GroupConflict, ...]
     failures: tuple[str, ...]
     dry_run: bool = False
 
@@ -73,6 +89,18 @@ class CommitReport:
     def rows_verified(self) -> int:
         """Rows of the committed groups: each is proved to be in their outputs exactly once."""
         return sum(group.rows_written for group in self.finished)
+
+    def _facts(self) -> Mapping[str, object]:
+        return {
+            "read_version": self.read_version,
+            "versions": self.versions,
+            "committed_groups": self.committed_groups,
+            "skipped_groups": self.skipped_groups,
+            "conflicts": tuple(str(conflict) for conflict in self.conflicts),
+            "failures": self.failures,
+            "rows_verified": self.rows_verified,
+            "dry_run": self.dry_run,
+        }
 
     def require_success(self) -> None:
         """Raise what stopped groups, after all others were committed.
@@ -86,7 +114,7 @@ class CommitReport:
         if self.failures:
             were = "would be" if self.dry_run else "were"
             done = f"; {len(self.committed_groups)} other group(s) {were} committed"
-            raise ExecutorError("; ".join(self.failures) + done, failures=list(self.failures))
+            raise ExecutorError("; ".join(self.failures) + done, failures=self.failures)
 
 
 def require_rewritable(
@@ -126,7 +154,7 @@ def commit_groups(
     versions: dict[int, int] = {}
     skipped: list[int] = []
     finished: list[RewrittenGroup] = []
-    conflicts: list[str] = []
+    conflicts: list[GroupConflict] = []
     failures: list[str] = []
     base: Snapshot | None = None
     become = rehearse_group if dry_run else commit_group
@@ -137,7 +165,7 @@ def commit_groups(
         try:
             committed = become(store, plan, group, clock, base)
         except CommitConflictError as error:
-            conflicts.extend(f"group {group.group_id}: {text}" for text in error.conflicts)
+            conflicts.extend(GroupConflict(group.group_id, found) for found in error.conflicts)
         except (ResultMismatchError, DataFileError) as error:
             failures.append(f"group {group.group_id}: {error.message}")
         else:
@@ -162,7 +190,7 @@ def commit_groups(
     )
 
 
-ENGINE_INFO: Final = "liquidlog/0.1.0"
+ENGINE_INFO: Final = f"liquidlog/{__version__}"
 
 
 class RunWarning(UserWarning):

@@ -6,7 +6,7 @@ shipped and replayed. Sizes are bytes, times milliseconds since the epoch unless
 """
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from typing import Final
 
@@ -22,6 +22,7 @@ from liquidlog.plan.files import (
 )
 from liquidlog.spec.actions import UNREADABLE
 from liquidlog.spec.mapping import MappingMode
+from liquidlog.spec.markup import Summary
 from liquidlog.spec.schema import PrimitiveType, StructField, StructType
 
 FORMAT_VERSION: Final = 1
@@ -132,7 +133,7 @@ class WriterOptions(Document, frozen=True, kw_only=True):
     tight_bounds: bool = False
 
 
-class ClusteringPlan(Document, frozen=True, kw_only=True):
+class ClusteringPlan(Summary, Document, frozen=True, kw_only=True):
     """What to rewrite at one version of one table. Immutable; considered = grouped + skipped.
 
     `schema_string` is the table's schema in the protocol's JSON, `mapping_mode` how its columns are
@@ -173,6 +174,25 @@ class ClusteringPlan(Document, frozen=True, kw_only=True):
         if self.mode is RewriteMode.ZORDER:
             return "zorder" if len(self.columns) > 1 else "linear"
         return self.policy.curve if len(self.columns) > 1 else "linear"
+
+    def _facts(self) -> Mapping[str, object]:
+        return {
+            "table_uri": self.table_uri,
+            "read_version": self.read_version,
+            "strategy": self.strategy,
+            "mode": self.mode,
+            "columns": tuple(".".join(column.logical) for column in self.columns),
+            "groups": len(self.groups),
+            "files": sum(len(group.inputs) for group in self.groups),
+            "size_bytes": self.size_bytes,
+            "skipped_files": len(self.skipped),
+        }
+
+    def _rows(self) -> tuple[Sequence[str], Sequence[Sequence[object]]]:
+        return ("group_id", "zcube_id", "files", "size_bytes", "expected_outputs"), [
+            (g.group_id, g.zcube_id, len(g.inputs), g.size_bytes, g.expected_outputs)
+            for g in self.groups
+        ]
 
 
 class WrittenFile(Document, frozen=True, kw_only=True):
@@ -233,11 +253,26 @@ class GroupFailure(Document, frozen=True, kw_only=True):
     reason: str
 
 
-class RewriteResult(Document, frozen=True, kw_only=True):
+class RewriteResult(Summary, Document, frozen=True, kw_only=True):
     """The finished groups of one plan."""
 
     plan_id: str
     groups: tuple[RewrittenGroup, ...]
+
+    def _facts(self) -> Mapping[str, object]:
+        outputs = [file for group in self.groups for file in group.outputs]
+        return {
+            "plan_id": self.plan_id,
+            "groups": len(self.groups),
+            "files": len(outputs),
+            "size_bytes": sum(file.size_bytes for file in outputs),
+            "rows_written": sum(group.rows_written for group in self.groups),
+        }
+
+    def _rows(self) -> tuple[Sequence[str], Sequence[Sequence[object]]]:
+        return ("group_id", "files", "rows_written", "seconds"), [
+            (g.group_id, len(g.outputs), g.rows_written, g.seconds) for g in self.groups
+        ]
 
 
 def file_schema(schema: StructType, row_tracking: RowTracking | None) -> StructType:

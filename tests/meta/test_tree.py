@@ -1,10 +1,12 @@
 """Nothing in the repository depends on where, or behind which mirror, it was made."""
 
 import re
-import tomllib
+from importlib.metadata import version as installed_version
 
+import liquidlog
+import liquidspark
 from liquidlog.operations.rewrite import ENGINE_INFO
-from support.repository import ROOT, committed_files, text
+from support.repository import ROOT, committed_files
 
 MACHINE_PATHS = re.compile(rb"(?<![\w.])/(?:work|root|home/\w+|Users/\w+)/")
 INDEX_HOSTS = re.compile(
@@ -48,5 +50,5 @@ def test_repository_stays_small() -> None:
 
 
 def test_commits_name_the_version_of_the_distribution() -> None:
-    project = tomllib.loads(text("pyproject.toml"))["project"]
-    assert f"liquidlog/{project['version']}" == ENGINE_INFO
+    assert f"liquidlog/{installed_version('liquidlog')}" == ENGINE_INFO
+    assert liquidlog.__version__ == liquidspark.__version__ == installed_version("liquidlog")

@@ -22,6 +22,7 @@ from liquidlog.clustering.zcubes import PROVIDER
 from liquidlog.errors import (
     CommitConflictError,
     CorruptLogError,
+    Outdated,
     ResultMismatchError,
     UnsupportedFeatureError,
 )
@@ -240,7 +241,8 @@ def rewrite_change(
         raise ResultMismatchError(problems)
     stale = stale or staleness(snapshot, plan, planned)
     if stale.reasons:
-        raise CommitConflictError(plan.read_version, stale.reasons)
+        conflicts = [Outdated(reason) for reason in stale.reasons]
+        raise CommitConflictError(plan.read_version, conflicts)
     _check_outputs_are_new(snapshot, group)
     adds, domains = assign_row_ids(
         snapshot,

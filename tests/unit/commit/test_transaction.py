@@ -6,11 +6,19 @@ import pytest
 from msgspec import structs
 
 from liquidlog.commit.clock import Clock
-from liquidlog.commit.conflicts import ReadSet
+from liquidlog.commit.conflicts import (
+    ConcurrentDeleteRead,
+    DomainMetadataChanged,
+    MetadataChanged,
+    ProtocolChanged,
+    ReadSet,
+)
 from liquidlog.commit.transaction import PUTS, Proposal, land, land_first
 from liquidlog.errors import (
     CommitConflictError,
     CommitStateUnknownError,
+    Conflict,
+    Outdated,
     StorageError,
     UnsupportedFeatureError,
 )
@@ -110,22 +118,26 @@ def test_an_append_that_wins_the_race_is_kept_and_the_rewrite_lands_on_top() -> 
 
 
 @pytest.mark.parametrize(
-    ("winner", "said"),
+    ("winner", "expected"),
     [
-        ((remove("a"),), "removed 1 input file(s): a"),
-        ((METADATA,), "changed the table's metadata"),
-        ((PROTOCOL,), "changed the table's protocol"),
-        ((DomainMetadata(domain="d", configuration="", removed=False),), "changed the domain d"),
+        ((remove("a"),), ConcurrentDeleteRead(2, ("a",))),
+        ((METADATA,), MetadataChanged(2)),
+        ((PROTOCOL,), ProtocolChanged(2)),
+        (
+            (DomainMetadata(domain="d", configuration="", removed=False),),
+            DomainMetadataChanged(2, "d"),
+        ),
     ],
 )
 def test_a_winner_that_changes_what_was_read_is_a_conflict(
-    winner: tuple[AnyAction, ...], said: str
+    winner: tuple[AnyAction, ...], expected: Conflict
 ) -> None:
     store = new_store()
     store.before_put = lambda s: put(s, 2, *winner)
     with pytest.raises(CommitConflictError) as conflict:
         land(store, proposal(), clock(), engine_info="test")
-    assert conflict.value.conflicts == (f"version 2 {said}",)
+    assert conflict.value.conflicts == (expected,)
+    assert conflict.value.read_version == 1
     assert commit_name(3) not in store.log
 
 
@@ -234,7 +246,7 @@ def test_problems_of_the_newest_snapshot_stop_the_commit() -> None:
     )
     with pytest.raises(CommitConflictError) as conflict:
         land(store, stale, clock(), engine_info="test")
-    assert conflict.value.conflicts == ("schema changed",)
+    assert conflict.value.conflicts == (Outdated("schema changed"),)
 
 
 TIMED = Protocol(min_reader_version=1, min_writer_version=7, writer_features=("inCommitTimestamp",))

@@ -97,6 +97,7 @@ def test_a_change_of_the_old_table_does_not_land_in_the_new_one(
     with pytest.raises(TableReplacedError) as caught:
         land(store, proposal, system_clock(), engine_info="test")
     assert caught.value.exit_status == 3
+    assert caught.value.read_version == read.version
     assert load_snapshot(store).version == appends
 
 

@@ -12,6 +12,7 @@ from deltalake import DeltaTable
 from msgspec import structs
 
 from liquidlog.clustering.outcome import change
+from liquidlog.commit.conflicts import ConcurrentDeleteRead
 from liquidlog.errors import (
     ClusteringColumnError,
     CommitConflictError,
@@ -21,6 +22,7 @@ from liquidlog.errors import (
     UsageError,
 )
 from liquidlog.operations import rewrite
+from liquidlog.operations.rewrite import GroupConflict
 from liquidlog.plan import RewriteResult
 from liquidlog.snapshot import Snapshot
 from liquidlog.table import Table
@@ -111,7 +113,10 @@ def test_two_plans_of_the_same_files_commit_once_and_clean_up(table: Table) -> N
     result = execute(loser)
     with pytest.raises(CommitConflictError) as conflict:
         table.commit(loser, result)
-    assert "removed 4 input file(s)" in conflict.value.conflicts[0]
+    (found,) = conflict.value.conflicts
+    assert isinstance(found, GroupConflict)
+    assert isinstance(found.conflict, ConcurrentDeleteRead)
+    assert len(found.conflict.paths) == 4
     assert not (Path(table.uri) / result.groups[0].outputs[0].path).exists()
     assert ids(table) == all_ids(0, 1, 2, 3)
 

@@ -8,7 +8,7 @@ import pytest
 from liquidlog.clustering.outcome.change import rewrite_change, staleness
 from liquidlog.clustering.outcome.metrics import optimize_metrics
 from liquidlog.clustering.planning.planner import plan
-from liquidlog.errors import CommitConflictError, ResultMismatchError
+from liquidlog.errors import CommitConflictError, Outdated, ResultMismatchError
 from liquidlog.plan import ClusteringPlan, ClusteringPolicy, RewrittenGroup, WrittenFile
 from liquidlog.snapshot import Snapshot
 from liquidlog.spec.actions import AddFile, RemoveFile
@@ -137,7 +137,7 @@ def test_all_reasons_for_a_stale_plan_come_at_once() -> None:
     )
     with pytest.raises(CommitConflictError) as caught:
         rewrite_change(now, made, finished(), now_ms=8)
-    assert caught.value.conflicts == reasons
+    assert caught.value.conflicts == tuple(Outdated(reason) for reason in reasons)
 
 
 def test_new_files_and_other_properties_do_not_make_a_plan_stale() -> None:
