@@ -25,6 +25,7 @@ ROW_TRACKING: Final = "rowTracking"
 
 ROW_TRACKING_ENABLED: Final = "delta.enableRowTracking"
 ROW_TRACKING_SUSPENDED: Final = "delta.rowTrackingSuspended"
+"""Properties: rows keep their ids when they move; no ids are given any more. Never both."""
 
 _SWITCHES: Final[Mapping[tuple[str, str], str]] = {
     # (property, value in lower case): the feature that the value puts into effect.
@@ -42,7 +43,6 @@ _SWITCHES: Final[Mapping[tuple[str, str], str]] = {
     ("delta.columnMapping.mode", "name"): COLUMN_MAPPING,
     ("delta.columnMapping.mode", "id"): COLUMN_MAPPING,
 }
-"""Properties: rows keep their ids when they move; no ids are given any more. Never both."""
 
 LEGACY_FEATURES: Final[Mapping[str, tuple[int, int]]] = {
     # feature: (reader version that implies it, writer version that implies it)
