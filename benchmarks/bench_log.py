@@ -174,8 +174,7 @@ rows = pa.table(DeltaTable(uri).get_add_actions(flatten=True)).num_rows
 _REWRITE = """
 from liquidlog.table import system_clock
 from liquidlog.plan import RewrittenGroup, WrittenFile
-from liquidlog.clustering.outcome.change import rewrite_change
-from liquidlog.clustering.outcome.change import staleness
+from liquidlog.clustering.outcome.change import rewrite_change, staleness
 from liquidlog.commit.transaction import Proposal, land
 from liquidlog.operations.rewrite import read_set_of
 table = Table.open(uri)
