@@ -9,21 +9,21 @@ from typing import Any, Final, TypeAlias
 import click
 from msgspec import to_builtins
 
-from liquidlog.cli.common import (
+from liquidlog.cli.executors import Rewrite, executors_heard, find_executor, open_executor
+from liquidlog.cli.options import (
     PAIR,
+    Number,
     Pairs,
     dry_run_option,
-    emit,
     json_option,
     mapping,
     policy_options,
     storage_option,
     table_argument,
+    verb,
 )
-from liquidlog.cli.executors import Rewrite, executors_heard, find_executor, open_executor
-from liquidlog.cli.planning import make_plan
+from liquidlog.cli.output import emit
 from liquidlog.cli.rehearsing import would_do_round, would_do_rounds, would_run
-from liquidlog.cli.usage import Number
 from liquidlog.errors import UsageError
 from liquidlog.log.stores import require_used
 from liquidlog.operations.optimize import CommitReport
@@ -42,19 +42,28 @@ _MIN_GAIN: Final = 0.1
 
 _RewriteOf: TypeAlias = Callable[[ClusteringPlan], Rewrite]
 
-_EXECUTOR = click.option("--executor", default="spark", help="What rewrites the files [spark].")
+_EXECUTOR = click.option(
+    "--executor", default="spark", show_default=True, help="What rewrites the files."
+)
 _SPARK_CONF = click.option(
-    "--spark-conf", multiple=True, type=PAIR, help="A Spark configuration; repeats."
+    "--spark-conf", multiple=True, type=PAIR, help="A Spark setting; repeats."
 )
 _FINAL = click.option(
-    "--final", is_flag=True, help="overlap: repeat while the average depth falls."
+    "--final",
+    is_flag=True,
+    help="overlap: repeat as long as each round lowers the average depth by --min-gain.",
 )
 _MIN_GAIN_OPTION = click.option(
-    "--min-gain", type=Number(min=0), help="By how much, with --final [0.1]."
+    "--min-gain",
+    type=Number(0),
+    help="With --final: the least a round must lower the average depth by.  [default: 0.1]",
 )
 
 
-@click.command()
+@verb(
+    "liquidlog optimize ./sales --dry-run",
+    "liquidlog optimize ./sales --strategy overlap --budget 50GiB --final",
+)
 @table_argument
 @policy_options
 @_FINAL
@@ -75,11 +84,11 @@ def optimize(  # noqa: PLR0913  one parameter per option
     dry_run: bool,
     as_json: bool,
 ) -> None:
-    """Plan, rewrite on Spark and commit cube by cube."""
+    """Plan, rewrite on Spark and commit, cube by cube."""
     _check_final(policy, min_gain, final=final)
     opened = Table.open(table, storage_options=mapping(storage_options))
     started = time.monotonic()
-    made = make_plan(opened, policy)
+    made = opened.plan(**policy)
     planned_seconds = time.monotonic() - started
     opened.require_writable(made)
     gain = _MIN_GAIN if min_gain is None else min_gain
@@ -151,7 +160,7 @@ def _rounds(
         rounds.append({**done, "average_depth": depth})
         if depth > before - gain:
             break
-        made = make_plan(opened, policy)
+        made = opened.plan(**policy)
     return {
         "versions": [version for one in rounds for version in one["versions"]],
         "rounds": rounds,
@@ -176,15 +185,17 @@ def _round(
     return _optimized(made, report, opened.optimize_metrics(made, report), seconds)
 
 
-@click.command("run")
+@verb("liquidlog run plan.json -o result.jsonl --spark-conf spark.driver.memory=8g")
 @click.argument("plan_path", metavar="PLAN.json")
-@click.option("-o", "--output", required=True, help="The result document to write.")
+@click.option(
+    "-o", "--output", required=True, help="Append the results to this file, one line per group."
+)
 @_EXECUTOR
 @_SPARK_CONF
 @storage_option
 @dry_run_option
 @json_option
-def run_plan(  # noqa: PLR0913  one parameter per option
+def run(  # noqa: PLR0913  one parameter per option
     plan_path: str,
     output: str,
     executor: str,
@@ -194,7 +205,10 @@ def run_plan(  # noqa: PLR0913  one parameter per option
     dry_run: bool,
     as_json: bool,
 ) -> None:
-    """Execute a saved plan without committing; running again does only what is missing."""
+    """Execute a saved plan without committing it.
+
+    Running it again executes only the groups that RESULT.jsonl lacks.
+    """
     made = read_plan(plan_path)
     require_used(made.table_uri, mapping(storage_options))
     if dry_run:
@@ -218,7 +232,7 @@ def run_plan(  # noqa: PLR0913  one parameter per option
     emit(result, changes.rewritten, as_json=as_json)
 
 
-@click.command()
+@verb("liquidlog commit plan.json result.jsonl")
 @click.argument("plan_path", metavar="PLAN.json")
 @click.argument("result_path", metavar="RESULT.jsonl")
 @storage_option
@@ -227,7 +241,10 @@ def run_plan(  # noqa: PLR0913  one parameter per option
 def commit(
     plan_path: str, result_path: str, storage_options: Pairs, *, dry_run: bool, as_json: bool
 ) -> None:
-    """Commit the finished groups of a plan that are not committed yet."""
+    """Commit the finished groups of an executed plan.
+
+    Groups that are committed already are skipped.
+    """
     made = read_plan(plan_path)
     result = read_result(result_path, made)
     opened = Table.open(made.table_uri, storage_options=mapping(storage_options))

@@ -19,8 +19,7 @@ from typing import Final, NoReturn
 
 import pyarrow as pa
 
-from liquidlog.cli.common import run
-from liquidlog.cli.main import cli
+from liquidlog.cli.main import cli, run
 from liquidlog.errors import CommitConflictError
 from liquidlog.log.commits import read_commit
 from liquidlog.log.stores import open_store
