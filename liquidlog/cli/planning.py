@@ -1,8 +1,8 @@
 """Commands that plan: what would be rewritten, why, and what that would bring."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import click
 
@@ -20,28 +20,22 @@ from liquidlog.cli.options import (
     verb,
 )
 from liquidlog.cli.output import emit, first_of, replace_file, say_rest
-from liquidlog.clustering.planning.options import policy_settings
 from liquidlog.errors import UsageError
 from liquidlog.operations.scan import read_workload
-from liquidlog.plan import (
-    DEFAULT_MAX_FILE_BYTES,
-    DEFAULT_MIN_CUBE_BYTES,
-    ClusteringPolicy,
-    encode_plan,
-    plan_document,
-)
+from liquidlog.plan import encode_plan, plan_document
 from liquidlog.predicates.workload import WeightedPredicate
 from liquidlog.report import plans
 from liquidlog.report.courses import course_document, courses, plot
+from liquidlog.simulation.contenders import CONTENDERS, contenders, setting
 from liquidlog.simulation.prices import Prices, costs
-from liquidlog.simulation.rounds import EVERYTHING, Contender, Course, Setting
+from liquidlog.simulation.rounds import Course, Setting
 from liquidlog.simulation.rounds import simulate as play_rounds
 from liquidlog.simulation.scenarios import SCENARIOS
-from liquidlog.simulation.table import SimulatedTable, empty_table
+from liquidlog.simulation.table import empty_table
 from liquidlog.spec.sizes import render_size
 from liquidlog.table import Table
 
-STRATEGIES = ("all", "new", "cube", "overlap")
+DEFAULT_SCENARIO: Final = "full-range"
 
 
 @verb(
@@ -132,8 +126,6 @@ def explain(  # noqa: PLR0913  one parameter per option
         raise UsageError("--replay compares whole plans; it goes with no --file, --all or --limit")
     opened = Table.open(table, storage_options=mapping(storage_options))
     if replayed is not None:
-        if policy.get("full"):
-            raise UsageError("--full has no effect with --replay: the commit tells if it was full")
         found = opened.replay(replayed, **policy)
         emit(found, plans.replayed, as_json=as_json)
         return
@@ -169,7 +161,7 @@ def explain(  # noqa: PLR0913  one parameter per option
 @click.option(
     "--strategy",
     "strategies",
-    type=click.Choice(STRATEGIES),
+    type=click.Choice(CONTENDERS),
     multiple=True,
     help="all: rewrite everything; new: only new files; cube; overlap; repeats."
     "  [default: all four]",
@@ -221,41 +213,41 @@ def simulate(  # noqa: PLR0913  one parameter per option
     an empty table. Nothing is written.
     """
     known = subject in SCENARIOS
-    chosen = strategies or STRATEGIES
     _require_effect(
         {
             "--scenario": known and scenario is not None and f"with the scenario {subject}",
             "--storage-option": known and storage_options and f"with the scenario {subject}",
             "--columns": not known and columns is not None and "on a table, which has its own",
-            "--tolerance": tolerance is not None
-            and "overlap" not in chosen
-            and "without --strategy overlap",
-            "--min-cube-size": min_cubes
-            and not {"cube", "overlap"} & {*chosen}
-            and "without --strategy cube or overlap",
         }
     )
-    shared = policy_settings({"max_file_size": max_file_size, "curve": curve})
-    setting = Setting(
-        scenario=subject if known else scenario or "full-range",
+    contending = contenders(
+        strategies,
+        min_cube_bytes=min_cubes,
+        max_file_size=max_file_size,
+        curve=curve,
+        tolerance=tolerance,
+    )
+    played = subject if known else scenario or DEFAULT_SCENARIO
+    if known:
+        first = empty_table(columns or 2)
+    else:
+        opened = Table.open(subject, storage_options=mapping(storage_options))
+        first = opened.simulated(append_bytes=append_rate, scenario=played)
+    made = setting(
+        first,
+        scenario=played,
         rounds=rounds,
         append_bytes=append_rate,
-        max_file_bytes=shared.get("max_file_bytes", DEFAULT_MAX_FILE_BYTES),
-        curve=shared.get("curve", "hilbert"),
+        max_file_size=max_file_size,
+        curve=curve,
     )
-    first = empty_table(columns or 2) if known else _first(subject, setting, storage_options)
-    alone = curve is not None and first.columns == 1
-    _require_effect({"--curve": alone and "with one column, which is always in linear order"})
-    policies = dict.fromkeys(STRATEGIES, shared)
-    policies["overlap"] = {**shared, **policy_settings({"tolerance": tolerance})}
-    contenders = tuple(_contenders(chosen, min_cubes or (DEFAULT_MIN_CUBE_BYTES,), policies))
-    found = play_rounds(setting, contenders, first)
+    found = play_rounds(made, contending, first)
     if plot_path is not None:
-        _save(plot_path, found, setting)
+        _save(plot_path, found, made)
     document = {
-        "scenario": setting.scenario,
+        "scenario": made.scenario,
         "append_bytes": append_rate,
-        "max_file_bytes": setting.max_file_bytes,
+        "max_file_bytes": made.max_file_bytes,
         "start_bytes": first.size_bytes,
         "courses": [course_document(course) for course in found],
     }
@@ -275,35 +267,9 @@ def _require_effect(without: Mapping[str, object]) -> None:
             raise UsageError(f"{option} has no effect {reason}", option=option)
 
 
-def _first(subject: str, setting: Setting, storage_options: Pairs) -> SimulatedTable:
-    opened = Table.open(subject, storage_options=mapping(storage_options))
-    return opened.simulated(append_bytes=setting.append_bytes, scenario=setting.scenario)
-
-
-def _contenders(
-    strategies: tuple[str, ...],
-    min_cubes: tuple[int, ...],
-    policies: Mapping[str, Mapping[str, Any]],
-) -> Iterator[Contender]:
-    """Yield the design document's three options and ours, each with its minimum cube sizes."""
-    for name in dict.fromkeys(strategies):
-        policy = policies[name]
-        if name in {"all", "new"}:
-            size = EVERYTHING if name == "all" else 1
-            sized = ClusteringPolicy(min_cube_bytes=size, target_cube_bytes=EVERYTHING, **policy)
-            yield Contender(name=name, strategy="cube", policy=sized)
-            continue
-        for size in dict.fromkeys(min_cubes):
-            sized = ClusteringPolicy(
-                min_cube_bytes=size, target_cube_bytes=size + size // 2, **policy
-            )
-            label = f"{name} {render_size(size)}"
-            yield Contender(name=label, strategy=name, policy=sized)
-
-
-def _save(path: str, found: tuple[Course, ...], setting: Setting) -> None:
+def _save(path: str, found: tuple[Course, ...], made: Setting) -> None:
     title = (
-        f"{setting.scenario}: {setting.rounds} rounds of {render_size(setting.append_bytes)},"
-        f" files of {render_size(setting.max_file_bytes)}"
+        f"{made.scenario}: {made.rounds} rounds of {render_size(made.append_bytes)},"
+        f" files of {render_size(made.max_file_bytes)}"
     )
     replace_file(Path(path), plot(found, title))
