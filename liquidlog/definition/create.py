@@ -10,7 +10,7 @@ import msgspec
 
 from liquidlog.clustering.columns import ClusteringColumn, resolve_columns
 from liquidlog.clustering.domain import CLUSTERING_DOMAIN, clustering_domain, clustering_state
-from liquidlog.definition.properties import (
+from liquidlog.definition.new_table import (
     check_properties,
     needed_features,
     table_configuration,

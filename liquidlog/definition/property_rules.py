@@ -9,6 +9,12 @@ from typing import Final
 
 from liquidlog.errors import UsageError
 from liquidlog.spec.codecs import CODEC_NAMES, CODEC_PROPERTY
+from liquidlog.spec.features import (
+    COLUMN_MAPPING,
+    DELETION_VECTORS,
+    ROW_TRACKING,
+    ROW_TRACKING_ENABLED,
+)
 from liquidlog.spec.mapping import MODE
 from liquidlog.spec.near import near_names
 from liquidlog.spec.schema import StructType, find_column, quote_path, split_paths
@@ -102,9 +108,17 @@ _SWITCHES: Final[Mapping[tuple[str, str], str]] = {
     # (property, value): the feature that the value puts into effect.
     ("delta.appendOnly", "true"): "appendOnly",
     ("delta.enableChangeDataFeed", "true"): "changeDataFeed",
-    ("delta.enableDeletionVectors", "true"): "deletionVectors",
+    ("delta.enableDeletionVectors", "true"): DELETION_VECTORS,
+    (ROW_TRACKING_ENABLED, "true"): ROW_TRACKING,
+    ("delta.enableInCommitTimestamps", "true"): "inCommitTimestamp",
     ("delta.enableTypeWidening", "true"): "typeWidening",
+    ("delta.enableVariantShredding", "true"): "variantShredding",
+    ("delta.enableIcebergCompatV1", "true"): "icebergCompatV1",
+    ("delta.enableIcebergCompatV2", "true"): "icebergCompatV2",
+    ("delta.enableIcebergCompatV3", "true"): "icebergCompatV3",
     ("delta.checkpointPolicy", "v2"): "v2Checkpoint",
+    (MODE, "name"): COLUMN_MAPPING,
+    (MODE, "id"): COLUMN_MAPPING,
 }
 
 _REFUSED: Final[Mapping[str, str]] = {
@@ -164,6 +178,11 @@ def unknown_property(name: str) -> str:
     return f"{name} is not a property that Delta knows{hint}"
 
 
+def switched_feature(name: str, value: str) -> str | None:
+    """Return the table feature that a property of this value puts into effect, None if none."""
+    return _SWITCHES.get((name, value.lower()))
+
+
 def new_table_problems(properties: Mapping[str, str]) -> Iterator[str]:
     """Yield why a new table cannot have properties: names that Delta does not know, wrong values.
 
@@ -186,7 +205,8 @@ def value_problems(
     expected = _SETTABLE.get(name, _is_text)(value)
     if expected is not None:
         yield f"{name} must be {expected}, not {value!r}"
-    needed = _SWITCHES.get((name, value.lower()))
+    # Changing the mode brings its feature along.
+    needed = None if name == MODE else switched_feature(name, value)
     if needed is not None and needed not in features:
         yield f"{name}={value} needs the table feature {needed}, which the table does not have"
     if name == STATS_COLUMNS:

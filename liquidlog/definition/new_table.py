@@ -1,4 +1,4 @@
-"""Table properties of a new table: which a user may set, and the features they need.
+"""What a new table begins with: the properties a user may give it, and the features they need.
 
 Source: PROTOCOL.md, "Table Features"; Delta Spark, DeltaConfigs and TableFeature.
 """
@@ -8,13 +8,12 @@ from dataclasses import replace
 from typing import Final
 
 from liquidlog.clustering.row_tracking import ROW_COMMIT_VERSION_COLUMN, ROW_ID_COLUMN
+from liquidlog.definition.property_rules import switched_feature
 from liquidlog.errors import UsageError
 from liquidlog.spec.codecs import CODEC_NAMES, CODEC_PROPERTY
 from liquidlog.spec.features import (
-    DELETION_VECTORS,
     DOMAIN_METADATA,
     ROW_TRACKING,
-    ROW_TRACKING_ENABLED,
 )
 from liquidlog.spec.fields import with_fields
 from liquidlog.spec.mapping import MAX_COLUMN_ID, without_mapping
@@ -33,21 +32,6 @@ _CONSTRAINT_PREFIX: Final = "delta.constraints."
 _FEATURE_VALUES: Final = frozenset({"supported", "enabled"})
 _EVERY_TABLE: Final = frozenset({"appendOnly", "invariants"})
 _VERSIONS: Final = frozenset({"delta.minreaderversion", "delta.minwriterversion"})
-
-# Property: (value that switches the feature on, feature).
-_SWITCHES: Final[Mapping[str, tuple[str, str]]] = {
-    "delta.enableChangeDataFeed": ("true", "changeDataFeed"),
-    "delta.enableDeletionVectors": ("true", DELETION_VECTORS),
-    ROW_TRACKING_ENABLED: ("true", ROW_TRACKING),
-    "delta.enableInCommitTimestamps": ("true", "inCommitTimestamp"),
-    "delta.enableTypeWidening": ("true", "typeWidening"),
-    "delta.enableVariantShredding": ("true", "variantShredding"),
-    "delta.enableIcebergCompatV1": ("true", "icebergCompatV1"),
-    "delta.enableIcebergCompatV2": ("true", "icebergCompatV2"),
-    "delta.enableIcebergCompatV3": ("true", "icebergCompatV3"),
-    "delta.checkpointPolicy": ("v2", "v2Checkpoint"),
-    "delta.columnMapping.mode": ("name", "columnMapping"),
-}
 
 # Key of a field's metadata: the feature that gives it a meaning.
 _FIELD_FEATURES: Final[Mapping[str, str]] = {
@@ -148,13 +132,11 @@ def without_state(
 
 def _property_features(properties: Mapping[str, str]) -> Iterator[str]:
     for name, value in properties.items():
-        switch = _SWITCHES.get(name)
-        if switch is not None and value.lower() == switch[0]:
-            yield switch[1]
+        feature = switched_feature(name, value)
+        if feature is not None:
+            yield feature
         if name.startswith(_FEATURE_PREFIX):
             yield name.removeprefix(_FEATURE_PREFIX)
-        if name == "delta.columnMapping.mode" and value.lower() == "id":
-            yield "columnMapping"
         if name.startswith(_CONSTRAINT_PREFIX):
             yield "checkConstraints"
 
