@@ -15,7 +15,7 @@ from liquidlog.clustering.columns import (
     clustering_state,
     resolve_columns,
 )
-from liquidlog.definition.properties import (
+from liquidlog.definition.new_table import (
     check_properties,
     needed_features,
     table_configuration,

@@ -178,7 +178,7 @@ def value_problems(
     expected = _SETTABLE.get(name, _is_text)(value)
     if expected is not None:
         yield f"{name} must be {expected}, not {value!r}"
-    # Column mapping is put into effect in the same commit.
+    # Changing the mode brings its feature along.
     needed = None if name == MODE else switched_feature(name, value)
     if needed is not None and needed not in features:
         yield f"{name}={value} needs the table feature {needed}, which the table does not have"

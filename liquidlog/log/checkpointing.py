@@ -13,8 +13,6 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final
 
-from deltalake import DeltaTable
-
 from liquidlog.errors import CheckpointMismatchError, CorruptLogError, StorageError
 from liquidlog.log.checkpoint_check import (
     state_differences,
@@ -120,6 +118,9 @@ def _log_files(snapshot: Snapshot, segment: LogSegment) -> Iterator[str]:
 
 
 def _write(directory: Path, version: int) -> None:
+    # Whatever commits imports this module, and only one commit of many writes a checkpoint.
+    from deltalake import DeltaTable
+
     found = tuple(int(part) for part in installed_version("deltalake").split(".")[:3])
     if found < _FLOOR:
         needed = ".".join(map(str, _FLOOR))

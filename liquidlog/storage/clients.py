@@ -13,8 +13,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-import fsspec
-
 from liquidlog.errors import StorageError, UsageError
 from liquidlog.storage.addresses import ObjectAddress
 from liquidlog.storage.azure import azure_arguments
@@ -69,7 +67,7 @@ def open_client(address: ObjectAddress, uri: str, options: StorageOptions) -> Cl
         else _plain_arguments(address.family, uri, options)
     )
     try:
-        kind = _class(family) if family else fsspec.get_filesystem_class(address.family)
+        kind = _class(family) if family else _plain_class(address.family)
         client = kind(use_listings_cache=False, **arguments)
     except ImportError as error:
         raise UsageError(
@@ -97,9 +95,16 @@ def _class(family: Family) -> Any:  # noqa: ANN401  an fsspec class
     return getattr(importlib.import_module(family.module), family.name)
 
 
+def _plain_class(protocol: str) -> Any:  # noqa: ANN401  an fsspec class
+    # Local tables do without fsspec, which imports asyncio and more.
+    import fsspec
+
+    return fsspec.get_filesystem_class(protocol)
+
+
 def _plain_arguments(protocol: str, uri: str, options: StorageOptions) -> dict[str, Any]:
     try:
-        kind = fsspec.get_filesystem_class(protocol)
+        kind = _plain_class(protocol)
     except ValueError as error:
         raise UsageError(
             f"there is no storage {protocol}://; known are s3://, gs://, az://, abfss:// and file:"

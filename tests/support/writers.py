@@ -19,8 +19,7 @@ from typing import Final, NoReturn
 
 import pyarrow as pa
 
-from liquidlog.cli.common import run
-from liquidlog.cli.main import cli
+from liquidlog.cli.main import cli, run
 from liquidlog.errors import CommitConflictError
 from liquidlog.log.loader import open_store
 from liquidlog.log.segment import read_commit

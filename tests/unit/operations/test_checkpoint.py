@@ -13,8 +13,7 @@ import pytest
 from deltalake import DeltaTable
 from msgspec import structs
 
-from liquidlog.cli.common import run
-from liquidlog.cli.main import cli
+from liquidlog.cli.main import cli, run
 from liquidlog.errors import CheckpointMismatchError, CorruptLogError, UnsupportedFeatureError
 from liquidlog.log import checkpointing
 from liquidlog.log.checkpoint_check import (

@@ -17,8 +17,7 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric import rsa
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
-from liquidlog.cli.common import run
-from liquidlog.cli.main import cli
+from liquidlog.cli.main import cli, run
 from liquidlog.errors import LiquidlogError
 from liquidlog.log.loader import open_store
 from liquidlog.log.second_opinion import require_agreement

@@ -15,8 +15,7 @@ from deltalake import DeltaTable
 from hypothesis import given
 from hypothesis import strategies as st
 
-from liquidlog.cli.common import run
-from liquidlog.cli.main import cli
+from liquidlog.cli.main import cli, run
 from liquidlog.errors import (
     TableExistsError,
     TableReplacedError,

@@ -1,4 +1,4 @@
-"""Table properties of a new table: which a user may set, and the features they need.
+"""What a new table begins with: the properties a user may give it, and the features they need.
 
 Source: PROTOCOL.md, "Table Features"; Delta Spark, DeltaConfigs and TableFeature.
 """
@@ -128,9 +128,9 @@ def without_state(
 
 def _property_features(properties: Mapping[str, str]) -> Iterator[str]:
     for name, value in properties.items():
-        switched = switched_feature(name, value)
-        if switched is not None:
-            yield switched
+        feature = switched_feature(name, value)
+        if feature is not None:
+            yield feature
         if name.startswith(_FEATURE_PREFIX):
             yield name.removeprefix(_FEATURE_PREFIX)
         if name.startswith(_CONSTRAINT_PREFIX):

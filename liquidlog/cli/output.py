@@ -1,18 +1,83 @@
-"""Files that commands leave for people and other programs: replaced whole, or grown by a line."""
+"""Where results of commands go: to stdout as text or JSON, and to files for people and programs."""
 
 import os
 import tempfile
-from collections.abc import Collection
+import warnings
+from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import msgspec
+import pyarrow as pa
 
 from liquidlog.errors import DocumentError, StorageError
+from liquidlog.operations.checkpoint import CheckpointWarning
+from liquidlog.report.jsonable import jsonable, render_json
+from liquidlog.report.layout import Report
+from liquidlog.report.printing import say, show, show_json
 from liquidlog.spec.actions import UNREADABLE
+from liquidlog.spec.rows import Rows
+
+FORMAT_VERSION: Final = 1
+"""Of every document that `--json` prints; the documents of plans have their own."""
+
+Listed = TypeVar("Listed", pa.Table, Rows)
 
 _MAX_LINE_BYTES: Final = 1 << 20
 """No line that a command appends is nearly as long."""
+
+
+@contextmanager
+def warnings_said() -> Iterator[None]:
+    """Context manager: warnings are sentences on stderr, each that a checkpoint is missing too."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("always", CheckpointWarning)
+        warnings.showwarning = _say_warning
+        yield
+
+
+def _say_warning(message: Warning | str, *_: object, **__: object) -> None:
+    say(f"warning: {message}")
+
+
+def emit(
+    value: Any,  # noqa: ANN401  what a command returns
+    render: Callable[[Any], Report],
+    *,
+    as_json: bool,
+    root: str | None = None,
+    dry_run: bool = False,
+) -> None:
+    """Print a command's result on stdout.
+
+    Args:
+        value: The result.
+        render: What shows it in text.
+        as_json: Whether to print it as a JSON object instead.
+        root: The name under which that object holds the result; None if the result is one.
+        dry_run: Whether the result is only what would be, which the object then says.
+    """
+    if not as_json:
+        show(render(value))
+        return
+    document = jsonable(value if root is None else {root: value})
+    if dry_run:
+        document["dry_run"] = True
+    show_json(render_json({"format_version": FORMAT_VERSION, **document}))
+
+
+def first_of(rows: Listed, limit: int | None) -> Listed:
+    """Return the first rows, all without a limit."""
+    if isinstance(rows, Rows):
+        return Rows(rows[:limit])
+    return rows.slice(0, limit)
+
+
+def say_rest(total: int, limit: int | None) -> None:
+    """Say how many rows of all a limit left out."""
+    if limit is not None and total > limit:
+        say(f"{total - limit} more of {total} left out by --limit {limit}")
 
 
 def replace_file(path: Path, content: str | bytes) -> None:

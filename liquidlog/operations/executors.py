@@ -1,15 +1,14 @@
 """Find an executor: liquidlog does not know who rewrites files."""
 
-import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack
 from importlib.metadata import entry_points
-from typing import Final
+from typing import Final, Self
 
 from liquidlog.errors import ExecutorError, UsageError
 from liquidlog.plan import ClusteringPlan, GroupFailure, RewrittenGroup
 
-GROUP: Final = "liquidlog.executors"
+EXECUTOR_GROUP: Final = "liquidlog.executors"
 """Entry points: a name and a Start. Also the logger to which executors say what takes long."""
 
 SPARK: Final = "spark"
@@ -27,22 +26,33 @@ Start = Callable[[Mapping[str, str], Mapping[str, str]], AbstractContextManager[
 """(configuration, storage options) -> context manager of an Executor."""
 
 
-@contextmanager
-def executors_heard(*, as_json: bool) -> Iterator[None]:
-    """Context manager: what executors say to the logger GROUP is shown on stderr.
+class ExecutorWhenNeeded:
+    """An executor that starts for the first plan with groups, and ends with this context."""
 
-    With `as_json` nothing is: stderr is for an error document then.
-    """
-    log, handler = logging.getLogger(GROUP), logging.StreamHandler()
-    level = log.level
-    if not as_json:
-        log.setLevel(logging.INFO)
-        log.addHandler(handler)
-    try:
-        yield
-    finally:
-        log.removeHandler(handler)
-        log.setLevel(level)
+    def __init__(self, open_it: Callable[[], AbstractContextManager[Executor]]) -> None:
+        self._open = open_it
+        self._stack = ExitStack()
+        self._started: Executor | None = None
+
+    def __enter__(self) -> Self:
+        """Return this; nothing is started."""
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        """End the executor if it was started."""
+        self._stack.close()
+
+    def for_plan(self, plan: ClusteringPlan) -> Executor:
+        """Return what rewrites the plan's groups, started if there are any."""
+        if not plan.groups:
+            return _rewrite_nothing
+        if self._started is None:
+            self._started = self._stack.enter_context(self._open())
+        return self._started
+
+
+def _rewrite_nothing(*_: object) -> Iterator[RewrittenGroup | GroupFailure]:
+    return iter(())
 
 
 def open_executor(
@@ -55,31 +65,11 @@ def open_executor(
         ExecutorError: As `find_executor`.
     """
     if configuration and name != SPARK:
-        raise UsageError(f"--spark-conf has no effect with --executor {name}: it is for {SPARK}")
+        raise UsageError(
+            f"a Spark configuration has no effect with the executor {name}: it is for {SPARK}",
+            option="spark_conf",
+        )
     return find_executor(name)(configuration, storage_options)
-
-
-class ExecutorWhenNeeded:
-    """An executor that the first plan with groups starts, and that ends with a stack."""
-
-    def __init__(
-        self, stack: ExitStack, start: Callable[[], AbstractContextManager[Executor]]
-    ) -> None:
-        self._stack = stack
-        self._start = start
-        self._started: Executor | None = None
-
-    def __call__(self, plan: ClusteringPlan) -> Executor:
-        """Return what rewrites groups of a plan; one without groups needs nothing started."""
-        if not plan.groups:
-            return _rewrite_nothing
-        if self._started is None:
-            self._started = self._stack.enter_context(self._start())
-        return self._started
-
-
-def _rewrite_nothing(*_: object) -> Iterator[RewrittenGroup | GroupFailure]:
-    return iter(())
 
 
 def find_executor(name: str) -> Start:
@@ -89,7 +79,7 @@ def find_executor(name: str) -> Start:
         UsageError: If no installed package provides it.
         ExecutorError: If what it needs is not installed.
     """
-    known = {point.name: point for point in entry_points(group=GROUP)}
+    known = {point.name: point for point in entry_points(group=EXECUTOR_GROUP)}
     if name not in known:
         listed = ", ".join(sorted(known)) or "none"
         raise UsageError(f"there is no executor {name!r}; installed are: {listed}", name=name)

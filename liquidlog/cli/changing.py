@@ -1,20 +1,21 @@
-"""Commands that make tables, fill them and set what they are clustered by."""
+"""Commands that make tables, fill them, and change columns and properties; none rewrites a file."""
 
 from collections.abc import Mapping
 from functools import partial
 
 import click
 
-from liquidlog.cli.common import (
+from liquidlog.cli.options import (
     PAIR,
     Pairs,
     dry_run_option,
-    emit,
     json_option,
     mapping,
     split_names,
     table_argument,
+    verb,
 )
+from liquidlog.cli.output import emit
 from liquidlog.data.append import read_schema
 from liquidlog.errors import (
     CorruptLogError,
@@ -31,14 +32,20 @@ from liquidlog.storage.options import StorageOptions
 from liquidlog.table import Table
 
 
-@click.command()
+@verb("liquidlog create ./sales --schema-from day1.parquet --cluster-by day,store")
 @table_argument
 @click.option("--schema-from", help="Take the schema of this Parquet file.")
 @click.option("--schema", "schema_json", help="Take the schema in this file of Delta's JSON.")
 @click.option("--like", help="Copy schema, properties and clustering columns of this table.")
-@click.option("--cluster-by", help="Clustering columns: a,b")
-@click.option("--column-mapping", type=click.Choice(["name", "id"]), help="Column mapping mode.")
-@click.option("--property", "properties", multiple=True, type=PAIR, help="A property; repeats.")
+@click.option("--cluster-by", help="Clustering columns: a,b.  [default: none, or those of --like]")
+@click.option(
+    "--column-mapping",
+    type=click.Choice(["name", "id"]),
+    help="Column mapping mode.  [default: none]",
+)
+@click.option(
+    "--property", "properties", multiple=True, type=PAIR, help="A table property; repeats."
+)
 @dry_run_option
 @json_option
 def create(  # noqa: PLR0913  one parameter per option
@@ -72,10 +79,14 @@ def create(  # noqa: PLR0913  one parameter per option
     emit({"version": 0}, shown, as_json=as_json, dry_run=dry_run)
 
 
-@click.command()
+@verb("liquidlog append ./sales day1.parquet day2.parquet --cluster")
 @table_argument
 @click.argument("sources", nargs=-1, required=True, metavar="FILE.parquet...")
-@click.option("--cluster", is_flag=True, help="Sort each batch along the curve.")
+@click.option(
+    "--cluster",
+    is_flag=True,
+    help="Sort each batch of rows along the curve of the clustering columns.",
+)
 @dry_run_option
 @json_option
 def append(
@@ -87,17 +98,20 @@ def append(
     dry_run: bool,
     as_json: bool,
 ) -> None:
-    """Append Parquet files as fresh files, in one commit."""
+    """Append Parquet files as new files, in one commit.
+
+    Their rows are written again, with the statistics that clustering needs.
+    """
     opened = Table.open(table, storage_options=mapping(storage_options))
     appended = opened.append(sources, cluster=cluster, dry_run=dry_run)
     shown = partial(changes.appended, dry_run=dry_run)
     emit(appended, shown, as_json=as_json, dry_run=dry_run)
 
 
-@click.command("cluster-by")
+@verb("liquidlog cluster-by ./sales day,store", "liquidlog cluster-by ./sales --none")
 @table_argument
 @click.argument("columns", required=False)
-@click.option("--none", is_flag=True, help="Have no clustering columns any more.")
+@click.option("--none", is_flag=True, help="Remove the clustering columns.")
 @dry_run_option
 @json_option
 def cluster_by(
@@ -118,6 +132,69 @@ def cluster_by(
     is_new = version != opened.seen_version
     shown = partial(changes.clustered, names=names, is_new=is_new, dry_run=dry_run)
     emit({"version": version}, shown, as_json=as_json, dry_run=dry_run)
+
+
+@verb("liquidlog rename-column ./sales store shop")
+@table_argument
+@click.argument("old")
+@click.argument("new")
+@dry_run_option
+@json_option
+def rename_column(
+    table: str, old: str, new: str, storage_options: Pairs, *, dry_run: bool, as_json: bool
+) -> None:
+    """Rename a column; rewrites no file.
+
+    Cubes that are clustered by the column stay what they are.
+    """
+    opened = Table.open(table, storage_options=mapping(storage_options))
+    version = opened.rename_column(old, new, dry_run=dry_run)
+    _emit(opened, version, f"the column {new} instead of {old}", dry_run=dry_run, as_json=as_json)
+
+
+@verb("liquidlog drop-column ./sales comment")
+@table_argument
+@click.argument("name")
+@dry_run_option
+@json_option
+def drop_column(
+    table: str, name: str, storage_options: Pairs, *, dry_run: bool, as_json: bool
+) -> None:
+    """Drop a column; rewrites no file.
+
+    The column's values stay in the files and are not read any more. A column that the table
+    depends on, for its clustering or a constraint, is refused.
+    """
+    opened = Table.open(table, storage_options=mapping(storage_options))
+    version = opened.drop_column(name, dry_run=dry_run)
+    _emit(opened, version, f"no column {name}", dry_run=dry_run, as_json=as_json)
+
+
+@verb("liquidlog set-properties ./sales delta.checkpointInterval=20 --unset note")
+@table_argument
+@click.argument("properties", nargs=-1, type=PAIR, metavar="[K=V]...")
+@click.option("--unset", multiple=True, help="A property to remove; repeats.")
+@dry_run_option
+@json_option
+def set_properties(
+    table: str,
+    properties: Pairs,
+    unset: tuple[str, ...],
+    storage_options: Pairs,
+    *,
+    dry_run: bool,
+    as_json: bool,
+) -> None:
+    """Set and remove table properties, in one commit."""
+    opened = Table.open(table, storage_options=mapping(storage_options))
+    version = opened.set_properties(mapping(properties), unset=unset, dry_run=dry_run)
+    _emit(opened, version, "these properties", dry_run=dry_run, as_json=as_json)
+
+
+def _emit(opened: Table, version: int, what: str, *, dry_run: bool, as_json: bool) -> None:
+    is_new = version != opened.seen_version
+    shown = partial(changes.altered, has=f"has {what}", have=f"have {what}", is_new=is_new)
+    emit({"version": version}, partial(shown, dry_run=dry_run), as_json=as_json, dry_run=dry_run)
 
 
 def _options_of(address: str, options: Mapping[str, str]) -> Mapping[str, str]:
