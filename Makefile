@@ -66,6 +66,11 @@ fix: install ## format and apply the linter's safe fixes
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
+dist: install ## wheel and sdist in dist/, each installed and tried on every Python found
+	$(UV) build --quiet --clear --no-build-isolation --no-create-gitignore \
+		--python $(BIN)/python --out-dir dist
+	PYTHON="$(PYTHON)" UV_PYTHON_DOWNLOADS=never $(BIN)/python tools/try_dist.py dist
+
 lock: ## resolve the dependencies anew and write the locks
 	$(COMPILE) pyproject.toml --all-extras --group dev --constraints tools/constraints.txt \
 		--output-file requirements.lock
@@ -73,7 +78,7 @@ lock: ## resolve the dependencies anew and write the locks
 	$(COMPILE) --group java --output-file tools/java.txt
 
 clean: ## remove everything that the targets made
-	rm -rf .venv .tools .demo .bench .site .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage
+	rm -rf .venv .tools dist .demo .bench .site .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage
 	rm -rf spark-warehouse metastore_db derby.log
 
-.PHONY: help install demo test test-fast test-lowest check bench docs examples mistakes fix lock clean
+.PHONY: help install demo test test-fast test-lowest check bench docs examples mistakes fix dist lock clean

@@ -110,7 +110,7 @@ plan = Table.open(uri).plan(min_cube_size=1, target_cube_size="1TiB")
 rows = len(plan.skipped) + sum(len(group.inputs) for group in plan.groups)
 """,
     "liquidlog, statistics of two columns, once open": """
-from liquidlog.clustering.domain import clustering_state
+from liquidlog.clustering.columns import clustering_state
 from liquidlog.log.statistics import load_bounds
 from liquidlog.spec.schema import leaves
 table = Table.open(uri)
@@ -174,9 +174,8 @@ rows = pa.table(DeltaTable(uri).get_add_actions(flatten=True)).num_rows
 _REWRITE = """
 from liquidlog.table import system_clock
 from liquidlog.plan import RewrittenGroup, WrittenFile
-from liquidlog.clustering.outcome.change import rewrite_change
-from liquidlog.clustering.outcome.staleness import stale_reasons
-from liquidlog.commit.transaction import Proposal, commit
+from liquidlog.clustering.outcome.change import rewrite_change, staleness
+from liquidlog.commit.transaction import Proposal, land
 from liquidlog.operations.rewrite import read_set_of
 table = Table.open(uri)
 plan = table.plan(min_cube_size=1, target_cube_size="10000TiB")
@@ -197,7 +196,7 @@ def derive(snapshot):
     {lost_race}
     return rewrite_change(snapshot, plan, done, now_ms=10**12)
 proposal = Proposal(read_set=read_set_of(plan, group), base=table.snapshot(), derive=derive,
-    problems=lambda snapshot: stale_reasons(snapshot, plan, group))
+    problems=lambda snapshot: staleness(snapshot, plan, group).reasons)
 def other_writer(snapshot):
     version = snapshot.version + 1
     if version > plan.read_version + 1:
@@ -210,8 +209,8 @@ def other_writer(snapshot):
 """
 _COMMIT = """
 started, cpu_started = time.perf_counter(), time.process_time()
-landed = commit(table._store, proposal, system_clock(), engine_info="bench")
-assert landed.attempts == {attempts}
+landed = land(table._store, proposal, system_clock(), engine_info="bench")
+assert landed.version - plan.read_version == {attempts}
 rows = None
 """
 _NEXT = """

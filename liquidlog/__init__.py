@@ -1,17 +1,38 @@
-"""Liquid clustering for Delta tables: planned without a JVM, rewritten on Spark."""
+"""Liquid clustering for Delta tables: planned without a JVM, rewritten on Spark.
 
+`Table` is the way in. What this module, `liquidlog.errors`, `liquidlog.plan`, `liquidlog.table` and
+`liquidspark` list in `__all__` is public; everything else may change from release to release.
+"""
+
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-if TYPE_CHECKING:
-    from liquidlog.table import Table as Table
+from liquidlog.version import __version__
 
-__all__ = ["Table"]
+if TYPE_CHECKING:
+    from liquidlog import errors
+    from liquidlog.errors import LiquidlogError
+    from liquidlog.plan import ClusteringPlan, RewriteResult
+    from liquidlog.table import Table
+
+__all__ = ["ClusteringPlan", "LiquidlogError", "RewriteResult", "Table", "__version__", "errors"]
+
+_FROM = {
+    "ClusteringPlan": "liquidlog.plan",
+    "LiquidlogError": "liquidlog.errors",
+    "RewriteResult": "liquidlog.plan",
+    "Table": "liquidlog.table",
+}
 
 
 def __getattr__(name: str) -> Any:  # noqa: ANN401  a module's attribute
     # Resolved on first use: workers of an executor import submodules and need no log layer.
-    if name == "Table":
-        from liquidlog.table import Table
+    if name == "errors":
+        return import_module("liquidlog.errors")
+    if name not in _FROM:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(_FROM[name]), name)
 
-        return Table
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -1,32 +1,73 @@
 """Everything that can go wrong, grouped by what the caller can do about it.
 
-LiquidlogError                       code, exit status
-├── UsageError                       an argument is wrong; also ValueError
+After the colon stand the fields: attributes of the error, and members of its JSON document.
+
+LiquidlogError                       the base of all: message
+├── UsageError                       an argument is wrong, also ValueError: arguments
 │   ├── ClusteringColumnError        clustering columns the table cannot have: problems
 │   └── SchemaChangeError            a change of schema or properties it cannot have: problems
 ├── LogError                         the log on storage is missing or wrong
-│   ├── TableNotFoundError           also FileNotFoundError: uri
-│   ├── TableExistsError             also FileExistsError: uri
+│   ├── TableNotFoundError           no table is there, also FileNotFoundError: uri
+│   ├── TableExistsError             a table is there already, also FileExistsError: uri
 │   ├── VersionNotFoundError         also LookupError: version, oldest, newest
 │   ├── TimestampNotFoundError       also LookupError: timestamp, oldest, newest
-│   └── CorruptLogError              path, line, detail
+│   └── CorruptLogError              a log file breaks the protocol: path, line, detail
 ├── StorageError                     the storage said no: path, detail
-├── UnsupportedFeatureError          the table uses something we refuse: features, action
-├── SchemaMismatchError              the data is not of the table's schema: expected, found
+├── UnsupportedFeatureError          the table uses something we refuse: uri, action, features
+├── SchemaMismatchError              data of another schema: path, expected, found, problems
 ├── DataFileError                    a data file cannot be read or copied exactly: path, detail
 ├── DocumentError                    a plan or result document cannot be used: path, detail
 ├── ResultMismatchError              a result does not answer its plan: problems
-├── CheckpointMismatchError          a checkpoint would not say what the log says: problems
-├── ExecutorError                    the executor is missing or failed: detail
-└── CommitError
+├── CheckpointMismatchError          a checkpoint would not say what the log says: version, problems
+├── ExecutorError                    the executor is missing or failed: failures
+└── CommitError                      a commit did not land, or may not have
     ├── CommitConflictError          another commit won: read_version, conflicts
-    │   └── TableReplacedError       another table is there now: uri
-    └── CommitStateUnknownError      the commit may or may not have landed: version
+    │   └── TableReplacedError       another table is there: uri, read_version, conflicts
+    └── CommitStateUnknownError      the commit may or may not have landed: version, detail
 
-Codes and exit statuses are stable; scripts depend on them.
+Codes, exit statuses and fields are stable; scripts depend on them. Every error can be copied and
+pickled with all its fields, so that it crosses the border of a process.
 """
 
-from typing import ClassVar, Final
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
+from typing import Any, ClassVar, Final
+
+__all__ = [
+    "EXIT_BAR_CROSSED",
+    "EXIT_CONFLICT",
+    "EXIT_ERROR",
+    "EXIT_INTERRUPTED",
+    "EXIT_OK",
+    "EXIT_UNKNOWN",
+    "EXIT_UNSUPPORTED",
+    "EXIT_USAGE",
+    "Argument",
+    "CheckpointMismatchError",
+    "ClusteringColumnError",
+    "CommitConflictError",
+    "CommitError",
+    "CommitStateUnknownError",
+    "Conflict",
+    "CorruptLogError",
+    "DataFileError",
+    "DocumentError",
+    "ExecutorError",
+    "LiquidlogError",
+    "LogError",
+    "Outdated",
+    "ResultMismatchError",
+    "SchemaChangeError",
+    "SchemaMismatchError",
+    "StorageError",
+    "TableExistsError",
+    "TableNotFoundError",
+    "TableReplacedError",
+    "TimestampNotFoundError",
+    "UnsupportedFeatureError",
+    "UsageError",
+    "VersionNotFoundError",
+]
 
 EXIT_OK: Final = 0
 EXIT_ERROR: Final = 1
@@ -38,48 +79,111 @@ EXIT_BAR_CROSSED: Final = 6
 EXIT_INTERRUPTED: Final = 130
 
 
+Argument = str | int | float | Sequence[str] | None
+"""What a caller gave for an argument, as an error repeats it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Conflict:
+    """One reason why a change cannot be committed any more; `str` of it is a clause of a sentence.
+
+    `kind` is its stable name; the fields of each class are what it is about.
+    """
+
+    kind: ClassVar[str] = "conflict"
+
+    def document(self) -> dict[str, object]:
+        """Return the conflict as a JSON object: kind, message, and the fields of its class."""
+        facts = {field.name: _plain(getattr(self, field.name)) for field in fields(self)}
+        return {"kind": self.kind, "message": str(self), **facts}
+
+
+@dataclass(frozen=True, slots=True)
+class Outdated(Conflict):
+    """The table is not the one that the change was made for, as `detail` says."""
+
+    kind = "outdated"
+    detail: str
+
+    def __str__(self) -> str:
+        """Return the conflict as a clause of a sentence."""
+        return self.detail
+
+
 class LiquidlogError(Exception):
-    """Base of all errors raised on purpose; `fields` are its typed facts for machines."""
+    """Base of all errors raised on purpose.
+
+    Attributes:
+        message: What went wrong and what to do about it, in words.
+        code: Stable name of the class.
+        exit_status: What the command line ends with.
+        field_names: Attributes that hold the error's facts, for machines.
+    """
 
     code: ClassVar[str] = "error"
     exit_status: ClassVar[int] = EXIT_ERROR
+    field_names: ClassVar[tuple[str, ...]] = ()
 
-    def __init__(self, message: str, **fields: object) -> None:
+    def __init__(self, message: str) -> None:
         super().__init__(message)
         self.message = message
-        self.fields = fields
+
+    @property
+    def fields(self) -> dict[str, object]:
+        """The error's facts, by the names of their attributes."""
+        return {name: getattr(self, name) for name in self.field_names}
 
     def document(self) -> dict[str, object]:
         """Return the error as the JSON object that `--json` prints on stderr."""
-        return {"code": self.code, "message": self.message, **self.fields}
+        facts = {name: _plain(value) for name, value in self.fields.items()}
+        return {"code": self.code, "message": self.message, **facts}
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Rebuild from attributes: an exception's own way calls `__init__` with the message."""
+        return type(self).__new__, (type(self),), {**self.__dict__, "args": self.args}
 
 
 class UsageError(LiquidlogError, ValueError):
-    """An argument has a value that cannot be used."""
+    """An argument has a value that cannot be used.
+
+    `arguments` are the arguments that the message is about, {name: value given}; in the JSON
+    document they stand beside code and message.
+    """
 
     code = "usage"
     exit_status = EXIT_USAGE
 
+    def __init__(self, message: str, **arguments: Argument) -> None:
+        super().__init__(message)
+        self.arguments: Mapping[str, Argument] = arguments
+
+    @property
+    def fields(self) -> dict[str, object]:
+        """The arguments that are wrong, then the facts of a subclass."""
+        return {**self.arguments, **super().fields}
+
 
 class ClusteringColumnError(UsageError):
-    """Clustering columns that the table cannot have; all problems at once."""
+    """Clustering columns that the table cannot have; `problems` are all of them, in words."""
 
     code = "clustering_columns"
     exit_status = EXIT_ERROR
+    field_names = ("problems",)
 
     def __init__(self, problems: tuple[str, ...]) -> None:
-        super().__init__("; ".join(problems), problems=list(problems))
+        super().__init__("; ".join(problems))
         self.problems = problems
 
 
 class SchemaChangeError(UsageError):
-    """A change of the schema or the properties that the table cannot have; all problems at once."""
+    """A change of schema or properties that the table cannot have; `problems` are all of them."""
 
     code = "schema_change"
     exit_status = EXIT_ERROR
+    field_names = ("problems",)
 
     def __init__(self, problems: tuple[str, ...]) -> None:
-        super().__init__("; ".join(problems), problems=list(problems))
+        super().__init__("; ".join(problems))
         self.problems = problems
 
 
@@ -90,167 +194,186 @@ class LogError(LiquidlogError):
 
 
 class TableNotFoundError(LogError, FileNotFoundError):
-    """There is no Delta table at the address."""
+    """There is no Delta table at the address `uri`."""
 
     code = "table_not_found"
+    field_names = ("uri",)
 
     def __init__(self, uri: str, detail: str) -> None:
-        super().__init__(f"{uri} is not a Delta table: {detail}", uri=uri)
+        super().__init__(f"{uri} is not a Delta table: {detail}")
         self.uri = uri
 
 
 class TableExistsError(LogError, FileExistsError):
-    """There already is a Delta table at the address."""
+    """There already is a Delta table at the address `uri`."""
 
     code = "table_exists"
+    field_names = ("uri",)
 
     def __init__(self, uri: str) -> None:
-        super().__init__(f"{uri} already holds a Delta table; choose another path", uri=uri)
+        super().__init__(f"{uri} already holds a Delta table; choose another path")
         self.uri = uri
 
 
 class VersionNotFoundError(LogError, LookupError):
-    """The log does not hold the version asked for."""
+    """The log does not hold `version`; it holds the versions `oldest` to `newest`."""
 
     code = "version_not_found"
+    field_names = ("version", "oldest", "newest")
 
     def __init__(self, version: int, oldest: int, newest: int) -> None:
         super().__init__(
-            f"version {version} is not in the log; it holds versions {oldest} to {newest}",
-            version=version,
-            oldest=oldest,
-            newest=newest,
+            f"version {version} is not in the log; it holds versions {oldest} to {newest}"
         )
         self.version = version
+        self.oldest = oldest
+        self.newest = newest
 
 
 class TimestampNotFoundError(LogError, LookupError):
-    """No version that can be loaded is the one of the time asked for."""
+    """No version that can be loaded is the one at `timestamp`.
+
+    It, and the times `oldest` and `newest` of the log's commits, are ISO 8601 in UTC.
+    """
 
     code = "timestamp_not_found"
+    field_names = ("timestamp", "oldest", "newest")
 
     def __init__(self, timestamp: str, oldest: str, newest: str) -> None:
         super().__init__(
-            f"the log tells no version at {timestamp}; its commits are from {oldest} to {newest}",
-            timestamp=timestamp,
-            oldest=oldest,
-            newest=newest,
+            f"the log has no version for {timestamp}; its commits are from {oldest} to {newest}"
         )
         self.timestamp = timestamp
+        self.oldest = oldest
+        self.newest = newest
 
 
 class CorruptLogError(LogError):
-    """A log file breaks the protocol; says which file and, where known, which line."""
+    """The log file at `path` breaks the protocol; `line` counts from 1, None if not known."""
 
     code = "corrupt_log"
+    field_names = ("path", "line", "detail")
 
     def __init__(self, path: str, detail: str, *, line: int | None = None) -> None:
         where = path if line is None else f"{path} line {line}"
-        super().__init__(f"{where}: {detail}", path=path, line=line, detail=detail)
+        super().__init__(f"{where}: {detail}")
         self.path = path
         self.line = line
         self.detail = detail
 
 
 class StorageError(LiquidlogError):
-    """The storage refused an operation that is not about the table's content."""
+    """The storage refused an operation at `path`, for what `detail` says."""
 
     code = "storage"
+    field_names = ("path", "detail")
 
     def __init__(self, path: str, detail: str) -> None:
-        super().__init__(f"{path}: {detail}", path=path, detail=detail)
+        super().__init__(f"{path}: {detail}")
         self.path = path
         self.detail = detail
 
 
 class UnsupportedFeatureError(LiquidlogError):
-    """The table uses something we refuse; names every such thing."""
+    """The table at `uri` uses `features` that we refuse; `action` is what it cannot be (read)."""
 
     code = "unsupported_feature"
     exit_status = EXIT_UNSUPPORTED
+    field_names = ("uri", "action", "features")
 
     def __init__(self, uri: str, action: str, features: tuple[str, ...]) -> None:
         listed = ", ".join(features)
         super().__init__(
             f"{uri} cannot be {action}: it uses {listed}, which liquidlog does not support;"
-            " nothing was written",
-            uri=uri,
-            action=action,
-            features=list(features),
+            " nothing was written"
         )
+        self.uri = uri
+        self.action = action
         self.features = features
 
 
 class SchemaMismatchError(LiquidlogError):
-    """Data is not of the table's schema; shows both."""
+    """The data at `path` is not of the table's schema.
+
+    `expected` and `found` are the schemas, a line per column; `problems` how they differ.
+    """
 
     code = "schema_mismatch"
+    field_names = ("path", "expected", "found", "problems")
 
-    def __init__(self, where: str, expected: str, found: str, problems: tuple[str, ...]) -> None:
+    def __init__(self, path: str, expected: str, found: str, problems: tuple[str, ...]) -> None:
         super().__init__(
-            f"{where} does not have the table's schema: {'; '.join(problems)}\n"
-            f"expected:\n{expected}\nfound:\n{found}",
-            path=where,
-            expected=expected,
-            found=found,
-            problems=list(problems),
+            f"{path} does not have the table's schema: {'; '.join(problems)}\n"
+            f"expected:\n{expected}\nfound:\n{found}"
         )
+        self.path = path
+        self.expected = expected
+        self.found = found
         self.problems = problems
 
 
 class DataFileError(LiquidlogError):
-    """A data file cannot be read, or cannot be copied exactly."""
+    """The data file at `path` cannot be read, or cannot be copied exactly; `detail` says why."""
 
     code = "data_file"
+    field_names = ("path", "detail")
 
     def __init__(self, path: str, detail: str) -> None:
-        super().__init__(f"{path}: {detail}", path=path, detail=detail)
+        super().__init__(f"{path}: {detail}")
         self.path = path
         self.detail = detail
 
-    def __reduce__(self) -> tuple[type["DataFileError"], tuple[str, str]]:
-        """Rebuild from the two facts, so that the error crosses a process boundary."""
-        return DataFileError, (self.path, self.detail)
-
 
 class DocumentError(LiquidlogError):
-    """A plan or result document cannot be used."""
+    """The plan or result document at `path` cannot be used; `detail` says why."""
 
     code = "document"
+    field_names = ("path", "detail")
 
     def __init__(self, path: str, detail: str) -> None:
-        super().__init__(f"{path}: {detail}", path=path, detail=detail)
+        super().__init__(f"{path}: {detail}")
+        self.path = path
+        self.detail = detail
 
 
 class ResultMismatchError(LiquidlogError):
     """A rewrite result does not answer its plan, or does not prove that no row was lost."""
 
     code = "result_mismatch"
+    field_names = ("problems",)
 
     def __init__(self, problems: tuple[str, ...]) -> None:
-        super().__init__("; ".join(problems), problems=list(problems))
+        super().__init__("; ".join(problems))
         self.problems = problems
 
 
 class CheckpointMismatchError(LiquidlogError):
-    """A checkpoint would not say what the log says, so it was not published."""
+    """A checkpoint of `version` would not say what the log says, so it was not published."""
 
     code = "checkpoint_mismatch"
+    field_names = ("version", "problems")
 
     def __init__(self, version: int, problems: tuple[str, ...]) -> None:
         super().__init__(
             f"no checkpoint of version {version} was written, since it would not say what the log"
-            f" says: {'; '.join(problems)}. The table is as it was",
-            version=version,
-            problems=list(problems),
+            f" says: {'; '.join(problems)}. The table is as it was"
         )
+        self.version = version
         self.problems = problems
 
 
 class ExecutorError(LiquidlogError):
-    """The executor is missing, cannot start, or failed."""
+    """The executor is missing, cannot start, or failed.
+
+    `failures` says what happened to each group that failed; empty if none was begun.
+    """
 
     code = "executor"
+    field_names = ("failures",)
+
+    def __init__(self, message: str, *, failures: tuple[str, ...] = ()) -> None:
+        super().__init__(message)
+        self.failures = failures
 
 
 class CommitError(LiquidlogError):
@@ -260,48 +383,61 @@ class CommitError(LiquidlogError):
 
 
 class CommitConflictError(CommitError):
-    """Other commits made ours impossible; names all conflicts. Nothing of ours was committed."""
+    """Other commits made ours impossible. Nothing of ours was committed.
+
+    `read_version` is the version that the change was made for, None if it was made for none;
+    `conflicts` are all the reasons.
+    """
 
     code = "commit_conflict"
     exit_status = EXIT_CONFLICT
+    field_names: ClassVar[tuple[str, ...]] = ("read_version", "conflicts")
 
-    def __init__(self, read_version: int, conflicts: tuple[str, ...]) -> None:
+    def __init__(self, read_version: int | None, conflicts: Sequence[Conflict]) -> None:
+        listed = "; ".join(str(conflict) for conflict in conflicts)
         super().__init__(
-            f"the table changed since version {read_version}: {'; '.join(conflicts)}."
-            " Nothing of this change was committed; plan again and retry",
-            read_version=read_version,
-            conflicts=list(conflicts),
+            f"the table changed since version {read_version}: {listed}."
+            " Nothing of this change was committed; plan again and retry"
         )
-        self.conflicts = conflicts
+        self.read_version = read_version
+        self.conflicts = tuple(conflicts)
 
 
 class TableReplacedError(CommitConflictError):
-    """The table is not the one that a change was made for; nothing of it was committed."""
+    """The table at `uri` is not the one that a change was made for; nothing of it was committed."""
 
     code = "table_replaced"
+    field_names = ("uri", "read_version", "conflicts")
 
-    def __init__(self, uri: str, detail: str) -> None:
-        self.conflicts = (detail,)
-        CommitError.__init__(
-            self,
-            f"{uri}: {detail}. Nothing was committed; open the table again and start anew",
-            uri=uri,
-            conflicts=[detail],
+    def __init__(self, uri: str, detail: str, *, read_version: int | None = None) -> None:
+        super().__init__(read_version, (Outdated(detail),))
+        self.message = (
+            f"{uri}: {detail}. Nothing was committed; open the table again and start anew"
         )
+        self.args = (self.message,)
         self.uri = uri
 
 
 class CommitStateUnknownError(CommitError):
-    """The storage failed in a way that leaves open whether the commit landed."""
+    """The storage failed so that nobody knows whether `version` was committed."""
 
     code = "commit_state_unknown"
     exit_status = EXIT_UNKNOWN
+    field_names = ("version", "detail")
 
     def __init__(self, version: int, detail: str) -> None:
         super().__init__(
             f"version {version} may or may not have been committed: {detail}."
-            " No file was deleted; look at the history before trying again",
-            version=version,
-            detail=detail,
+            " No file was deleted; look at the history before trying again"
         )
         self.version = version
+        self.detail = detail
+
+
+def _plain(value: object) -> object:
+    """Return a fact as JSON has it: sequences as lists, conflicts as their documents."""
+    if isinstance(value, Conflict):
+        return value.document()
+    if isinstance(value, list | tuple):
+        return [_plain(child) for child in value]
+    return value

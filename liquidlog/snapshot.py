@@ -23,6 +23,7 @@ from liquidlog.spec.actions import (
     SetTransaction,
 )
 from liquidlog.spec.file_paths import canonical_paths, named_twice
+from liquidlog.spec.markup import Summary
 from liquidlog.spec.schema import StructType
 
 DELETION_VECTOR_TYPE: Final = pa.struct(
@@ -98,8 +99,8 @@ class LogMark:
     etag: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Snapshot:
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class Snapshot(Summary):
     """The state of a table at `version`.
 
     `files` has the schema FILES_SCHEMA, sorted by path unless a caller reordered it; planners
@@ -124,6 +125,16 @@ class Snapshot:
     def size_bytes(self) -> int:
         """Bytes of all live files."""
         return int(pc.sum(self.files["size"]).as_py() or 0)
+
+    def _facts(self) -> Mapping[str, object]:
+        return {
+            "uri": self.uri,
+            "version": self.version,
+            "table_id": self.metadata.id,
+            "columns": tuple(column.name for column in self.schema.fields),
+            "files": self.files.num_rows,
+            "size_bytes": self.size_bytes,
+        }
 
 
 def unsound(files: pa.Table, uri: str) -> tuple[str, ...]:

@@ -5,15 +5,29 @@ The names below are loaded on first use: without pyspark the package can still b
 """
 
 from importlib import import_module
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+from liquidlog.version import __version__
 
 if TYPE_CHECKING:
     from liquidspark.executor import ExecutorOptions, execute, execute_groups
 
-__all__ = ["ExecutorOptions", "execute", "execute_groups"]
+__all__ = ["ExecutorOptions", "__version__", "execute", "execute_groups"]
 
 
-def __getattr__(name: str) -> object:
+def __getattr__(name: str) -> Any:  # noqa: ANN401  a module's attribute
     if name not in __all__:
-        raise AttributeError(name)
-    return getattr(import_module("liquidspark.executor"), name)
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    try:
+        return getattr(import_module("liquidspark.executor"), name)
+    except ModuleNotFoundError as error:
+        if error.name is None or error.name.partition(".")[0] != "pyspark":
+            raise
+        from liquidlog.errors import ExecutorError
+        from liquidspark.session import PYSPARK_MISSING
+
+        raise ExecutorError(PYSPARK_MISSING) from error
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

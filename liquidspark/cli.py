@@ -7,8 +7,10 @@ from functools import partial
 
 import click
 
-from liquidlog.cli.common import PAIR, Pairs, mapping, run, storage_option
-from liquidlog.cli.executors import Progress, executors_heard
+from liquidlog.cli.main import run
+from liquidlog.cli.options import PAIR, Pairs, mapping, storage_option
+from liquidlog.cli.rewriting import executors_heard
+from liquidlog.operations.executors import Progress
 from liquidlog.operations.results import complete_result, read_plan
 from liquidlog.plan import ClusteringPlan, GroupFailure, RewrittenGroup
 from liquidspark.session import open_session

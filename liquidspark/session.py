@@ -72,6 +72,10 @@ _NOISE: Final = re.compile(
 )
 """Lines that a starting JVM prints whatever happens."""
 
+PYSPARK_MISSING: Final = (
+    "pyspark is not installed; install the extra spark of liquidlog (PySpark 4)"
+)
+
 _WORKER_PYTHON: Final = "spark.pyspark.python"
 _log: Final = logging.getLogger("liquidlog.executors")
 """Where executors say what takes long; the command line shows it."""
@@ -105,9 +109,7 @@ def open_session(conf: Mapping[str, str]) -> "Iterator[SparkSession]":
             named, or Spark does not start.
     """
     if find_spec("pyspark") is None:
-        raise ExecutorError(
-            'pyspark is not installed; install it with: pip install "liquidlog[spark]"'
-        )
+        raise ExecutorError(PYSPARK_MISSING)
     from pyspark.sql import SparkSession
 
     active = SparkSession.getActiveSession()

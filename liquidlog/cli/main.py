@@ -1,59 +1,136 @@
-"""The command group and its entry point."""
+"""The command line: its verbs by name, each loaded when it is called, and its exit status."""
 
+import gc
 import sys
-from typing import Final
+from collections.abc import Iterator, Mapping, Sequence
+from importlib import import_module
+from typing import Final, NamedTuple
 
 import click
 
-from liquidlog.cli.altering import drop_column, rename_column, set_properties
-from liquidlog.cli.auditing import doctor, health, report
-from liquidlog.cli.common import run
-from liquidlog.cli.inspecting import cubes, detail, explain, files, history, plan, scan
-from liquidlog.cli.rewriting import commit, optimize, run_plan
-from liquidlog.cli.simulating import simulate_command
-from liquidlog.cli.startup import do_without_pandas
-from liquidlog.cli.upkeep import checkpoint, orphans
-from liquidlog.cli.writing import append, cluster_by, create
+from liquidlog.version import __version__
+
+
+class Verb(NamedTuple):
+    """What the list of commands says of one, and the module that is imported to run it."""
+
+    module: str
+    summary: str
+
+
+SECTIONS: Final[Mapping[str, Mapping[str, Verb]]] = {
+    "Look at a table": {
+        "detail": Verb("looking", "Show the table as DESCRIBE DETAIL does."),
+        "history": Verb("looking", "Show the commits, newest first."),
+        "files": Verb("looking", "List the live files and their place in the clustering."),
+        "cubes": Verb("looking", "List the ZCubes: files that were clustered together."),
+        "health": Verb("looking", "Show how well the table is clustered."),
+        "scan": Verb("looking", "List the files that a reader of a predicate must open."),
+        "report": Verb("looking", "Write health, findings and pictures as one HTML page."),
+    },
+    "Change a table": {
+        "create": Verb("changing", "Create an empty table."),
+        "append": Verb("changing", "Append Parquet files as new files, in one commit."),
+        "cluster-by": Verb("changing", "Set the clustering columns; rewrites no file."),
+        "rename-column": Verb("changing", "Rename a column; rewrites no file."),
+        "drop-column": Verb("changing", "Drop a column; rewrites no file."),
+        "set-properties": Verb("changing", "Set and remove table properties, in one commit."),
+    },
+    "Plan and rewrite": {
+        "plan": Verb("planning", "Show what OPTIMIZE would rewrite; writes nothing."),
+        "explain": Verb("planning", "Say why files would or would not be rewritten."),
+        "simulate": Verb("planning", "Play rounds of appends and rewrites without any data."),
+        "optimize": Verb("rewriting", "Plan, rewrite on Spark and commit, cube by cube."),
+        "run": Verb("rewriting", "Execute a saved plan without committing it."),
+        "commit": Verb("rewriting", "Commit the finished groups of an executed plan."),
+    },
+    "Operate a table": {
+        "doctor": Verb("operating", "Find what is wrong with the clustering, and mend it."),
+        "checkpoint": Verb("operating", "Write a checkpoint of the newest version."),
+        "orphans": Verb("operating", "List or delete files that dead or forgotten runs left."),
+    },
+}
+"""Every verb, under the heading of its section."""
+
+_VERBS: Final = {name: verb for verbs in SECTIONS.values() for name, verb in verbs.items()}
+
+
+_OBJECTS_PER_COLLECTION: Final = 50_000
 
 _WITH_SPARK: Final = frozenset({"optimize", "run"})
+"""Verbs that may start Spark, whose driver uses pandas."""
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"]})
-@click.version_option(package_name="liquidlog")
+class Commands(Mapping[str, click.Command]):
+    """The commands by name, of which each is imported when it is taken out."""
+
+    def __getitem__(self, name: str) -> click.Command:
+        """Import and return a command."""
+        module = import_module(f"liquidlog.cli.{_VERBS[name].module}")
+        command: click.Command = getattr(module, name.replace("-", "_"))
+        return command
+
+    def __iter__(self) -> Iterator[str]:
+        """Iterate over the names, section by section."""
+        return iter(_VERBS)
+
+    def __len__(self) -> int:
+        """Return the number of commands."""
+        return len(_VERBS)
+
+
+class CommandLine(click.Group):
+    """A group that lists its commands by section, without importing one."""
+
+    def __init__(self, **settings: object) -> None:
+        super().__init__(**settings)  # type: ignore[arg-type]  # click's own settings
+        self.commands = Commands()  # type: ignore[assignment]  # nothing is added to it
+
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002  click's signature
+        """Return the names of the verbs, section by section."""
+        return list(_VERBS)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the sections."""
+        del ctx
+        width = max(map(len, _VERBS))
+        for heading, verbs in SECTIONS.items():
+            with formatter.section(heading):
+                rows = [(name.ljust(width), verb.summary) for name, verb in verbs.items()]
+                formatter.write_dl(rows)
+
+
+@click.group(cls=CommandLine, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, prog_name="liquidlog")
 @click.pass_context
 def cli(context: click.Context) -> None:
     """Liquid clustering for Delta tables: planned without a JVM, rewritten on Spark."""
+    # The command's module has been imported, and pyarrow with it.
+    from liquidlog.cli.output import warnings_said
+    from liquidlog.cli.startup import do_without_pandas
+
+    context.with_resource(warnings_said())
     if context.invoked_subcommand not in _WITH_SPARK:
         do_without_pandas()
 
 
-for _command in (
-    create,
-    append,
-    cluster_by,
-    rename_column,
-    drop_column,
-    set_properties,
-    checkpoint,
-    orphans,
-    detail,
-    history,
-    files,
-    cubes,
-    health,
-    doctor,
-    report,
-    scan,
-    plan,
-    explain,
-    simulate_command,
-    optimize,
-    run_plan,
-    commit,
-):
-    cli.add_command(_command)
+def run(
+    group: click.Group, arguments: Sequence[str] | None = None, *, program: str = "liquidlog"
+) -> int:
+    """Run a command and return its exit status; every error is one sentence on stderr."""
+    words = list(sys.argv[1:] if arguments is None else arguments)
+    try:
+        return int(group.main(args=words, prog_name=program, standalone_mode=False) or 0)
+    except click.exceptions.Exit as stop:
+        return stop.exit_code
+    except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001  the boundary to the user
+        from liquidlog.cli.failures import explain_failure
+
+        return explain_failure(error, as_json="--json" in words)
 
 
 def main() -> None:
     """Run the command line and exit with its status."""
+    # Imports make many objects and no garbage: collecting every 700 objects costs a sixth of them.
+    gc.set_threshold(_OBJECTS_PER_COLLECTION)
     sys.exit(run(cli))

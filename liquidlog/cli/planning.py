@@ -1,62 +1,275 @@
-"""From the planner's options to a plan, and to what it would bring."""
+"""Commands that plan: what would be rewritten, why, and what that would bring."""
 
-from collections.abc import Callable, Mapping
-from typing import Any, ParamSpec, TypeVar
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
 
 import click
 
-from liquidlog.cli.common import SIZE, gathered, split_names
-from liquidlog.cli.usage import Number
+from liquidlog.cli.options import (
+    SIZE,
+    Pairs,
+    WholeNumber,
+    json_option,
+    limit_option,
+    mapping,
+    policy_options,
+    price_options,
+    storage_option,
+    table_argument,
+    verb,
+)
+from liquidlog.cli.output import emit, first_of, replace_file, say_rest
 from liquidlog.errors import UsageError
-from liquidlog.plan import ClusteringPlan
-from liquidlog.simulation.prices import Prices
+from liquidlog.operations.scan import read_workload
+from liquidlog.plan import encode_plan, plan_document
+from liquidlog.predicates.workload import WeightedPredicate
+from liquidlog.report import plans
+from liquidlog.report.courses import course_document, courses, plot
+from liquidlog.simulation.contenders import CONTENDERS, contenders, setting
+from liquidlog.simulation.prices import Prices, costs
+from liquidlog.simulation.rounds import Course, Setting
+from liquidlog.simulation.rounds import simulate as play_rounds
+from liquidlog.simulation.scenarios import SCENARIOS
+from liquidlog.simulation.table import empty_table
+from liquidlog.spec.sizes import render_size
 from liquidlog.table import Table
 
-P = ParamSpec("P")
-R = TypeVar("R")
+DEFAULT_SCENARIO: Final = "full-range"
 
 
-def price_options(command: Callable[P, R]) -> Callable[P, R]:
-    """Add the options that say what a rewrite costs; they arrive as one `prices`, or None."""
-    return gathered(command, _PRICE_OPTIONS, _PRICES, "prices", _prices)
-
-
-def _prices(given: Mapping[str, Any]) -> Prices | None:
-    if "throughput" in given:
-        return Prices(
-            throughput_bytes=given["throughput"],
-            per_hour=given.get("hour_price"),
-            per_tib_read=given.get("tib_price"),
-        )
-    if given:
-        raise UsageError("prices need --throughput: the bytes that the cluster rewrites a second")
-    return None
-
-
-_PRICES = ("throughput", "hour_price", "tib_price")
-_PRICE_OPTIONS = (
-    click.option("--throughput", type=SIZE, help="With a prediction: bytes rewritten a second."),
-    click.option("--hour-price", type=Number(min=0), help="What the cluster costs."),
-    click.option("--tib-price", type=Number(min=0), help="What reading a TiB costs."),
+@verb(
+    "liquidlog plan ./sales -o plan.json",
+    "liquidlog plan ./sales --strategy overlap --budget 50GiB",
 )
+@table_argument
+@policy_options
+@click.option(
+    "-o",
+    "--output",
+    type=click.Path(dir_okay=False),
+    help="Save the plan to this file; replaces it.",
+)
+@click.option(
+    "--workload",
+    help="Predict what readers of these predicates read: a file of JSON lines, or .sql.",
+)
+@click.option(
+    "--sample", is_flag=True, help="Predict from rows of some files instead of statistics."
+)
+@price_options
+@json_option
+def plan(  # noqa: PLR0913  one parameter per option
+    table: str,
+    policy: Mapping[str, Any],
+    output: str | None,
+    workload: str | None,
+    prices: Prices | None,
+    storage_options: Pairs,
+    *,
+    sample: bool,
+    as_json: bool,
+) -> None:
+    """Show what OPTIMIZE would rewrite; writes nothing.
 
-
-def make_plan(table: Table, policy: Mapping[str, Any]) -> ClusteringPlan:
-    """Return the table's plan under the options given.
-
-    Raises:
-        UsageError: If an option has no effect, or a value that it cannot have.
+    A saved plan is executed with `run` and committed with `commit`.
     """
-    return table.plan(**plan_arguments(policy))
+    if workload is None and "where" not in policy:
+        _refuse_without_readers(prices, sample=sample)
+    asked = () if workload is None else read_workload(workload)
+    opened = Table.open(table, storage_options=mapping(storage_options))
+    made = opened.plan(**policy)
+    if not asked and made.policy.where is not None:
+        asked = (WeightedPredicate(made.policy.where),)
+    predicted = opened.predict(made, asked, sample=sample) if asked else None
+    if output is not None:
+        replace_file(Path(output), encode_plan(made))
+    if predicted is None:
+        emit(made, plans.plan, as_json=as_json)
+        return
+    paid = None if prices is None else costs(predicted, prices)
+    document = {**plan_document(made), "prediction": predicted.document()}
+    if paid is not None:
+        document["costs"] = paid.document()
+    emit(document if as_json else (made, predicted, paid), plans.predicted_plan, as_json=as_json)
 
 
-def plan_arguments(policy: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the arguments of Table.plan that the options mean.
+@verb("liquidlog explain ./sales --all --limit 20", "liquidlog explain ./sales --replay 12")
+@table_argument
+@policy_options
+@click.option("--file", "path", help="Explain only this file, by its path as `files` shows it.")
+@click.option("--all", "every", is_flag=True, help="List every file; --json always does.")
+@click.option(
+    "--replay",
+    "replayed",
+    type=WholeNumber(1),
+    help="Compare with what the OPTIMIZE of this version took.",
+)
+@limit_option
+@json_option
+def explain(  # noqa: PLR0913  one parameter per option
+    table: str,
+    policy: Mapping[str, Any],
+    path: str | None,
+    replayed: int | None,
+    limit: int | None,
+    storage_options: Pairs,
+    *,
+    every: bool,
+    as_json: bool,
+) -> None:
+    """Say why files would or would not be rewritten.
 
-    Raises:
-        UsageError: If a list of columns is none.
+    Files are counted by reason; --all lists each.
     """
-    options = dict(policy)
-    if "zorder_by" in options:
-        options["zorder_by"] = split_names(options["zorder_by"])
-    return options
+    if replayed is not None and (path is not None or every or limit is not None):
+        raise UsageError("--replay compares whole plans; it goes with no --file, --all or --limit")
+    opened = Table.open(table, storage_options=mapping(storage_options))
+    if replayed is not None:
+        found = opened.replay(replayed, **policy)
+        emit(found, plans.replayed, as_json=as_json)
+        return
+    made = opened.plan(**policy)
+    if path is None and limit is None and not every and not as_json:
+        emit(opened.explain_together(made), plans.explanation, as_json=False)
+        return
+    rows = opened.explain(made, path=path)
+    emit(first_of(rows, limit), plans.explained_files, as_json=as_json, root="explain")
+    say_rest(len(rows), limit)
+
+
+@verb(
+    "liquidlog simulate streaming --rounds 30 --append-rate 1GiB",
+    "liquidlog simulate ./sales --scenario merge --plot sales.svg",
+)
+@click.argument("subject", metavar="TABLE|SCENARIO")
+@click.option(
+    "--scenario",
+    type=click.Choice(list(SCENARIOS)),
+    help="Which keys are appended to a TABLE.  [default: full-range]",
+)
+@click.option(
+    "--append-rate",
+    type=SIZE,
+    default="256MiB",
+    show_default=True,
+    help="Append this size in each round.",
+)
+@click.option(
+    "--rounds", type=WholeNumber(1, 1000), default=100, show_default=True, help="How many rounds."
+)
+@click.option(
+    "--strategy",
+    "strategies",
+    type=click.Choice(CONTENDERS),
+    multiple=True,
+    help="all: rewrite everything; new: only new files; cube; overlap; repeats."
+    "  [default: all four]",
+)
+@click.option(
+    "--min-cube-size",
+    "min_cubes",
+    type=SIZE,
+    multiple=True,
+    help="Minimum size of a stable cube; repeats.  [default: 100GiB]",
+)
+@click.option(
+    "--max-file-size", type=SIZE, help="Write files of at most this size.  [default: 1GiB]"
+)
+@click.option("--curve", help="Order of rows in a cube.  [default: hilbert]")
+@click.option(
+    "--columns",
+    type=WholeNumber(1, 4),
+    help="How many clustering columns the table of a SCENARIO has.  [default: 2]",
+)
+@click.option("--tolerance", type=float, help="overlap: as `plan` takes it.  [default: 1.27]")
+@click.option(
+    "--plot",
+    "plot_path",
+    type=click.Path(dir_okay=False),
+    help="Save a picture to this file, as SVG.",
+)
+@storage_option
+@json_option
+def simulate(  # noqa: PLR0913  one parameter per option
+    subject: str,
+    scenario: str | None,
+    append_rate: int,
+    rounds: int,
+    strategies: tuple[str, ...],
+    min_cubes: tuple[int, ...],
+    max_file_size: int | None,
+    curve: str | None,
+    columns: int | None,
+    tolerance: float | None,
+    plot_path: str | None,
+    storage_options: Pairs,
+    *,
+    as_json: bool,
+) -> None:
+    """Play rounds of appends and rewrites without any data.
+
+    A TABLE is played on from its present state; a SCENARIO (streaming, merge or full-range) from
+    an empty table. Nothing is written.
+    """
+    known = subject in SCENARIOS
+    _require_effect(
+        {
+            "--scenario": known and scenario is not None and f"with the scenario {subject}",
+            "--storage-option": known and storage_options and f"with the scenario {subject}",
+            "--columns": not known and columns is not None and "on a table, which has its own",
+        }
+    )
+    contending = contenders(
+        strategies,
+        min_cube_bytes=min_cubes,
+        max_file_size=max_file_size,
+        curve=curve,
+        tolerance=tolerance,
+    )
+    played = subject if known else scenario or DEFAULT_SCENARIO
+    if known:
+        first = empty_table(columns or 2)
+    else:
+        opened = Table.open(subject, storage_options=mapping(storage_options))
+        first = opened.simulated(append_bytes=append_rate, scenario=played)
+    made = setting(
+        first,
+        scenario=played,
+        rounds=rounds,
+        append_bytes=append_rate,
+        max_file_size=max_file_size,
+        curve=curve,
+    )
+    found = play_rounds(made, contending, first)
+    if plot_path is not None:
+        _save(plot_path, found, made)
+    document = {
+        "scenario": made.scenario,
+        "append_bytes": append_rate,
+        "max_file_bytes": made.max_file_bytes,
+        "start_bytes": first.size_bytes,
+        "courses": [course_document(course) for course in found],
+    }
+    emit(document if as_json else found, courses, as_json=as_json)
+
+
+def _refuse_without_readers(prices: Prices | None, *, sample: bool) -> None:
+    if prices is not None:
+        raise UsageError("--throughput needs readers to predict for: --workload, or --where")
+    if sample:
+        raise UsageError("--sample needs readers to predict for: --workload, or --where")
+
+
+def _require_effect(without: Mapping[str, object]) -> None:
+    for option, reason in without.items():
+        if reason:
+            raise UsageError(f"{option} has no effect {reason}", option=option)
+
+
+def _save(path: str, found: tuple[Course, ...], made: Setting) -> None:
+    title = (
+        f"{made.scenario}: {made.rounds} rounds of {render_size(made.append_bytes)},"
+        f" files of {render_size(made.max_file_bytes)}"
+    )
+    replace_file(Path(path), plot(found, title))

@@ -8,6 +8,7 @@ from typing import Any
 
 from msgspec import to_builtins
 
+from liquidlog.operations.rounds import depth_after_round
 from liquidlog.plan import RESULT_FORMAT_VERSION, ClusteringPlan, RewriteResult, RewrittenGroup
 from liquidlog.table import Table
 
@@ -45,9 +46,9 @@ def would_do_rounds(
 ) -> Mapping[str, Any]:
     """Return the document of rounds: the first, if it gains enough; the next depend on it."""
     depth = opened.health().average_depth
-    after = opened.predicted_health(made).average_depth if made.groups else depth
+    after = depth_after_round(opened, made, depth, min_gain)
     rounds = []
-    if made.groups and after <= depth - min_gain:
+    if after is not None:
         rounds.append({**would_do_round(opened, made, seconds), "average_depth": after})
         depth = after
     return {

@@ -1,60 +1,77 @@
 """Commands that rewrite files: in one go, in rounds, or in two halves."""
 
 import contextlib
+import logging
 import time
-from collections.abc import Callable, Iterator, Mapping
-from functools import cache, partial
-from typing import Any, Final, TypeAlias
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
+from typing import Any
 
 import click
 from msgspec import to_builtins
 
-from liquidlog.cli.common import (
+from liquidlog.cli.options import (
     PAIR,
+    Number,
     Pairs,
     dry_run_option,
-    emit,
     json_option,
     mapping,
     policy_options,
     storage_option,
     table_argument,
+    verb,
 )
-from liquidlog.cli.executors import Rewrite, executors_heard, find_executor, open_executor
-from liquidlog.cli.planning import make_plan
+from liquidlog.cli.output import emit
 from liquidlog.cli.rehearsing import would_do_round, would_do_rounds, would_run
-from liquidlog.cli.usage import Number
 from liquidlog.errors import UsageError
-from liquidlog.log.stores import require_used
-from liquidlog.operations.optimize import CommitReport
+from liquidlog.log.loader import require_used
+from liquidlog.operations.executors import (
+    EXECUTOR_GROUP,
+    ExecutorWhenNeeded,
+    find_executor,
+    open_executor,
+)
 from liquidlog.operations.results import (
     complete_result,
     read_plan,
     read_result,
     result_so_far,
 )
+from liquidlog.operations.rewrite import CommitReport
+from liquidlog.operations.rounds import (
+    DEFAULT_MIN_GAIN,
+    Round,
+    optimize_in_rounds,
+    require_rounds,
+)
 from liquidlog.plan import ClusteringPlan, GroupFailure, RewrittenGroup
 from liquidlog.report import changes
 from liquidlog.report.progress import rewrite_progress
 from liquidlog.table import Table
 
-_MIN_GAIN: Final = 0.1
-
-_RewriteOf: TypeAlias = Callable[[ClusteringPlan], Rewrite]
-
-_EXECUTOR = click.option("--executor", default="spark", help="What rewrites the files [spark].")
+_EXECUTOR = click.option(
+    "--executor", default="spark", show_default=True, help="What rewrites the files."
+)
 _SPARK_CONF = click.option(
-    "--spark-conf", multiple=True, type=PAIR, help="A Spark configuration; repeats."
+    "--spark-conf", multiple=True, type=PAIR, help="A Spark setting; repeats."
 )
 _FINAL = click.option(
-    "--final", is_flag=True, help="overlap: repeat while the average depth falls."
+    "--final",
+    is_flag=True,
+    help="overlap: repeat as long as each round lowers the average depth by --min-gain.",
 )
 _MIN_GAIN_OPTION = click.option(
-    "--min-gain", type=Number(min=0), help="By how much, with --final [0.1]."
+    "--min-gain",
+    type=Number(0),
+    help="With --final: the least a round must lower the average depth by.  [default: 0.1]",
 )
 
 
-@click.command()
+@verb(
+    "liquidlog optimize ./sales --dry-run",
+    "liquidlog optimize ./sales --strategy overlap --budget 50GiB --final",
+)
 @table_argument
 @policy_options
 @_FINAL
@@ -75,14 +92,14 @@ def optimize(  # noqa: PLR0913  one parameter per option
     dry_run: bool,
     as_json: bool,
 ) -> None:
-    """Plan, rewrite on Spark and commit cube by cube."""
+    """Plan, rewrite on Spark and commit, cube by cube."""
     _check_final(policy, min_gain, final=final)
     opened = Table.open(table, storage_options=mapping(storage_options))
     started = time.monotonic()
-    made = make_plan(opened, policy)
+    made = opened.plan(**policy)
     planned_seconds = time.monotonic() - started
     opened.require_writable(made)
-    gain = _MIN_GAIN if min_gain is None else min_gain
+    gain = DEFAULT_MIN_GAIN if min_gain is None else min_gain
     if dry_run:
         if made.groups:
             find_executor(executor)
@@ -96,75 +113,63 @@ def optimize(  # noqa: PLR0913  one parameter per option
         return
     with (
         executors_heard(as_json=as_json),
-        _executor_when_needed(executor, spark_conf, storage_options) as rewrite_of,
+        ExecutorWhenNeeded(
+            lambda: open_executor(executor, mapping(spark_conf), mapping(storage_options))
+        ) as started_executor,
     ):
         if not final:
-            document = _round(opened, made, rewrite_of, planned_seconds)
+            document = _round(opened, started_executor, planned_seconds, made)
             emit(document, changes.optimized, as_json=as_json)
             return
-        document = _rounds(opened, policy, made, rewrite_of, gain)
+        execute = partial(_round, opened, started_executor, 0.0)
+        rounds = optimize_in_rounds(opened, execute, policy, min_gain=gain, first=made)
+        document = _rounds_document(opened, tuple(rounds))
     emit(document, changes.optimized_finally, as_json=as_json)
 
 
 @contextlib.contextmanager
-def _executor_when_needed(
-    name: str, spark_conf: Pairs, storage_options: Pairs
-) -> Iterator[_RewriteOf]:
-    """Context manager: what gives a plan's rewrite; the first plan that has groups starts it."""
-    with contextlib.ExitStack() as stack:
+def executors_heard(*, as_json: bool) -> Iterator[None]:
+    """Context manager: what executors say to the logger EXECUTOR_GROUP is shown on stderr.
 
-        @cache
-        def executor() -> Rewrite:
-            return stack.enter_context(
-                open_executor(name, mapping(spark_conf), mapping(storage_options))
-            )
-
-        yield lambda made: executor() if made.groups else _rewrite_nothing
-
-
-def _rewrite_nothing(*_: object) -> Iterator[RewrittenGroup | GroupFailure]:
-    return iter(())
+    With `as_json` nothing is: stderr is for an error document then.
+    """
+    log, handler = logging.getLogger(EXECUTOR_GROUP), logging.StreamHandler()
+    level = log.level
+    if not as_json:
+        log.setLevel(logging.INFO)
+        log.addHandler(handler)
+    try:
+        yield
+    finally:
+        log.removeHandler(handler)
+        log.setLevel(level)
 
 
 def _check_final(policy: Mapping[str, Any], min_gain: float | None, *, final: bool) -> None:
-    if final and policy.get("strategy") != "overlap":
-        raise UsageError(
-            "--final is for --strategy overlap; the strategy cube is done in one round"
-        )
-    if min_gain is not None and not final:
-        raise UsageError("--min-gain says when --final ends")
+    if final:
+        require_rounds(policy)
+    elif min_gain is not None:
+        raise UsageError("--min-gain says when --final ends", option="min_gain")
 
 
-def _rounds(
-    opened: Table,
-    policy: Mapping[str, Any],
-    made: ClusteringPlan,
-    rewrite_of: _RewriteOf,
-    gain: float,
+def _rounds_document(
+    opened: Table, rounds: Sequence[Round[Mapping[str, Any]]]
 ) -> Mapping[str, Any]:
-    """Return what rounds did, until one would not, or did not, lower the depth by the gain."""
-    rounds: list[Mapping[str, Any]] = []
-    depth = opened.health().average_depth
-    while made.groups and opened.predicted_health(made).average_depth <= depth - gain:
-        done = _round(opened, made, rewrite_of, 0.0)
-        before, depth = depth, opened.health().average_depth
-        rounds.append({**done, "average_depth": depth})
-        if depth > before - gain:
-            break
-        made = make_plan(opened, policy)
+    last = rounds[-1].average_depth if rounds else opened.health().average_depth
+    documents = [{**one.done, "average_depth": one.average_depth} for one in rounds]
     return {
-        "versions": [version for one in rounds for version in one["versions"]],
-        "rounds": rounds,
-        "average_depth": depth,
-        "rows_verified": sum(one["rows_verified"] for one in rounds),
-        "seconds": round(sum(one["seconds"] for one in rounds), 3),
+        "versions": [version for one in documents for version in one["versions"]],
+        "rounds": documents,
+        "average_depth": last,
+        "rows_verified": sum(one["rows_verified"] for one in documents),
+        "seconds": round(sum(one["seconds"] for one in documents), 3),
     }
 
 
 def _round(
-    opened: Table, made: ClusteringPlan, rewrite_of: _RewriteOf, planned_seconds: float
+    opened: Table, executor: ExecutorWhenNeeded, planned_seconds: float, made: ClusteringPlan
 ) -> Mapping[str, Any]:
-    rewrite = rewrite_of(made)
+    rewrite = executor.for_plan(made)
     started = time.monotonic()
     with rewrite_progress(made) as progress:
         pending = opened.pending(made)
@@ -176,15 +181,17 @@ def _round(
     return _optimized(made, report, opened.optimize_metrics(made, report), seconds)
 
 
-@click.command("run")
+@verb("liquidlog run plan.json -o result.jsonl --spark-conf spark.driver.memory=8g")
 @click.argument("plan_path", metavar="PLAN.json")
-@click.option("-o", "--output", required=True, help="The result document to write.")
+@click.option(
+    "-o", "--output", required=True, help="Append the results to this file, one line per group."
+)
 @_EXECUTOR
 @_SPARK_CONF
 @storage_option
 @dry_run_option
 @json_option
-def run_plan(  # noqa: PLR0913  one parameter per option
+def run(  # noqa: PLR0913  one parameter per option
     plan_path: str,
     output: str,
     executor: str,
@@ -194,7 +201,10 @@ def run_plan(  # noqa: PLR0913  one parameter per option
     dry_run: bool,
     as_json: bool,
 ) -> None:
-    """Execute a saved plan without committing; running again does only what is missing."""
+    """Execute a saved plan without committing it.
+
+    Running it again executes only the groups that RESULT.jsonl lacks.
+    """
     made = read_plan(plan_path)
     require_used(made.table_uri, mapping(storage_options))
     if dry_run:
@@ -218,7 +228,7 @@ def run_plan(  # noqa: PLR0913  one parameter per option
     emit(result, changes.rewritten, as_json=as_json)
 
 
-@click.command()
+@verb("liquidlog commit plan.json result.jsonl")
 @click.argument("plan_path", metavar="PLAN.json")
 @click.argument("result_path", metavar="RESULT.jsonl")
 @storage_option
@@ -227,7 +237,10 @@ def run_plan(  # noqa: PLR0913  one parameter per option
 def commit(
     plan_path: str, result_path: str, storage_options: Pairs, *, dry_run: bool, as_json: bool
 ) -> None:
-    """Commit the finished groups of a plan that are not committed yet."""
+    """Commit the finished groups of an executed plan.
+
+    Groups that are committed already are skipped.
+    """
     made = read_plan(plan_path)
     result = read_result(result_path, made)
     opened = Table.open(made.table_uri, storage_options=mapping(storage_options))

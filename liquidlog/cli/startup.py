@@ -17,7 +17,8 @@ class _WithoutPandas(MetaPathFinder):
 def do_without_pandas() -> None:
     """Keep pyarrow from importing pandas, seconds of work, for the first value it converts.
 
-    It looks once whether there is one; whoever wants pandas objects later still gets them.
+    It looks once whether there is one; whoever wants pandas objects later still gets them. A None
+    in sys.modules would not do: pyarrow's compiled code takes it for the module.
     """
     finder = _WithoutPandas()
     sys.meta_path.insert(0, finder)

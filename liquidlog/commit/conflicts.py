@@ -9,6 +9,7 @@ Source: PROTOCOL.md, "Writer Requirements"; Delta Spark, ConflictChecker.
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
+from liquidlog.errors import Conflict
 from liquidlog.spec.actions import (
     AddFile,
     AnyAction,
@@ -37,9 +38,10 @@ class ReadSet:
 
 
 @dataclass(frozen=True, slots=True)
-class ConcurrentDeleteRead:
+class ConcurrentDeleteRead(Conflict):
     """A winner removed, rewrote or put a deletion vector on files that the change removes."""
 
+    kind = "concurrent_delete_read"
     version: int
     paths: tuple[str, ...]
 
@@ -50,9 +52,10 @@ class ConcurrentDeleteRead:
 
 
 @dataclass(frozen=True, slots=True)
-class MetadataChanged:
+class MetadataChanged(Conflict):
     """A winner changed the schema or the properties."""
 
+    kind = "metadata_changed"
     version: int
 
     def __str__(self) -> str:
@@ -61,9 +64,10 @@ class MetadataChanged:
 
 
 @dataclass(frozen=True, slots=True)
-class ProtocolChanged:
+class ProtocolChanged(Conflict):
     """A winner changed the protocol."""
 
+    kind = "protocol_changed"
     version: int
 
     def __str__(self) -> str:
@@ -72,9 +76,10 @@ class ProtocolChanged:
 
 
 @dataclass(frozen=True, slots=True)
-class DomainMetadataChanged:
+class DomainMetadataChanged(Conflict):
     """A winner changed a domain that the change was derived from."""
 
+    kind = "domain_metadata_changed"
     version: int
     domain: str
 
@@ -83,10 +88,11 @@ class DomainMetadataChanged:
         return f"version {self.version} changed the domain {self.domain}"
 
 
-Conflict = ConcurrentDeleteRead | MetadataChanged | ProtocolChanged | DomainMetadataChanged
+WinnerConflict = ConcurrentDeleteRead | MetadataChanged | ProtocolChanged | DomainMetadataChanged
+"""What a winning commit did that makes a change impossible; each names the winner's `version`."""
 
 
-def check_conflicts(read_set: ReadSet, winners: Iterable[Commit]) -> tuple[Conflict, ...]:
+def check_conflicts(read_set: ReadSet, winners: Iterable[Commit]) -> tuple[WinnerConflict, ...]:
     """Return every conflict with the commits that landed after `read_set.version`.
 
     Appends, transaction identifiers and re-adds of the same logical file never conflict: the
@@ -95,11 +101,11 @@ def check_conflicts(read_set: ReadSet, winners: Iterable[Commit]) -> tuple[Confl
     return tuple(conflict for winner in winners for conflict in _with_winner(read_set, winner))
 
 
-def _with_winner(read_set: ReadSet, winner: Commit) -> Iterable[Conflict]:
+def _with_winner(read_set: ReadSet, winner: Commit) -> Iterable[WinnerConflict]:
     removed = {key[0] for action in winner.actions for key in _removed(action, read_set)}
     if removed:
         yield ConcurrentDeleteRead(winner.version, tuple(sorted(removed)))
-    seen: set[Conflict] = set()
+    seen: set[WinnerConflict] = set()
     for action in winner.actions:
         conflict = _with_action(read_set, winner.version, action)
         if conflict is not None and conflict not in seen:
@@ -112,7 +118,7 @@ def _removed(action: AnyAction, read_set: ReadSet) -> Iterable[FileKey]:
         yield file_key(action)
 
 
-def _with_action(read_set: ReadSet, version: int, action: AnyAction) -> Conflict | None:
+def _with_action(read_set: ReadSet, version: int, action: AnyAction) -> WinnerConflict | None:
     match action:
         case Metadata():
             return MetadataChanged(version)

@@ -1,26 +1,39 @@
-"""Commit a change on top of whatever landed meanwhile, or say why that is impossible.
+"""Land a change on top of whatever landed meanwhile, or say why that is impossible.
 
 Every attempt starts from the newest snapshot: winners since the read version are checked, the
 change is derived again from that snapshot, and only then put. Nothing of an earlier attempt is
 reused.
+
+A put that succeeded and whose response is lost looks like a lost race; the commit's own `txnId`,
+read back, tells them apart. Where the version is still free, the same bytes are put again:
+whichever of the puts arrives, it is this commit, and once. What stays in doubt is neither a success
+nor a failure.
 """
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from enum import Enum
 from typing import Final
 
 from msgspec import structs
 
+from liquidlog.commit.clock import Clock
 from liquidlog.commit.conflicts import ReadSet, check_conflicts
-from liquidlog.commit.writer import PutOutcome, put_commit
 from liquidlog.errors import (
     CommitConflictError,
     CommitError,
+    CommitStateUnknownError,
+    LiquidlogError,
+    Outdated,
+    StorageError,
     TableReplacedError,
     UnsupportedFeatureError,
+    VersionNotFoundError,
 )
 from liquidlog.log.loader import follow, load_commits, load_snapshot
-from liquidlog.log.store import TableStore
+from liquidlog.log.paths import commit_name
+from liquidlog.log.segment import read_commit
+from liquidlog.log.store import AmbiguousPutError, TableStore
 from liquidlog.snapshot import Snapshot
 from liquidlog.spec.actions import Commit, CommitInfo, Metadata, Protocol, encode_actions
 from liquidlog.spec.change import Change
@@ -29,19 +42,6 @@ from liquidlog.spec.obligations import schema_problems
 
 MAX_ATTEMPTS: Final = 1000
 """Attempts before giving up; each lost one means that another writer made progress."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Clock:
-    """Where a commit gets its time and its ids from.
-
-    `back_off` is called with the number of races lost in a row and how long the last one took (ms),
-    and waits before the next one, so that writers that lost together do not meet again at once.
-    """
-
-    now_ms: Callable[[], int]
-    new_id: Callable[[], str]
-    back_off: Callable[[int, int], None] = field(default=lambda *_: None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,20 +62,19 @@ class Proposal:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Committed:
-    """A commit that landed: its version, and how many attempts it took.
+class Landed:
+    """A commit that landed, and its version.
 
     `base` is the version before it, which it was derived from.
     """
 
     version: int
-    attempts: int
     change: Change
     base: Snapshot
 
 
-def commit(store: TableStore, proposal: Proposal, clock: Clock, *, engine_info: str) -> Committed:
-    """Commit the proposal and return the version it got.
+def land(store: TableStore, proposal: Proposal, clock: Clock, *, engine_info: str) -> Landed:
+    """Land the proposal at the next version that is free; return what it got.
 
     Raises:
         CommitConflictError: If winners make it impossible; names every conflict. A
@@ -115,15 +114,13 @@ def commit(store: TableStore, proposal: Proposal, clock: Clock, *, engine_info: 
             wait=lambda puts: clock.back_off(puts, 0),
         )
         if outcome is PutOutcome.LANDED:
-            return Committed(
-                version=snapshot.version + 1, attempts=attempt, change=change, base=snapshot
-            )
+            return Landed(version=snapshot.version + 1, change=change, base=snapshot)
         clock.back_off(attempt, clock.now_ms() - began_ms)
     raise CommitError(f"other writers won {MAX_ATTEMPTS} races in a row; nothing was committed")
 
 
-def rehearse(store: TableStore, proposal: Proposal) -> Committed:
-    """Return what `commit` would do now, after all its checks and without its put.
+def rehearse(store: TableStore, proposal: Proposal) -> Landed:
+    """Return what `land` would do now, after all its checks and without its put.
 
     Raises:
         CommitConflictError: If winners make it impossible; names every conflict.
@@ -137,11 +134,11 @@ def rehearse(store: TableStore, proposal: Proposal) -> Committed:
     _require_possible(proposal, snapshot)
     change = proposal.derive(snapshot)
     proposal.before_put(snapshot)
-    return Committed(version=snapshot.version + 1, attempts=0, change=change, base=snapshot)
+    return Landed(version=snapshot.version + 1, change=change, base=snapshot)
 
 
-def commit_first(store: TableStore, change: Change, clock: Clock, *, engine_info: str) -> bool:
-    """Commit version 0 of a new table; return False if the table was created meanwhile.
+def land_first(store: TableStore, change: Change, clock: Clock, *, engine_info: str) -> bool:
+    """Land version 0 of a new table; return False if the table was created meanwhile.
 
     Raises:
         CommitStateUnknownError: If it cannot be told whether it landed.
@@ -177,7 +174,7 @@ def require_writable(snapshot: Snapshot) -> None:
 
 def _require_no_conflicts(proposal: Proposal, winners: Iterable[Commit]) -> None:
     since = (winner for winner in winners if winner.version > proposal.read_set.version)
-    conflicts = tuple(str(c) for c in check_conflicts(proposal.read_set, since))
+    conflicts = check_conflicts(proposal.read_set, since)
     if conflicts:
         raise CommitConflictError(proposal.read_set.version, conflicts)
 
@@ -188,10 +185,11 @@ def _require_possible(proposal: Proposal, snapshot: Snapshot) -> None:
         detail = (
             f"version {proposal.read_set.version}, which this change was made for, is not listed"
         )
-        raise TableReplacedError(snapshot.uri, detail)
+        raise TableReplacedError(snapshot.uri, detail, read_version=proposal.read_set.version)
     problems = proposal.problems(snapshot)
     if problems:
-        raise CommitConflictError(proposal.read_set.version, problems)
+        outdated = tuple(Outdated(problem) for problem in problems)
+        raise CommitConflictError(proposal.read_set.version, outdated)
     require_writable(snapshot)
 
 
@@ -227,3 +225,74 @@ def _commit_info(
         engine_info=engine_info,
         txn_id=txn_id,
     )
+
+
+class PutOutcome(Enum):
+    """What became of one attempt."""
+
+    LANDED = "landed"
+    LOST_RACE = "lost race"
+
+
+PUTS: Final = 4
+"""Puts of a commit without an answer, the version free after each, until its state is unknown."""
+
+
+def put_commit(
+    store: TableStore,
+    version: int,
+    content: bytes,
+    *,
+    txn_id: str,
+    wait: Callable[[int], None] = lambda _: None,
+) -> PutOutcome:
+    """Put the commit of `version` and return what became of it.
+
+    `wait` waits after a number of puts without an answer.
+
+    Raises:
+        StorageError: If nothing was stored.
+        CommitStateUnknownError: If it cannot be told whether the commit landed.
+    """
+    detail = ""
+    for puts in range(1, PUTS + 1):
+        if puts > 1:
+            wait(puts - 1)
+        try:
+            outcome, detail = _put_once(store, version, content, txn_id)
+        except StorageError as error:
+            if puts == 1:
+                raise
+            # What is refused now says nothing of the puts before, which may still arrive.
+            raise CommitStateUnknownError(version, f"{detail}; {error.message}") from error
+        if outcome is not None:
+            return outcome
+    raise CommitStateUnknownError(version, f"{detail}; it is not in the log")
+
+
+def _put_once(
+    store: TableStore, version: int, content: bytes, txn_id: str
+) -> tuple[PutOutcome | None, str]:
+    """Return what became of a put, None if that is in doubt, and why it was looked up."""
+    try:
+        if store.put_log_if_absent(commit_name(version), content):
+            return PutOutcome.LANDED, ""
+        detail = "the version is taken but cannot be read"
+    except AmbiguousPutError as error:
+        detail = str(error)
+    return _read_back(store, version, txn_id, detail=detail), detail
+
+
+def _read_back(store: TableStore, version: int, txn_id: str, *, detail: str) -> PutOutcome | None:
+    """Return what the log says became of a put, None if it has no such version.
+
+    Raises:
+        CommitStateUnknownError: If the log cannot be read.
+    """
+    try:
+        winner = read_commit(store, version)
+    except VersionNotFoundError:
+        return None
+    except LiquidlogError as error:
+        raise CommitStateUnknownError(version, f"{detail}; {error.message}") from error
+    return PutOutcome.LANDED if winner.info.txn_id == txn_id else PutOutcome.LOST_RACE

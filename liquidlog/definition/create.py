@@ -8,9 +8,14 @@ from typing import Any
 
 import msgspec
 
-from liquidlog.clustering.columns import ClusteringColumn, resolve_columns
-from liquidlog.clustering.domain import CLUSTERING_DOMAIN, clustering_domain, clustering_state
-from liquidlog.definition.properties import (
+from liquidlog.clustering.columns import (
+    CLUSTERING_DOMAIN,
+    ClusteringColumn,
+    clustering_domain,
+    clustering_state,
+    resolve_columns,
+)
+from liquidlog.definition.new_table import (
     check_properties,
     needed_features,
     table_configuration,

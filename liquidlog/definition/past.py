@@ -4,8 +4,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from liquidlog.clustering.columns import ClusteringColumn
-from liquidlog.clustering.domain import CLUSTERING_DOMAIN, read_domain
+from liquidlog.clustering.columns import CLUSTERING_DOMAIN, ClusteringColumn, read_domain
 from liquidlog.errors import CorruptLogError, UsageError
 from liquidlog.snapshot import Snapshot
 from liquidlog.spec.actions import Commit, DomainMetadata, Metadata

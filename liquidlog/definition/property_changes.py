@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 from msgspec import structs
 
-from liquidlog.clustering.domain import clustering_state
+from liquidlog.clustering.columns import clustering_state
 from liquidlog.definition.property_rules import canonical_key, refusal, value_problems
 from liquidlog.errors import SchemaChangeError
 from liquidlog.snapshot import Snapshot

@@ -9,6 +9,7 @@ from typing import Final
 
 from liquidlog.errors import UsageError
 from liquidlog.spec.codecs import CODEC_NAMES, CODEC_PROPERTY
+from liquidlog.spec.features import switched_feature
 from liquidlog.spec.mapping import MODE
 from liquidlog.spec.near import near_names
 from liquidlog.spec.schema import StructType, find_column, quote_path, split_paths
@@ -98,15 +99,6 @@ _SETTABLE: Final[Mapping[str, Check]] = {
     STATS_COLUMNS: _is_text,
 }
 
-_SWITCHES: Final[Mapping[tuple[str, str], str]] = {
-    # (property, value): the feature that the value puts into effect.
-    ("delta.appendOnly", "true"): "appendOnly",
-    ("delta.enableChangeDataFeed", "true"): "changeDataFeed",
-    ("delta.enableDeletionVectors", "true"): "deletionVectors",
-    ("delta.enableTypeWidening", "true"): "typeWidening",
-    ("delta.checkpointPolicy", "v2"): "v2Checkpoint",
-}
-
 _REFUSED: Final[Mapping[str, str]] = {
     # Beginning of a key, in lower case: why nobody sets it so.
     "delta.feature.": "features come with what needs them",
@@ -186,7 +178,8 @@ def value_problems(
     expected = _SETTABLE.get(name, _is_text)(value)
     if expected is not None:
         yield f"{name} must be {expected}, not {value!r}"
-    needed = _SWITCHES.get((name, value.lower()))
+    # Changing the mode brings its feature along.
+    needed = None if name == MODE else switched_feature(name, value)
     if needed is not None and needed not in features:
         yield f"{name}={value} needs the table feature {needed}, which the table does not have"
     if name == STATS_COLUMNS:

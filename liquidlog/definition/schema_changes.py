@@ -12,7 +12,7 @@ from typing import Final
 import msgspec
 from msgspec import structs
 
-from liquidlog.clustering.domain import clustering_state
+from liquidlog.clustering.columns import clustering_state
 from liquidlog.errors import SchemaChangeError
 from liquidlog.snapshot import Snapshot
 from liquidlog.spec.actions import CopiedAdd, Metadata

@@ -9,8 +9,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from liquidlog.clustering.columns import ClusteringColumn
-from liquidlog.clustering.domain import CLUSTERING_DOMAIN, ClusteringState, unresolved_problem
+from liquidlog.clustering.columns import (
+    CLUSTERING_DOMAIN,
+    ClusteringColumn,
+    ClusteringState,
+    unresolved_problem,
+)
 from liquidlog.clustering.health.measure import Health
 from liquidlog.clustering.health.notes import (
     PREFIX_PROPERTY,

@@ -11,8 +11,7 @@ from typing import Any, Final
 import msgspec
 import pyarrow as pa
 
-from liquidlog.clustering.columns import ClusteringColumn
-from liquidlog.clustering.domain import clustering_domain
+from liquidlog.clustering.columns import ClusteringColumn, clustering_domain
 from liquidlog.doctor.findings import BROKEN_DOMAIN, RENAMED_CUBES
 from liquidlog.snapshot import decoded_paths
 from liquidlog.spec.actions import CopiedAdd

@@ -13,8 +13,6 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final
 
-from deltalake import DeltaTable
-
 from liquidlog.errors import CheckpointMismatchError, CorruptLogError, StorageError
 from liquidlog.log.checkpoint_check import (
     state_differences,
@@ -35,8 +33,9 @@ from liquidlog.log.raw_statistics import statistics_texts
 from liquidlog.log.replay import sorted_files
 from liquidlog.log.segment import LogSegment, hinted_version
 from liquidlog.log.store import AmbiguousPutError, TableStore
-from liquidlog.log.tombstones import removed_files, retention_ms, tombstones
+from liquidlog.log.tombstones import removed_files, tombstones
 from liquidlog.snapshot import Snapshot
+from liquidlog.spec.times import retention_ms
 
 _FLOOR: Final = (1, 6, 6)
 """Several older releases write checkpoints without domains."""
@@ -119,6 +118,9 @@ def _log_files(snapshot: Snapshot, segment: LogSegment) -> Iterator[str]:
 
 
 def _write(directory: Path, version: int) -> None:
+    # Whatever commits imports this module, and only one commit of many writes a checkpoint.
+    from deltalake import DeltaTable
+
     found = tuple(int(part) for part in installed_version("deltalake").split(".")[:3])
     if found < _FLOOR:
         needed = ".".join(map(str, _FLOOR))

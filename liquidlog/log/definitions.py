@@ -3,9 +3,8 @@
 import re
 from typing import Final
 
-from liquidlog.log.commits import read_selected
 from liquidlog.log.loader import load_snapshot
-from liquidlog.log.segment import list_log
+from liquidlog.log.segment import list_log, read_selected
 from liquidlog.log.store import TableStore
 from liquidlog.snapshot import Snapshot
 from liquidlog.spec.actions import Commit, CommitInfo

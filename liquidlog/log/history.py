@@ -5,8 +5,7 @@ from typing import Any, Final
 
 import msgspec
 
-from liquidlog.log.commits import read_infos
-from liquidlog.log.segment import list_log
+from liquidlog.log.segment import list_log, read_infos
 from liquidlog.log.store import TableStore
 from liquidlog.spec.rows import Rows
 from liquidlog.spec.times import iso_time

@@ -1,6 +1,8 @@
-"""The read path, top to bottom: list, read, replay, Snapshot."""
+"""The read path, top to bottom: address, list, read, replay, Snapshot."""
 
-from collections.abc import Iterator, Sequence
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 
 import pyarrow as pa
 
@@ -8,10 +10,12 @@ from liquidlog.errors import (
     CorruptLogError,
     TableReplacedError,
     UnsupportedFeatureError,
+    UsageError,
     VersionNotFoundError,
 )
 from liquidlog.log.checkpoints import CheckpointState, read_checkpoint
-from liquidlog.log.commits import read_commits, read_infos
+from liquidlog.log.local_store import LocalTableStore
+from liquidlog.log.object_store import ObjectTableStore
 from liquidlog.log.paths import LOG_DIR, commit_name, log_path
 from liquidlog.log.replay import (
     TailState,
@@ -26,12 +30,50 @@ from liquidlog.log.segment import (
     list_log,
     list_log_from,
     list_recent_log,
+    read_commits,
+    read_infos,
 )
 from liquidlog.log.store import TableStore
 from liquidlog.snapshot import STATISTICS_TYPE, Snapshot, Statistics, unsound
 from liquidlog.spec.actions import Commit, Metadata, Protocol
+from liquidlog.spec.arguments import address
 from liquidlog.spec.features import has_in_commit_timestamps, unsupported_for_inspection
 from liquidlog.spec.schema import parse_schema
+from liquidlog.storage.addresses import is_local, table_address
+from liquidlog.storage.options import StorageOptions
+
+
+def open_store(
+    uri: str | os.PathLike[str], storage_options: Mapping[str, str] | None = None
+) -> TableStore:
+    """Return the store of the table at `uri`; nothing is read yet.
+
+    Options may be given for a table on local disk only if there are none, so that a mistyped
+    scheme does not go unnoticed.
+
+    Raises:
+        UsageError: If the address or an option cannot be used.
+        StorageError: If the client of the storage refuses what it was given.
+    """
+    options = StorageOptions.of(storage_options)
+    given = address(uri, argument="a table's address")
+    place = table_address(given)
+    if not is_local(given):
+        return ObjectTableStore(place, options)
+    require_used(given, storage_options)
+    return LocalTableStore(Path(place))
+
+
+def require_used(uri: str, storage_options: Mapping[str, str] | None) -> None:
+    """Refuse storage options for a table that has no use for them.
+
+    Raises:
+        UsageError: If there are options and the table is on local disk.
+    """
+    options = StorageOptions.of(storage_options)
+    if options and is_local(uri):
+        names = ", ".join(name for name, _ in options.items)
+        raise UsageError(f"a table on local disk has no storage options: {names}")
 
 
 def load_snapshot(store: TableStore, version: int | None = None) -> Snapshot:
@@ -109,10 +151,11 @@ def follow(store: TableStore, snapshot: Snapshot) -> tuple[Snapshot, tuple[Commi
     same = _is_of(snapshot, listing)
     if not same and _contradicts(snapshot, listing):
         detail = f"version {snapshot.version} is not the one any more that this change was made for"
-        raise TableReplacedError(store.uri, detail)
+        raise TableReplacedError(store.uri, detail, read_version=snapshot.version)
     newest, commits = _advanced(store, snapshot, listing, same=same)
     if not same and newest.metadata.id != snapshot.metadata.id:
-        raise TableReplacedError(store.uri, _other_table(snapshot.metadata.id, newest.metadata.id))
+        detail = _other_table(snapshot.metadata.id, newest.metadata.id)
+        raise TableReplacedError(store.uri, detail, read_version=snapshot.version)
     return newest, commits
 
 

@@ -10,8 +10,6 @@ from typing import Final
 from urllib.parse import quote
 
 import pyarrow as pa
-from deltalake import DeltaTable
-from deltalake.exceptions import DeltaError
 
 from liquidlog.errors import CorruptLogError
 from liquidlog.log.paths import LOG_DIR
@@ -31,6 +29,10 @@ def require_agreement(snapshot: Snapshot, storage: StorageOptions = NO_OPTIONS) 
         CorruptLogError: If delta-rs cannot open the version, or sees other files: a log that
             two implementations read differently is no ground to remove files on.
     """
+    # Few commands ask for a second opinion.
+    from deltalake import DeltaTable
+    from deltalake.exceptions import DeltaError
+
     try:
         with _readable_by_delta_rs(snapshot.uri) as uri:
             table = DeltaTable(

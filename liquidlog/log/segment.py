@@ -1,4 +1,4 @@
-"""Which files make up a version: one checkpoint, if any, and the commits after it.
+"""The files that make up a version: one checkpoint, if any, and the commits after it, decoded.
 
 `_last_checkpoint` is only a hint for where to start a listing, and may be stale, missing or
 damaged. It is never believed: a listing that begins there counts only if it holds a complete
@@ -8,10 +8,11 @@ Compacted log files take no part: those that engines write lose what the commits
 docs/adr/0017.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby, islice
-from typing import Final, NoReturn
+from typing import Any, Final, NoReturn
 
 import msgspec
 
@@ -24,11 +25,12 @@ from liquidlog.log.paths import (
     VERSION_DIGITS,
     LogFile,
     LogFileKind,
+    commit_name,
     log_path,
 )
 from liquidlog.log.store import TableStore
 from liquidlog.snapshot import LogMark
-from liquidlog.spec.actions import UNREADABLE
+from liquidlog.spec.actions import UNREADABLE, Commit, decode_line
 
 _PREFERENCE: Final = (
     LogFileKind.CLASSIC_CHECKPOINT,
@@ -251,3 +253,112 @@ def _gaps(listing: LogListing, first: int, target: int) -> list[int]:
     """Return the first few missing versions, one more than are named."""
     missing = (version for version in range(first, target + 1) if version not in listing.commits)
     return list(islice(missing, _NAMED + 1))
+
+
+_READ_TOGETHER: Final = 64
+"""Commits held as bytes at the same time."""
+
+
+class _InfoLine(msgspec.Struct):
+    """A line of a commit as far as its commitInfo goes; what stands beside it may be anything."""
+
+    info: dict[str, Any] | None = msgspec.field(default=None, name="commitInfo")
+
+
+_INFO_DECODER: Final = msgspec.json.Decoder(_InfoLine)
+
+
+def read_commit(store: TableStore, version: int) -> Commit:
+    """Return the commit of `version`. A file without content is a commit without actions.
+
+    Raises:
+        VersionNotFoundError: If there is no such commit.
+        CorruptLogError: If a line is not an action.
+    """
+    content = store.read_log(commit_name(version))
+    if content is None:
+        raise VersionNotFoundError(version, version, version)
+    return parse_commit(content, version)
+
+
+def read_commits(store: TableStore, versions: Sequence[int]) -> Iterator[Commit]:
+    """Yield the commits of some versions in the order asked; a store may read several at once.
+
+    Raises:
+        VersionNotFoundError: If there is no such commit.
+        CorruptLogError: If a line is not an action.
+    """
+    for version, content in _contents(store, versions):
+        yield parse_commit(content, version)
+
+
+def read_infos(store: TableStore, versions: Sequence[int]) -> Iterator[Mapping[str, Any]]:
+    """Yield every field of the commitInfo of some versions, empty where a commit has none.
+
+    Values are JSON values. Other actions are not looked at.
+
+    Raises:
+        VersionNotFoundError: If there is no such commit.
+        CorruptLogError: If the line of a commitInfo is not JSON.
+    """
+    for version, content in _contents(store, versions):
+        yield _parse_info(content, version)
+
+
+def read_selected(
+    store: TableStore, versions: Sequence[int], lines: re.Pattern[bytes]
+) -> Iterator[Commit]:
+    """Yield the commits of some versions with the actions alone whose lines match from the start.
+
+    Raises:
+        VersionNotFoundError: If there is no such commit.
+        CorruptLogError: If such a line is not an action.
+    """
+    for version, content in _contents(store, versions):
+        chosen = b"\n".join(line for line in content.split(b"\n") if lines.match(line))
+        yield parse_commit(chosen, version)
+
+
+def _contents(store: TableStore, versions: Sequence[int]) -> Iterator[tuple[int, bytes]]:
+    for start in range(0, len(versions), _READ_TOGETHER):
+        wanted = versions[start : start + _READ_TOGETHER]
+        for version, content in zip(
+            wanted, store.read_logs([commit_name(version) for version in wanted]), strict=True
+        ):
+            if content is None:
+                raise VersionNotFoundError(version, version, version)
+            yield version, content
+
+
+def _parse_info(content: bytes, version: int) -> Mapping[str, Any]:
+    for number, line in enumerate(content.split(b"\n"), start=1):
+        if b'"commitInfo"' not in line:
+            continue
+        try:
+            info = _INFO_DECODER.decode(line).info
+        except UNREADABLE as error:
+            where = log_path(commit_name(version))
+            raise CorruptLogError(where, f"not a valid action: {error}", line=number) from error
+        if info is not None:
+            return info
+    return {}
+
+
+def parse_commit(content: bytes, version: int) -> Commit:
+    """Return the actions in the content of a commit file; blank lines are passed over.
+
+    Raises:
+        CorruptLogError: If a line is not JSON or a known action has a wrong shape.
+    """
+    actions = []
+    for number, line in enumerate(content.split(b"\n"), start=1):
+        if not line.strip():
+            continue
+        try:
+            action = decode_line(line)
+        except msgspec.MsgspecError as error:
+            where = log_path(commit_name(version))
+            raise CorruptLogError(where, f"not a valid action: {error}", line=number) from error
+        if action is not None:
+            actions.append(action)
+    return Commit(version, tuple(actions))

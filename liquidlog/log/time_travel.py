@@ -13,9 +13,8 @@ from functools import partial
 from typing import Final
 
 from liquidlog.errors import CorruptLogError, TimestampNotFoundError
-from liquidlog.log.commits import read_infos
 from liquidlog.log.paths import LogFile, commit_name, log_path
-from liquidlog.log.segment import LogListing, list_log
+from liquidlog.log.segment import LogListing, list_log, read_infos
 from liquidlog.log.store import TableStore
 from liquidlog.snapshot import Snapshot
 from liquidlog.spec.features import has_in_commit_timestamps

@@ -3,44 +3,19 @@
 Source: PROTOCOL.md, "Add File and Remove File" (tombstones), "Checkpoints".
 """
 
-import re
-from collections.abc import Collection, Iterable, Iterator, Mapping
-from typing import Final
+from collections.abc import Collection, Iterable, Iterator
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from liquidlog.errors import CorruptLogError
-from liquidlog.log.commits import read_commits
 from liquidlog.log.paths import log_path
 from liquidlog.log.replay import vector_id
-from liquidlog.log.segment import LogSegment
+from liquidlog.log.segment import LogSegment, read_commits
 from liquidlog.log.store import TableStore
 from liquidlog.spec.actions import AddFile, AnyAction, FileKey, RemoveFile, decode_line, file_key
 from liquidlog.spec.file_paths import canonical_path
-
-_RETENTION: Final = "delta.deletedFileRetentionDuration"
-_DEFAULT_RETENTION: Final = "interval 1 week"
-_UNIT_MS: Final = {
-    "millisecond": 1,
-    "second": 1_000,
-    "minute": 60_000,
-    "hour": 3_600_000,
-    "day": 86_400_000,
-    "week": 604_800_000,
-}
-_STEP: Final = re.compile(rf"(\d+)\s+({'|'.join(_UNIT_MS)})s?\s*")
-
-
-def retention_ms(configuration: Mapping[str, str]) -> int | None:
-    """Return how long tombstones are kept, in ms; None if the table says it in unknown words."""
-    text = configuration.get(_RETENTION, _DEFAULT_RETENTION).strip().lower()
-    steps = text.removeprefix("interval").strip()
-    found = _STEP.findall(steps)
-    if not found or _STEP.sub("", steps):
-        return None
-    return sum(int(number) * _UNIT_MS[unit] for number, unit in found)
 
 
 def tombstones(

@@ -3,7 +3,8 @@
 import warnings
 from typing import Final
 
-from liquidlog.commit.transaction import Clock, Committed, Proposal, commit, require_writable
+from liquidlog.commit.clock import Clock
+from liquidlog.commit.transaction import Landed, Proposal, land, require_writable
 from liquidlog.errors import UnsupportedFeatureError
 from liquidlog.log.checkpointing import Checkpointed, write_checkpoint
 from liquidlog.log.store import TableStore
@@ -38,19 +39,19 @@ def checkpoint(
     return write_checkpoint(store, snapshot.version, now_ms=clock.now_ms(), publish=not dry_run)
 
 
-def commit_and_checkpoint(
+def land_and_checkpoint(
     store: TableStore, proposal: Proposal, clock: Clock, *, engine_info: str
-) -> Committed:
-    """Commit a proposal; where a checkpoint is due after it, make one.
+) -> Landed:
+    """Land a proposal; where a checkpoint is due after it, make one.
 
     That no checkpoint could be made is a CheckpointWarning: the commit has landed all the same.
 
     Raises:
-        CommitError: As commit does.
-        UnsupportedFeatureError: As commit does.
-        StorageError: As commit does.
+        CommitError: As `land` does.
+        UnsupportedFeatureError: As `land` does.
+        StorageError: As `land` does.
     """
-    landed = commit(store, proposal, clock, engine_info=engine_info)
+    landed = land(store, proposal, clock, engine_info=engine_info)
     if _is_due(landed):
         try:
             _require_unprotected(landed.base)
@@ -61,7 +62,7 @@ def commit_and_checkpoint(
     return landed
 
 
-def _is_due(landed: Committed) -> bool:
+def _is_due(landed: Landed) -> bool:
     text = landed.base.metadata.configuration.get(INTERVAL, "")
     interval = int(text) if text.isdecimal() and int(text) > 0 else _DEFAULT_INTERVAL
     return landed.version % interval == 0

@@ -6,10 +6,11 @@ from functools import partial
 
 import pyarrow as pa
 
-from liquidlog.clustering.domain import clustering_state
-from liquidlog.commit.transaction import Clock, commit_first, require_writable
+from liquidlog.clustering.columns import clustering_state
+from liquidlog.commit.clock import Clock
+from liquidlog.commit.transaction import land_first, require_writable
 from liquidlog.definition.create import cluster_by_change, create_change, like_change
-from liquidlog.definition.properties import without_state
+from liquidlog.definition.new_table import without_state
 from liquidlog.definition.property_rules import new_table_problems
 from liquidlog.errors import TableExistsError, UsageError
 from liquidlog.log.store import TableStore
@@ -47,7 +48,7 @@ def create(
     if store.list_log():
         raise TableExistsError(store.uri)
     change = creation(definition, clock)
-    if not dry_run and not commit_first(store, change, clock, engine_info=ENGINE_INFO):
+    if not dry_run and not land_first(store, change, clock, engine_info=ENGINE_INFO):
         raise TableExistsError(store.uri)
 
 

@@ -7,7 +7,7 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from liquidlog.clustering.domain import clustering_state
+from liquidlog.clustering.columns import clustering_state
 from liquidlog.clustering.keyspace.widths import key_space
 from liquidlog.clustering.planning import overlap
 from liquidlog.clustering.zcubes import sizes

@@ -2,11 +2,12 @@
 
 from collections.abc import Callable
 
-from liquidlog.clustering.domain import CLUSTERING_DOMAIN
+from liquidlog.clustering.columns import CLUSTERING_DOMAIN
+from liquidlog.commit.clock import Clock
 from liquidlog.commit.conflicts import ReadSet
-from liquidlog.commit.transaction import Clock, Proposal, require_writable
+from liquidlog.commit.transaction import Proposal, require_writable
 from liquidlog.log.store import TableStore
-from liquidlog.operations.checkpoint import commit_and_checkpoint
+from liquidlog.operations.checkpoint import land_and_checkpoint
 from liquidlog.operations.rewrite import ENGINE_INFO
 from liquidlog.snapshot import Snapshot
 from liquidlog.spec.change import Change
@@ -53,4 +54,4 @@ def commit_in_place(
         base=snapshot,
         derive=required,
     )
-    return commit_and_checkpoint(store, proposal, clock, engine_info=ENGINE_INFO).version
+    return land_and_checkpoint(store, proposal, clock, engine_info=ENGINE_INFO).version

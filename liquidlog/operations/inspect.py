@@ -6,23 +6,16 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from liquidlog.clustering.columns import ClusteringColumn, resolve_columns
-from liquidlog.clustering.domain import clustering_state
+from liquidlog.clustering.columns import ClusteringColumn, clustering_state, resolve_columns
 from liquidlog.clustering.health.measure import Health, measure_health
 from liquidlog.clustering.zcubes import file_states
-from liquidlog.commit.transaction import require_writable
-from liquidlog.errors import UnsupportedFeatureError
-from liquidlog.log.second_opinion import require_agreement
 from liquidlog.log.statistics import load_bounds
 from liquidlog.log.store import TableStore
 from liquidlog.operations.scan import matching
-from liquidlog.plan import ClusteringPlan
 from liquidlog.snapshot import Snapshot, decoded_paths, deleted_rows, num_records
-from liquidlog.spec.arrow import unsupported_types
 from liquidlog.spec.features import table_features
 from liquidlog.spec.schema import Path, quote_path
 from liquidlog.spec.times import iso_time
-from liquidlog.storage.options import NO_OPTIONS, StorageOptions
 
 
 def detail(snapshot: Snapshot) -> Mapping[str, Any]:
@@ -139,23 +132,6 @@ def matching_files(store: TableStore, snapshot: Snapshot, where: str) -> pa.Tabl
     """
     live = pa.table({"path": decoded_paths(snapshot.files), "size_bytes": snapshot.files["size"]})
     return live.filter(pa.array(*matching(store, snapshot, [where])))
-
-
-def require_rewritable(
-    snapshot: Snapshot, plan: ClusteringPlan, storage: StorageOptions = NO_OPTIONS
-) -> None:
-    """Refuse a plan whose outputs could not be committed, before anything is rewritten.
-
-    Raises:
-        UnsupportedFeatureError: If the table, a type or an input is one we cannot rewrite.
-        CorruptLogError: If delta-rs sees other live files than we do.
-    """
-    require_writable(snapshot)
-    problems = list(unsupported_types(snapshot.schema))
-    if problems:
-        raise UnsupportedFeatureError(snapshot.uri, "rewritten", tuple(problems))
-    if plan.groups:
-        require_agreement(snapshot, storage)
 
 
 def _by_column(

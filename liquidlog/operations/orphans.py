@@ -12,8 +12,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+from liquidlog.commit.clock import Clock
 from liquidlog.commit.conflicts import ReadSet
-from liquidlog.commit.transaction import Clock, Proposal, commit, require_writable
+from liquidlog.commit.transaction import Proposal, land, require_writable
 from liquidlog.data.runs import Run, Stage, runs_in
 from liquidlog.errors import CommitConflictError, TableReplacedError
 from liquidlog.log.loader import load_snapshot
@@ -233,7 +234,7 @@ def _put_version(store: TableStore, tokens: Sequence[str], clock: Clock) -> None
     read_set = ReadSet(version=snapshot.version)
     proposal = Proposal(read_set=read_set, base=snapshot, derive=lambda _: change)
     try:
-        commit(store, proposal, clock, engine_info=ENGINE_INFO)
+        land(store, proposal, clock, engine_info=ENGINE_INFO)
     except TableReplacedError:
         raise  # nothing was put that a commit on its way would see
     except CommitConflictError:

@@ -14,7 +14,6 @@ from liquidlog.data.runs import Run
 from liquidlog.errors import LiquidlogError, ResultMismatchError
 from liquidlog.log.named import named_files
 from liquidlog.log.store import TableStore
-from liquidlog.log.tombstones import retention_ms
 from liquidlog.plan import (
     ClusteringPlan,
     RewrittenGroup,
@@ -23,7 +22,7 @@ from liquidlog.plan import (
 )
 from liquidlog.snapshot import Snapshot
 from liquidlog.spec.schema import parse_schema
-from liquidlog.spec.times import iso_time
+from liquidlog.spec.times import iso_time, retention_ms
 from liquidlog.storage.addresses import file_address
 from liquidlog.storage.files import FileFacts
 

@@ -28,7 +28,7 @@ _OPTIMIZE: Final = "OPTIMIZE"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Rewrite:
+class LastRewrite:
     """The last OPTIMIZE: commits in a row. Health is None where that version is not loaded."""
 
     first_version: int
@@ -52,7 +52,7 @@ class Overview:
     findings: tuple[Finding, ...]
     pictures: Pictures | None
     trend: tuple[Health, ...]
-    rewrite: Rewrite | None
+    rewrite: LastRewrite | None
 
 
 def overview(
@@ -133,7 +133,7 @@ class _Past:
             return None  # cleaned up, or of a time when the table was another
 
 
-def _last_rewrite(history: Sequence[Mapping[str, Any]], past: _Past) -> Rewrite | None:
+def _last_rewrite(history: Sequence[Mapping[str, Any]], past: _Past) -> LastRewrite | None:
     """Return the newest OPTIMIZE commits that follow each other; `history` is newest first."""
     newest = next(
         (n for n, row in enumerate(history) if row.get("operation") == _OPTIMIZE), len(history)
@@ -147,7 +147,7 @@ def _last_rewrite(history: Sequence[Mapping[str, Any]], past: _Past) -> Rewrite 
         return None
     first, last = run[-1]["version"], run[0]["version"]
     load = past.points > 1
-    return Rewrite(
+    return LastRewrite(
         first_version=first,
         last_version=last,
         timestamp=run[0]["timestamp"],

@@ -23,8 +23,8 @@ from liquidlog.plan import (
 
 _NEWLINE: Final = b"\n"
 
-Rewrite = Callable[[tuple[int, ...]], Iterable[RewrittenGroup | GroupFailure]]
-"""(ids of the groups to rewrite) -> outcomes, each as soon as it is finished."""
+PlanExecutor = Callable[[tuple[int, ...]], Iterable[RewrittenGroup | GroupFailure]]
+"""An executor with its plan: (ids of groups to rewrite) -> outcomes, each when it is finished."""
 
 
 def read_plan(path: str) -> ClusteringPlan:
@@ -49,7 +49,7 @@ def read_result(path: str, plan: ClusteringPlan) -> RewriteResult:
     return _finished(read_file(path), plan, where=path)[0]
 
 
-def complete_result(path: str, plan: ClusteringPlan, rewrite: Rewrite) -> RewriteResult:
+def complete_result(path: str, plan: ClusteringPlan, rewrite: PlanExecutor) -> RewriteResult:
     """Rewrite the groups that a result file lacks, adding each to it as it finishes.
 
     Raises:
@@ -67,7 +67,7 @@ def complete_result(path: str, plan: ClusteringPlan, rewrite: Rewrite) -> Rewrit
         _append(path, encode_rewritten_group(outcome))
         done[outcome.group_id] = outcome
     if failures:
-        raise ExecutorError("; ".join(failures), failures=failures)
+        raise ExecutorError("; ".join(failures), failures=tuple(failures))
     return RewriteResult(plan_id=plan.plan_id, groups=tuple(done[key] for key in sorted(done)))
 
 

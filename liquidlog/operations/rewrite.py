@@ -1,26 +1,33 @@
-"""Commit finished rewrites, one commit per group, and clean up after certain failures only."""
+"""Commit finished rewrites, one commit per group, and clean up after certain failures only.
+
+What stops a group does not stop the others: the report says what became of each.
+"""
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, Self
 
-from liquidlog.clustering.domain import CLUSTERING_DOMAIN
-from liquidlog.clustering.outcome.change import planned_group, rewrite_change
-from liquidlog.clustering.outcome.staleness import stale_reasons
+from liquidlog.clustering.columns import CLUSTERING_DOMAIN
+from liquidlog.clustering.outcome.change import Staleness, planned_group, rewrite_change, staleness
+from liquidlog.commit.clock import Clock
 from liquidlog.commit.conflicts import ReadSet
-from liquidlog.commit.transaction import Clock, Proposal, rehearse
+from liquidlog.commit.transaction import Proposal, rehearse, require_writable
 from liquidlog.data.runs import Run
 from liquidlog.errors import (
     CommitConflictError,
+    Conflict,
+    DataFileError,
+    ExecutorError,
     ResultMismatchError,
     StorageError,
     TableReplacedError,
+    UnsupportedFeatureError,
 )
 from liquidlog.log.loader import load_commits, newest_version
 from liquidlog.log.second_opinion import require_agreement
 from liquidlog.log.store import TableStore
-from liquidlog.operations.checkpoint import commit_and_checkpoint
+from liquidlog.operations.checkpoint import land_and_checkpoint
 from liquidlog.operations.outputs import (
     clear_run,
     require_committable,
@@ -32,6 +39,7 @@ from liquidlog.plan import (
     GROUP_ID_TAG,
     PLAN_ID_TAG,
     ClusteringPlan,
+    GroupFailure,
     InputFile,
     RewriteGroup,
     RewrittenGroup,
@@ -40,8 +48,149 @@ from liquidlog.plan import (
 )
 from liquidlog.snapshot import Snapshot
 from liquidlog.spec.actions import FileKey
+from liquidlog.spec.arrow import unsupported_types
+from liquidlog.spec.change import Change
+from liquidlog.spec.markup import Summary
+from liquidlog.storage.options import NO_OPTIONS, StorageOptions
+from liquidlog.version import __version__
 
-ENGINE_INFO: Final = "liquidlog/0.1.0"
+
+@dataclass(frozen=True, slots=True)
+class GroupConflict(Conflict):
+    """A conflict that stopped one group of a plan."""
+
+    kind = "group"
+    group_id: int
+    conflict: Conflict
+
+    def __str__(self) -> str:
+        """Return the conflict as a clause of a sentence."""
+        return f"group {self.group_id}: {self.conflict}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class CommitReport(Summary):
+    """What became of a plan's groups; `versions` are the commits made, in order.
+
+    `conflicts` and `failures` (sentences) say why groups were not committed; `finished` are the
+    results that this run committed. Of a dry run: what would have become of them.
+    """
+
+    read_version: int
+    versions: tuple[int, ...]
+    committed_groups: tuple[int, ...]
+    skipped_groups: tuple[int, ...]
+    finished: tuple[RewrittenGroup, ...]
+    conflicts: tuple[GroupConflict, ...]
+    failures: tuple[str, ...]
+    dry_run: bool = False
+
+    @property
+    def rows_verified(self) -> int:
+        """Rows of the committed groups: each is proved to be in their outputs exactly once."""
+        return sum(group.rows_written for group in self.finished)
+
+    def _facts(self) -> Mapping[str, object]:
+        return {
+            "read_version": self.read_version,
+            "versions": self.versions,
+            "committed_groups": self.committed_groups,
+            "skipped_groups": self.skipped_groups,
+            "conflicts": tuple(str(conflict) for conflict in self.conflicts),
+            "failures": self.failures,
+            "rows_verified": self.rows_verified,
+            "dry_run": self.dry_run,
+        }
+
+    def require_success(self) -> None:
+        """Raise what stopped groups, after all others were committed.
+
+        Raises:
+            CommitConflictError: If other commits made groups impossible.
+            ExecutorError: If groups could not be rewritten or did not prove themselves.
+        """
+        if self.conflicts:
+            raise CommitConflictError(self.read_version, self.conflicts)
+        if self.failures:
+            were = "would be" if self.dry_run else "were"
+            done = f"; {len(self.committed_groups)} other group(s) {were} committed"
+            raise ExecutorError("; ".join(self.failures) + done, failures=self.failures)
+
+
+def require_rewritable(
+    snapshot: Snapshot, plan: ClusteringPlan, storage: StorageOptions = NO_OPTIONS
+) -> None:
+    """Refuse a plan whose outputs could not be committed, before anything is rewritten.
+
+    Raises:
+        UnsupportedFeatureError: If the table, a type or an input is one we cannot rewrite.
+        CorruptLogError: If delta-rs sees other live files than we do.
+    """
+    require_writable(snapshot)
+    problems = list(unsupported_types(snapshot.schema))
+    if problems:
+        raise UnsupportedFeatureError(snapshot.uri, "rewritten", tuple(problems))
+    if plan.groups:
+        require_agreement(snapshot, storage)
+
+
+def commit_groups(
+    store: TableStore,
+    plan: ClusteringPlan,
+    groups: Iterable[RewrittenGroup | GroupFailure],
+    clock: Clock,
+    *,
+    on_commit: Callable[[int], None],
+    dry_run: bool = False,
+) -> CommitReport:
+    """Commit each group when it arrives; one that cannot be does not stop the others.
+
+    With `dry_run` nothing is committed, and the report is the one that would be.
+
+    Raises:
+        CommitStateUnknownError: If it cannot be told whether a commit landed.
+        LiquidlogError: If the table or its storage stops every further commit.
+    """
+    versions: dict[int, int] = {}
+    skipped: list[int] = []
+    finished: list[RewrittenGroup] = []
+    conflicts: list[GroupConflict] = []
+    failures: list[str] = []
+    base: Snapshot | None = None
+    become = rehearse_group if dry_run else commit_group
+    for group in groups:
+        if isinstance(group, GroupFailure):
+            failures.append(f"group {group.group_id}: {group.reason}")
+            continue
+        try:
+            committed = become(store, plan, group, clock, base)
+        except CommitConflictError as error:
+            conflicts.extend(GroupConflict(group.group_id, found) for found in error.conflicts)
+        except (ResultMismatchError, DataFileError) as error:
+            failures.append(f"group {group.group_id}: {error.message}")
+        else:
+            base = committed.base or base
+            if committed.version is None:
+                skipped.append(group.group_id)
+            else:
+                # Rehearsed groups all stand on the version that there is.
+                before = len(versions) if dry_run else 0
+                versions[group.group_id] = committed.version + before
+                finished.append(group)
+                on_commit(group.group_id)
+    return CommitReport(
+        read_version=plan.read_version,
+        versions=tuple(versions.values()),
+        committed_groups=tuple(versions),
+        skipped_groups=tuple(skipped),
+        finished=tuple(finished),
+        conflicts=tuple(conflicts),
+        failures=tuple(failures),
+        dry_run=dry_run,
+    )
+
+
+ENGINE_INFO: Final = f"liquidlog/{__version__}"
 
 
 class RunWarning(UserWarning):
@@ -84,18 +233,25 @@ def commit_group(
         UnsupportedFeatureError: If the table cannot be written any more.
         CorruptLogError: If delta-rs reads the log differently.
     """
-    run, digest = _run_of(store, plan, group)
+    claim = _Claim.of(store, plan, group)
     if group.group_id in committed_groups(store, plan):
-        clear_run(store, run, digest)
+        clear_run(store, claim.run, claim.digest)
         return GroupCommit(group_id=group.group_id, version=None)
     try:
         require_evidence(store, plan, group)
-        proposal = _proposal(store, plan, group, clock, base, (run, digest))
-        landed = commit_and_checkpoint(store, proposal, clock, engine_info=ENGINE_INFO)
+        rewrite = _GroupRewrite(
+            store=store,
+            plan=plan,
+            group=group,
+            claim=claim,
+            clock=clock,
+            started_ms=clock.now_ms(),
+        )
+        landed = land_and_checkpoint(store, rewrite.proposal(base), clock, engine_info=ENGINE_INFO)
     except TableReplacedError:
         raise  # what the log of another table says proves nothing
     except CommitConflictError:
-        clear_run(store, run, digest)
+        clear_run(store, claim.run, claim.digest)
         if group.group_id in committed_groups(store, plan):
             return GroupCommit(group_id=group.group_id, version=None)
         raise
@@ -104,7 +260,7 @@ def commit_group(
         if group.group_id in committed_groups(store, plan):
             return GroupCommit(group_id=group.group_id, version=None)
         raise
-    settle(run, group.outputs)
+    settle(claim.run, group.outputs)
     return GroupCommit(group_id=group.group_id, version=landed.version, base=landed.base)
 
 
@@ -125,12 +281,19 @@ def rehearse_group(
         UnsupportedFeatureError: As `commit_group`.
         CorruptLogError: As `commit_group`.
     """
-    run, digest = _run_of(store, plan, group)
+    claim = _Claim.of(store, plan, group)
     if group.group_id in committed_groups(store, plan):
         return GroupCommit(group_id=group.group_id, version=None)
     require_evidence(store, plan, group)
-    proposal = _proposal(store, plan, group, clock, base, (run, digest))
-    would = rehearse(store, proposal)
+    rewrite = _GroupRewrite(
+        store=store,
+        plan=plan,
+        group=group,
+        claim=claim,
+        clock=clock,
+        started_ms=clock.now_ms(),
+    )
+    would = rehearse(store, rewrite.proposal(base))
     return GroupCommit(group_id=group.group_id, version=would.version, base=would.base)
 
 
@@ -176,42 +339,68 @@ def read_set_of(plan: ClusteringPlan, group: RewriteGroup) -> ReadSet:
     )
 
 
-def _run_of(store: TableStore, plan: ClusteringPlan, group: RewrittenGroup) -> tuple[Run, str]:
-    """Return the run that a result names, and the digest that it must have left.
+@dataclass(frozen=True, slots=True)
+class _Claim:
+    """The run that a result names, and the digest that it must have left."""
 
-    Raises:
-        ResultMismatchError: If the result does not answer the plan, or names files of other runs.
-    """
-    run = run_of(store, group.run)
-    digest = rewrite_digest(plan, planned_group(plan, group), group)
-    require_own_names(run, group.outputs)
-    return run, digest
+    run: Run
+    digest: str
+
+    @classmethod
+    def of(cls, store: TableStore, plan: ClusteringPlan, group: RewrittenGroup) -> Self:
+        """Return the claim of a finished group.
+
+        Raises:
+            ResultMismatchError: If the result does not answer the plan, or names files of other
+                runs.
+        """
+        run = run_of(store, group.run)
+        digest = rewrite_digest(plan, planned_group(plan, group), group)
+        require_own_names(run, group.outputs)
+        return cls(run, digest)
 
 
-def _proposal(
-    store: TableStore,
-    plan: ClusteringPlan,
-    group: RewrittenGroup,
-    clock: Clock,
-    base: Snapshot | None,
-    claim: tuple[Run, str],
-) -> Proposal:
-    """Return the change that commits a group; `claim` is what `_run_of` returned for it."""
-    run, digest = claim
-    started_ms = clock.now_ms()
-    planned = planned_group(plan, group)
+@dataclass(slots=True, kw_only=True)
+class _GroupRewrite:
+    """A finished group, as the attempts to land it ask for it."""
 
-    def before_put(snapshot: Snapshot) -> None:
-        require_agreement(snapshot, store.storage)
-        require_committable(store, run, digest, group.outputs, snapshot, now_ms=clock.now_ms())
+    store: TableStore
+    plan: ClusteringPlan
+    group: RewrittenGroup
+    claim: _Claim
+    clock: Clock
+    started_ms: int
+    _stale: Staleness | None = None
 
-    return Proposal(
-        read_set=read_set_of(plan, planned),
-        derive=lambda snapshot: rewrite_change(snapshot, plan, group, now_ms=started_ms),
-        problems=lambda snapshot: stale_reasons(snapshot, plan, planned),
-        before_put=before_put,
-        base=base,
-    )
+    def proposal(self, base: Snapshot | None) -> Proposal:
+        """Return the group as a proposal; `base` is a version known already."""
+        return Proposal(
+            read_set=read_set_of(self.plan, planned_group(self.plan, self.group)),
+            derive=self._derive,
+            problems=self._problems,
+            before_put=self._before_put,
+            base=base,
+        )
+
+    def _problems(self, snapshot: Snapshot) -> tuple[str, ...]:
+        return self._staleness(snapshot).reasons
+
+    def _derive(self, snapshot: Snapshot) -> Change:
+        stale = self._staleness(snapshot)
+        return rewrite_change(snapshot, self.plan, self.group, now_ms=self.started_ms, stale=stale)
+
+    def _before_put(self, snapshot: Snapshot) -> None:
+        run, digest, outputs = self.claim.run, self.claim.digest, self.group.outputs
+        require_agreement(snapshot, self.store.storage)
+        now_ms = self.clock.now_ms()
+        require_committable(self.store, run, digest, outputs, snapshot, now_ms=now_ms)
+
+    def _staleness(self, snapshot: Snapshot) -> Staleness:
+        """Return the staleness against a snapshot, computed once per attempt."""
+        if self._stale is None or self._stale.snapshot is not snapshot:
+            planned = planned_group(self.plan, self.group)
+            self._stale = staleness(snapshot, self.plan, planned)
+        return self._stale
 
 
 def _key(file: InputFile) -> FileKey:

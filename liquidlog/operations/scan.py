@@ -102,7 +102,7 @@ def read_workload(path: str) -> Workload:
         UsageError: If it holds no workload.
     """
     # See `matching`.
-    from liquidlog.predicates.workload import parse_workload
+    from liquidlog.predicates.workload_text import parse_workload
 
     try:
         text = read_file(path).decode()

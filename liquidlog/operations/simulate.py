@@ -5,7 +5,7 @@ from typing import Final
 
 import numpy as np
 
-from liquidlog.clustering.domain import clustering_state
+from liquidlog.clustering.columns import clustering_state
 from liquidlog.clustering.keyspace.widths import key_space
 from liquidlog.clustering.planning.choice import check_clustered
 from liquidlog.clustering.zcubes import membership, sizes

@@ -5,9 +5,7 @@ says which files came out, as facts. Neither holds a secret, and both can be sav
 shipped and replayed. Sizes are bytes, times milliseconds since the epoch unless named otherwise.
 """
 
-from liquidlog.plan.digest import rewrite_digest
 from liquidlog.plan.documents import (
-    DEFAULT_MAX_DELETED_SHARE,
     DEFAULT_MAX_FILE_BYTES,
     DEFAULT_MIN_CUBE_BYTES,
     DEFAULT_MIN_OVERLAP,
@@ -37,6 +35,7 @@ from liquidlog.plan.documents import (
     encode_rewritten_group,
     file_schema,
     plan_document,
+    rewrite_digest,
     rewritten_group_begins,
 )
 from liquidlog.plan.files import (
@@ -52,7 +51,6 @@ from liquidlog.plan.files import (
 )
 
 __all__ = [
-    "DEFAULT_MAX_DELETED_SHARE",
     "DEFAULT_MAX_FILE_BYTES",
     "DEFAULT_MIN_CUBE_BYTES",
     "DEFAULT_MIN_OVERLAP",

@@ -5,7 +5,8 @@ says which files came out, as facts. Neither holds a secret, and both can be sav
 shipped and replayed. Sizes are bytes, times milliseconds since the epoch unless named otherwise.
 """
 
-from collections.abc import Mapping
+import hashlib
+from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from typing import Final
 
@@ -21,6 +22,7 @@ from liquidlog.plan.files import (
 )
 from liquidlog.spec.actions import UNREADABLE
 from liquidlog.spec.mapping import MappingMode
+from liquidlog.spec.markup import Summary
 from liquidlog.spec.schema import PrimitiveType, StructField, StructType
 
 FORMAT_VERSION: Final = 1
@@ -43,7 +45,6 @@ DEFAULT_TOLERANCE: Final = 1.27
 DEFAULT_MIN_OVERLAPPING_FILES: Final = 4
 DEFAULT_MIN_OVERLAP: Final = 0.75
 """Source: Microsoft Fabric, autoRecluster.minOffendingFiles and minOverlapThreshold."""
-DEFAULT_MAX_DELETED_SHARE: Final = 0.25
 
 
 class RewriteMode(StrEnum):
@@ -60,8 +61,7 @@ class ClusteringPolicy(Document, frozen=True, kw_only=True):
     From `tolerance` on, only the strategy `overlap` listens: narrow readers may read so many
     times what they would after a full rewrite; a clustered file overlaps if at least
     `min_overlapping_files` others share on average `min_overlap` of its range (both Fabric's
-    names and defaults); a file with a larger share of deleted rows than `max_deleted_share`
-    is always rewritten; at most `budget_bytes` are rewritten, of files that `where` may touch.
+    names and defaults); at most `budget_bytes` are rewritten, of files that `where` may touch.
     """
 
     min_cube_bytes: int = DEFAULT_MIN_CUBE_BYTES
@@ -73,7 +73,6 @@ class ClusteringPolicy(Document, frozen=True, kw_only=True):
     tolerance: float = DEFAULT_TOLERANCE
     min_overlapping_files: int = DEFAULT_MIN_OVERLAPPING_FILES
     min_overlap: float = DEFAULT_MIN_OVERLAP
-    max_deleted_share: float = DEFAULT_MAX_DELETED_SHARE
     budget_bytes: int | None = None
     where: str | None = None
 
@@ -134,7 +133,7 @@ class WriterOptions(Document, frozen=True, kw_only=True):
     tight_bounds: bool = False
 
 
-class ClusteringPlan(Document, frozen=True, kw_only=True):
+class ClusteringPlan(Summary, Document, frozen=True, kw_only=True):
     """What to rewrite at one version of one table. Immutable; considered = grouped + skipped.
 
     `schema_string` is the table's schema in the protocol's JSON, `mapping_mode` how its columns are
@@ -175,6 +174,25 @@ class ClusteringPlan(Document, frozen=True, kw_only=True):
         if self.mode is RewriteMode.ZORDER:
             return "zorder" if len(self.columns) > 1 else "linear"
         return self.policy.curve if len(self.columns) > 1 else "linear"
+
+    def _facts(self) -> Mapping[str, object]:
+        return {
+            "table_uri": self.table_uri,
+            "read_version": self.read_version,
+            "strategy": self.strategy,
+            "mode": self.mode,
+            "columns": tuple(".".join(column.logical) for column in self.columns),
+            "groups": len(self.groups),
+            "files": sum(len(group.inputs) for group in self.groups),
+            "size_bytes": self.size_bytes,
+            "skipped_files": len(self.skipped),
+        }
+
+    def _rows(self) -> tuple[Sequence[str], Sequence[Sequence[object]]]:
+        return ("group_id", "zcube_id", "files", "size_bytes", "expected_outputs"), [
+            (g.group_id, g.zcube_id, len(g.inputs), g.size_bytes, g.expected_outputs)
+            for g in self.groups
+        ]
 
 
 class WrittenFile(Document, frozen=True, kw_only=True):
@@ -235,11 +253,26 @@ class GroupFailure(Document, frozen=True, kw_only=True):
     reason: str
 
 
-class RewriteResult(Document, frozen=True, kw_only=True):
+class RewriteResult(Summary, Document, frozen=True, kw_only=True):
     """The finished groups of one plan."""
 
     plan_id: str
     groups: tuple[RewrittenGroup, ...]
+
+    def _facts(self) -> Mapping[str, object]:
+        outputs = [file for group in self.groups for file in group.outputs]
+        return {
+            "plan_id": self.plan_id,
+            "groups": len(self.groups),
+            "files": len(outputs),
+            "size_bytes": sum(file.size_bytes for file in outputs),
+            "rows_written": sum(group.rows_written for group in self.groups),
+        }
+
+    def _rows(self) -> tuple[Sequence[str], Sequence[Sequence[object]]]:
+        return ("group_id", "files", "rows_written", "seconds"), [
+            (g.group_id, len(g.outputs), g.rows_written, g.seconds) for g in self.groups
+        ]
 
 
 def file_schema(schema: StructType, row_tracking: RowTracking | None) -> StructType:
@@ -368,3 +401,18 @@ def _head(content: bytes) -> _Head | None:
 def _files(kind: type[InputFiles] | type[SkippedFiles], rows: object) -> InputFiles | SkippedFiles:
     """Return a list of a document as files in columns; msgspec asks for types not its own."""
     return kind.from_document(rows)
+
+
+def rewrite_digest(plan: ClusteringPlan, planned: RewriteGroup, group: RewrittenGroup) -> str:
+    """Return the SHA-256, as 64 hex digits, of a planned group, its plan's terms and its result.
+
+    It binds the result to the plan: the run that wrote the outputs leaves the digest in the table,
+    and a plan or a result that anybody changed since has another one. Where the table lies does not
+    count: machines may mount it at different places.
+    """
+    terms = msgspec.structs.replace(plan, groups=(), skipped=SkippedFiles.of(), table_uri="")
+    digest = hashlib.sha256()
+    for document in (terms, planned, group):
+        digest.update(msgspec.json.encode(document, enc_hook=list))
+        digest.update(b"\n")
+    return digest.hexdigest()

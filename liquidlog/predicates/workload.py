@@ -1,38 +1,12 @@
-"""Workloads: the predicates that a table's readers ask with, and how often.
-
-People write them in two forms of text.
-
-JSON lines: one `{"where": "day = '2024-01-31'", "weight": 3}` per line; a weight left out is 1.
-SQL: statements that end in a semicolon, each a SELECT from one table or a bare condition; a
-comment `weight: 3` in a statement gives its weight.
-"""
+"""Workloads: the predicates that a table's readers ask with, and how often."""
 
 import math
-import re
-from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
-
-import msgspec
-import sqlglot
-from sqlglot import exp
-from sqlglot.errors import SqlglotError
-
-from liquidlog.errors import UsageError
-from liquidlog.predicates.conditions import parse_condition
-from liquidlog.predicates.sql_errors import sql_problem
-
-_WEIGHT: Final = re.compile(r"\bweight\s*[:=]\s*([0-9.eE+-]+)")
-_NARROWING: Final = ("joins", "laterals", "with_")
-"""What makes the WHERE of a SELECT one of several tables."""
-
-_QUALIFIERS: Final = ("catalog", "db", "table")
-"""Where sqlglot keeps the parts of a name before its last, outermost first."""
 
 
 @dataclass(frozen=True, slots=True)
 class WeightedPredicate:
-    """A SQL condition (`where`) and how often it is asked, in a unit that the workload shares."""
+    """A SQL condition and how often it is asked, in any unit that the whole workload shares."""
 
     where: str
     weight: float = 1.0
@@ -45,113 +19,3 @@ def shares(workload: Workload) -> tuple[float, ...]:
     """Return each predicate's share of all that is asked; they add up to 1."""
     total = math.fsum(predicate.weight for predicate in workload)
     return tuple(predicate.weight / total for predicate in workload)
-
-
-def parse_workload(text: str, *, source: str, sql: bool) -> Workload:
-    """Return the predicates of a workload; `source` names the text in errors.
-
-    Raises:
-        UsageError: If there is none, or one cannot be understood; its field `where` says which.
-    """
-    found = tuple(_statements(text, source) if sql else _lines(text, source))
-    if not found:
-        raise UsageError(f"{source} holds no predicate", where=source)
-    return found
-
-
-def _lines(text: str, source: str) -> Iterator[WeightedPredicate]:
-    for number, line in enumerate(text.splitlines(), start=1):
-        if not line.strip():
-            continue
-        place = f"{source} line {number}"
-        try:
-            found = msgspec.json.decode(line, type=dict[str, Any])
-        except (msgspec.MsgspecError, RecursionError) as error:
-            raise UsageError(
-                f"{place} is not a JSON object; a file of SQL has a name that ends in .sql",
-                where=place,
-            ) from error
-        condition = found.get("where")
-        if not isinstance(condition, str) or set(found) - {"where", "weight"}:
-            raise UsageError(
-                f'{place} is not of the form {{"where": "...", "weight": 1}}', where=place
-            )
-        yield WeightedPredicate(_checked(condition, place), _weight(found.get("weight", 1), place))
-
-
-def _statements(text: str, source: str) -> Iterator[WeightedPredicate]:
-    try:
-        statements = sqlglot.parse(text, dialect="spark")
-    except SqlglotError as error:
-        raise UsageError(
-            f"{source} is not SQL: {sql_problem(error, text)}", where=source
-        ) from error
-    for number, (statement, comments) in enumerate(_commented(statements), start=1):
-        place = f"{source} statement {number}"
-        weights = [found[1] for text in comments if (found := _WEIGHT.search(text))]
-        weight = _weight(_number(weights[0]) if weights else 1, place)
-        yield WeightedPredicate(_condition(statement, place), weight)
-
-
-def _commented(
-    statements: Sequence[exp.Expr | None],
-) -> Iterator[tuple[exp.Expr, Sequence[str]]]:
-    """Yield each statement with its comments.
-
-    What stands behind a semicolon, in its line, is a statement of its own to sqlglot.
-    """
-    for statement, following in zip(statements, [*statements[1:], None], strict=True):
-        if statement is None or isinstance(statement, exp.Semicolon):
-            continue
-        comments = [text for node in statement.walk() for text in node.comments or ()]
-        behind = following.comments if isinstance(following, exp.Semicolon) else None
-        yield statement, [*comments, *(behind or ())]
-
-
-def _condition(statement: exp.Expr, place: str) -> str:
-    """Return the text of the condition that a statement asks with.
-
-    Raises:
-        UsageError: If it is not the condition of one table.
-    """
-    if isinstance(statement, exp.Condition) and not isinstance(statement, exp.Query):
-        return _checked(statement.sql("spark", comments=False), place)
-    origin = statement.args.get("from_") if isinstance(statement, exp.Select) else None
-    if (
-        origin is None
-        or not isinstance(origin.this, exp.Table)
-        or any(statement.args.get(name) for name in _NARROWING)
-    ):
-        raise UsageError(f"{place} is neither a condition nor a SELECT from one table", where=place)
-    found = statement.args.get("where")
-    if found is None:
-        return "TRUE"
-    table = origin.this
-    condition = found.this.copy()
-    for column in condition.find_all(exp.Column):
-        qualifier = next((part for part in _QUALIFIERS if column.args.get(part)), None)
-        if qualifier and column.text(qualifier).lower() == table.alias_or_name.lower():
-            column.set(qualifier, None)
-    return _checked(condition.sql("spark", comments=False), place)
-
-
-def _checked(condition: str, place: str) -> str:
-    try:
-        parse_condition(condition)
-    except UsageError as error:
-        raise UsageError(f"{place}: {error.message}", where=place) from error
-    return condition
-
-
-def _number(text: str) -> float | None:
-    try:
-        return float(text)
-    except ValueError:
-        return None
-
-
-def _weight(value: object, place: str) -> float:
-    number = isinstance(value, int | float) and not isinstance(value, bool)
-    if not number or not 0 < float(str(value)) < math.inf:
-        raise UsageError(f"{place} has no positive weight but {value!r}", where=place)
-    return float(str(value))

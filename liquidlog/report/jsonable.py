@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 import pyarrow as pa
 
-from liquidlog.errors import LiquidlogError
+from liquidlog.errors import Conflict, LiquidlogError
 from liquidlog.plan import ClusteringPlan, plan_document
 from liquidlog.spec.visible import visible_json
 
@@ -54,6 +54,8 @@ def jsonable(value: Any) -> Any:  # noqa: ANN401  any value
             return jsonable(plan_document(value))
         case msgspec.Struct():
             return jsonable(msgspec.to_builtins(value))
+        case Conflict():
+            return jsonable(value.document())
         case Mapping():
             return {str(key): jsonable(child) for key, child in value.items()}
         case list() | tuple() | set() | frozenset():

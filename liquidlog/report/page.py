@@ -13,7 +13,7 @@ from typing import Any, Final
 from liquidlog.clustering.health.measure import ColumnHealth, Health
 from liquidlog.clustering.health.pictures import ColumnPicture, Pictures
 from liquidlog.doctor.findings import Finding
-from liquidlog.operations.overview import Overview, Rewrite
+from liquidlog.operations.overview import LastRewrite, Overview
 from liquidlog.report import shapes
 from liquidlog.report.jsonable import jsonable
 from liquidlog.report.style import PAGE
@@ -213,7 +213,7 @@ def _trend(found: Sequence[Health]) -> Iterator[str]:
     yield _section("Trend", *parts)
 
 
-def _rewrite(rewrite: Rewrite | None) -> Iterator[str]:
+def _rewrite(rewrite: LastRewrite | None) -> Iterator[str]:
     if rewrite is None:
         return
     versions = sorted({rewrite.first_version, rewrite.last_version})

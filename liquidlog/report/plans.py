@@ -4,9 +4,9 @@ from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from typing import Any, Final
 
-from liquidlog.curve.fit import MAX_FITTED_DIMENSIONS
+from liquidlog.clustering.planning.curve_advice import would_kd_be_narrower
 from liquidlog.operations.explain import Explained
-from liquidlog.operations.replay import Replay
+from liquidlog.operations.past_commits import OptimizeComparison
 from liquidlog.plan import ClusteringPlan
 from liquidlog.report.layout import Line, Report, amount, listing
 from liquidlog.simulation.prediction import Prediction
@@ -14,7 +14,6 @@ from liquidlog.simulation.prices import Costs
 from liquidlog.spec.schema import quote_path
 from liquidlog.spec.sizes import render_size
 
-_KD_PAYS_FROM_FILES: Final = 8
 _CURVE_ADVICE: Final = (
     "--curve kd would write narrower files; docs/curves.md says when that is the better choice"
 )
@@ -52,7 +51,7 @@ def plan(made: ClusteringPlan) -> Report:
         head,
         *listing(("group", "cube", "files in", "size", "files out"), groups),
         *listing(("left alone because", "files", "size"), skipped),
-        *([Line(_CURVE_ADVICE)] if _is_kd_better(made) else []),
+        *([Line(_CURVE_ADVICE)] if would_kd_be_narrower(made) else []),
     )
 
 
@@ -110,7 +109,7 @@ def explained_files(rows: Sequence[Mapping[str, Any]]) -> Report:
     return tuple(listing(names, ([row[name] for name in names] for row in rows)))
 
 
-def replayed(found: Replay) -> Report:
+def replayed(found: OptimizeComparison) -> Report:
     """Show how a plan compares with what an OPTIMIZE took."""
     head = Line(
         f"version {found.version} took {found.taken_files} files; a plan for version"
@@ -120,13 +119,6 @@ def replayed(found: Replay) -> Report:
     paths = [("only taken", path) for path in found.only_taken]
     paths += [("only planned", path) for path in found.only_planned]
     return (head, *listing(("", "path"), paths))
-
-
-def _is_kd_better(made: ClusteringPlan) -> bool:
-    """Return whether files cannot be fitted to the Hilbert curve, and are many enough to matter."""
-    outputs = sum(group.expected_outputs for group in made.groups)
-    is_fitted = len(made.columns) <= MAX_FITTED_DIMENSIONS
-    return made.curve == "hilbert" and not is_fitted and outputs >= _KD_PAYS_FROM_FILES
 
 
 def _costs(paid: Costs) -> Line:

@@ -9,8 +9,6 @@ import sys
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Final, TextIO
 
-from rich.cells import cell_len
-
 from liquidlog.report.layout import LEVELS, Bars, Cell, Grid, Line, Part, Report
 from liquidlog.spec.visible import visible, visible_json, visible_lines
 
@@ -119,7 +117,11 @@ def _aligned(rows: Iterable[Sequence[Cell]], glyphs: str) -> Iterator[str]:
 
 
 def _width(cell: str) -> int:
-    return len(cell) if cell.isascii() else cell_len(cell)
+    if cell.isascii():
+        return len(cell)
+    from rich.cells import cell_len
+
+    return cell_len(cell)
 
 
 def _written(cell: Cell, glyphs: str) -> str:

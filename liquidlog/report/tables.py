@@ -6,7 +6,7 @@ from typing import Any, Final
 import pyarrow as pa
 
 from liquidlog.clustering.health.measure import Health
-from liquidlog.operations.replay import WrittenBytes
+from liquidlog.operations.past_commits import WrittenBytes
 from liquidlog.operations.scan import Scan
 from liquidlog.report.jsonable import jsonable
 from liquidlog.report.layout import (

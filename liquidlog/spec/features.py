@@ -27,6 +27,24 @@ ROW_TRACKING_ENABLED: Final = "delta.enableRowTracking"
 ROW_TRACKING_SUSPENDED: Final = "delta.rowTrackingSuspended"
 """Properties: rows keep their ids when they move; no new ids are assigned. Never both."""
 
+_SWITCHES: Final[Mapping[tuple[str, str], str]] = {
+    # (property, value in lower case): the feature that the value puts into effect.
+    ("delta.appendOnly", "true"): "appendOnly",
+    ("delta.enableChangeDataFeed", "true"): "changeDataFeed",
+    ("delta.enableDeletionVectors", "true"): DELETION_VECTORS,
+    (ROW_TRACKING_ENABLED, "true"): ROW_TRACKING,
+    ("delta.enableInCommitTimestamps", "true"): IN_COMMIT_TIMESTAMP,
+    ("delta.enableTypeWidening", "true"): "typeWidening",
+    ("delta.enableVariantShredding", "true"): "variantShredding",
+    ("delta.enableIcebergCompatV1", "true"): "icebergCompatV1",
+    ("delta.enableIcebergCompatV2", "true"): "icebergCompatV2",
+    ("delta.enableIcebergCompatV3", "true"): "icebergCompatV3",
+    ("delta.checkpointPolicy", "v2"): "v2Checkpoint",
+    ("delta.columnMapping.mode", "name"): COLUMN_MAPPING,
+    ("delta.columnMapping.mode", "id"): COLUMN_MAPPING,
+}
+"""Which property puts which feature into effect; values are compared in lower case."""
+
 LEGACY_FEATURES: Final[Mapping[str, tuple[int, int]]] = {
     # feature: (reader version that implies it, writer version that implies it)
     "appendOnly": (0, 2),
@@ -84,6 +102,11 @@ _WRITE_FEATURES: Final = frozenset(
 )
 
 _CREATE_FEATURES: Final = (DOMAIN_METADATA, CLUSTERING, "invariants", "appendOnly")
+
+
+def switched_feature(name: str, value: str) -> str | None:
+    """Return the feature that a property puts into effect with this value, None if none."""
+    return _SWITCHES.get((name, value.lower()))
 
 
 def table_features(protocol: Protocol) -> tuple[str, ...]:

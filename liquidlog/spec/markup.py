@@ -1,16 +1,55 @@
-"""Values as plain HTML tables. Everything is escaped; no style sheet or network is needed."""
+"""Values as one line, and as plain HTML tables that need no style sheet and no network.
+
+Names that others chose are in them: everything is escaped.
+"""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from html import escape
-from typing import Any
+from typing import Any, Final
 
 from liquidlog.spec.visible import visible
+
+_ROWS_SHOWN: Final = 20
 
 
 def escaped(text: str) -> str:
     """Return `text` escaped for use as text or as an attribute of HTML or SVG."""
     return escape(visible(text))
+
+
+class Summary:
+    """Mixin: an object is shown by a few facts, on one line in a console, as tables in a notebook.
+
+    Its `repr` is no constructor call: what makes the object up may be a million files.
+    """
+
+    __slots__ = ()
+
+    def _facts(self) -> Mapping[str, object]:
+        """Return the facts to show, in order: texts, numbers, None, and tuples of these."""
+        raise NotImplementedError
+
+    def _rows(self) -> tuple[Sequence[str], Sequence[Sequence[object]]]:
+        """Return (headings, rows) of what the object consists of; nothing unless overridden."""
+        return (), ()
+
+    def __repr__(self) -> str:
+        """Return the class and the facts on one line, what is hidden in texts as escapes."""
+        facts = (f"{name}={_spelled(value)}" for name, value in self._facts().items())
+        return f"{type(self).__name__}({', '.join(facts)})"
+
+    def _repr_html_(self) -> str:
+        """Return what a notebook shows: the facts, then the first rows."""
+        headings, rows = self._rows()
+        parts = [
+            f"<p><b>{escaped(type(self).__name__)}</b></p>",
+            html_table(("", ""), list(self._facts().items())),
+            html_table(headings, rows[:_ROWS_SHOWN]) if rows else "",
+        ]
+        if len(rows) > _ROWS_SHOWN:
+            parts.append(f"<p>and {len(rows) - _ROWS_SHOWN} more</p>")
+        return f"<div>{''.join(parts)}</div>"
 
 
 def html_document(value: Any) -> str:  # noqa: ANN401  any dataclass
@@ -35,6 +74,12 @@ def html_table(names: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
         for row in rows
     )
     return f"<table>{f'<thead><tr>{head}</tr></thead>' if any(names) else ''}{body}</table>"
+
+
+def _spelled(value: object) -> str:
+    if isinstance(value, tuple):
+        return f"[{', '.join(map(_spelled, value))}]"
+    return repr(str(value)) if isinstance(value, str) else repr(value)
 
 
 def _is_nested(item: Any) -> bool:  # noqa: ANN401

@@ -1,6 +1,7 @@
 """Times as the log keeps them and as people and documents write them."""
 
 import re
+from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
@@ -8,6 +9,17 @@ from liquidlog.errors import UsageError
 
 _DURATION: Final = re.compile(r"(\d{1,9})\s*(s|m|h|d)")
 _UNIT_MS: Final = {"s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
+_RETENTION: Final = "delta.deletedFileRetentionDuration"
+_DEFAULT_RETENTION: Final = "interval 1 week"
+_INTERVAL_MS: Final = {
+    "millisecond": 1,
+    "second": 1_000,
+    "minute": 60_000,
+    "hour": 3_600_000,
+    "day": 86_400_000,
+    "week": 604_800_000,
+}
+_STEP: Final = re.compile(rf"(\d+)\s+({'|'.join(_INTERVAL_MS)})s?\s*")
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -46,6 +58,16 @@ def parse_duration(text: str) -> int:
             f"{text!r} is not a duration; write it as 30s, 15m, 12h or 7d", duration=text
         )
     return int(found[1]) * _UNIT_MS[found[2]]
+
+
+def retention_ms(configuration: Mapping[str, str]) -> int | None:
+    """Return how long tombstones are kept, in ms; None if the table says it in unknown words."""
+    text = configuration.get(_RETENTION, _DEFAULT_RETENTION).strip().lower()
+    steps = text.removeprefix("interval").strip()
+    found = _STEP.findall(steps)
+    if not found or _STEP.sub("", steps):
+        return None
+    return sum(int(number) * _INTERVAL_MS[unit] for number, unit in found)
 
 
 def iso_time(time_ms: int) -> str:

@@ -14,7 +14,7 @@ _ONE_SLASH: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):/(?!/)(.*)")
 _SQL_PATH: Final = re.compile(r"\w+\.`(.+)`")
 _WEB: Final = frozenset({"http", "https"})
 _ADDRESS: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:/")
-"""How a canonical path begins that is neither relative nor on local disk."""
+"""How a path begins that is an address by itself: neither relative to a table nor local."""
 _SLASHES_IN_FRONT: Final = re.compile(r"^//+")
 _LOCAL: Final = frozenset({"file", "local"})
 _FAMILIES: Final = {
@@ -71,7 +71,7 @@ def local_path(address: str) -> str:
 
 
 def table_address(uri: str) -> str:
-    """Return the one way in which we spell the address of a table.
+    """Return the canonical spelling of a table's address; every document and message uses it.
 
     Local: an absolute path. Otherwise: a URI without a trailing slash, with the usual scheme.
 
@@ -91,10 +91,10 @@ def table_address(uri: str) -> str:
 
 
 def _check_spelling(uri: str) -> None:
-    """Refuse what other tools take for an address of a table, and what is nearly one.
+    """Refuse addresses of other tools, and those that are nearly right.
 
     Raises:
-        UsageError: Says how it is to be written.
+        UsageError: With the right spelling.
     """
     quoted = _SQL_PATH.fullmatch(uri)
     if quoted is not None:

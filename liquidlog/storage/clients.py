@@ -1,7 +1,8 @@
-"""The fsspec client of a storage, and which ones are trusted to create a version.
+"""The fsspec client of a storage, and which clients may create a version of a table.
 
-Trusted by class, after a measurement (docs/adr/0005, 0015): fsspec's own way to create a file
-looks first and writes then, and has had two winners.
+Only the classes listed here may: they were measured to create a file for exactly one of several
+writers (docs/adr/0005, 0015). fsspec's generic way looks first and writes then; two writers have
+both succeeded with it.
 """
 
 import importlib
@@ -11,8 +12,6 @@ import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
-
-import fsspec
 
 from liquidlog.errors import StorageError, UsageError
 from liquidlog.storage.addresses import ObjectAddress
@@ -68,12 +67,11 @@ def open_client(address: ObjectAddress, uri: str, options: StorageOptions) -> Cl
         else _plain_arguments(address.family, uri, options)
     )
     try:
-        kind = _class(family) if family else fsspec.get_filesystem_class(address.family)
+        kind = _class(family) if family else _plain_class(address.family)
         client = kind(use_listings_cache=False, **arguments)
     except ImportError as error:
-        extra = f'liquidlog[{family.extra}]"' if family else f'fsspec[{address.family}]"'
         raise UsageError(
-            f'{address.family} needs a package that is not installed: pip install "{extra}'
+            f"{address.family}: a package is not installed ({error}); install {_wanted(family)}"
         ) from error
     except Exception as error:  # noqa: BLE001  clients raise what they like; it may hold a secret
         raise StorageError(address.bucket, explained(error, options)) from None
@@ -87,13 +85,26 @@ def explained(error: BaseException, options: StorageOptions) -> str:
     return f"{type(error).__name__}: {text}" if text else type(error).__name__
 
 
+def _wanted(family: Family | None) -> str:
+    if family is None:
+        return "the fsspec client of this storage"
+    return f"the extra {family.extra} of liquidlog ({family.module.partition('.')[0]})"
+
+
 def _class(family: Family) -> Any:  # noqa: ANN401  an fsspec class
     return getattr(importlib.import_module(family.module), family.name)
 
 
+def _plain_class(protocol: str) -> Any:  # noqa: ANN401  an fsspec class
+    # Local tables do without fsspec, which imports asyncio and more.
+    import fsspec
+
+    return fsspec.get_filesystem_class(protocol)
+
+
 def _plain_arguments(protocol: str, uri: str, options: StorageOptions) -> dict[str, Any]:
     try:
-        kind = fsspec.get_filesystem_class(protocol)
+        kind = _plain_class(protocol)
     except ValueError as error:
         raise UsageError(
             f"there is no storage {protocol}://; known are s3://, gs://, az://, abfss:// and file:"

@@ -70,7 +70,9 @@ def http_status(error: BaseException | None) -> int | None:
 
 
 def again(request: Callable[[], T]) -> T:
-    """Return what a request returns that changes nothing; a transient failure is tried again.
+    """Return the answer to a request that changes nothing; try up to four times if it is transient.
+
+    Waits 0.2, 0.8 and 3.2 seconds between the tries.
 
     Raises:
         Exception: The client's, if it is not transient or stays.

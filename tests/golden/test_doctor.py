@@ -9,8 +9,7 @@ import duckdb
 import pyarrow as pa
 import pytest
 
-from liquidlog.cli.common import run
-from liquidlog.cli.main import cli
+from liquidlog.cli.main import cli, run
 from liquidlog.doctor.findings import FIXES
 from liquidlog.errors import CommitConflictError, UsageError
 from liquidlog.operations import backfill

@@ -13,8 +13,7 @@ from deltalake import DeltaTable
 
 from liquidlog.data.checksum import multiset_checksum
 from liquidlog.data.logical_file import read_deletion_vector
-from liquidlog.log.loader import load_snapshot
-from liquidlog.log.stores import open_store
+from liquidlog.log.loader import load_snapshot, open_store
 from liquidlog.plan import InputFile
 from liquidlog.snapshot import Snapshot
 from liquidlog.spec.arrow import arrow_schema

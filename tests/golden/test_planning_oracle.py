@@ -12,8 +12,7 @@ import pytest
 
 from liquidlog.clustering.outcome.metrics import optimize_metrics
 from liquidlog.clustering.planning.planner import plan
-from liquidlog.log.loader import load_snapshot
-from liquidlog.log.stores import open_store
+from liquidlog.log.loader import load_snapshot, open_store
 from liquidlog.plan import ClusteringPlan, ClusteringPolicy, RewriteGroup, RewrittenGroup
 from liquidlog.snapshot import Snapshot, decoded_paths
 from support.snapshots import with_files

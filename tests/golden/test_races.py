@@ -6,11 +6,10 @@ from typing import Any
 
 import pytest
 
-from liquidlog.clustering.outcome.staleness import stale_reasons
+from liquidlog.clustering.outcome.change import staleness
 from liquidlog.clustering.planning.planner import plan as make_plan
 from liquidlog.commit.conflicts import check_conflicts
-from liquidlog.log.loader import load_commits, load_snapshot
-from liquidlog.log.stores import open_store
+from liquidlog.log.loader import load_commits, load_snapshot, open_store
 from liquidlog.operations.rewrite import read_set_of
 from liquidlog.plan import ClusteringPolicy
 from liquidlog.spec.features import unsupported_for_writing
@@ -74,7 +73,7 @@ def test_a_stale_rewrite_commits_where_the_engine_does_or_refuses_for_a_known_re
     newest = load_snapshot(store)
     winners = list(load_commits(store, base.version + 1, newest.version))
     conflicts = [c for g in plan.groups for c in check_conflicts(read_set_of(plan, g), winners)]
-    stale = [reason for group in plan.groups for reason in stale_reasons(newest, plan, group)]
+    stale = [reason for group in plan.groups for reason in staleness(newest, plan, group).reasons]
     refused = unsupported_for_writing(newest.protocol, newest.metadata.configuration)
     commits = recorded["commits"] and case not in STRICTER
     assert bool(conflicts or stale) != commits, (conflicts, stale, refused)

@@ -8,10 +8,9 @@ import pyarrow as pa
 import pytest
 
 from liquidlog.errors import LiquidlogError
-from liquidlog.log.loader import load_snapshot
+from liquidlog.log.loader import load_snapshot, open_store
 from liquidlog.log.raw_statistics import raw_statistics, rendered_statistics
 from liquidlog.log.statistics import load_bounds
-from liquidlog.log.stores import open_store
 from liquidlog.snapshot import STATISTICS_TYPE
 from liquidlog.spec.bounds_json import parse_bounds
 from liquidlog.spec.stats import indexed_leaves

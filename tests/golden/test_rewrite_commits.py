@@ -9,11 +9,10 @@ import msgspec
 import numpy as np
 import pytest
 
-from liquidlog.clustering.domain import clustering_state
+from liquidlog.clustering.columns import clustering_state
 from liquidlog.clustering.outcome.change import rewrite_change
 from liquidlog.clustering.planning.choice import TAKEN, Choice, build_plan
-from liquidlog.log.loader import load_commits, load_snapshot, newest_version
-from liquidlog.log.stores import open_store
+from liquidlog.log.loader import load_commits, load_snapshot, newest_version, open_store
 from liquidlog.plan import (
     ClusteringPlan,
     ClusteringPolicy,

@@ -10,11 +10,10 @@ from liquidlog.definition.property_changes import properties_change
 from liquidlog.definition.retagging import plan_retagging, retagged
 from liquidlog.definition.schema_changes import drop_change, plan_rename, rename_change
 from liquidlog.errors import LiquidlogError, SchemaChangeError
-from liquidlog.log.commits import read_commit
-from liquidlog.log.loader import load_snapshot, newest_version
+from liquidlog.log.loader import load_snapshot, newest_version, open_store
 from liquidlog.log.originals import original_adds
+from liquidlog.log.segment import read_commit
 from liquidlog.log.store import TableStore
-from liquidlog.log.stores import open_store
 from liquidlog.snapshot import Snapshot
 from liquidlog.spec.actions import Commit, Metadata, Protocol, encode_actions
 from liquidlog.spec.change import Change

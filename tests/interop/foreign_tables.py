@@ -23,8 +23,7 @@ import pyarrow as pa
 from deltalake import DeltaTable
 
 from liquidlog.errors import LiquidlogError
-from liquidlog.log.loader import load_snapshot
-from liquidlog.log.stores import open_store
+from liquidlog.log.loader import load_snapshot, open_store
 from liquidlog.snapshot import decoded_paths, num_records
 from liquidlog.spec.schema import schema_json
 from liquidlog.table import Table

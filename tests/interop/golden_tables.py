@@ -26,8 +26,7 @@ import pyarrow.compute as pc
 
 from liquidlog.commit.transaction import require_writable
 from liquidlog.errors import LiquidlogError, UnsupportedFeatureError
-from liquidlog.log.loader import load_snapshot
-from liquidlog.log.stores import open_store
+from liquidlog.log.loader import load_snapshot, open_store
 from liquidlog.snapshot import Snapshot
 from liquidlog.spec.schema import StructType
 

@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 
-from liquidlog.cli.common import run
-from liquidlog.cli.main import cli
+from liquidlog.cli.main import cli, run
 from liquidlog.table import Table
 
 pytestmark = pytest.mark.reference

@@ -51,7 +51,7 @@ WRONG: Mapping[str, tuple[object, ...]] = {
 }
 """Values that a parameter of this type must refuse."""
 
-TRUSTED = ("bool", "Callable", "Iterable", "optimize.CommitReport", "Snapshot")
+TRUSTED = ("bool", "Callable", "Iterable", "rewrite.CommitReport", "Snapshot")
 """Beginnings of types whose values are not looked at: flags, callbacks, what the API returned."""
 
 MAKING = ("open", "create", "definition", "create_as")

@@ -9,6 +9,7 @@ from support.repository import ROOT, committed_files, modules, text
 
 DOCUMENTS = [path for path in committed_files() if path.suffix == ".md"]
 NAME = re.compile(r"`(\w+)`")
+ROOTS = (ROOT, ROOT / "liquidlog")
 LINK = re.compile(r"\]\((?!https?://|mailto:)([^)#\s]+)(#[^)\s]*)?\)")
 
 
@@ -24,19 +25,11 @@ def test_code_map_names_every_module_once() -> None:
     assert sorted(mapped) == sorted(modules())
 
 
-def _named_files() -> list[str]:
-    """Return the files that ARCHITECTURE names in its reading order and where to change what."""
-    document = text("ARCHITECTURE.md")
-    order = document.partition("Read in this order:")[2].partition("\n\n")[0]
-    table = document.partition("| I want to … |")[2].partition("\n\n")[0]
-    return re.findall(r"`([\w/]+\.py)`", order + table)
-
-
-def test_files_to_read_and_to_change_exist() -> None:
-    named = _named_files()
+def test_architecture_names_files_that_exist() -> None:
+    named = re.findall(r"`([\w/]+\.py)`", text("ARCHITECTURE.md"))
     assert len(named) > 10
-    places = (ROOT, ROOT / "liquidlog")
-    assert [name for name in named if not any((place / name).is_file() for place in places)] == []
+    missing = [name for name in named if not any((root / name).exists() for root in ROOTS)]
+    assert missing == []
 
 
 @pytest.mark.parametrize(("name", "most"), [("ARCHITECTURE.md", 150), ("CONTRIBUTING.md", 60)])

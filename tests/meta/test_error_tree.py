@@ -1,41 +1,136 @@
-"""The tree drawn in the docstring of liquidlog.errors is the tree of classes."""
+"""The tree drawn in the docstring of liquidlog.errors is the tree of classes, with their fields."""
 
+import copy
 import inspect
+import json
+import pickle
 import re
+from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
+
+import pytest
 
 from liquidlog import errors
+from liquidlog.errors import Conflict, LiquidlogError
+from liquidlog.report.jsonable import render_error
+from support.error_examples import CONFLICTS, EXAMPLES
+
+Copy = Callable[[LiquidlogError], LiquidlogError]
 
 
-def _drawn() -> dict[str, str]:
-    """Return {class: base} as drawn: each level is four columns of lines."""
+def _drawn() -> dict[str, tuple[str, str]]:
+    """Return {class: (base, what is said of it)} as drawn: each level is four columns of lines."""
     path: list[str] = []
-    bases = {}
+    drawn = {}
     for line in (errors.__doc__ or "").splitlines():
-        found = re.match(r"([│├└─ ]*)([A-Z]\w+Error)\b", line)
+        found = re.match(r"([│├└─ ]*)([A-Z]\w+Error)\b(.*)", line)
         if found is None:
             continue
         depth = len(found[1]) // 4
         path[depth:] = [found[2]]
-        if depth:
-            bases[found[2]] = path[depth - 1]
-    return bases
+        drawn[found[2]] = (path[depth - 1] if depth else "Exception", found[3])
+    return drawn
 
 
-def _classes() -> dict[str, type[errors.LiquidlogError]]:
+def _classes() -> dict[str, type[LiquidlogError]]:
     return {
         name: value
         for name, value in vars(errors).items()
-        if inspect.isclass(value) and issubclass(value, errors.LiquidlogError)
+        if inspect.isclass(value) and issubclass(value, LiquidlogError)
     }
 
 
+def _conflict_classes(root: type[Conflict] = Conflict) -> set[type[Conflict]]:
+    return {root}.union(*(_conflict_classes(child) for child in root.__subclasses__()))
+
+
 def test_drawn_tree_is_the_tree_of_classes() -> None:
-    root = errors.LiquidlogError
     actual = {name: value.__bases__[0].__name__ for name, value in _classes().items()}
-    del actual[root.__name__]
-    assert _drawn() == actual
+    assert {name: base for name, (base, _) in _drawn().items()} == actual
 
 
 def test_codes_are_unique() -> None:
     codes = [value.code for value in _classes().values()]
     assert sorted(codes) == sorted(set(codes))
+
+
+def test_there_is_an_example_of_every_error_and_every_conflict() -> None:
+    assert [type(example) for example in EXAMPLES] == list(_classes().values())
+    # A dataclass with slots is made twice; the first one stays among the subclasses.
+    names = {found.__name__ for found in _conflict_classes()} - {Conflict.__name__}
+    assert {type(conflict).__name__ for conflict in CONFLICTS} == names
+    assert len({conflict.kind for conflict in CONFLICTS}) == len(CONFLICTS)
+
+
+@pytest.mark.parametrize("error", EXAMPLES, ids=lambda error: type(error).__name__)
+def test_fields_that_the_tree_draws_are_attributes(error: LiquidlogError) -> None:
+    _, said = _drawn()[type(error).__name__]
+    _, colon, names = said.partition(": ")
+    drawn = names.split(", ") if colon else []
+    assert all(hasattr(error, name) for name in drawn)
+    own = {"message", *vars(error)} if type(error) is LiquidlogError else set(vars(error))
+    inherited = {"message"} if type(error) is not LiquidlogError else set()
+    if isinstance(error, errors.UsageError) and type(error) is not errors.UsageError:
+        inherited.add("arguments")
+    assert set(drawn) == own - inherited
+
+
+@pytest.mark.parametrize("error", EXAMPLES, ids=lambda error: type(error).__name__)
+def test_document_has_every_field(error: LiquidlogError) -> None:
+    document = json.loads(render_error(error))["error"]
+    assert (document["code"], document["message"]) == (error.code, str(error))
+    assert set(document) == {"code", "message", *error.fields}
+
+
+def test_conflicts_are_documents_in_json() -> None:
+    document = json.loads(render_error(errors.CommitConflictError(6, CONFLICTS)))["error"]
+    first, *_, last = document["conflicts"]
+    assert first == {
+        "kind": "concurrent_delete_read",
+        "message": str(CONFLICTS[0]),
+        "version": 8,
+        "paths": ["a.parquet", "b.parquet"],
+    }
+    assert last["group_id"] == 3
+    assert last["conflict"]["kind"] == "metadata_changed"
+
+
+def _pickled(error: LiquidlogError, protocol: int | None = None) -> LiquidlogError:
+    again = pickle.loads(pickle.dumps(error, protocol))  # noqa: S301  our own bytes
+    assert isinstance(again, LiquidlogError)
+    return again
+
+
+@pytest.mark.parametrize("again", [copy.copy, copy.deepcopy, _pickled])
+@pytest.mark.parametrize("error", EXAMPLES, ids=lambda error: type(error).__name__)
+def test_errors_survive_copying_and_pickling(error: LiquidlogError, again: Copy) -> None:
+    error.add_note("seen while planning")
+    _assert_same(again(error), error)
+
+
+@pytest.mark.parametrize("protocol", range(2, pickle.HIGHEST_PROTOCOL + 1))
+def test_errors_survive_every_protocol_of_pickle(protocol: int) -> None:
+    for error in EXAMPLES:
+        _assert_same(_pickled(error, protocol), error)
+
+
+def test_errors_cross_the_border_of_a_process() -> None:
+    with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
+        raised = [pool.submit(_raise, error).exception() for error in EXAMPLES]
+    for error, there in zip(EXAMPLES, raised, strict=True):
+        assert isinstance(there, LiquidlogError)
+        assert "_raise" in str(there.__cause__)
+        _assert_same(there, error)
+
+
+def _raise(error: LiquidlogError) -> None:
+    raise error
+
+
+def _assert_same(one: LiquidlogError, other: LiquidlogError) -> None:
+    assert type(one) is type(other)
+    assert str(one) == str(other) == other.message
+    assert vars(one) == vars(other)
+    assert one.args == other.args
+    assert (one.exit_status, one.document()) == (other.exit_status, other.document())

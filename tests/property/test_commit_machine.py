@@ -21,9 +21,9 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
+from liquidlog.commit.clock import Clock
 from liquidlog.commit.conflicts import ReadSet
-from liquidlog.commit.transaction import Clock, Proposal, commit
-from liquidlog.commit.writer import PUTS
+from liquidlog.commit.transaction import PUTS, Proposal, land
 from liquidlog.errors import CommitConflictError, CommitStateUnknownError
 from liquidlog.log.loader import load_snapshot, newest_version
 from liquidlog.log.paths import commit_name
@@ -180,7 +180,7 @@ class CommitMachine(RuleBasedStateMachine):
         expected_rows = None
         try:
             proposal = Proposal(read_set=plan, derive=lambda _: change)
-            landed = commit(self.store, proposal, self.clock, engine_info="test").version
+            landed = land(self.store, proposal, self.clock, engine_info="test").version
         except CommitConflictError:
             assert not self.is_live(output)
         except CommitStateUnknownError:

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from liquidlog.clustering.domain import clustering_state
+from liquidlog.clustering.columns import clustering_state
 from liquidlog.clustering.health.measure import Health, measure_health
 from liquidlog.clustering.keyspace import boxes
 from liquidlog.spec.schema import DataType, DecimalType, PrimitiveType, StructField, StructType

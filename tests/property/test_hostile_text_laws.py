@@ -20,8 +20,7 @@ import pyarrow as pa
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from liquidlog.cli.common import run
-from liquidlog.cli.main import cli
+from liquidlog.cli.main import cli, run
 from liquidlog.data.runs import Run
 from liquidlog.spec.visible import visible
 from liquidlog.table import Table

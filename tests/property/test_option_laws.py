@@ -12,8 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from liquidlog.clustering.planning.options import ALL_OPTIONS, STRATEGY, policy_settings
-from liquidlog.clustering.planning.planner import plan
+from liquidlog.clustering.planning.planner import ALL_OPTIONS, STRATEGY, plan, policy_settings
 from liquidlog.clustering.zcubes import PROVIDER
 from liquidlog.errors import UsageError
 from liquidlog.plan import ClusteringPlan, ClusteringPolicy
@@ -48,7 +47,6 @@ VALUES: Final[Mapping[str, tuple[Any, ...]]] = {
     "tolerance": (1.27, 1.0, 3.0),
     "min_overlapping_files": (4, 1, 20),
     "min_overlap": (0.75, 0.1, 1.0),
-    "max_deleted_share": (0.25, 0.0, 1.0),
     "budget_bytes": (90 * MIB, 400 * MIB),
     "where": ("x > 3", "s = 'a'"),
 }

@@ -7,7 +7,7 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from liquidlog.clustering.domain import clustering_state
+from liquidlog.clustering.columns import clustering_state
 from liquidlog.clustering.planning.planner import plan
 from liquidlog.clustering.zcubes import PROVIDER, STABLE, file_states
 from liquidlog.plan import ClusteringPlan, ClusteringPolicy

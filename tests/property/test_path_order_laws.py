@@ -5,7 +5,7 @@ import pyarrow.compute as pc
 from hypothesis import given
 from hypothesis import strategies as st
 
-from liquidlog.log.path_order import path_order
+from liquidlog.log.replay import path_order
 
 # Few letters and long runs, so that paths share words and differ late, or only in length.
 _PATHS = st.lists(

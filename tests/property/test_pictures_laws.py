@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from liquidlog.clustering.domain import clustering_state
+from liquidlog.clustering.columns import clustering_state
 from liquidlog.clustering.health import pictures as module
 from liquidlog.clustering.health.pictures import Pictures, pictures
 from support.snapshots import FileSpec, bounds_of, snapshot_of

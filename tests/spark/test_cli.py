@@ -9,7 +9,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 import liquidspark
-from liquidlog.cli.common import run
+from liquidlog.cli.main import run
 from liquidlog.errors import EXIT_ERROR, EXIT_OK
 from liquidlog.plan import InputFile, decode_result, encode_plan
 from liquidspark.cli import cli

@@ -11,8 +11,7 @@ from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
 import liquidspark
-from liquidlog.cli.common import run
-from liquidlog.cli.main import cli
+from liquidlog.cli.main import cli, run
 from liquidlog.errors import ExecutorError
 from liquidlog.table import Table
 from support import emulators

@@ -15,8 +15,7 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
 
-from liquidlog.log.loader import load_commits, load_snapshot, newest_version
-from liquidlog.log.stores import open_store
+from liquidlog.log.loader import load_commits, load_snapshot, newest_version, open_store
 from liquidlog.spec.actions import AddFile, Commit
 from liquidlog.table import Table
 from support import emulators

@@ -8,8 +8,7 @@ from typing import Any
 
 import pytest
 
-from liquidlog.cli.common import run
-from liquidlog.cli.main import cli
+from liquidlog.cli.main import cli, run
 
 Call = Callable[..., tuple[int, Any, Any]]
 

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 from deltalake import DeltaTable
 
-from liquidlog.clustering.domain import clustering_state
+from liquidlog.clustering.columns import clustering_state
 from liquidlog.clustering.planning.choice import TAKEN, Choice, build_plan
 from liquidlog.plan import ClusteringPlan, ClusteringPolicy, RewriteMode
 from liquidlog.snapshot import Snapshot

@@ -15,10 +15,10 @@ from typing import Any, Final, Self
 
 import pyarrow as pa
 
-from liquidlog.log import local_store, stores
+from liquidlog.log import loader, local_store
 from liquidlog.storage import files, local, local_files
 
-_MODULES: Final = (local, local_files, local_store, stores, files)
+_MODULES: Final = (local, local_files, local_store, loader, files)
 
 
 @dataclass(frozen=True)

@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import Any, Final, Protocol
 from unittest import mock
 
-from liquidlog.commit.transaction import Clock
+from liquidlog.commit.clock import Clock
 from liquidlog.data.runs import Run
+from liquidlog.log.loader import open_store
 from liquidlog.log.store import TableStore
-from liquidlog.log.stores import open_store
 from liquidlog.storage.files import put_if_absent
 from liquidlog.storage.objects import Objects
 from liquidlog.storage.options import NO_OPTIONS, StorageOptions

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any, Final
 from unittest import mock
 
-from liquidlog.cli.common import DEBUG_VARIABLE, run
-from liquidlog.cli.main import cli
+from liquidlog.cli.failures import DEBUG_VARIABLE
+from liquidlog.cli.main import cli, run
 from liquidlog.errors import EXIT_ERROR, EXIT_OK, EXIT_UNSUPPORTED, EXIT_USAGE, LiquidlogError
 from liquidlog.report.jsonable import render_json
 from liquidlog.table import Table

@@ -5,7 +5,7 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any, TypeAlias
 
-from liquidlog.clustering.domain import clustering_state
+from liquidlog.clustering.columns import clustering_state
 from liquidlog.errors import CorruptLogError
 from liquidlog.operations.inspect import live_rows
 from liquidlog.snapshot import Snapshot

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import pyarrow as pa
 
-from liquidlog.clustering.domain import CLUSTERING_DOMAIN
+from liquidlog.clustering.columns import CLUSTERING_DOMAIN
 from liquidlog.log.statistics import load_bounds
 from liquidlog.snapshot import FILES_SCHEMA, STATISTICS_TYPE, Snapshot, Statistics
 from liquidlog.spec.actions import DomainMetadata, Format, Metadata, Protocol

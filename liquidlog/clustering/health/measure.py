@@ -12,8 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from liquidlog.clustering.columns import ClusteringColumn
-from liquidlog.clustering.domain import clustering_state
+from liquidlog.clustering.columns import ClusteringColumn, clustering_state
 from liquidlog.clustering.health.cubes import Between, CubeFiles, CubeHealth, measure_cubes
 from liquidlog.clustering.health.notes import (
     deleted_rows_note,
@@ -33,7 +32,7 @@ from liquidlog.clustering.keyspace.depth import (
 from liquidlog.clustering.zcubes import PARTIAL, STABLE, UNCLUSTERED, file_states, membership
 from liquidlog.snapshot import Snapshot
 from liquidlog.spec.bounds import MILLISECOND_REST_US, Bounds
-from liquidlog.spec.markup import html_document
+from liquidlog.spec.markup import Summary, html_document
 from liquidlog.spec.times import iso_time
 
 PROFILE_BINS: Final = 64
@@ -67,8 +66,8 @@ class ColumnHealth:
     depth_profile: tuple[int, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Health:
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class Health(Summary):
     """The clustering information of a table, or of some of its files.
 
     A file's range is [min key, max key] in the order of the columns. Averages and percentiles
@@ -115,6 +114,18 @@ class Health:
     columns: tuple[ColumnHealth, ...]
     cubes: tuple[CubeHealth, ...]
     notes: tuple[str, ...]
+
+    def _facts(self) -> Mapping[str, object]:
+        return {
+            "table_uri": self.table_uri,
+            "version": self.version,
+            "cluster_by_keys": self.cluster_by_keys,
+            "total_file_count": self.total_file_count,
+            "total_bytes": self.total_bytes,
+            "unclustered_file_count": self.unclustered_file_count,
+            "average_depth": self.average_depth,
+            "max_depth": self.max_depth,
+        }
 
     def _repr_html_(self) -> str:
         """Return the health as a notebook shows it."""

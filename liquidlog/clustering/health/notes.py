@@ -9,8 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from liquidlog.clustering.columns import ClusteringColumn
-from liquidlog.clustering.domain import ClusteringState, unresolved_problem
+from liquidlog.clustering.columns import ClusteringColumn, ClusteringState, unresolved_problem
 from liquidlog.clustering.zcubes import OTHER_COLUMNS, OTHER_PROVIDER
 from liquidlog.snapshot import Snapshot
 from liquidlog.spec.bounds import Bounds

@@ -14,8 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from liquidlog.clustering.columns import ClusteringColumn
-from liquidlog.clustering.domain import clustering_state
+from liquidlog.clustering.columns import ClusteringColumn, clustering_state
 from liquidlog.clustering.keyspace.depth import KeyRanges, column_ranges, depths, key_ranges
 from liquidlog.clustering.zcubes import file_states, membership
 from liquidlog.snapshot import Snapshot, decoded_paths

@@ -1,20 +1,31 @@
 """Plan and result to change: the actions that swap a group's inputs for its outputs.
 
+A group is stale, and has no change, where its inputs are not those any more that were planned.
+
 Source: PROTOCOL.md, "Add File and Remove File"; Delta Spark, OptimizeExecutor.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Final
 from urllib.parse import quote
 
 import msgspec
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from numpy.typing import NDArray
 
-from liquidlog.clustering.outcome.staleness import InputRows, locate_inputs, reasons_against
-from liquidlog.clustering.row_tracking import PRESERVED_TAG, assign_row_ids
+from liquidlog.clustering.columns import clustering_state
+from liquidlog.clustering.row_tracking import PRESERVED_TAG, assign_row_ids, planned_row_tracking
 from liquidlog.clustering.zcubes import PROVIDER
-from liquidlog.errors import CommitConflictError, ResultMismatchError
+from liquidlog.errors import (
+    CommitConflictError,
+    CorruptLogError,
+    Outdated,
+    ResultMismatchError,
+    UnsupportedFeatureError,
+)
 from liquidlog.plan import (
     GROUP_ID_TAG,
     PLAN_ID_TAG,
@@ -36,7 +47,165 @@ from liquidlog.spec.actions import (
     RemoveFile,
 )
 from liquidlog.spec.change import Change
-from liquidlog.spec.schema import quote_path
+from liquidlog.spec.schema import parse_schema, quote_path
+
+_NAMED: Final = 5
+
+_VECTOR_ID: Final = ("storageType", "pathOrInlineDv", "offset")
+_PLANNED_VECTOR_ID: Final = ("storage_type", "path_or_inline_dv", "offset")
+"""Fields that tell deletion vectors apart, as snapshots and as plans name them."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Staleness:
+    """What stands between a planned group and its commit on top of `snapshot`.
+
+    `reasons` are sentences; there are none if the group can be committed. `rows` int64 has the row
+    in Snapshot.files of each input that is live as planned, in the plan's order.
+    """
+
+    snapshot: Snapshot
+    rows: NDArray[np.int64]
+    reasons: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class _InputRows:
+    """Where a group's inputs are in Snapshot.files.
+
+    `rows` int64 has the row of each live input, in the plan's order; `missing` are the inputs
+    whose path is not live, `changed` those that are live with another deletion vector.
+    """
+
+    rows: NDArray[np.int64]
+    missing: tuple[str, ...]
+    changed: tuple[str, ...]
+
+
+def staleness(snapshot: Snapshot, plan: ClusteringPlan, group: RewriteGroup) -> Staleness:
+    """Return every reason why `group` cannot be committed on top of `snapshot`.
+
+    Its inputs must be live by (decoded path, deletion vector); the table, its schema and its
+    clustering columns must be those of the plan.
+
+    Raises:
+        CorruptLogError: If the clustering domain cannot be read.
+    """
+    inputs = _locate_inputs(snapshot, group)
+    reasons = tuple(_reasons(snapshot, plan, group, inputs))
+    return Staleness(snapshot=snapshot, rows=inputs.rows, reasons=reasons)
+
+
+def _locate_inputs(snapshot: Snapshot, group: RewriteGroup) -> _InputRows:
+    """Return where the inputs of a planned group are among the live files."""
+    inputs = group.inputs.columns
+    paths = inputs["path"].combine_chunks()
+    positions = _positions(paths, decoded_paths(snapshot.files))
+    live = positions >= 0
+    found = snapshot.files["deletion_vector"].take(pa.array(positions[live])).combine_chunks()
+    planned = inputs["deletion_vector"].filter(pa.array(live)).combine_chunks()
+    changed = np.zeros(len(positions), np.bool_)
+    changed[live] = _differ(planned, _PLANNED_VECTOR_ID, found, _VECTOR_ID)
+    return _InputRows(
+        rows=positions[live & ~changed],
+        missing=tuple(paths.filter(pa.array(~live)).to_pylist()),
+        changed=tuple(paths.filter(pa.array(changed)).to_pylist()),
+    )
+
+
+def _positions(paths: pa.Array, live: pa.Array) -> NDArray[np.int64]:
+    """Return where each of `paths` is in `live`, -1 where it is not.
+
+    There are far more live paths, so that a table of them would be the expensive one to build.
+    """
+    rows = np.flatnonzero(pc.is_in(live, value_set=paths))
+    found = pc.index_in(paths, value_set=live.take(pa.array(rows)))
+    among = pc.fill_null(found, -1).to_numpy()
+    return np.where(among < 0, -1, np.append(rows, -1)[among])
+
+
+def _reasons(
+    snapshot: Snapshot, plan: ClusteringPlan, group: RewriteGroup, inputs: _InputRows
+) -> Iterator[str]:
+    if snapshot.metadata.id != plan.table_id:
+        yield (
+            f"the plan is for the table with id {plan.table_id},"
+            f" this one has id {snapshot.metadata.id}"
+        )
+    if inputs.missing:
+        yield f"{_listed(inputs.missing)} no longer in the table"
+    if inputs.changed:
+        yield f"{_listed(inputs.changed)} no longer with the rows that were read (deletions)"
+    yield from _row_tracking_changes(snapshot, plan, group, inputs)
+    if _schema_changed(snapshot, plan):
+        yield "the table's schema changed"
+    if snapshot.metadata.partition_columns:
+        yield "the table became partitioned"
+    yield from _clustering_changes(snapshot, plan)
+
+
+def _row_tracking_changes(
+    snapshot: Snapshot, plan: ClusteringPlan, group: RewriteGroup, inputs: _InputRows
+) -> Iterator[str]:
+    """Yield what makes row ids that were written, or left out, wrong for the table of today."""
+    try:
+        now = planned_row_tracking(snapshot)
+    except UnsupportedFeatureError as error:
+        yield f"the table uses {', '.join(error.features)}"
+        return
+    if now != plan.row_tracking:
+        yield "the table's row tracking changed"
+    if now is None or not now.preserved or inputs.missing or inputs.changed:
+        return
+    rows = snapshot.files.take(pa.array(inputs.rows))
+    names = ("base_row_id", "default_row_commit_version")
+    before, after = (
+        pa.StructArray.from_arrays([table[name].combine_chunks() for name in names], names=names)
+        for table in (group.inputs.columns, rows)
+    )
+    renumbered = int(_differ(before, names, after, names).sum())
+    if renumbered:
+        yield f"{renumbered} input file(s) got other row ids"
+
+
+def _schema_changed(snapshot: Snapshot, plan: ClusteringPlan) -> bool:
+    if snapshot.metadata.schema_string == plan.schema_string:
+        return False
+    try:
+        return parse_schema(plan.schema_string, where="the plan") != snapshot.schema
+    except CorruptLogError:
+        return True
+
+
+def _clustering_changes(snapshot: Snapshot, plan: ClusteringPlan) -> Iterator[str]:
+    state = clustering_state(snapshot)
+    now = tuple((column.logical, column.physical) for column in state.columns)
+    planned = tuple((column.logical, column.physical) for column in plan.columns)
+    expected = planned if plan.mode is RewriteMode.CLUSTERING else ()
+    if now != expected or state.unresolved:
+        before = ", ".join(quote_path(logical) for logical, _ in expected) or "none"
+        after = ", ".join(state.names) or "none"
+        yield f"the table's clustering columns changed from {before} to {after}"
+
+
+def _listed(paths: tuple[str, ...]) -> str:
+    shown = ", ".join(paths[:_NAMED])
+    rest = len(paths) - _NAMED
+    more = f" and {rest} more" if rest > 0 else ""
+    return f"{shown}{more} {'is' if len(paths) == 1 else 'are'}"
+
+
+def _differ(
+    one: pa.StructArray, its: Sequence[str], other: pa.StructArray, others: Sequence[str]
+) -> NDArray[np.bool_]:
+    """Return where fields of two columns of structs differ; a null is like an absent struct."""
+    differ = np.zeros(len(one), np.bool_)
+    for name, twin in zip(its, others, strict=True):
+        values, found = pc.struct_field(one, name), pc.struct_field(other, twin)
+        unequal = pc.fill_null(pc.not_equal(values, found), fill_value=False)
+        differ |= np.asarray(pc.or_(unequal, pc.xor(values.is_null(), found.is_null())))
+    return differ
+
 
 _REMOVED: Final = ("path", "size", "num_records", "base_row_id", "default_row_commit_version")
 """Columns of live files that a remove repeats as they are."""
@@ -46,13 +215,19 @@ _PATH_SAFE: Final = "/!$&'()*+,;=:@-._~"
 
 
 def rewrite_change(
-    snapshot: Snapshot, plan: ClusteringPlan, group: RewrittenGroup, *, now_ms: int
+    snapshot: Snapshot,
+    plan: ClusteringPlan,
+    group: RewrittenGroup,
+    *,
+    now_ms: int,
+    stale: Staleness | None = None,
 ) -> Change:
     """Return the change that commits a finished group: its adds, then the removes of its inputs.
 
     The removes repeat the add of each input as the current `snapshot` has it. `now_ms` becomes
-    their deletion time. Where the table has row tracking, the adds get fresh row ids for the
-    version after `snapshot`, and its high-water mark rises.
+    their deletion time. `stale` is the group's staleness against this snapshot, if known. Where
+    the table has row tracking, the adds get fresh row ids for the version after `snapshot`, and
+    its high-water mark rises.
 
     Raises:
         ResultMismatchError: If the result does not answer the plan, or does not prove that every
@@ -64,17 +239,17 @@ def rewrite_change(
     problems = tuple(_mismatches(plan, planned, group))
     if problems:
         raise ResultMismatchError(problems)
-    inputs = locate_inputs(snapshot, planned)
-    stale = reasons_against(snapshot, plan, planned, inputs)
-    if stale:
-        raise CommitConflictError(plan.read_version, stale)
+    stale = stale or staleness(snapshot, plan, planned)
+    if stale.reasons:
+        conflicts = [Outdated(reason) for reason in stale.reasons]
+        raise CommitConflictError(plan.read_version, conflicts)
     _check_outputs_are_new(snapshot, group)
     adds, domains = assign_row_ids(
         snapshot,
         list(_adds(plan, planned, group.outputs)),
         [file.num_records for file in group.outputs],
     )
-    removes = tuple(_removes(snapshot, inputs, now_ms))
+    removes = tuple(_removes(snapshot, stale.rows, now_ms))
     return Change(
         operation="OPTIMIZE",
         parameters=_parameters(plan),
@@ -143,17 +318,9 @@ def _row_mismatches(planned: RewriteGroup, group: RewrittenGroup) -> Iterator[st
     counted = sum(file.num_records for file in group.outputs)
     if counted != group.rows_written:
         yield f"{group.rows_written} rows were written, the outputs hold {counted}"
-    expected = _live_rows(planned.inputs.columns)
+    expected = planned.live_rows
     if expected is not None and expected != group.rows_read:
         yield f"the inputs hold {expected} live rows, {group.rows_read} were read"
-
-
-def _live_rows(inputs: pa.Table) -> int | None:
-    if inputs["num_records"].null_count:
-        return None
-    deleted = pc.struct_field(inputs["deletion_vector"], "cardinality")
-    physical, dead = (pc.sum(rows).as_py() or 0 for rows in (inputs["num_records"], deleted))
-    return int(physical - dead)
 
 
 def _output_problems(plan: ClusteringPlan, file: WrittenFile) -> Iterator[str]:
@@ -204,8 +371,8 @@ def _adds(
         )
 
 
-def _removes(snapshot: Snapshot, inputs: InputRows, now_ms: int) -> Iterator[RemoveFile]:
-    rows = snapshot.files.take(pa.array(inputs.rows))
+def _removes(snapshot: Snapshot, inputs: NDArray[np.int64], now_ms: int) -> Iterator[RemoveFile]:
+    rows = snapshot.files.take(pa.array(inputs))
     columns = (rows[name].to_pylist() for name in _REMOVED)
     vectors = map(deletion_vector, rows["deletion_vector"].to_pylist())
     for path, size, records, row_id, row_version, vector, values, tags in zip(

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from liquidlog.clustering.domain import clustering_state
+from liquidlog.clustering.columns import clustering_state
 from liquidlog.clustering.zcubes import membership, sizes
 from liquidlog.plan import ClusteringPlan, InputFiles, RewriteGroup, RewriteMode, RewrittenGroup
 from liquidlog.snapshot import Snapshot

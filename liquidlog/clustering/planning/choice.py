@@ -13,8 +13,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from liquidlog.clustering.columns import ClusteringColumn
-from liquidlog.clustering.domain import ClusteringState, clustering_state, unresolved_problem
+from liquidlog.clustering.columns import (
+    ClusteringColumn,
+    ClusteringState,
+    clustering_state,
+    unresolved_problem,
+)
 from liquidlog.clustering.row_tracking import planned_row_tracking
 from liquidlog.errors import ClusteringColumnError, UnsupportedFeatureError, UsageError
 from liquidlog.plan import (
@@ -41,7 +45,7 @@ NewId = Callable[[], str]
 
 Strategy = Callable[[Snapshot, ClusteringPolicy, NewId, BoundsOf], ClusteringPlan]
 """Chooses the files of a clustered table to rewrite together. Pure but for the ids and the bounds
-that it asks for."""
+that it asks for. The table and the policy are checked before it is called."""
 
 TAKEN: Final = -1
 """Code of a file that is in a group, where skipped files have the code of their reason."""
@@ -122,10 +126,9 @@ def check_policy(policy: ClusteringPolicy) -> None:
             raise UsageError(f"{name} must be positive, not {size}", name=name, value=size)
     if not policy.tolerance >= 1:
         raise UsageError(f"the tolerance must be at least 1, not {policy.tolerance}")
-    for name in ("min_overlap", "max_deleted_share"):
-        share = getattr(policy, name)
-        if not 0 <= share <= 1:
-            raise UsageError(f"{name} must be between 0 and 1, not {share}", name=name)
+    share = policy.min_overlap
+    if not 0 <= share <= 1:
+        raise UsageError(f"min_overlap must be between 0 and 1, not {share}", name="min_overlap")
 
 
 def pack(sizes: NDArray[np.int64], limit: int) -> tuple[slice, ...]:

@@ -1,5 +1,7 @@
 """Plans for tables without clustering columns: compaction, and ZORDER BY.
 
+That a table has none is checked by `planner.plan`.
+
 Source: Delta Spark, CompactionStrategy and ZOrderStrategy.
 """
 
@@ -13,15 +15,12 @@ from liquidlog.clustering.planning.choice import (
     Choice,
     NewId,
     build_plan,
-    check_policy,
-    check_table,
     deleted_shares,
     output_count,
     pack,
     reason_code,
 )
 from liquidlog.clustering.zcubes import sizes
-from liquidlog.errors import UsageError
 from liquidlog.plan import ClusteringPlan, ClusteringPolicy, RewriteMode, SkipReason
 from liquidlog.snapshot import Snapshot
 
@@ -39,13 +38,9 @@ def plan_compaction(snapshot: Snapshot, policy: ClusteringPolicy, new_id: NewId)
     into groups of at most `max_file_bytes`; a group of one file is not worth rewriting.
 
     Raises:
-        UsageError: If the table has clustering columns, or `full` is asked for.
-        ClusteringColumnError: If its clustering columns are not in its schema.
-        UnsupportedFeatureError: If the table is partitioned.
-        CorruptLogError: If the clustering domain cannot be read.
+        UsageError: If a property of the table says nothing that files could be written by.
+        UnsupportedFeatureError: If the table's row ids cannot be kept.
     """
-    check_policy(policy)
-    _check_unclustered(snapshot, policy, action="compacted")
     return build_plan(
         snapshot,
         policy,
@@ -61,13 +56,10 @@ def plan_zorder(snapshot: Snapshot, policy: ClusteringPolicy, new_id: NewId) -> 
     """Return the plan that rewrites all files along `policy.zorder_by`, in one group.
 
     Raises:
-        UsageError: If the table has clustering columns, or `full` is asked for.
+        UsageError: If the group would be too many files.
         ClusteringColumnError: If a column cannot be ordered by or has no statistics.
-        UnsupportedFeatureError: If the table is partitioned.
-        CorruptLogError: If the clustering domain cannot be read.
+        UnsupportedFeatureError: If the table's row ids cannot be kept.
     """
-    check_policy(policy)
-    _check_unclustered(snapshot, policy, action="ordered by ZORDER BY")
     columns = resolve_columns(
         snapshot.schema,
         policy.zorder_by,
@@ -92,21 +84,6 @@ def plan_zorder(snapshot: Snapshot, policy: ClusteringPolicy, new_id: NewId) -> 
         choice=choice,
         new_id=new_id,
     )
-
-
-def _check_unclustered(snapshot: Snapshot, policy: ClusteringPolicy, *, action: str) -> None:
-    state = check_table(snapshot)
-    if state.columns:
-        raise UsageError(
-            f"the table is clustered by {', '.join(state.names)} and cannot be {action};"
-            " plan it without ZORDER BY, or clear its columns with cluster-by --none",
-            columns=list(state.names),
-        )
-    if policy.full:
-        raise UsageError(
-            "a full rewrite needs clustering columns, and the table has none;"
-            " set some with cluster-by"
-        )
 
 
 def _choose_small(snapshot: Snapshot, policy: ClusteringPolicy) -> Choice:

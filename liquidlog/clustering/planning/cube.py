@@ -15,14 +15,13 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from liquidlog.clustering.columns import clustering_state
 from liquidlog.clustering.planning.choice import (
     TAKEN,
     Choice,
     NewId,
     build_plan,
     check_clustered,
-    check_policy,
-    check_table,
     output_count,
     pack,
     reason_code,
@@ -72,13 +71,11 @@ def plan_cubes(snapshot: Snapshot, policy: ClusteringPolicy, new_id: NewId) -> C
     are taken too; stable cubes of these columns never are.
 
     Raises:
-        UsageError: If the table has no clustering columns or the policy cannot be honoured.
-        ClusteringColumnError: If its clustering columns are not in its schema.
-        UnsupportedFeatureError: If the table is partitioned.
+        UsageError: If the table has no clustering columns, or a group would be too many files.
+        UnsupportedFeatureError: If the table's row ids cannot be kept.
         CorruptLogError: If the clustering domain cannot be read.
     """
-    check_policy(policy)
-    columns = check_clustered(check_table(snapshot))
+    columns = check_clustered(clustering_state(snapshot))
     return build_plan(
         snapshot,
         policy,

@@ -16,6 +16,7 @@ import numpy as np
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from liquidlog.clustering.columns import clustering_state
 from liquidlog.clustering.keyspace.widths import KeySpace, Mask, key_space
 from liquidlog.clustering.planning.choice import (
     TAKEN,
@@ -23,8 +24,6 @@ from liquidlog.clustering.planning.choice import (
     NewId,
     build_plan,
     check_clustered,
-    check_policy,
-    check_table,
     deleted_shares,
     pack,
     reason_code,
@@ -47,6 +46,9 @@ _LEAST_GAIN: Final = 0.02
 _MOST_OF_GAIN: Final = 0.9
 _MUCH_CHEAPER: Final = 0.2
 """A rewrite that only just suffices is preferred if it is below this share of the bytes."""
+
+_MOST_DELETED_SHARE: Final = 0.25
+"""A file with a larger share of deleted rows is always rewritten."""
 
 _SMALL_SHARE: Final = 0.5
 """A clustered file below this share of the maximum file size is small."""
@@ -93,13 +95,11 @@ def plan_overlap(
     first those that gain most per byte.
 
     Raises:
-        UsageError: If the table has no clustering columns, or the policy cannot be honoured.
-        ClusteringColumnError: If its clustering columns are not in its schema.
-        UnsupportedFeatureError: If the table is partitioned.
+        UsageError: If the table has no clustering columns, or a group would be too many files.
+        UnsupportedFeatureError: If the table's row ids cannot be kept.
         CorruptLogError: If the clustering domain cannot be read.
     """
-    check_policy(policy)
-    columns = check_clustered(check_table(snapshot))
+    columns = check_clustered(clustering_state(snapshot))
     places = membership(snapshot.files, columns)
     stable = np.asarray(
         pc.equal(file_states(snapshot, columns, policy.min_cube_bytes), STABLE), np.bool_
@@ -141,7 +141,7 @@ def _table(
     model = read_model(space, cube, asked, policy.max_file_bytes)
     deleted = deleted_shares(snapshot.files)
     eligible = asked & ~stable & (places.candidates | policy.full)
-    heavy = eligible & (np.nan_to_num(deleted, nan=1.0) > policy.max_deleted_share)
+    heavy = eligible & (np.nan_to_num(deleted, nan=1.0) > _MOST_DELETED_SHARE)
     small = space.size_bytes < _SMALL_SHARE * policy.max_file_bytes
     overlapping = space.mean_depths >= 1 + policy.min_overlapping_files * policy.min_overlap
     return _Table(

@@ -9,9 +9,8 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from liquidlog.cli.common import run
-from liquidlog.cli.main import cli
-from liquidlog.cli.outputs import replace_file
+from liquidlog.cli.main import cli, run
+from liquidlog.cli.output import replace_file
 from liquidlog.errors import StorageError
 from liquidlog.table import Table
 

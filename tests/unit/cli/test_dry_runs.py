@@ -16,8 +16,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from liquidlog.cli import rewriting
-from liquidlog.cli.common import run
-from liquidlog.cli.main import cli
+from liquidlog.cli.main import cli, run
 from liquidlog.data.runs import Run
 from liquidlog.operations.append import MAX_FILE_ROWS
 from liquidlog.plan import ClusteringPlan, RewrittenGroup, encode_plan, encode_rewritten_group

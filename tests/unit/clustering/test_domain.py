@@ -1,9 +1,9 @@
 import msgspec
 import pytest
 
-from liquidlog.clustering.columns import ClusteringColumn
-from liquidlog.clustering.domain import (
+from liquidlog.clustering.columns import (
     CLUSTERING_DOMAIN,
+    ClusteringColumn,
     ClusteringState,
     clustering_domain,
     clustering_state,

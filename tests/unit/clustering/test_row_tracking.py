@@ -4,8 +4,7 @@ from typing import Any
 
 import pytest
 
-from liquidlog.clustering.outcome.change import rewrite_change
-from liquidlog.clustering.outcome.staleness import stale_reasons
+from liquidlog.clustering.outcome.change import rewrite_change, staleness
 from liquidlog.clustering.planning.planner import plan
 from liquidlog.clustering.row_tracking import assign_row_ids, planned_row_tracking
 from liquidlog.errors import CommitConflictError, CorruptLogError, UnsupportedFeatureError
@@ -204,8 +203,8 @@ def test_a_rewrite_of_a_table_that_only_supports_row_tracking_does_not_say_so() 
 def test_a_rewrite_is_stale_once_its_row_ids_mean_something_else(changes: Any) -> None:
     made = planned(tracked())
     newest = tracked(**changes)
-    assert stale_reasons(tracked(), made, made.groups[0]) == ()
-    assert stale_reasons(newest, made, made.groups[0])
+    assert staleness(tracked(), made, made.groups[0]).reasons == ()
+    assert staleness(newest, made, made.groups[0]).reasons
     with pytest.raises(CommitConflictError):
         rewrite_change(newest, made, finished(), now_ms=8)
 
@@ -214,7 +213,7 @@ def test_a_backfill_of_a_table_that_only_supports_row_tracking_is_no_conflict() 
     bare = tuple(replace(file, base_row_id=None, commit_version=None) for file in FILES)
     made = planned(tracked(bare, NAMES, mark=None))
     newest = tracked(configuration=NAMES)
-    assert stale_reasons(newest, made, made.groups[0]) == ()
+    assert staleness(newest, made, made.groups[0]).reasons == ()
     change = rewrite_change(newest, made, finished(), now_ms=8)
     removed = [action for action in change.actions if isinstance(action, RemoveFile)]
     assert [r.base_row_id for r in removed] == [5, 15]

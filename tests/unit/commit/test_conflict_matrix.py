@@ -16,7 +16,7 @@ import pytest
 from deltalake import DeltaTable
 
 from liquidlog.errors import CommitConflictError
-from liquidlog.log.stores import open_store
+from liquidlog.log.loader import open_store
 from liquidlog.table import Table
 from support.arrow_executor import execute
 from support.effort import effort

@@ -1,15 +1,24 @@
 import json
+from dataclasses import replace
 from itertools import count
 
 import pytest
 from msgspec import structs
 
-from liquidlog.commit.conflicts import ReadSet
-from liquidlog.commit.transaction import Clock, Proposal, commit, commit_first
-from liquidlog.commit.writer import PUTS
+from liquidlog.commit.clock import Clock
+from liquidlog.commit.conflicts import (
+    ConcurrentDeleteRead,
+    DomainMetadataChanged,
+    MetadataChanged,
+    ProtocolChanged,
+    ReadSet,
+)
+from liquidlog.commit.transaction import PUTS, Proposal, land, land_first
 from liquidlog.errors import (
     CommitConflictError,
     CommitStateUnknownError,
+    Conflict,
+    Outdated,
     StorageError,
     UnsupportedFeatureError,
 )
@@ -52,12 +61,12 @@ def clock() -> Clock:
 
 def new_store() -> MemoryStore:
     store = MemoryStore()
-    land(store, 0, PROTOCOL, METADATA)
-    land(store, 1, add("a"), add("b"))
+    put(store, 0, PROTOCOL, METADATA)
+    put(store, 1, add("a"), add("b"))
     return store
 
 
-def land(store: MemoryStore, version: int, *actions: AnyAction) -> None:
+def put(store: MemoryStore, version: int, *actions: AnyAction) -> None:
     store.log[commit_name(version)] = encode_actions(actions)
 
 
@@ -70,14 +79,28 @@ def proposal() -> Proposal:
     return Proposal(read_set=read_set, derive=rewrite_of_a)
 
 
+class CountedDerivations:
+    """The proposal, and how many attempts it took: each derives the change anew."""
+
+    attempts = 0
+
+    def proposal(self) -> Proposal:
+        return replace(proposal(), derive=self._derive)
+
+    def _derive(self, snapshot: Snapshot) -> Change:
+        self.attempts += 1
+        return rewrite_of_a(snapshot)
+
+
 def live(store: MemoryStore) -> list[str]:
     return list(load_snapshot(store).files["path"].to_pylist())
 
 
 def test_a_commit_lands_on_the_next_version_with_a_commit_info_first() -> None:
     store = new_store()
-    committed = commit(store, proposal(), clock(), engine_info="test")
-    assert (committed.version, committed.attempts) == (2, 1)
+    counted = CountedDerivations()
+    assert land(store, counted.proposal(), clock(), engine_info="test").version == 2
+    assert counted.attempts == 1
     assert live(store) == ["b", "c"]
     first = json.loads(store.log[commit_name(2)].splitlines()[0])["commitInfo"]
     assert first["txnId"] == "id-0"
@@ -87,53 +110,58 @@ def test_a_commit_lands_on_the_next_version_with_a_commit_info_first() -> None:
 
 def test_an_append_that_wins_the_race_is_kept_and_the_rewrite_lands_on_top() -> None:
     store = new_store()
-    store.before_put = lambda s: land(s, 2, add("x"))
-    committed = commit(store, proposal(), clock(), engine_info="test")
-    assert (committed.version, committed.attempts) == (3, 2)
+    store.before_put = lambda s: put(s, 2, add("x"))
+    counted = CountedDerivations()
+    assert land(store, counted.proposal(), clock(), engine_info="test").version == 3
+    assert counted.attempts == 2
     assert live(store) == ["b", "c", "x"]
 
 
 @pytest.mark.parametrize(
-    ("winner", "said"),
+    ("winner", "expected"),
     [
-        ((remove("a"),), "removed 1 input file(s): a"),
-        ((METADATA,), "changed the table's metadata"),
-        ((PROTOCOL,), "changed the table's protocol"),
-        ((DomainMetadata(domain="d", configuration="", removed=False),), "changed the domain d"),
+        ((remove("a"),), ConcurrentDeleteRead(2, ("a",))),
+        ((METADATA,), MetadataChanged(2)),
+        ((PROTOCOL,), ProtocolChanged(2)),
+        (
+            (DomainMetadata(domain="d", configuration="", removed=False),),
+            DomainMetadataChanged(2, "d"),
+        ),
     ],
 )
 def test_a_winner_that_changes_what_was_read_is_a_conflict(
-    winner: tuple[AnyAction, ...], said: str
+    winner: tuple[AnyAction, ...], expected: Conflict
 ) -> None:
     store = new_store()
-    store.before_put = lambda s: land(s, 2, *winner)
+    store.before_put = lambda s: put(s, 2, *winner)
     with pytest.raises(CommitConflictError) as conflict:
-        commit(store, proposal(), clock(), engine_info="test")
-    assert conflict.value.conflicts == (f"version 2 {said}",)
+        land(store, proposal(), clock(), engine_info="test")
+    assert conflict.value.conflicts == (expected,)
+    assert conflict.value.read_version == 1
     assert commit_name(3) not in store.log
 
 
 def test_all_conflicts_with_all_winners_are_named() -> None:
     store = new_store()
-    land(store, 2, METADATA, remove("a"))
-    land(store, 3, PROTOCOL)
+    put(store, 2, METADATA, remove("a"))
+    put(store, 3, PROTOCOL)
     with pytest.raises(CommitConflictError) as conflict:
-        commit(store, proposal(), clock(), engine_info="test")
+        land(store, proposal(), clock(), engine_info="test")
     assert len(conflict.value.conflicts) == 3
 
 
 def test_other_domains_other_files_and_readds_do_not_conflict() -> None:
     store = new_store()
-    land(store, 2, DomainMetadata(domain="other", configuration="", removed=False))
-    land(store, 3, remove("b"))
-    land(store, 4, add("a"))
-    assert commit(store, proposal(), clock(), engine_info="test").version == 5
+    put(store, 2, DomainMetadata(domain="other", configuration="", removed=False))
+    put(store, 3, remove("b"))
+    put(store, 4, add("a"))
+    assert land(store, proposal(), clock(), engine_info="test").version == 5
 
 
 def test_a_lost_response_is_recognised_by_the_transaction_id() -> None:
     store = new_store()
     store.lose_response = True
-    assert commit(store, proposal(), clock(), engine_info="test").version == 2
+    assert land(store, proposal(), clock(), engine_info="test").version == 2
     assert commit_name(3) not in store.log
 
 
@@ -141,8 +169,9 @@ def test_a_lost_response_is_recognised_by_the_transaction_id() -> None:
 def test_a_lost_request_is_put_again_while_the_version_is_free(lost: int) -> None:
     store = new_store()
     store.lost_requests = lost
-    landed = commit(store, proposal(), clock(), engine_info="test")
-    assert (landed.version, landed.attempts) == (2, 1)
+    counted = CountedDerivations()
+    assert land(store, counted.proposal(), clock(), engine_info="test").version == 2
+    assert counted.attempts == 1
     assert commit_name(3) not in store.log
 
 
@@ -150,7 +179,7 @@ def test_requests_that_are_all_lost_leave_the_state_unknown() -> None:
     store = new_store()
     store.lost_requests = PUTS
     with pytest.raises(CommitStateUnknownError):
-        commit(store, proposal(), clock(), engine_info="test")
+        land(store, proposal(), clock(), engine_info="test")
     assert commit_name(2) not in store.log
 
 
@@ -166,10 +195,10 @@ def test_a_refusal_after_a_lost_request_leaves_the_state_unknown() -> None:
 
     store.before_put = lose
     with pytest.raises(CommitStateUnknownError):
-        commit(store, proposal(), clock(), engine_info="test")
+        land(store, proposal(), clock(), engine_info="test")
     store.before_put = refuse
     with pytest.raises(StorageError):
-        commit(store, proposal(), clock(), engine_info="test")
+        land(store, proposal(), clock(), engine_info="test")
 
 
 def test_a_put_that_arrives_late_is_the_same_commit() -> None:
@@ -183,7 +212,7 @@ def test_a_put_that_arrives_late_is_the_same_commit() -> None:
         s.log[commit_name(2)] = encode_actions((CommitInfo(txn_id="id-0"), add("late")))
 
     store.before_put = delay
-    assert commit(store, proposal(), clock(), engine_info="test").version == 2
+    assert land(store, proposal(), clock(), engine_info="test").version == 2
     assert live(store) == ["a", "b", "late"]
     assert commit_name(3) not in store.log
 
@@ -192,20 +221,20 @@ def test_an_ambiguous_put_that_another_writer_won_is_a_lost_race() -> None:
     store = new_store()
 
     def race(s: MemoryStore) -> None:
-        land(s, 2, add("x"))
+        put(s, 2, add("x"))
         s.lost_requests = 1
 
     store.before_put = race
-    assert commit(store, proposal(), clock(), engine_info="test").version == 3
+    assert land(store, proposal(), clock(), engine_info="test").version == 3
     assert live(store) == ["b", "c", "x"]
 
 
 def test_a_table_with_an_unknown_writer_feature_is_refused_before_the_put() -> None:
     store = new_store()
     features = Protocol(min_reader_version=1, min_writer_version=7, writer_features=("new", "x"))
-    land(store, 0, features, METADATA)
+    put(store, 0, features, METADATA)
     with pytest.raises(UnsupportedFeatureError) as refusal:
-        commit(store, proposal(), clock(), engine_info="test")
+        land(store, proposal(), clock(), engine_info="test")
     assert refusal.value.features == ("new", "x")
     assert commit_name(2) not in store.log
 
@@ -216,8 +245,8 @@ def test_problems_of_the_newest_snapshot_stop_the_commit() -> None:
         read_set=ReadSet(version=1), derive=rewrite_of_a, problems=lambda _: ("schema changed",)
     )
     with pytest.raises(CommitConflictError) as conflict:
-        commit(store, stale, clock(), engine_info="test")
-    assert conflict.value.conflicts == ("schema changed",)
+        land(store, stale, clock(), engine_info="test")
+    assert conflict.value.conflicts == (Outdated("schema changed"),)
 
 
 TIMED = Protocol(min_reader_version=1, min_writer_version=7, writer_features=("inCommitTimestamp",))
@@ -226,8 +255,8 @@ TIMED_METADATA = structs.replace(METADATA, configuration={"delta.enableInCommitT
 
 def timed_store(last_ms: int) -> MemoryStore:
     store = MemoryStore()
-    land(store, 0, TIMED, TIMED_METADATA)
-    land(store, 1, CommitInfo(in_commit_timestamp=last_ms), add("a"))
+    put(store, 0, TIMED, TIMED_METADATA)
+    put(store, 1, CommitInfo(in_commit_timestamp=last_ms), add("a"))
     return store
 
 
@@ -239,25 +268,25 @@ def in_commit_timestamp(store: MemoryStore, version: int) -> int:
 @pytest.mark.parametrize(("last_ms", "expected"), [(10, 1_000), (1_000, 1_001), (5_000, 5_001)])
 def test_an_in_commit_timestamp_is_after_the_last_commits(last_ms: int, expected: int) -> None:
     store = timed_store(last_ms)
-    commit(store, proposal(), clock(), engine_info="test")
+    land(store, proposal(), clock(), engine_info="test")
     assert in_commit_timestamp(store, 2) == expected
 
 
 def test_an_in_commit_timestamp_is_after_that_of_a_commit_that_won() -> None:
     store = timed_store(10)
-    store.before_put = lambda s: land(s, 2, CommitInfo(in_commit_timestamp=9_000), add("x"))
-    assert commit(store, proposal(), clock(), engine_info="test").version == 3
+    store.before_put = lambda s: put(s, 2, CommitInfo(in_commit_timestamp=9_000), add("x"))
+    assert land(store, proposal(), clock(), engine_info="test").version == 3
     assert in_commit_timestamp(store, 3) == 9_001
 
 
 def test_a_table_without_in_commit_timestamps_gets_none() -> None:
     store = new_store()
-    commit(store, proposal(), clock(), engine_info="test")
+    land(store, proposal(), clock(), engine_info="test")
     assert b"inCommitTimestamp" not in store.log[commit_name(2)]
 
 
 def test_a_new_table_starts_with_an_in_commit_timestamp_where_it_has_them() -> None:
     store = MemoryStore()
     change = Change(operation="CREATE TABLE", parameters={}, actions=(TIMED, TIMED_METADATA))
-    assert commit_first(store, change, clock(), engine_info="test")
+    assert land_first(store, change, clock(), engine_info="test")
     assert in_commit_timestamp(store, 0) == 1_000

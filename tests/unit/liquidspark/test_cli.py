@@ -5,7 +5,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from liquidlog.cli.common import run
+from liquidlog.cli.main import run
 from liquidlog.errors import EXIT_ERROR, EXIT_USAGE
 from liquidlog.plan import InputFile, encode_plan
 from liquidspark.cli import cli

@@ -6,8 +6,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from liquidlog.log.loader import load_snapshot
-from liquidlog.log.stores import open_store
+from liquidlog.log.loader import load_snapshot, open_store
 from support.repository import ROOT
 
 TABLE = ROOT / "fixtures/logs/17_checkpoint_single/table"

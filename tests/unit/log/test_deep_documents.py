@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from liquidlog.clustering.domain import read_domain
+from liquidlog.clustering.columns import read_domain
 from liquidlog.errors import CorruptLogError
 from liquidlog.log.history import read_history
 from liquidlog.log.paths import LAST_CHECKPOINT, commit_name

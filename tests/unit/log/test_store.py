@@ -4,9 +4,9 @@ from pathlib import Path
 import pytest
 
 from liquidlog.errors import StorageError
+from liquidlog.log.loader import open_store
 from liquidlog.log.local_store import LocalTableStore
 from liquidlog.log.paths import LogFileKind, commit_name, parse_log_file
-from liquidlog.log.stores import open_store
 
 WRITERS = 4
 KEYS = 25

@@ -8,9 +8,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from liquidlog.commit.transaction import Clock
+from liquidlog.commit.clock import Clock
 from liquidlog.errors import DataFileError, UnsupportedFeatureError
-from liquidlog.log.stores import open_store
+from liquidlog.log.loader import open_store
 from liquidlog.operations.append import AppendRequest, append
 from liquidlog.spec.actions import Metadata
 from liquidlog.table import Table, system_clock

@@ -13,8 +13,7 @@ import pytest
 from deltalake import DeltaTable
 from msgspec import structs
 
-from liquidlog.cli.common import run
-from liquidlog.cli.main import cli
+from liquidlog.cli.main import cli, run
 from liquidlog.errors import CheckpointMismatchError, CorruptLogError, UnsupportedFeatureError
 from liquidlog.log import checkpointing
 from liquidlog.log.checkpoint_check import (
@@ -23,9 +22,9 @@ from liquidlog.log.checkpoint_check import (
     tombstone_differences,
 )
 from liquidlog.log.checkpoints import CheckpointState
-from liquidlog.log.tombstones import retention_ms
 from liquidlog.operations.checkpoint import CheckpointWarning
 from liquidlog.snapshot import Snapshot
+from liquidlog.spec.times import retention_ms
 from liquidlog.table import Table
 from support.arrow_executor import execute
 

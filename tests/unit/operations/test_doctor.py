@@ -8,8 +8,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from liquidlog.cli.common import run
-from liquidlog.cli.main import cli
+from liquidlog.cli.main import cli, run
 from liquidlog.doctor.findings import Finding
 from liquidlog.errors import StorageError
 from liquidlog.log.store import TableStore

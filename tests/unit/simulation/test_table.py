@@ -4,7 +4,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from liquidlog.clustering.domain import clustering_state
+from liquidlog.clustering.columns import clustering_state
 from liquidlog.clustering.zcubes import membership
 from liquidlog.simulation.table import (
     NO_CUBE,

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
 
-from liquidlog.commit.writer import PutOutcome, put_commit
+from liquidlog.commit.transaction import PutOutcome, put_commit
 from liquidlog.errors import StorageError, UnsupportedFeatureError
 from liquidlog.log.local_store import LocalTableStore
 from liquidlog.storage import local

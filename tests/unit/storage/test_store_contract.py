@@ -9,11 +9,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from liquidlog.commit.writer import PutOutcome, put_commit
+from liquidlog.commit.transaction import PutOutcome, put_commit
 from liquidlog.errors import CommitStateUnknownError, StorageError
+from liquidlog.log.loader import open_store
 from liquidlog.log.paths import commit_name
 from liquidlog.log.store import AmbiguousPutError, TableStore
-from liquidlog.log.stores import open_store
 from liquidlog.storage.files import create, names_with_prefix, open_input
 from support.emulators import Emulator
 from support.proxy import Request

@@ -15,18 +15,16 @@ from deltalake import DeltaTable
 from hypothesis import given
 from hypothesis import strategies as st
 
-from liquidlog.cli.common import run
-from liquidlog.cli.main import cli
+from liquidlog.cli.main import cli, run
 from liquidlog.errors import (
     TableExistsError,
     TableReplacedError,
     UnsupportedFeatureError,
     UsageError,
 )
-from liquidlog.log.loader import follow, load_snapshot
+from liquidlog.log.loader import follow, load_snapshot, open_store
 from liquidlog.log.paths import LAST_CHECKPOINT
 from liquidlog.log.store import TableStore
-from liquidlog.log.stores import open_store
 from liquidlog.storage.objects import Objects
 from liquidlog.storage.options import StorageOptions
 from liquidlog.table import Table

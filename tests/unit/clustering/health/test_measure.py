@@ -4,7 +4,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from liquidlog.clustering.domain import clustering_state
+from liquidlog.clustering.columns import clustering_state
 from liquidlog.clustering.health.bars import is_crossed, parse_bar
 from liquidlog.clustering.health.measure import Health, measure_health
 from liquidlog.errors import UsageError

@@ -5,11 +5,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from liquidlog.clustering.outcome.change import rewrite_change
+from liquidlog.clustering.outcome.change import rewrite_change, staleness
 from liquidlog.clustering.outcome.metrics import optimize_metrics
-from liquidlog.clustering.outcome.staleness import stale_reasons
 from liquidlog.clustering.planning.planner import plan
-from liquidlog.errors import CommitConflictError, ResultMismatchError
+from liquidlog.errors import CommitConflictError, Outdated, ResultMismatchError
 from liquidlog.plan import ClusteringPlan, ClusteringPolicy, RewrittenGroup, WrittenFile
 from liquidlog.snapshot import Snapshot
 from liquidlog.spec.actions import AddFile, RemoveFile
@@ -128,7 +127,7 @@ def test_all_reasons_for_a_stale_plan_come_at_once() -> None:
         [replace(FILES[0], deleted=0)], cluster_by=[["y"]], schema=type(SCHEMA)(SCHEMA.fields[:3])
     )
     now = replace(now, metadata=msgspec.structs.replace(now.metadata, id="another"))
-    reasons = stale_reasons(now, made, made.groups[0])
+    reasons = staleness(now, made, made.groups[0]).reasons
     assert reasons == (
         "the plan is for the table with id table-id, this one has id another",
         "c is no longer in the table",
@@ -138,15 +137,15 @@ def test_all_reasons_for_a_stale_plan_come_at_once() -> None:
     )
     with pytest.raises(CommitConflictError) as caught:
         rewrite_change(now, made, finished(), now_ms=8)
-    assert caught.value.conflicts == reasons
+    assert caught.value.conflicts == tuple(Outdated(reason) for reason in reasons)
 
 
 def test_new_files_and_other_properties_do_not_make_a_plan_stale() -> None:
     snapshot = snapshot_of(FILES)
     made = planned(snapshot)
     more = snapshot_of([FileSpec(path="0"), *FILES], configuration={"a": "b"})
-    assert stale_reasons(more, made, made.groups[0]) == ()
-    assert stale_reasons(with_files(snapshot, snapshot.files.slice(1)), made, made.groups[0])
+    assert staleness(more, made, made.groups[0]).reasons == ()
+    assert staleness(with_files(snapshot, snapshot.files.slice(1)), made, made.groups[0]).reasons
 
 
 def test_metrics_have_deltas_names() -> None:

@@ -1,0 +1,219 @@
+"""Commands that make tables, fill them, and change columns and properties; none rewrites a file."""
+
+from collections.abc import Mapping
+from functools import partial
+
+import click
+
+from liquidlog.cli.options import (
+    PAIR,
+    Pairs,
+    dry_run_option,
+    json_option,
+    mapping,
+    split_names,
+    table_argument,
+    verb,
+)
+from liquidlog.cli.output import emit
+from liquidlog.data.append import read_schema
+from liquidlog.errors import (
+    CorruptLogError,
+    DocumentError,
+    UsageError,
+)
+from liquidlog.operations.results import read_file
+from liquidlog.report import changes
+from liquidlog.spec.arrow import delta_schema
+from liquidlog.spec.mapping import MODE
+from liquidlog.spec.schema import StructType, parse_schema
+from liquidlog.storage.addresses import is_local
+from liquidlog.storage.options import StorageOptions
+from liquidlog.table import Table
+
+
+@verb("liquidlog create ./sales --schema-from day1.parquet --cluster-by day,store")
+@table_argument
+@click.option("--schema-from", help="Take the schema of this Parquet file.")
+@click.option("--schema", "schema_json", help="Take the schema in this file of Delta's JSON.")
+@click.option("--like", help="Copy schema, properties and clustering columns of this table.")
+@click.option("--cluster-by", help="Clustering columns: a,b.  [default: none, or those of --like]")
+@click.option(
+    "--column-mapping",
+    type=click.Choice(["name", "id"]),
+    help="Column mapping mode.  [default: none]",
+)
+@click.option(
+    "--property", "properties", multiple=True, type=PAIR, help="A table property; repeats."
+)
+@dry_run_option
+@json_option
+def create(  # noqa: PLR0913  one parameter per option
+    table: str,
+    schema_from: str | None,
+    schema_json: str | None,
+    like: str | None,
+    cluster_by: str | None,
+    column_mapping: str | None,
+    properties: Pairs,
+    storage_options: Pairs,
+    *,
+    dry_run: bool,
+    as_json: bool,
+) -> None:
+    """Create an empty table."""
+    if sum(option is not None for option in (schema_from, schema_json, like)) != 1:
+        raise UsageError("give one of --schema-from, --schema and --like")
+    options = mapping(storage_options)
+    wanted = mapping(properties)
+    if column_mapping and any(name.lower() == MODE.lower() for name in wanted):
+        raise UsageError(f"give either --column-mapping or --property {MODE}")
+    definition = Table.definition(
+        schema=_schema(schema_from, schema_json, options),
+        like=None if like is None else Table.open(like, storage_options=_options_of(like, options)),
+        cluster_by=None if cluster_by is None else split_names(cluster_by),
+        properties={**wanted, **({MODE: column_mapping} if column_mapping else {})},
+    )
+    Table.create_as(table, definition, storage_options=options, dry_run=dry_run)
+    shown = partial(changes.created, dry_run=dry_run)
+    emit({"version": 0}, shown, as_json=as_json, dry_run=dry_run)
+
+
+@verb("liquidlog append ./sales day1.parquet day2.parquet --cluster")
+@table_argument
+@click.argument("sources", nargs=-1, required=True, metavar="FILE.parquet...")
+@click.option(
+    "--cluster",
+    is_flag=True,
+    help="Sort each batch of rows along the curve of the clustering columns.",
+)
+@dry_run_option
+@json_option
+def append(
+    table: str,
+    sources: tuple[str, ...],
+    storage_options: Pairs,
+    *,
+    cluster: bool,
+    dry_run: bool,
+    as_json: bool,
+) -> None:
+    """Append Parquet files as new files, in one commit.
+
+    Their rows are written again, with the statistics that clustering needs.
+    """
+    opened = Table.open(table, storage_options=mapping(storage_options))
+    appended = opened.append(sources, cluster=cluster, dry_run=dry_run)
+    shown = partial(changes.appended, dry_run=dry_run)
+    emit(appended, shown, as_json=as_json, dry_run=dry_run)
+
+
+@verb("liquidlog cluster-by ./sales day,store", "liquidlog cluster-by ./sales --none")
+@table_argument
+@click.argument("columns", required=False)
+@click.option("--none", is_flag=True, help="Remove the clustering columns.")
+@dry_run_option
+@json_option
+def cluster_by(
+    table: str,
+    columns: str | None,
+    storage_options: Pairs,
+    *,
+    none: bool,
+    dry_run: bool,
+    as_json: bool,
+) -> None:
+    """Set the clustering columns; rewrites no file."""
+    if none == (columns is not None):
+        raise UsageError("give either the clustering columns, as a,b, or --none")
+    opened = Table.open(table, storage_options=mapping(storage_options))
+    names = None if columns is None else split_names(columns)
+    version = opened.cluster_by(names, dry_run=dry_run)
+    is_new = version != opened.seen_version
+    shown = partial(changes.clustered, names=names, is_new=is_new, dry_run=dry_run)
+    emit({"version": version}, shown, as_json=as_json, dry_run=dry_run)
+
+
+@verb("liquidlog rename-column ./sales store shop")
+@table_argument
+@click.argument("old")
+@click.argument("new")
+@dry_run_option
+@json_option
+def rename_column(
+    table: str, old: str, new: str, storage_options: Pairs, *, dry_run: bool, as_json: bool
+) -> None:
+    """Rename a column; rewrites no file.
+
+    Cubes that are clustered by the column stay what they are.
+    """
+    opened = Table.open(table, storage_options=mapping(storage_options))
+    version = opened.rename_column(old, new, dry_run=dry_run)
+    _emit(opened, version, f"the column {new} instead of {old}", dry_run=dry_run, as_json=as_json)
+
+
+@verb("liquidlog drop-column ./sales comment")
+@table_argument
+@click.argument("name")
+@dry_run_option
+@json_option
+def drop_column(
+    table: str, name: str, storage_options: Pairs, *, dry_run: bool, as_json: bool
+) -> None:
+    """Drop a column; rewrites no file.
+
+    The column's values stay in the files and are not read any more. A column that the table
+    depends on, for its clustering or a constraint, is refused.
+    """
+    opened = Table.open(table, storage_options=mapping(storage_options))
+    version = opened.drop_column(name, dry_run=dry_run)
+    _emit(opened, version, f"no column {name}", dry_run=dry_run, as_json=as_json)
+
+
+@verb("liquidlog set-properties ./sales delta.checkpointInterval=20 --unset note")
+@table_argument
+@click.argument("properties", nargs=-1, type=PAIR, metavar="[K=V]...")
+@click.option("--unset", multiple=True, help="A property to remove; repeats.")
+@dry_run_option
+@json_option
+def set_properties(
+    table: str,
+    properties: Pairs,
+    unset: tuple[str, ...],
+    storage_options: Pairs,
+    *,
+    dry_run: bool,
+    as_json: bool,
+) -> None:
+    """Set and remove table properties, in one commit."""
+    opened = Table.open(table, storage_options=mapping(storage_options))
+    version = opened.set_properties(mapping(properties), unset=unset, dry_run=dry_run)
+    _emit(opened, version, "these properties", dry_run=dry_run, as_json=as_json)
+
+
+def _emit(opened: Table, version: int, what: str, *, dry_run: bool, as_json: bool) -> None:
+    is_new = version != opened.seen_version
+    shown = partial(changes.altered, has=f"has {what}", have=f"have {what}", is_new=is_new)
+    emit({"version": version}, partial(shown, dry_run=dry_run), as_json=as_json, dry_run=dry_run)
+
+
+def _options_of(address: str, options: Mapping[str, str]) -> Mapping[str, str]:
+    """Return the options for another table than the one they were given for."""
+    return {} if is_local(address) else options
+
+
+def _schema(
+    schema_from: str | None, schema_json: str | None, storage_options: Mapping[str, str]
+) -> StructType | None:
+    if schema_from is not None:
+        return delta_schema(read_schema(schema_from, StorageOptions.of(storage_options)))
+    if schema_json is None:
+        return None
+    try:
+        return parse_schema(read_file(schema_json).decode(), where=schema_json)
+    except (CorruptLogError, UnicodeDecodeError) as error:
+        raise DocumentError(
+            schema_json,
+            "is not a Delta schema: expected the JSON of a struct, as schemaString of a metaData"
+            " action has it; --schema-from takes a Parquet file",
+        ) from error

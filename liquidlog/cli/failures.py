@@ -1,0 +1,105 @@
+"""The boundary to the user: every error as one sentence, or one document, and an exit status."""
+
+import os
+import re
+import sys
+from contextlib import suppress
+from typing import Final
+
+import click
+
+from liquidlog.errors import EXIT_ERROR, EXIT_INTERRUPTED, LiquidlogError, UsageError
+from liquidlog.report.printing import say, show_json
+from liquidlog.spec.near import near_names
+
+DEBUG_VARIABLE: Final = "LIQUIDLOG_DEBUG"
+"""Environment variable: if set, an unexpected error shows where it happened."""
+
+_NO_COMMAND: Final = re.compile(r"No such command '(.+?)'")
+
+
+def explain_failure(error: BaseException, *, as_json: bool) -> int:
+    """Say on stderr what stopped a command, and return its exit status.
+
+    Raises:
+        BaseException: The error, if nobody expected it and DEBUG_VARIABLE is set.
+    """
+    if isinstance(error, click.Abort | KeyboardInterrupt):
+        say("interrupted; whole groups that were committed stay committed")
+        return EXIT_INTERRUPTED
+    if isinstance(error, BrokenPipeError):
+        # What is still held back would fail again, loudly, when the interpreter ends.
+        with suppress(OSError, ValueError):
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return EXIT_ERROR
+    if isinstance(error, click.exceptions.NoArgsIsHelpError):
+        say(error.format_message())
+        return error.exit_code
+    failure = _failure(error)
+    if as_json:
+        # Values of Arrow may be in an error's fields; the words of an error need none of that.
+        from liquidlog.report.jsonable import render_error
+
+        show_json(render_error(failure), sys.stderr)
+    else:
+        say(f"error: {failure.message}")
+    return failure.exit_status
+
+
+def _failure(error: BaseException) -> LiquidlogError:
+    """Return an error as one of ours.
+
+    Raises:
+        BaseException: The error, if nobody expected it and DEBUG_VARIABLE is set.
+    """
+    if isinstance(error, LiquidlogError):
+        return error
+    if isinstance(error, click.ClickException):
+        return UsageError(click_message(error))
+    if os.environ.get(DEBUG_VARIABLE):
+        raise error
+    if isinstance(error, UnicodeEncodeError):
+        return _unwritable_name(error)
+    return LiquidlogError(
+        f"{type(error).__name__}: {error}; this should have been a better message, please"
+        f" report it with what {DEBUG_VARIABLE}=1 shows"
+    )
+
+
+def _unwritable_name(error: UnicodeEncodeError) -> LiquidlogError:
+    encoding = sys.getfilesystemencoding()
+    advice = "it is not UTF-8; give it another name"
+    if encoding != "utf-8":
+        advice = f"the character set of this environment is {encoding}; set LC_ALL=C.UTF-8"
+    return LiquidlogError(f"the name {error.object!r} cannot be used: {advice}")
+
+
+def click_message(error: click.ClickException) -> str:
+    """Return what click found wrong, and where help is, as one sentence."""
+    context = error.ctx if isinstance(error, click.UsageError) else None
+    where = "" if context is None else f"; see {context.command_path} --help"
+    return f"{_problem(error)}{where}"
+
+
+def _problem(error: click.ClickException) -> str:
+    if isinstance(error, click.NoSuchOption):
+        known = _options(error.ctx)
+        return f"there is no option {error.option_name}{_hint(error.option_name, known)}"
+    message = error.format_message()
+    verb = _NO_COMMAND.match(message)
+    context = error.ctx if isinstance(error, click.UsageError) else None
+    if verb is not None and context is not None and isinstance(context.command, click.Group):
+        known = context.command.list_commands(context)
+        return f"there is no verb {verb[1]}{_hint(verb[1], known)}"
+    return f"{message[:1].lower()}{message[1:]}".removesuffix(".")
+
+
+def _options(context: click.Context | None) -> list[str]:
+    if context is None:
+        return []
+    return [name for parameter in context.command.params for name in parameter.opts]
+
+
+def _hint(name: str, known: list[str]) -> str:
+    near = near_names(name, known)
+    return f" (did you mean {' or '.join(near)}?)" if near else ""

@@ -1,0 +1,230 @@
+"""Commands that look at a table and change nothing in it."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Final
+
+import click
+
+from liquidlog.cli.options import (
+    Pairs,
+    chosen_version,
+    json_option,
+    limit_option,
+    mapping,
+    split_names,
+    table_argument,
+    verb,
+    version_options,
+)
+from liquidlog.cli.output import (
+    append_line,
+    emit,
+    first_of,
+    replace_file,
+    require_lines,
+    say_rest,
+)
+from liquidlog.clustering.health.bars import is_crossed, parse_bar
+from liquidlog.errors import EXIT_BAR_CROSSED, EXIT_OK, UsageError
+from liquidlog.operations.scan import read_workload
+from liquidlog.report import tables
+from liquidlog.report.jsonable import render_line
+from liquidlog.report.layout import pairs
+from liquidlog.report.openmetrics import openmetrics as render_openmetrics
+from liquidlog.report.page import page
+from liquidlog.report.printing import say
+from liquidlog.table import Table
+
+_TREND_FIELDS: Final = ("table_uri", "total_file_count", "average_depth")
+"""By which a line of a trend is known, of this release or another."""
+
+
+@verb("liquidlog detail ./sales", "liquidlog detail ./sales --timestamp 2026-01-31T12:00:00Z")
+@table_argument
+@version_options
+@json_option
+def detail(
+    table: str,
+    version: int | None,
+    timestamp: str | None,
+    storage_options: Pairs,
+    *,
+    as_json: bool,
+) -> None:
+    """Show the table as DESCRIBE DETAIL does."""
+    opened = Table.open(table, storage_options=mapping(storage_options))
+    chosen = chosen_version(opened, version, timestamp)
+    emit(opened.detail(chosen), pairs, as_json=as_json)
+
+
+@verb("liquidlog history ./sales --limit 10")
+@table_argument
+@limit_option
+@click.option(
+    "--amplification",
+    is_flag=True,
+    help="Show instead the bytes that each commit added and moved, oldest first.",
+)
+@json_option
+def history(
+    table: str, limit: int | None, storage_options: Pairs, *, amplification: bool, as_json: bool
+) -> None:
+    """Show the commits, newest first."""
+    opened = Table.open(table, storage_options=mapping(storage_options))
+    if amplification:
+        written = opened.written_bytes()
+        shown = written[-limit:] if limit else written
+        emit(shown, tables.amplification, as_json=as_json, root="amplification")
+        say_rest(len(written), limit)
+        return
+    emit(opened.history(limit), tables.history, as_json=as_json, root="history")
+    if limit is not None:
+        say_rest(opened.commit_count(), limit)
+
+
+@verb("liquidlog files ./sales --limit 20")
+@table_argument
+@version_options
+@limit_option
+@json_option
+def files(
+    table: str,
+    version: int | None,
+    timestamp: str | None,
+    limit: int | None,
+    storage_options: Pairs,
+    *,
+    as_json: bool,
+) -> None:
+    """List the live files and their place in the clustering."""
+    opened = Table.open(table, storage_options=mapping(storage_options))
+    chosen = chosen_version(opened, version, timestamp)
+    snapshot_version, live = opened.files_at(chosen)
+    shown = first_of(live, limit)
+    document = {"version": snapshot_version, "files": shown}
+    emit(document if as_json else shown, tables.files, as_json=as_json)
+    say_rest(live.num_rows, limit)
+
+
+@verb("liquidlog cubes ./sales")
+@table_argument
+@limit_option
+@json_option
+def cubes(table: str, limit: int | None, storage_options: Pairs, *, as_json: bool) -> None:
+    """List the ZCubes: files that were clustered together."""
+    rows = Table.open(table, storage_options=mapping(storage_options)).cubes()
+    emit(first_of(rows, limit), tables.cubes, as_json=as_json, root="cubes")
+    say_rest(rows.num_rows, limit)
+
+
+@verb("liquidlog health ./sales", "liquidlog health ./sales --fail-if 'average_depth > 8'")
+@table_argument
+@click.option("--columns", help="Measure by these columns, a,b.  [default: the clustering columns]")
+@click.option("--where", help="Measure only files that this SQL predicate may match.")
+@click.option(
+    "--fail-if",
+    "bars",
+    multiple=True,
+    help='Exit with 6 if this is true: "average_depth > 8"; repeats, one true bar suffices.',
+)
+@click.option(
+    "--openmetrics",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Also write the numbers to this file, for Prometheus; replaces it.",
+)
+@click.option(
+    "--trend",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Also append the JSON document to this file, as one line.",
+)
+@json_option
+def health(  # noqa: PLR0913  one parameter per option
+    table: str,
+    columns: str | None,
+    where: str | None,
+    bars: tuple[str, ...],
+    openmetrics: Path | None,
+    trend: Path | None,
+    storage_options: Pairs,
+    *,
+    as_json: bool,
+) -> int:
+    """Show how well the table is clustered."""
+    limits = [parse_bar(bar) for bar in bars]
+    if trend is not None:
+        require_lines(trend, _TREND_FIELDS, kind="a trend of health")
+    opened = Table.open(table, storage_options=mapping(storage_options))
+    names = None if columns is None else split_names(columns)
+    measured = opened.health(names, where=where)
+    crossed = [limit for limit in limits if is_crossed(limit, measured)]
+    if openmetrics is not None:
+        replace_file(openmetrics, render_openmetrics(measured))
+    if trend is not None:
+        append_line(trend, render_line(measured))
+    emit(measured, tables.health, as_json=as_json)
+    for limit in crossed:
+        say(f"bar crossed: {limit.text}")
+    return EXIT_BAR_CROSSED if crossed else EXIT_OK
+
+
+@verb("liquidlog scan ./sales --where \"day = '2026-01-31'\"")
+@table_argument
+@click.option("--where", help="The reader's SQL predicate.")
+@click.option(
+    "--workload", help="A file of weighted predicates: JSON lines, or SQL if its name ends in .sql."
+)
+@click.option("--time-zone", help="The readers' time zone, like Europe/Berlin.  [default: any]")
+@version_options
+@limit_option
+@json_option
+def scan(  # noqa: PLR0913  one parameter per option
+    table: str,
+    where: str | None,
+    workload: str | None,
+    time_zone: str | None,
+    version: int | None,
+    timestamp: str | None,
+    limit: int | None,
+    storage_options: Pairs,
+    *,
+    as_json: bool,
+) -> None:
+    """List the files that a reader of a predicate must open."""
+    if (where is None) == (workload is None):
+        raise UsageError("give either --where or --workload")
+    asked = () if workload is None else read_workload(workload)
+    opened = Table.open(table, storage_options=mapping(storage_options))
+    chosen = chosen_version(opened, version, timestamp)
+    found = opened.scan(where, workload=asked, version=chosen, time_zone=time_zone)
+    shown = replace(found, files=first_of(found.files, limit))
+    emit(shown.document() if as_json else shown, tables.scan, as_json=as_json)
+    say_rest(found.files.num_rows, limit)
+
+
+@verb("liquidlog report ./sales -o sales.html")
+@table_argument
+@click.option(
+    "-o",
+    "--output",
+    type=click.Path(dir_okay=False, path_type=Path),
+    required=True,
+    help="Write the page to this file; replaces it.",
+)
+@json_option
+def report(table: str, output: Path, storage_options: Pairs, *, as_json: bool) -> None:
+    """Write health, findings and pictures as one HTML page.
+
+    The page also shows the history of the table. It loads nothing from the network.
+    """
+    opened = Table.open(table, storage_options=mapping(storage_options))
+    overview = opened.overview()
+    content = page(overview).encode()
+    replace_file(output, content)
+    done = {
+        "output": str(output),
+        "version": overview.detail["version"],
+        "size_bytes": len(content),
+        "findings": len(overview.findings),
+    }
+    emit(done, pairs, as_json=as_json)

@@ -1,0 +1,110 @@
+"""Commands that look after a table: its faults, its checkpoints, files that nobody needs."""
+
+from functools import partial
+
+import click
+
+from liquidlog.cli.options import (
+    Pairs,
+    dry_run_option,
+    json_option,
+    limit_option,
+    mapping,
+    table_argument,
+    verb,
+)
+from liquidlog.cli.output import emit, first_of, say_rest
+from liquidlog.doctor.findings import FIXES
+from liquidlog.errors import UsageError
+from liquidlog.report import changes, tables
+from liquidlog.table import Table
+
+
+@verb("liquidlog doctor ./sales", "liquidlog doctor ./sales --fix broken-domain")
+@table_argument
+@click.option(
+    "--fix",
+    "names",
+    multiple=True,
+    type=click.Choice(FIXES),
+    help="Mend this, without rewriting a data file; repeats.",
+)
+@dry_run_option
+@json_option
+def doctor(
+    table: str, names: tuple[str, ...], storage_options: Pairs, *, dry_run: bool, as_json: bool
+) -> None:
+    """Find what is wrong with the clustering, and mend it.
+
+    Each finding names the command that mends it. Without --fix nothing is changed.
+    """
+    if dry_run and not names:
+        raise UsageError("--dry-run has no effect without --fix: nothing would be written anyway")
+    opened = Table.open(table, storage_options=mapping(storage_options))
+    fixed = opened.fix(*names, dry_run=dry_run) if names else ()
+    document = {"findings": opened.doctor(), "fixed": fixed}
+    shown = partial(tables.diagnosis, dry_run=dry_run)
+    emit(document, shown, as_json=as_json, dry_run=dry_run)
+
+
+@verb("liquidlog checkpoint ./sales")
+@table_argument
+@dry_run_option
+@json_option
+def checkpoint(table: str, storage_options: Pairs, *, dry_run: bool, as_json: bool) -> None:
+    """Write a checkpoint of the newest version.
+
+    Readers then open the table without reading older commits.
+    """
+    made = Table.open(table, storage_options=mapping(storage_options)).checkpoint(dry_run=dry_run)
+    shown = partial(changes.checkpointed, dry_run=dry_run)
+    emit(made, shown, as_json=as_json, dry_run=dry_run)
+
+
+@verb("liquidlog orphans ./sales", "liquidlog orphans ./sales --older-than 7d --delete")
+@table_argument
+@click.option("--delete", is_flag=True, help="Delete the orphans.")
+@click.option(
+    "--older-than",
+    default="1d",
+    show_default=True,
+    help="A run that has written nothing for this long is dead: 30m, 12h, 7d.",
+)
+@click.option(
+    "--finished",
+    is_flag=True,
+    help="Include files of finished runs, whose results can still be committed.",
+)
+@dry_run_option
+@limit_option
+@json_option
+def orphans(  # noqa: PLR0913  one parameter per option
+    table: str,
+    older_than: str,
+    limit: int | None,
+    storage_options: Pairs,
+    *,
+    delete: bool,
+    finished: bool,
+    dry_run: bool,
+    as_json: bool,
+) -> None:
+    """List or delete files that dead or forgotten runs left.
+
+    No version of the table names these files. They are deleted only with --delete.
+    """
+    if dry_run and not delete:
+        raise UsageError("--dry-run says what --delete would do; give --delete too")
+    opened = Table.open(table, storage_options=mapping(storage_options))
+    rows = opened.orphans(older_than=older_than, finished=finished, delete=delete, dry_run=dry_run)
+    found = [row for row in rows if row["orphan"]]
+    document = {
+        "files": first_of(rows, limit),
+        "orphan_count": len(found),
+        "orphan_bytes": sum(row["size_bytes"] for row in found),
+        "deleted": delete,
+    }
+    gone = sum(row["deleted"] for row in rows)
+    shown = partial(changes.orphans, gone=gone, dry_run=dry_run)
+    emit(document, shown, as_json=as_json, dry_run=dry_run)
+    say_rest(len(rows), limit)

@@ -1,0 +1,319 @@
+"""What commands take: kinds of values, and the options that several commands share."""
+
+import functools
+import math
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from typing import Any, ParamSpec, TypeVar
+
+import click
+
+from liquidlog.errors import UsageError
+from liquidlog.simulation.prices import Prices
+from liquidlog.spec.schema import quote_path, split_paths
+from liquidlog.spec.sizes import parse_size
+from liquidlog.table import Table
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+Pairs = tuple[tuple[str, str], ...]
+"""The value of a repeated option of the form key=value."""
+
+
+def verb(*examples: str) -> Callable[[Callable[..., Any]], click.Command]:
+    """Make a function the command of its name, whose help ends with examples."""
+    heading = "Example:" if len(examples) == 1 else "Examples:"
+    return click.command(epilog="\n".join(["\b", heading, *(f"  {line}" for line in examples)]))
+
+
+class WholeNumber(click.ParamType[int]):
+    """A whole number on the command line, from `least` to `most`."""
+
+    name = "integer"
+
+    def __init__(self, least: int, most: int | None = None) -> None:
+        self._least = least
+        self._most = most
+
+    def convert(
+        self,
+        value: Any,  # noqa: ANN401  click's signature
+        param: click.Parameter | None,
+        ctx: click.Context | None,
+    ) -> int:
+        """Return the number."""
+        number: int | None = None
+        with suppress(ValueError):
+            number = int(value)
+        most = math.inf if self._most is None else self._most
+        if number is None or not self._least <= number <= most:
+            upto = "" if self._most is None else f" to {self._most}"
+            detail = f"expected a whole number from {self._least}{upto}, found {value!r}"
+            self.fail(detail, param, ctx)
+        return number
+
+
+class Number(click.ParamType[float]):
+    """A finite number on the command line, at least `least`."""
+
+    name = "number"
+
+    def __init__(self, least: float) -> None:
+        self._least = least
+
+    def convert(
+        self,
+        value: Any,  # noqa: ANN401  click's signature
+        param: click.Parameter | None,
+        ctx: click.Context | None,
+    ) -> float:
+        """Return the number."""
+        number = math.nan
+        with suppress(ValueError):
+            number = float(value)
+        if not self._least <= number < math.inf:
+            self.fail(f"expected a number from {self._least}, found {value!r}", param, ctx)
+        return number
+
+
+class SizeType(click.ParamType[int]):
+    """A size on the command line: bytes, or a number with a unit."""
+
+    name = "size"
+
+    def convert(
+        self,
+        value: Any,  # noqa: ANN401  click's signature
+        param: click.Parameter | None,
+        ctx: click.Context | None,
+    ) -> int:
+        """Return the size in bytes."""
+        try:
+            return parse_size(value)
+        except UsageError as error:
+            self.fail(error.message, param, ctx)
+
+
+class PairsType(click.ParamType[tuple[str, str]]):
+    """A `key=value` on the command line."""
+
+    name = "k=v"
+
+    def convert(
+        self,
+        value: Any,  # noqa: ANN401  click's signature
+        param: click.Parameter | None,
+        ctx: click.Context | None,
+    ) -> tuple[str, str]:
+        """Return (key, value)."""
+        if isinstance(value, tuple):
+            return value
+        key, found, text = str(value).partition("=")
+        if not found or not key:
+            # It may be a secret whose name was forgotten, so it is not repeated.
+            self.fail("a value is not of the form key=value", param, ctx)
+        return key, text
+
+
+SIZE = SizeType()
+PAIR = PairsType()
+
+
+def table_argument(command: Callable[P, R]) -> Callable[P, R]:
+    """Add the TABLE argument and the options that go with it."""
+    return click.argument("table")(storage_option(command))
+
+
+def storage_option(command: Callable[P, R]) -> Callable[P, R]:
+    """Add `--storage-option`."""
+    return click.option(
+        "--storage-option",
+        "storage_options",
+        multiple=True,
+        type=PAIR,
+        help="An option of the storage, named as in delta-rs; repeats.",
+    )(command)
+
+
+def json_option(command: Callable[P, R]) -> Callable[P, R]:
+    """Add `--json`."""
+    help_text = "Print one JSON document and nothing else."
+    return click.option("--json", "as_json", is_flag=True, help=help_text)(command)
+
+
+def dry_run_option(command: Callable[P, R]) -> Callable[P, R]:
+    """Add `--dry-run`."""
+    help_text = "Check everything and say what would happen; write nothing."
+    return click.option("--dry-run", is_flag=True, help=help_text)(command)
+
+
+def limit_option(command: Callable[P, R]) -> Callable[P, R]:
+    """Add `--limit`."""
+    help_text = "List at most this many, and say on stderr how many more there are."
+    return click.option("--limit", type=WholeNumber(1), help=help_text)(command)
+
+
+def version_options(command: Callable[P, R]) -> Callable[P, R]:
+    """Add the two ways to name a version of a table."""
+    at_time = "The table as it was at this time, in UTC unless a zone is named: 2026-01-31T12:00Z."
+    with_time = click.option("--timestamp", help=at_time)(command)
+    at_version = "The table at this version; the newest by default."
+    return click.option("--version", type=WholeNumber(0), help=at_version)(with_time)
+
+
+def chosen_version(table: Table, version: int | None, timestamp: str | None) -> int | None:
+    """Return the version that the options name, None for the newest.
+
+    Raises:
+        UsageError: If both are given.
+        TimestampNotFoundError: If the log has no version for that time.
+    """
+    if timestamp is None:
+        return version
+    if version is not None:
+        raise UsageError("give either --version or --timestamp")
+    return table.version_at(timestamp)
+
+
+def policy_options(command: Callable[P, R]) -> Callable[P, R]:
+    """Add the options of a plan; they arrive as the arguments of Table.plan, in `policy`."""
+    return _gathered(command, _POLICY_OPTIONS, "policy", _policy)
+
+
+def _policy(given: Mapping[str, Any]) -> Mapping[str, Any]:
+    columns = given.get("zorder_by")
+    return given if columns is None else {**given, "zorder_by": split_names(columns)}
+
+
+_POLICY_OPTIONS = {
+    "full": click.option(
+        "--full", is_flag=True, help="Also rewrite files of other clustering columns or providers."
+    ),
+    "strategy": click.option(
+        "--strategy", help="How files are chosen: cube or overlap.  [default: cube]"
+    ),
+    "min_cube_size": click.option(
+        "--min-cube-size",
+        type=SIZE,
+        help="A cube of this size is stable and left alone.  [default: 100GiB]",
+    ),
+    "target_cube_size": click.option(
+        "--target-cube-size", type=SIZE, help="Fill cubes to this size.  [default: 150GiB]"
+    ),
+    "max_file_size": click.option(
+        "--max-file-size", type=SIZE, help="Write files of at most this size.  [default: 1GiB]"
+    ),
+    "curve": click.option(
+        "--curve",
+        help="Order of rows in a cube: hilbert, kd (narrower files), zorder or linear."
+        "  [default: hilbert]",
+    ),
+    "zorder_by": click.option(
+        "--zorder-by", help="Order rows by these columns, a,b; for a table without its own."
+    ),
+    "budget": click.option(
+        "--budget", type=SIZE, help="overlap: rewrite at most this size.  [default: no limit]"
+    ),
+    "where": click.option(
+        "--where", help="overlap: rewrite only files that this SQL predicate may match."
+    ),
+    "tolerance": click.option(
+        "--tolerance",
+        type=float,
+        help="overlap: rewrite if narrow queries read more bytes than this many times those after"
+        " a full rewrite.  [default: 1.27]",
+    ),
+    "min_overlapping_files": click.option(
+        "--min-overlapping-files",
+        type=WholeNumber(0),
+        help="overlap: rewrite a clustered file of full size only if on average this many share"
+        " --min-overlap of its range.  [default: 4]",
+    ),
+    "min_overlap": click.option(
+        "--min-overlap",
+        type=float,
+        help="overlap: the share of a file's range, 0 to 1, that others must cover."
+        "  [default: 0.75]",
+    ),
+}
+
+
+def price_options(command: Callable[P, R]) -> Callable[P, R]:
+    """Add the options that say what a rewrite costs; they arrive as one `prices`, or None."""
+    return _gathered(command, _PRICE_OPTIONS, "prices", _prices)
+
+
+def _prices(given: Mapping[str, Any]) -> Prices | None:
+    if "throughput" in given:
+        return Prices(
+            throughput_bytes=given["throughput"],
+            per_hour=given.get("hour_price"),
+            per_tib_read=given.get("tib_price"),
+        )
+    if given:
+        raise UsageError("prices need --throughput: the bytes that the cluster rewrites a second")
+    return None
+
+
+_PRICE_OPTIONS = {
+    "throughput": click.option(
+        "--throughput", type=SIZE, help="With a prediction: bytes rewritten per second."
+    ),
+    "hour_price": click.option(
+        "--hour-price", type=Number(0), help="With --throughput: price of an hour of Spark."
+    ),
+    "tib_price": click.option(
+        "--tib-price", type=Number(0), help="With --throughput: price of reading one TiB."
+    ),
+}
+
+
+def _gathered(
+    command: Callable[P, R],
+    options: Mapping[str, Callable[[Callable[..., R]], Callable[..., R]]],
+    into: str,
+    combine: Callable[[dict[str, Any]], object],
+) -> Callable[..., R]:
+    """Add options that arrive as one argument `into`: those that are given, combined."""
+
+    @functools.wraps(command)
+    def with_options(*args: P.args, **kwargs: P.kwargs) -> R:
+        values = {name: kwargs.pop(name) for name in options}
+        # A flag that is not given is False, as any other option is None.
+        given = {
+            name: value
+            for name, value in values.items()
+            if value is not None and value is not False
+        }
+        return command(*args, **{into: combine(given)}, **kwargs)  # type: ignore[arg-type]
+
+    decorated: Callable[..., R] = with_options
+    for option in reversed([*options.values()]):
+        decorated = option(decorated)
+    return decorated
+
+
+def split_names(text: str) -> tuple[str, ...]:
+    """Return the column names of a comma-separated list as a user writes them.
+
+    Raises:
+        UsageError: If the list is empty.
+    """
+    names = tuple(quote_path(path) for path in split_paths(text))
+    if not names:
+        raise UsageError("a list of columns is needed, as a,b")
+    return names
+
+
+def mapping(pairs: Sequence[tuple[str, str]]) -> Mapping[str, str]:
+    """Return repeated `k=v` options as a mapping.
+
+    Raises:
+        UsageError: If a key has two values; they may be secrets, so they are not repeated.
+    """
+    found: dict[str, str] = {}
+    for key, value in pairs:
+        if found.setdefault(key, value) != value:
+            raise UsageError(f"{key} is given two values; give it once", name=key)
+    return found

@@ -1,0 +1,171 @@
+"""Where results of commands go: to stdout as text or JSON, and to files for people and programs."""
+
+import os
+import tempfile
+import warnings
+from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final, TypeVar
+
+import msgspec
+import pyarrow as pa
+
+from liquidlog.errors import DocumentError, StorageError
+from liquidlog.operations.checkpoint import CheckpointWarning
+from liquidlog.report.jsonable import jsonable, render_json
+from liquidlog.report.layout import Report
+from liquidlog.report.printing import say, show, show_json
+from liquidlog.spec.actions import UNREADABLE
+from liquidlog.spec.rows import Rows
+
+FORMAT_VERSION: Final = 1
+"""Of every document that `--json` prints; the documents of plans have their own."""
+
+Listed = TypeVar("Listed", pa.Table, Rows)
+
+_MAX_LINE_BYTES: Final = 1 << 20
+"""No line that a command appends is nearly as long."""
+
+
+@contextmanager
+def warnings_said() -> Iterator[None]:
+    """Context manager: warnings are sentences on stderr, each that a checkpoint is missing too."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("always", CheckpointWarning)
+        warnings.showwarning = _say_warning
+        yield
+
+
+def _say_warning(message: Warning | str, *_: object, **__: object) -> None:
+    say(f"warning: {message}")
+
+
+def emit(
+    value: Any,  # noqa: ANN401  what a command returns
+    render: Callable[[Any], Report],
+    *,
+    as_json: bool,
+    root: str | None = None,
+    dry_run: bool = False,
+) -> None:
+    """Print a command's result on stdout.
+
+    Args:
+        value: The result.
+        render: What shows it in text.
+        as_json: Whether to print it as a JSON object instead.
+        root: The name under which that object holds the result; None if the result is one.
+        dry_run: Whether the result is only what would be, which the object then says.
+    """
+    if not as_json:
+        show(render(value))
+        return
+    document = jsonable(value if root is None else {root: value})
+    if dry_run:
+        document["dry_run"] = True
+    show_json(render_json({"format_version": FORMAT_VERSION, **document}))
+
+
+def first_of(rows: Listed, limit: int | None) -> Listed:
+    """Return the first rows, all without a limit."""
+    if isinstance(rows, Rows):
+        return Rows(rows[:limit])
+    return rows.slice(0, limit)
+
+
+def say_rest(total: int, limit: int | None) -> None:
+    """Say how many rows of all a limit left out."""
+    if limit is not None and total > limit:
+        say(f"{total - limit} more of {total} left out by --limit {limit}")
+
+
+def replace_file(path: Path, content: str | bytes) -> None:
+    """Write a local file so that a reader sees the old content or the new, never a part.
+
+    Where it cannot be written, the old content stays.
+
+    Raises:
+        StorageError: If it cannot be written.
+    """
+    data = content.encode() if isinstance(content, str) else content
+    try:
+        if path.exists() and not path.is_file():
+            path.write_bytes(data)  # a pipe or a device, /dev/stdout too
+            return
+        target = path.resolve()  # what a symbolic link names, not the link, is replaced
+        handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
+        try:
+            with os.fdopen(handle, "wb") as file:
+                file.write(data)
+                file.flush()
+                os.fsync(file.fileno())
+            mode = target.stat().st_mode if target.exists() else 0o666 & ~_umask()
+            Path(name).chmod(mode & 0o7777)
+            Path(name).replace(target)
+        except BaseException:
+            Path(name).unlink(missing_ok=True)
+            raise
+    except OSError as error:
+        raise StorageError(str(path), f"cannot be written: {error.strerror}") from error
+
+
+def require_lines(path: Path, names: Collection[str], *, kind: str) -> None:
+    """Refuse to grow a file whose first line is not a JSON object with these fields.
+
+    A file that is absent or empty is no problem, nor is a pipe or a device.
+
+    Raises:
+        DocumentError: If the file is of another kind than `kind`, in words.
+        StorageError: If it cannot be read.
+    """
+    if not path.is_file():
+        return
+    try:
+        with path.open("rb") as file:
+            line = file.readline(_MAX_LINE_BYTES)
+    except OSError as error:
+        raise StorageError(str(path), f"cannot be read: {error.strerror}") from error
+    if not line:
+        return
+    try:
+        found = msgspec.json.decode(line, type=dict[str, Any])
+    except UNREADABLE:
+        found = {}
+    if not found.keys() >= set(names):
+        raise DocumentError(
+            str(path),
+            f"is not {kind}, so no line is added to it: its first line is no JSON object with"
+            f" {', '.join(names)}; name a new file",
+        )
+
+
+def append_line(path: Path, line: str) -> None:
+    """Append a line to a local file in one write, so that lines of several processes stay whole.
+
+    A last line that a crash cut off is ended first, so that it spoils no other.
+
+    Raises:
+        StorageError: If it cannot be written.
+    """
+    data = line.encode()
+    try:
+        if path.is_file() and not _ends_whole(path):
+            data = b"\n" + data
+        with path.open("ab", buffering=0) as file:
+            file.write(data)
+    except OSError as error:
+        raise StorageError(str(path), f"cannot be written: {error.strerror}") from error
+
+
+def _ends_whole(path: Path) -> bool:
+    with path.open("rb") as file:
+        size_bytes = file.seek(0, os.SEEK_END)
+        file.seek(max(0, size_bytes - 1))
+        return file.read(1) in {b"", b"\n"}
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask

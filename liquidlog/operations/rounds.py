@@ -1,0 +1,103 @@
+"""OPTIMIZE in rounds: as long as each lowers the table's average depth enough."""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Final, Generic, Protocol, TypeVar
+
+from liquidlog.clustering.health.measure import Health
+from liquidlog.errors import UsageError
+from liquidlog.plan import ClusteringPlan
+
+DEFAULT_MIN_GAIN: Final = 0.1
+"""The least average depth that a round must gain."""
+
+_STRATEGY: Final = "overlap"
+
+Done = TypeVar("Done")
+
+
+class Plannable(Protocol):
+    """What rounds need of a table; `Table` has it."""
+
+    def plan(self, *args: Any, **policy: Any) -> ClusteringPlan:  # noqa: ANN401  as Table.plan
+        """Return what OPTIMIZE would rewrite."""
+        ...
+
+    def health(self) -> Health:
+        """Return how well the table is clustered."""
+        ...
+
+    def predicted_health(self, plan: ClusteringPlan) -> Health:
+        """Return the health that the table would have after a plan."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Round(Generic[Done]):
+    """One round: what executing its plan returned, and the average depth after it."""
+
+    done: Done
+    average_depth: float
+
+
+def require_rounds(policy: Mapping[str, Any]) -> None:
+    """Refuse rounds of a strategy that leaves nothing for a second one.
+
+    Raises:
+        UsageError: If the strategy of the policy is not "overlap".
+    """
+    if policy.get("strategy") != _STRATEGY:
+        raise UsageError(
+            f"rounds are for the strategy {_STRATEGY}; the strategy cube is done in one round",
+            option="final",
+        )
+
+
+def depth_after_round(
+    table: Plannable, plan: ClusteringPlan, depth: float, min_gain: float = DEFAULT_MIN_GAIN
+) -> float | None:
+    """Return the average depth predicted after a plan, None if the plan gains too little.
+
+    Args:
+        table: The table that the plan is of.
+        plan: The plan.
+        depth: The table's average depth before it.
+        min_gain: By how much the plan must lower it.
+    """
+    if not plan.groups:
+        return None
+    after = table.predicted_health(plan).average_depth
+    return after if after <= depth - min_gain else None
+
+
+def optimize_in_rounds(
+    table: Plannable,
+    execute: Callable[[ClusteringPlan], Done],
+    policy: Mapping[str, Any],
+    *,
+    min_gain: float = DEFAULT_MIN_GAIN,
+    first: ClusteringPlan | None = None,
+) -> Iterator[Round[Done]]:
+    """Yield each round when it is committed, until one would not, or did not, gain enough.
+
+    Args:
+        table: The table.
+        execute: Rewrites and commits a plan, as
+            `lambda plan: table.commit(plan, liquidspark.execute(spark, plan))` does.
+        policy: The arguments of `Table.plan`, with the strategy "overlap".
+        min_gain: By how much a round must lower the average depth.
+        first: The plan of the first round, if it is made already.
+
+    Raises:
+        UsageError: If the strategy of the policy is not "overlap".
+    """
+    require_rounds(policy)
+    plan = table.plan(**policy) if first is None else first
+    depth = table.health().average_depth
+    while depth_after_round(table, plan, depth, min_gain) is not None:
+        done = execute(plan)
+        before, depth = depth, table.health().average_depth
+        yield Round(done=done, average_depth=depth)
+        if depth > before - min_gain:
+            return
+        plan = table.plan(**policy)

@@ -1,0 +1,99 @@
+"""Who takes part in a simulation: each strategy with the policies that it is to be tried with."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final
+
+from liquidlog.clustering.planning.planner import policy_settings
+from liquidlog.errors import UsageError
+from liquidlog.plan import DEFAULT_MAX_FILE_BYTES, DEFAULT_MIN_CUBE_BYTES, ClusteringPolicy
+from liquidlog.simulation.rounds import EVERYTHING, Contender, Setting
+from liquidlog.simulation.table import SimulatedTable
+from liquidlog.spec.sizes import render_size
+
+CONTENDERS: Final = ("all", "new", "cube", "overlap")
+"""Rewrite everything, rewrite only new files, and the strategies of plans."""
+
+_SIZED: Final = frozenset({"cube", "overlap"})
+"""Those that a minimum cube size makes a difference to."""
+
+
+def contenders(
+    names: Sequence[str] = (),
+    *,
+    min_cube_bytes: Sequence[int] = (),
+    max_file_size: int | str | None = None,
+    curve: str | None = None,
+    tolerance: float | None = None,
+) -> tuple[Contender, ...]:
+    """Return contenders by name, the sized ones once for each minimum cube size.
+
+    Args:
+        names: Of CONTENDERS; all if empty.
+        min_cube_bytes: Minimum cube sizes, each with a target half as large again; the default
+            of plans if empty.
+        max_file_size: The largest file that each writes.
+        curve: The order of rows in a cube.
+        tolerance: Of the strategy overlap.
+
+    Raises:
+        UsageError: If there is no such contender, or an argument would have no effect on any.
+    """
+    chosen = tuple(dict.fromkeys(names or CONTENDERS))
+    for name in chosen:
+        if name not in CONTENDERS:
+            raise UsageError(f"there is no contender {name!r}; known are {', '.join(CONTENDERS)}")
+    if tolerance is not None and "overlap" not in chosen:
+        raise UsageError("tolerance has no effect without overlap", option="tolerance")
+    if min_cube_bytes and not _SIZED & set(chosen):
+        raise UsageError(
+            "min_cube_size has no effect without cube or overlap", option="min_cube_size"
+        )
+    shared = policy_settings({"max_file_size": max_file_size, "curve": curve})
+    own = {"overlap": policy_settings({"tolerance": tolerance})}
+    sizes = tuple(dict.fromkeys(min_cube_bytes or (DEFAULT_MIN_CUBE_BYTES,)))
+    return tuple(
+        contender
+        for name in chosen
+        for contender in _sized(name, sizes, {**shared, **own.get(name, {})})
+    )
+
+
+def _sized(name: str, sizes: Sequence[int], settings: Mapping[str, Any]) -> Iterator[Contender]:
+    if name not in _SIZED:
+        size = EVERYTHING if name == "all" else 1
+        policy = ClusteringPolicy(min_cube_bytes=size, target_cube_bytes=EVERYTHING, **settings)
+        yield Contender(name=name, strategy="cube", policy=policy)
+        return
+    for size in sizes:
+        policy = ClusteringPolicy(
+            min_cube_bytes=size, target_cube_bytes=size + size // 2, **settings
+        )
+        yield Contender(name=f"{name} {render_size(size)}", strategy=name, policy=policy)
+
+
+def setting(
+    first: SimulatedTable,
+    *,
+    scenario: str,
+    rounds: int,
+    append_bytes: int,
+    max_file_size: int | str | None = None,
+    curve: str | None = None,
+) -> Setting:
+    """Return the setting of a simulation that begins with the table `first`.
+
+    Raises:
+        UsageError: If a curve is named for a table of one column.
+    """
+    if curve is not None and first.columns == 1:
+        raise UsageError(
+            "curve has no effect with one column, which is always in linear order", option="curve"
+        )
+    named = policy_settings({"max_file_size": max_file_size, "curve": curve})
+    return Setting(
+        scenario=scenario,
+        rounds=rounds,
+        append_bytes=append_bytes,
+        max_file_bytes=named.get("max_file_bytes", DEFAULT_MAX_FILE_BYTES),
+        curve=named.get("curve", "hilbert"),
+    )

@@ -1,0 +1,835 @@
+"""Table: a Delta table, one method per stage and per question.
+
+table = Table.open(uri)
+plan = table.plan()                      # Snapshot -> ClusteringPlan
+result = liquidspark.execute(spark, plan)  # ClusteringPlan -> RewriteResult
+table.commit(plan, result)               # RewriteResult -> versions
+
+Methods check their arguments and call what does the work. In their order: opening, versions,
+questions, plans and commits of rewrites, other changes.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import datetime
+from importlib.metadata import entry_points
+from os import PathLike
+from typing import Any, Final
+
+import pyarrow as pa
+
+from liquidlog.clustering.columns import clustering_state
+from liquidlog.clustering.health.measure import Health
+from liquidlog.clustering.outcome.metrics import optimize_metrics, planned_metrics
+from liquidlog.clustering.planning import cube
+from liquidlog.clustering.planning.choice import Strategy
+from liquidlog.clustering.planning.planner import STRATEGIES, STRATEGY, check_known, policy_settings
+from liquidlog.clustering.planning.planner import plan as make_plan
+from liquidlog.clustering.zcubes import cube_table
+from liquidlog.commit.clock import Clock, system_clock
+from liquidlog.doctor.findings import Finding, findings
+from liquidlog.errors import UsageError
+from liquidlog.log.checkpointing import Checkpointed
+from liquidlog.log.history import count_commits, read_history
+from liquidlog.log.loader import (
+    advance,
+    load_snapshot,
+    newest_version,
+    open_store,
+    require_same_table,
+)
+from liquidlog.log.statistics import load_bounds
+from liquidlog.log.store import TableStore
+from liquidlog.log.time_travel import version_at
+from liquidlog.operations import alter, define, doctor, inspect
+from liquidlog.operations.append import Appended, AppendRequest, Source, append
+from liquidlog.operations.backfill import Mended
+from liquidlog.operations.checkpoint import checkpoint
+from liquidlog.operations.explain import Explained, explain, explain_together
+from liquidlog.operations.orphans import (
+    deletable_paths,
+    delete_strays,
+    find_strays,
+    require_deletable,
+    stray_rows,
+)
+from liquidlog.operations.overview import Overview, overview
+from liquidlog.operations.past_commits import (
+    OptimizeComparison,
+    WrittenBytes,
+    compare_optimize,
+    written_bytes,
+)
+from liquidlog.operations.rewrite import (
+    CommitReport,
+    commit_groups,
+    pending_groups,
+    require_rewritable,
+)
+from liquidlog.operations.sampling import sample_keys
+from liquidlog.operations.scan import Scan, scan
+from liquidlog.operations.simulate import simulated_table
+from liquidlog.plan import (
+    DEFAULT_MIN_CUBE_BYTES,
+    ClusteringPlan,
+    ClusteringPolicy,
+    GroupFailure,
+    RewriteResult,
+    RewrittenGroup,
+)
+from liquidlog.predicates.workload import WeightedPredicate, Workload
+from liquidlog.simulation.prediction import Prediction, predict, predicted_health
+from liquidlog.simulation.table import SimulatedTable
+from liquidlog.snapshot import Snapshot
+from liquidlog.spec.arguments import (
+    address,
+    column_paths,
+    one,
+    several,
+    text_mapping,
+    texts,
+    whole_number,
+)
+from liquidlog.spec.bounds import Bounds, BoundsOf
+from liquidlog.spec.markup import Summary
+from liquidlog.spec.rows import Rows
+from liquidlog.spec.schema import Leaf, StructType, split_path
+from liquidlog.spec.sizes import parse_size
+from liquidlog.spec.times import parse_duration, parse_time
+
+__all__ = ["Size", "Table", "system_clock"]
+
+STRATEGY_GROUP: Final = "liquidlog.strategies"
+"""Entry points of further planning strategies: a name and a Strategy."""
+
+Size = int | str
+"""Bytes, as a number or as text: 1073741824, "1GiB", "100GB"."""
+
+_PREDICATES: Final = "WeightedPredicates"
+_SCHEMA: Final = "an Arrow schema or a Delta StructType"
+_SOURCES: Final = "paths, Arrow tables or record batch readers"
+
+
+class Table(Summary):
+    """A Delta table at an address. Methods without a version are about the newest one."""
+
+    def __init__(self, store: TableStore, clock: Clock) -> None:
+        self._store = store
+        self._clock = clock
+        self._newest: Snapshot | None = None
+        self._table_id: str | None = None
+        self._bounds: tuple[Snapshot, tuple[Leaf, ...], Bounds] | None = None
+
+    @classmethod
+    def open(
+        cls, uri: str | PathLike[str], *, storage_options: Mapping[str, str] | None = None
+    ) -> "Table":
+        """Return the table at `uri`: a path, or a URI of file:, s3:, gs:, az: or abfss:.
+
+        Storage options have the names that delta-rs gives them; environment variables count too.
+
+        Raises:
+            TableNotFoundError: If there is none.
+            UsageError: If the address or a storage option cannot be used.
+            StorageError: If the storage refuses.
+        """
+        table = cls(open_store(uri, storage_options), system_clock())
+        newest_version(table._store)
+        return table
+
+    @classmethod
+    def create(
+        cls,
+        uri: str | PathLike[str],
+        *,
+        schema: StructType | pa.Schema | None = None,
+        like: "Table | None" = None,
+        cluster_by: str | Sequence[str] | None = None,
+        properties: Mapping[str, str] | None = None,
+        storage_options: Mapping[str, str] | None = None,
+    ) -> "Table":
+        """Create an empty table and return it.
+
+        Either a schema or a table to be like is given; `like` copies schema, properties and
+        clustering columns, and `cluster_by` (empty for none) and `properties` then replace or add
+        to them.
+
+        Raises:
+            TableExistsError: If there is a table at `uri` already.
+            ClusteringColumnError: If it cannot be clustered so; holds every problem.
+            UsageError: If not exactly one of schema and like is given, or a property is refused.
+            StorageError: If the target cannot be written.
+        """
+        definition = cls.definition(
+            schema=schema, like=like, cluster_by=cluster_by, properties=properties
+        )
+        return cls.create_as(uri, definition, storage_options=storage_options)
+
+    def _facts(self) -> Mapping[str, object]:
+        return {"uri": self.uri, "seen_version": self.seen_version}
+
+    @staticmethod
+    def definition(
+        *,
+        schema: StructType | pa.Schema | None = None,
+        like: "Table | None" = None,
+        cluster_by: str | Sequence[str] | None = None,
+        properties: Mapping[str, str] | None = None,
+    ) -> define.Definition:
+        """Return the definition of a new table, from the arguments of create."""
+        return define.Definition(
+            schema=schema
+            if schema is None
+            else one(schema, (StructType, pa.Schema), argument="schema", expected=_SCHEMA),
+            like=None
+            if like is None
+            else one(like, Table, argument="like", expected="a Table").snapshot(),
+            cluster_by=None
+            if cluster_by is None
+            else column_paths(cluster_by, argument="cluster_by", empty=True),
+            properties={}
+            if properties is None
+            else text_mapping(properties, argument="properties"),
+        )
+
+    @classmethod
+    def create_as(
+        cls,
+        uri: str | PathLike[str],
+        definition: define.Definition,
+        *,
+        storage_options: Mapping[str, str] | None = None,
+        dry_run: bool = False,
+    ) -> "Table":
+        """Create an empty table as defined; with `dry_run`, check everything and write nothing.
+
+        Raises:
+            TableExistsError: If there is a table at `uri` already.
+            ClusteringColumnError: If it cannot be clustered so; holds every problem.
+            UsageError: If the definition is not one of a table.
+            StorageError: If the target cannot be written.
+        """
+        table = cls(open_store(uri, storage_options), system_clock())
+        one(definition, define.Definition, argument="definition", expected="a Definition")
+        define.create(table._store, definition, table._clock, dry_run=dry_run)
+        return table
+
+    @property
+    def uri(self) -> str:
+        """The table's address."""
+        return self._store.uri
+
+    @property
+    def seen_version(self) -> int | None:
+        """The newest version that a method has looked at, None before the first; asks nobody."""
+        return None if self._newest is None else self._newest.version
+
+    # Versions
+
+    def snapshot(self, version: int | None = None) -> Snapshot:
+        """Return the table's state at a version, the newest if None.
+
+        Raises:
+            VersionNotFoundError: If the log does not hold that version.
+            UsageError: If it is not a whole number.
+            CorruptLogError: If the log is broken.
+            UnsupportedFeatureError: If the table cannot be read; names every reason.
+        """
+        if version is not None:
+            return load_snapshot(self._store, whole_number(version, argument="version"))
+        return self.update()
+
+    def update(self) -> Snapshot:
+        """Return the newest version; after the first time only new commits are read.
+
+        Raises:
+            CorruptLogError: If the log is broken.
+            UnsupportedFeatureError: If the table cannot be read; names every reason.
+        """
+        if self._newest is None:
+            self._newest = load_snapshot(self._store)
+            self._table_id = self._newest.metadata.id
+        else:
+            self._newest, _ = advance(self._store, self._newest)
+        return self._newest
+
+    def snapshot_to_change(self) -> Snapshot:
+        """Return the newest version of the table that was opened, and of no other.
+
+        Raises:
+            TableReplacedError: If another table is at its address now.
+            CorruptLogError: If the log is broken.
+            UnsupportedFeatureError: If the table cannot be read; names every reason.
+        """
+        newest = self.update()
+        require_same_table(newest, self._table_id or newest.metadata.id)
+        return newest
+
+    def bounds_of(self, snapshot: Snapshot) -> BoundsOf:
+        """Return a function that loads bounds of a snapshot's files and keeps the last ones."""
+
+        def bounds(columns: Sequence[Leaf]) -> Bounds:
+            kept, wanted = self._bounds, tuple(columns)
+            if kept is not None and kept[0] is snapshot and kept[1] == wanted:
+                return kept[2]
+            found = load_bounds(self._store, snapshot, wanted)
+            self._bounds = (snapshot, wanted, found)
+            return found
+
+        return bounds
+
+    def at(self, timestamp: str | datetime) -> Snapshot:
+        """Return the table's state at a time: ISO 8601, in UTC if it names no zone.
+
+        Raises:
+            TimestampNotFoundError: If it is before the first or after the last commit.
+            UsageError: If it is not a time.
+        """
+        return self.snapshot(self.version_at(timestamp))
+
+    def version_at(self, timestamp: str | datetime) -> int:
+        """Return the last version committed at or before a time, as for `at`."""
+        text = timestamp.isoformat() if isinstance(timestamp, datetime) else timestamp
+        return version_at(self._store, self.update(), parse_time(text))
+
+    # Questions: nothing here writes
+
+    def detail(self, version: int | None = None) -> Mapping[str, Any]:
+        """Return the DESCRIBE DETAIL row."""
+        return inspect.detail(self.snapshot(version))
+
+    def history(self, limit: int | None = None) -> Rows:
+        """Return the commits, newest first, with the columns of DESCRIBE HISTORY.
+
+        Raises:
+            UsageError: If `limit` is not a whole number from 1.
+        """
+        if limit is not None:
+            limit = whole_number(limit, argument="limit", least=1)
+        return read_history(self._store, limit)
+
+    def commit_count(self) -> int:
+        """Return the number of commits still in the log: the length of a history without limit."""
+        return count_commits(self._store)
+
+    def files(
+        self, version: int | None = None, *, min_cube_size: Size = DEFAULT_MIN_CUBE_BYTES
+    ) -> pa.Table:
+        """Return one row per live file: size, rows, cube, state, bounds of clustering columns."""
+        return inspect.files(self._store, self.snapshot(version), parse_size(min_cube_size))
+
+    def files_at(self, version: int | None = None) -> tuple[int, pa.Table]:
+        """Return (version, files): the files together with the version they are live at."""
+        snapshot = self.snapshot(version)
+        return snapshot.version, inspect.files(self._store, snapshot, DEFAULT_MIN_CUBE_BYTES)
+
+    def cubes(self, *, min_cube_size: Size = DEFAULT_MIN_CUBE_BYTES) -> pa.Table:
+        """Return one row a ZCube."""
+        snapshot = self.snapshot()
+        columns = clustering_state(snapshot).columns
+        return cube_table(snapshot, columns, parse_size(min_cube_size))
+
+    def health(
+        self,
+        columns: str | Sequence[str] | None = None,
+        *,
+        where: str | None = None,
+        min_cube_size: Size = DEFAULT_MIN_CUBE_BYTES,
+    ) -> Health:
+        """Return how well the table is clustered, by its own or by other columns.
+
+        With `where`, only files that the SQL predicate may match are measured.
+
+        Raises:
+            ClusteringColumnError: If a column cannot be measured.
+            UsageError: If the predicate cannot be understood.
+        """
+        paths = None if columns is None else column_paths(columns, argument="columns")
+        return inspect.health(
+            self._store,
+            self.snapshot(),
+            paths,
+            where=where,
+            min_cube_bytes=parse_size(min_cube_size),
+            now_ms=self._clock.now_ms(),
+        )
+
+    def doctor(self, *, min_cube_size: Size = DEFAULT_MIN_CUBE_BYTES) -> tuple[Finding, ...]:
+        """Return what is wrong with the clustering, each with the command that mends it."""
+        cube_bytes = parse_size(min_cube_size)
+        return findings(doctor.examine(self._store, self.snapshot(), min_cube_bytes=cube_bytes))
+
+    def overview(self, *, min_cube_size: Size = DEFAULT_MIN_CUBE_BYTES) -> Overview:
+        """Return all that a report shows: health, findings, pictures, the past."""
+        cube_bytes, now_ms = parse_size(min_cube_size), self._clock.now_ms()
+        return overview(self._store, self.snapshot(), min_cube_bytes=cube_bytes, now_ms=now_ms)
+
+    def scan_files(self, where: str, version: int | None = None) -> pa.Table:
+        """Return the files (path, size_bytes) that a reader of the predicate must open.
+
+        Raises:
+            UsageError: If the predicate cannot be understood.
+        """
+        return inspect.matching_files(self._store, self.snapshot(version), where)
+
+    def scan(
+        self,
+        where: str | None = None,
+        *,
+        workload: Workload = (),
+        version: int | None = None,
+        time_zone: str | None = None,
+    ) -> Scan:
+        """Return the files and bytes that a reader of a predicate must open, by statistics alone.
+
+        Instead of one predicate a workload can be given, as `parse_workload` returns it.
+        `time_zone` is that of the readers' sessions, like "Europe/Berlin"; without it, times in
+        predicates that name no zone may be meant in any.
+
+        Raises:
+            UsageError: If a predicate cannot be understood, not one of the two is given, or there
+                is no such time zone.
+        """
+        if (where is None) == (not workload):
+            raise UsageError("a scan needs either a predicate or a workload")
+        asked = _workload(workload) if where is None else (WeightedPredicate(where),)
+        if time_zone is not None:
+            one(time_zone, str, argument="time_zone", expected="a name like Europe/Berlin")
+        return scan(self._store, self.snapshot(version), asked, time_zone=time_zone)
+
+    def written_bytes(self) -> tuple[WrittenBytes, ...]:
+        """Return what each commit still in the log wrote, oldest first: new data and moved data."""
+        return written_bytes(self._store)
+
+    def simulated(self, *, append_bytes: int, scenario: str) -> SimulatedTable:
+        """Return a made-up table with files like this one's, for `liquidlog.simulation`.
+
+        Raises:
+            UsageError: If the table has no clustering columns, there is no such scenario, or
+                `append_bytes` is not positive.
+        """
+        append_bytes = whole_number(append_bytes, argument="append_bytes", least=1)
+        return simulated_table(
+            self._store, self.snapshot(), append_bytes=append_bytes, scenario=scenario
+        )
+
+    # Plans, and the commits of what an executor made of them
+
+    def plan(  # noqa: PLR0913  the policy, spelled out
+        self,
+        *,
+        full: bool = False,
+        strategy: str | None = None,
+        curve: str | None = None,
+        min_cube_size: Size | None = None,
+        target_cube_size: Size | None = None,
+        max_file_size: Size | None = None,
+        zorder_by: str | Sequence[str] | None = None,
+        budget: Size | None = None,
+        where: str | None = None,
+        tolerance: float | None = None,
+        min_overlapping_files: int | None = None,
+        min_overlap: float | None = None,
+        version: int | None = None,
+    ) -> ClusteringPlan:
+        """Return what OPTIMIZE would rewrite; writes nothing.
+
+        What is None has the default of ClusteringPolicy, and `strategy` that of "cube". From
+        `budget` on, the arguments are for the strategy "overlap". An argument that would have no
+        effect on this table with this strategy is refused.
+
+        Raises:
+            UsageError: If the policy asks for what such a table cannot have, or an argument would
+                have no effect.
+            ClusteringColumnError: If a column cannot be clustered by.
+            UnsupportedFeatureError: If the table cannot be read or planned.
+        """
+        settings = policy_settings(
+            {
+                "full": full or None,
+                "curve": curve,
+                "min_cube_size": min_cube_size,
+                "target_cube_size": target_cube_size,
+                "max_file_size": max_file_size,
+                "zorder_by": zorder_by,
+                "budget": budget,
+                "where": where,
+                "tolerance": tolerance,
+                "min_overlapping_files": min_overlapping_files,
+                "min_overlap": min_overlap,
+            }
+        )
+        snapshot = self.snapshot(version)
+        name = (
+            cube.NAME
+            if strategy is None
+            else one(strategy, str, argument="strategy", expected="a name")
+        )
+        return make_plan(
+            snapshot,
+            ClusteringPolicy(**settings),
+            new_id=self._clock.new_id,
+            strategy=name,
+            strategies=_strategies(name),
+            bounds_of=self.bounds_of(snapshot),
+            named={*settings, *(() if strategy is None else (STRATEGY,))},
+        )
+
+    def predict(
+        self, plan: ClusteringPlan, workload: Workload, *, sample: bool = False
+    ) -> Prediction:
+        """Return what a plan would bring to the readers of a workload, from statistics.
+
+        With `sample`, rows of the clustering columns are read from some of the files, and the
+        prediction follows how they really lie.
+
+        Raises:
+            UsageError: If a predicate cannot be understood, there is none, or the plan has no
+                columns to sample.
+            DataFileError: If a file that is sampled cannot be read.
+        """
+        snapshot = self.snapshot_of(plan)
+        asked = several(workload, (WeightedPredicate,), argument="workload", of=_PREDICATES)
+        if not asked:
+            raise UsageError("a prediction needs readers: the workload has no predicate")
+        if sample and not plan.columns:
+            raise UsageError("sample has no effect: the plan orders rows by no columns")
+        samples = sample_keys(self._store, snapshot, plan) if sample else None
+        return predict(snapshot, plan, asked, self.bounds_of(snapshot), samples)
+
+    def predicted_health(self, plan: ClusteringPlan) -> Health:
+        """Return the health that the table would have after a plan, from statistics."""
+        snapshot = self.snapshot_of(plan)
+        size = plan.policy.min_cube_bytes
+        return predicted_health(snapshot, plan, self.bounds_of(snapshot), min_cube_bytes=size)
+
+    def explain(self, plan: ClusteringPlan | None = None, *, path: str | None = None) -> Rows:
+        """Return why each live file, or one, is or is not a candidate, in words and numbers.
+
+        Raises:
+            UsageError: If the path is not one of a live file.
+        """
+        if path is not None:
+            one(path, str, argument="path", expected="a path as files shows it")
+        made = self.plan() if plan is None else plan
+        snapshot = self.snapshot_of(made)
+        rows = explain(made, snapshot, self.bounds_of(snapshot), path)
+        if path is not None and not rows:
+            raise UsageError(
+                f"{path} is not a live file of {self.uri} at version {snapshot.version};"
+                " give its path as files shows it",
+                path=str(path),
+            )
+        return rows
+
+    def explain_together(
+        self, plan: ClusteringPlan | None = None, *, examples: int = 3
+    ) -> tuple[Explained, ...]:
+        """Return how many files a plan takes or leaves for which reason, each with some paths."""
+        made = self.plan() if plan is None else _plan(plan)
+        shown = whole_number(examples, argument="examples")
+        return explain_together(made, examples=shown)
+
+    def snapshot_of(self, plan: ClusteringPlan) -> Snapshot:
+        """Return the table at the version that a plan was made for.
+
+        Raises:
+            UsageError: If it was made for a table at another address.
+            TableReplacedError: If it was made for another table at this one.
+            VersionNotFoundError: If the log does not hold that version.
+        """
+        version = _plan(plan).read_version
+        newest = self._newest or self.update()
+        if newest.metadata.id != plan.table_id and plan.table_uri != self.uri:
+            raise UsageError(
+                f"the plan is of the table {plan.table_uri}, not of {self.uri}; plan this one",
+                table_uri=plan.table_uri,
+            )
+        require_same_table(newest, plan.table_id)
+        if newest.version == version:
+            return newest
+        then = self.snapshot(version)
+        require_same_table(then, plan.table_id)
+        return then
+
+    def replay(self, version: int, **policy: Any) -> OptimizeComparison:  # noqa: ANN401  as plan takes them
+        """Return how a plan for the version before an OPTIMIZE compares with what it took.
+
+        `policy` is what `plan` takes; whether it was FULL is read from the commit.
+
+        Raises:
+            UsageError: If the commit is no OPTIMIZE, or the policy names what the commit tells.
+            VersionNotFoundError: If the log does not hold it, or the version before.
+        """
+        if policy.get("full") or policy.get("version") is not None:
+            raise UsageError("full and version have no effect on a replay: the commit tells them")
+
+        def plan_at(before: int, full: bool) -> ClusteringPlan:  # noqa: FBT001  the callback's type
+            return self.plan(**{**policy, "version": before, "full": full})
+
+        return compare_optimize(self._store, whole_number(version, argument="version"), plan_at)
+
+    def require_writable(self, plan: ClusteringPlan) -> None:
+        """Refuse, before anything is rewritten, a plan whose outputs could not be committed.
+
+        Raises:
+            UnsupportedFeatureError: With every reason.
+        """
+        self._store.require_writable()
+        require_rewritable(self.snapshot(), _plan(plan), self._store.storage)
+
+    def pending(self, plan: ClusteringPlan) -> tuple[int, ...]:
+        """Return the ids of the plan's groups that are not committed yet."""
+        return tuple(group.group_id for group in pending_groups(self._store, _plan(plan)))
+
+    def commit(
+        self, plan: ClusteringPlan, result: RewriteResult, *, dry_run: bool = False
+    ) -> CommitReport:
+        """Commit the finished groups that are not committed yet, one commit per group.
+
+        With `dry_run` every group is checked as if it were committed, nothing is written or
+        deleted, and the report holds the versions that the groups would get.
+
+        Raises:
+            UsageError: If the arguments are not a plan and a result.
+            CommitConflictError: If other commits made groups impossible; the others landed.
+            ResultMismatchError: If the result does not answer the plan, or lost a row.
+            CommitStateUnknownError: If it cannot be told whether a commit landed.
+        """
+        kind = "a RewriteResult"
+        finished = one(result, RewriteResult, argument="result", expected=kind)
+        report = self.commit_each(plan, finished.groups, dry_run=dry_run)
+        report.require_success()
+        return report
+
+    def optimize_metrics(self, plan: ClusteringPlan, report: CommitReport) -> Mapping[str, Any]:
+        """Return what a run did, under the names of Delta's OPTIMIZE metrics."""
+        return optimize_metrics(self.snapshot(_plan(plan).read_version), plan, report.finished)
+
+    def planned_metrics(self, plan: ClusteringPlan) -> Mapping[str, Any]:
+        """Return the metrics that committing a whole plan would have; None is not known yet."""
+        return planned_metrics(self.snapshot_of(plan), plan)
+
+    def commit_each(
+        self,
+        plan: ClusteringPlan,
+        groups: Iterable[RewrittenGroup | GroupFailure],
+        *,
+        on_commit: Callable[[int], None] = lambda _: None,
+        dry_run: bool = False,
+    ) -> CommitReport:
+        """Commit groups as an executor finishes them; failures are collected, not raised."""
+        return commit_groups(
+            self._store, _plan(plan), groups, self._clock, on_commit=on_commit, dry_run=dry_run
+        )
+
+    # Commits without an executor
+
+    def append(
+        self,
+        data: Source | PathLike[str] | Sequence[Source | PathLike[str]],
+        *,
+        cluster: bool = False,
+        dry_run: bool = False,
+    ) -> Appended:
+        """Append Parquet files (paths) or Arrow data as fresh files in one commit.
+
+        Columns may come in any order; everything else must fit the schema. With `cluster`, each
+        batch is sorted along the curve of the clustering columns first. Without rows there is no
+        commit and the version stays. With `dry_run` the sources are read to their ends and
+        checked, a RecordBatchReader too, nothing is written, and what is returned is what would be.
+
+        Raises:
+            UsageError: If it is none of these, or an empty list; or `cluster` is asked for and the
+                table has no clustering columns.
+            SchemaMismatchError: If the data is not of the table's schema; shows both.
+            DataFileError: If a file cannot be read.
+            UnsupportedFeatureError: If the table asks more of a writer than we do.
+            CommitError: If the commit did not land.
+        """
+        request = AppendRequest(sources=_sources(data), cluster=cluster, dry_run=dry_run)
+        return append(self._store, self.snapshot_to_change(), request, self._clock)
+
+    def cluster_by(self, columns: str | Sequence[str] | None, *, dry_run: bool = False) -> int:
+        """Set the clustering columns, None to have none; return the table's version after it.
+
+        No file is rewritten. An unclustered, unpartitioned table is upgraded in the same commit.
+        Where there is nothing to change there is no commit. With `dry_run` nothing is committed:
+        the version is the one that the table would have.
+
+        Raises:
+            ClusteringColumnError: If the table cannot be clustered so; holds every problem.
+            UnsupportedFeatureError: If the table asks more of a writer than we do.
+            CommitError: If the commit did not land.
+        """
+        paths = None if columns is None else column_paths(columns, argument="columns")
+        snapshot = self.snapshot_to_change()
+        return define.cluster_by(self._store, snapshot, paths, self._clock, dry_run=dry_run)
+
+    def fix(self, *names: str, dry_run: bool = False) -> tuple[Mended, ...]:
+        """Mend what findings of these names say, without rewriting a data file.
+
+        With `dry_run` nothing is committed: the versions are those that would be made.
+
+        Raises:
+            UsageError: If a name is not one of a finding that can be mended so.
+            UnsupportedFeatureError: If the table asks more of a writer than we do.
+            DataFileError: If a file cannot be read for its statistics.
+            CommitError: If a commit did not land.
+        """
+        found = texts(names, argument="names", of="findings")
+        return doctor.mend(
+            self._store, self.snapshot_to_change(), found, self._clock, dry_run=dry_run
+        )
+
+    def rename_column(self, old: str, new: str, *, dry_run: bool = False) -> int:
+        """Rename a column, `a` or a field `a.b`; return the table's version after it.
+
+        `new` is the last part of the new name. Needs column mapping. Clustering stays, and cubes
+        stay the table's own: their tags get the new name in the same commit. With `dry_run`
+        nothing is committed: the version is the one that the table would have.
+
+        Raises:
+            UsageError: If a name is not one.
+            SchemaChangeError: If the table cannot have it; holds every problem.
+            UnsupportedFeatureError: If the table asks more of a writer than we do.
+            CommitError: If the commit did not land.
+        """
+        name = split_path(new)
+        if len(name) > 1:
+            raise UsageError(f"{new} is more than a name; give its last part only", value=new)
+        snapshot, path = self.snapshot_to_change(), split_path(old)
+        return alter.rename_column(
+            self._store, snapshot, path, name[0], self._clock, dry_run=dry_run
+        )
+
+    def drop_column(self, name: str, *, dry_run: bool = False) -> int:
+        """Drop a column that nothing depends on; return the table's version after it.
+
+        Needs column mapping. Clustering columns and what holds them stay. With `dry_run` nothing
+        is committed: the version is the one that the table would have.
+
+        Raises:
+            SchemaChangeError: If the table cannot be without it; holds every problem.
+            UnsupportedFeatureError: If the table asks more of a writer than we do.
+            CommitError: If the commit did not land.
+        """
+        snapshot, path = self.snapshot_to_change(), split_path(name)
+        return alter.drop_column(self._store, snapshot, path, self._clock, dry_run=dry_run)
+
+    def set_properties(
+        self,
+        properties: Mapping[str, str],
+        *,
+        unset: str | Sequence[str] = (),
+        dry_run: bool = False,
+    ) -> int:
+        """Set some properties and remove others; return the table's version after it.
+
+        Setting delta.columnMapping.mode to name turns column mapping on. Where there is nothing
+        to change there is no commit. With `dry_run` nothing is committed: the version is the one
+        that the table would have.
+
+        Raises:
+            UsageError: If the properties are not a mapping of texts.
+            SchemaChangeError: If one is not a user's to change, or cannot have its value.
+            UnsupportedFeatureError: If the table asks more of a writer than we do.
+            CommitError: If the commit did not land.
+        """
+        setting = text_mapping(properties, argument="properties")
+        removing = texts(unset, argument="unset", of="properties", empty=True)
+        return alter.set_properties(
+            self._store,
+            self.snapshot_to_change(),
+            setting,
+            removing,
+            self._clock,
+            dry_run=dry_run,
+        )
+
+    def checkpoint(self, *, dry_run: bool = False) -> Checkpointed:
+        """Give the newest version a checkpoint, so that it opens without the commits before.
+
+        Commits of ours do so themselves after every `delta.checkpointInterval` versions. With
+        `dry_run` it is made elsewhere and compared with the log, but not published.
+
+        Raises:
+            UnsupportedFeatureError: If the table asks more of a writer than we do.
+            CheckpointMismatchError: If it would not say what the log says; nothing was written.
+            CorruptLogError: If a log file that is needed is missing or broken.
+            StorageError: If the storage cannot be written.
+        """
+        return checkpoint(self._store, self.snapshot_to_change(), self._clock, dry_run=dry_run)
+
+    def orphans(
+        self,
+        *,
+        older_than: str = "1d",
+        finished: bool = False,
+        delete: bool = False,
+        dry_run: bool = False,
+    ) -> Rows:
+        """Return the files that runs left without a commit, one row per file.
+
+        A run that wrote within `older_than` may still be alive: its files are listed but are no
+        orphans, and stay. So do those of finished runs while their results can be committed, that
+        is for half of `delta.deletedFileRetentionDuration`; with `finished`, they go as well. With
+        `delete`, orphans are deleted, unless it is a `dry_run`. Where finished runs are among them,
+        a version without actions is put first, so that no commit of them can land any more.
+
+        Raises:
+            UsageError: If `older_than` is not a duration like 12h.
+            UnsupportedFeatureError: If the storage or the table cannot be written.
+            StorageError: If the storage cannot be asked; what was not deleted stays listed.
+            CorruptLogError: If the log cannot be read as far back as it goes.
+        """
+        strays = find_strays(
+            self._store,
+            self.snapshot(),
+            self._clock,
+            older_than_ms=parse_duration(older_than),
+            finished=finished,
+        )
+        if not delete:
+            return stray_rows(strays)
+        if not dry_run:
+            return stray_rows(strays, delete_strays(self._store, strays, self._clock))
+        require_deletable(self._store, strays)
+        return stray_rows(strays, deletable_paths(strays))
+
+
+def _strategies(name: str) -> Mapping[str, Strategy]:
+    """Return our strategies and, if it is another, the installed one of that name.
+
+    Raises:
+        UsageError: If there is none, or it cannot be loaded.
+    """
+    if name in STRATEGIES:
+        return STRATEGIES
+    installed = {point.name: point for point in entry_points(group=STRATEGY_GROUP)}
+    check_known("strategy", name, (*STRATEGIES, *installed))
+    try:
+        return {**STRATEGIES, name: installed[name].load()}
+    except Exception as error:  # whatever another package's import raises
+        raise UsageError(f"the strategy {name} cannot be loaded: {error}", strategy=name) from error
+
+
+def _plan(value: object) -> ClusteringPlan:
+    return one(value, ClusteringPlan, argument="plan", expected="a ClusteringPlan")
+
+
+def _workload(value: object) -> Workload:
+    return several(value, (WeightedPredicate,), argument="workload", of="WeightedPredicates")
+
+
+def _sources(data: object) -> tuple[Source, ...]:
+    found: tuple[object, ...] = several(
+        data, (str, PathLike, pa.Table, pa.RecordBatchReader), argument="data", of=_SOURCES
+    )
+    if not found:
+        raise UsageError(f"there is nothing to append: data is an empty list of {_SOURCES}")
+    return tuple(
+        item
+        if isinstance(item, pa.Table | pa.RecordBatchReader)
+        else address(item, argument="data")
+        for item in found
+    )

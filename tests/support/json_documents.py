@@ -1,0 +1,139 @@
+"""Every document that `--json` prints: each verb with the options that change what it prints."""
+
+import json
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import nullcontext
+from pathlib import Path
+from typing import Any, Final
+from unittest import mock
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from liquidlog.cli import rewriting
+from liquidlog.data.runs import Run
+from liquidlog.plan import ClusteringPlan, RewrittenGroup
+from liquidlog.report.jsonable import render_error
+from liquidlog.table import Table
+from support.arrow_executor import execute
+from support.commands import said
+from support.error_examples import EXAMPLES
+from support.repository import ROOT
+
+Words = Sequence[str]
+
+_SMALL: Final = ("--max-file-size", "2KiB")
+_OVERLAP: Final = ("--strategy", "overlap", *_SMALL, "--tolerance", "1")
+_PAID: Final = ("--workload", "w.jsonl", "--throughput", "100MiB", "--hour-price", "1")
+
+
+def documents(home: Path) -> dict[str, list[Mapping[str, Any]]]:
+    """Run every verb below a directory that is the working directory; return its documents.
+
+    They are keyed by verb, the documents of errors by "error"; one of every class is among these.
+    """
+    _sources(home)
+    found: dict[str, list[Mapping[str, Any]]] = {}
+    with mock.patch.object(rewriting, "open_executor", return_value=nullcontext(_rewrite)):
+        for words in _calls(home):
+            status, out, err = said(*words, "--json")
+            assert (status == 0) == bool(out.strip()), (words, status, out, err)
+            verb = words[0] if status == 0 else "error"
+            found.setdefault(verb, []).append(json.loads(out if status == 0 else err))
+    found["error"] += [json.loads(render_error(error)) for error in EXAMPLES]
+    return found
+
+
+def _calls(home: Path) -> Iterator[Words]:
+    yield from _dry(["create", "t", "--schema-from", "rows.parquet", "--cluster-by", "x"])
+    yield ["detail", "t"]
+    yield ["health", "t"]
+    for _ in range(4):
+        yield ["append", "t", "rows.parquet"]
+    yield from _dry(["append", "t", "rows.parquet", "--cluster"])
+    yield from _dry(["cluster-by", "t", "x,s"])
+    yield from _dry(["set-properties", "t", "a=b", "delta.columnMapping.mode=name"])
+    yield from _looks("t")
+    yield from (["plan", "t", *_OVERLAP, *_PAID], ["plan", "t", "--where", "x < 9", *_OVERLAP])
+    yield ["plan", "t", "-o", "plan.json", "--full", *_SMALL]
+    yield from _dry(["run", "plan.json", "-o", "result.jsonl"])
+    yield from _dry(["commit", "plan.json", "result.jsonl"])
+    yield ["commit", "plan.json", "result.jsonl"]
+    yield ["explain", "t", "--replay", str(Table.open("t").update().version)]
+    yield ["append", "t", "rows.parquet"]
+    yield from _dry(["optimize", "t", *_OVERLAP, "--final", "--min-gain", "0"])
+    yield ["append", "t", "rows.parquet"]
+    yield from _dry(["optimize", "t"])
+    yield ["optimize", "t"]
+    yield from _looks("t")
+    yield from _dry(["rename-column", "t", "s", "word"])
+    yield from _dry(["doctor", "t", "--fix", "missing-statistics"])
+    yield from _dry(["drop-column", "t", "unused"])
+    yield from _dry(["checkpoint", "t"])
+    _leave_an_orphan(home / "t")
+    yield from _dry(["orphans", "t", "--delete"])
+    yield from _other_tables()
+    yield ["simulate", "merge", "--rounds", "2", "--append-rate", "64MiB", "--strategy", "cube"]
+    yield ["simulate", "t", "--rounds", "1", "--append-rate", "1MiB"]
+    yield from _mistakes(home)
+
+
+def _dry(words: Words) -> Iterator[Words]:
+    yield from ([*words, "--dry-run"], words)
+
+
+def _looks(table: str) -> Iterator[Words]:
+    yield from ([verb, table] for verb in ("detail", "history", "files", "cubes", "health"))
+    yield from ([verb, table] for verb in ("plan", "explain", "doctor", "orphans"))
+    yield ["history", table, "--amplification"]
+    yield ["health", table, "--where", "x < 9"]
+    yield ["scan", table, "--where", "x < 9"]
+    yield ["scan", table, "--workload", "w.jsonl"]
+    yield ["report", table, "-o", "page.html"]
+
+
+def _mistakes(home: Path) -> Iterator[Words]:
+    yield ["detail", "nowhere"]
+    yield ["plan", "t", "--strategy", "fast"]
+    yield ["detail", "t", "--version", "999"]
+    yield ["create", "t", "--schema-from", "rows.parquet"]
+    yield ["append", "t", "other.parquet"]
+    yield ["cluster-by", "t", "a,b"]
+    yield ["explain", "t", "--replay", "1"]
+    yield ["detail", "t", "--timestamp", "1999-01-01"]
+    (home / "broken.json").write_text("{}")
+    yield ["run", "broken.json", "-o", "broken.jsonl"]
+
+
+def _other_tables() -> Iterator[Words]:
+    """Tables with deletion vectors, with row tracking, and without clustering columns."""
+    for case in ("12_dv_live", "15_row_tracking", "24_partitioned_zorder"):
+        table = str(ROOT / "fixtures" / "logs" / case / "table")
+        yield from ([verb, table] for verb in ("plan", "detail", "files", "cubes", "history"))
+        yield ["optimize", table, "--full", "--dry-run"]
+    yield ["create", "plain", "--schema-from", "rows.parquet"]
+    yield from [["append", "plain", "rows.parquet"]] * 2
+    yield from _dry(["optimize", "plain", "--zorder-by", "x,s"])
+    yield from ([verb, "plain"] for verb in ("health", "files", "explain", "plan", "optimize"))
+
+
+def _leave_an_orphan(table: Path) -> None:
+    run = Run(str(table), "0123456789ab")
+    run.begin()
+    left = table / f"{run.name_prefix}00000-x.c000.zstd.parquet"
+    left.write_bytes(b"12345")
+    for path in (left, *table.glob("_liquidspark-*")):
+        os.utime(path, (0, 0))
+
+
+def _sources(home: Path) -> None:
+    rows = {"x": list(range(100)), "s": ["a", "b"] * 50, "unused": [None, 1.5] * 50}
+    pq.write_table(pa.table(rows), home / "rows.parquet")
+    pq.write_table(pa.table({"y": [1]}), home / "other.parquet")
+    readers = [{"where": "x < 9", "weight": 3}, {"where": "s = 'a'"}]
+    (home / "w.jsonl").write_text("".join(json.dumps(one) + "\n" for one in readers))
+
+
+def _rewrite(plan: ClusteringPlan, pending: Sequence[int], _: object) -> Iterator[RewrittenGroup]:
+    return (group for group in execute(plan).groups if group.group_id in set(pending))

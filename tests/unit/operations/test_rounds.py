@@ -1,0 +1,109 @@
+"""Rounds go on as long as each is predicted to gain enough, and did."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Self
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from liquidlog.errors import UsageError
+from liquidlog.operations.executors import ExecutorWhenNeeded
+from liquidlog.operations.rewrite import CommitReport
+from liquidlog.operations.rounds import depth_after_round, optimize_in_rounds, require_rounds
+from liquidlog.plan import ClusteringPlan
+from liquidlog.table import Table
+from support.arrow_executor import execute
+
+SCHEMA = pa.schema([("id", pa.int64()), ("x", pa.int64())])
+POLICY = {
+    "strategy": "overlap",
+    "max_file_size": "8KiB",
+    "min_cube_size": "1MiB",
+    "budget": "20KiB",
+}
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> Table:
+    """Two heaps of files that overlap each other; the budget is for one of them."""
+    made = Table.create(str(tmp_path / "t"), schema=SCHEMA, cluster_by=["x"])
+    for number in range(12):
+        ids = np.arange(number, 12_000, 12)
+        made.append(pa.table([ids, ids % 997 + 1_000 * (number % 2)], schema=SCHEMA))
+    return made
+
+
+def test_each_round_is_yielded_with_its_report_and_depth(table: Table) -> None:
+    def rewritten(plan: ClusteringPlan) -> CommitReport:
+        return table.commit(plan, execute(plan))
+
+    depths = [table.health().average_depth]
+    for done in optimize_in_rounds(table, rewritten, POLICY):
+        assert done.done.versions == tuple(
+            range(table.update().version - len(done.done.versions) + 1, table.update().version + 1)
+        )
+        assert done.average_depth == table.health().average_depth
+        depths.append(done.average_depth)
+    assert len(depths) > 2
+    assert depths == sorted(depths, reverse=True)
+
+
+def test_a_round_that_would_gain_too_little_is_not_executed(table: Table) -> None:
+    def never(plan: ClusteringPlan) -> None:
+        raise AssertionError(plan.plan_id)
+
+    assert list(optimize_in_rounds(table, never, POLICY, min_gain=100.0)) == []
+
+
+def test_a_round_that_gained_too_little_is_the_last(table: Table) -> None:
+    executed: list[str] = []
+    rounds = optimize_in_rounds(table, lambda plan: executed.append(plan.plan_id), POLICY)
+    assert [one.average_depth for one in rounds] == [table.health().average_depth]
+    assert len(executed) == 1
+
+
+def test_the_depth_after_a_round_is_the_predicted_one(table: Table) -> None:
+    plan = table.plan(**POLICY)  # type: ignore[arg-type]
+    depth, after = table.health().average_depth, table.predicted_health(plan).average_depth
+    assert depth_after_round(table, plan, depth, depth - after - 0.01) == after < depth
+    assert depth_after_round(table, plan, depth, depth - after + 0.01) is None
+
+
+@pytest.mark.parametrize("policy", [{}, {"strategy": "cube"}])
+def test_rounds_of_another_strategy_are_refused(policy: dict[str, str], table: Table) -> None:
+    with pytest.raises(UsageError) as refused:
+        require_rounds(policy)
+    assert refused.value.fields["option"] == "final"
+    with pytest.raises(UsageError):
+        next(optimize_in_rounds(table, lambda _: None, policy))
+
+
+class Opened:
+    """Counts how often an executor was started and ended."""
+
+    def __init__(self) -> None:
+        self.started = self.ended = 0
+
+    def __enter__(self) -> Self:
+        self.started += 1
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.ended += 1
+
+    def __call__(self, *_: object) -> Iterator[object]:
+        return iter(())
+
+
+def test_an_executor_starts_once_and_only_for_a_plan_with_groups(table: Table) -> None:
+    opened = Opened()
+    nothing = Table.create(f"{table.uri}-empty", schema=SCHEMA, cluster_by=["x"]).plan()
+    with ExecutorWhenNeeded(lambda: opened) as executor:  # type: ignore[arg-type, return-value]
+        assert list(executor.for_plan(nothing)(nothing, (), lambda *_: None)) == []
+        assert (opened.started, opened.ended) == (0, 0)
+        for _ in range(2):
+            assert executor.for_plan(table.plan()) is opened
+        assert (opened.started, opened.ended) == (1, 0)
+    assert (opened.started, opened.ended) == (1, 1)
