@@ -228,9 +228,9 @@ def test_full_disk_is_a_storage_error_and_leaves_no_file(
     assert list(tmp_path.iterdir()) == []
 
 
-ROWS = 20_000
-UNIQUE = pa.array(range(ROWS))
-FEW = pa.array([row % 100 for row in range(ROWS)])
+MANY = 20_000
+UNIQUE = pa.array(range(MANY))
+FEW = pa.array([row % 100 for row in range(MANY)])
 
 
 def test_columns_that_repeat_are_chosen_at_every_depth() -> None:
@@ -255,5 +255,5 @@ def test_leaves_of_lists_and_maps_and_dictionaries_are_always_chosen() -> None:
 
 
 def test_the_sample_is_spread_over_all_rows() -> None:
-    late = pa.concat_arrays([pa.array([0] * (ROWS // 8)), UNIQUE.slice(0, ROWS * 7 // 8)])
+    late = pa.concat_arrays([pa.array([0] * (MANY // 8)), UNIQUE.slice(0, MANY * 7 // 8)])
     assert repetitive_leaves(pa.table({"late": late})) == []
