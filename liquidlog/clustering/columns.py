@@ -1,6 +1,6 @@
-"""Clustering columns: which columns of a schema a table may be clustered by, and has been.
+"""Clustering columns: which columns a table may be clustered by, and which it is clustered by.
 
-A table keeps its own in the domain `delta.clustering`, by physical names.
+The domain `delta.clustering` of a table lists its clustering columns by their physical names.
 
 Source: PROTOCOL.md, "Clustered Table"; Delta Spark, ClusteringMetadataDomain.
 """
@@ -68,14 +68,16 @@ def resolve_columns(
     limit: int = DEFAULT_COLUMN_LIMIT,
     case_sensitive: bool = False,
 ) -> tuple[ClusteringColumn, ...]:
-    """Return the requested columns in the order given, in the schema's spelling.
+    """Return the requested columns in the requested order, in the schema's spelling.
 
-    A column must be a leaf with an order (number, date, timestamp or string) for which the
-    table's properties ask statistics, must not lie inside an array or a map, and must be named
-    once. A partitioned table can have none. No requested columns give none.
+    A clustering column must be a leaf of an ordered type (number, date, timestamp or string), must
+    not lie inside an array or a map, and must be requested only once; the table's properties must
+    not exclude it from statistics. A partitioned table cannot have clustering columns. The result
+    is empty if no column is requested.
 
     Raises:
-        ClusteringColumnError: If the table cannot be clustered so; holds every problem.
+        ClusteringColumnError: If the table cannot be clustered by these columns; lists every
+        problem.
     """
     problems = list(_table_problems(requested, partition_columns, limit=limit))
     indexed = {leaf.physical for leaf in indexed_leaves(schema, configuration)}
@@ -186,10 +188,10 @@ _WHERE: Final = f"the {CLUSTERING_DOMAIN} domain"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusteringState:
-    """How a table is clustered.
+    """The clustering of a table, as its protocol and its domain declare it.
 
-    `unresolved` are physical paths of the domain that the schema does not have (a parent struct
-    was dropped). `clustered` is whether the table has the feature, with or without columns.
+    `unresolved` holds the physical paths of the domain that the schema lacks (a parent struct was
+    dropped). `clustered` says whether the table has the feature, with or without columns.
     """
 
     columns: tuple[ClusteringColumn, ...]
@@ -198,12 +200,12 @@ class ClusteringState:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Logical names in clustering order, unresolved paths left out."""
+        """The logical names in clustering order, without unresolved paths."""
         return tuple(column.name for column in self.columns)
 
 
 class _Domain(msgspec.Struct):
-    """The domain's text; the flat form of PROTOCOL.md's example has strings for paths."""
+    """The domain's document; in the flat form of PROTOCOL.md's example, each path is a string."""
 
     clustering_columns: list[list[str] | str] = msgspec.field(name="clusteringColumns")
 
@@ -214,13 +216,13 @@ class _WrittenDomain(msgspec.Struct):
 
 
 def read_domain(configuration: str) -> tuple[Path, ...]:
-    """Return the physical paths in the domain's configuration text.
+    """Return the physical paths that the domain's configuration lists.
 
-    Both forms are read: a list of name parts a column, as engines write it, and one string a
-    column, as the protocol text shows it.
+    Both forms are understood: a list of name parts per column, as engines write it, and one string
+    per column, as the protocol shows it.
 
     Raises:
-        CorruptLogError: If the text is not such a document.
+        CorruptLogError: If the text has neither form.
     """
     try:
         domain = msgspec.json.decode(configuration, type=_Domain)
@@ -235,9 +237,9 @@ def read_domain(configuration: str) -> tuple[Path, ...]:
 
 
 def clustering_domain(columns: Sequence[ClusteringColumn]) -> DomainMetadata:
-    """Return the action that makes `columns` the clustering columns; none clears them.
+    """Return the action that makes `columns` the clustering columns; no columns clear them.
 
-    The text is the reference engine's, byte for byte; it cannot read the flat form.
+    The text equals the reference engine's byte for byte; that engine cannot read the flat form.
     """
     document = _WrittenDomain(clustering_columns=[column.physical for column in columns])
     configuration = msgspec.json.encode(document).decode()
@@ -247,7 +249,7 @@ def clustering_domain(columns: Sequence[ClusteringColumn]) -> DomainMetadata:
 def clustering_state(snapshot: Snapshot) -> ClusteringState:
     """Return the clustering columns of a table.
 
-    A domain without the feature counts for nothing, and a missing domain means no columns.
+    A domain is ignored if the table lacks the feature; a missing domain means no columns.
 
     Raises:
         CorruptLogError: If the domain's configuration cannot be read.
@@ -268,7 +270,7 @@ def clustering_state(snapshot: Snapshot) -> ClusteringState:
 
 
 def unresolved_problem(path: Path) -> str:
-    """Return the sentence about a path of the domain that the schema does not have."""
+    """Return the message about a path of the domain that the schema lacks."""
     return (
         f"the table is clustered by {quote_path(path)} (physical name), which its schema no longer"
         " has; set its clustering columns anew with cluster-by, or clear them with"
@@ -279,7 +281,7 @@ def unresolved_problem(path: Path) -> str:
 def _resolve(schema: StructType, path: Path) -> ClusteringColumn | None:
     found = find_column(schema, path, physical=True)
     if found is None and len(path) == 1 and "." in path[0]:
-        # A nested column in the flat form: its parts are joined by dots.
+        # In the flat form, dots join the parts of a nested column's name.
         return _resolve(schema, tuple(path[0].split(".")))
     if found is None or isinstance(found.data_type, StructType):
         return None

@@ -1,8 +1,8 @@
-"""Row tracking: fresh row ids for new files, and the columns in which rows keep their own.
+"""Row tracking: fresh row ids for new files, and hidden columns in which rows keep their ids.
 
-A table *supports* row tracking by its feature: new files get row ids. It has it *enabled* by a
-property: then rows keep their ids when they move, in two hidden columns of the data files. It may
-have it *suspended*: then nothing is assigned.
+A table *supports* row tracking if it has the feature: new files get row ids. Row tracking is
+*enabled* by a property: then rows keep their ids when they move, in two hidden columns of the data
+files. It is *suspended* by another property: then no ids are assigned.
 
 Source: PROTOCOL.md, "Row Tracking".
 """
@@ -32,7 +32,7 @@ ROW_COMMIT_VERSION_COLUMN: Final = "delta.rowTracking.materializedRowCommitVersi
 HIDDEN_COLUMNS: Final = (ROW_ID_COLUMN, ROW_COMMIT_VERSION_COLUMN)
 
 PRESERVED_TAG: Final = "delta.rowTracking.preserved"
-"""Tag of commitInfo: every row that was copied kept its id and its commit version."""
+"""Tag of commitInfo: every copied row kept its row id and its commit version."""
 
 _DOMAIN_PLACE: Final = f"the domain {ROW_TRACKING_DOMAIN}"
 
@@ -42,11 +42,11 @@ class _Domain(msgspec.Struct, rename="camel"):
 
 
 def planned_row_tracking(snapshot: Snapshot) -> RowTracking | None:
-    """Return the hidden columns that data files of the table may have, None if there are none.
+    """Return the hidden columns that the table's data files may have, None if it names none.
 
     Raises:
-        UnsupportedFeatureError: If row tracking is enabled and cannot be kept up: without names
-            for its columns, or with files that have no row ids.
+        UnsupportedFeatureError: If row tracking is enabled but cannot be preserved: its columns
+            have no usable names, or files have no row ids.
     """
     if not _supported(snapshot):
         return None
@@ -66,18 +66,19 @@ def planned_row_tracking(snapshot: Snapshot) -> RowTracking | None:
 def assign_row_ids(
     snapshot: Snapshot, adds: Sequence[AddFile], rows: Sequence[int]
 ) -> tuple[tuple[AddFile, ...], tuple[DomainMetadata, ...]]:
-    """Return the adds of the commit after `snapshot` with fresh row ids, and the new high mark.
+    """Return the adds with fresh row ids, and the action that raises the high-water mark.
 
-    Tables without row tracking, or with it suspended, get the adds as they are and no domain.
+    If the table does not have row tracking, or has it suspended, the adds are returned unchanged
+    and without an action.
 
     Args:
-        snapshot: The newest version; the adds are of the next one.
+        snapshot: The newest version; the adds belong to the next one.
         adds: New files.
-        rows: Physical rows of each of them.
+        rows: The number of physical rows of each new file.
 
     Raises:
-        CorruptLogError: If the table's high-water mark is missing or below row ids in use: ids
-            would be given twice.
+        CorruptLogError: If the table's high-water mark is missing or below row ids in use, so that
+            ids would be assigned twice.
     """
     if not _supported(snapshot) or is_true(snapshot.metadata.configuration, ROW_TRACKING_SUSPENDED):
         return tuple(adds), ()
@@ -113,10 +114,10 @@ def _enabled_problems(snapshot: Snapshot) -> Iterable[str]:
 
 
 def _high_water_mark(snapshot: Snapshot) -> int:
-    """Return the highest row id ever given, -1 if none was.
+    """Return the highest row id that was ever assigned, -1 if none was.
 
     Raises:
-        CorruptLogError: If it cannot be read, or live files have higher ones.
+        CorruptLogError: If it cannot be read, or live files have higher row ids.
     """
     domain = snapshot.domains.get(ROW_TRACKING_DOMAIN)
     try:

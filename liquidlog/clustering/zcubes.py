@@ -1,7 +1,7 @@
-"""ZCubes: which files were clustered together, by which columns, and is their cube full.
+"""ZCubes: which files were clustered together, by which columns, and whether their cube is full.
 
-A file belongs to a cube if it has both tags, ZCUBE_ID and ZCUBE_ZORDER_BY; with one of them it
-counts as unclustered. A missing provider counts as ours, because some writers drop it.
+A file belongs to a cube if it has both tags, ZCUBE_ID and ZCUBE_ZORDER_BY; with only one of them it
+counts as unclustered. A missing provider counts as ours, because some writers drop that tag.
 `ZCUBE_ZORDER_BY` is a JSON list of logical names; order matters.
 
 Source: Delta Spark, ZCubeInfo and OptimizeTableStrategy.
@@ -32,7 +32,7 @@ FILE_STATES: Final = (UNCLUSTERED, PARTIAL, STABLE, OTHER_COLUMNS, OTHER_PROVIDE
 
 _UNCLUSTERED, _PARTIAL, _STABLE, _OTHER_COLUMNS, _OTHER_PROVIDER = range(len(FILE_STATES))
 
-# Column of cube_table: column of the aggregation it comes from.
+# Maps a column of cube_table to the column of the aggregation that it comes from.
 _CUBE_COLUMNS: Final = {
     "zcube_id": "zcube_id",
     "zorder_by": "zorder_by",
@@ -48,11 +48,12 @@ _CUBE_COLUMNS: Final = {
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Membership:
-    """Each live file's place among the cubes; all arrays have one entry per file.
+    """The cube membership of live files; all arrays have one entry per file.
 
-    `cube` int64 is the rank of the file's ZCUBE_ID among all ids of the table, -1 without one
-    (also set where ZCUBE_ZORDER_BY is missing, which makes no cube). `in_cube`: both tags are
-    there. `same_columns`: in a cube of exactly these columns. `ours`: no foreign provider.
+    `cube` (int64) is the rank of the file's ZCUBE_ID among all ids of the table, -1 without that
+    tag; it is also set if ZCUBE_ZORDER_BY is missing, although the file is then in no cube. The
+    others are masks. `in_cube`: the file has both tags. `same_columns`: its cube is clustered by
+    exactly the current columns. `ours`: it has no foreign provider.
     """
 
     cube: NDArray[np.int64]
@@ -62,12 +63,12 @@ class Membership:
 
     @property
     def candidates(self) -> NDArray[np.bool_]:
-        """Files that clustering may take: ours, and unclustered or of the same columns."""
+        """The mask of files that clustering may take: ours, unclustered or of the same columns."""
         return self.ours & (~self.in_cube | self.same_columns)
 
 
 def parse_zorder_by(tag: str) -> tuple[str, ...] | None:
-    """Return the quoted logical names in a ZCUBE_ZORDER_BY tag, None if it is not such a list."""
+    """Return the quoted logical names in a ZCUBE_ZORDER_BY tag, None if it lists no names."""
     try:
         return msgspec.json.decode(tag, type=tuple[str, ...]) or None
     except msgspec.MsgspecError:
@@ -75,7 +76,7 @@ def parse_zorder_by(tag: str) -> tuple[str, ...] | None:
 
 
 def membership(files: pa.Table, columns: Sequence[ClusteringColumn]) -> Membership:
-    """Return each file's place among the cubes, judged by the current clustering columns."""
+    """Return the cube membership of live files, judged by the current clustering columns."""
     cube = _ranks(files["zcube_id"])
     in_cube = (cube >= 0) & _mask(pc.is_valid(files["zorder_by"]))
     provider = files["clustering_provider"]
@@ -88,24 +89,23 @@ def membership(files: pa.Table, columns: Sequence[ClusteringColumn]) -> Membersh
 
 
 def logical_sizes(files: pa.Table) -> NDArray[np.int64]:
-    """Return each file's logical bytes (int64): its size scaled by its share of live rows."""
+    """Return the logical bytes per file (int64): its size scaled by its share of live rows."""
     if files["deletion_vector"].null_count == files.num_rows:
         return sizes(files)
     return _integers(logical_bytes(files))
 
 
 def sizes(files: pa.Table) -> NDArray[np.int64]:
-    """Return each file's bytes on storage (int64)."""
+    """Return the bytes on storage per file (int64)."""
     return _integers(files["size"])
 
 
 def file_states(
     snapshot: Snapshot, columns: Sequence[ClusteringColumn], min_cube_bytes: int
 ) -> pa.Array:
-    """Return the state of each live file, one of FILE_STATES, in the order of snapshot.files.
+    """Return the state per live file, one of FILE_STATES, in the order of `snapshot.files`.
 
-    A cube is stable if the logical size of its files of these columns is at least
-    `min_cube_bytes`.
+    A cube is stable if its files of these columns have at least `min_cube_bytes` logical bytes.
     """
     codes = _state_codes(snapshot.files, membership(snapshot.files, columns), min_cube_bytes)
     return pa.array(FILE_STATES, pa.string()).take(pa.array(codes))
@@ -116,10 +116,10 @@ def cube_table(
 ) -> pa.Table:
     """Return one row per cube, sorted by its id.
 
-    Columns zcube_id, zorder_by (the tag's text), provider, files, size_bytes, logical_bytes,
-    num_records (physical rows, null if a file's are unknown), state (as in FILE_STATES) and
-    created_version (of its oldest file, null if a file's is unknown). Files of one id but of
-    different columns or providers are different rows.
+    The columns are zcube_id, zorder_by (the tag's text), provider, files, size_bytes,
+    logical_bytes, num_records (physical rows, null if unknown for a file), state (one of
+    FILE_STATES) and created_version (of its oldest file, null if unknown for a file). Files with
+    the same id but with other columns or another provider get a row of their own.
     """
     files = snapshot.files
     places = membership(files, columns)
@@ -176,7 +176,7 @@ def _ranks(ids: pa.ChunkedArray) -> NDArray[np.int64]:
     order = pc.array_sort_indices(encoded.dictionary).to_numpy()
     rank = np.empty(len(order) + 1, np.int64)
     rank[order] = np.arange(len(order))
-    rank[-1] = -1  # the code of a missing id points at the last entry
+    rank[-1] = -1  # the code -1 of a missing id selects the last entry
     return np.asarray(rank[_codes(encoded)], np.int64)
 
 
@@ -189,7 +189,7 @@ def _has_columns(tags: pa.ChunkedArray, columns: Sequence[ClusteringColumn]) -> 
 
 
 def _codes(encoded: pa.DictionaryArray) -> NDArray[np.int64]:
-    """Return the dictionary codes, -1 for null."""
+    """Return the dictionary codes (int64), -1 for null."""
     return _integers(pc.fill_null(pc.cast(encoded.indices, pa.int64()), -1))
 
 

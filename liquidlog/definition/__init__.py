@@ -1,1 +1,1 @@
-"""What a table is: its columns, its properties, how it is clustered, and changes of these."""
+"""The definition of a table: columns, properties, clustering, and changes of these."""

@@ -56,13 +56,14 @@ def create_change(
 ) -> Change:
     """Return the change that is version 0 of a new, empty table.
 
-    Without `cluster_by` the table is an ordinary one. Names are case-sensitive here, as in the
-    reference engine's CREATE TABLE. Where the properties ask for column mapping, every column
-    gets an id and a physical name of its own.
+    Without `cluster_by` the table is not clustered. Column names are case-sensitive, as in the
+    reference engine's CREATE TABLE. If the properties ask for column mapping, every column gets an
+    id and a physical name of its own.
 
     Raises:
-        ClusteringColumnError: If the table cannot be clustered so; holds every problem.
-        UsageError: If a property cannot be set by a user.
+        ClusteringColumnError: If the table cannot be clustered by these columns; lists every
+            problem.
+        UsageError: If a user cannot set a property.
         UnsupportedFeatureError: If the schema or a property needs a feature we do not write.
     """
     properties = {canonical_key(name): value for name, value in properties.items()}
@@ -89,11 +90,12 @@ def create_change(
 
 
 def like_change(source: Snapshot, *, new_id: Callable[[], str], now_ms: int) -> Change:
-    """Return the change that is version 0 of an empty table like `source`.
+    """Return the change that is version 0 of an empty table with the definition of `source`.
 
     It gets the schema, the properties and the clustering columns; the reference engine's CREATE
-    TABLE LIKE loses the latter. State that belongs to the source alone (high-water marks, column
-    ids and physical names) is left out; with column mapping, columns get new ones.
+    TABLE LIKE loses the clustering columns. State that belongs only to the source is left out:
+    high-water marks, column ids and physical names. With column mapping, columns get new ids and
+    names.
 
     Raises:
         ClusteringColumnError: If the source's clustering columns are not in its schema, or
@@ -132,13 +134,13 @@ def like_change(source: Snapshot, *, new_id: Callable[[], str], now_ms: int) -> 
 
 
 def cluster_by_change(snapshot: Snapshot, columns: Sequence[Path] | None) -> Change | None:
-    """Return the change that makes `columns` the clustering columns; None clears them.
+    """Return the change that sets the clustering columns; without `columns` it clears them.
 
-    Returns None where there is nothing to do: the domain says so already, or a table is cleared
-    that never had the feature. A commit that changes nothing would still stop every rewrite that
-    is under way. On a table without the feature, the protocol is upgraded in the same commit; the
-    reference engine also repeats the unchanged metaData there, which would needlessly conflict
-    with other writers. Existing cubes are left alone.
+    Returns None if there is nothing to change: the domain lists these columns already, or it would
+    be cleared on a table that never had the feature. A commit without a change would still conflict
+    with every running rewrite. On a table without the feature, the same commit upgrades the
+    protocol. The reference engine then also repeats the unchanged metaData, which would needlessly
+    conflict with other writers. Existing cubes are left alone.
 
     Raises:
         ClusteringColumnError: If the table cannot be clustered so; holds every problem.
@@ -176,7 +178,7 @@ def cluster_by_change(snapshot: Snapshot, columns: Sequence[Path] | None) -> Cha
 def _mapped(
     schema: StructType, configuration: Mapping[str, str], new_id: Callable[[], str]
 ) -> tuple[StructType, dict[str, str]]:
-    """Return schema and properties with a column mapping of their own, if they ask for one.
+    """Return schema and properties, with a new column mapping if the properties ask for one.
 
     Raises:
         UsageError: If the properties name an unknown mode.

@@ -1,4 +1,4 @@
-"""What a new table begins with: the properties a user may give it, and the features they need.
+"""Definition of a new table: properties that a user may set, and features that they need.
 
 Source: PROTOCOL.md, "Table Features"; Delta Spark, DeltaConfigs and TableFeature.
 """
@@ -29,7 +29,7 @@ _FEATURE_VALUES: Final = frozenset({"supported", "enabled"})
 _EVERY_TABLE: Final = frozenset({"appendOnly", "invariants"})
 _VERSIONS: Final = frozenset({"delta.minreaderversion", "delta.minwriterversion"})
 
-# Key of a field's metadata: the feature that gives it a meaning.
+# Maps a key of a field's metadata to the feature that gives the key a meaning.
 _FIELD_FEATURES: Final[Mapping[str, str]] = {
     "delta.generationExpression": "generatedColumns",
     "delta.identity.start": "identityColumns",
@@ -62,10 +62,10 @@ _SOURCE_STATE: Final = frozenset(
 
 
 def check_properties(properties: Mapping[str, str]) -> None:
-    """Refuse properties that are not a user's to set, or not to what they are.
+    """Refuse properties that a user cannot set, or cannot set to these values.
 
     Raises:
-        UsageError: If there is one; names all of them.
+        UsageError: If there are any; names them all.
     """
     problems = []
     for name, value in properties.items():
@@ -84,7 +84,7 @@ def check_properties(properties: Mapping[str, str]) -> None:
 
 
 def table_configuration(properties: Mapping[str, str]) -> dict[str, str]:
-    """Return the properties that a table keeps: requests for features go to its protocol."""
+    """Return the properties that the table stores: requests for features go to its protocol."""
     return {
         name: value for name, value in properties.items() if not name.startswith(_FEATURE_PREFIX)
     }
@@ -93,9 +93,10 @@ def table_configuration(properties: Mapping[str, str]) -> dict[str, str]:
 def with_row_tracking_columns(
     configuration: Mapping[str, str], features: Collection[str], table_id: str
 ) -> dict[str, str]:
-    """Return the properties with names for the hidden columns of row tracking, where it is asked.
+    """Return the properties, with names of row tracking's hidden columns if they ask for it.
 
-    The reference engine names them at creation too, though only an enabled table needs them.
+    The reference engine, too, names the columns at creation, although they are not needed before
+    row tracking is enabled.
     """
     if ROW_TRACKING not in features:
         return dict(configuration)
@@ -109,8 +110,8 @@ def with_row_tracking_columns(
 def needed_features(schema: StructType, properties: Mapping[str, str]) -> tuple[str, ...]:
     """Return the table features that a new table's schema and properties need, without repeats.
 
-    Features that every new table has are left out. A type without a known feature is returned
-    as `type <name>`, which no one supports.
+    Features that every new table has are left out. A type without a known feature is returned as
+    `type <name>`, which is never supported.
     """
     needed = dict.fromkeys([*_property_features(properties), *_type_features(schema)])
     if ROW_TRACKING in needed:
@@ -121,7 +122,7 @@ def needed_features(schema: StructType, properties: Mapping[str, str]) -> tuple[
 def without_state(
     schema: StructType, properties: Mapping[str, str]
 ) -> tuple[StructType, dict[str, str]]:
-    """Return schema and properties without what describes the data of one table only."""
+    """Return schema and properties without the parts that describe the data of a single table."""
     kept = {name: value for name, value in properties.items() if name not in _SOURCE_STATE}
     return without_mapping(with_fields(schema, _field_without_state)), kept
 

@@ -1,4 +1,4 @@
-"""What the past definitions of a table tell: names that columns had, clustering columns it lost."""
+"""Past definitions of a table: earlier names of columns, and clustering columns that were lost."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -23,9 +23,9 @@ _DELIBERATE: Final = "CLUSTER BY"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LostColumns:
-    """Clustering columns that a table had, under their names of today.
+    """Clustering columns that a table used to have, under their current names.
 
-    `version` and `operation` are of the commit that took them away.
+    `version` and `operation` are those of the commit that removed them.
     """
 
     columns: tuple[ClusteringColumn, ...]
@@ -35,7 +35,7 @@ class LostColumns:
 
 @dataclass(frozen=True, slots=True)
 class _State:
-    """The domain as a commit left it: `paths` None where its text cannot be read."""
+    """The domain after a commit; `paths` is None if its text cannot be read."""
 
     version: int
     operation: str
@@ -44,7 +44,7 @@ class _State:
 
 
 def past_schemas(past: Sequence[Commit], current: StructType) -> tuple[StructType, ...]:
-    """Return every schema that the table had, each once, today's last.
+    """Return the distinct schemas that the table has had, the current one last.
 
     Raises:
         CorruptLogError: If a schema cannot be read.
@@ -62,7 +62,7 @@ def past_schemas(past: Sequence[Commit], current: StructType) -> tuple[StructTyp
 def columns_of_tag(
     names: Sequence[str], schemas: Sequence[StructType]
 ) -> frozenset[tuple[Path, ...]]:
-    """Return the physical columns that a tag may mean; several where names were used again."""
+    """Return the lists of physical columns that a tag may mean: several if names were reused."""
     try:
         paths = [split_path(name) for name in names]
     except UsageError:
@@ -75,9 +75,9 @@ def columns_of_tag(
 
 
 def lost_columns(snapshot: Snapshot, past: Sequence[Commit]) -> LostColumns | None:
-    """Return the clustering columns that a commit other than CLUSTER BY took from the table.
+    """Return the clustering columns that a commit other than CLUSTER BY removed.
 
-    None if there are none, or not all of them are in today's schema.
+    Returns None if there are none, or the current schema lacks any of them.
     """
     before: _State | None = None
     taken: _State | None = None
@@ -97,7 +97,7 @@ def lost_columns(snapshot: Snapshot, past: Sequence[Commit]) -> LostColumns | No
 def last_whole_columns(
     snapshot: Snapshot, past: Sequence[Commit]
 ) -> tuple[ClusteringColumn, ...] | None:
-    """Return the last clustering columns whose text could be read and that today's schema has."""
+    """Return the latest clustering columns that are readable and in the current schema, or None."""
     for state in reversed(list(_states(past))):
         columns = _today(snapshot.schema, state) if state.paths else None
         if columns:
@@ -129,7 +129,7 @@ def _paths(domain: DomainMetadata) -> tuple[Path, ...] | None:
 
 
 def _today(schema: StructType, state: _State) -> tuple[ClusteringColumn, ...] | None:
-    """Return the columns of a past domain in today's schema, by physical, then by logical name."""
+    """Return the columns of a past domain in the current schema, by physical or logical name."""
     columns = []
     for path in state.paths or ():
         found = _by_physical(schema, path) or _by_logical(schema, state.schema, path)

@@ -25,14 +25,14 @@ from liquidlog.spec.stats import indexed_leaves
 def properties_change(
     snapshot: Snapshot, properties: Mapping[str, str], unset: Sequence[str]
 ) -> Change | None:
-    """Return the change that sets some properties and removes others; None if nothing changes.
+    """Return the change that sets and removes properties, None if nothing changes.
 
-    Column mapping by name is turned on so: columns get ids, and their names as physical names,
-    and the protocol is upgraded in the same commit.
+    The change can turn column mapping by name on: columns get ids, and their names as physical
+    names, and the same commit upgrades the protocol.
 
     Raises:
-        SchemaChangeError: If a property is not a user's to change, or cannot have its value;
-            holds every problem.
+        SchemaChangeError: If a user cannot change a property, or a value is invalid; lists every
+            problem.
     """
     setting = {canonical_key(name): value for name, value in properties.items()}
     removing = tuple(dict.fromkeys(canonical_key(name) for name in unset))
@@ -83,7 +83,7 @@ def _mode_problems(before: Mapping[str, str], after: Mapping[str, str]) -> Itera
 def _with_mapping(
     snapshot: Snapshot, configuration: dict[str, str]
 ) -> tuple[StructType, dict[str, str], tuple[AnyAction, ...]]:
-    """Return schema, properties and protocol of a table whose mapping may be turned on."""
+    """Return schema, properties and protocol, with column mapping if it is turned on."""
     before = mapping_mode(snapshot.metadata.configuration)
     if before is not MappingMode.NONE or mapping_mode(configuration) is MappingMode.NONE:
         return snapshot.schema, configuration, ()

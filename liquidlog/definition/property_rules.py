@@ -1,4 +1,4 @@
-"""Which properties of an existing table are a user's to set, and to what.
+"""Rules on properties of an existing table: which of them a user can set, and to which values.
 
 Source: Delta Spark, DeltaConfigs and AlterTableSetPropertiesDeltaCommand.
 """
@@ -23,7 +23,7 @@ _INTERVAL: Final = re.compile(
 )
 
 Check = Callable[[str], str | None]
-"""Returns what a value must be, None if it is that."""
+"""Returns what a value must be, None if it is valid."""
 
 
 def _is_boolean(value: str) -> str | None:
@@ -100,7 +100,7 @@ _SETTABLE: Final[Mapping[str, Check]] = {
 }
 
 _REFUSED: Final[Mapping[str, str]] = {
-    # Beginning of a key, in lower case: why nobody sets it so.
+    # Maps the beginning of a key, in lower case, to the reason why a user cannot set it.
     "delta.feature.": "features come with what needs them",
     "delta.minreaderversion": "versions come with the features that need them",
     "delta.minwriterversion": "versions come with the features that need them",
@@ -131,12 +131,12 @@ _RESERVED: Final[Mapping[str, str]] = {
 
 
 def canonical_key(name: str) -> str:
-    """Return a property's name in the reference engine's spelling; case does not count there."""
+    """Return a property's name in the reference engine's spelling, whatever its case."""
     return _SPELLING.get(name.lower(), name)
 
 
 def refusal(name: str) -> str | None:
-    """Return why a property is not a user's to set or unset, None if it is."""
+    """Return the reason why a user cannot set or unset a property, None if a user can."""
     lowered = name.lower()
     reason = _RESERVED.get(lowered) or next(
         (why for start, why in _REFUSED.items() if lowered.startswith(start)), None
@@ -149,7 +149,7 @@ def refusal(name: str) -> str | None:
 
 
 def unknown_property(name: str) -> str:
-    """Return that there is no such property of Delta, and which were perhaps meant."""
+    """Return the message that Delta has no such property, with similar names."""
     known = {spelled.removeprefix(DELTA_PREFIX): spelled for spelled in _SPELLING.values()}
     near = near_names(name[len(DELTA_PREFIX) :], known)
     hint = f"; did you mean {' or '.join(known[one] for one in near)}?" if near else ""
@@ -157,9 +157,9 @@ def unknown_property(name: str) -> str:
 
 
 def new_table_problems(properties: Mapping[str, str]) -> Iterator[str]:
-    """Yield why a new table cannot have properties: names that Delta does not know, wrong values.
+    """Yield the problems of a new table's properties: names unknown to Delta, and wrong values.
 
-    What only an existing table refuses may be given to a new one.
+    A new table may have properties that cannot be set on an existing table.
     """
     for name, value in properties.items():
         lowered = name.lower()
@@ -174,11 +174,11 @@ def new_table_problems(properties: Mapping[str, str]) -> Iterator[str]:
 def value_problems(
     name: str, value: str, *, schema: StructType, features: Collection[str]
 ) -> Iterator[str]:
-    """Yield why a property of a table with these features cannot have the value."""
+    """Yield the reasons why a property of a table with these features cannot have the value."""
     expected = _SETTABLE.get(name, _is_text)(value)
     if expected is not None:
         yield f"{name} must be {expected}, not {value!r}"
-    # Changing the mode brings its feature along.
+    # A change of the mode adds its feature.
     needed = None if name == MODE else switched_feature(name, value)
     if needed is not None and needed not in features:
         yield f"{name}={value} needs the table feature {needed}, which the table does not have"

@@ -1,8 +1,8 @@
-"""Cubes that survive a rename: which files' tags name a column, and what they must say instead.
+"""Retagging: keeps cubes valid after a rename, by replacing the tags that name the column.
 
-The reference engine keeps logical names in ZCUBE_ZORDER_BY and lets the cubes of a renamed column
-strand; a file is added again here with the same content and a tag of the new name. That is done
-in the commit that renames, and afterwards for renames of other engines.
+The reference engine stores logical names in ZCUBE_ZORDER_BY, and after a rename it treats the cubes
+as clustered by other columns. Here each file is added again with the same content and a tag with
+the new name: in the commit that renames, or later after a rename by another engine.
 """
 
 from collections.abc import Mapping, Sequence
@@ -30,14 +30,14 @@ from liquidlog.spec.schema import (
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Retagging:
-    """The files (rows of FILES_SCHEMA) whose tag names a column, and old tag to new tag."""
+    """The files (rows of FILES_SCHEMA) whose tag names a column, and the new tag per old tag."""
 
     files: pa.Table
     tags: Mapping[str, str]
 
 
 def plan_retagging(snapshot: Snapshot, rename: Rename) -> Retagging:
-    """Return which live files a rename must tag anew; a tag that cannot be read is left alone."""
+    """Return the live files that a rename must retag; unreadable tags are left alone."""
     found = snapshot.files["zorder_by"]
     tags = {}
     for tag in pc.unique(found).to_pylist():
@@ -49,10 +49,10 @@ def plan_retagging(snapshot: Snapshot, rename: Rename) -> Retagging:
 
 
 def plan_late_retagging(snapshot: Snapshot, schemas: Sequence[StructType]) -> Retagging:
-    """Return which live files have tags with names that columns do not have any more.
+    """Return the live files whose tags have names from before a rename.
 
-    `schemas` are all that the table had, today's among them. A tag whose names meant different
-    columns at different times is left alone, and so is one that names a column which is gone.
+    `schemas` are all that the table has had, including the current one. A tag is left alone if its
+    names meant different columns at different times, or if it names a dropped column.
     """
     found = snapshot.files["zorder_by"]
     tags = {}
@@ -65,7 +65,7 @@ def plan_late_retagging(snapshot: Snapshot, schemas: Sequence[StructType]) -> Re
 
 
 def _current(tag: str, schema: StructType, schemas: Sequence[StructType]) -> tuple[str, ...] | None:
-    """Return today's names of the columns that a tag means, None if that is not certain."""
+    """Return the current names of the columns that a tag means, None if the tag is ambiguous."""
     names = parse_zorder_by(tag)
     meanings = columns_of_tag(names, schemas) if names else frozenset()
     if len(meanings) != 1:
@@ -79,9 +79,9 @@ def _current(tag: str, schema: StructType, schemas: Sequence[StructType]) -> tup
 def retagged(
     retagging: Retagging, originals: Sequence[Mapping[str, msgspec.Raw]]
 ) -> tuple[CopiedAdd, ...]:
-    """Return the files' adds, in order, with their new tags; nothing else of them changes.
+    """Return the files' adds, in order, with their new tags and otherwise unchanged.
 
-    `originals` are the adds as the log has them, one a file.
+    `originals` are the adds as the log has them, one per file.
     """
     rows = zip(
         retagging.files["path"].to_pylist(),
@@ -103,7 +103,7 @@ def _copied(path: str, tag: str, original: Mapping[str, msgspec.Raw]) -> CopiedA
 
 
 def _renamed(tag: str, rename: Rename) -> str | None:
-    """Return the tag with the column's new name, None if the tag is not a list of names."""
+    """Return the tag with the column's new name, None if the tag lists no names."""
     try:
         names = msgspec.json.decode(tag, type=list[str])
         return msgspec.json.encode([_renamed_name(name, rename) for name in names]).decode()

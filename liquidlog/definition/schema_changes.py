@@ -53,16 +53,16 @@ class Rename:
     new: Path
 
     def applied(self, path: Path) -> Path:
-        """Return the path of a column after the rename: of this one, or of one inside it."""
+        """Return the path after the rename of the renamed column, or of a field inside it."""
         depth = len(self.old)
         return (*self.new, *path[depth:]) if path[:depth] == self.old else path
 
 
 def plan_rename(snapshot: Snapshot, old: Path, new_name: str) -> Rename:
-    """Return the rename of a column; `new_name` is its last part only.
+    """Return the rename of a column; `new_name` replaces the last part of its path.
 
     Raises:
-        SchemaChangeError: If the table cannot have it; holds every problem.
+        SchemaChangeError: If the table does not allow the rename; lists every problem.
     """
     found = _existing(snapshot, old)
     parent = _parent(snapshot.schema, found)
@@ -80,10 +80,10 @@ def plan_rename(snapshot: Snapshot, old: Path, new_name: str) -> Rename:
 
 
 def rename_change(snapshot: Snapshot, rename: Rename, retagged: Sequence[CopiedAdd]) -> Change:
-    """Return the change that renames a column; `retagged` are the files whose tags name it.
+    """Return the change that renames a column; `retagged` holds the adds of files with new tags.
 
     Raises:
-        SchemaChangeError: If the new schema is one that the table cannot have.
+        SchemaChangeError: If the table cannot have the new schema.
     """
     schema = with_field(
         snapshot.schema, rename.old, lambda field: replace(field, name=rename.new[-1])
@@ -105,10 +105,10 @@ def rename_change(snapshot: Snapshot, rename: Rename, retagged: Sequence[CopiedA
 
 
 def drop_change(snapshot: Snapshot, column: Path) -> Change:
-    """Return the change that drops a column and what is inside it; its data stays in the files.
+    """Return the change that drops a column with its fields; its data stays in the files.
 
     Raises:
-        SchemaChangeError: If the table cannot be without it; holds every problem.
+        SchemaChangeError: If the table needs the column; lists every problem.
     """
     found = _existing(snapshot, column)
     name = quote_path(found)
@@ -136,7 +136,7 @@ def drop_change(snapshot: Snapshot, column: Path) -> Change:
 
 
 def _renamed_stats_columns(snapshot: Snapshot, rename: Rename) -> Mapping[str, str]:
-    """Return the properties with the renamed column under its new name where they name it."""
+    """Return the properties; the list of columns with statistics gets the new name."""
 
     def renamed(path: Path) -> Path:
         depth = len(rename.old)
@@ -177,10 +177,10 @@ def _metadata(snapshot: Snapshot, schema: StructType, configuration: Mapping[str
 
 
 def _existing(snapshot: Snapshot, column: Path) -> Path:
-    """Return the path of a column in the schema's spelling.
+    """Return the path of an existing column in the schema's spelling.
 
     Raises:
-        SchemaChangeError: If there is none, or the table has no column mapping.
+        SchemaChangeError: If there is no such column, or the table has no column mapping.
     """
     if mapping_mode(snapshot.metadata.configuration) is MappingMode.NONE:
         raise SchemaChangeError(
@@ -213,9 +213,10 @@ def _clustering_problems(snapshot: Snapshot, dropped: Path) -> Iterator[str]:
 
 
 def _dependents(snapshot: Snapshot, path: Path) -> Iterator[str]:
-    """Yield what computes or checks values of a column, or of the column it is inside.
+    """Yield the problem per expression that depends on a column or on a struct that contains it.
 
-    Expressions are not resolved: one that has the outermost column's name anywhere counts.
+    Expressions are not parsed: one depends on the column if it contains the name of its outermost
+    column anywhere.
     """
     name = path[0].lower()
     for key, expression in snapshot.metadata.configuration.items():
@@ -235,13 +236,13 @@ def _char_problem(owner: Path, field: StructField) -> Iterator[str]:
 
 
 def _names(expression: str) -> frozenset[str]:
-    """Return everything in an SQL expression that may be an identifier, in lower case."""
+    """Return every word of a SQL expression that may be an identifier, in lower case."""
     quoted = (name.replace("``", "`") for name in _BACKTICKED.findall(expression))
     return frozenset(name.lower() for name in (*quoted, *_WORD.findall(expression)))
 
 
 def _attribute_name(path: Path) -> str:
-    """Return a column as the reference's commitInfo spells it: quoted only where a dot is."""
+    """Return a column as the reference's commitInfo spells it: parts with a dot are quoted."""
     return ".".join(f"`{part}`" if "." in part else part for part in path)
 
 

@@ -1,1 +1,1 @@
-"""What is wrong with a table, and the actions that mend it. Rules without I/O."""
+"""Findings about a table, and the actions that repair it. Rules without I/O."""

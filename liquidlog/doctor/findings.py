@@ -1,4 +1,4 @@
-"""What is wrong with a table's clustering, in words, each with the command that mends it."""
+"""Findings about a table's clustering, each with the command that repairs it."""
 
 import shlex
 from collections.abc import Iterator, Sequence
@@ -41,15 +41,15 @@ MISSING_STATISTICS: Final = "missing-statistics"
 CUT_STRINGS: Final = "cut-strings"
 
 FIXES: Final = (BROKEN_DOMAIN, LOST_COLUMNS, RENAMED_CUBES, MISSING_STATISTICS, CUT_STRINGS)
-"""Findings that `doctor --fix` mends, in the order in which they are mended."""
+"""Findings that `doctor --fix` repairs, in the order in which it repairs them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    """One thing that is wrong.
+    """One fault of a table.
 
-    `files` is how many files it is about, None where it is about the table. `command` mends it;
-    with `fixable` that is `doctor --fix`, which rewrites nothing.
+    `files` is the number of files that have the fault, None for a fault of the table itself.
+    `command` repairs it; if it is `fixable`, that is `doctor --fix`, which rewrites no data file.
     """
 
     name: str
@@ -61,10 +61,10 @@ class Finding:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Examined:
-    """What findings are derived from.
+    """The facts about a table that findings are derived from.
 
-    `bounds` are those of the clustering columns, one row per live file. `state` and `health` are
-    None where the domain cannot be read; `domain_problem` says why.
+    `bounds` has those of the clustering columns, one entry per live file. `state` and `health` are
+    None if the domain cannot be read; `domain_problem` says why.
     """
 
     snapshot: Snapshot
@@ -77,7 +77,7 @@ class Examined:
 
 
 def findings(examined: Examined) -> tuple[Finding, ...]:
-    """Return everything that is wrong, what mends other things first."""
+    """Return all faults; one whose repair also resolves others comes before them."""
     found = [*_domain_findings(examined)]
     if examined.state is not None and examined.state.columns:
         found += _statistics_findings(examined, examined.state.columns)
@@ -89,7 +89,7 @@ def findings(examined: Examined) -> tuple[Finding, ...]:
 def without_range(
     snapshot: Snapshot, bounds: Bounds, columns: Sequence[ClusteringColumn]
 ) -> pa.Table:
-    """Return the live files that lack statistics of a clustering column."""
+    """Return the live files (FILES_SCHEMA) that lack statistics of a clustering column."""
     missing = np.zeros(snapshot.files.num_rows, np.bool_)
     for number in range(len(columns)):
         missing |= bounds.unknown(number)
@@ -99,7 +99,7 @@ def without_range(
 def with_cut_bounds(
     snapshot: Snapshot, bounds: Bounds, columns: Sequence[ClusteringColumn]
 ) -> pa.Table:
-    """Return the live files whose bounds of a clustering column are cut to nothing but a prefix."""
+    """Return the live files (FILES_SCHEMA) with bounds of a clustering column cut to one prefix."""
     found = np.zeros(snapshot.files.num_rows, np.bool_)
     for number, column in enumerate(columns):
         truncated = truncation(bounds, number, column, prefix_chars(snapshot))
@@ -164,7 +164,7 @@ def _statistics_findings(
 
 
 def _indexing(snapshot: Snapshot, columns: Sequence[ClusteringColumn]) -> str:
-    """Return the property that asks for statistics of the clustering columns too."""
+    """Return `key=value`, the property that also asks for statistics of clustering columns."""
     named = snapshot.metadata.configuration.get(STATS_COLUMNS)
     if named is None:
         return f"{NUM_INDEXED_COLUMNS}=-1"
@@ -247,7 +247,7 @@ def _layout_findings(examined: Examined) -> Iterator[Finding]:
             "optimize {table}",
             files=health.unclustered_file_count,
         )
-    # A key in one file is as good as it gets; in many, no rewrite can tell them apart.
+    # A key in one file is the optimum; with a key in many files, no rewrite can separate them.
     if health.constant_file_count > 1 and health.constant_file_count * 2 > health.files_with_stats:
         names = ", ".join(health.cluster_by_keys)
         more = ",".join([*health.cluster_by_keys, "ANOTHER_COLUMN"])

@@ -1,7 +1,7 @@
-"""Mending a table without rewriting a file: changes of its clustering domain and of files' adds.
+"""Repairs of a table without rewriting data: changes of its clustering domain and of files' adds.
 
-Every repaired file is added again with the same content and `dataChange` false, which readers and
-streams pass over; what is not repaired of an add stays as it is.
+Every repaired file is added again with the same content and `dataChange` false, so that streams
+ignore it; all other fields of its add stay unchanged.
 """
 
 from collections.abc import Mapping, Sequence
@@ -21,7 +21,7 @@ from liquidlog.spec.stats import FileStatistics, encode_stats
 OPERATION: Final = "REPAIR"
 
 NOTHING_LEFT: Final = Change(operation=OPERATION, parameters={}, actions=())
-"""What is committed where other commits removed every file to mend since the first look."""
+"""The change, without actions, if other commits have meanwhile removed every file to repair."""
 
 _SECTIONS: Final = ("minValues", "maxValues", "nullCount")
 _NUM_RECORDS: Final = "numRecords"
@@ -34,7 +34,7 @@ Document = dict[str, Any]
 
 
 def domain_repair(columns: Sequence[ClusteringColumn]) -> Change:
-    """Return the change that replaces a broken domain; without columns it is left empty."""
+    """Return the change that replaces a broken domain; without columns, by an empty one."""
     return Change(
         operation=OPERATION,
         parameters={
@@ -46,12 +46,12 @@ def domain_repair(columns: Sequence[ClusteringColumn]) -> Change:
 
 
 def retagging_repair(adds: Sequence[CopiedAdd]) -> Change:
-    """Return the change that tags files anew."""
+    """Return the change that retags files."""
     return _of_files(RENAMED_CUBES, adds)
 
 
 def statistics_repair(fix: str, adds: Sequence[CopiedAdd]) -> Change:
-    """Return the change that gives files statistics, or longer bounds."""
+    """Return the change that adds statistics, or longer bounds, to files."""
     return _of_files(fix, adds)
 
 
@@ -63,11 +63,12 @@ def with_statistics(
     replaces: bool,
     tight_bounds: bool,
 ) -> tuple[CopiedAdd, ...]:
-    """Return the adds of `files` that `found` tells more of, by decoded path, than the log.
+    """Return the adds of `files` with more statistics from `found`, whose keys are decoded paths.
 
-    What the log says already stays, unless what is found `replaces` it. `tight_bounds` is whether
-    the table's statistics say if bounds are exact. Those found are of physical rows, so the bounds
-    of a file with deleted rows are not.
+    The result leaves out files whose statistics do not change. Statistics in the log are kept,
+    unless `replaces` is true. `tight_bounds` says whether the table's statistics record if bounds
+    are exact. `found` covers physical rows, so the bounds of a file with deleted rows are not
+    exact.
     """
     deleted = files["deletion_vector"].combine_chunks().is_valid().to_pylist()
     paths = (files["path"].to_pylist(), decoded_paths(files).to_pylist())
@@ -85,7 +86,7 @@ def with_statistics(
 def _completed(
     before: Document, statistics: FileStatistics, *, tight: bool | None, replaces: bool
 ) -> Document | None:
-    """Return statistics with what was found, None if that is nothing new."""
+    """Return statistics completed by `statistics`, None if that changes nothing."""
     after = _merged(before, _decoder.decode(encode_stats(statistics)), replaces=replaces)
     if after == before:
         return None
@@ -104,7 +105,7 @@ def _copied(path: str, original: Mapping[str, msgspec.Raw], statistics: Document
 
 
 def _document(text: str | None) -> Document:
-    """Return statistics as the log has them, nothing where they are no object."""
+    """Return statistics as the log has them, an empty document if they are not a JSON object."""
     try:
         found = _decoder.decode(text) if text else {}
     except (msgspec.MsgspecError, RecursionError):
@@ -113,7 +114,7 @@ def _document(text: str | None) -> Document:
 
 
 def _merged(before: Document, computed: Document, *, replaces: bool) -> Document:
-    """Return statistics with what was computed, where they say nothing or it replaces them."""
+    """Return statistics with computed values for those that are missing, or for all of them."""
     sections = {
         name: _filled(before.get(name), computed[name], replaces=replaces) for name in _SECTIONS
     }

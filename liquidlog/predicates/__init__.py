@@ -1,1 +1,1 @@
-"""Which files may hold rows that a SQL condition asks for. Rules without I/O."""
+"""Which files may hold rows that satisfy a SQL condition. Rules without I/O."""

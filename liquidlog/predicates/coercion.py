@@ -1,7 +1,7 @@
-"""How Spark compares a column with literals: the type it converts both to, or that we cannot tell.
+"""How Spark compares a column with literals: the type it converts both to, None if that is unknown.
 
-A literal becomes an interval that holds the value it has in every session: with ANSI mode on and
-off, and in every time zone unless one is given. docs/pruning.md is the table of these rules.
+A literal becomes an interval that contains its value in every session: with ANSI mode on or off,
+and in every time zone unless one is given. docs/pruning.md has the table of these rules.
 
 Source: Spark, TypeCoercion, AnsiTypeCoercion, DecimalPrecision.
 """
@@ -29,7 +29,7 @@ from liquidlog.predicates.literals import (
 from liquidlog.spec.schema import DataType, DecimalType, PrimitiveType
 
 EXACT: Final = pa.decimal256(76, 38)
-"""Wide enough for every value of every integer and decimal type, without rounding."""
+"""Holds every value of every integer and decimal type without rounding."""
 
 _BITS: Final[Mapping[str, int]] = {"byte": 8, "short": 16, "integer": 32, "long": 64}
 _DIGITS: Final[Mapping[str, int]] = {"byte": 3, "short": 5, "integer": 10, "long": 20}
@@ -40,14 +40,14 @@ _ANY_OFFSET_US: Final = 18 * _HOUR_US
 """The largest offset from UTC that a session's time zone can have."""
 
 _ANY_SHIFT_US: Final = 25 * _HOUR_US
-"""More than two offsets of one time zone have ever differed by."""
+"""More than the largest difference there ever was between two offsets of one time zone."""
 
 _EPOCH: Final = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 
 
 @dataclass(frozen=True, slots=True)
 class Comparable:
-    """A value between `low` and `high`, and the Arrow type in which it meets the bounds."""
+    """A value between `low` and `high`, and the Arrow type in which it is compared with bounds."""
 
     arrow_type: pa.DataType
     low: pa.Scalar
@@ -57,9 +57,9 @@ class Comparable:
 def comparables(
     values: Sequence[SqlValue], data_type: DataType, time_zone: dt.tzinfo | None = None
 ) -> tuple[Comparable, ...] | None:
-    """Return the values as a column of `data_type` is compared with them, None if unknown.
+    """Return the values that Spark compares a column of `data_type` with, None if unknown.
 
-    Several values are those of one list, for which Spark finds one type. `time_zone` is the
+    Several values are those of one list, for which Spark chooses a common type. `time_zone` is the
     session's, None if it can be any.
     """
     match data_type:
@@ -68,7 +68,7 @@ def comparables(
         case PrimitiveType(name) if name in _DIGITS:
             return _with_integers(values, name)
         case PrimitiveType("timestamp"):
-            # Compared as instants, or as texts that only the same instant has.
+            # Spark compares them as instants, or as texts that differ for different instants.
             return _all(_instant(value, time_zone) for value in values)
         case PrimitiveType("date"):
             return _all(map(_day, values))
@@ -81,7 +81,7 @@ def comparables(
 def _each(
     values: Sequence[SqlValue], convert: Callable[[SqlValue], Comparable | None]
 ) -> tuple[Comparable, ...] | None:
-    """Return the values converted one by one, None if one cannot be or they are of two kinds."""
+    """Return the values converted one by one, None if a conversion fails or their kinds differ."""
     return _all(map(convert, values)) if len(set(map(_kind, values))) == 1 else None
 
 
@@ -110,11 +110,11 @@ def _with_integers(values: Sequence[SqlValue], name: str) -> tuple[Comparable, .
 
 def _beside_integer(value: SqlValue, name: str) -> Comparable | None:
     match value:
-        # Beside a float, integers are floats in one mode and doubles in the other.
+        # Compared with a float, integers become floats in one mode and doubles in the other.
         case Floating(low, high, False):
             return _double(low, high)
         case str():
-            # Spelled otherwise, it is an error in one mode and a number or null in the other.
+            # Any other spelling is an error in one mode and a number or null in the other.
             whole = integer_text(value)
             limit = 1 << (_BITS[name] - 1)
             return _whole(whole) if whole is not None and -limit <= whole < limit else None
@@ -132,7 +132,7 @@ def _with_decimals(
 
 
 def _as_decimals(values: Sequence[Exact], digits: int, scale: int) -> tuple[Comparable, ...] | None:
-    """Return values and column in one decimal type, None where Spark's would have to round."""
+    """Return the values as decimals, None if the decimal type that Spark chooses would round."""
     most_digits = max(digits, *(value.digits for value in values))
     most_scale = max(scale, *(value.scale for value in values))
     if most_digits + most_scale > MOST_DIGITS:
@@ -154,7 +154,7 @@ def _as_double(value: SqlValue) -> Comparable | None:
 
 
 def _as_float_or_double(value: SqlValue) -> Comparable | None:
-    """Return a value as a float column is compared with it: as floats or as doubles."""
+    """Return a value that holds both comparisons of a float column: as floats and as doubles."""
     match value:
         case Exact(number, _, 0):
             return _double(*floats_around(float(number), float(number)))
@@ -182,7 +182,7 @@ def _instant(value: SqlValue, time_zone: dt.tzinfo | None) -> Comparable | None:
         return _whole(moment.written_us - moment.offset_us)
     if time_zone is None:
         return _around(moment.written_us, _ANY_OFFSET_US)
-    # A time that clocks showed twice is the first one, but as text it equals both.
+    # A time that clocks showed twice means the first one, but as text it equals both.
     offsets = _offsets_us(moment.written_us, time_zone)
     return _between(moment.written_us - max(offsets), moment.written_us - min(offsets))
 
@@ -194,7 +194,7 @@ def _local_instant(value: SqlValue) -> Comparable | None:
     if moment.is_local:
         ignored = moment.offset_us is not None and isinstance(value, str)
         return None if ignored else _whole(moment.written_us)
-    # The column becomes an instant of the session's time zone.
+    # The column becomes an instant in the session's time zone.
     if moment.offset_us is None:
         return _around(moment.written_us, _ANY_SHIFT_US)
     return _around(moment.written_us - moment.offset_us, _ANY_OFFSET_US)

@@ -1,4 +1,4 @@
-"""SQL conditions as trees: their text parsed as Spark SQL, their columns found in the schema."""
+"""SQL conditions as trees, parsed as Spark SQL, and the columns of the schema that they name."""
 
 from collections.abc import Sequence
 from typing import Final
@@ -22,17 +22,17 @@ from liquidlog.spec.schema import (
 )
 
 _SHOWN: Final = 60
-"""Characters of a long condition that an error shows."""
+"""The number of characters of a long condition that an error shows."""
 
 
 def parse_condition(predicate: str) -> exp.Expression:
     """Return the tree of one SQL condition.
 
-    In a condition with a backslash, text literals become placeholders: a setting of the session
-    decides what a backslash means.
+    If the condition contains a backslash, its text literals become placeholders, because a setting
+    of the session decides what a backslash means.
 
     Raises:
-        UsageError: If the text is not that.
+        UsageError: If the text is not one SQL condition.
     """
     if not isinstance(predicate, str):
         raise UsageError(f"a predicate must be text, found {type(predicate).__name__}")
@@ -67,18 +67,18 @@ def _instead(statements: Sequence[object]) -> str:
 
 
 def too_deep(predicate: str) -> str:
-    """Return what is wrong with a condition that cannot be walked through."""
+    """Return the message about a condition that is nested too deeply for recursion."""
     shown = predicate if len(predicate) <= _SHOWN else f"{predicate[:_SHOWN]}..."
     return f"{shown!r} is nested too deeply: write it with fewer parentheses"
 
 
 def referenced_columns(condition: exp.Expression, schema: StructType) -> dict[Path, Path]:
-    """Return the columns a condition names, as written, with their path in the schema.
+    """Return the columns that a condition names: their path as written to their path in the schema.
 
-    Parts of arrays, maps and variants are left out.
+    The result leaves out parts of arrays, maps and variants.
 
     Raises:
-        UsageError: If the schema lacks one; names all of them.
+        UsageError: If the schema lacks a column; lists all that it lacks.
     """
     found: dict[Path, Path] = {}
     unknown: list[str] = []
@@ -94,7 +94,7 @@ def referenced_columns(condition: exp.Expression, schema: StructType) -> dict[Pa
 
 
 def column_path(column: exp.Expression) -> Path | None:
-    """Return the path that a column of a condition names, as it is written; None for others."""
+    """Return the path of a column as written, None if the expression is no column."""
     match column:
         case exp.Column():
             return tuple(part.name for part in column.parts)
@@ -113,7 +113,7 @@ def _without_escapes(condition: exp.Expression) -> exp.Expression:
 
 
 def _outermost(column: exp.Expression) -> exp.Expression:
-    # More than four parts: sqlglot nests what is left in Dots around the column.
+    # Beyond four parts, sqlglot nests the rest in Dots around the column.
     while isinstance(column.parent, exp.Dot) and column.arg_key == "this":
         column = column.parent
     return column

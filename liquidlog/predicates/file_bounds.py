@@ -1,7 +1,7 @@
-"""What the log says about each file: the bounds and counts that a predicate needs.
+"""File bounds: the bounds and counts in the log that a predicate needs.
 
-Values of partition columns are not in statistics but in the log itself: such a file's bounds are
-the one value that all its rows have.
+The value of a partition column stands in the add itself, not in its statistics: both bounds equal
+the one value that all rows of the file have.
 """
 
 import datetime as dt
@@ -36,10 +36,10 @@ _COLLATIONS: Final = "__COLLATIONS"
 
 
 class FileBounds:
-    """What is known of the referenced leaves, one entry per file.
+    """Bounds and counts of the referenced leaves, with one entry per file.
 
-    A file that lacks a statistic that a condition asked for is kept whatever the others say, as
-    the reference engine does (Delta Spark, DataSkippingReader.verifyStatsForFilter).
+    A file that lacks a statistic that the condition needs is kept, whatever its other statistics
+    say, as by the reference engine (Delta Spark, DataSkippingReader.verifyStatsForFilter).
     """
 
     def __init__(
@@ -49,7 +49,7 @@ class FileBounds:
         bounds_of: BoundsOf,
         time_zone: dt.tzinfo | None = None,
     ) -> None:
-        """Load the bounds of resolved columns; `time_zone` is the session's, None if any."""
+        """Load the bounds of resolved columns; `time_zone` is the session's, None for any."""
         known = {leaf.logical: leaf for leaf in leaves(snapshot.schema)}
         partitions = {(name,) for name in snapshot.metadata.partition_columns}
         named = [known[path] for path in columns if path in known]
@@ -78,24 +78,24 @@ class FileBounds:
         return Verdict(np.full(self.count, value is True), np.full(self.count, value is False))
 
     def leaf(self, path: Path | None) -> Leaf | None:
-        """Return the leaf at a path as it is written, None if it is none, or a struct."""
+        """Return the leaf at a path as written, None if the path names no leaf."""
         if path is None or find_column(self.schema, path) is None:
             return None
         return self._leaves.get(resolve_path(self.schema, path)[0])
 
     def verdict(self, judge: Callable[["FileBounds"], Verdict]) -> Mask:
-        """Return where a condition may be true for some row, or a statistic it needs is missing."""
+        """Return which files to keep: the condition may be true, or a statistic is missing."""
         self._lacking = np.zeros(self.count, np.bool_)
         return judge(self).can_be_true | self._lacking
 
     def is_exact(self, leaf: Leaf) -> bool:
-        """Return whether all rows of a file have the same value, so that bounds decide alone."""
+        """Return whether all rows of a file have the same value, so that the bounds are exact."""
         return leaf.logical in self._values
 
     def limits(self, leaf: Leaf, wanted: pa.DataType) -> tuple[pa.Array, pa.Array]:
         """Return the bounds of a leaf as `wanted`, null where unknown.
 
-        What conversion may round is rounded away from the values between.
+        Where the conversion rounds, it moves the bounds apart.
         """
         if leaf.logical in self._values:
             low = high = self._values[leaf.logical].values
@@ -108,13 +108,13 @@ class FileBounds:
         return converted(low, wanted, end=-np.inf), converted(high, wanted, end=np.inf)
 
     def may_have_null(self, leaf: Leaf) -> Mask:
-        """Return where some row may be null."""
+        """Return a mask of the files where some row may be null."""
         if leaf.logical in self._values:
             return self._values[leaf.logical].is_null
         return true_or_unknown(pc.greater(self._nulls(leaf), 0))
 
     def may_have_value(self, leaf: Leaf) -> Mask:
-        """Return where some row may be other than null."""
+        """Return a mask of the files where some row may be non-null."""
         if leaf.logical in self._values:
             return ~self._values[leaf.logical].is_null
         return true_or_unknown(pc.less(self._nulls(leaf), self._bounds.num_records))
@@ -130,9 +130,9 @@ def _both_null(low: pa.Array, high: pa.Array) -> Mask:
 
 
 def has_plain_order(leaf: Leaf, schema: StructType) -> bool:
-    """Return whether values compare as they are: CHAR pads them, a collation reorders them.
+    """Return whether Spark compares the stored values: CHAR pads them, a collation reorders them.
 
-    A column says so of all that is inside it.
+    The metadata of a column applies to all fields inside it.
     """
     paths = (leaf.logical[:length] for length in range(1, len(leaf.logical) + 1))
     metadata = [field.metadata for path in paths if (field := find_column(schema, path))]

@@ -1,14 +1,14 @@
-"""Floats beside the doubles that are written for them."""
+"""Floats, and the doubles that are written for them."""
 
 import numpy as np
 from numpy.typing import NDArray
 
 
 def floats_around(low: float, high: float) -> tuple[float, float]:
-    """Return the smallest and the largest value that the numbers between can have as floats.
+    """Return the smallest and the largest float that numbers from `low` to `high` may become.
 
-    A number that is a float is only that; of others, the neighbours of its float count too,
-    since what is rounded twice may be rounded to a neighbour.
+    A number that a float represents exactly becomes that float. Any other number may also become a
+    neighbour of its nearest float, since rounding twice may end there.
     """
     lows, highs = widened_to_floats(np.array([low]), np.array([high]))
     return float(lows[0]), float(highs[0])
@@ -17,9 +17,9 @@ def floats_around(low: float, high: float) -> tuple[float, float]:
 def widened_to_floats(
     low: NDArray[np.float64], high: NDArray[np.float64]
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return bounds that hold the floats that were written as `low` and `high`, and these too.
+    """Return bounds (float64) that hold `low` and `high` and the floats that were written as them.
 
-    What is a float already stays as it is.
+    A bound that a float represents exactly stays unchanged.
     """
     return _outward(low, -np.inf, np.minimum), _outward(high, np.inf, np.maximum)
 

@@ -1,4 +1,4 @@
-"""Bounds as writers meant them, and in the type that a comparison needs; never narrower.
+"""Limits: bounds that allow for how they were written, in the type of a comparison; never narrower.
 
 Source: Delta Spark, StatisticsCollection (how bounds are written).
 """
@@ -15,24 +15,25 @@ from liquidlog.predicates.floats import widened_to_floats
 from liquidlog.spec.bounds import cast_where_possible
 
 _NO_SECONDS_IN_OFFSETS_US: Final = 94_694_400_000_000
-"""1973-01-01: since then the offsets of all time zones are whole minutes."""
+"""1973-01-01; from then on, the offsets of all time zones are whole minutes."""
 
 _MINUTE_US: Final = 60_000_000
 
 _DECIMAL_ERROR: Final = 1e-14
-"""More than what a decimal can be off, as a share of it, once it is a double."""
+"""More than the relative error of a decimal that was converted to a double."""
 
 _DOUBLE_ERROR: Final = 2.0**-52
-"""The most that a double is off, as a share of it, and as much again."""
+"""Twice the largest relative error of a double."""
 
 Limits = tuple[pa.Array, pa.Array]
 
 
 def as_written(low: pa.Array, high: pa.Array, *, was_float: bool) -> Limits:
-    """Return bounds of the log, moved apart where their text is not all of the value.
+    """Return bounds from the log, moved apart where their text may not show the whole value.
 
-    `was_float` says that the column is a double that was a float: floats are written with as few
-    digits as tell them from other floats. Large decimals may have been written as doubles.
+    `was_float` says that the column's type was widened from float to double: floats are written
+    with only as many digits as distinguish them from other floats. Large decimals may have been
+    written as doubles.
     """
     if pa.types.is_timestamp(low.type) and low.type.tz:
         return _moved_early(low, -_MINUTE_US), _moved_early(high, _MINUTE_US)
@@ -46,9 +47,9 @@ def as_written(low: pa.Array, high: pa.Array, *, was_float: bool) -> Limits:
 
 
 def converted(values: pa.Array, wanted: pa.DataType, *, end: float) -> pa.Array:
-    """Return one side of the bounds as `wanted`; decimals as doubles are moved towards `end`."""
+    """Return bounds of one side as `wanted`; decimals that become doubles move towards `end`."""
     if pa.types.is_floating(values.type):
-        # Spark takes NaN for the largest number; comparisons here would be false.
+        # Spark treats NaN as the largest number; comparisons here would be false.
         largest = pa.scalar(float("inf"), values.type)
         values = pc.if_else(pc.is_nan(values), largest, values)
     if pa.types.is_decimal(values.type) and pa.types.is_floating(wanted):
@@ -57,12 +58,12 @@ def converted(values: pa.Array, wanted: pa.DataType, *, end: float) -> pa.Array:
         return pc.add(doubles, error) if end > 0 else pc.subtract(doubles, error)
     if pa.types.is_decimal(values.type):
         return cast_where_possible(values, wanted)
-    # An integer becomes the nearest double, as in Spark: the order of values stays.
+    # An integer becomes the nearest double, as in Spark, which preserves the order of values.
     return pc.cast(values, wanted, safe=not pa.types.is_floating(wanted))
 
 
 def _moved_early(values: pa.Array, step_us: int) -> pa.Array:
-    """Return instants moved where they are so early that their offset was written too short."""
+    """Return the instants; those whose offset was written without its seconds are moved."""
     micros = pc.cast(values, pa.int64())
     early = pc.less(micros, _NO_SECONDS_IN_OFFSETS_US)
     floor = np.iinfo(np.int64).min + _MINUTE_US
@@ -71,7 +72,7 @@ def _moved_early(values: pa.Array, step_us: int) -> pa.Array:
 
 
 def _moved_large(values: pa.Array, move: Callable[[pa.Array, pa.Array], pa.Array]) -> pa.Array:
-    """Return decimals moved where the nearest double need not be rounded to them.
+    """Return the decimals; those that their nearest double does not determine are moved.
 
     Source: delta-rs writes bounds of decimals as doubles.
     """

@@ -1,8 +1,8 @@
-"""SQL literals as values of the types that Spark gives them.
+"""SQL literals as values, with the types that Spark gives them.
 
-A literal whose value or type depends on a setting has no value here, nor has one that Spark reads
-in a way of its own: the caller then knows nothing. No arithmetic rounds, and none takes longer for
-a larger exponent.
+A literal has no value here if its value or type depends on a setting, or if Spark parses it by
+rules of its own; the caller must then treat it as unknown. No arithmetic rounds, and its time does
+not grow with an exponent.
 """
 
 import datetime as dt
@@ -18,7 +18,7 @@ from sqlglot import exp
 from liquidlog.predicates.floats import floats_around
 
 MOST_DIGITS: Final = 38
-"""Digits that Spark's widest decimal has."""
+"""The precision of Spark's widest decimal."""
 
 INTEGER_BITS: Final[Mapping[Any, int]] = {
     exp.DataType.Type.TINYINT: 8,
@@ -27,7 +27,7 @@ INTEGER_BITS: Final[Mapping[Any, int]] = {
     exp.DataType.Type.BIGINT: 64,
 }
 _DIGITS_OF_BITS: Final[Mapping[int, int]] = {8: 3, 16: 5, 32: 10, 64: 20}
-"""Digits of the decimal that Spark makes of an integer type."""
+"""The precision of the decimal that Spark converts an integer type to."""
 
 _INTEGER: Final = re.compile(r"[0-9]+")
 _DECIMAL: Final = re.compile(r"[0-9]+\.[0-9]*|\.[0-9]+")
@@ -50,7 +50,7 @@ _LARGEST_OFFSET_US: Final = 18 * 3600 * _SECOND_US
 
 @dataclass(frozen=True, slots=True)
 class Exact:
-    """An integer or a decimal; `digits` before and `scale` after the point are of its type."""
+    """An integer or a decimal; its type has `digits` before and `scale` digits after the point."""
 
     value: Decimal
     digits: int
@@ -68,9 +68,9 @@ class Floating:
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """A date and time: microseconds since 1970 as written, and the offset that was written.
+    """A date and time: microseconds since 1970 of the written time, and the written offset.
 
-    `is_local` says whether its type is TIMESTAMP_NTZ.
+    `is_local` says whether its type is TIMESTAMP_NTZ. The offset is None if none was written.
     """
 
     written_us: int
@@ -82,7 +82,7 @@ SqlValue = Exact | Floating | Moment | str | dt.date
 
 
 def sql_value(node: exp.Expression) -> SqlValue | None:
-    """Return the value of a literal, None if `node` is no literal that is understood."""
+    """Return the value of a literal, None if `node` is not a literal that is understood."""
     match node:
         case exp.Paren():
             return sql_value(node.this)
@@ -97,19 +97,19 @@ def sql_value(node: exp.Expression) -> SqlValue | None:
 
 
 def integer_text(text: str) -> int | None:
-    """Return the integer that a text spells as Spark would, None if it is spelled otherwise."""
+    """Return the integer that a text spells in Spark's own form, None for any other text."""
     if _INTEGER_TEXT.fullmatch(text) is None or len(text) > MOST_DIGITS:
         return None
     return int(text)
 
 
 def number_text(text: str) -> Floating | None:
-    """Return the double that a text spells, None if it spells none or one out of range."""
+    """Return the double that a text spells, None if it is no number or out of range."""
     return _double(text) if _NUMBER_TEXT.fullmatch(text) else None
 
 
 def date_text(text: str) -> dt.date | None:
-    """Return the day that a text spells in full, None if it does not."""
+    """Return the day that a text spells as YYYY-MM-DD, None for any other text."""
     found = _DATE.fullmatch(text)
     try:
         return None if found is None else dt.date(*(int(part) for part in found.groups()))
@@ -118,7 +118,7 @@ def date_text(text: str) -> dt.date | None:
 
 
 def moment_text(text: str, *, is_local: bool) -> Moment | None:
-    """Return the moment that a text spells with its seconds, or the midnight of a day."""
+    """Return the moment that a text spells with seconds, or the midnight of a day; else None."""
     found = _MOMENT.fullmatch(text)
     day = date_text(found["day"]) if found else None
     if found is None or day is None:
@@ -137,7 +137,7 @@ def moment_text(text: str, *, is_local: bool) -> Moment | None:
 
 
 def midnight(day: dt.date, *, is_local: bool) -> Moment:
-    """Return the moment at which a day begins."""
+    """Return the moment when a day begins."""
     return Moment(_midnight_us(day), None, is_local)
 
 
@@ -175,7 +175,7 @@ def _double(text: str) -> Floating | None:
 
 def _negated(value: SqlValue | None) -> SqlValue | None:
     match value:
-        # The opposite of the smallest integer wraps around, or is an error.
+        # Negating the smallest integer wraps around or is an error.
         case Exact(number, digits, scale) if number >= 0:
             return Exact(number.copy_negate(), digits, scale)
         case Floating(low, high, is_float):
@@ -202,7 +202,7 @@ def _as_integer(value: SqlValue | None, bits: int) -> Exact | None:
 
 
 def _as_decimal(value: SqlValue | None, target: exp.DataType) -> Exact | None:
-    """Return a value that a cast to a decimal leaves as it is."""
+    """Return the value of a cast to a decimal, None if the cast would change it."""
     names = [parameter.name for parameter in target.expressions]
     if len(names) != 2 or not all(_INTEGER.fullmatch(name) for name in names):  # noqa: PLR2004
         return None
@@ -251,7 +251,7 @@ _CASTS: Final[Mapping[Any, Callable[[SqlValue], SqlValue | None]]] = {
     exp.DataType.Type.DOUBLE: _as_double,
     exp.DataType.Type.FLOAT: _as_float,
     exp.DataType.Type.DATE: _as_date,
-    # Spark's TIMESTAMP has a zone; sqlglot names it so.
+    # Spark's TIMESTAMP has a time zone; these are sqlglot's names of it.
     exp.DataType.Type.TIMESTAMPTZ: _as_timestamp,
     exp.DataType.Type.TIMESTAMPLTZ: _as_timestamp,
     exp.DataType.Type.TIMESTAMPNTZ: _as_local_timestamp,

@@ -1,8 +1,8 @@
-"""SQL predicates as pruning masks: which files may hold a row that satisfies them.
+"""From SQL predicates to pruning masks: which files may hold a row that satisfies them.
 
-Every condition is judged twice for each file: may it be true for some row, may it be false for
-some row. Both are needed because NOT exchanges them, and a null is neither. What statistics do
-not decide, or what is not understood, may be both.
+Two questions are answered per condition and file: may it be true for some row, and may it be false
+for some row? Both are needed because NOT exchanges them, and a null is neither. If the statistics
+do not decide, or the condition is not understood, both answers are yes.
 """
 
 import datetime as dt
@@ -58,16 +58,16 @@ def may_match(
     *,
     time_zone: dt.tzinfo | None = None,
 ) -> pa.BooleanArray:
-    """Return whether each live file may hold a row that satisfies the predicate, in their order.
+    """Return whether a file may hold a row that satisfies the predicate, one bool per live file.
 
-    The predicate may use =, <>, <, <=, >, >=, <=>, BETWEEN, IN, LIKE 'prefix%', IS [NOT] NULL,
-    AND, OR, NOT between columns and number, text, date and timestamp literals, as docs/pruning.md
-    says; any other condition may be true. False is certain: with ANSI mode on or off, and in
-    every time zone unless `time_zone` gives the session's. Partition columns are judged by their
-    values.
+    Conditions that exclude files compare columns with number, text, date and timestamp literals,
+    using =, <>, <, <=, >, >=, <=>, BETWEEN, IN, LIKE 'prefix%', IS [NOT] NULL, AND, OR and NOT, as
+    described in docs/pruning.md; any other condition counts as possibly true. A false entry is
+    certain: with ANSI mode on or off, and in every time zone unless `time_zone` gives the
+    session's. Partition columns are judged by their values.
 
     Raises:
-        UsageError: If the text is not one SQL condition, or names a column the table lacks.
+        UsageError: If the text is not one SQL condition, or names a column that the table lacks.
     """
     return may_match_each(snapshot, [predicate], bounds_of, time_zone=time_zone)[0]
 
@@ -79,7 +79,7 @@ def may_match_each(
     *,
     time_zone: dt.tzinfo | None = None,
 ) -> tuple[pa.BooleanArray, ...]:
-    """Return what `may_match` returns, for each of several predicates; bounds are loaded once.
+    """Return the result of `may_match` per predicate; loads the bounds only once.
 
     Raises:
         UsageError: If one is not one SQL condition, or names a column the table lacks.
@@ -102,7 +102,7 @@ def _verdict_on(condition: exp.Expression, predicate: str, bounds: FileBounds) -
 
 
 def referenced_leaves(snapshot: Snapshot, predicates: Sequence[str]) -> tuple[Leaf, ...]:
-    """Return the leaves whose statistics the predicates ask for.
+    """Return the leaves whose statistics the predicates need.
 
     Raises:
         UsageError: If one is not one SQL condition, or names a column the table lacks.
@@ -122,7 +122,7 @@ def _judge(node: exp.Expression, bounds: FileBounds) -> Verdict:
         case exp.Not():
             return _judge(node.this, bounds).negated()
         case exp.And() | exp.Or():
-            # Not one level for each: a generated condition can have thousands.
+            # Recursion goes one level deep per chain: a generated one can have thousands of parts.
             parts = [_judge(cast("exp.Expression", part), bounds) for part in node.flatten()]
             return reduce(and_ if isinstance(node, exp.And) else or_, parts)
         case exp.Boolean():
@@ -155,10 +155,10 @@ def _judge_leaf(node: exp.Expression, bounds: FileBounds) -> Verdict:
 
 
 def _judge_in(node: exp.In, bounds: FileBounds) -> Verdict:
-    """Return the verdict about the span of the list, as the reference engine does.
+    """Return the verdict about the range from the smallest to the largest value of the list.
 
-    Source: Delta Spark, DataFiltersBuilder.constructLiteralInListDataFilters. A list is never
-    certainly false for all rows of a file, so NOT IN rules nothing out but partition values.
+    No bounds prove that all rows of a file are in the list, so NOT IN excludes files only by
+    partition values. Source: Delta Spark, DataFiltersBuilder.constructLiteralInListDataFilters.
     """
     if node.args.get("query") is not None or not node.expressions:
         return bounds.unknown()
@@ -180,13 +180,13 @@ def _judge_in(node: exp.In, bounds: FileBounds) -> Verdict:
         )
         return Verdict((above & below).can_be_true, everything)
     found = reduce(or_, [_compared(exp.EQ, leaf, value, bounds) for value in wanted])
-    # A list with a null is never false.
+    # IN is never false if the list has a null.
     has_null = len(members) < len(node.expressions)
     return Verdict(found.can_be_true, found.can_be_false & (not has_null))
 
 
 def _is_compared_as_text(leaf: Leaf, values: Sequence[SqlValue]) -> bool:
-    """Return whether a list makes texts of the column's values, as it does with ANSI mode off."""
+    """Return whether Spark may compare with the list as texts, as it does with ANSI mode off."""
     is_text = any(isinstance(value, str) for value in values)
     return is_text and leaf.data_type != PrimitiveType("string")
 
@@ -202,10 +202,10 @@ def _judge_null_safe(node: exp.Expression, bounds: FileBounds) -> Verdict:
     value = sql_value(other)
     wanted = None if value is None else _wanted(leaf, [value], bounds)
     if wanted is None:
-        # The other side may be null, which is the same as a null of the column.
+        # The other side may be null, which equals a null of the column.
         return bounds.unknown()
     equal = _compared(exp.EQ, leaf, wanted[0], bounds)
-    # Never null: where the column is, it is false.
+    # The comparison is never null: for a null of the column it is false.
     return Verdict(equal.can_be_true, equal.can_be_false | bounds.may_have_null(leaf))
 
 
@@ -219,7 +219,7 @@ def _judge_prefix(node: exp.Expression, bounds: FileBounds) -> Verdict:
 
 
 def _like(node: exp.Expression, leaf: Leaf, pattern: str, bounds: FileBounds) -> Verdict:
-    """Return the verdict about the patterns that Spark makes comparisons of.
+    """Return the verdict about the patterns that Spark turns into comparisons.
 
     Source: Spark, LikeSimplification: `text`, `prefix%` and `prefix%suffix`.
     """
@@ -231,7 +231,7 @@ def _like(node: exp.Expression, leaf: Leaf, pattern: str, bounds: FileBounds) ->
     if not prefix or len(rest) > 1:
         return bounds.unknown()
     low, high = bounds.limits(leaf, pa.string())
-    # In the order of UTF-8, all texts that begin so are from the prefix on and in one piece.
+    # In the order of UTF-8, the texts with this prefix are consecutive, and the prefix is first.
     begins = pc.binary_slice(pc.cast(low, pa.binary()), 0, len(prefix.encode()))
     start = pa.scalar(prefix.encode(), pa.binary())
     may = true_or_unknown(pc.less_equal(begins, start)) & true_or_unknown(
@@ -252,7 +252,7 @@ def _leaf(node: exp.Expression, bounds: FileBounds) -> Leaf | None:
 
 
 def _without_widening(node: exp.Expression, bounds: FileBounds) -> exp.Expression:
-    """Return the column below a cast that keeps every whole number what it is."""
+    """Return the column inside a cast that preserves every whole number."""
     if not isinstance(node, exp.Cast) or node.to.this not in INTEGER_BITS:
         return node
     inner = _without_widening(node.this.unnest(), bounds)
@@ -286,7 +286,7 @@ def _wanted(
 
 
 def _any_value(leaf: Leaf, bounds: FileBounds) -> Verdict:
-    """Return the verdict about a comparison with something: it is null where the column is."""
+    """Return the verdict about a comparison with an unknown value; it is null for null rows."""
     some = bounds.may_have_value(leaf)
     return Verdict(some, some)
 

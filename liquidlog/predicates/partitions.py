@@ -1,4 +1,4 @@
-"""Values of partition columns: one per file, kept as text in the log.
+"""Values of partition columns: one per file, stored as text in the log.
 
 Source: PROTOCOL.md, "Partition Value Serialization".
 """
@@ -21,9 +21,9 @@ _NULL_TEXTS: Final = (None, "")
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PartitionValues:
-    """Per file, its value in the column's Arrow type, and whether it is null (a mask).
+    """The value per file, in the column's Arrow type, and a mask of the nulls.
 
-    A value whose text cannot be understood is null too, but `is_null` is false there.
+    A value whose text cannot be parsed is null too, but its `is_null` is false.
     """
 
     values: pa.Array
@@ -31,7 +31,7 @@ class PartitionValues:
 
 
 def partition_values(files: pa.Table, leaf: Leaf) -> PartitionValues:
-    """Return the values that the files of a partitioned table have in a partition column."""
+    """Return the values of a partition column, one per live file."""
     encoded = files["partition_values_json"].combine_chunks().dictionary_encode()
     name = leaf.physical[-1]
     texts = [_text(document, name) for document in encoded.dictionary.to_pylist()]

@@ -1,4 +1,4 @@
-"""Messages about SQL text that cannot be parsed: what is wrong, and at which word."""
+"""Messages about SQL that cannot be parsed: the problem, and the word where it is."""
 
 from typing import Final
 
@@ -8,9 +8,9 @@ _MOST_SHOWN: Final = 30
 
 
 def sql_problem(error: SqlglotError, text: str) -> str:
-    """Return why a text cannot be parsed, as the end of a sentence.
+    """Return the reason why a text cannot be parsed, as the end of a sentence.
 
-    Says after which word, at which character (and line, if there are several) it stopped.
+    It names the word and the character (and the line, if there are several) where parsing stopped.
     """
     found = error.errors[0] if isinstance(error, ParseError) and error.errors else None
     if found is None:

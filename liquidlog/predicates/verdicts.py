@@ -1,4 +1,4 @@
-"""Verdicts about files, and how comparing bounds with a value gives one."""
+"""Verdicts about files, derived from comparisons of bounds with a value."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -22,20 +22,20 @@ class Verdict:
     can_be_false: Mask
 
     def __and__(self, other: "Verdict") -> "Verdict":
-        """Return the verdict about both conditions holding."""
+        """Return the verdict about the conjunction of two conditions."""
         return Verdict(self.can_be_true & other.can_be_true, self.can_be_false | other.can_be_false)
 
     def __or__(self, other: "Verdict") -> "Verdict":
-        """Return the verdict about one of the conditions holding."""
+        """Return the verdict about the disjunction of two conditions."""
         return Verdict(self.can_be_true | other.can_be_true, self.can_be_false & other.can_be_false)
 
     def negated(self) -> "Verdict":
-        """Return the verdict about the opposite condition."""
+        """Return the verdict about the negated condition."""
         return Verdict(self.can_be_false, self.can_be_true)
 
 
 def compared(operator: str, limits: Limits, wanted: Comparable) -> Verdict:
-    """Return the verdict about values within limits beside one that is somewhere in `wanted`."""
+    """Return the verdict about comparing values within limits with a value within `wanted`."""
     low, high = limits
     verdicts: dict[str, Callable[[], Verdict]] = {
         "=": lambda: _equal(low, high, wanted),
@@ -52,7 +52,7 @@ def _equal(low: pa.Array, high: pa.Array, wanted: Comparable) -> Verdict:
     reaches = true_or_unknown(pc.less_equal(low, wanted.high)) & true_or_unknown(
         pc.greater_equal(high, wanted.low)
     )
-    # All of them are one value, and so is the other.
+    # All rows have one known value, which equals the other side.
     only = pc.and_kleene(pc.equal(low, wanted.high), pc.equal(high, wanted.low))
     return Verdict(reaches, true_or_unknown(pc.invert(only)))
 
@@ -62,6 +62,6 @@ def _verdict(can_be_true: pa.BooleanArray, can_be_false: pa.BooleanArray) -> Ver
 
 
 def true_or_unknown(values: pa.BooleanArray | pa.ChunkedArray) -> Mask:
-    """Return where a comparison with bounds holds, or cannot be made because one is missing."""
+    """Return a mask of where a comparison is true, or null because a bound is missing."""
     filled = pc.fill_null(values, fill_value=True)
     return np.asarray(filled, np.bool_)

@@ -22,17 +22,17 @@ from liquidlog.predicates.workload import WeightedPredicate, Workload
 
 _WEIGHT: Final = re.compile(r"\bweight\s*[:=]\s*([0-9.eE+-]+)")
 _NARROWING: Final = ("joins", "laterals", "with_")
-"""What makes the WHERE of a SELECT one of several tables."""
+"""Clauses that make a SELECT read more than one table."""
 
 _QUALIFIERS: Final = ("catalog", "db", "table")
-"""Where sqlglot keeps the parts of a name before its last, outermost first."""
+"""The arguments where sqlglot keeps the parts of a name before the last, outermost first."""
 
 
 def parse_workload(text: str, *, source: str, sql: bool) -> Workload:
     """Return the predicates of a workload; `source` names the text in errors.
 
     Raises:
-        UsageError: If there is none, or one cannot be understood; its field `where` says which.
+        UsageError: If there is no predicate, or one cannot be parsed; its field `where` says which.
     """
     found = tuple(_statements(text, source) if sql else _lines(text, source))
     if not found:
@@ -79,7 +79,7 @@ def _commented(
 ) -> Iterator[tuple[exp.Expr, Sequence[str]]]:
     """Yield each statement with its comments.
 
-    What stands behind a semicolon, in its line, is a statement of its own to sqlglot.
+    sqlglot treats a comment behind a semicolon, in the same line, as a statement of its own.
     """
     for statement, following in zip(statements, [*statements[1:], None], strict=True):
         if statement is None or isinstance(statement, exp.Semicolon):
@@ -90,10 +90,10 @@ def _commented(
 
 
 def _condition(statement: exp.Expr, place: str) -> str:
-    """Return the text of the condition that a statement asks with.
+    """Return the text of a statement's condition.
 
     Raises:
-        UsageError: If it is not the condition of one table.
+        UsageError: If the statement is neither a condition nor a SELECT from one table.
     """
     if isinstance(statement, exp.Condition) and not isinstance(statement, exp.Query):
         return _checked(statement.sql("spark", comments=False), place)

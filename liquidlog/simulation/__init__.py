@@ -1,1 +1,1 @@
-"""What planners do to a table over many rounds, on the log alone: no data, no storage, no clock."""
+"""Simulations of planners over many rounds: no data files, no storage, no clock."""

@@ -1,4 +1,4 @@
-"""Who takes part in a simulation: each strategy with the policies that it is to be tried with."""
+"""Contenders of a simulation: each strategy with the policies to try."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
@@ -11,10 +11,10 @@ from liquidlog.simulation.table import SimulatedTable
 from liquidlog.spec.sizes import render_size
 
 CONTENDERS: Final = ("all", "new", "cube", "overlap")
-"""Rewrite everything, rewrite only new files, and the strategies of plans."""
+"""The names: rewrite everything, rewrite only new files, and the two strategies of plans."""
 
 _SIZED: Final = frozenset({"cube", "overlap"})
-"""Those that a minimum cube size makes a difference to."""
+"""The contenders that use a minimum cube size."""
 
 
 def contenders(
@@ -25,18 +25,19 @@ def contenders(
     curve: str | None = None,
     tolerance: float | None = None,
 ) -> tuple[Contender, ...]:
-    """Return contenders by name, the sized ones once for each minimum cube size.
+    """Return contenders by name; those that use a minimum cube size appear once per size.
 
     Args:
-        names: Of CONTENDERS; all if empty.
-        min_cube_bytes: Minimum cube sizes, each with a target half as large again; the default
+        names: Names in CONTENDERS; all if empty.
+        min_cube_bytes: Minimum cube sizes in bytes; the target size is 1.5 times each. The default
             of plans if empty.
-        max_file_size: The largest file that each writes.
+        max_file_size: The maximum size of files that rewrites write.
         curve: The order of rows in a cube.
-        tolerance: Of the strategy overlap.
+        tolerance: The tolerance of the strategy `overlap`.
 
     Raises:
-        UsageError: If there is no such contender, or an argument would have no effect on any.
+        UsageError: If there is no such contender, or an argument would have no effect on any of
+            them.
     """
     chosen = tuple(dict.fromkeys(names or CONTENDERS))
     for name in chosen:
@@ -80,10 +81,10 @@ def setting(
     max_file_size: int | str | None = None,
     curve: str | None = None,
 ) -> Setting:
-    """Return the setting of a simulation that begins with the table `first`.
+    """Return the setting of a simulation that starts from the table `first`.
 
     Raises:
-        UsageError: If a curve is named for a table of one column.
+        UsageError: If a curve is named for a table with one clustering column.
     """
     if curve is not None and first.columns == 1:
         raise UsageError(

@@ -1,4 +1,4 @@
-"""Files that nobody wrote, in a snapshot: what planners and measures take for live files."""
+"""Imagined files: nobody wrote them, but planners and measures see them as live in a snapshot."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -20,10 +20,10 @@ from liquidlog.spec.schema import PrimitiveType, StructField, StructType, schema
 class ImaginedFiles:
     """Files that exist only in a simulation; all arrays have one entry per file.
 
-    `paths` are strings. `size_bytes` is int64. `num_records` (int64) counts physical rows, null
-    where unknown, `deleted_rows` (int64) those that a deletion vector deletes. `zcube_id` is the
-    string id of a file's cube, null outside cubes. Without the last two no file has deleted rows
-    or a cube.
+    `paths` has strings, `size_bytes` int64. `num_records` (int64) counts physical rows and is null
+    if unknown; `deleted_rows` (int64) counts those that a deletion vector deletes. `zcube_id` has
+    the string id of each file's cube, null outside cubes. If the last two are omitted, no file has
+    deleted rows or a cube.
     """
 
     paths: pa.StringArray
@@ -34,9 +34,9 @@ class ImaginedFiles:
 
 
 def imagined_table(columns: Sequence[str], files: ImaginedFiles) -> Snapshot:
-    """Return a table of nothing but `files`, clustered by `columns`, which are of type double.
+    """Return a table that consists of `files`, clustered by `columns` of type double.
 
-    Its cubes are clustered by all columns. It has no statistics: bounds go beside it.
+    Its cubes are clustered by all columns. It has no statistics; callers pass bounds separately.
     """
     schema = StructType(tuple(StructField(name, PrimitiveType("double")) for name in columns))
     domain = msgspec.json.encode({"clusteringColumns": [[name] for name in columns]}).decode()
@@ -67,10 +67,10 @@ def imagined_table(columns: Sequence[str], files: ImaginedFiles) -> Snapshot:
 def with_imagined(
     snapshot: Snapshot, kept: pa.BooleanArray, files: Sequence[ImaginedFiles]
 ) -> Snapshot:
-    """Return a snapshot whose live files are the `kept` ones (a mask) and then `files`.
+    """Return the snapshot with the `kept` live files (a mask), followed by `files`.
 
     Raises:
-        ValueError: If a file is in a cube: the columns of such cubes are not known here.
+        ValueError: If one of `files` is in a cube, since the columns of that cube are unknown.
     """
     if any(some.zcube_id is not None for some in files):
         raise ValueError("files added to a snapshot are in no cube")
@@ -79,7 +79,7 @@ def with_imagined(
 
 
 def _live_files(files: ImaginedFiles, zorder_by: str | None) -> pa.Table:
-    """Return the files in FILES_SCHEMA; `zorder_by` is the tag of those that are in cubes."""
+    """Return the files in FILES_SCHEMA; `zorder_by` is the tag of files that are in a cube."""
     count = len(files.paths)
     columns = {"path": files.paths, "size": files.size_bytes, "num_records": files.num_records}
     if files.zcube_id is not None:

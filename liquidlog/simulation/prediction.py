@@ -1,10 +1,10 @@
-"""What the predicates of a workload would read after a plan, simulated from statistics.
+"""Predictions of what a workload reads after a plan, simulated from statistics.
 
-The rows of a group are made up: each input has as many as its bytes demand, spread evenly over its
-box. The executor's own kernels place them in the planned number of files, and the bounds of those
-files answer the predicates. In columns that the plan does not cluster by, every output has the
-bounds of its whole group. Of texts only the bounds of files are known, so outputs of few inputs
-are predicted wider than they will be.
+The rows of a group are made up: each input gets rows in proportion to its bytes, spread evenly over
+its box. The executor's own kernels place these rows in the planned number of files, and the
+predicates are evaluated on the bounds of those files. In columns that the plan does not cluster by,
+every output has the bounds of the whole group. The only strings known are the bounds of files, so
+the outputs of few inputs are predicted wider than they will be.
 """
 
 from collections.abc import Callable, Sequence
@@ -31,7 +31,7 @@ _MOST_ROWS: Final = 400_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PredictedReads:
-    """What readers with one predicate read before and after; `share` is their share of readers."""
+    """The reads of one predicate before and after a plan; `share` is its share of the workload."""
 
     where: str
     share: float
@@ -43,11 +43,12 @@ class PredictedReads:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prediction:
-    """What a plan would change for the readers of a workload.
+    """The predicted effect of a plan on a workload.
 
-    `files_before`, `files_after`, `bytes_before` and `bytes_after` are what the mean reader reads.
-    `gain_per_byte` is how many bytes the mean reader is spared per byte rewritten. After
-    `break_even_reads` readers the bytes spared add up to those rewritten; None if they never do.
+    `files_before`, `files_after`, `bytes_before` and `bytes_after` are means per read.
+    `gain_per_byte` is the number of bytes that a read saves per rewritten byte. After
+    `break_even_reads` reads, as many bytes are saved as were rewritten; None if a read saves
+    nothing.
     """
 
     bytes_to_rewrite: int
@@ -62,7 +63,7 @@ class Prediction:
     predicates: tuple[PredictedReads, ...]
 
     def document(self) -> dict[str, Any]:
-        """Return the prediction as values for JSON, `predicates` as PredictedReads."""
+        """Return the fields by name, `predicates` as PredictedReads, ready to print as JSON."""
         return {name: getattr(self, name) for name in self.__slots__}
 
 
@@ -73,13 +74,13 @@ def predict(
     bounds_of: BoundsOf,
     samples: Sequence[pa.Table] | None = None,
 ) -> Prediction:
-    """Return what a plan for this snapshot would change for the readers of a workload.
+    """Return the predicted effect of a plan for this snapshot on a workload.
 
-    `samples` holds one table per group of the plan: sampled rows, in its clustering columns.
+    `samples` holds one table per group of the plan, with the clustering columns of sampled rows.
     Without samples, rows are made up.
 
     Raises:
-        UsageError: If a predicate cannot be understood.
+        UsageError: If a predicate cannot be parsed.
     """
     # The SQL parser takes a third of a command's start; most commands have no predicate.
     from liquidlog.predicates.matching import may_match_each, referenced_leaves
@@ -107,7 +108,7 @@ def predicted_health(
 ) -> Health:
     """Return the health that the table would have after the plan, by its clustering columns.
 
-    The files that the plan would write are in no cube here.
+    The health counts the files that the plan would write as unclustered.
 
     Raises:
         CorruptLogError: If the clustering domain cannot be read.
@@ -160,7 +161,7 @@ def _read(snapshot: Snapshot, mask: pa.BooleanArray) -> tuple[int, int]:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class _After:
-    """A table as a plan would leave it, with the bounds of its files."""
+    """The table after a plan, with the bounds of its files."""
 
     snapshot: Snapshot
     bounds: Bounds
@@ -173,7 +174,7 @@ def _after(
     clustered: Sequence[int],
     samples: Sequence[pa.Table] | None = None,
 ) -> _After:
-    """Return the table after the plan; `clustered` are the columns of `bounds` it clusters by."""
+    """Return the table after the plan, which clusters by the columns `clustered` of `bounds`."""
     paths = decoded_paths(snapshot.files)
     inputs = [
         pc.index_in(group.inputs.columns["path"].combine_chunks(), paths) for group in plan.groups
@@ -201,7 +202,7 @@ def _rewritten(
     clustered: Sequence[int],
     sample: pa.Table | None,
 ) -> tuple[ImaginedFiles, Bounds]:
-    """Return the files that a group would become; `bounds` are those of its inputs."""
+    """Return the files that a rewrite of a group would write; `bounds` are those of its inputs."""
     size = group.inputs.columns["size_bytes"].to_numpy().astype(np.float64)
     sampled = [None] * len(clustered) if sample is None else list(sample.itercolumns())
     scales = [
@@ -231,7 +232,7 @@ def _rewritten(
 def _points(group: RewriteGroup, size: Points, scales: Sequence["_Scale"]) -> Points:
     """Return made-up rows (float64, rows by columns), spread evenly over the boxes of files.
 
-    A file has as many as its share of the bytes.
+    The number of rows per file is proportional to its bytes.
     """
     wanted = min(_MOST_ROWS, _ROWS_IN_A_FILE * max(group.expected_outputs, len(size)))
     counts = np.maximum(1, np.round(size * (wanted / max(size.sum(), 1.0)))).astype(np.int64)
@@ -248,9 +249,9 @@ def _sampled(scales: Sequence["_Scale"]) -> Points:
 
 
 class _Scale:
-    """Turns values of one column into numbers (float64) and back.
+    """Converts values of one column to numbers (float64) and back.
 
-    The number of a text is its rank among the known texts: the bounds of a group's files and the
+    The number of a string is its rank among the known ones: the bounds of a group's files and the
     sampled values.
     """
 
@@ -267,12 +268,12 @@ class _Scale:
         self.sampled = self._numbers(filled) if len(ends) else np.zeros(len(rows))
 
     def spread(self, owner: Rows, random: Points) -> Points:
-        """Return a number for each row, evenly spread over the range of its file."""
+        """Return a number per row (float64), spread evenly over the range of its file."""
         low, high = self._low[owner], self._high[owner]
         return np.asarray(low + random * (high - low), np.float64)
 
     def ends(self, values: Points, parts: Rows, outputs: int) -> tuple[pa.Array, pa.Array]:
-        """Return the bounds of each output, no narrower than its rows."""
+        """Return lower and upper bounds, one per output, no narrower than its rows."""
         low, high = np.full(outputs, np.inf), np.full(outputs, -np.inf)
         np.minimum.at(low, parts, values)
         np.maximum.at(high, parts, values)
@@ -317,14 +318,14 @@ def _mixed(column: ColumnBounds, shares_of: Points) -> ColumnBounds:
 
 
 def _everywhere(ends: pa.Array, of: Callable[[pa.Array], pa.Scalar], outputs: int) -> pa.Array:
-    """Return one end of all inputs for every output, null where the end of an input is unknown."""
+    """Return one end over all inputs, repeated per output; null if that of any input is unknown."""
     if not len(ends) or ends.null_count:
         return pa.nulls(outputs, ends.type)
     return pa.array([of(ends).as_py()] * outputs, ends.type)
 
 
 def _divided(counts: pa.Array, shares_of: Points) -> pa.Array:
-    """Return the sum of `counts` by the shares of outputs, rounded up; null if one is unknown."""
+    """Return the sum of `counts`, split by the outputs' shares, rounded up; null if unknown."""
     if counts.null_count:
         return pa.nulls(len(shares_of), pa.int64())
     return pa.array(np.ceil((pc.sum(counts).as_py() or 0) * shares_of).astype(np.int64))

@@ -1,4 +1,4 @@
-"""What a predicted rewrite costs in time and money, and after how many readers it has paid off."""
+"""The costs of a predicted rewrite in time and money, and the number of reads that pay for it."""
 
 from dataclasses import dataclass
 from typing import Any, Final
@@ -11,10 +11,10 @@ _SECONDS_IN_AN_HOUR: Final = 3600
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prices:
-    """How fast a cluster rewrites, and what it and its readers cost, all in one currency.
+    """The speed and price of the cluster that rewrites, and the price of reads, in one currency.
 
-    `throughput_bytes` is per second. `per_hour` is the price of the cluster that rewrites,
-    `per_tib_read` the price of a TiB that readers scan; None where unknown.
+    `throughput_bytes` is in bytes per second. `per_hour` is the price of the cluster,
+    `per_tib_read` that of a TiB that readers scan; None if unknown.
     """
 
     throughput_bytes: int
@@ -24,10 +24,10 @@ class Prices:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Costs:
-    """What a rewrite costs, and what the mean reader of the workload is spared after it.
+    """The costs of a rewrite, and what each read of the workload saves afterwards, on average.
 
-    Prices are in the currency of Prices, None where unknown. After `break_even_reads` readers the
-    rewrite has paid off; None if it never does or a price is unknown.
+    Amounts are in the currency of Prices, None if unknown. After `break_even_reads` reads the
+    rewrite has paid for itself; None if it never does, or if a price is unknown.
     """
 
     seconds: float
@@ -36,12 +36,12 @@ class Costs:
     break_even_reads: float | None
 
     def document(self) -> dict[str, Any]:
-        """Return the costs as values for JSON."""
+        """Return the fields by name, ready to print as JSON."""
         return {name: getattr(self, name) for name in self.__slots__}
 
 
 def costs(prediction: Prediction, prices: Prices) -> Costs:
-    """Return what the predicted rewrite costs at these prices."""
+    """Return the costs of the predicted rewrite at these prices."""
     seconds = prediction.bytes_to_rewrite / prices.throughput_bytes
     rewrite, spared = None, None
     if prices.per_hour is not None:

@@ -1,4 +1,4 @@
-"""Rounds of append, plan, rewrite and measure; planners get the same rows and the same queries."""
+"""Rounds of append, plan, rewrite and measure, with the same rows and queries for all planners."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -25,18 +25,18 @@ from liquidlog.simulation.table import (
 )
 
 SAMPLED_ROWS: Final = 256
-"""Rows that stand for those of one append."""
+"""The number of sampled rows that stand for the rows of one append."""
 
 _QUERIES: Final = 48
-"""Queries of each kind that are asked after each round."""
+"""The number of queries of each kind after each round."""
 
 EVERYTHING: Final = 1 << 49
-"""A minimum cube size in bytes that no cube reaches."""
+"""A minimum cube size in bytes that is larger than any cube."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Contender:
-    """A strategy with its policy, under a name."""
+    """A strategy and its policy, with a name."""
 
     name: str
     strategy: str
@@ -45,7 +45,7 @@ class Contender:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Setting:
-    """What is simulated: `rounds` appends of `append_bytes` each, with the keys of a scenario."""
+    """The setting of a simulation: `rounds` appends of `append_bytes`, with keys of a scenario."""
 
     scenario: str
     rounds: int
@@ -56,11 +56,11 @@ class Setting:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Round:
-    """One round, measured after its rewrite.
+    """The measures of one round, taken after its rewrite.
 
-    `bytes_read` and `files_read` are means over two kinds of queries, for one value of one column
+    `bytes_read` and `files_read` are means over two kinds of queries: for one value of one column,
     and for one value of every column; `narrow_bytes_read` is the mean over the second kind. The
-    `full_…` numbers are of the same table if it were rewritten as a whole.
+    `full_…` numbers are those of the same table after a full rewrite.
     """
 
     number: int
@@ -78,13 +78,13 @@ class Round:
 
     @property
     def reads(self) -> float:
-        """Bytes read, as a multiple of the bytes read after a full rewrite."""
+        """The bytes read, as a multiple of those after a full rewrite."""
         return self.bytes_read / self.full_bytes_read
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Course:
-    """The rounds of one contender, and the bytes that were appended in all of them."""
+    """The rounds of one contender, and the bytes that all of them appended."""
 
     contender: Contender
     rounds: tuple[Round, ...]
@@ -92,13 +92,13 @@ class Course:
 
     @property
     def write_amplification(self) -> float:
-        """How many bytes rewrites wrote per byte appended."""
+        """The number of bytes that rewrites wrote per appended byte."""
         return sum(row.rewritten_bytes for row in self.rounds) / self.ingested_bytes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class _Question:
-    """The queries after a round, and what they read of the table rewritten as a whole."""
+    """The queries after a round, and what they would read after a full rewrite."""
 
     points: Points
     full: "_Answer"
@@ -115,7 +115,7 @@ class _Answer:
 def simulate(
     setting: Setting, contenders: Sequence[Contender], first: SimulatedTable
 ) -> tuple[Course, ...]:
-    """Return the course of each contender, from the table `first` on.
+    """Return the course per contender, each starting from the table `first`.
 
     Raises:
         UsageError: If there is no such scenario, strategy or curve, or a number is not positive.

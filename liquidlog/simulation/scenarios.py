@@ -1,8 +1,9 @@
-"""Append workloads: how the keys of each round's rows lie among the earlier ones.
+"""Scenarios of appends: how the keys of a round's rows lie among the earlier keys.
 
-The three are those of Microsoft's benchmark of incremental clustering (fabric-spark-benchmarks):
-a stream in the order of the first column; a merge of which a tenth replaces earlier rows, with a
-back-fill of old keys every 30th round; appends over the whole key range.
+The three scenarios are those of Microsoft's benchmark of incremental clustering
+(fabric-spark-benchmarks): a stream in the order of the first column; merges, where a tenth of the
+rows replaces earlier rows and every 30th round fills in old keys; and appends over the whole key
+range.
 """
 
 from collections.abc import Callable, Mapping
@@ -22,7 +23,7 @@ BACK_FILL_ROUNDS: Final = 30
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Batch:
-    """Rows that arrive in a round, their ids, and the ids of the rows that they replace."""
+    """The rows that arrive in a round, their ids, and the ids of the rows that they replace."""
 
     points: Points
     ids: Rows
@@ -30,7 +31,7 @@ class Batch:
 
 
 Keys = Callable[[np.random.Generator, int, tuple[int, int], float], Points]
-"""(generator, round, (rows, columns), smallest old key) -> the keys of the round's rows."""
+"""From (generator, round, (rows, columns), smallest old key) to the keys of the round's rows."""
 
 
 def _stream(random: np.random.Generator, number: int, shape: tuple[int, int], _: float) -> Points:
@@ -66,20 +67,20 @@ SCENARIOS: Final[Mapping[str, Keys]] = {
 
 
 def check_scenario(name: str) -> None:
-    """Refuse a name that is not one of a scenario.
+    """Refuse an unknown scenario.
 
     Raises:
-        UsageError: With the names that are.
+        UsageError: If the scenario is unknown; lists the known names.
     """
     if one(name, str, argument="scenario", expected="a name") not in SCENARIOS:
         raise UsageError(f"there is no scenario {name!r}; known are {', '.join(SCENARIOS)}")
 
 
 def batches(scenario: str, rounds: int, *, rows: int, first: SimulatedTable) -> tuple[Batch, ...]:
-    """Return what arrives in each round; the same arguments give the same batches.
+    """Return one batch per round; the same arguments give the same batches.
 
-    `first` is the table before the first round. A merge, but for its back-fills, replaces a
-    tenth as many rows as arrive, chosen from all live rows.
+    `first` is the table before the first round. In a merge, except for its back-fills, the number
+    of replaced rows is a tenth of the arriving ones; they are chosen from all live rows.
     """
     random = np.random.default_rng(rows)
     start = float(first.points[:, 0].min(initial=0.0))
@@ -99,7 +100,7 @@ def batches(scenario: str, rounds: int, *, rows: int, first: SimulatedTable) -> 
 
 
 def appended(table: SimulatedTable, batch: Batch, size_bytes: int) -> SimulatedTable:
-    """Return the table after a round's rows arrived in files of equal size, `size_bytes` in all."""
+    """Return the table with a round's rows in new files of equal size, `size_bytes` in total."""
     rows = len(batch.points)
     parts = np.arange(rows, dtype=np.int64) * FILES_IN_A_ROUND // rows
     size = np.full(FILES_IN_A_ROUND, max(1, size_bytes // FILES_IN_A_ROUND), np.int64)

@@ -1,7 +1,7 @@
-"""A table of made-up rows: only the keys of a sample of them, and which file each is in.
+"""Simulated tables: the keys of a sample of made-up rows, and the file that each row is in.
 
-Planners see it as a Snapshot like any other, with exact bounds. A rewrite places the sampled rows
-with the executor's own kernels, so its files come out as ragged as real ones.
+Planners see such a table as an ordinary Snapshot with exact bounds. A rewrite places the sampled
+rows with the executor's own kernels, so that its files are as uneven as real ones.
 """
 
 from dataclasses import dataclass, replace
@@ -27,11 +27,11 @@ NO_CUBE: Final = -1
 class SimulatedTable:
     """A sample of a table's live rows, and its files.
 
-    Per row: `points`, its keys (float64, rows by columns), `ids` in the order of arrival, `owner`,
-    the number of its file. Per file: `low` and `high` (float64, files by columns), `size` in
-    bytes, `rows` and `deleted`, counted in the sample, `cube` or NO_CUBE, and `names`, which a
-    file keeps while its number among the others changes. `cubes` and `made` count the cubes and
-    files made so far.
+    Per row: `points` (float64, rows by columns) has its keys, `ids` its id in the order of arrival,
+    `owner` the number of its file. Per file: `low` and `high` (float64, files by columns) are the
+    bounds, `size` is in bytes, `rows` and `deleted` count sampled rows, `cube` is its cube or
+    NO_CUBE, and `names` is a number that stays the same when its position changes. `cubes` and
+    `made` count the cubes and files made so far.
     """
 
     points: Points
@@ -49,12 +49,12 @@ class SimulatedTable:
 
     @property
     def columns(self) -> int:
-        """How many clustering columns there are."""
+        """The number of clustering columns."""
         return int(self.points.shape[1])
 
     @property
     def size_bytes(self) -> int:
-        """Bytes of all files."""
+        """The bytes of all files."""
         return int(self.size.sum())
 
 
@@ -84,7 +84,7 @@ def with_files(
     *,
     cube: int = NO_CUBE,
 ) -> SimulatedTable:
-    """Return the table with more rows, in new files: row i in file `parts[i]`, of `size` bytes."""
+    """Return the table with new files: row i is in file `parts[i]`, file j has `size[j]` bytes."""
     count = len(size)
     low, high = np.full((count, table.columns), np.inf), np.full((count, table.columns), -np.inf)
     np.minimum.at(low, parts, points)
@@ -106,7 +106,7 @@ def with_files(
 
 
 def without_rows(table: SimulatedTable, ids: Rows) -> SimulatedTable:
-    """Return the table with some of its rows deleted by vectors."""
+    """Return the table with some of its rows deleted by deletion vectors."""
     gone = np.isin(table.ids, ids)
     deleted = table.deleted + np.bincount(table.owner[gone], minlength=len(table.size))
     return replace(_with_rows(table, ~gone), deleted=deleted)
@@ -117,7 +117,7 @@ def _with_rows(table: SimulatedTable, mask: NDArray[np.bool_]) -> SimulatedTable
 
 
 def rewritten(table: SimulatedTable, files: Rows, outputs: int, *, curve: str) -> SimulatedTable:
-    """Return the table after some of its files became one cube of about `outputs` files."""
+    """Return the table after a rewrite of some files into one cube of about `outputs` files."""
     kept = np.ones(len(table.size), np.bool_)
     kept[files] = False
     stays = kept[table.owner]
@@ -142,7 +142,7 @@ _FILE_ARRAYS: Final = ("low", "high", "size", "rows", "deleted", "cube", "names"
 
 
 def placed(points: Points, outputs: int, *, curve: str) -> Rows:
-    """Return the file of each row, below `outputs`, as the executor would place them."""
+    """Return the file per row (int64, below `outputs`), as the executor would place the rows."""
     count, columns = points.shape
     kind = Curve(curve) if columns > 1 else Curve.LINEAR
     bits = key_order_bits(columns, kind)
@@ -154,7 +154,7 @@ def placed(points: Points, outputs: int, *, curve: str) -> Rows:
 
 
 def as_snapshot(table: SimulatedTable) -> Snapshot:
-    """Return the table as planners see it: its files live, in the order that they have here."""
+    """Return the table as planners see it: a snapshot with these live files in this order."""
     cubes = [None if cube == NO_CUBE else f"cube-{cube:08d}" for cube in table.cube.tolist()]
     return imagined_table(
         [f"k{number}" for number in range(table.columns)],
@@ -169,7 +169,7 @@ def as_snapshot(table: SimulatedTable) -> Snapshot:
 
 
 def exact_bounds(table: SimulatedTable) -> Bounds:
-    """Return the bounds of all columns, one entry per file; no value is null."""
+    """Return the bounds of all columns, one entry per file; no row is null."""
     no_nulls = pa.array(np.zeros(len(table.size), np.int64))
     return Bounds(
         columns=tuple(

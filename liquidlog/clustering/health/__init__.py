@@ -1,1 +1,1 @@
-"""How well a table is clustered, in numbers and pictures."""
+"""Measures of how well a table is clustered, and pictures of it."""

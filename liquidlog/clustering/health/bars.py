@@ -1,4 +1,4 @@
-"""Bars for health: `average_depth > 8` and the like, for scripts that watch a table."""
+"""Bars for health, such as `average_depth > 8`, for scripts that watch a table."""
 
 import math
 import operator
@@ -26,7 +26,7 @@ _OPERATORS: Final[Mapping[str, Callable[[float, float], bool]]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bar:
-    """A comparison of one number of Health with a limit; crossed where it is true."""
+    """A comparison of one number of Health with a limit; if it holds, the bar is crossed."""
 
     text: str
     name: str
@@ -37,10 +37,10 @@ class Bar:
 def parse_bar(text: str) -> Bar:
     """Return the bar in `NAME OPERATOR NUMBER`; operators are < <= > >= = == !=.
 
-    NAME is a number of Health, or `COLUMN.NUMBER` for one of a clustering column's.
+    NAME is a numeric field of Health, or `COLUMN.FIELD` for a field of one clustering column.
 
     Raises:
-        UsageError: If the text is not of that form, or there is no such number.
+        UsageError: If the text does not have that form, or Health has no such number.
     """
     match = _BAR.fullmatch(text)
     if match is None:
@@ -64,7 +64,7 @@ def is_crossed(bar: Bar, health: Health) -> bool:
     """Return whether the health crosses the bar.
 
     Raises:
-        UsageError: If the bar names a column that the health is not about.
+        UsageError: If the bar names a column that the health was not measured by.
     """
     return bar.compare(_value(bar, health), bar.limit)
 

@@ -1,4 +1,4 @@
-"""Health inside cubes and between them: is a cube sorted, and do cubes lie on top of each other."""
+"""Health within and between cubes: whether a cube is sorted, and whether cubes overlap."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,16 +12,17 @@ from numpy.typing import NDArray
 from liquidlog.clustering.keyspace.depth import KeyRanges, depths, key_ranges, overlaps
 
 CUBES_LISTED: Final = 1_000
-"""Most cubes that are listed one by one, the worst ones."""
+"""The number of cubes that are listed one by one: the worst ones."""
 
 _DECIMALS: Final = 4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CubeHealth:
-    """One cube: depths and overlaps count its own files only, `overlapping_cubes` other cubes.
+    """The health of one cube: depths and overlaps count only files of the cube itself.
 
-    `files` and `size_bytes` are of its files with statistics of all columns.
+    `overlapping_cubes` counts other cubes. `files` and `size_bytes` cover the files of the cube
+    that have statistics of all columns.
     """
 
     zcube_id: str
@@ -36,9 +37,9 @@ class CubeHealth:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class CubeFiles:
-    """The files of cubes that have ranges; all arrays have one entry per file.
+    """The files that are in a cube and have ranges; all arrays have one entry per file.
 
-    `cube` int64 is any number that files of one cube share; `ranges` those of each column.
+    `cube` (int64) is equal for files of the same cube; `ranges` has one entry per column.
     """
 
     cube: NDArray[np.int64]
@@ -50,7 +51,7 @@ class CubeFiles:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Between:
-    """Means over files within their cubes, and over cubes among each other; 0 without cubes."""
+    """Means over files within their cubes, and means over cubes; 0 if there are no cubes."""
 
     average_depth_within: float
     average_overlaps_within: float
@@ -60,9 +61,9 @@ class Between:
 
 
 def measure_cubes(files: CubeFiles) -> Between:
-    """Return the health within and between cubes; the worst CUBES_LISTED cubes are listed.
+    """Return the health within and between cubes, and that of the worst CUBES_LISTED cubes.
 
-    Worst are those whose files lie deepest in their own cube, then those that meet most others.
+    The worst cubes have the deepest files; among equals, those that overlap most other cubes.
     """
     if not len(files.cube):
         return Between(
@@ -72,7 +73,7 @@ def measure_cubes(files: CubeFiles) -> Between:
             average_overlaps_between=0.0,
             cubes=(),
         )
-    # With the cube as outermost column no range meets one of another cube.
+    # With the cube number as outermost column, ranges of different cubes never meet.
     apart = key_ranges([KeyRanges(lo=files.cube, hi=files.cube), *files.ranges])
     depth, overlap = depths(apart), overlaps(apart)
     _, first, member, count = np.unique(
@@ -106,7 +107,7 @@ def measure_cubes(files: CubeFiles) -> Between:
 
 
 def _ranges_of_cubes(files: KeyRanges, member: NDArray[np.int64], cubes: int) -> KeyRanges:
-    """Return the range from the first to the last key of each cube."""
+    """Return the range from the first to the last key per cube."""
     lo = np.full(cubes, np.iinfo(np.int64).max)
     hi = np.zeros(cubes, np.int64)
     np.minimum.at(lo, member, files.lo)

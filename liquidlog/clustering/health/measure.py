@@ -1,6 +1,6 @@
-"""Clustering health: how well the files' ranges of the clustering columns are kept apart.
+"""Clustering health: how little the files' ranges of the clustering columns overlap.
 
-Names are Snowflake's (SYSTEM$CLUSTERING_INFORMATION) where it has one.
+Names follow Snowflake's SYSTEM$CLUSTERING_INFORMATION where it has one.
 """
 
 from collections.abc import Mapping, Sequence
@@ -43,14 +43,14 @@ _EXACT_DEPTHS: Final = 16
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ColumnHealth:
-    """One clustering column on its own.
+    """The health of one clustering column, without regard to the others.
 
-    `overlap_ratio` is the mean over files with statistics of the share of the other such files
-    whose ranges of this column meet theirs: 0 when all are apart, 1 when all meet.
-    `files_in_one_prefix` counts files whose bounds are truncated to one prefix, so that their depth
-    is not that of their values.
-    `depth_profile` is the largest depth in up to 64 stretches of the range from `min` to `max`,
-    which hold equally many distinct bounds.
+    For each file with statistics, take the share of the other such files whose ranges of this
+    column meet its own: `overlap_ratio` is the mean of these shares, 0 if no ranges meet and 1 if
+    all do. `files_in_one_prefix` counts files whose two bounds are truncated to the same prefix;
+    their depth says nothing about their values. `depth_profile` has the largest depth in each of up
+    to 64 stretches of the range from `min` to `max`; each stretch holds equally many distinct
+    bounds.
     """
 
     name: str
@@ -68,19 +68,20 @@ class ColumnHealth:
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Health(Summary):
-    """The clustering information of a table, or of some of its files.
+    """How well a table, or a part of its files, is clustered.
 
-    A file's range is [min key, max key] in the order of the columns. Averages and percentiles
-    are over files with statistics of all columns, 0 if there are none; percentiles are depths
-    that occur. `depth_histogram` counts files by depth: one key for each depth up to 16, then
-    doubling upper bounds. `constant_file_count` are files that hold a single key. Cubes are
-    counted as stable or partial by the table's own clustering columns.
+    A file's range is [min key, max key] in the order of the columns. Averages and percentiles are
+    taken over the files with statistics of all columns, and are 0 without any; percentiles are
+    depths that occur. `depth_histogram` counts files by depth: one key per depth up to 16, then
+    doubling upper bounds. `constant_file_count` counts files that hold a single key. Cubes count as
+    stable or partial by the table's own clustering columns.
 
-    `…_by_bytes` are means weighted by the files' bytes. `…_within_cubes` are over files that are
-    in a cube and count only files of the same cube; `…_between_cubes` are over cubes, each a range
-    from its first to its last key. `average_box_overlaps` counts the other files that meet a file
-    in every column; where `box_files_measured` is fewer than all files it is estimated, and
-    `box_overlaps_error` is half of its 95 % confidence interval.
+    `…_by_bytes` are means weighted by the files' bytes. `…_within_cubes` are means over files in a
+    cube, and count only files of the same cube; `…_between_cubes` are means over cubes, where each
+    cube is a range from its first to its last key. `average_box_overlaps` is the mean number of
+    other files that meet a file in every column. It is an estimate if `box_files_measured` is
+    smaller than the number of files; `box_overlaps_error` is half the width of its 95 % confidence
+    interval.
     """
 
     table_uri: str
@@ -128,15 +129,16 @@ class Health(Summary):
         }
 
     def _repr_html_(self) -> str:
-        """Return the health as a notebook shows it."""
+        """Return the health as HTML for notebooks."""
         return html_document(self)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class _Measured:
-    """The files that are measured; all but `columns` have one entry per file.
+    """The measured files; every field but `columns` and `ranges` has one entry per file.
 
-    `files` has FILES_SCHEMA; `cube` is int64, -1 outside cubes; `ranges[i]` are those of column i.
+    `files` has FILES_SCHEMA; `cube` (int64) is -1 outside cubes; `ranges[i]` holds those of column
+    i, one per file.
     """
 
     columns: tuple[ClusteringColumn, ...]
@@ -147,7 +149,7 @@ class _Measured:
     ranges: tuple[KeyRanges, ...]
 
     def sizes(self) -> NDArray[np.int64]:
-        """Return the bytes of each file."""
+        """Return the bytes per file (int64)."""
         return np.asarray(self.files["size"].to_numpy(), np.int64)
 
 
@@ -160,12 +162,12 @@ def measure_health(
     mask: pa.BooleanArray | None = None,
     measured_at_ms: int | None = None,
 ) -> Health:
-    """Return the health of a table by `columns`, of the files where `mask` is true.
+    """Return the health, measured by `columns`, of the files where `mask` is true.
 
-    `bounds` are those of the columns, one entry per live file.
+    `bounds` has those of the columns, one entry per live file.
 
-    Files that hold only nulls in a column have no range there and are left out of the averages,
-    like files without statistics; `notes` says how many.
+    Averages leave out files without statistics and files that hold only nulls in a column, which
+    have no range; `notes` says how many there are.
 
     Raises:
         CorruptLogError: If the clustering domain cannot be read.
@@ -228,7 +230,7 @@ def _measured(
     min_cube_bytes: int,
     mask: pa.BooleanArray | None,
 ) -> _Measured:
-    # Cubes are whole: their states come from all files, also where only some are measured.
+    # The state of a cube depends on all its files, even if only some of them are measured.
     own = clustering_state(snapshot).columns
     states = file_states(snapshot, own, min_cube_bytes)
     files = snapshot.files
@@ -271,12 +273,12 @@ def _column_health(measured: _Measured, number: int, prefix: int) -> ColumnHealt
 
 
 def _constant(measured: _Measured, known: NDArray[np.bool_]) -> NDArray[np.bool_]:
-    """Return which files hold one value in every column, as far as the log shows."""
+    """Return a mask of the files that hold one value per column, as far as the log shows."""
     constant = known.copy()
     for number, ranges in enumerate(measured.ranges):
         low, high = measured.bounds.low(number), measured.bounds.high(number)
         if pa.types.is_timestamp(low.type):
-            # The log has milliseconds, and maxima were raised by what it may have cut off.
+            # The log cuts timestamps to milliseconds, and maxima were raised by that much.
             widths = pc.subtract(pc.cast(high, pa.int64()), pc.cast(low, pa.int64()))
             same = pc.fill_null(pc.less_equal(widths, MILLISECOND_REST_US), fill_value=False)
             constant &= np.asarray(same, np.bool_)
@@ -292,7 +294,7 @@ def _end(
     *,
     first: bool,
 ) -> Any:  # noqa: ANN401  a value of the column
-    """Return the smallest or the largest value of the files with bounds, by their ranks."""
+    """Return the smallest or the largest bound of the files, chosen by rank."""
     if not len(ranks):
         return None
     place = int(ranks.argmin() if first else ranks.argmax())
@@ -335,7 +337,7 @@ def _histogram(depth: NDArray[np.int64]) -> dict[str, int]:
 
 
 def _percentile(depth: NDArray[np.int64], percent: int) -> int:
-    """Return the smallest depth that at least `percent` % of the files do not exceed."""
+    """Return the smallest depth that at least `percent` % of the files have or stay below."""
     if not len(depth):
         return 0
     position = -(-percent * len(depth) // 100) - 1
@@ -345,7 +347,7 @@ def _percentile(depth: NDArray[np.int64], percent: int) -> int:
 def _mean(values: NDArray[np.int64], weights: NDArray[np.int64] | None = None) -> float:
     if not len(values):
         return 0.0
-    # Files of zero bytes weigh nothing; if there are no others, all weigh the same.
+    # Files of zero bytes have no weight; if there are no others, all have the same weight.
     weighs = weights is not None and weights.sum() > 0
     return round(float(np.average(values, weights=weights if weighs else None)), _DECIMALS)
 

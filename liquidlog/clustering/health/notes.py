@@ -1,4 +1,4 @@
-"""Notes beside the numbers of health: files left out of them, and bounds that mislead."""
+"""Notes on the numbers of health: files that were left out, and bounds that mislead."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -27,11 +27,12 @@ Source: Delta Spark, StatisticsCollection."""
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Truncation:
-    """Which files have truncated texts for the bounds of one column; masks of one bool per file.
+    """Which files have truncated strings as bounds of one column; masks with one bool per file.
 
-    Bounds `at_limit` have as many characters as statistics keep, so they may be truncated. All
-    values of a file `in_one_prefix` begin with the same characters, and the log holds only those:
-    files of the same prefix seem to overlap, however well they are clustered.
+    A file is `at_limit` if a bound has as many characters as statistics keep, so that it may be
+    truncated. It is `in_one_prefix` if all its values begin with the same characters and the log
+    holds only these: files with the same prefix then seem to overlap, however well they are
+    clustered.
     """
 
     at_limit: NDArray[np.bool_]
@@ -47,16 +48,16 @@ def prefix_chars(snapshot: Snapshot) -> int:
 def truncation(
     bounds: Bounds, number: int, column: ClusteringColumn, prefix: int
 ) -> Truncation | None:
-    """Return which bounds of column `number` are truncated, None if it does not hold texts.
+    """Return which files have truncated bounds of column `number`, None if it holds no strings.
 
-    `prefix` is how many characters statistics keep.
+    `prefix` is the number of characters that statistics keep.
     """
     if column.data_type != _STRING:
         return None
     low, high = bounds.low(number), bounds.high(number)
     at_limit = [_mask(pc.greater_equal(pc.utf8_length(side), prefix)) for side in (low, high)]
-    # A truncated maximum ends with a character that makes it large enough; whatever the limit
-    # was then, the minimum is what is before that.
+    # A truncated maximum ends with a character that makes it large enough. Whatever the limit was
+    # when it was written, the minimum equals what stands before that character.
     ends = pc.utf8_slice_codeunits(high, -1)
     starts = pc.utf8_slice_codeunits(high, 0, -1)
     truncated = pc.and_(pc.is_in(ends, value_set=pa.array(_TIE_BREAKERS)), pc.equal(starts, low))
@@ -70,9 +71,9 @@ def health_notes(
     bounds: Bounds,
     states: pa.Array,
 ) -> Iterator[str]:
-    """Yield the notes; `bounds` and `states` have one entry per measured file.
+    """Yield the notes as sentences; `bounds` and `states` have one entry per measured file.
 
-    The measured files may be some of the table's.
+    The measured files may be a part of the table's files.
     """
     yield from (unresolved_problem(path) for path in state.unresolved)
     if not columns:
@@ -95,7 +96,7 @@ def health_notes(
 
 
 def deleted_rows_note(files: pa.Table) -> Iterator[str]:
-    """Yield one note if some of `files` (FILES_SCHEMA) have deleted rows, else none."""
+    """Yield one note if any of `files` (FILES_SCHEMA) has deleted rows."""
     deleted = files.num_rows - files["deletion_vector"].null_count
     if deleted:
         yield f"{_files(deleted)} with deleted rows; the ranges may be wider than the live rows"

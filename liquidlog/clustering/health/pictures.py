@@ -1,8 +1,8 @@
-"""Pictures of a clustering: where cubes and files lie along each column, and on the first two.
+"""Pictures of a clustering: where cubes and files lie along each column and on the first two.
 
-A column's axis has equally many distinct bounds on equal lengths, so that texts and skewed numbers
-have a scale too. Positions are from 0 to 1. Few files are shown one by one, many as a grid of
-counts: a picture of a million files is as small as one of a thousand.
+Equal lengths of a column's axis hold equally many distinct bounds, so that strings and skewed
+numbers have a scale too. Positions range from 0 to 1. Few files are shown one by one, many as a
+grid of counts: a picture of a million files is as small as one of a thousand.
 """
 
 from collections.abc import Sequence
@@ -35,7 +35,7 @@ Grid = tuple[tuple[int, ...], ...]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Span:
-    """A cube or a file along one column; `weight` is a cube's number of files, a file's depth."""
+    """A cube or a file along one column; `weight` is a cube's number of files or a file's depth."""
 
     low: float
     high: float
@@ -48,9 +48,9 @@ class Span:
 class ColumnPicture:
     """Cubes and files along one column; `ticks` are (position, value).
 
-    Of many files `files` is empty and `grid` counts them: its rows are equal parts of the files in
-    the order of their minima, its cells count the files of a row that reach into a stretch of the
-    column. A row stands for at most `files_in_row` files.
+    If there are many files, `files` is empty and `grid` counts them. The files, sorted by their
+    minima, are divided evenly over the rows of the grid, at most `files_in_row` per row. A cell
+    counts the files of its row that reach into a stretch of the column.
     """
 
     name: str
@@ -75,7 +75,7 @@ class Plane:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pictures:
-    """Everything to draw of one version of a table; `sizes` are (upper bound in bytes, files)."""
+    """All that is drawn of one version of a table; `sizes` holds (upper bound in bytes, files)."""
 
     columns: tuple[ColumnPicture, ...]
     plane: Plane | None
@@ -84,7 +84,7 @@ class Pictures:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class _Shown:
-    """The files that have ranges of all columns; arrays have one entry per file."""
+    """The files that have ranges of all columns; all arrays have one entry per file."""
 
     files: pa.Table
     states: pa.Array
@@ -100,7 +100,7 @@ def pictures(
     *,
     min_cube_bytes: int,
 ) -> Pictures:
-    """Return what to draw; `bounds` are those of the columns, one entry per live file.
+    """Return the pictures of a table; `bounds` has those of the columns, one entry per live file.
 
     Raises:
         CorruptLogError: If the clustering domain cannot be read.
@@ -252,7 +252,7 @@ def _rows(counts: NDArray[np.int64]) -> Grid:
 
 
 def _sizes(files: pa.Table) -> tuple[tuple[int, int], ...]:
-    """Return how many files there are up to each power of two of bytes, from first to last used."""
+    """Return the number of files per power of two of bytes, from the first in use to the last."""
     sizes = np.asarray(pc.fill_null(files["size"], 0).to_numpy(), np.float64)
     bits = np.clip(np.frexp(np.maximum(sizes - 1, 0))[1], 0, _GIB_BITS)
     counts = np.bincount(bits)

@@ -1,8 +1,8 @@
-"""Boxes: the ranges of files in several columns at once, and how many boxes meet.
+"""Boxes: the ranges of files in several columns together, and how many boxes meet.
 
 A file's *box* is the product of its ranges in all columns, so two boxes meet only if the ranges
-meet in every column. Overlaps of keys, which are compared column by column, say little about the
-columns after the first; overlaps of boxes do.
+meet in every column. Keys are compared column by column, so their overlaps say little about the
+columns after the first; overlaps of boxes weigh all columns alike.
 """
 
 import math
@@ -19,7 +19,7 @@ EXACT_FILES: Final = 16_384
 """Up to this many files, every box is compared with every other."""
 
 SAMPLED_FILES: Final = 2_000
-"""Of more files, this many boxes are drawn, and each is compared with every other."""
+"""The size of the sample of boxes among more files; each is compared with every other box."""
 
 _SEED: Final = 20_240_101
 _NORMAL_95_PERCENT: Final = 1.96
@@ -27,10 +27,10 @@ _NORMAL_95_PERCENT: Final = 1.96
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BoxOverlaps:
-    """How many other files' boxes meet a file's box, on average.
+    """The average number of other files whose boxes meet a file's box.
 
-    `error` is half the width of the 95 % confidence interval of `average`, 0 where it is exact.
-    `files_measured` boxes were compared with all others.
+    `error` is half the width of the 95 % confidence interval of `average`, 0 if that is exact.
+    `files_measured` counts the boxes that were compared with all others.
     """
 
     average: float
@@ -39,9 +39,10 @@ class BoxOverlaps:
 
 
 def box_overlaps(columns: Sequence[KeyRanges]) -> BoxOverlaps:
-    """Return how many boxes meet a box; `columns` are the ranges of each column, one per file.
+    """Return how many boxes meet a box; `columns` holds the ranges per column, one per file.
 
-    Exact up to EXACT_FILES files. Of more files SAMPLED_FILES are drawn, always the same ones.
+    The result is exact for up to EXACT_FILES files. For more, it is estimated from a sample of
+    SAMPLED_FILES boxes, which is the same at every call.
     """
     count = len(columns[0]) if columns else 0
     if not count:
@@ -67,15 +68,15 @@ def _error(meeting: NDArray[np.int64], count: int) -> float:
 
 
 def _meeting(columns: Sequence[KeyRanges], chosen: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return how many other boxes meet each chosen one."""
-    # The column that keeps files apart best leaves the fewest boxes to look at in the others.
+    """Return the number of other boxes that meet each chosen box (int64)."""
+    # The column that separates files best leaves the fewest boxes to compare in the others.
     ordered = sorted((_sound(column) for column in columns), key=lambda c: int(overlaps(c).sum()))
     order = np.argsort(ordered[0].lo, kind="stable")
     place = np.empty(len(order), np.int64)
     place[order] = np.arange(len(order))
     sides = [(c.lo[order].astype(np.int32), c.hi[order].astype(np.int32)) for c in ordered]
     low, high = sides[0]
-    # Boxes before `first` end before this one begins, those from `last` on begin after its end.
+    # Boxes before `first` end before this one begins; boxes from `last` on begin after it ends.
     first = np.searchsorted(np.maximum.accumulate(high), low[place[chosen]], side="left")
     last = np.searchsorted(low, high[place[chosen]], side="right")
     meeting = np.empty(len(chosen), np.int64)

@@ -1,9 +1,9 @@
-"""Depth and overlaps of ranges: how many files share a point, and how many share any.
+"""Depth and overlaps: how many ranges share a point, and how many ranges meet.
 
 A file's *range* is a pair of ranks, lo <= hi, both inclusive. Ranks are small integers, so that
-files can be counted instead of sorted. The *depth* of a file is the largest number of files that
-share one point of its range, itself included; its *overlaps* are the other files whose ranges
-meet its own.
+files can be counted instead of sorted. The *depth* of a file is the largest number of files, itself
+included, that share one point of its range. Its *overlaps* are the other files whose ranges meet
+its own.
 """
 
 from collections.abc import Sequence
@@ -19,7 +19,7 @@ Ranks = NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class KeyRanges:
-    """The range of keys of each file: `lo` and `hi` are ranks (int64, from 0), one per file."""
+    """The range of keys per file: `lo` and `hi` are ranks (int64, from 0), one per file."""
 
     lo: Ranks
     hi: Ranks
@@ -42,9 +42,9 @@ def column_ranges(low: pa.Array, high: pa.Array) -> KeyRanges:
 
 
 def key_ranges(columns: Sequence[KeyRanges]) -> KeyRanges:
-    """Return the ranges of keys of several columns, outermost first.
+    """Return the range per file of the keys of several columns, outermost column first.
 
-    A key is the tuple of its columns' values, compared column by column. In the result lo <= hi.
+    A key is the tuple of a row's values, compared column by column. In the result lo <= hi.
     """
     lo, hi = columns[0].lo, columns[0].hi
     for column in columns[1:]:
@@ -56,7 +56,7 @@ def key_ranges(columns: Sequence[KeyRanges]) -> KeyRanges:
 
 
 def overlaps(ranges: KeyRanges) -> Ranks:
-    """Return how many other files' ranges meet the range of each file (int64, one per file)."""
+    """Return how many other files' ranges meet each file's range (int64, one per file)."""
     begun, ended = _counts(ranges)
     return np.asarray(begun[ranges.hi] - ended[ranges.lo] - 1, np.int64)
 
@@ -68,10 +68,10 @@ def depths(ranges: KeyRanges) -> Ranks:
 
 
 def depth_profile(ranges: KeyRanges, bins: int) -> Ranks:
-    """Return the largest depth in each of at most `bins` stretches of the key range, in key order.
+    """Return the largest depth per stretch of the key range, in key order (int64, at most `bins`).
 
-    Depths are int64. Stretches hold equally many distinct bounds; where there are fewer bounds
-    than `bins` there are fewer stretches.
+    Each stretch holds equally many distinct bounds. There are fewer stretches than `bins` if there
+    are fewer distinct bounds.
     """
     begun, ended = _counts(ranges)
     cover = begun - ended[:-1]
@@ -86,7 +86,7 @@ def _ranked(both: pa.Array) -> KeyRanges:
 
 
 def _counts(ranges: KeyRanges) -> tuple[Ranks, Ranks]:
-    """Return, for each rank r, how many ranges begin at or before r, and end before r."""
+    """Return per rank r how many ranges begin at or before r, and how many end before r."""
     points = int(ranges.hi.max(initial=-1)) + 1
     begun = np.cumsum(np.bincount(ranges.lo, minlength=points))
     ended = np.concatenate([[0], np.cumsum(np.bincount(ranges.hi, minlength=points))])
@@ -94,9 +94,9 @@ def _counts(ranges: KeyRanges) -> tuple[Ranks, Ranks]:
 
 
 def _range_max(values: Ranks, first: Ranks, last: Ranks) -> Ranks:
-    """Return max(values[first[i] : last[i] + 1]) for each i, by doubling windows."""
+    """Return max(values[first[i] : last[i] + 1]) per i, by doubling windows."""
     result = np.zeros(len(first), np.int64)
-    # floor(log2(length)): frexp is exact, log2 rounds.
+    # floor(log2(length)); frexp is exact, whereas log2 rounds.
     level_of = np.frexp((last - first + 1).astype(np.float64))[1] - 1
     table = values
     for level in range(int(level_of.max(initial=-1)) + 1):

@@ -1,10 +1,10 @@
-"""How much of each clustering column a file's range spans, as a share of the table.
+"""Widths: the share of each clustering column that a file's range spans.
 
 A column is laid out from 0 to 1: the position of a value is the share of the table's bytes before
-it, where each file's bytes lie evenly over its range (numbers and times by value, texts by rank
-among all ends). A stretch of a column, whatever its type, is then as long as the share of rows in
-it, and a reader that asks for one value of a column opens a file with a probability of the file's
-width in that column.
+it, if each file's bytes are spread evenly over its range (numbers and times by value, strings by
+rank among all ends). Whatever the column's type, the length of a stretch is then the share of rows
+in it, and a reader that asks for one value of the column opens a file with a probability equal to
+the file's width in that column.
 """
 
 from concurrent.futures import ThreadPoolExecutor
@@ -23,22 +23,22 @@ Floats = NDArray[np.float64]
 Mask = NDArray[np.bool_]
 
 _END_WEIGHT: Final = 0.05
-"""What the value of one end weighs beside the mean distance between two."""
+"""The weight of an end's own value, relative to the mean distance between two ends."""
 
 _FEWEST_ENDS: Final = 2
-"""Fewer ends have nothing between them."""
+"""The fewest ends that have a distance between them."""
 
 _COLUMNS_AT_ONCE: Final = 2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class ColumnSpans:
-    """What each file spans of one clustering column; all arrays have one entry per file.
+    """The span of each file in one clustering column; all arrays have one entry per file.
 
-    `low` and `high` (float64, from 0 to 1) are the ends of the file's range: the whole column for
-    a file without bounds, nothing for a file of nulls. `mean_depth` (float64, at least 1) is how
-    many files share a point of that range, itself included, on average over the range. `order`
-    (int64) numbers the files by their low ends.
+    `low` and `high` (float64, from 0 to 1) are the ends of the file's range: a file without bounds
+    spans the whole column, a file of nulls nothing. `mean_depth` (float64, at least 1) is the
+    number of files, itself included, that share a point of that range, on average over the range.
+    `order` (int64) numbers the files by their low ends.
     """
 
     low: Floats
@@ -54,7 +54,7 @@ class ColumnSpans:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class KeySpace:
-    """What each file spans of every clustering column; `size_bytes` float64, one per file."""
+    """The spans of all files in every clustering column; `size_bytes` is float64, one per file."""
 
     size_bytes: Floats
     columns: tuple[ColumnSpans, ...]
@@ -70,16 +70,16 @@ class KeySpace:
         return np.asarray(np.max([spans.mean_depth for spans in self.columns], axis=0), np.float64)
 
     def extent(self, files: Mask) -> float:
-        """Return how much of a column these files span together, the mean over the columns."""
+        """Return the share of a column that these files span together, averaged over columns."""
         return float(
             np.mean([_union(spans, spans.order[files[spans.order]]) for spans in self.columns])
         )
 
 
 def key_space(bounds: Bounds, size_bytes: NDArray[np.int64]) -> KeySpace:
-    """Return what each file spans of the columns of `bounds`; `size_bytes` is one per file.
+    """Return the spans of all files in the columns of `bounds`; `size_bytes` is one per file.
 
-    O(files * log files) per column, two columns at a time.
+    Takes O(files * log files) per column; two columns are computed at the same time.
     """
     sizes = size_bytes.astype(np.float64)
     with ThreadPoolExecutor(_COLUMNS_AT_ONCE) as pool:
@@ -93,7 +93,7 @@ def _spans(bounds: Bounds, number: int, size_bytes: Floats) -> ColumnSpans:
     low, high = bounds.low(number).filter(with_ends), bounds.high(number).filter(with_ends)
     ranges = column_ranges(low, high)
     slots = _slots(ranges, low, high)
-    # Slots alternate: an end's value, what lies between it and the next, the next end's value.
+    # Slots alternate: the value of an end, the gap between it and the next, the next end's value.
     first, last = 2 * ranges.lo, 2 * np.maximum(ranges.lo, ranges.hi)
     edges = _edges(first, last, size_bytes[known], slots)
     left, right = np.zeros(len(known)), np.where(unknown, 1.0, 0.0)
@@ -109,10 +109,10 @@ def _spans(bounds: Bounds, number: int, size_bytes: Floats) -> ColumnSpans:
 
 
 def _slots(ranges: KeyRanges, low: pa.Array, high: pa.Array) -> Floats:
-    """Return the weight of each slot of a column, by which a file's bytes are spread over it.
+    """Return the weight per slot of a column (float64), by which a file's bytes are spread over it.
 
-    Where values are numbers or times, what lies between two ends counts by their difference, so
-    that a range that is a little narrower than all others is not taken for much narrower.
+    For numbers and times, the gap between two ends weighs as much as their difference, so that a
+    range that is a little narrower than all others does not appear much narrower.
     """
     points = int(ranges.hi.max(initial=-1)) + 1
     points = max(points, int(ranges.lo.max(initial=-1)) + 1)
@@ -137,18 +137,18 @@ def _numbers(values: pa.Array) -> Floats | None:
     elif not (pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind)):
         return None
     numbers = np.asarray(pc.cast(values, pa.float64(), safe=False), np.float64)
-    # Differences stay finite, and NaN is the largest number.
+    # Keeps differences finite, with NaN as the largest number.
     most = np.finfo(np.float64).max / 4
     return np.asarray(np.clip(np.nan_to_num(numbers, nan=most), -most, most), np.float64)
 
 
 def _edges(first: Ranks, last: Ranks, size_bytes: Floats, slots: Floats) -> Floats:
-    """Return the position where each slot begins, and at the end where the last one ends."""
+    """Return the position where each slot begins, followed by the end of the last one (float64)."""
     count = len(slots)
     begins = np.concatenate([[0.0], np.cumsum(slots)])
     dense = size_bytes / np.maximum(begins[last + 1] - begins[first], np.finfo(np.float64).tiny)
     begun = np.bincount(first, dense, count + 1) - np.bincount(last + 1, dense, count + 1)
-    # Sums of floats may leave a rest below zero where nothing is.
+    # Rounding may leave a sum slightly below zero where no bytes are.
     mass = np.maximum(np.cumsum(begun)[:count], 0.0) * slots
     edges = np.concatenate([[0.0], np.cumsum(mass)])
     return edges / edges[-1] if edges[-1] > 0 else np.linspace(0.0, 1.0, count + 1)
@@ -166,7 +166,7 @@ def _mean_depths(first: Ranks, last: Ranks, edges: Floats) -> Floats:
 
 
 def _union(spans: ColumnSpans, files: NDArray[np.int64]) -> float:
-    """Return the length of the union of the ranges of `files`, in the order of `spans`."""
+    """Return the length of the union of the ranges of `files`, sorted as in `spans`."""
     low, high = spans.low[files], np.maximum.accumulate(spans.high[files])
     before = np.concatenate([[0.0], high[:-1]])
     return float(np.maximum(high - np.maximum(low, before), 0.0).sum())

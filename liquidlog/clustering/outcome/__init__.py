@@ -1,1 +1,1 @@
-"""What a rewrite means for the table: plan and result to actions, checks and metrics."""
+"""From plan and result of a rewrite to actions; checks and metrics of both."""

@@ -1,6 +1,6 @@
-"""Plan and result to change: the actions that swap a group's inputs for its outputs.
+"""From plan and result to a change: the actions that replace a group's inputs by its outputs.
 
-A group is stale, and has no change, where its inputs are not those any more that were planned.
+A group is stale, and cannot be committed, if its inputs or the table differ from what was planned.
 
 Source: PROTOCOL.md, "Add File and Remove File"; Delta Spark, OptimizeExecutor.
 """
@@ -53,15 +53,15 @@ _NAMED: Final = 5
 
 _VECTOR_ID: Final = ("storageType", "pathOrInlineDv", "offset")
 _PLANNED_VECTOR_ID: Final = ("storage_type", "path_or_inline_dv", "offset")
-"""Fields that tell deletion vectors apart, as snapshots and as plans name them."""
+"""Fields that identify a deletion vector: their names in snapshots and in plans."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Staleness:
-    """What stands between a planned group and its commit on top of `snapshot`.
+    """The reasons that prevent the commit of a planned group on top of `snapshot`.
 
-    `reasons` are sentences; there are none if the group can be committed. `rows` int64 has the row
-    in Snapshot.files of each input that is live as planned, in the plan's order.
+    `reasons` are sentences; there are none if the group can be committed. `rows` (int64) numbers
+    the rows of Snapshot.files that are inputs and live as planned, in the plan's order.
     """
 
     snapshot: Snapshot
@@ -71,10 +71,10 @@ class Staleness:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class _InputRows:
-    """Where a group's inputs are in Snapshot.files.
+    """The rows of Snapshot.files that are a group's inputs.
 
-    `rows` int64 has the row of each live input, in the plan's order; `missing` are the inputs
-    whose path is not live, `changed` those that are live with another deletion vector.
+    `rows` (int64) has the row number of each live input, in the plan's order. `missing` lists the
+    inputs whose path is not live, `changed` those that are live with another deletion vector.
     """
 
     rows: NDArray[np.int64]
@@ -85,8 +85,8 @@ class _InputRows:
 def staleness(snapshot: Snapshot, plan: ClusteringPlan, group: RewriteGroup) -> Staleness:
     """Return every reason why `group` cannot be committed on top of `snapshot`.
 
-    Its inputs must be live by (decoded path, deletion vector); the table, its schema and its
-    clustering columns must be those of the plan.
+    Its inputs must be live with the same decoded path and deletion vector; the table, its schema
+    and its clustering columns must equal those of the plan.
 
     Raises:
         CorruptLogError: If the clustering domain cannot be read.
@@ -97,7 +97,7 @@ def staleness(snapshot: Snapshot, plan: ClusteringPlan, group: RewriteGroup) -> 
 
 
 def _locate_inputs(snapshot: Snapshot, group: RewriteGroup) -> _InputRows:
-    """Return where the inputs of a planned group are among the live files."""
+    """Return the rows of a planned group's inputs among the live files."""
     inputs = group.inputs.columns
     paths = inputs["path"].combine_chunks()
     positions = _positions(paths, decoded_paths(snapshot.files))
@@ -114,9 +114,9 @@ def _locate_inputs(snapshot: Snapshot, group: RewriteGroup) -> _InputRows:
 
 
 def _positions(paths: pa.Array, live: pa.Array) -> NDArray[np.int64]:
-    """Return where each of `paths` is in `live`, -1 where it is not.
+    """Return the position of each of `paths` in `live` (int64), -1 if it is absent.
 
-    There are far more live paths, so that a table of them would be the expensive one to build.
+    The hash table is built from `paths`: there are far more live paths.
     """
     rows = np.flatnonzero(pc.is_in(live, value_set=paths))
     found = pc.index_in(paths, value_set=live.take(pa.array(rows)))
@@ -147,7 +147,7 @@ def _reasons(
 def _row_tracking_changes(
     snapshot: Snapshot, plan: ClusteringPlan, group: RewriteGroup, inputs: _InputRows
 ) -> Iterator[str]:
-    """Yield what makes row ids that were written, or left out, wrong for the table of today."""
+    """Yield every change since the plan that makes the written row ids, or their absence, wrong."""
     try:
         now = planned_row_tracking(snapshot)
     except UnsupportedFeatureError as error:
@@ -198,7 +198,7 @@ def _listed(paths: tuple[str, ...]) -> str:
 def _differ(
     one: pa.StructArray, its: Sequence[str], other: pa.StructArray, others: Sequence[str]
 ) -> NDArray[np.bool_]:
-    """Return where fields of two columns of structs differ; a null is like an absent struct."""
+    """Return a mask of the rows where fields of two struct columns differ; null equals null."""
     differ = np.zeros(len(one), np.bool_)
     for name, twin in zip(its, others, strict=True):
         values, found = pc.struct_field(one, name), pc.struct_field(other, twin)
@@ -208,10 +208,10 @@ def _differ(
 
 
 _REMOVED: Final = ("path", "size", "num_records", "base_row_id", "default_row_commit_version")
-"""Columns of live files that a remove repeats as they are."""
+"""Columns of live files that a remove repeats unchanged."""
 
 _PATH_SAFE: Final = "/!$&'()*+,;=:@-._~"
-"""Characters that stay as they are in the path of a URI. Source: RFC 2396, pchar and "/"."""
+"""Characters that need no escape in the path of a URI. Source: RFC 2396, pchar and "/"."""
 
 
 def rewrite_change(
@@ -224,16 +224,16 @@ def rewrite_change(
 ) -> Change:
     """Return the change that commits a finished group: its adds, then the removes of its inputs.
 
-    The removes repeat the add of each input as the current `snapshot` has it. `now_ms` becomes
-    their deletion time. `stale` is the group's staleness against this snapshot, if known. Where
-    the table has row tracking, the adds get fresh row ids for the version after `snapshot`, and
-    its high-water mark rises.
+    The removes repeat the add of each input as the current `snapshot` has it. `now_ms` (since 1970)
+    becomes their deletion time. `stale` is the group's staleness against this snapshot, if the
+    caller has computed it. If the table has row tracking, the adds get fresh row ids for the
+    version after `snapshot`, and its high-water mark rises.
 
     Raises:
-        ResultMismatchError: If the result does not answer the plan, or does not prove that every
-            row of the inputs is in the outputs; holds every problem.
-        CommitConflictError: If the table changed so that the group cannot be committed any more.
-        CorruptLogError: If the table's row ids do not fit together.
+        ResultMismatchError: If the result belongs to another plan, or does not prove that every row
+            of the inputs is in the outputs; lists every problem.
+        CommitConflictError: If the table changed such that the group can no longer be committed.
+        CorruptLogError: If the table's row ids contradict each other.
     """
     planned = planned_group(plan, group)
     problems = tuple(_mismatches(plan, planned, group))
@@ -262,10 +262,10 @@ def rewrite_change(
 
 
 def planned_group(plan: ClusteringPlan, group: RewrittenGroup) -> RewriteGroup:
-    """Return the group of the plan that a finished group answers.
+    """Return the group of the plan that a finished group is the result of.
 
     Raises:
-        ResultMismatchError: If it answers another plan, or no group of this one.
+        ResultMismatchError: If it belongs to another plan, or to no group of this one.
     """
     if group.plan_id != plan.plan_id:
         raise ResultMismatchError((f"the result is of plan {group.plan_id}, not {plan.plan_id}",))
@@ -398,7 +398,7 @@ def _removes(snapshot: Snapshot, inputs: NDArray[np.int64], now_ms: int) -> Iter
 
 
 def _decoded(column: pa.ChunkedArray) -> Iterator[dict[str, str | None] | None]:
-    """Yield the JSON object of each row, None for null; equal ones are decoded once."""
+    """Yield the JSON object of each row, None for null; equal texts are decoded once."""
     values = column.combine_chunks()
     kinds = [msgspec.json.decode(text) for text in values.dictionary.to_pylist()]
     return (None if index is None else kinds[index] for index in values.indices.to_pylist())
@@ -417,7 +417,7 @@ def _parameters(plan: ClusteringPlan) -> dict[str, object]:
             "isFull": plan.policy.full,
             "zOrderBy": "[]",
         }
-    # The reference leaves isFull out where there are no clustering columns.
+    # The reference engine omits isFull if there are no clustering columns.
     return {"predicate": "[]", "zOrderBy": _names(plan), "clusterBy": "[]", "auto": False}
 
 
@@ -433,7 +433,7 @@ def _operation_metrics(
         "numDeletionVectorsRemoved": sum(file.deletion_vector is not None for file in removes),
     }
     if added:
-        # Quartiles as Delta Spark takes them (FileSizeStats): elements, not interpolations.
+        # Quartiles are elements, not interpolated, as in Delta Spark (FileSizeStats).
         metrics |= {
             "minFileSize": added[0],
             "p25FileSize": added[len(added) // 4],

@@ -1,4 +1,4 @@
-"""The numbers of an OPTIMIZE run, under the reference engine's names.
+"""The metrics of an OPTIMIZE run, under the reference engine's names.
 
 Source: Delta Spark, OptimizeStats, ClusteringStats and ZCubeFileStatsCollector.
 """
@@ -19,11 +19,11 @@ from liquidlog.snapshot import Snapshot
 def optimize_metrics(
     snapshot: Snapshot, plan: ClusteringPlan, finished: Sequence[RewrittenGroup]
 ) -> dict[str, object]:
-    """Return the metrics of the committed groups of a plan; sizes are bytes.
+    """Return the metrics of the committed groups of a plan; sizes are in bytes.
 
-    `snapshot` is the table at the plan's read version: all its files count as considered.
-    `numOutputZCubes` counts the cubes written. The reference also counts the empty cube that it
-    makes before a first file larger than a whole cube, so its number can be one higher.
+    `snapshot` is the table at the plan's read version; all its files count as considered.
+    `numOutputZCubes` counts the cubes written. The reference engine also counts the empty cube that
+    it makes before a first file larger than a whole cube, so its number can be one higher.
     """
     done = {group.group_id for group in finished}
     groups = [group for group in plan.groups if group.group_id in done]
@@ -36,9 +36,9 @@ def optimize_metrics(
 
 
 def planned_metrics(snapshot: Snapshot, plan: ClusteringPlan) -> dict[str, object]:
-    """Return the metrics that committing a whole plan would have.
+    """Return the metrics that the commit of a whole plan would have.
 
-    What only the rewrite tells is None: the number of files it adds, and their sizes.
+    The number and sizes of added files are None, because only the rewrite determines them.
     """
     return {
         "numFilesAdded": None,

@@ -1,1 +1,1 @@
-"""Which files a rewrite takes: snapshot and policy to plan."""
+"""From snapshot and policy to a plan: which files a rewrite takes."""

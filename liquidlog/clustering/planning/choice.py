@@ -1,7 +1,7 @@
-"""What every planner needs: the checks, the choice of files, and the plan made of it.
+"""What planners share: checks, the choice of files, and the plan that a choice becomes.
 
-A planner decides in arrays over the rows of `Snapshot.files`; here they become the plan's columns,
-only those rows that the plan names.
+A planner decides in arrays over the rows of `Snapshot.files`. Only rows that the plan names are
+then turned into its columns.
 """
 
 from collections.abc import Callable, Sequence
@@ -41,17 +41,17 @@ from liquidlog.spec.sizes import render_size
 from liquidlog.spec.stats import indexed_leaves
 
 NewId = Callable[[], str]
-"""Makes a fresh unique id, as a UUID's text."""
+"""Returns a new unique id, the text of a UUID."""
 
 Strategy = Callable[[Snapshot, ClusteringPolicy, NewId, BoundsOf], ClusteringPlan]
-"""Chooses the files of a clustered table to rewrite together. Pure but for the ids and the bounds
-that it asks for. The table and the policy are checked before it is called."""
+"""Chooses which files of a clustered table to rewrite together. It has no effects, apart from the
+new ids and the bounds that it asks for. Its caller has checked the table and the policy."""
 
 TAKEN: Final = -1
-"""Code of a file that is in a group, where skipped files have the code of their reason."""
+"""The code of a file in a group; a skipped file has the code of its reason."""
 
 MAX_OUTPUTS: Final = 100_000
-"""Most files that one group is cut into: each is a slice that every reading task sends to."""
+"""The largest number of outputs per group: every reading task sends rows to each output's slice."""
 
 REASONS: Final = tuple(SkipReason)
 
@@ -63,15 +63,16 @@ _READ_BY_PLANS: Final = [
     "base_row_id",
     "default_row_commit_version",
 ]
-"""Columns of live files that go into a plan."""
+"""Columns of live files that a plan repeats."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Choice:
-    """Which files go together and why the others stay.
+    """Which files are rewritten together, and why the others are not.
 
-    `groups` are row numbers of Snapshot.files, in the order they are read; `reasons` int64 has
-    one code a file, TAKEN or an index into REASONS. `expected_outputs` has one entry per group.
+    `groups` holds row numbers of Snapshot.files (int64 per group), in reading order. `reasons`
+    (int64) has one code per file: TAKEN, or an index into REASONS. `expected_outputs` has one entry
+    per group.
     """
 
     groups: tuple[NDArray[np.int64], ...]
@@ -80,17 +81,17 @@ class Choice:
 
 
 def reason_code(reason: SkipReason) -> int:
-    """Return the code of a reason in Choice.reasons."""
+    """Return the code that stands for a reason in Choice.reasons."""
     return REASONS.index(reason)
 
 
 def check_table(snapshot: Snapshot) -> ClusteringState:
-    """Return the table's clustering, if its files can be rewritten at all.
+    """Return the table's clustering after checking that its files can be rewritten.
 
     Raises:
         UnsupportedFeatureError: If the table is partitioned.
-        ClusteringColumnError: If its clustering columns are not in its schema; says how to
-            repair that.
+        ClusteringColumnError: If its clustering columns are not in its schema; says how to repair
+            it.
         CorruptLogError: If the clustering domain cannot be read.
     """
     partitions = snapshot.metadata.partition_columns
@@ -115,10 +116,11 @@ def check_clustered(state: ClusteringState) -> tuple[ClusteringColumn, ...]:
 
 
 def check_policy(policy: ClusteringPolicy) -> None:
-    """Refuse sizes that no plan can honour.
+    """Refuse a policy that no plan can satisfy.
 
     Raises:
-        UsageError: If a size is not positive.
+        UsageError: If a size is not positive, the tolerance is below 1, or a share is outside [0,
+        1].
     """
     for name in ("min_cube_bytes", "target_cube_bytes", "max_file_bytes", "budget_bytes"):
         size = getattr(policy, name)
@@ -132,9 +134,9 @@ def check_policy(policy: ClusteringPolicy) -> None:
 
 
 def pack(sizes: NDArray[np.int64], limit: int) -> tuple[slice, ...]:
-    """Return consecutive slices of `sizes`, each closed before its sum would exceed `limit`.
+    """Return consecutive slices of `sizes`, each as long as its sum stays within `limit`.
 
-    A single size above the limit is a slice of its own. Sizes are bytes, in packing order.
+    A single size above the limit is a slice of its own. Sizes are in bytes, in packing order.
     """
     ends = np.cumsum(sizes)
     slices: list[slice] = []
@@ -148,7 +150,7 @@ def pack(sizes: NDArray[np.int64], limit: int) -> tuple[slice, ...]:
 
 
 def output_count(size_bytes: int, max_file_bytes: int) -> int:
-    """Return how many files to write for `size_bytes` of inputs.
+    """Return the number of files to write for `size_bytes` of inputs.
 
     Source: Delta Spark, OptimizeExecutor.runOptimizeBinJob, approxNumFiles.
     """
@@ -158,7 +160,7 @@ def output_count(size_bytes: int, max_file_bytes: int) -> int:
 def deleted_shares(files: pa.Table) -> NDArray[np.float64]:
     """Return each file's share of deleted rows (float64).
 
-    NaN where a file has a deletion vector and its row count is unknown; 0 without a vector.
+    The share is 0 without a deletion vector, and NaN if a file has one but no known row count.
     """
     vectors = files["deletion_vector"]
     if vectors.null_count == files.num_rows:
@@ -179,12 +181,12 @@ def build_plan(  # noqa: PLR0913  the parts of a plan
     choice: Choice,
     new_id: NewId,
 ) -> ClusteringPlan:
-    """Return the plan that a choice of files means; groups of a clustering get their cube ids.
+    """Return the plan for a choice of files; every group of a clustering gets a new cube id.
 
     Raises:
         UnsupportedFeatureError: If the table's row ids cannot be kept.
-        UsageError: If a property of the table is not a number where one is needed, or no codec,
-            or a group would be cut into too many files.
+        UsageError: If a property of the table is no number where one is needed or no known codec,
+            or if a group would be cut into too many files.
     """
     _require_few_outputs(policy, choice)
     plan_id = new_id()
@@ -230,12 +232,12 @@ def _require_few_outputs(policy: ClusteringPolicy, choice: Choice) -> None:
 
 
 def writer_options(snapshot: Snapshot, columns: Sequence[ClusteringColumn]) -> WriterOptions:
-    """Return how the table's properties want its data files written.
+    """Return the options for writing data files that the table's properties ask for.
 
-    Clustering columns always get statistics, also where the properties leave them out.
+    Clustering columns always get statistics, even if the properties exclude them.
 
     Raises:
-        UsageError: If a property of the table is not a number where one is needed.
+        UsageError: If a property of the table is no number where one is needed, or no known codec.
     """
     configuration = snapshot.metadata.configuration
     indexed = dict.fromkeys(
@@ -279,7 +281,7 @@ def _input_files(files: pa.Table, choice: Choice) -> list[InputFiles]:
 
 
 def _deletion_vectors(vectors: pa.StructArray) -> pa.StructArray:
-    """Return deletion vectors with the names that plans give their fields."""
+    """Return deletion vectors with their fields renamed as in plans."""
     kind = InputFiles.schema.field("deletion_vector").type
     children = [
         child.cast(field.type) for child, field in zip(vectors.flatten(), kind, strict=True)

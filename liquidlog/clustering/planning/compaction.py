@@ -1,6 +1,6 @@
 """Plans for tables without clustering columns: compaction, and ZORDER BY.
 
-That a table has none is checked by `planner.plan`.
+`planner.plan` checks that a table has none.
 
 Source: Delta Spark, CompactionStrategy and ZOrderStrategy.
 """
@@ -25,7 +25,7 @@ from liquidlog.plan import ClusteringPlan, ClusteringPolicy, RewriteMode, SkipRe
 from liquidlog.snapshot import Snapshot
 
 MAX_DELETED_SHARE: Final = 0.05
-"""A file with a larger share of deleted rows is compacted whatever its size.
+"""A file with a larger share of deleted rows is compacted, whatever its size.
 
 Source: Delta Spark, spark.databricks.delta.optimize.maxDeletedRowsRatio.
 """
@@ -34,11 +34,12 @@ Source: Delta Spark, spark.databricks.delta.optimize.maxDeletedRowsRatio.
 def plan_compaction(snapshot: Snapshot, policy: ClusteringPolicy, new_id: NewId) -> ClusteringPlan:
     """Return the plan that joins small files, each group into one file.
 
-    Files below `max_file_bytes` and files with many deleted rows are packed, smallest first,
-    into groups of at most `max_file_bytes`; a group of one file is not worth rewriting.
+    Files below `max_file_bytes` and files with many deleted rows are packed, smallest first, into
+    groups of at most `max_file_bytes`. A group of a single file is rewritten only if many of its
+    rows are deleted.
 
     Raises:
-        UsageError: If a property of the table says nothing that files could be written by.
+        UsageError: If a property of the table asks for something that files cannot be written with.
         UnsupportedFeatureError: If the table's row ids cannot be kept.
     """
     return build_plan(
@@ -56,8 +57,8 @@ def plan_zorder(snapshot: Snapshot, policy: ClusteringPolicy, new_id: NewId) -> 
     """Return the plan that rewrites all files along `policy.zorder_by`, in one group.
 
     Raises:
-        UsageError: If the group would be too many files.
-        ClusteringColumnError: If a column cannot be ordered by or has no statistics.
+        UsageError: If the group would be cut into too many files.
+        ClusteringColumnError: If rows cannot be ordered by a column, or it has no statistics.
         UnsupportedFeatureError: If the table's row ids cannot be kept.
     """
     columns = resolve_columns(

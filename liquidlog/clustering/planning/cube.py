@@ -1,9 +1,10 @@
-"""The strategy `cube`: exactly the files and groups of the reference engine's OPTIMIZE.
+"""The strategy `cube`: exactly the files and groups that the reference engine's OPTIMIZE takes.
 
-Partial cubes and unclustered files are merged into new cubes, stable cubes are left alone. The
-reference decides while walking over the files sorted by cube id. Here the same walk is made
-over *runs*: stretches of consecutive files of one cube, or of consecutive unclustered files. Its
-effects on order are kept, because the order decides which files become one cube.
+Partial cubes and unclustered files are merged into new cubes; stable cubes are left alone. The
+reference engine decides while it walks over the files sorted by cube id. Here the same walk goes
+over *runs*: stretches of consecutive files of one cube, or of consecutive unclustered files. The
+result keeps the order of the reference's walk, because the order decides which files become one
+cube.
 
 Source: Delta Spark, ClusteringStrategy.applyMinZCube, ZCube.filterOutLargeZCubes,
 ZCube.filterOutSingleZCubes, OptimizeExecutor.groupFilesIntoBins.
@@ -37,10 +38,10 @@ _UNCLUSTERED_RUN: Final = -1
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class _Runs:
-    """Candidates in runs: `rows` of the files in walking order, cut at `starts`.
+    """The candidates as runs: `rows` are files in walking order; `starts` begins each run.
 
-    `cube` int64 is a run's cube, or _UNCLUSTERED_RUN. `order` int64 are the numbers of the runs
-    still in play, in the order in which they leave the walk.
+    All arrays are int64. `cube` is the cube of each run, or _UNCLUSTERED_RUN. `order` numbers the
+    runs that no filter has removed, in the order in which they leave the walk.
     """
 
     rows: NDArray[np.int64]
@@ -49,29 +50,30 @@ class _Runs:
     order: NDArray[np.int64]
 
     def files(self, runs: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Return the rows of the files of `runs`, run after run."""
+        """Return the rows of the files of `runs` (int64), run after run."""
         ends = np.append(self.starts[1:], len(self.rows))
         lengths = (ends - self.starts)[runs]
         offsets = np.arange(int(lengths.sum())) - np.repeat(np.cumsum(lengths) - lengths, lengths)
         return np.asarray(self.rows[np.repeat(self.starts[runs], lengths) + offsets], np.int64)
 
     def kept(self, order: NDArray[np.int64]) -> "_Runs":
-        """Return the same runs with another order of those still in play."""
+        """Return the same runs with another `order`."""
         return _Runs(rows=self.rows, starts=self.starts, cube=self.cube, order=order)
 
 
 def plan_cubes(snapshot: Snapshot, policy: ClusteringPolicy, new_id: NewId) -> ClusteringPlan:
-    """Return the plan that rewrites what the reference engine's OPTIMIZE would.
+    """Return the plan that rewrites the same files as the reference engine's OPTIMIZE.
 
-    Unclustered files and cubes below `min_cube_bytes` (logical) are packed by their size on
-    storage, in the order of cube ids, unclustered files first in the order of `snapshot.files`.
-    A group is closed before it exceeds the larger of `target_cube_bytes` and `min_cube_bytes`;
-    the reference counts an empty cube before a first file that exceeds it alone, we make none.
-    A cube that would be alone is left. With `full`, files of other columns and other providers
-    are taken too; stable cubes of these columns never are.
+    Unclustered files, in the order of `snapshot.files`, and then cubes below `min_cube_bytes`
+    (logical), in the order of their ids, are packed by their size on storage. A group is closed
+    before it exceeds the larger of `target_cube_bytes` and `min_cube_bytes`. If the first file
+    alone exceeds it, the reference counts an empty cube before that file; this planner makes none.
+    A cube that would be alone in its group is left. With `full`, files of other columns and other
+    providers are taken too; stable cubes of these columns are never taken.
 
     Raises:
-        UsageError: If the table has no clustering columns, or a group would be too many files.
+        UsageError: If the table has no clustering columns, or a group would be cut into too many
+        files.
         UnsupportedFeatureError: If the table's row ids cannot be kept.
         CorruptLogError: If the clustering domain cannot be read.
     """
@@ -132,7 +134,7 @@ def _runs(rows: NDArray[np.int64], places: Membership) -> _Runs:
 def _without_stable(
     runs: _Runs, logical: NDArray[np.int64], min_cube_bytes: int
 ) -> tuple[_Runs, NDArray[np.int64]]:
-    """Return the runs without those of stable cubes, and the rows of the latter."""
+    """Return the runs without those of stable cubes, and the rows of the stable cubes' files."""
     if not len(runs.starts):
         return runs, runs.rows
     totals = np.add.reduceat(logical[runs.rows], runs.starts)
@@ -143,10 +145,10 @@ def _without_stable(
 
 
 def _without_lone_cube(runs: _Runs) -> tuple[_Runs, NDArray[np.int64]]:
-    """Return the runs without a cube that has nothing to be merged with, and its rows.
+    """Return the runs without a cube that nothing can be merged with, and the rows of that cube.
 
-    The reference also drops a cube that comes before the first unclustered file. That takes an
-    unclustered file that still has a ZCUBE_ID, since files without one are walked first.
+    The reference also drops a cube that comes before the first unclustered file. This only happens
+    if that file still has a ZCUBE_ID, since files without one come first.
     """
     order = runs.order
     if not len(order):
@@ -159,11 +161,11 @@ def _without_lone_cube(runs: _Runs) -> tuple[_Runs, NDArray[np.int64]]:
 
 
 def _flush_order(runs: _Runs) -> NDArray[np.int64]:
-    """Return the order in which a filter of the reference hands out the runs it keeps.
+    """Return the order (int64) in which a filter of the reference engine returns the runs it keeps.
 
-    It holds a cube back until the next file shows that it is complete; at the last file it hands
-    out the cube of that file first. So if the last cube is one file, directly after another
-    cube, those two change places.
+    The filter holds a cube back until the next file shows that the cube is complete; at the last
+    file it returns the cube of that file first. So if the last cube is a single file directly after
+    another cube, these two change places.
     """
     order = runs.order.copy()
     if len(order) > 1 and (runs.cube[order[-2:]] != _UNCLUSTERED_RUN).all():

@@ -1,4 +1,4 @@
-"""Whether another curve would serve a plan better.
+"""Advice on the curve of a plan.
 
 Source: docs/curves.md, which measures both curves.
 """
@@ -12,9 +12,9 @@ _KD_PAYS_FROM_FILES: Final = 8
 
 
 def would_kd_be_narrower(plan: ClusteringPlan) -> bool:
-    """Return whether the curve kd would write narrower files than the plan's Hilbert curve.
+    """Return whether the curve `kd` would write narrower files than the plan's Hilbert curve.
 
-    It does where files cannot be fitted to the Hilbert curve, and are many enough to matter.
+    It would if the plan's files cannot be fitted to the Hilbert curve and there are many of them.
     """
     outputs = sum(group.expected_outputs for group in plan.groups)
     is_fitted = len(plan.columns) <= MAX_FITTED_DIMENSIONS

@@ -1,12 +1,13 @@
-"""The strategy `overlap`: rewrite the fewest bytes that serve narrow readers well, file by file.
+"""The strategy `overlap`: rewrites single files, as few bytes as keep narrow readers fast.
 
-Narrow readers are served well while they read at most `tolerance` times what they would read after
-a full rewrite; until then nothing is rewritten. The widest files cost readers most, so a rewrite
-takes all files from some width on and makes one new cube of them. The strategy chooses the width
-that costs the fewest bytes. Each rewrite goes some way below the tolerance, so that several appends
-are rewritten together, and leaves narrow files alone however small their cube is: both keep the
-same bytes from being rewritten again and again. Stable cubes are never touched, so the reference
-engine sees its own cubes as it left them.
+A narrow reader asks for one value of one column. Take the bytes that narrow readers read now, and
+those that they would read after a full rewrite: as long as the ratio is at most `tolerance`, the
+strategy rewrites nothing. The widest files cost readers most, so a rewrite takes all files above
+some width and makes one new cube of them. The strategy chooses the width at which the fewest bytes
+are rewritten. Two rules keep it from rewriting the same bytes again and again: each rewrite lowers
+the ratio well below the tolerance, so that several appends are rewritten together, and narrow files
+are left alone, however small their cube is. Stable cubes are never touched, so the reference engine
+finds its own cubes as it left them.
 """
 
 from dataclasses import dataclass
@@ -38,14 +39,15 @@ NAME: Final = "overlap"
 
 _THRESHOLDS: Final = 48
 _DEPTH_OF_REWRITE: Final = 0.85
-"""How far below the tolerance a rewrite goes, so that the next appends need none."""
+"""The share of the tolerance that a rewrite aims at, so that the next appends need no rewrite."""
 
 _LEAST_GAIN: Final = 0.02
-"""Share of what readers read now that a rewrite must save."""
+"""The least share of the bytes that readers read now that a rewrite must save."""
 
 _MOST_OF_GAIN: Final = 0.9
 _MUCH_CHEAPER: Final = 0.2
-"""A rewrite that only just suffices is preferred if it is below this share of the bytes."""
+"""A rewrite that only just meets the tolerance is preferred if it takes less than this share of the
+bytes of the one that goes deeper."""
 
 _MOST_DELETED_SHARE: Final = 0.25
 """A file with a larger share of deleted rows is always rewritten."""
@@ -56,11 +58,12 @@ _SMALL_SHARE: Final = 0.5
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class _Table:
-    """What the choice is made from; all arrays have one entry per live file.
+    """The facts that decide which files to rewrite; all arrays have one entry per live file.
 
-    `cost` is what each file costs the mean reader, in bytes. The masks are the files that count at
-    all (`considered`), may be rewritten (`candidates`), or must be because so many of their rows
-    are deleted (`forced`). `cube` numbers the cube of each file, -1 for none.
+    `cost` is what each file costs the mean reader, in bytes. The masks mark the files that the
+    model counts (`considered`), those that may be rewritten (`candidates`), and those that must be,
+    because many of their rows are deleted (`forced`). `cube` numbers the cube of each file, -1 for
+    none.
     """
 
     space: KeySpace
@@ -74,9 +77,10 @@ class _Table:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class _Group:
-    """Files rewritten together: `rows` are their numbers (int64), `size` their bytes.
+    """Files that are rewritten together: `rows` has their numbers (int64), `size` is their bytes.
 
-    `outputs` is how many files to make, `gain` how many bytes the mean reader is then spared.
+    `outputs` is the number of files to write, `gain` the number of bytes that the mean reader reads
+    less afterwards.
     """
 
     rows: NDArray[np.int64]
@@ -88,14 +92,15 @@ class _Group:
 def plan_overlap(
     snapshot: Snapshot, policy: ClusteringPolicy, new_id: NewId, bounds_of: BoundsOf
 ) -> ClusteringPlan:
-    """Return the plan that rewrites the fewest bytes for narrow readers to be served well.
+    """Return the plan that rewrites the fewest bytes that keep narrow readers within the tolerance.
 
-    With `full`, files of other columns and providers may be taken too. With `where`, only files
-    that the predicate may match count. With `budget_bytes`, groups are taken while they fit,
-    first those that gain most per byte.
+    With `full`, files of other columns and providers may be taken too. With `where`, all files are
+    ignored but those that the predicate may match. With `budget_bytes`, groups are taken as long as
+    they fit, those with the largest gain per byte first.
 
     Raises:
-        UsageError: If the table has no clustering columns, or a group would be too many files.
+        UsageError: If the table has no clustering columns, or a group would be cut into too many
+            files.
         UnsupportedFeatureError: If the table's row ids cannot be kept.
         CorruptLogError: If the clustering domain cannot be read.
     """
@@ -158,7 +163,7 @@ def _table(
 def _left_alone(
     places: Membership, stable: Mask, asked: Mask, policy: ClusteringPolicy
 ) -> NDArray[np.int64]:
-    """Return the reason of each file if it is not taken."""
+    """Return the code of the reason per file for not taking it (int64)."""
     reasons = np.full(len(asked), reason_code(SkipReason.WELL_CLUSTERED), np.int64)
     if not policy.full:
         foreign = places.in_cube & ~places.same_columns
@@ -190,7 +195,7 @@ def _choice(table: _Table, policy: ClusteringPolicy, reasons: NDArray[np.int64])
 
 
 def _options(table: _Table, policy: ClusteringPolicy) -> list[_Group]:
-    """Return the rewrites that are worth it, none if readers are served well already."""
+    """Return the rewrites that are worth it; none if readers are within the tolerance already."""
     now = float(table.cost[table.considered].sum())
     widths = table.space.widths[table.candidates]
     if now <= policy.tolerance * table.model.ideal or not len(widths):
@@ -202,7 +207,7 @@ def _options(table: _Table, policy: ClusteringPolicy) -> list[_Group]:
         if option.gain >= _LEAST_GAIN * now:
             options.append(option)
         if option.gain >= enough:
-            break  # what follows is larger
+            break  # the rewrites that follow are larger
     return options
 
 
@@ -211,7 +216,7 @@ def _goal(table: _Table, policy: ClusteringPolicy) -> float:
 
 
 def _wanted(table: _Table, policy: ClusteringPolicy, options: list[_Group]) -> Mask:
-    """Return the files to rewrite: those from some width on, and those that must be."""
+    """Return a mask of the files to rewrite: those above some width, and those that must be."""
     if not options:
         return table.forced
     now = float(table.cost[table.considered].sum())
@@ -243,12 +248,12 @@ def _rewrite(table: _Table, rows: NDArray[np.int64]) -> _Group:
     gain = float(table.cost[rows].sum()) - table.model.after(size, extent, outputs)
     cubes = np.unique(table.cube[rows])
     if len(cubes) == 1 and cubes[0] >= 0:
-        gain = 0.0  # clustered together already
+        gain = 0.0  # clustered together before
     return _Group(rows=rows, size=size, outputs=outputs, gain=gain)
 
 
 def _groups(table: _Table, wanted: Mask, limit_bytes: int) -> list[_Group]:
-    """Return the files in groups of at most `limit_bytes`, neighbours together."""
+    """Return the wanted files in groups of at most `limit_bytes`, neighbours together."""
     rows = np.flatnonzero(wanted)
     if not len(rows):
         return []
@@ -260,7 +265,7 @@ def _groups(table: _Table, wanted: Mask, limit_bytes: int) -> list[_Group]:
 
 
 def _within(groups: list[_Group], budget_bytes: int | None) -> list[_Group]:
-    """Return the groups that fit, first those that gain most per byte."""
+    """Return the groups that fit into the budget, those with the largest gain per byte first."""
     if budget_bytes is None:
         return groups
     left = float(budget_bytes)

@@ -1,8 +1,8 @@
-"""Snapshot to plan: the mode that a table asks for, and the strategies by name.
+"""From snapshot to plan: the rewrite mode that suits the table, and the strategies by name.
 
-An option of a plan that would have no effect is refused, never recorded and ignored. What a plan
-listens to depends on the table and on the strategy. An option counts as given if the caller named
-it, even with its default, or if it differs from its default.
+An option that would have no effect on the plan is refused, never recorded and ignored. Which
+options have an effect depends on the table and on the strategy. An option counts as given if the
+caller named it, even with its default, or if it differs from its default.
 """
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -24,7 +24,7 @@ from liquidlog.spec.schema import Leaf
 from liquidlog.spec.sizes import parse_size, render_size
 
 STRATEGY: Final = "strategy"
-"""The option that is no field of the policy."""
+"""The one option that is not a field of the policy."""
 
 ALL_OPTIONS: Final = frozenset({STRATEGY, *ClusteringPolicy.__struct_fields__})
 
@@ -34,12 +34,12 @@ SPELLING: Final[Mapping[str, str]] = {
     "max_file_bytes": "max_file_size",
     "budget_bytes": "budget",
 }
-"""What callers name a field of the policy whose own name says its unit."""
+"""The callers' name of a field of the policy; the field's own name states its unit."""
 
 CLUSTERING_OPTIONS: Final = frozenset(
     {STRATEGY, "full", "curve", "min_cube_bytes", "target_cube_bytes", "max_file_bytes"}
 )
-"""What every strategy of ours listens to."""
+"""The options that every built-in strategy uses."""
 
 CUBE_OPTIONS: Final = CLUSTERING_OPTIONS
 OVERLAP_OPTIONS: Final = ALL_OPTIONS - {"zorder_by"}
@@ -47,19 +47,19 @@ COMPACTION_OPTIONS: Final = frozenset({"max_file_bytes"})
 ZORDER_OPTIONS: Final = frozenset({"max_file_bytes", "zorder_by"})
 
 MIN_FILE_BYTES: Final = 128
-"""Least size that can be asked of files: no Parquet file is smaller."""
+"""The smallest file size that can be asked for: no Parquet file is smaller."""
 
 _DEFAULTS: Final = ClusteringPolicy()
 
 
 def policy_settings(given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return fields of the policy by name, of the arguments that are not None.
+    """Return the fields of the policy, by name, that the arguments other than None set.
 
     Args:
-        given: Arguments under the names that callers use; sizes and columns as people write them.
+        given: Arguments by the names that callers use; sizes and columns as people write them.
 
     Raises:
-        UsageError: If one has a value that it cannot have.
+        UsageError: If an argument has an invalid value.
     """
     found = {name: value for name, value in given.items() if value is not None}
     fields = {public: field for field, public in SPELLING.items()}
@@ -106,14 +106,14 @@ def require_effect(
     """Refuse options that have no effect on a plan of a table with these clustering columns.
 
     Args:
-        policy: What all options come to.
+        policy: All options, with defaults for those that are not given.
         columns: The table's clustering columns.
         named: The options that the caller named.
-        strategy: Its name.
-        listens: The options that this strategy uses.
+        strategy: The name of the strategy.
+        listens: The options that the strategy uses.
 
     Raises:
-        UsageError: With the reason; names every such option.
+        UsageError: If there are any; names them all and says why they have no effect.
     """
     given = {*named, *_changed(policy)}
     if policy.zorder_by:
@@ -178,10 +178,10 @@ def _cubes(
 
 
 def no_bounds(_: Sequence[Leaf]) -> pa.Table:
-    """Stand for bounds where none can be brought.
+    """Refuse to return bounds: the default for callers that cannot load any.
 
     Raises:
-        UsageError: Always; a strategy that does without never calls it.
+        UsageError: Always; a strategy that needs no bounds never calls it.
     """
     raise UsageError("this strategy needs the statistics of the files")
 
@@ -190,14 +190,14 @@ STRATEGIES: Final[Mapping[str, Strategy]] = {
     cube.NAME: _cubes,
     overlap.NAME: overlap.plan_overlap,
 }
-"""Strategies that are always there, by name."""
+"""The built-in strategies by name."""
 
 LISTENS: Final[Mapping[str, frozenset[str]]] = {
     cube.NAME: CUBE_OPTIONS,
     overlap.NAME: OVERLAP_OPTIONS,
 }
-"""The options that each of them uses. A strategy of another package is given every option of a
-clustered table, and refuses with UsageError those that it does not use."""
+"""The options that each built-in strategy uses. A strategy of another package gets every option of
+a clustered table, and has to refuse with UsageError those that it does not use."""
 
 
 def plan(  # noqa: PLR0913  what a plan depends on
@@ -210,19 +210,19 @@ def plan(  # noqa: PLR0913  what a plan depends on
     bounds_of: BoundsOf = no_bounds,
     named: Collection[str] = (),
 ) -> ClusteringPlan:
-    """Return what to rewrite at the snapshot's version.
+    """Return the plan for a rewrite of the table at the snapshot's version.
 
-    A table with clustering columns is clustered by the strategy named; without, it is compacted,
-    or ordered by `policy.zorder_by`. The order of `snapshot.files` is the order in which files
-    are considered; the same snapshot and policy give the same groups. `new_id` names the plan,
-    then each group's cube; `bounds_of` brings bounds, to strategies that look at them. `named`
-    are options that the caller gave, though perhaps with their defaults.
+    A table with clustering columns is clustered by the named strategy; another table is compacted,
+    or ordered by `policy.zorder_by`. Files are considered in the order of `snapshot.files`; the
+    same snapshot and policy give the same groups. `new_id` makes the id of the plan, then that of
+    each group's cube. Strategies that need bounds load them with `bounds_of`. `named` lists the
+    options that the caller gave, perhaps with their default values.
 
     Raises:
-        UsageError: If the strategy or the curve is unknown, the policy asks for what a table of
-            this kind cannot have, an option would have no effect, or the strategy lists an input
-            twice.
-        ClusteringColumnError: If a column cannot be clustered by, or the table's own clustering
+        UsageError: If the strategy or the curve is unknown, the policy asks for something that this
+            kind of table cannot have, an option would have no effect, or the strategy lists an
+            input twice.
+        ClusteringColumnError: If rows cannot be ordered by a column, or the table's own clustering
             columns are not in its schema.
         UnsupportedFeatureError: If the table is partitioned.
         CorruptLogError: If the clustering domain cannot be read.
@@ -255,10 +255,10 @@ def _require_unclustered(state: ClusteringState) -> None:
 
 
 def check_known(kind: str, name: str, known: tuple[str, ...]) -> None:
-    """Refuse a name that is not known.
+    """Refuse an unknown name.
 
     Raises:
-        UsageError: With the names that are.
+        UsageError: If the name is unknown; lists the known ones.
     """
     if name not in known:
         listed = ", ".join(sorted(known))

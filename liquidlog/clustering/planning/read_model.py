@@ -1,10 +1,10 @@
-"""What narrow readers read: the model by which rewrites are judged before they run.
+"""The read model: what narrow readers read, to judge rewrites before they run.
 
 A reader asks for one value of one clustering column: every column equally often, every value in
-proportion to its rows. One reader in 200 reads everything. Opening a file costs as much as
-reading 4 MiB (Spark's openCostInBytes). A share w of the readers then reads a file of width w. If
-rows that span W of each of d columns are clustered into n files, each file ideally has a width of
-W / n**(1/d). Real files are wider; the model measures by what factor in the table's own cubes.
+proportion to its rows. One reader in 200 reads everything. Opening a file costs as much as reading
+4 MiB (Spark's openCostInBytes). So a share w of the readers reads a file of width w. If rows that
+span a share W of each of d columns are clustered into n files, the ideal width of a file is W /
+n**(1/d). Real files are wider; the model measures the factor in the table's own cubes.
 """
 
 from dataclasses import dataclass
@@ -19,8 +19,8 @@ OPEN_COST_BYTES: Final = 4 << 20
 """Source: Spark, spark.sql.files.openCostInBytes."""
 
 NARROWER: Final = 4
-"""How many times smaller than the maximum the files of a small cube may be, so that they are as
-narrow as those of a large one."""
+"""By what factor the files of a small cube may be smaller than the maximum size, to be as narrow as
+those of a large cube."""
 
 _SCAN_SHARE: Final = 0.005
 _FEW_FILES: Final = 4
@@ -30,10 +30,10 @@ _MOST_SHORTFALL: Final = 4.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadModel:
-    """What reading one table costs the mean reader, in bytes.
+    """The cost of reading one table for the mean reader, in bytes.
 
-    `dimensions` counts the clustering columns. `shortfall`, at least 1, is how many times wider
-    files of clustered rows are than in theory.
+    `dimensions` is the number of clustering columns. `shortfall` (at least 1) is the factor by
+    which files of clustered rows are wider than the ideal.
     """
 
     dimensions: int
@@ -43,28 +43,28 @@ class ReadModel:
 
     @property
     def full_files(self) -> float:
-        """How many files a full rewrite would make."""
+        """The number of files that a full rewrite would write."""
         return max(1.0, self.table_bytes / self.max_file_bytes)
 
     @property
     def ideal(self) -> float:
-        """What a reader would read after a full rewrite, in bytes."""
+        """The cost for the mean reader after a full rewrite, in bytes."""
         return self.after(self.table_bytes, 1.0, self.full_files)
 
     def now(self, size: Floats, widths: Floats) -> Floats:
-        """Return what each file costs a reader, in bytes (float64); `size` is in bytes."""
+        """Return the cost per file for the mean reader, in bytes (float64); `size` is in bytes."""
         return np.asarray((size + OPEN_COST_BYTES) * (widths + _SCAN_SHARE), np.float64)
 
     def after(self, size: float, extent: float, files: float) -> float:
-        """Return what `size` bytes of clustered rows in `files` files cost a reader, in bytes."""
+        """Return the cost of `size` bytes of clustered rows in `files` files, in bytes."""
         width = extent * min(1.0, self.shortfall * float(files ** (-1 / self.dimensions)))
         return (size + files * OPEN_COST_BYTES) * (width + _SCAN_SHARE)
 
     def outputs(self, size: float, extent: float) -> int:
-        """Return how many files to make of `size` bytes.
+        """Return the number of files to write for `size` bytes.
 
-        They are as narrow as the files of a full rewrite, as far as sizes allow: at most the
-        maximum size, at least a fixed part of it.
+        There are so many that they are as narrow as the files of a full rewrite, unless they would
+        then be larger than the maximum size or smaller than a fixed part of it.
         """
         fewest = max(1, int(size // self.max_file_bytes))
         most = max(fewest, int(NARROWER * size // self.max_file_bytes))
@@ -74,9 +74,9 @@ class ReadModel:
 def read_model(
     space: KeySpace, cubes: NDArray[np.int64], files: Mask, max_file_bytes: int
 ) -> ReadModel:
-    """Return the model of a table of the chosen `files` (a mask, one bool per file of `space`).
+    """Return the read model of the chosen `files` (a mask with one bool per file of `space`).
 
-    `cubes` numbers the cube of each file (int64, -1 for none): the shortfall is measured in cubes.
+    `cubes` numbers the cube of each file (int64, -1 for none), for measuring the shortfall.
     """
     return ReadModel(
         dimensions=len(space.columns),
