@@ -1,6 +1,6 @@
 """Everything that can go wrong, grouped by what the caller can do about it.
 
-After the colon stand the fields: attributes of the error, and members of its JSON document.
+After each colon are the fields: attributes of the error and members of its JSON document.
 
 LiquidlogError                       the base of all: message
 ├── UsageError                       an argument is wrong, also ValueError: arguments
@@ -26,7 +26,7 @@ LiquidlogError                       the base of all: message
     └── CommitStateUnknownError      the commit may or may not have landed: version, detail
 
 Codes, exit statuses and fields are stable; scripts depend on them. Every error can be copied and
-pickled with all its fields, so that it crosses the border of a process.
+pickled with all its fields, so that it can be raised across processes.
 """
 
 from collections.abc import Mapping, Sequence
@@ -80,27 +80,27 @@ EXIT_INTERRUPTED: Final = 130
 
 
 Argument = str | int | float | Sequence[str] | None
-"""What a caller gave for an argument, as an error repeats it."""
+"""The value that a caller gave for an argument, as an error repeats it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Conflict:
-    """One reason why a change cannot be committed any more; `str` of it is a clause of a sentence.
+    """One reason why a change can no longer be committed; its `str` is a clause of a sentence.
 
-    `kind` is its stable name; the fields of each class are what it is about.
+    `kind` is the stable name of the class; the fields of each class are the facts.
     """
 
     kind: ClassVar[str] = "conflict"
 
     def document(self) -> dict[str, object]:
-        """Return the conflict as a JSON object: kind, message, and the fields of its class."""
+        """Return the conflict as a JSON object: kind, message and the fields of its class."""
         facts = {field.name: _plain(getattr(self, field.name)) for field in fields(self)}
         return {"kind": self.kind, "message": str(self), **facts}
 
 
 @dataclass(frozen=True, slots=True)
 class Outdated(Conflict):
-    """The table is not the one that the change was made for, as `detail` says."""
+    """The table is not the one that the change was made for; `detail` says why."""
 
     kind = "outdated"
     detail: str
@@ -114,10 +114,10 @@ class LiquidlogError(Exception):
     """Base of all errors raised on purpose.
 
     Attributes:
-        message: What went wrong and what to do about it, in words.
-        code: Stable name of the class.
-        exit_status: What the command line ends with.
-        field_names: Attributes that hold the error's facts, for machines.
+        message: What went wrong and what to do about it.
+        code: Stable name of the class, for scripts.
+        exit_status: Exit status of the command line.
+        field_names: Attributes with the error's facts, for machines.
     """
 
     code: ClassVar[str] = "error"
@@ -130,7 +130,7 @@ class LiquidlogError(Exception):
 
     @property
     def fields(self) -> dict[str, object]:
-        """The error's facts, by the names of their attributes."""
+        """The error's facts by attribute name."""
         return {name: getattr(self, name) for name in self.field_names}
 
     def document(self) -> dict[str, object]:
@@ -139,15 +139,15 @@ class LiquidlogError(Exception):
         return {"code": self.code, "message": self.message, **facts}
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Rebuild from attributes: an exception's own way calls `__init__` with the message."""
+        """Rebuild from attributes; the default would call `__init__` with the message alone."""
         return type(self).__new__, (type(self),), {**self.__dict__, "args": self.args}
 
 
 class UsageError(LiquidlogError, ValueError):
-    """An argument has a value that cannot be used.
+    """An argument has a value that liquidlog cannot use.
 
-    `arguments` are the arguments that the message is about, {name: value given}; in the JSON
-    document they stand beside code and message.
+    `arguments` maps the names of the wrong arguments to the values given; in the JSON document they
+    are members beside code and message.
     """
 
     code = "usage"
@@ -159,12 +159,12 @@ class UsageError(LiquidlogError, ValueError):
 
     @property
     def fields(self) -> dict[str, object]:
-        """The arguments that are wrong, then the facts of a subclass."""
+        """The wrong arguments, then the facts of a subclass."""
         return {**self.arguments, **super().fields}
 
 
 class ClusteringColumnError(UsageError):
-    """Clustering columns that the table cannot have; `problems` are all of them, in words."""
+    """Clustering columns that the table cannot have; `problems` say why."""
 
     code = "clustering_columns"
     exit_status = EXIT_ERROR
@@ -176,7 +176,7 @@ class ClusteringColumnError(UsageError):
 
 
 class SchemaChangeError(UsageError):
-    """A change of schema or properties that the table cannot have; `problems` are all of them."""
+    """A change of schema or properties that the table cannot have; `problems` say why."""
 
     code = "schema_change"
     exit_status = EXIT_ERROR
@@ -205,7 +205,7 @@ class TableNotFoundError(LogError, FileNotFoundError):
 
 
 class TableExistsError(LogError, FileExistsError):
-    """There already is a Delta table at the address `uri`."""
+    """There is already a Delta table at the address `uri`."""
 
     code = "table_exists"
     field_names = ("uri",)
@@ -216,7 +216,7 @@ class TableExistsError(LogError, FileExistsError):
 
 
 class VersionNotFoundError(LogError, LookupError):
-    """The log does not hold `version`; it holds the versions `oldest` to `newest`."""
+    """The log does not have `version`; it has the versions `oldest` to `newest`."""
 
     code = "version_not_found"
     field_names = ("version", "oldest", "newest")
@@ -231,9 +231,9 @@ class VersionNotFoundError(LogError, LookupError):
 
 
 class TimestampNotFoundError(LogError, LookupError):
-    """No version that can be loaded is the one at `timestamp`.
+    """The log has no loadable version for `timestamp`.
 
-    It, and the times `oldest` and `newest` of the log's commits, are ISO 8601 in UTC.
+    `timestamp`, and the times `oldest` and `newest` of the log's commits, are ISO 8601 in UTC.
     """
 
     code = "timestamp_not_found"
@@ -249,7 +249,7 @@ class TimestampNotFoundError(LogError, LookupError):
 
 
 class CorruptLogError(LogError):
-    """The log file at `path` breaks the protocol; `line` counts from 1, None if not known."""
+    """The log file at `path` breaks the protocol; `line` counts from 1, None if unknown."""
 
     code = "corrupt_log"
     field_names = ("path", "line", "detail")
@@ -263,7 +263,7 @@ class CorruptLogError(LogError):
 
 
 class StorageError(LiquidlogError):
-    """The storage refused an operation at `path`, for what `detail` says."""
+    """The storage refused an operation at `path`; `detail` says why."""
 
     code = "storage"
     field_names = ("path", "detail")
@@ -275,7 +275,7 @@ class StorageError(LiquidlogError):
 
 
 class UnsupportedFeatureError(LiquidlogError):
-    """The table at `uri` uses `features` that we refuse; `action` is what it cannot be (read)."""
+    """The table at `uri` uses `features` that we refuse; it cannot be `action`, such as "read"."""
 
     code = "unsupported_feature"
     exit_status = EXIT_UNSUPPORTED
@@ -293,9 +293,9 @@ class UnsupportedFeatureError(LiquidlogError):
 
 
 class SchemaMismatchError(LiquidlogError):
-    """The data at `path` is not of the table's schema.
+    """The data at `path` does not have the table's schema.
 
-    `expected` and `found` are the schemas, a line per column; `problems` how they differ.
+    `expected` and `found` are the schemas, one line per column; `problems` are the differences.
     """
 
     code = "schema_mismatch"
@@ -337,7 +337,7 @@ class DocumentError(LiquidlogError):
 
 
 class ResultMismatchError(LiquidlogError):
-    """A rewrite result does not answer its plan, or does not prove that no row was lost."""
+    """A rewrite result does not match its plan, or does not prove that no row was lost."""
 
     code = "result_mismatch"
     field_names = ("problems",)
@@ -348,7 +348,7 @@ class ResultMismatchError(LiquidlogError):
 
 
 class CheckpointMismatchError(LiquidlogError):
-    """A checkpoint of `version` would not say what the log says, so it was not published."""
+    """A checkpoint of `version` would differ from the log, so it was not published."""
 
     code = "checkpoint_mismatch"
     field_names = ("version", "problems")
@@ -356,7 +356,7 @@ class CheckpointMismatchError(LiquidlogError):
     def __init__(self, version: int, problems: tuple[str, ...]) -> None:
         super().__init__(
             f"no checkpoint of version {version} was written, since it would not say what the log"
-            f" says: {'; '.join(problems)}. The table is as it was"
+            f" says: {'; '.join(problems)}. The table is unchanged"
         )
         self.version = version
         self.problems = problems
@@ -365,7 +365,7 @@ class CheckpointMismatchError(LiquidlogError):
 class ExecutorError(LiquidlogError):
     """The executor is missing, cannot start, or failed.
 
-    `failures` says what happened to each group that failed; empty if none was begun.
+    `failures` is one sentence per failed group; empty if no group was begun.
     """
 
     code = "executor"
@@ -383,10 +383,10 @@ class CommitError(LiquidlogError):
 
 
 class CommitConflictError(CommitError):
-    """Other commits made ours impossible. Nothing of ours was committed.
+    """Other commits made ours impossible; nothing was committed.
 
-    `read_version` is the version that the change was made for, None if it was made for none;
-    `conflicts` are all the reasons.
+    `read_version` is the version that the change was made for, None if there was none; `conflicts`
+    are all the reasons.
     """
 
     code = "commit_conflict"
@@ -404,7 +404,7 @@ class CommitConflictError(CommitError):
 
 
 class TableReplacedError(CommitConflictError):
-    """The table at `uri` is not the one that a change was made for; nothing of it was committed."""
+    """The table at `uri` is not the one that the change was made for; nothing was committed."""
 
     code = "table_replaced"
     field_names = ("uri", "read_version", "conflicts")
@@ -419,7 +419,7 @@ class TableReplacedError(CommitConflictError):
 
 
 class CommitStateUnknownError(CommitError):
-    """The storage failed so that nobody knows whether `version` was committed."""
+    """The storage failed, and whether `version` was committed is unknown."""
 
     code = "commit_state_unknown"
     exit_status = EXIT_UNKNOWN
@@ -435,7 +435,7 @@ class CommitStateUnknownError(CommitError):
 
 
 def _plain(value: object) -> object:
-    """Return a fact as JSON has it: sequences as lists, conflicts as their documents."""
+    """Return a fact as plain JSON values: sequences as lists, conflicts as their documents."""
     if isinstance(value, Conflict):
         return value.document()
     if isinstance(value, list | tuple):

@@ -1,11 +1,11 @@
-"""The table at one version: pure data, one row per live file.
+"""A table at one version: pure data, one row per live file.
 
-Columns of `Snapshot.files` (FILES_SCHEMA): `path` as the log has it, URI-encoded;
-`size` bytes; `modification_time` ms; `num_records` the physical row count that its statistics
-say; `tags` the two ZCUBE tags as columns and all tags as JSON (`tags_json`, so that they are
-copied exactly); `version` is the commit that added the file, null where only a checkpoint knows
-it; `statistics_row` where its other statistics are (see Statistics). Nulls mean absent. Columns
-that repeat few values are dictionary-encoded.
+Columns of `Snapshot.files` (FILES_SCHEMA): `path` is URI-encoded, as in the log; `size` is bytes;
+`modification_time` is ms since the epoch; `num_records` is the physical row count in the
+statistics; the two ZCUBE tags have columns of their own, and `tags_json` has all tags, so that they
+are copied exactly; `version` is the commit that added the file, null if only a checkpoint names the
+file; `statistics_row` locates the other statistics (see Statistics). Null means absent. Columns
+with few distinct values are dictionary-encoded.
 """
 
 from collections.abc import Mapping
@@ -61,12 +61,12 @@ STATISTICS_TYPE: Final = pa.large_string()
 """Raw statistics: the protocol's JSON, null where a file has none."""
 
 MAX_FILE_BYTES: Final = 1 << 50
-"""A size above is no size, and sums of such numbers would overflow without a word."""
+"""Larger sizes are refused: sums of them would overflow silently."""
 
 
 @dataclass(frozen=True, slots=True)
 class CheckpointFile:
-    """A Parquet file of a checkpoint: its name in the log directory, the adds it holds."""
+    """A Parquet file of a checkpoint: its name in the log directory and its number of adds."""
 
     name: str
     adds: int
@@ -74,10 +74,10 @@ class CheckpointFile:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Statistics:
-    """Where the statistics of live files are, to be read when a question needs them.
+    """Where the statistics of live files are, so that they can be read on demand.
 
-    `statistics_row` of a file counts first the adds of `checkpoint`, file after file in their
-    order, then the raw statistics in `texts`, which are those that commits carry.
+    A file's `statistics_row` counts the adds of the `checkpoint` files, in their order, and after
+    them the rows of `texts`, the raw statistics from commits.
     """
 
     checkpoint: tuple[CheckpointFile, ...] = ()
@@ -85,13 +85,13 @@ class Statistics:
 
     @property
     def rows(self) -> int:
-        """How many rows there are to point at."""
+        """Number of rows to which `statistics_row` can point."""
         return sum(file.adds for file in self.checkpoint) + len(self.texts)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogMark:
-    """A file of the log as storage described it: enough to see that another took its place."""
+    """A log file as described by the storage, to detect that another file replaced it."""
 
     name: str
     size_bytes: int
@@ -103,10 +103,10 @@ class LogMark:
 class Snapshot(Summary):
     """The state of a table at `version`.
 
-    `files` has the schema FILES_SCHEMA, sorted by path unless a caller reordered it; planners
-    take its order as the scan order. `domains` holds live domains only.
-    `timestamp_ms` is the commit's time. `mark` is of the commit's file, or of a checkpoint's where
-    that is gone; None for what was not read from a log.
+    `files` has the schema FILES_SCHEMA and is sorted by path unless a caller reordered it; planners
+    use its order as the scan order. `domains` has live domains only. `timestamp_ms` is the commit's
+    time. `mark` describes the commit's file, or a checkpoint's if that is gone; None if the
+    snapshot was not read from a log.
     """
 
     uri: str
@@ -123,7 +123,7 @@ class Snapshot(Summary):
 
     @property
     def size_bytes(self) -> int:
-        """Bytes of all live files."""
+        """Total bytes of the live files."""
         return int(pc.sum(self.files["size"]).as_py() or 0)
 
     def _facts(self) -> Mapping[str, object]:
@@ -138,10 +138,10 @@ class Snapshot(Summary):
 
 
 def unsound(files: pa.Table, uri: str) -> tuple[str, ...]:
-    """Return what no live files can be: without a path, named twice, or of an untrue size.
+    """Return problems that no live files may have: no path, one file twice, an impossible size.
 
     Raises:
-        CorruptLogError: If the percent-encoding of a path is not that of a text.
+        CorruptLogError: If the percent-encoding of a path does not decode to text.
     """
     problems = []
     if files["path"].null_count or pc.any(pc.equal(files["path"], "")).as_py():
@@ -160,16 +160,16 @@ def unsound(files: pa.Table, uri: str) -> tuple[str, ...]:
 
 
 def decoded_paths(files: pa.Table) -> pa.Array:
-    """Return the paths of `files` in canonical form, decoded, as a string array.
+    """Return the decoded, canonical paths of `files` as a string array, one per row.
 
     Raises:
-        CorruptLogError: If the percent-encoding of one is not that of a text.
+        CorruptLogError: If the percent-encoding of a path does not decode to text.
     """
     return canonical_paths(files["path"].combine_chunks())
 
 
 def deletion_vector(row: Mapping[str, Any] | None) -> DeletionVector | None:
-    """Return the deletion vector in a row of `deletion_vector`, None for null."""
+    """Return the deletion vector in a row of the column `deletion_vector`, None for null."""
     if row is None:
         return None
     return DeletionVector(
@@ -182,21 +182,22 @@ def deletion_vector(row: Mapping[str, Any] | None) -> DeletionVector | None:
 
 
 def num_records(files: pa.Table) -> pa.Array:
-    """Return the physical row count of each file from its statistics, null where unknown."""
+    """Return the physical row count per file (int64) from its statistics, null if unknown."""
     return files["num_records"].combine_chunks()
 
 
 def deleted_rows(files: pa.Table) -> pa.Array:
-    """Return the number of rows that each file's deletion vector deletes, 0 without one."""
+    """Return the number of rows that a deletion vector deletes per file (int64), 0 without."""
     vectors = files["deletion_vector"].combine_chunks()
     return pc.fill_null(pc.struct_field(vectors, "cardinality"), 0)
 
 
 def logical_bytes(files: pa.Table) -> pa.Array:
-    """Return each file's size scaled by its live rows, as the reference engine estimates it.
+    """Return the size per file in bytes, scaled by its share of live rows.
 
-    `size * (numRecords - deleted) / numRecords`, rounded down; `size` where numRecords is
-    unknown or zero. Source: Delta Spark, AddFile.estLogicalFileSize.
+    It is `size * (numRecords - deleted) / numRecords`, rounded down, or `size` if numRecords is
+    unknown or zero, as the reference engine estimates it. Source: Delta Spark,
+    AddFile.estLogicalFileSize.
     """
     rows = num_records(files)
     deleted = deleted_rows(files)

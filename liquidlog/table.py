@@ -5,8 +5,8 @@ plan = table.plan()                      # Snapshot -> ClusteringPlan
 result = liquidspark.execute(spark, plan)  # ClusteringPlan -> RewriteResult
 table.commit(plan, result)               # RewriteResult -> versions
 
-Methods check their arguments and call what does the work. In their order: opening, versions,
-questions, plans and commits of rewrites, other changes.
+Methods check their arguments and call the functions that do the work. They are ordered: opening,
+versions, questions, plans and commits of rewrites, other changes.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -99,7 +99,7 @@ from liquidlog.spec.times import parse_duration, parse_time
 __all__ = ["Size", "Table", "system_clock"]
 
 STRATEGY_GROUP: Final = "liquidlog.strategies"
-"""Entry points of further planning strategies: a name and a Strategy."""
+"""Group of entry points for further planning strategies, each a Strategy."""
 
 Size = int | str
 """Bytes, as a number or as text: 1073741824, "1GiB", "100GB"."""
@@ -110,7 +110,7 @@ _SOURCES: Final = "paths, Arrow tables or record batch readers"
 
 
 class Table(Summary):
-    """A Delta table at an address. Methods without a version are about the newest one."""
+    """A Delta table at an address. Methods without a version use the newest one."""
 
     def __init__(self, store: TableStore, clock: Clock) -> None:
         self._store = store
@@ -125,10 +125,10 @@ class Table(Summary):
     ) -> "Table":
         """Return the table at `uri`: a path, or a URI of file:, s3:, gs:, az: or abfss:.
 
-        Storage options have the names that delta-rs gives them; environment variables count too.
+        Storage options have the names that delta-rs gives them; environment variables are read too.
 
         Raises:
-            TableNotFoundError: If there is none.
+            TableNotFoundError: If there is no table.
             UsageError: If the address or a storage option cannot be used.
             StorageError: If the storage refuses.
         """
@@ -149,14 +149,16 @@ class Table(Summary):
     ) -> "Table":
         """Create an empty table and return it.
 
-        Either a schema or a table to be like is given; `like` copies schema, properties and
-        clustering columns, and `cluster_by` (empty for none) and `properties` then replace or add
-        to them.
+        Give either `schema` or `like`, another table. `like` copies schema, properties and
+        clustering columns; then `cluster_by` (empty for none) replaces the columns, and
+        `properties` replace or add to those copied.
 
         Raises:
             TableExistsError: If there is a table at `uri` already.
-            ClusteringColumnError: If it cannot be clustered so; holds every problem.
-            UsageError: If not exactly one of schema and like is given, or a property is refused.
+            ClusteringColumnError: If the table cannot have these clustering columns; has every
+                problem.
+            UsageError: If not exactly one of `schema` and `like` is given, or a property is
+                refused.
             StorageError: If the target cannot be written.
         """
         definition = cls.definition(
@@ -175,7 +177,7 @@ class Table(Summary):
         cluster_by: str | Sequence[str] | None = None,
         properties: Mapping[str, str] | None = None,
     ) -> define.Definition:
-        """Return the definition of a new table, from the arguments of create."""
+        """Return the definition of a new table, from the arguments of `create`."""
         return define.Definition(
             schema=schema
             if schema is None
@@ -204,8 +206,9 @@ class Table(Summary):
 
         Raises:
             TableExistsError: If there is a table at `uri` already.
-            ClusteringColumnError: If it cannot be clustered so; holds every problem.
-            UsageError: If the definition is not one of a table.
+            ClusteringColumnError: If the table cannot have these clustering columns; has every
+                problem.
+            UsageError: If no table can have this definition.
             StorageError: If the target cannot be written.
         """
         table = cls(open_store(uri, storage_options), system_clock())
@@ -220,7 +223,7 @@ class Table(Summary):
 
     @property
     def seen_version(self) -> int | None:
-        """The newest version that a method has looked at, None before the first; asks nobody."""
+        """The newest version that a method has read, None if none; sends no request."""
         return None if self._newest is None else self._newest.version
 
     # Versions
@@ -229,21 +232,21 @@ class Table(Summary):
         """Return the table's state at a version, the newest if None.
 
         Raises:
-            VersionNotFoundError: If the log does not hold that version.
-            UsageError: If it is not a whole number.
+            VersionNotFoundError: If the log does not have that version.
+            UsageError: If the version is not a whole number.
             CorruptLogError: If the log is broken.
-            UnsupportedFeatureError: If the table cannot be read; names every reason.
+            UnsupportedFeatureError: If the table cannot be read; gives every reason.
         """
         if version is not None:
             return load_snapshot(self._store, whole_number(version, argument="version"))
         return self.update()
 
     def update(self) -> Snapshot:
-        """Return the newest version; after the first time only new commits are read.
+        """Return the newest version; after the first call, only new commits are read.
 
         Raises:
             CorruptLogError: If the log is broken.
-            UnsupportedFeatureError: If the table cannot be read; names every reason.
+            UnsupportedFeatureError: If the table cannot be read; gives every reason.
         """
         if self._newest is None:
             self._newest = load_snapshot(self._store)
@@ -253,19 +256,19 @@ class Table(Summary):
         return self._newest
 
     def snapshot_to_change(self) -> Snapshot:
-        """Return the newest version of the table that was opened, and of no other.
+        """Return the newest version, provided that the table is still the one that was opened.
 
         Raises:
             TableReplacedError: If another table is at its address now.
             CorruptLogError: If the log is broken.
-            UnsupportedFeatureError: If the table cannot be read; names every reason.
+            UnsupportedFeatureError: If the table cannot be read; gives every reason.
         """
         newest = self.update()
         require_same_table(newest, self._table_id or newest.metadata.id)
         return newest
 
     def bounds_of(self, snapshot: Snapshot) -> BoundsOf:
-        """Return a function that loads bounds of a snapshot's files and keeps the last ones."""
+        """Return a function that loads bounds of a snapshot's files and caches the last ones."""
 
         def bounds(columns: Sequence[Leaf]) -> Bounds:
             kept, wanted = self._bounds, tuple(columns)
@@ -278,11 +281,11 @@ class Table(Summary):
         return bounds
 
     def at(self, timestamp: str | datetime) -> Snapshot:
-        """Return the table's state at a time: ISO 8601, in UTC if it names no zone.
+        """Return the table's state at a time: ISO 8601, in UTC if it has no zone.
 
         Raises:
-            TimestampNotFoundError: If it is before the first or after the last commit.
-            UsageError: If it is not a time.
+            TimestampNotFoundError: If the time is before the first or after the last commit.
+            UsageError: If the text is not a time.
         """
         return self.snapshot(self.version_at(timestamp))
 
@@ -298,7 +301,7 @@ class Table(Summary):
         return inspect.detail(self.snapshot(version))
 
     def history(self, limit: int | None = None) -> Rows:
-        """Return the commits, newest first, with the columns of DESCRIBE HISTORY.
+        """Return one row per commit, newest first, with the columns of DESCRIBE HISTORY.
 
         Raises:
             UsageError: If `limit` is not a whole number from 1.
@@ -308,22 +311,22 @@ class Table(Summary):
         return read_history(self._store, limit)
 
     def commit_count(self) -> int:
-        """Return the number of commits still in the log: the length of a history without limit."""
+        """Return the number of commits still in the log, the length of a full `history`."""
         return count_commits(self._store)
 
     def files(
         self, version: int | None = None, *, min_cube_size: Size = DEFAULT_MIN_CUBE_BYTES
     ) -> pa.Table:
-        """Return one row per live file: size, rows, cube, state, bounds of clustering columns."""
+        """Return one row per live file: size, rows, cube, state, clustering columns' bounds."""
         return inspect.files(self._store, self.snapshot(version), parse_size(min_cube_size))
 
     def files_at(self, version: int | None = None) -> tuple[int, pa.Table]:
-        """Return (version, files): the files together with the version they are live at."""
+        """Return (version, files): the files, and the version at which they are live."""
         snapshot = self.snapshot(version)
         return snapshot.version, inspect.files(self._store, snapshot, DEFAULT_MIN_CUBE_BYTES)
 
     def cubes(self, *, min_cube_size: Size = DEFAULT_MIN_CUBE_BYTES) -> pa.Table:
-        """Return one row a ZCube."""
+        """Return one row per ZCube."""
         snapshot = self.snapshot()
         columns = clustering_state(snapshot).columns
         return cube_table(snapshot, columns, parse_size(min_cube_size))
@@ -335,13 +338,13 @@ class Table(Summary):
         where: str | None = None,
         min_cube_size: Size = DEFAULT_MIN_CUBE_BYTES,
     ) -> Health:
-        """Return how well the table is clustered, by its own or by other columns.
+        """Return how well the table is clustered, by its own columns or by others.
 
-        With `where`, only files that the SQL predicate may match are measured.
+        With `where`, only files with rows that the SQL predicate may match are measured.
 
         Raises:
             ClusteringColumnError: If a column cannot be measured.
-            UsageError: If the predicate cannot be understood.
+            UsageError: If the predicate is not valid.
         """
         paths = None if columns is None else column_paths(columns, argument="columns")
         return inspect.health(
@@ -354,20 +357,20 @@ class Table(Summary):
         )
 
     def doctor(self, *, min_cube_size: Size = DEFAULT_MIN_CUBE_BYTES) -> tuple[Finding, ...]:
-        """Return what is wrong with the clustering, each with the command that mends it."""
+        """Return what is wrong with the clustering; a finding names the command that repairs it."""
         cube_bytes = parse_size(min_cube_size)
         return findings(doctor.examine(self._store, self.snapshot(), min_cube_bytes=cube_bytes))
 
     def overview(self, *, min_cube_size: Size = DEFAULT_MIN_CUBE_BYTES) -> Overview:
-        """Return all that a report shows: health, findings, pictures, the past."""
+        """Return what a report shows: health, findings, pictures and the past."""
         cube_bytes, now_ms = parse_size(min_cube_size), self._clock.now_ms()
         return overview(self._store, self.snapshot(), min_cube_bytes=cube_bytes, now_ms=now_ms)
 
     def scan_files(self, where: str, version: int | None = None) -> pa.Table:
-        """Return the files (path, size_bytes) that a reader of the predicate must open.
+        """Return the files (path, size_bytes) that a reader with the predicate must open.
 
         Raises:
-            UsageError: If the predicate cannot be understood.
+            UsageError: If the predicate is not valid.
         """
         return inspect.matching_files(self._store, self.snapshot(version), where)
 
@@ -379,15 +382,15 @@ class Table(Summary):
         version: int | None = None,
         time_zone: str | None = None,
     ) -> Scan:
-        """Return the files and bytes that a reader of a predicate must open, by statistics alone.
+        """Return the files and bytes that a reader with a predicate must open, by statistics alone.
 
-        Instead of one predicate a workload can be given, as `parse_workload` returns it.
-        `time_zone` is that of the readers' sessions, like "Europe/Berlin"; without it, times in
-        predicates that name no zone may be meant in any.
+        Instead of a predicate, give a workload, as `parse_workload` returns it. `time_zone` is that
+        of the readers' sessions, like "Europe/Berlin"; without it, times without a zone in
+        predicates may be in any zone.
 
         Raises:
-            UsageError: If a predicate cannot be understood, not one of the two is given, or there
-                is no such time zone.
+            UsageError: If a predicate is not valid, if not exactly one of the two is given, or
+                if the time zone does not exist.
         """
         if (where is None) == (not workload):
             raise UsageError("a scan needs either a predicate or a workload")
@@ -397,14 +400,14 @@ class Table(Summary):
         return scan(self._store, self.snapshot(version), asked, time_zone=time_zone)
 
     def written_bytes(self) -> tuple[WrittenBytes, ...]:
-        """Return what each commit still in the log wrote, oldest first: new data and moved data."""
+        """Return the bytes that each commit still in the log wrote, new and moved, oldest first."""
         return written_bytes(self._store)
 
     def simulated(self, *, append_bytes: int, scenario: str) -> SimulatedTable:
-        """Return a made-up table with files like this one's, for `liquidlog.simulation`.
+        """Return a simulated table with files like this one's, for `liquidlog.simulation`.
 
         Raises:
-            UsageError: If the table has no clustering columns, there is no such scenario, or
+            UsageError: If the table has no clustering columns, the scenario does not exist, or
                 `append_bytes` is not positive.
         """
         append_bytes = whole_number(append_bytes, argument="append_bytes", least=1)
@@ -412,7 +415,7 @@ class Table(Summary):
             self._store, self.snapshot(), append_bytes=append_bytes, scenario=scenario
         )
 
-    # Plans, and the commits of what an executor made of them
+    # Plans, and commits of their results
 
     def plan(  # noqa: PLR0913  the policy, spelled out
         self,
@@ -431,14 +434,14 @@ class Table(Summary):
         min_overlap: float | None = None,
         version: int | None = None,
     ) -> ClusteringPlan:
-        """Return what OPTIMIZE would rewrite; writes nothing.
+        """Return the plan of what OPTIMIZE would rewrite; writes nothing.
 
-        What is None has the default of ClusteringPolicy, and `strategy` that of "cube". From
-        `budget` on, the arguments are for the strategy "overlap". An argument that would have no
+        Arguments that are None have the defaults of ClusteringPolicy; the default `strategy` is
+        "cube". The arguments from `budget` on are for the strategy "overlap". An argument without
         effect on this table with this strategy is refused.
 
         Raises:
-            UsageError: If the policy asks for what such a table cannot have, or an argument would
+            UsageError: If the table cannot be planned with these arguments, or an argument would
                 have no effect.
             ClusteringColumnError: If a column cannot be clustered by.
             UnsupportedFeatureError: If the table cannot be read or planned.
@@ -477,15 +480,15 @@ class Table(Summary):
     def predict(
         self, plan: ClusteringPlan, workload: Workload, *, sample: bool = False
     ) -> Prediction:
-        """Return what a plan would bring to the readers of a workload, from statistics.
+        """Return what readers of a workload read before and after a plan, from statistics.
 
-        With `sample`, rows of the clustering columns are read from some of the files, and the
-        prediction follows how they really lie.
+        With `sample`, the prediction uses the values in clustering columns that are read from some
+        rows of some files.
 
         Raises:
-            UsageError: If a predicate cannot be understood, there is none, or the plan has no
+            UsageError: If a predicate is not valid, if there is none, or if the plan has no
                 columns to sample.
-            DataFileError: If a file that is sampled cannot be read.
+            DataFileError: If a sampled file cannot be read.
         """
         snapshot = self.snapshot_of(plan)
         asked = several(workload, (WeightedPredicate,), argument="workload", of=_PREDICATES)
@@ -497,16 +500,16 @@ class Table(Summary):
         return predict(snapshot, plan, asked, self.bounds_of(snapshot), samples)
 
     def predicted_health(self, plan: ClusteringPlan) -> Health:
-        """Return the health that the table would have after a plan, from statistics."""
+        """Return the health that the table would have after a plan, predicted from statistics."""
         snapshot = self.snapshot_of(plan)
         size = plan.policy.min_cube_bytes
         return predicted_health(snapshot, plan, self.bounds_of(snapshot), min_cube_bytes=size)
 
     def explain(self, plan: ClusteringPlan | None = None, *, path: str | None = None) -> Rows:
-        """Return why each live file, or one, is or is not a candidate, in words and numbers.
+        """Return why each live file, or one file, is or is not a candidate, in words and numbers.
 
         Raises:
-            UsageError: If the path is not one of a live file.
+            UsageError: If the path is not that of a live file.
         """
         if path is not None:
             one(path, str, argument="path", expected="a path as files shows it")
@@ -524,18 +527,18 @@ class Table(Summary):
     def explain_together(
         self, plan: ClusteringPlan | None = None, *, examples: int = 3
     ) -> tuple[Explained, ...]:
-        """Return how many files a plan takes or leaves for which reason, each with some paths."""
+        """Return how many files a plan takes or leaves, per reason, with some paths each."""
         made = self.plan() if plan is None else _plan(plan)
         shown = whole_number(examples, argument="examples")
         return explain_together(made, examples=shown)
 
     def snapshot_of(self, plan: ClusteringPlan) -> Snapshot:
-        """Return the table at the version that a plan was made for.
+        """Return the table's state at the version for which a plan was made.
 
         Raises:
-            UsageError: If it was made for a table at another address.
-            TableReplacedError: If it was made for another table at this one.
-            VersionNotFoundError: If the log does not hold that version.
+            UsageError: If the plan was made for a table at another address.
+            TableReplacedError: If the plan was made for another table that was at this address.
+            VersionNotFoundError: If the log does not have that version.
         """
         version = _plan(plan).read_version
         newest = self._newest or self.update()
@@ -552,13 +555,14 @@ class Table(Summary):
         return then
 
     def replay(self, version: int, **policy: Any) -> OptimizeComparison:  # noqa: ANN401  as plan takes them
-        """Return how a plan for the version before an OPTIMIZE compares with what it took.
+        """Compare the files that an OPTIMIZE took with a plan for the version before it.
 
-        `policy` is what `plan` takes; whether it was FULL is read from the commit.
+        `policy` are arguments of `plan`; whether the OPTIMIZE was FULL is read from its commit.
 
         Raises:
-            UsageError: If the commit is no OPTIMIZE, or the policy names what the commit tells.
-            VersionNotFoundError: If the log does not hold it, or the version before.
+            UsageError: If the commit is not an OPTIMIZE, or the policy has arguments that the
+                commit determines.
+            VersionNotFoundError: If the log has no such version, or not the one before.
         """
         if policy.get("full") or policy.get("version") is not None:
             raise UsageError("full and version have no effect on a replay: the commit tells them")
@@ -569,7 +573,7 @@ class Table(Summary):
         return compare_optimize(self._store, whole_number(version, argument="version"), plan_at)
 
     def require_writable(self, plan: ClusteringPlan) -> None:
-        """Refuse, before anything is rewritten, a plan whose outputs could not be committed.
+        """Refuse a plan whose outputs could not be committed, before any data is rewritten.
 
         Raises:
             UnsupportedFeatureError: With every reason.
@@ -587,13 +591,13 @@ class Table(Summary):
         """Commit the finished groups that are not committed yet, one commit per group.
 
         With `dry_run` every group is checked as if it were committed, nothing is written or
-        deleted, and the report holds the versions that the groups would get.
+        deleted, and the report has the versions that the groups would get.
 
         Raises:
             UsageError: If the arguments are not a plan and a result.
-            CommitConflictError: If other commits made groups impossible; the others landed.
-            ResultMismatchError: If the result does not answer the plan, or lost a row.
-            CommitStateUnknownError: If it cannot be told whether a commit landed.
+            CommitConflictError: If other commits made groups impossible; the other groups landed.
+            ResultMismatchError: If the result does not match the plan, or lost a row.
+            CommitStateUnknownError: If a commit may or may not have landed.
         """
         kind = "a RewriteResult"
         finished = one(result, RewriteResult, argument="result", expected=kind)
@@ -602,11 +606,11 @@ class Table(Summary):
         return report
 
     def optimize_metrics(self, plan: ClusteringPlan, report: CommitReport) -> Mapping[str, Any]:
-        """Return what a run did, under the names of Delta's OPTIMIZE metrics."""
+        """Return the metrics of a run, under the names of Delta's OPTIMIZE metrics."""
         return optimize_metrics(self.snapshot(_plan(plan).read_version), plan, report.finished)
 
     def planned_metrics(self, plan: ClusteringPlan) -> Mapping[str, Any]:
-        """Return the metrics that committing a whole plan would have; None is not known yet."""
+        """Return the metrics of a plan as if all of it were committed; None if not known yet."""
         return planned_metrics(self.snapshot_of(plan), plan)
 
     def commit_each(
@@ -631,34 +635,36 @@ class Table(Summary):
         cluster: bool = False,
         dry_run: bool = False,
     ) -> Appended:
-        """Append Parquet files (paths) or Arrow data as fresh files in one commit.
+        """Append Parquet files (paths) or Arrow data as new files in one commit.
 
         Columns may come in any order; everything else must fit the schema. With `cluster`, each
-        batch is sorted along the curve of the clustering columns first. Without rows there is no
-        commit and the version stays. With `dry_run` the sources are read to their ends and
-        checked, a RecordBatchReader too, nothing is written, and what is returned is what would be.
+        batch is first sorted along the curve of the clustering columns. Without rows there is no
+        commit, and the version stays. With `dry_run` the sources, even a RecordBatchReader, are
+        read to the end and checked, nothing is written, and the returned value is that of a real
+        run.
 
         Raises:
-            UsageError: If it is none of these, or an empty list; or `cluster` is asked for and the
-                table has no clustering columns.
-            SchemaMismatchError: If the data is not of the table's schema; shows both.
+            UsageError: If the data is of another type or an empty list, or if `cluster` is set and
+                the table has no clustering columns.
+            SchemaMismatchError: If the data does not have the table's schema; shows both.
             DataFileError: If a file cannot be read.
-            UnsupportedFeatureError: If the table asks more of a writer than we do.
+            UnsupportedFeatureError: If the table requires more of a writer than we do.
             CommitError: If the commit did not land.
         """
         request = AppendRequest(sources=_sources(data), cluster=cluster, dry_run=dry_run)
         return append(self._store, self.snapshot_to_change(), request, self._clock)
 
     def cluster_by(self, columns: str | Sequence[str] | None, *, dry_run: bool = False) -> int:
-        """Set the clustering columns, None to have none; return the table's version after it.
+        """Set the clustering columns, None to remove them; return the table's version after that.
 
-        No file is rewritten. An unclustered, unpartitioned table is upgraded in the same commit.
-        Where there is nothing to change there is no commit. With `dry_run` nothing is committed:
-        the version is the one that the table would have.
+        No file is rewritten. An unclustered, unpartitioned table is upgraded in the same commit. If
+        there is nothing to change, there is no commit. With `dry_run` nothing is committed: the
+        version is the one that the table would have.
 
         Raises:
-            ClusteringColumnError: If the table cannot be clustered so; holds every problem.
-            UnsupportedFeatureError: If the table asks more of a writer than we do.
+            ClusteringColumnError: If the table cannot have these clustering columns; has every
+                problem.
+            UnsupportedFeatureError: If the table requires more of a writer than we do.
             CommitError: If the commit did not land.
         """
         paths = None if columns is None else column_paths(columns, argument="columns")
@@ -666,13 +672,13 @@ class Table(Summary):
         return define.cluster_by(self._store, snapshot, paths, self._clock, dry_run=dry_run)
 
     def fix(self, *names: str, dry_run: bool = False) -> tuple[Mended, ...]:
-        """Mend what findings of these names say, without rewriting a data file.
+        """Repair what the named findings report, without rewriting a data file.
 
-        With `dry_run` nothing is committed: the versions are those that would be made.
+        With `dry_run` nothing is committed: the versions are those that a real run would commit.
 
         Raises:
-            UsageError: If a name is not one of a finding that can be mended so.
-            UnsupportedFeatureError: If the table asks more of a writer than we do.
+            UsageError: If a name is not that of a finding with such a repair.
+            UnsupportedFeatureError: If the table requires more of a writer than we do.
             DataFileError: If a file cannot be read for its statistics.
             CommitError: If a commit did not land.
         """
@@ -682,16 +688,16 @@ class Table(Summary):
         )
 
     def rename_column(self, old: str, new: str, *, dry_run: bool = False) -> int:
-        """Rename a column, `a` or a field `a.b`; return the table's version after it.
+        """Rename a column `a` or a field `a.b`; return the table's version after that.
 
-        `new` is the last part of the new name. Needs column mapping. Clustering stays, and cubes
-        stay the table's own: their tags get the new name in the same commit. With `dry_run`
-        nothing is committed: the version is the one that the table would have.
+        `new` is the last part of the new name. The table needs column mapping. Clustering stays,
+        and cubes stay the table's own: the same commit updates their tags to the new name. With
+        `dry_run` nothing is committed: the version is the one that the table would have.
 
         Raises:
-            UsageError: If a name is not one.
-            SchemaChangeError: If the table cannot have it; holds every problem.
-            UnsupportedFeatureError: If the table asks more of a writer than we do.
+            UsageError: If a name cannot be parsed.
+            SchemaChangeError: If the table cannot have the new name; has every problem.
+            UnsupportedFeatureError: If the table requires more of a writer than we do.
             CommitError: If the commit did not land.
         """
         name = split_path(new)
@@ -703,14 +709,15 @@ class Table(Summary):
         )
 
     def drop_column(self, name: str, *, dry_run: bool = False) -> int:
-        """Drop a column that nothing depends on; return the table's version after it.
+        """Drop a column that nothing depends on; return the table's version after that.
 
-        Needs column mapping. Clustering columns and what holds them stay. With `dry_run` nothing
-        is committed: the version is the one that the table would have.
+        The table needs column mapping. Clustering columns, and structs that contain them, cannot be
+        dropped. With `dry_run` nothing is committed: the version is the one that the table would
+        have.
 
         Raises:
-            SchemaChangeError: If the table cannot be without it; holds every problem.
-            UnsupportedFeatureError: If the table asks more of a writer than we do.
+            SchemaChangeError: If the column cannot be dropped; has every problem.
+            UnsupportedFeatureError: If the table requires more of a writer than we do.
             CommitError: If the commit did not land.
         """
         snapshot, path = self.snapshot_to_change(), split_path(name)
@@ -723,16 +730,16 @@ class Table(Summary):
         unset: str | Sequence[str] = (),
         dry_run: bool = False,
     ) -> int:
-        """Set some properties and remove others; return the table's version after it.
+        """Set some properties and remove others; return the table's version after that.
 
-        Setting delta.columnMapping.mode to name turns column mapping on. Where there is nothing
-        to change there is no commit. With `dry_run` nothing is committed: the version is the one
-        that the table would have.
+        Setting delta.columnMapping.mode to name turns column mapping on. If there is nothing to
+        change, there is no commit. With `dry_run` nothing is committed: the version is the one that
+        the table would have.
 
         Raises:
-            UsageError: If the properties are not a mapping of texts.
-            SchemaChangeError: If one is not a user's to change, or cannot have its value.
-            UnsupportedFeatureError: If the table asks more of a writer than we do.
+            UsageError: If the properties are not a mapping from str to str.
+            SchemaChangeError: If users may not change a property, or it cannot have the value.
+            UnsupportedFeatureError: If the table requires more of a writer than we do.
             CommitError: If the commit did not land.
         """
         setting = text_mapping(properties, argument="properties")
@@ -747,15 +754,15 @@ class Table(Summary):
         )
 
     def checkpoint(self, *, dry_run: bool = False) -> Checkpointed:
-        """Give the newest version a checkpoint, so that it opens without the commits before.
+        """Write a checkpoint of the newest version, so that it opens without the commits before.
 
-        Commits of ours do so themselves after every `delta.checkpointInterval` versions. With
-        `dry_run` it is made elsewhere and compared with the log, but not published.
+        Our commits write one themselves every `delta.checkpointInterval` versions. With `dry_run`
+        the checkpoint is made elsewhere and compared with the log, but not published.
 
         Raises:
-            UnsupportedFeatureError: If the table asks more of a writer than we do.
-            CheckpointMismatchError: If it would not say what the log says; nothing was written.
-            CorruptLogError: If a log file that is needed is missing or broken.
+            UnsupportedFeatureError: If the table requires more of a writer than we do.
+            CheckpointMismatchError: If the checkpoint differs from the log; nothing was written.
+            CorruptLogError: If a needed log file is missing or broken.
             StorageError: If the storage cannot be written.
         """
         return checkpoint(self._store, self.snapshot_to_change(), self._clock, dry_run=dry_run)
@@ -770,17 +777,18 @@ class Table(Summary):
     ) -> Rows:
         """Return the files that runs left without a commit, one row per file.
 
-        A run that wrote within `older_than` may still be alive: its files are listed but are no
-        orphans, and stay. So do those of finished runs while their results can be committed, that
-        is for half of `delta.deletedFileRetentionDuration`; with `finished`, they go as well. With
-        `delete`, orphans are deleted, unless it is a `dry_run`. Where finished runs are among them,
-        a version without actions is put first, so that no commit of them can land any more.
+        A run that wrote within `older_than` may still be alive: its files are listed, but are not
+        orphans and are kept. So are the files of finished runs while their results can be
+        committed, that is for half of `delta.deletedFileRetentionDuration`; with `finished`, they
+        count as orphans too. With `delete`, and without `dry_run`, orphans are deleted. If files of
+        finished runs are among them, a version without actions is put first, so that no commit of
+        those runs can still land.
 
         Raises:
             UsageError: If `older_than` is not a duration like 12h.
             UnsupportedFeatureError: If the storage or the table cannot be written.
-            StorageError: If the storage cannot be asked; what was not deleted stays listed.
-            CorruptLogError: If the log cannot be read as far back as it goes.
+            StorageError: If the storage does not answer; files that were not deleted stay listed.
+            CorruptLogError: If a retained part of the log cannot be read.
         """
         strays = find_strays(
             self._store,
@@ -798,10 +806,10 @@ class Table(Summary):
 
 
 def _strategies(name: str) -> Mapping[str, Strategy]:
-    """Return our strategies and, if it is another, the installed one of that name.
+    """Return our strategies and, if `name` is another one, the installed strategy of that name.
 
     Raises:
-        UsageError: If there is none, or it cannot be loaded.
+        UsageError: If the strategy is not installed or cannot be loaded.
     """
     if name in STRATEGIES:
         return STRATEGIES
@@ -809,7 +817,7 @@ def _strategies(name: str) -> Mapping[str, Strategy]:
     check_known("strategy", name, (*STRATEGIES, *installed))
     try:
         return {**STRATEGIES, name: installed[name].load()}
-    except Exception as error:  # whatever another package's import raises
+    except Exception as error:  # importing another package may raise anything
         raise UsageError(f"the strategy {name} cannot be loaded: {error}", strategy=name) from error
 
 

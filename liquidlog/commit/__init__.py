@@ -1,1 +1,1 @@
-"""Actions to a new version. Knows nothing of clustering."""
+"""Commit actions as a new version of a table; this package knows nothing of clustering."""

@@ -1,4 +1,4 @@
-"""Where commits get their time and their ids: the only place that reads a clock and makes ids."""
+"""The clock and the ids of commits; no other module reads a clock or makes ids."""
 
 import secrets
 import time
@@ -10,16 +10,18 @@ from typing import Final
 _BACK_OFF_MS: Final = 20
 _MAX_BACK_OFF_MS: Final = 2_000
 _MAX_ATTEMPTS_WAITED: Final = 16
-"""The longest wait after the first lost race is twice the first, or twice what the attempt took; it
-never exceeds the second, or so many attempts where those are slow."""
+"""After the first lost race, the longest wait is twice _BACK_OFF_MS, or twice the attempt's
+duration if that is longer. It doubles with each further race, up to _MAX_BACK_OFF_MS, or to the
+duration of _MAX_ATTEMPTS_WAITED attempts if that is longer."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Clock:
-    """Where a commit gets its time and its ids from.
+    """Source of a commit's time and ids.
 
-    `back_off` is called with the number of races lost in a row and how long the last one took (ms),
-    and waits before the next one, so that writers that lost together do not meet again at once.
+    `back_off` waits before the next attempt, so that writers that lost together do not collide
+    again at once. Its arguments are the races lost in a row and the duration of the last attempt in
+    ms.
     """
 
     now_ms: Callable[[], int]
@@ -39,8 +41,8 @@ def system_clock() -> Clock:
 def _back_off(lost: int, attempt_ms: int) -> None:
     """Wait for a random time, longer on average the more races were lost in a row.
 
-    Where an attempt takes long, as on a store far away, writers would else lose to each other most
-    of the time, and keep the store busy with it.
+    The wait grows with the duration of an attempt: on a distant store, writers would otherwise
+    mostly lose to each other and load the store with failing attempts.
     """
     most_ms = max(_MAX_BACK_OFF_MS, _MAX_ATTEMPTS_WAITED * attempt_ms)
     longest_ms = min(max(_BACK_OFF_MS, attempt_ms) << min(lost, 10), most_ms)

@@ -1,7 +1,8 @@
-"""Which winning commits make a change impossible. Pure: read set x winners -> conflicts.
+"""Find the winning commits that conflict with a change. Pure: read set x winners -> conflicts.
 
-The matrix is the reference engine's for SnapshotIsolation, stricter in two points: any metadata
-or protocol change stops us, and so does a change of a domain the change was derived from.
+The matrix is the reference engine's for SnapshotIsolation, stricter in two points: any change of
+metadata or protocol is a conflict, and so is a change of a domain from which the change was
+derived.
 
 Source: PROTOCOL.md, "Writer Requirements"; Delta Spark, ConflictChecker.
 """
@@ -27,9 +28,9 @@ from liquidlog.spec.actions import (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadSet:
-    """What a change depends on: nothing of it may have changed after `version`.
+    """What a change depends on; none of it may have changed after `version`.
 
-    `files` are the logical files it removes; `domains` the domains it was derived from.
+    `files` are the logical files that the change removes, `domains` those it was derived from.
     """
 
     version: int
@@ -89,11 +90,11 @@ class DomainMetadataChanged(Conflict):
 
 
 WinnerConflict = ConcurrentDeleteRead | MetadataChanged | ProtocolChanged | DomainMetadataChanged
-"""What a winning commit did that makes a change impossible; each names the winner's `version`."""
+"""What a winning commit did to make a change impossible; `version` is the winner's."""
 
 
 def check_conflicts(read_set: ReadSet, winners: Iterable[Commit]) -> tuple[WinnerConflict, ...]:
-    """Return every conflict with the commits that landed after `read_set.version`.
+    """Return all conflicts with `winners`, the commits that landed after `read_set.version`.
 
     Appends, transaction identifiers and re-adds of the same logical file never conflict: the
     change is derived again from the newest snapshot before it is tried again.

@@ -1,13 +1,13 @@
-"""Land a change on top of whatever landed meanwhile, or say why that is impossible.
+"""Land a change on top of the commits that landed meanwhile, or say why that is impossible.
 
-Every attempt starts from the newest snapshot: winners since the read version are checked, the
-change is derived again from that snapshot, and only then put. Nothing of an earlier attempt is
-reused.
+Every attempt starts from the newest snapshot: the commits since the read version are checked for
+conflicts, the change is derived from that snapshot, and only then is it put. Nothing of an earlier
+attempt is reused.
 
-A put that succeeded and whose response is lost looks like a lost race; the commit's own `txnId`,
-read back, tells them apart. Where the version is still free, the same bytes are put again:
-whichever of the puts arrives, it is this commit, and once. What stays in doubt is neither a success
-nor a failure.
+A successful put whose response is lost looks like a lost race; reading back the commit's `txnId`
+distinguishes the two. If the version is still free, the same bytes are put again: only one of the
+puts can create the version, and each is this commit. If the outcome stays unknown, the caller gets
+neither a success nor a failure but CommitStateUnknownError.
 """
 
 from collections.abc import Callable, Iterable
@@ -41,17 +41,17 @@ from liquidlog.spec.features import has_in_commit_timestamps, unsupported_for_wr
 from liquidlog.spec.obligations import schema_problems
 
 MAX_ATTEMPTS: Final = 1000
-"""Attempts before giving up; each lost one means that another writer made progress."""
+"""Attempts before giving up; each lost attempt means that another writer made progress."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Proposal:
     """A change to commit.
 
-    `derive` builds the change from the newest snapshot and runs at every attempt. `problems`
-    says why the change no longer fits a snapshot, in addition to the conflict rules. `before_put`
-    looks, directly before each put, at what no log can tell, and raises what forbids the put.
-    `base` is a version known already, so that only what came after it has to be read.
+    `derive` builds the change from the newest snapshot at every attempt. `problems` returns why the
+    change no longer fits a snapshot, in addition to the conflict rules. `before_put` checks,
+    directly before each put, what is not in the log, and raises an error to prevent the put. `base`
+    is a version that is already loaded, so that only later commits have to be read.
     """
 
     read_set: ReadSet
@@ -65,7 +65,7 @@ class Proposal:
 class Landed:
     """A commit that landed, and its version.
 
-    `base` is the version before it, which it was derived from.
+    `base` is the version before, from which the change was derived.
     """
 
     version: int
@@ -74,15 +74,15 @@ class Landed:
 
 
 def land(store: TableStore, proposal: Proposal, clock: Clock, *, engine_info: str) -> Landed:
-    """Land the proposal at the next version that is free; return what it got.
+    """Land the proposal at the next free version; return the change and its version.
 
     Raises:
-        CommitConflictError: If winners make it impossible; names every conflict. A
+        CommitConflictError: If other commits made it impossible; has every conflict. Its subclass
             TableReplacedError if another table is there now.
-        CommitStateUnknownError: If it cannot be told whether it landed.
+        CommitStateUnknownError: If the commit may or may not have landed.
         UnsupportedFeatureError: If the newest version of the table cannot be written.
         StorageError: If the storage refuses; nothing was committed.
-        CommitError: If other writers won every one of the attempts.
+        CommitError: If other writers won all MAX_ATTEMPTS races.
     """
     txn_id = clock.new_id()
     snapshot = proposal.base or load_snapshot(store)
@@ -120,10 +120,10 @@ def land(store: TableStore, proposal: Proposal, clock: Clock, *, engine_info: st
 
 
 def rehearse(store: TableStore, proposal: Proposal) -> Landed:
-    """Return what `land` would do now, after all its checks and without its put.
+    """Return what `land` would return now; everything is checked and nothing is put.
 
     Raises:
-        CommitConflictError: If winners make it impossible; names every conflict.
+        CommitConflictError: If other commits made it impossible; has every conflict.
         UnsupportedFeatureError: If the newest version of the table cannot be written.
     """
     snapshot = proposal.base or load_snapshot(store)
@@ -141,7 +141,7 @@ def land_first(store: TableStore, change: Change, clock: Clock, *, engine_info: 
     """Land version 0 of a new table; return False if the table was created meanwhile.
 
     Raises:
-        CommitStateUnknownError: If it cannot be told whether it landed.
+        CommitStateUnknownError: If the commit may or may not have landed.
         StorageError: If the storage refuses; nothing was committed.
     """
     txn_id = clock.new_id()
@@ -158,7 +158,7 @@ def land_first(store: TableStore, change: Change, clock: Clock, *, engine_info: 
 
 
 def require_writable(snapshot: Snapshot) -> None:
-    """Refuse a table whose features, properties or schema ask more of a writer than we do.
+    """Refuse a table whose features, properties or schema require more of a writer than we do.
 
     Raises:
         UnsupportedFeatureError: With every reason.
@@ -181,7 +181,7 @@ def _require_no_conflicts(proposal: Proposal, winners: Iterable[Commit]) -> None
 
 def _require_possible(proposal: Proposal, snapshot: Snapshot) -> None:
     if snapshot.version < proposal.read_set.version:
-        # A listing from a cache, or a table put back from a copy: no conflict that stays one.
+        # The listing came from a cache, or the table was restored from a copy; a retry may succeed.
         detail = (
             f"version {proposal.read_set.version}, which this change was made for, is not listed"
         )
@@ -200,7 +200,7 @@ def _starts_with_in_commit_timestamps(change: Change) -> bool:
 
 
 def _with_in_commit_timestamp(info: CommitInfo, snapshot: Snapshot) -> CommitInfo:
-    """Return the commitInfo with a timestamp after the last commit's, where the table has them.
+    """Return the commitInfo with an in-commit timestamp after the last commit's, if enabled.
 
     Source: PROTOCOL.md, "Writer Requirements for In-Commit Timestamps".
     """
@@ -228,14 +228,14 @@ def _commit_info(
 
 
 class PutOutcome(Enum):
-    """What became of one attempt."""
+    """Outcome of one attempt to put a version."""
 
     LANDED = "landed"
     LOST_RACE = "lost race"
 
 
 PUTS: Final = 4
-"""Puts of a commit without an answer, the version free after each, until its state is unknown."""
+"""Unanswered puts of a commit, with the version still free, before its state counts as unknown."""
 
 
 def put_commit(
@@ -246,13 +246,13 @@ def put_commit(
     txn_id: str,
     wait: Callable[[int], None] = lambda _: None,
 ) -> PutOutcome:
-    """Put the commit of `version` and return what became of it.
+    """Put the commit of `version`; return whether it landed or lost the race.
 
-    `wait` waits after a number of puts without an answer.
+    `wait` is called before each further put, with the number of unanswered puts so far.
 
     Raises:
         StorageError: If nothing was stored.
-        CommitStateUnknownError: If it cannot be told whether the commit landed.
+        CommitStateUnknownError: If the commit may or may not have landed.
     """
     detail = ""
     for puts in range(1, PUTS + 1):
@@ -263,7 +263,7 @@ def put_commit(
         except StorageError as error:
             if puts == 1:
                 raise
-            # What is refused now says nothing of the puts before, which may still arrive.
+            # This refusal says nothing about the earlier puts, which may still arrive.
             raise CommitStateUnknownError(version, f"{detail}; {error.message}") from error
         if outcome is not None:
             return outcome
@@ -273,7 +273,7 @@ def put_commit(
 def _put_once(
     store: TableStore, version: int, content: bytes, txn_id: str
 ) -> tuple[PutOutcome | None, str]:
-    """Return what became of a put, None if that is in doubt, and why it was looked up."""
+    """Return the outcome of a put, None if unknown, and the reason why it had to be read back."""
     try:
         if store.put_log_if_absent(commit_name(version), content):
             return PutOutcome.LANDED, ""
@@ -284,7 +284,7 @@ def _put_once(
 
 
 def _read_back(store: TableStore, version: int, txn_id: str, *, detail: str) -> PutOutcome | None:
-    """Return what the log says became of a put, None if it has no such version.
+    """Return the outcome of a put according to the log, None if the version is not there.
 
     Raises:
         CommitStateUnknownError: If the log cannot be read.

@@ -1,7 +1,7 @@
-"""What the footer of a written file says, compared with what a result says of the file.
+"""Compare the footers of written files with what a result says about the files.
 
-Compared are the number of rows, and bounds and nulls of the columns that have statistics in the
-result. A claimed bound may be wider than the footer's, never narrower.
+The row count is compared, and the bounds and nulls of the columns that have statistics in the
+result. A bound in the result may be wider than the footer's, never narrower.
 
 Source: parquet.thrift, Statistics; PROTOCOL.md, "Per-file Statistics".
 """
@@ -25,7 +25,7 @@ _SIDES: Final[Mapping[str, tuple[str, Callable[..., Any]]]] = {
     "min": ("minimum", pc.less_equal),
     "max": ("maximum", pc.greater_equal),
 }
-"""Sides of bounds, their names, and what is true of a claimed bound and the footer's."""
+"""Per side of a bound: its name, and the comparison that must hold between result and footer."""
 
 
 def footer_problems(
@@ -37,10 +37,10 @@ def footer_problems(
     """Return every way in which a file's footer contradicts a result, as sentences.
 
     Args:
-        address: Of the file.
-        written: What the result says of it; its statistics are readable JSON.
-        schema: Of data files of the table.
-        storage: Opens the file.
+        address: Address of the file.
+        written: What the result says about the file; its statistics are valid JSON.
+        schema: The schema of the table's data files.
+        storage: The options with which to open the file.
 
     Raises:
         DataFileError: If the file is missing or is not Parquet.
@@ -64,28 +64,28 @@ def _problems(footer: pq.FileMetaData, written: WrittenFile, schema: StructType)
             side = None if statistics is None else _lie(claimed, position, leaf, statistics)
             if side is not None:
                 yield (
-                    f"the {side} of {'.'.join(leaf.logical)} that the result claims for"
-                    f" {written.path} leaves out values that the file holds"
+                    f"the {side} of {'.'.join(leaf.logical)} in the result for"
+                    f" {written.path} leaves out values in the file"
                 )
                 break
 
 
 def _column_numbers(footer: pq.FileMetaData) -> Mapping[str, int]:
-    """Return the number of each column by its dotted path; none for paths that are not unique."""
+    """Return column numbers by dotted path; paths that are not unique are left out."""
     paths = [footer.schema.column(number).path for number in range(footer.num_columns)]
     counts = Counter(paths)
     return {path: number for number, path in enumerate(paths) if counts[path] == 1}
 
 
 def _lie(claimed: Bounds, position: int, leaf: Leaf, statistics: pq.Statistics) -> str | None:
-    """Return which claimed bound is narrower than the footer's, None if neither is."""
+    """Return the name of a bound that is narrower than the footer's, None if neither is."""
     if not has_bounds(leaf.data_type) or not statistics.has_min_max:
         return None
     ends = {"min": claimed.low(position), "max": claimed.high(position)}
     for side, (name, is_wider) in _SIDES.items():
         bound = ends[side][0]
         value = _value(statistics, side, bound.type)
-        # NaN is greater than every number, and no footer has it.
+        # NaN is greater than every number, and footers never contain it.
         claims = bound.is_valid and bound.as_py() == bound.as_py()
         if claims and value is not None and not is_wider(bound, value).as_py():
             return name
@@ -93,7 +93,7 @@ def _lie(claimed: Bounds, position: int, leaf: Leaf, statistics: pq.Statistics) 
 
 
 def _value(statistics: pq.Statistics, side: str, kind: pa.DataType) -> pa.Scalar | None:
-    """Return a footer's value as the bound's type, None where it has no such form."""
+    """Return a footer's value as the bound's type, None if it cannot be converted."""
     try:
         return pa.scalar(getattr(statistics, side), kind)
     except (pa.ArrowInvalid, pa.ArrowTypeError, TypeError, ValueError, OverflowError):

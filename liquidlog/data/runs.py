@@ -1,19 +1,20 @@
-"""Runs: who writes data files that no version names yet, and what became of them.
+"""Runs: writers of data files that no version names yet, and their fates.
 
-Every file of a run has the run's token in its name. What a run is at is told by two small files in
-the table's directory:
+Every file of a run has the run's token in its name. Two small files in the table's directory say
+which stage a run has reached:
 
     _liquidspark-TOKEN        the marker: tasks of the run may finish files
     _liquidspark-TOKEN-fate   "finished DIGEST": its outputs are whole and may be committed
                               "retired": it was ended before it finished; nothing may be committed
                               "withdrawn": it had finished, and is being deleted
 
-The fate is put under the condition that there is none, so a run is either finished, by itself, or
-retired, by somebody else, never both. A commit puts a version only while it reads its run's fate as
-finished, with the digest of exactly the documents it commits; the fate goes when the commit has
-landed. So who deletes files of a run first retires or withdraws it, then reads the log, and then
-deletes what the log does not name. A withdrawn run may have a commit on its way that looked before:
-a version of their own, put in between, makes it look again (see `operations.orphans`).
+The fate is a conditional put that fails if there is one already, so a run is either finished, by
+itself, or retired, by another process, never both. A commit puts a version only while its run's
+fate is finished, with the digest of exactly the documents that it commits; the fate is removed once
+the commit has landed. To delete files of a run, first retire or withdraw the run, then read the
+log, then delete the files that the log does not name. A withdrawn run may have a commit under way
+that read the fate earlier: putting a version in between makes that commit read the fate again (see
+`operations.orphans`).
 """
 
 import hashlib
@@ -38,7 +39,7 @@ from liquidlog.storage.files import (
 from liquidlog.storage.options import NO_OPTIONS, StorageOptions
 
 _MARKER_PREFIX: Final = "_liquidspark-"
-"""Hidden from everything that lists data files."""
+"""The prefix hides the files from everything that lists data files."""
 
 _FATE_SUFFIX: Final = "-fate"
 _TOKEN: Final = re.compile(r"[0-9a-f]{12}")
@@ -47,22 +48,22 @@ _PUTS: Final = 4
 
 
 class Stage(Enum):
-    """How far a run is."""
+    """Stage that a run has reached."""
 
     RUNNING = "running"
     FINISHED = "finished"
     RETIRED = "retired"
     WITHDRAWN = "withdrawn"
     GONE = "gone"
-    """It left no trace: it was committed, cleaned up, or never began."""
+    """No trace is left: the run was committed, was cleaned up or never began."""
 
 
 @dataclass(frozen=True, slots=True)
 class Run:
     """One attempt to write files into a table.
 
-    `directory` is the table's address, `token` 12 hexadecimal digits that no other run has,
-    `storage` opens the table.
+    `directory` is the table's address, `token` is 12 hexadecimal digits that no other run has, and
+    `storage` are the options with which to open the table.
     """
 
     directory: str
@@ -70,58 +71,58 @@ class Run:
     storage: StorageOptions = NO_OPTIONS
 
     def __post_init__(self) -> None:
-        """Refuse what is no token: it becomes part of file names.
+        """Refuse a malformed token, since it becomes part of file names.
 
         Raises:
-            ValueError: With what was found.
+            ValueError: If the token is not 12 hexadecimal digits.
         """
         if not _TOKEN.fullmatch(self.token):
             raise ValueError(f"{self.token!r} is not 12 hexadecimal digits, as tokens of runs are")
 
     @property
     def name_prefix(self) -> str:
-        """What the names of its files begin with.
+        """The prefix of the names of the run's files.
 
         The token comes first: object stores list by prefix, and a table may hold a million files.
         """
         return f"part-{self.token[:8]}-{self.token[8:12]}-"
 
     def file_name(self, number: int, attempt: str, codec: str) -> str:
-        """Return a name for its output `number`; `attempt` tells task attempts apart."""
+        """Return a name for the run's output `number`; `attempt` distinguishes task attempts."""
         return f"{self.name_prefix}{number:05d}-{attempt}.c000.{codec}.parquet"
 
     def begin(self) -> None:
-        """Allow tasks to finish files of this run.
+        """Put the marker, so that tasks may finish files of this run.
 
         Raises:
-            StorageError: If the table cannot be written.
-            UnsupportedFeatureError: If its storage is read only.
+            StorageError: If the table's directory cannot be written.
+            UnsupportedFeatureError: If the table's storage is read-only.
         """
         touch(self._marker, self.storage)
 
     def has_ended(self) -> bool:
-        """Return whether it ended, by itself or by somebody else: its tasks must not go on.
+        """Return whether the run was ended, by itself or another process; its tasks must then stop.
 
         Raises:
-            StorageError: If the storage cannot be asked.
+            StorageError: If the storage does not answer.
         """
         missing = file_facts(self._marker, self.storage) is None
         return missing or file_facts(self._fate, self.storage) is not None
 
     def finish(self, digest: str, *, keep: Collection[str] = ()) -> None:
-        """Say that its outputs are whole; delete its other files, those of lost task attempts.
+        """Declare the run's outputs complete; delete its other files, those of lost task attempts.
 
         Args:
-            digest: Of the documents that a commit of its outputs has to show.
-            keep: Names of its outputs.
+            digest: The digest of the documents with which the outputs may be committed.
+            keep: The names of the run's outputs.
 
         Raises:
-            ExecutorError: If somebody else ended it before: its outputs are being deleted.
-            StorageError: If the storage cannot be written or asked.
+            ExecutorError: If another process ended the run before, and so deletes its outputs.
+            StorageError: If the storage cannot be written or does not answer.
         """
         settled = self._settle_fate(f"{Stage.FINISHED.value} {digest}".encode())
         if not settled or file_facts(self._marker, self.storage) is None:
-            if settled:  # the cleaning up was over already
+            if settled:  # its files had already been deleted
                 delete_file(self._fate, self.storage)
             raise ExecutorError("the run was ended by somebody else, as orphans --delete does")
         delete_file(self._marker, self.storage)
@@ -130,10 +131,10 @@ class Run:
                 delete_file(self._address(name), self.storage)
 
     def stage(self) -> Stage:
-        """Return how far it is.
+        """Return the stage that the run has reached.
 
         Raises:
-            StorageError: If the storage cannot be asked, or the fate is none of the known ones.
+            StorageError: If the storage does not answer, or the content of the fate is unknown.
         """
         fate = self._read_fate()
         if fate is not None:
@@ -142,30 +143,30 @@ class Run:
         return Stage.RUNNING if begun else Stage.GONE
 
     def finished_digest(self) -> str | None:
-        """Return the digest with which it finished; None if it is at any other stage.
+        """Return the digest with which the run finished, None at any other stage.
 
         Raises:
-            StorageError: If the storage cannot be asked.
+            StorageError: If the storage does not answer.
         """
         fate = self._read_fate()
         return None if fate is None or fate[0] is not Stage.FINISHED else fate[1]
 
     def retire(self) -> Stage:
-        """End it if it runs; return the stage after that: retired, or what it was at before.
+        """Retire the run if it has not finished; return its stage afterwards.
 
-        A run that is retired cannot finish any more, so its files can never be committed.
+        A retired run can no longer finish, so its files can never be committed.
 
         Raises:
-            StorageError: If the storage cannot be written or asked.
+            StorageError: If the storage cannot be written or does not answer.
         """
         if self.stage() is Stage.RUNNING:
             self._settle_fate(Stage.RETIRED.value.encode())
         return self.stage()
 
     def withdraw(self) -> None:
-        """Stop commits of a finished run from looking at its outputs any more.
+        """Withdraw a finished run, so that no commit that reads its fate from here on can land.
 
-        A commit that looked before this may still land.
+        A commit that read the fate before may still land.
 
         Raises:
             StorageError: If the storage cannot be written.
@@ -173,39 +174,40 @@ class Run:
         replace_file(self._fate, Stage.WITHDRAWN.value.encode(), self.storage)
 
     def files(self) -> tuple[str, ...]:
-        """Return the names of the files that it has written so far, sorted.
+        """Return the names of the files that the run has written so far, sorted.
 
         Raises:
-            StorageError: If the storage cannot be asked.
+            StorageError: If the storage does not answer.
         """
         return tuple(sorted(names_with_prefix(self.directory, self.name_prefix, self.storage)))
 
     def delete_files(self, names: Collection[str]) -> None:
-        """Delete some of its files; the caller knows that no version names them.
+        """Delete some of the run's files; the caller has proved that no version names them.
 
-        The marker goes first: a task that finishes a file later deletes it itself.
+        The marker is deleted first, so that a task that finishes a file later deletes it itself.
 
         Raises:
-            StorageError: If one of them may still be there.
+            StorageError: If a file may still be there.
         """
         delete_file(self._marker, self.storage)
         for name in names:
             delete_file(self._address(name), self.storage)
 
     def forget(self, *, named: Collection[str] = ()) -> None:
-        """Delete what says that there was such a run, unless it has files beside the named ones.
+        """Delete the run's marker and fate, unless it has files other than those in `named`.
 
-        Files of a run that left no trace would never be found.
+        Without marker and fate, such files would never be listed.
 
         Raises:
-            StorageError: If something of it may still be there, or cannot be listed.
+            StorageError: If the marker or the fate may still be there, or the run's files cannot be
+                listed.
         """
         delete_file(self._marker, self.storage)
         if frozenset(self.files()) <= frozenset(named):
             delete_file(self._fate, self.storage)
 
     def discard(self) -> None:
-        """Delete everything of a run whose result nobody was given, best-effort.
+        """Delete all files of a run whose result was never handed out, best-effort.
 
         What cannot be deleted stays listed.
         """
@@ -216,17 +218,17 @@ class Run:
             self.forget()
 
     def _settle_fate(self, content: bytes) -> bool:
-        """Return whether `content` is the fate; it is put unless there is one.
+        """Put `content` as the fate unless there is one; return whether the fate is now `content`.
 
         Raises:
-            StorageError: If that cannot be told, or nothing can be stored.
+            StorageError: If the outcome is unknown, or the storage refuses the put.
         """
         for _ in range(_PUTS):
             try:
                 if put_if_absent(self._fate, content, self.storage):
                     return True
             except AmbiguousPutError:
-                pass  # what is there now tells
+                pass  # the fate that is there now decides
             found = read_file(self._fate, self.storage)
             if found is not None:
                 return found == content
@@ -238,7 +240,7 @@ class Run:
             return None
         stage, _, digest = content.decode(errors="replace").strip().partition(" ")
         if stage not in {Stage.FINISHED.value, Stage.RETIRED.value, Stage.WITHDRAWN.value}:
-            raise StorageError(self._fate, "does not say what became of its run")
+            raise StorageError(self._fate, "does not contain the fate of a run")
         return Stage(stage), digest
 
     def _address(self, name: str) -> str:
@@ -253,10 +255,10 @@ class Run:
         return f"{self._marker}{_FATE_SUFFIX}"
 
     def last_trace_ms(self) -> int | None:
-        """Return when its marker or its fate was written, ms since the epoch; None if both went.
+        """Return when the marker or the fate was last written, in ms; None if both are gone.
 
         Raises:
-            StorageError: If the storage cannot be asked.
+            StorageError: If the storage does not answer.
         """
         found = [file_facts(path, self.storage) for path in (self._marker, self._fate)]
         times = [facts.modification_time_ms for facts in found if facts is not None]
@@ -264,15 +266,15 @@ class Run:
 
 
 def run_token(unique_id: str) -> str:
-    """Return the token that belongs to an id which nobody else has."""
+    """Return the run token made from a unique id."""
     return hashlib.sha256(unique_id.encode()).hexdigest()[:12]
 
 
 def runs_in(directory: str, storage: StorageOptions = NO_OPTIONS) -> tuple[Run, ...]:
-    """Return the runs that left a trace in a table, by token: running, finished or dead.
+    """Return the runs that left a marker or a fate in a table's directory, by token.
 
     Raises:
-        StorageError: If the storage cannot be asked.
+        StorageError: If the storage does not answer.
     """
     names = names_with_prefix(directory, _MARKER_PREFIX, storage)
     matches = (_MARKER.fullmatch(name) for name in names)

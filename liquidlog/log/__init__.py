@@ -1,1 +1,1 @@
-"""Log files to Snapshot: the only reader of the log on storage."""
+"""Read log files into a Snapshot; nothing else reads the log on storage."""

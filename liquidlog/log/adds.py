@@ -1,7 +1,7 @@
 """The adds in a Parquet file of a checkpoint, read in batches.
 
-Each batch is reduced to what a question needs before the next one comes, so that neither the
-statistics of all files nor a whole row group are ever in memory.
+Each batch is reduced to what the caller needs before the next one is read, so memory never has the
+statistics of all files, nor a whole row group.
 
 Source: PROTOCOL.md, "Checkpoint Schema".
 """
@@ -32,10 +32,10 @@ def read_adds(
     fields: Sequence[Path],
     convert: Callable[[pa.StructArray], Read],
 ) -> list[Read]:
-    """Return `convert` of the adds of a Parquet file, batch after batch, in file order.
+    """Return `convert` of the adds in a Parquet file, one result per batch, in file order.
 
-    The structs have those of `fields` that the file has, named by their paths below `add`.
-    A few threads share the row groups, each with its own handle.
+    The structs have the `fields` that exist in the file, each named by its path below `add`. A few
+    threads share the row groups, each with its own file handle.
 
     Raises:
         KeyError: If the file has no column `add`.
@@ -65,10 +65,10 @@ def read_statistics(
     fields: Sequence[Path],
     convert: Callable[[pa.StructArray], Read],
 ) -> list[Read]:
-    """Return `convert` of the adds of a file of a checkpoint, batch after batch.
+    """Return `convert` of the adds in a checkpoint file, one result per batch, in file order.
 
     Raises:
-        CorruptLogError: If it cannot be read any more.
+        CorruptLogError: If the file can no longer be read.
     """
     try:
         return read_adds(lambda: store.open_log(file.name), fields, convert)
@@ -78,7 +78,7 @@ def read_statistics(
 
 
 def check_all(file: CheckpointFile, adds: int) -> None:
-    """Refuse a file of a checkpoint of which another number of adds was read than it had.
+    """Refuse a checkpoint file if the number of adds read is not the number it had before.
 
     Raises:
         CorruptLogError: If the numbers differ.
@@ -88,12 +88,13 @@ def check_all(file: CheckpointFile, adds: int) -> None:
 
 
 def struct_field(struct: pa.StructArray, name: str, data_type: pa.DataType) -> pa.Array:
-    """Return a field of structs as `data_type`, null where a struct or the field is not there.
+    """Return one field of an array of structs as `data_type`; null if the struct or field is null.
 
-    Nested types must be of that kind only; the null type stands for whatever is found.
+    A nested `data_type` fixes the kind only, not the fields. With the null type, the field keeps
+    the type it has. If the structs have no such field, every value is null.
 
     Raises:
-        pyarrow.ArrowException: If it is of another type.
+        pyarrow.ArrowException: If the field has another type.
     """
     if struct.type.get_field_index(name) < 0:
         return pa.nulls(len(struct), data_type)
@@ -110,7 +111,7 @@ def _require(found: pa.DataType, expected: pa.DataType, name: str) -> None:
     """Refuse a column of another kind.
 
     Raises:
-        ArrowTypeError: Naming the column and the type that the file gives it.
+        ArrowTypeError: With the column and its type in the file.
     """
     if found.id != expected.id:
         raise pa.ArrowTypeError(f"the column {name} is of type {str(found)[:80]}")

@@ -1,7 +1,7 @@
-"""Does a checkpoint say what the log says? Everything it holds is compared, nothing is believed.
+"""Compare everything in a checkpoint with the log.
 
-Only what no reader can see may differ: the order of keys in tags and partition values, and whether
-a file without tags has none or an empty map.
+Only differences that no reader can see are allowed: the order of keys in tags and partition values,
+and null or an empty map for a file without tags.
 """
 
 from collections.abc import Iterator
@@ -31,7 +31,7 @@ _MAPS: Final = ("partition_values_json", "tags_json")
 
 
 def state_differences(expected: Snapshot, found: CheckpointState, files: pa.Table) -> list[str]:
-    """Return what is other in a checkpoint, `files` being its files in the snapshot's order."""
+    """Return what differs in a checkpoint, whose files are `files` in the snapshot's order."""
     differences = list(_table_differences(expected, found))
     if files.num_rows != expected.files.num_rows:
         counts = f"{files.num_rows} live files instead of {expected.files.num_rows}"
@@ -48,9 +48,9 @@ def state_differences(expected: Snapshot, found: CheckpointState, files: pa.Tabl
 def statistics_differences(
     expected: pa.ChunkedArray, found: pa.ChunkedArray, *, as_text: bool
 ) -> list[str]:
-    """Return what is other in the statistics of live files, given as texts in the same order.
+    """Return what differs between two arrays of the live files' statistics, as JSON in one order.
 
-    Unless a table keeps them as text, there may be none.
+    A table may keep no statistics as text; then those of the checkpoint may be null.
     """
     same = pc.fill_null(pc.equal(expected, found), fill_value=False)
     neither = pc.and_(expected.is_null(), found.is_null())
@@ -67,7 +67,7 @@ def statistics_differences(
 def tombstone_differences(
     expected: frozenset[FileKey], found: frozenset[FileKey], live: pa.Table
 ) -> list[str]:
-    """Return what is missing among tombstones, or is one though it is among the `live` files."""
+    """Return which tombstones are missing, and how many of the `live` files are tombstones."""
     missing = len(expected - found)
     suspects = live.filter(
         pc.is_in(decoded_paths(live), pa.array({path for path, _ in found}, pa.string()))
@@ -98,7 +98,7 @@ def _protocol(protocol: Protocol) -> tuple[object, ...]:
 
 
 def _metadata(metadata: Metadata) -> Metadata:
-    """Return it with empty options where there are none."""
+    """Return the metadata with an empty mapping of options in place of none."""
     options = dict(metadata.format.options or {})
     return structs.replace(metadata, format=structs.replace(metadata.format, options=options))
 
@@ -109,7 +109,7 @@ def _plain(column: pa.ChunkedArray) -> pa.Array:
 
 
 def _canonical(column: pa.ChunkedArray) -> pa.Array:
-    """Return JSON objects with sorted keys, {} for null; each kind is decoded once."""
+    """Return JSON objects with sorted keys, {} for null; each distinct text is decoded once."""
     values = column.combine_chunks()
     kinds = [_sorted(text) for text in values.dictionary.to_pylist()]
     texts = pa.array(kinds, pa.string()).take(values.indices)

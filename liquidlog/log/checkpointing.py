@@ -1,7 +1,7 @@
-"""Making a checkpoint: delta-rs writes it in a directory of its own, we compare and publish it.
+"""Make a checkpoint: delta-rs writes it in a directory of its own, we compare and publish it.
 
-The table's log is not touched before the checkpoint is proved to say what the log says. It is put
-like a commit, whole or not at all, and only then `_last_checkpoint` points to it.
+The table's log is not touched until the checkpoint has been proved equal to it. The checkpoint is
+then put like a commit, whole or not at all, and `_last_checkpoint` is replaced last.
 
 Source: PROTOCOL.md, "Checkpoints", "Last Checkpoint File"; docs/adr/0016.
 """
@@ -46,9 +46,9 @@ _MINUTE_MS: Final = 60_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Checkpointed:
-    """A version that has a checkpoint: whether it was `created` now, and its size if so.
+    """A version with a checkpoint: whether this call `created` it, and its size in bytes if so.
 
-    Of a checkpoint that was not to be published: whether it would be created, and its size.
+    For a checkpoint made without publishing: whether it would be created, and its size.
     """
 
     version: int
@@ -60,15 +60,16 @@ class Checkpointed:
 def write_checkpoint(
     store: TableStore, version: int, *, now_ms: int, publish: bool = True
 ) -> Checkpointed:
-    """Give a version a checkpoint, unless it has one that can be read.
+    """Write a checkpoint of a version, unless it already has a readable one.
 
-    Without `publish` it is made and compared with the log, and the table stays as it is.
+    Without `publish`, the checkpoint is made and compared with the log, and the table stays
+    unchanged.
 
     Raises:
-        CheckpointMismatchError: If what delta-rs wrote is not what the log says; holds every
-            difference. Nothing was published.
-        CorruptLogError: If a log file that is needed is missing or broken, for us or delta-rs.
-        StorageError: If the storage, or the directory for temporary files, cannot be written.
+        CheckpointMismatchError: If what delta-rs wrote differs from the log; has every difference.
+            Nothing was published.
+        CorruptLogError: If a needed log file is missing or broken, for us or for delta-rs.
+        StorageError: If the storage or the directory for temporary files cannot be written.
     """
     snapshot, segment = load_segment(store, version)
     count = snapshot.files.num_rows
@@ -89,7 +90,7 @@ def write_checkpoint(
     if not publish:
         return Checkpointed(version=version, created=True, files=count, size_bytes=len(content))
     if not _publish(store, name, content):
-        # Another writer was faster, or what is there could not be read when we looked.
+        # Another writer was faster, or the checkpoint there could not be read when we looked.
         read_checkpoint(store, [name])
         return Checkpointed(version=version, created=False, files=count)
     _point_to(store, version, hint)
@@ -97,7 +98,7 @@ def write_checkpoint(
 
 
 def _stage(store: TableStore, snapshot: Snapshot, segment: LogSegment, target: Path) -> None:
-    """Copy the log files that a version is read from; nothing else of the table is needed.
+    """Copy the log files from which a version is read; delta-rs needs no other file of the table.
 
     Raises:
         CorruptLogError: If one of them is gone.
@@ -118,7 +119,8 @@ def _log_files(snapshot: Snapshot, segment: LogSegment) -> Iterator[str]:
 
 
 def _write(directory: Path, version: int) -> None:
-    # Whatever commits imports this module, and only one commit of many writes a checkpoint.
+    # Every committing operation imports this module, but only one commit in many writes a
+    # checkpoint.
     from deltalake import DeltaTable
 
     found = tuple(int(part) for part in installed_version("deltalake").split(".")[:3])
@@ -128,7 +130,7 @@ def _write(directory: Path, version: int) -> None:
     try:
         DeltaTable(str(directory), version=version).create_checkpoint()
     except BaseException as error:
-        # A Rust panic is no Exception.
+        # A Rust panic is not an Exception.
         if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
             raise
         detail = f"delta-rs cannot write a checkpoint of version {version}: {_first_line(error)}"
@@ -136,7 +138,7 @@ def _write(directory: Path, version: int) -> None:
 
 
 def _first_line(error: BaseException) -> str:
-    """Return what delta-rs says without the backtrace that some of its errors carry."""
+    """Return the message of delta-rs without the backtrace that some of its errors carry."""
     return next(iter(str(error).splitlines()), type(error).__name__)
 
 
@@ -172,7 +174,7 @@ def _tombstone_differences(
     now_ms: int,
 ) -> list[str]:
     keep_ms = retention_ms(snapshot.metadata.configuration)
-    # delta-rs asks the clock itself, somewhat later than we did.
+    # delta-rs reads the clock itself, a little later than we did.
     since_ms = -1 if keep_ms is None else now_ms - keep_ms + _MINUTE_MS
     sidecars = [file.name for file in snapshot.statistics.checkpoint]
     expected = tombstones(store, segment, sidecars, since_ms=since_ms)
@@ -189,7 +191,7 @@ def _publish(store: TableStore, name: str, content: bytes) -> bool:
 
 
 def _point_to(store: TableStore, version: int, hint: bytes) -> None:
-    """Let `_last_checkpoint` name a version, unless it names a later one that there is."""
+    """Point `_last_checkpoint` to a version, unless it names a later checkpoint that exists."""
     named = hinted_version(store)
     if named <= version or store.read_log(commit_name(named)) is None:
         store.replace_log(LAST_CHECKPOINT, hint)

@@ -1,4 +1,4 @@
-"""Checkpoints of every kind to state: classic, multi-part, and V2 with its sidecars.
+"""Read checkpoints of every kind into state: classic, multi-part, and V2 with its sidecars.
 
 Source: PROTOCOL.md, "Checkpoints", "V2 Spec".
 """
@@ -45,16 +45,16 @@ _REQUIRED: Final[Mapping[str, str]] = {
     "txn": "appId",
     "sidecar": "path",
 }
-"""A field that every action of a kind has."""
+"""For each kind of action, a field that every action of the kind has."""
 
 _JSON_SUFFIX: Final = ".json"
 
 
 @dataclass(frozen=True, slots=True)
 class CheckpointState:
-    """The table's state as a checkpoint holds it; `files` has FILES_SCHEMA.
+    """The table's state in a checkpoint; `files` has FILES_SCHEMA.
 
-    `statistics` is where the statistics_row of the files points to.
+    The files' `statistics_row` points into `statistics`.
     """
 
     protocol: Protocol | None = None
@@ -66,10 +66,11 @@ class CheckpointState:
 
 
 def read_checkpoint(store: TableStore, names: Sequence[str]) -> CheckpointState:
-    """Return the state in the files of one checkpoint: one, or all parts of a multi-part one.
+    """Return the state in a checkpoint; a multi-part checkpoint is given with all its parts.
 
     Raises:
-        CorruptLogError: If one of them, or a sidecar they name, is missing or not readable.
+        CorruptLogError: If a file of the checkpoint, or a sidecar that it names, is missing or
+            unreadable.
     """
     parts = [_guarded(store, name, _read_json if _is_json(name) else _read) for name in names]
     files, statistics = _joined([(part.files, part.statistics) for part in parts])
@@ -84,9 +85,9 @@ def read_checkpoint(store: TableStore, names: Sequence[str]) -> CheckpointState:
 
 
 def _joined(parts: Sequence[tuple[pa.Table, Statistics]]) -> tuple[pa.Table, Statistics]:
-    """Return all files of several pieces with their statistics rows counted through.
+    """Return the files of several pieces as one table, with statistics rows renumbered to match.
 
-    Only one piece may have statistics as texts: the one top-level file of a checkpoint in JSON.
+    Only one piece may have statistics as text: the top-level file of a checkpoint in JSON.
     """
     pieces = sorted(parts, key=lambda part: len(part[1].texts))
     first = 0
@@ -141,7 +142,7 @@ def _read(store: TableStore, name: str) -> CheckpointState:
 
 
 def _is_partial(name: str, sidecars: Sequence[Sidecar]) -> bool:
-    """Return whether other files may hold the adds, so that this one may have no such column."""
+    """Return whether other files may have the adds, so that this one may lack the column `add`."""
     named = parse_log_file(name, 0, 0)
     return bool(sidecars) or (named is not None and named.parts > 1)
 
@@ -211,7 +212,7 @@ def _actions(file: pq.ParquetFile, schema: pa.Schema) -> dict[str, list[Any]]:
 
 
 def _may_hold(group: pq.RowGroupMetaData, name: str) -> bool:
-    """Return whether a row group may hold an action; its statistics can tell that it does not."""
+    """Return whether a row group may have actions of a kind; its statistics can rule that out."""
     required = f"{name}.{_REQUIRED[name]}"
     for position in range(group.num_columns):
         chunk = group.column(position)

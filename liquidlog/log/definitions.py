@@ -1,4 +1,4 @@
-"""What a table was in the past: its schemas and clustering columns, as far as the log goes."""
+"""A table's past schemas and clustering columns, as far back as the log goes."""
 
 import re
 from typing import Final
@@ -13,15 +13,15 @@ _DEFINING: Final = re.compile(rb'\s*\{\s*"(?:commitInfo|metaData|domainMetadata)
 
 
 def past_definitions(store: TableStore, newest: Snapshot) -> tuple[Commit, ...]:
-    """Return what defined the table up to `newest`, oldest first.
+    """Return the commits that defined the table up to version `newest`, oldest first.
 
-    Each commit has its commitInfo, metaData and domainMetadata only; commits without the latter
-    two are left out. Where the log does not begin with version 0, the oldest version that can be
-    loaded stands first as if it were a commit.
+    Each commit keeps only its commitInfo, metaData and domainMetadata actions; commits without
+    metaData and domainMetadata are left out. If the log does not begin with version 0, the oldest
+    version that can be loaded comes first, in the form of a commit.
 
     Raises:
         CorruptLogError: If a commit is broken, or the oldest version cannot be loaded.
-        VersionNotFoundError: If a commit went away meanwhile.
+        VersionNotFoundError: If a commit was deleted during the call.
     """
     listing = list_log(store)
     first = newest.version + 1

@@ -72,7 +72,8 @@ def _files(adds: pa.StructArray) -> pa.Table:
     }
     arrays = [pc.cast(columns[f.name], f.type) for f in FILES_SCHEMA]
     files = pa.Table.from_arrays(arrays, schema=FILES_SCHEMA)
-    # Parquet does not check that text is UTF-8, and whoever turns it into a str would fail.
+    # Parquet does not check that text is UTF-8; invalid text would fail later, when it becomes a
+    # str.
     files.validate(full=True)
     return files
 

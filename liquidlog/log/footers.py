@@ -1,8 +1,8 @@
-"""Is a checkpoint's Parquet file plausible? A kilobyte can claim, and decode to, terabytes.
+"""Refuse implausible Parquet files of checkpoints: a kilobyte can decode to terabytes.
 
-Looked at before anything is decoded: rows and bytes that the footer claims against the bytes that
-are there; then, where text could still grow beyond bounds, the length of every text, read as a
-dictionary so that a value is held once however often it is repeated.
+Before anything is decoded, the rows and bytes that the footer claims are compared with the bytes in
+the file. Where text could still grow beyond bounds, the length of every text is measured; text is
+read as a dictionary, so that a repeated value is in memory once.
 """
 
 from collections.abc import Callable, Iterator
@@ -16,22 +16,22 @@ from liquidlog.storage.files import Source
 
 _ROWS_PER_BYTE: Final = 8
 _ROWS_ALWAYS: Final = 1 << 16
-"""A row names a file or is a rare action: even compressed it takes bytes, not fractions of one."""
+"""Each row names a file or is a rare action: even compressed, it takes whole bytes."""
 
 _PAGES_RATIO: Final = 1024
 _TEXT_RATIO: Final = 64
 _BYTES_ALWAYS: Final = 1 << 26
-"""Decoded bytes that are always fine, and how many more a stored byte may stand for."""
+"""Decoded bytes that are always accepted, and how many more a stored byte may decode to."""
 
 _MEASURED_BYTES: Final = 1 << 24
-"""Larger files are not measured: they take the sender's disk before they take our memory."""
+"""Bytes above which text is not measured: such a file takes the sender's disk before our memory."""
 
 _GROWING: Final = frozenset({"DELTA_BYTE_ARRAY"})
-"""Encodings whose values repeat their predecessors without being dictionaries."""
+"""Encodings other than dictionaries in which a value can repeat its predecessor."""
 
 
 def implausible(open_file: Callable[[], Source]) -> str | None:
-    """Return what no checkpoint can be about a Parquet file, None if it is sound.
+    """Return why a Parquet file cannot be part of a checkpoint, None if it is plausible.
 
     Raises:
         pyarrow.ArrowException: If it is not Parquet.
@@ -65,14 +65,14 @@ def _chunks(metadata: pq.FileMetaData) -> Iterator[pq.ColumnChunkMetaData]:
 
 
 def _most_bytes(chunk: pq.ColumnChunkMetaData) -> int:
-    """Return the bytes that the values of a column chunk can have at most when decoded."""
+    """Return the most bytes to which the values of a column chunk can decode."""
     if chunk.physical_type != "BYTE_ARRAY":
         return int(chunk.num_values) * 16
     return int(chunk.num_values) * int(chunk.total_uncompressed_size)
 
 
 def _text_bytes(open_file: Callable[[], Source], columns: list[str], limit: int) -> int:
-    """Return the bytes of all text in the file; stops counting beyond `limit`."""
+    """Return the bytes of all text in the file; counting stops once they exceed `limit`."""
     total = 0
     with pq.ParquetFile(open_file(), read_dictionary=columns) as file:
         for group in range(file.num_row_groups):
@@ -93,7 +93,7 @@ def _length(array: pa.Array) -> int:
     if pa.types.is_list(array.type):
         return _length(array.values)
     if pa.types.is_struct(array.type):
-        # Flattened, a required field of a struct that is not there is null; else it is a value,
-        # and points into a dictionary that may be empty.
+        # Flattening makes the required fields of a null struct null. Otherwise they would be values
+        # that point into a dictionary, which may be empty.
         return sum(map(_length, array.flatten()))
     return 0

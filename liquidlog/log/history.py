@@ -21,12 +21,12 @@ _SHOWN: Final = (
 
 
 def read_history(store: TableStore, limit: int | None = None) -> Rows:
-    """Return one mapping a commit still in the log, newest first, at most `limit`.
+    """Return one mapping per commit still in the log, newest first, at most `limit`.
 
-    Keys are those of DESCRIBE HISTORY; `timestamp` is ISO 8601 in UTC: the in-commit timestamp
-    where there is one, else the file's time. Keys without a value are left out. Parameters and
-    metrics are strings, as the reference engine shows them. Fields of commitInfo that it does not
-    show, also ones that nobody here knows, follow as the log has them.
+    The keys are those of DESCRIBE HISTORY; keys without a value are left out. `timestamp` is ISO
+    8601 in UTC: the in-commit timestamp if there is one, else the file's time. Parameters and
+    metrics are strings, as the reference engine shows them. Fields of commitInfo that the reference
+    engine does not show, known here or not, follow unchanged.
 
     Raises:
         TableNotFoundError: If there is no table.

@@ -1,4 +1,4 @@
-"""Arrow maps of strings, a column at a time: as JSON objects, and one key's values."""
+"""Convert columns of Arrow string maps to JSON objects, or to the values of one key."""
 
 import json
 from typing import Final
@@ -12,9 +12,9 @@ _INDEX: Final = pa.int32()
 
 
 def json_objects(maps: pa.MapArray) -> pa.DictionaryArray:
-    """Return each map as the text of a JSON object, entries in their order; null for null.
+    """Return each map as the text of a JSON object, entries in map order; null for null.
 
-    Maps that are equal are rendered once: tags and partition values repeat from file to file.
+    Equal maps are rendered once: tags and partition values repeat from file to file.
     """
     kinds, representatives = _kinds(maps)
     present = maps.is_valid().to_numpy(zero_copy_only=False)
@@ -23,8 +23,8 @@ def json_objects(maps: pa.MapArray) -> pa.DictionaryArray:
 
 
 def map_values(maps: pa.MapArray, key: str) -> pa.Array:
-    """Return the value of `key` in each map, the first if it is there twice, null without it."""
-    # pc.map_lookup does the same in twenty times the time.
+    """Return the first value of `key` in each map, null if the map lacks it."""
+    # pc.map_lookup takes twenty times as long for the same.
     offsets, keys, values = _entries(maps)
     if not len(keys):
         return pa.nulls(len(maps), maps.type.item_type)
@@ -35,14 +35,14 @@ def map_values(maps: pa.MapArray, key: str) -> pa.Array:
 
 
 def _entries(maps: pa.MapArray) -> tuple[NDArray[np.int64], pa.Array, pa.Array]:
-    """Return where each map's entries begin (one more than maps), and all keys and values."""
+    """Return the offsets of the maps' entries (one more than maps), all keys and all values."""
     offsets = maps.offsets.to_numpy().astype(np.int64)
     first, entries = int(offsets[0]), int(offsets[-1] - offsets[0])
     return offsets - first, maps.keys.slice(first, entries), maps.items.slice(first, entries)
 
 
 def _kinds(maps: pa.MapArray) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return a number for each map, equal for equal maps, and a map of each number."""
+    """Return a number per map, equal for equal maps, and the position of one map per number."""
     offsets, keys, values = _entries(maps)
     kinds = np.zeros(len(maps), np.int64)
     if not len(keys):

@@ -48,12 +48,12 @@ def open_store(
 ) -> TableStore:
     """Return the store of the table at `uri`; nothing is read yet.
 
-    Options may be given for a table on local disk only if there are none, so that a mistyped
-    scheme does not go unnoticed.
+    A table on local disk takes no storage options: they are refused, so that a mistyped scheme is
+    noticed.
 
     Raises:
         UsageError: If the address or an option cannot be used.
-        StorageError: If the client of the storage refuses what it was given.
+        StorageError: If the storage client refuses its arguments.
     """
     options = StorageOptions.of(storage_options)
     given = address(uri, argument="a table's address")
@@ -65,7 +65,7 @@ def open_store(
 
 
 def require_used(uri: str, storage_options: Mapping[str, str] | None) -> None:
-    """Refuse storage options for a table that has no use for them.
+    """Refuse storage options for a table on local disk, which has no use for them.
 
     Raises:
         UsageError: If there are options and the table is on local disk.
@@ -77,13 +77,13 @@ def require_used(uri: str, storage_options: Mapping[str, str] | None) -> None:
 
 
 def load_snapshot(store: TableStore, version: int | None = None) -> Snapshot:
-    """Return the table at `version`, the newest if None.
+    """Return the table's state at `version`, or at the newest version if None.
 
     Raises:
         TableNotFoundError: If there is no table.
-        VersionNotFoundError: If the log does not hold that version.
-        CorruptLogError: If a file that is needed is missing or broken.
-        UnsupportedFeatureError: If the table cannot be read; names every reason.
+        VersionNotFoundError: If the log does not have that version.
+        CorruptLogError: If a needed log file is missing or broken.
+        UnsupportedFeatureError: If the table cannot be read; gives every reason.
     """
     snapshot, _ = load_segment(store, version)
     pa.default_memory_pool().release_unused()
@@ -91,13 +91,13 @@ def load_snapshot(store: TableStore, version: int | None = None) -> Snapshot:
 
 
 def load_segment(store: TableStore, version: int | None = None) -> tuple[Snapshot, LogSegment]:
-    """Return the table as load_snapshot does, with the log files that it was read from.
+    """Return the table's state as load_snapshot does, and the log files it was read from.
 
     Raises:
         LogError: As load_snapshot does.
-        VersionNotFoundError: If the log does not hold that version.
-        CorruptLogError: If a file that is needed is missing or broken.
-        UnsupportedFeatureError: If the table cannot be read; names every reason.
+        VersionNotFoundError: If the log does not have that version.
+        CorruptLogError: If a needed log file is missing or broken.
+        UnsupportedFeatureError: If the table cannot be read; gives every reason.
     """
     recent = list_recent_log(store)
     try:
@@ -116,7 +116,7 @@ def _load_listed(
         try:
             checkpoint = _checkpoint(store, segment)
         except CorruptLogError:
-            continue  # an older checkpoint, or all commits, may still do
+            continue  # an older checkpoint, or all commits, may still give the version
         return _load(store, segment, checkpoint), segment
     last = segments[-1]
     return _load(store, last, _checkpoint(store, last)), last
@@ -125,32 +125,32 @@ def _load_listed(
 def advance(store: TableStore, snapshot: Snapshot) -> tuple[Snapshot, tuple[Commit, ...]]:
     """Return the newest version and the commits after `snapshot`, oldest first.
 
-    Only those commits are read. If the log is not the one that the snapshot came from any more,
-    or does not tell, the newest version is loaded anew.
+    Only those commits are read. If the log may no longer be the one that the snapshot came from,
+    the newest version is loaded from scratch.
 
     Raises:
-        TableNotFoundError: If there is no table any more.
+        TableNotFoundError: If the table is gone.
         VersionNotFoundError: If one of the commits is gone.
-        CorruptLogError: If a file that is needed is missing or broken.
-        UnsupportedFeatureError: If the table cannot be read any more; names every reason.
+        CorruptLogError: If a needed log file is missing or broken.
+        UnsupportedFeatureError: If the table can no longer be read; gives every reason.
     """
     listing = list_log_from(store, snapshot.version)
     return _advanced(store, snapshot, listing, same=_is_of(snapshot, listing))
 
 
 def follow(store: TableStore, snapshot: Snapshot) -> tuple[Snapshot, tuple[Commit, ...]]:
-    """Return what `advance` does, of the log that the snapshot came from and of no other.
+    """Do as `advance` does, but only if the log is still the one that the snapshot came from.
 
     Raises:
-        TableReplacedError: If another log is there now: a table that was dropped and made again,
-            or put back from a copy. What was derived from the snapshot must not go there.
+        TableReplacedError: If another log is there now: the table was dropped and created again, or
+            restored from a copy. A change derived from the snapshot must not be committed to it.
         LogError: As `advance` does.
-        UnsupportedFeatureError: If the table cannot be read any more; names every reason.
+        UnsupportedFeatureError: If the table can no longer be read; gives every reason.
     """
     listing = list_log_from(store, snapshot.version)
     same = _is_of(snapshot, listing)
     if not same and _contradicts(snapshot, listing):
-        detail = f"version {snapshot.version} is not the one any more that this change was made for"
+        detail = f"version {snapshot.version} is no longer the one that this change was made for"
         raise TableReplacedError(store.uri, detail, read_version=snapshot.version)
     newest, commits = _advanced(store, snapshot, listing, same=same)
     if not same and newest.metadata.id != snapshot.metadata.id:
@@ -160,10 +160,10 @@ def follow(store: TableStore, snapshot: Snapshot) -> tuple[Snapshot, tuple[Commi
 
 
 def require_same_table(snapshot: Snapshot, table_id: str) -> None:
-    """Refuse a table that is not the one of this id.
+    """Refuse a table that has another id than the one expected.
 
     Raises:
-        TableReplacedError: If its id is another one.
+        TableReplacedError: If the ids differ.
     """
     if snapshot.metadata.id != table_id:
         raise TableReplacedError(snapshot.uri, _other_table(table_id, snapshot.metadata.id))
@@ -208,14 +208,14 @@ def newest_version(store: TableStore) -> int:
 
 
 def _is_of(snapshot: Snapshot, listing: LogListing) -> bool:
-    """Return whether the log still has the file that made the snapshot's version."""
+    """Return whether the log still has the file that the snapshot's version was read from."""
     return snapshot.mark is not None and listing.has(snapshot.mark)
 
 
 def _contradicts(snapshot: Snapshot, listing: LogListing) -> bool:
-    """Return whether the log cannot be the snapshot's: it is shorter, or that file is another.
+    """Return whether the log cannot be the snapshot's: it is shorter, or the marked file differs.
 
-    A file that is gone proves nothing: old commits are cleaned up.
+    A missing file proves nothing, since old commits are cleaned up.
     """
     shorter = listing.newest < snapshot.version
     return shorter or (snapshot.mark is not None and listing.names(snapshot.mark))
@@ -276,7 +276,7 @@ def _checkpoint(store: TableStore, segment: LogSegment) -> CheckpointState:
     if segment.checkpoint is None:
         return CheckpointState()
     state = read_checkpoint(store, segment.checkpoint.names)
-    # Decoding takes twice what stays; what follows shall not come on top of it.
+    # Decoding takes twice the memory of its result; release it before the next step takes more.
     pa.default_memory_pool().release_unused()
     return state
 
@@ -319,7 +319,7 @@ def _timestamp_ms(
     *,
     own_times: bool,
 ) -> int:
-    """Return the time of the segment's version: its commit's own, or that of its commit's file."""
+    """Return the time of the segment's version in ms: in-commit timestamp or file's time."""
     last = segment.last_commit
     if newest_first:
         own = newest_first[0].info.in_commit_timestamp

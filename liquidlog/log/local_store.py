@@ -22,7 +22,7 @@ from liquidlog.storage.local_files import read_regular
 from liquidlog.storage.options import NO_OPTIONS, StorageOptions
 
 _MAX_HINT_BYTES: Final = 64 << 20
-"""`_last_checkpoint` is some hundred bytes; with a schema and sidecars' names, some megabytes."""
+"""Most bytes of a `_last_checkpoint`: it has hundreds, or some megabytes with a schema."""
 
 
 class LocalTableStore:
@@ -48,14 +48,14 @@ class LocalTableStore:
         return NO_OPTIONS
 
     def require_writable(self) -> None:
-        """See TableStore. The file system has to show that it links files, once."""
+        """See TableStore. The file system has to prove once that it can link files."""
         if self._proved or local.facts(str(self._log)) is None:
-            return  # where there is no table yet, its first version shows it
+            return  # without a table, putting its first version shows whether links work
         local.require_links(str(self._log), self.uri)
         self._proved = True
 
     def list_log(self, first_version: int = 0) -> tuple[LogFile, ...] | None:
-        """See TableStore. A directory is read whole, wherever its reader begins."""
+        """See TableStore. A local directory is always listed whole."""
         del first_version
         try:
             with os.scandir(self._log) as entries:
@@ -130,13 +130,13 @@ def _log_file(entry: "os.DirEntry[str]") -> LogFile | None:
         status = entry.stat()
     except FileNotFoundError:
         if not entry.is_symlink():
-            return None  # gone since it was listed
+            return None  # deleted since it was listed
         status = entry.stat(follow_symlinks=False)
     found = parse_log_file(entry.name, status.st_size, status.st_mtime_ns // 1_000_000)
     if stat.S_ISREG(status.st_mode):
         return found
     if found is not None and found.kind is LogFileKind.COMMIT:
-        # Passed over, its version would be taken for one that nobody has created.
+        # If it were passed over, its version would seem not to exist yet.
         raise StorageError(entry.path, "cannot be read: it is not a regular file")
     return None
 

@@ -1,7 +1,7 @@
-"""Which of some files any retained part of the log names: live, removed, at any version.
+"""Which of some files the retained log still names, live or removed, at any version.
 
-Who deletes files asks this last. Files are compared by the last part of their path, however the
-log spells what comes before: the names that are asked for are of no other directory's files.
+This is the last check before files are deleted. Files are compared by the last part of their path
+alone, however the log spells the directories: the names asked for are unique to the table.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
@@ -24,16 +24,16 @@ _DIRECTORIES: Final = "^.*/"
 
 
 def named_files(store: TableStore, names: Collection[str]) -> frozenset[str]:
-    """Return those of `names` that the log names, read anew from its oldest part to its newest.
+    """Return the `names` that occur in the log, which is read from its oldest part to its newest.
 
     Args:
-        store: Of the table.
+        store: The table.
         names: Last parts of decoded paths, unique to the table.
 
     Raises:
         TableNotFoundError: If there is no log.
-        VersionNotFoundError: If a commit went while it was read.
-        CorruptLogError: If a part of the log cannot be read, or is not listed: then nothing is
+        VersionNotFoundError: If a commit was deleted while the log was read.
+        CorruptLogError: If a part of the log is unreadable or not listed, so that the answer is not
             known.
     """
     wanted = frozenset(names)
@@ -47,12 +47,12 @@ def named_files(store: TableStore, names: Collection[str]) -> frozenset[str]:
 
 
 def _versions(store: TableStore, listing: LogListing) -> Sequence[int]:
-    """Return the versions whose commits the log holds, none left out between them.
+    """Return the versions whose commits are in the log, without gaps.
 
-    A listing may come from a cache, so the commits before and after it are asked for by name.
+    A listing may come from a cache, so the commits before and after it are looked up by name.
 
     Raises:
-        CorruptLogError: If the log lacks commits that it must have.
+        CorruptLogError: If commits are missing between the oldest and the newest.
     """
     candidate_segments(listing, None)
     first, last = min(listing.commits, default=listing.newest + 1), listing.newest

@@ -1,4 +1,4 @@
-"""What is there instead of a table: a Parquet file, a folder of them, a part of a table."""
+"""Describe what is there instead of a table: a Parquet file, a folder, part of a table."""
 
 import re
 from itertools import islice
@@ -19,7 +19,7 @@ _CONVERT: Final = (
 
 
 def what_is_there(uri: str) -> str:
-    """Return why there is no Delta table at an address, and what to do, as the end of a sentence.
+    """Return why an address has no Delta table, and what to do, as the end of a sentence.
 
     Only local disk is looked at.
     """

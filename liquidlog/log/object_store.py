@@ -1,6 +1,6 @@
 """A table in an object store: a version is one conditional put.
 
-Source: docs/adr/0005 for what is trusted and how a lost response is found out.
+Source: docs/adr/0005, for which stores are trusted and how a lost response is detected.
 """
 
 import re
@@ -22,20 +22,20 @@ from liquidlog.storage.reading import ObjectReader
 _PARALLEL_READS: Final = 16
 PROBE_PREFIX: Final = "_liquidlog-probe-"
 _DYNAMODB_DIR: Final = ".tmp"
-"""Where a commit is put before the log. Source: Delta Spark, BaseExternalLogStore."""
+"""Directory in which a commit is prepared. Source: Delta Spark, BaseExternalLogStore."""
 _MISREAD: Final = re.compile(r"%[0-9A-Fa-f]{2}|[\x00-\x1f\x7f]")
-"""What delta-rs, whose second opinion commits need, decodes or refuses however it is quoted."""
+"""Characters that delta-rs decodes or refuses even if quoted; commits need its second opinion."""
 
 
 class ObjectTableStore:
-    """A table in S3, Google Cloud Storage or Azure; read only in any other fsspec storage."""
+    """A table in S3, Google Cloud Storage or Azure, or read-only in any other fsspec storage."""
 
     def __init__(self, uri: str, options: StorageOptions) -> None:
-        """Make the client; nothing is sent yet.
+        """Make the client; no request is sent yet.
 
         Raises:
             UsageError: If the address or an option cannot be used.
-            StorageError: If the client refuses what it was given.
+            StorageError: If the client refuses its arguments.
         """
         self._uri = uri
         self._options = options
@@ -56,10 +56,10 @@ class ObjectTableStore:
         return self._options
 
     def require_writable(self) -> None:
-        """See TableStore. A server that is not the cloud's own has to show its conditional put.
+        """See TableStore. A server other than the cloud's own has to prove its conditional put.
 
-        Delta Spark's DynamoDB log store keeps the versions of a table in DynamoDB, and writes over
-        one that others created: what it left in the log is a reason to refuse.
+        Delta Spark's DynamoDB log store keeps a table's versions in DynamoDB and overwrites
+        versions that others created, so a table whose log has traces of it is refused.
         """
         self._objects.require_conditional_put(self._uri)
         if _MISREAD.search(self._uri):
@@ -75,7 +75,7 @@ class ObjectTableStore:
         self._visible = True
         if self._proved:
             return
-        # Hidden from everything that lists data files, and not in the log.
+        # The name is hidden from everything that lists data files, and is outside of the log.
         probe = f"{self._root}/{PROBE_PREFIX}{secrets.token_hex(8)}"
         try:
             first = self._put(probe, b"first")

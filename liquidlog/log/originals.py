@@ -1,4 +1,4 @@
-"""The adds of live files as the log has them, fields that this project does not know included."""
+"""The adds of live files as they stand in the log, including fields unknown to this project."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -19,19 +19,19 @@ _Document = dict[str, msgspec.Raw]
 def original_adds(
     store: TableStore, snapshot: Snapshot, files: pa.Table
 ) -> Sequence[Mapping[str, msgspec.Raw]]:
-    """Return the JSON object of each file's newest add, values as raw JSON.
+    """Return the newest add of each file as a JSON object whose values are raw JSON.
 
-    Of a file that only a checkpoint knows, every field of the protocol is returned.
+    For a file that only a checkpoint names, all fields of the protocol are returned.
 
     Args:
-        store: Where the log is.
+        store: The table.
         snapshot: A snapshot of that log.
         files: Some of its files.
 
     Raises:
-        CorruptLogError: If a commit that added a file no longer holds it, or the checkpoint that
-            does cannot be read any more.
-        VersionNotFoundError: If such a commit is gone.
+        CorruptLogError: If the commit that added a file no longer has its add, or the checkpoint
+            that has it can no longer be read.
+        VersionNotFoundError: If a commit that added a file is gone.
     """
     rows = files.to_pylist()
     versions = sorted({row["version"] for row in rows if row["version"] is not None})
@@ -56,7 +56,7 @@ def _original(
 
 
 def _adds(store: TableStore, version: int) -> dict[FileKey, _Document]:
-    """Return the adds of a commit by logical file; the last of one file counts.
+    """Return the adds of a commit by logical file; of several adds of a file, the last.
 
     Raises:
         VersionNotFoundError: If the commit is gone.

@@ -1,4 +1,4 @@
-"""Names in `_delta_log`: parse and format. No I/O.
+"""Parse and format file names of `_delta_log`. No I/O.
 
 Source: PROTOCOL.md, "Delta Log Entries", "Checkpoints", "Log Compaction Files".
 """
@@ -14,7 +14,7 @@ LAST_CHECKPOINT: Final = "_last_checkpoint"
 VERSION_DIGITS: Final = 20
 MAX_VERSION: Final = 2**63 - 1
 MAX_LOG_BYTES: Final = 8 << 30
-"""Read whole, at most. Delta Spark's largest commits, of a million files, have about 1 GB."""
+"""Largest log file that is read whole. Delta Spark's commits of a million files take about 1 GB."""
 
 _VERSION = r"(?P<version>\d{20})"
 _COMMIT = re.compile(_VERSION + r"\.json")
@@ -24,7 +24,7 @@ _V2 = re.compile(_VERSION + r"\.checkpoint\.[0-9a-fA-F-]{36}\.(?:json|parquet)")
 
 
 class LogFileKind(Enum):
-    """What a file in `_delta_log` is; files of other kinds are nobody's business here."""
+    """Kind of a file in `_delta_log`; files of other kinds are ignored."""
 
     COMMIT = "commit"
     CLASSIC_CHECKPOINT = "classic checkpoint"
@@ -36,8 +36,8 @@ class LogFileKind(Enum):
 class LogFile:
     """A file in `_delta_log` whose name the protocol gives a meaning.
 
-    `part` of `parts`, counted from 1, says which piece of a checkpoint the file is. `etag` is what
-    an object store tells contents apart by, empty where there is none.
+    `part` of `parts`, counted from 1, is the file's place in a multi-part checkpoint. `etag`
+    identifies the content in an object store, empty if the store has none.
     """
 
     name: str
@@ -61,9 +61,9 @@ _PATTERNS: Final = (
 def parse_log_file(
     name: str, size_bytes: int, modification_time_ms: int, etag: str = ""
 ) -> LogFile | None:
-    """Return what `name` is, None for junk.
+    """Return the log file that `name` stands for, None if the protocol gives it no meaning.
 
-    The version must have exactly 20 digits, and be one that a commit can have: 64 bits, signed.
+    The version must have exactly 20 digits and fit into a signed 64-bit integer.
     """
     for pattern, kind in _PATTERNS:
         match = pattern.fullmatch(name)

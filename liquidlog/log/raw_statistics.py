@@ -22,12 +22,12 @@ _ENCODER: Final = msgspec.json.Encoder(decimal_format="number")
 
 
 def raw_statistics(store: TableStore, snapshot: Snapshot, files: pa.Table) -> Sequence[str | None]:
-    """Return the statistics of `files`, some of the snapshot's, None where a file has none.
+    """Return the statistics of `files`, which are some of the snapshot's; None if a file has none.
 
-    Texts are as the log has them; where a checkpoint has structs only, they are rendered.
+    Texts are those of the log; structs of a checkpoint that has no texts are rendered.
 
     Raises:
-        CorruptLogError: If a checkpoint that was there for the snapshot cannot be read any more.
+        CorruptLogError: If the snapshot's checkpoint can no longer be read.
     """
     first_text = sum(file.adds for file in snapshot.statistics.checkpoint)
     rows = files["statistics_row"].combine_chunks()
@@ -42,10 +42,10 @@ def raw_statistics(store: TableStore, snapshot: Snapshot, files: pa.Table) -> Se
 
 
 def statistics_texts(store: TableStore, statistics: Statistics, files: pa.Table) -> pa.ChunkedArray:
-    """Return the statistics of all `files` as the log has them, null where it has no text.
+    """Return the statistics texts of all `files` as they stand in the log, null without a text.
 
     Raises:
-        CorruptLogError: If a checkpoint cannot be read any more.
+        CorruptLogError: If a checkpoint can no longer be read.
     """
     parts = [_stored_texts(store, file) for file in statistics.checkpoint]
     texts = pa.chunked_array([*parts, *statistics.texts.chunks], STATISTICS_TYPE)
@@ -87,7 +87,7 @@ def _texts(adds: pa.StructArray) -> pa.Table:
 
 
 def rendered_statistics(parsed: Mapping[str, Any]) -> str:
-    """Return a row of `stats_parsed` as JSON; decimals keep all digits, nulls are left out."""
+    """Return a row of `stats_parsed` as JSON; decimals keep all digits, nulls are omitted."""
     return _ENCODER.encode(_present(parsed)).decode()
 
 

@@ -38,7 +38,7 @@ from liquidlog.spec.file_paths import normal_paths
 
 @dataclass(slots=True)
 class TailState:
-    """What the commits after the checkpoint say; fills while they are read newest first."""
+    """The state that commits after the checkpoint decide, filled from newest to oldest."""
 
     protocol: Protocol | None = None
     metadata: Metadata | None = None
@@ -47,7 +47,7 @@ class TailState:
     files: dict[FileKey, tuple[int, AddFile] | None] = field(default_factory=dict)
 
     def take(self, version: int, actions: Sequence[AnyAction]) -> None:
-        """Take in the next older commit: whatever is already decided stays."""
+        """Add the next older commit: what newer commits decided stays."""
         for action in reversed(actions):
             match action:
                 case AddFile():
@@ -67,7 +67,7 @@ class TailState:
 
 
 def replay_tail(commits: Iterable[tuple[int, Sequence[AnyAction]]]) -> TailState:
-    """Return what commits say, given as (version, actions), newest version first."""
+    """Return the state that commits decide; they come as (version, actions), newest first."""
     state = TailState()
     for version, actions in commits:
         state.take(version, actions)
@@ -75,8 +75,9 @@ def replay_tail(commits: Iterable[tuple[int, Sequence[AnyAction]]]) -> TailState
 
 
 def reconciled_files(decided: TailState, checkpoint: pa.Table, first_row: int) -> pa.Table:
-    """Return all live files in FILES_SCHEMA, sorted by path: the tail's, the checkpoint's it left.
+    """Return all live files in FILES_SCHEMA, sorted by path.
 
+    These are the tail's files and the checkpoint's files that the tail did not touch.
     `statistics_row` of the tail's files counts from `first_row`.
     """
     added = tail_files(decided, first_row)
@@ -84,7 +85,7 @@ def reconciled_files(decided: TailState, checkpoint: pa.Table, first_row: int) -
 
 
 def tail_files(decided: TailState, first_row: int = 0) -> pa.Table:
-    """Return the files that the commits leave live, one row each, in FILES_SCHEMA.
+    """Return the files that the commits added and did not remove, one row each, in FILES_SCHEMA.
 
     `statistics_row` counts from `first_row`.
     """
@@ -116,9 +117,9 @@ def tail_statistics(decided: TailState) -> pa.Array:
 
 
 def sorted_files(files: pa.Table, decided: TailState | None = None, *, after: int = 0) -> pa.Table:
-    """Return files in FILES_SCHEMA sorted by path, one chunk a column.
+    """Return files in FILES_SCHEMA sorted by path, one chunk per column.
 
-    From the row `after` on, files that `decided` knows are left out.
+    From the row `after` on, files about which `decided` has an action are left out.
     """
     paths = files["path"].combine_chunks()
     order = path_order(paths)
@@ -128,7 +129,7 @@ def sorted_files(files: pa.Table, decided: TailState | None = None, *, after: in
         kept[gone] = False
         order = order[kept[order]]
     rows = pa.array(order)
-    # Column by column, so that only one is there three times; paths are half of all bytes.
+    # One column at a time, so that only one is in memory three times; paths are half of all bytes.
     columns = {"path": paths.take(rows)}
     del paths
     pa.default_memory_pool().release_unused()
@@ -140,7 +141,7 @@ def sorted_files(files: pa.Table, decided: TailState | None = None, *, after: in
 def _decided_rows(files: pa.Table, decided: TailState) -> NDArray[np.int64]:
     known = pa.array({path for path, _ in decided.files}, pa.string())
     touched = pc.is_in(normal_paths(files["path"]), known)
-    # A filter goes chunk by chunk; taking rows would copy all of them into one chunk first.
+    # A filter works chunk by chunk; `take` would first copy everything into one chunk.
     suspects = files.select(["path", "deletion_vector"]).filter(touched)
     keys = _keys(suspects, normal_paths(suspects["path"]))
     gone = np.array([key in decided.files for key in keys], np.bool_)
@@ -154,7 +155,7 @@ def _taken(column: pa.ChunkedArray, rows: pa.Array) -> pa.Array:
 
 
 def file_keys(files: pa.Table) -> list[FileKey]:
-    """Return `file_key` of each logical file of a table in FILES_SCHEMA; one by one, for few."""
+    """Return the `file_key` per row of a table in FILES_SCHEMA; not vectorised, for a few files."""
     return _keys(files, decoded_paths(files))
 
 
@@ -167,7 +168,7 @@ def _keys(files: pa.Table, paths: pa.Array | pa.ChunkedArray) -> list[FileKey]:
 
 
 def vector_id(row: Mapping[str, object]) -> str:
-    """Return the identity of a deletion vector, given as a row."""
+    """Return the id of a deletion vector, given as a row of the column `deletion_vector`."""
     suffix = "" if row["offset"] is None else f"@{row['offset']}"
     return f"{row['storageType']}{row['pathOrInlineDv']}{suffix}"
 
@@ -193,11 +194,11 @@ _BITS: Final = 8 * _WORD
 
 
 def path_order(paths: pa.StringArray) -> NDArray[np.int64]:
-    """Return the positions of `paths` in the order of their bytes (int64).
+    """Return the positions that sort `paths` by their bytes, as int64.
 
-    Equal ones stay in their order; a null sorts as an empty path. Arrow compares two whole texts
-    at a step; words of eight bytes sort as numbers, many times faster, and paths of one table
-    differ early, or not at all.
+    The sort is stable; a null sorts like an empty path. Arrow compares two whole texts per step;
+    words of eight bytes sort as numbers, many times faster, and the paths of one table differ early
+    or not at all.
     """
     order = np.arange(len(paths))
     if not len(paths):
@@ -205,12 +206,12 @@ def path_order(paths: pa.StringArray) -> NDArray[np.int64]:
     starts, ends, text = _bounds(paths)
     position = _shared_bytes(paths)
     longest = int((ends - starts).max())
-    # Slots of `order` whose rows are not told apart yet, and which of them belong together.
+    # Slots of `order` whose rows still compare equal, and the group of equal rows of each slot.
     slots = order.copy()
     group = np.zeros(len(paths), np.int64)
     while len(slots) and position < longest:
         rows = order[slots]
-        # One key sorts faster than two: the group, then as many bytes as there is room for.
+        # One key sorts faster than two: the group, then as many bytes as fit beside it.
         count = (_BITS - int(group[-1]).bit_length()) // 8
         keys = _words(starts[rows] + position, ends[rows], text) >> np.uint64(_BITS - 8 * count)
         if group[-1]:
@@ -240,7 +241,7 @@ def _bounds(
 
 
 def _shared_bytes(paths: pa.StringArray) -> int:
-    """Return how many bytes all paths begin with, which are those of the first and the last."""
+    """Return how many leading bytes all paths share: as many as the first and the last share."""
     ends = pc.min_max(paths).as_py()
     first, last = ((ends[end] or "").encode() for end in ("min", "max"))
     pairs = enumerate(zip(first, last, strict=False))
@@ -250,7 +251,7 @@ def _shared_bytes(paths: pa.StringArray) -> int:
 def _words(
     starts: NDArray[np.int64], ends: NDArray[np.int64], text: NDArray[np.uint8]
 ) -> NDArray[np.uint64]:
-    """Return eight bytes of `text` from each start as a number; zeros from its end on."""
+    """Return, per start, eight bytes of `text` as a number, padded with zeros at its end."""
     inside = np.minimum(starts, len(text) - _WORD)
     windows = np.lib.stride_tricks.sliding_window_view(text, _WORD)
     words = windows[inside].view(">u8").ravel().astype(np.uint64)

@@ -1,4 +1,4 @@
-"""What delta-rs thinks the live files are: an implementation that is not ours must agree."""
+"""Compare our live files with those of delta-rs, an implementation that is not ours."""
 
 import os
 import re
@@ -19,17 +19,17 @@ from liquidlog.storage.addresses import is_local
 from liquidlog.storage.options import NO_OPTIONS, StorageOptions, redacted
 
 _MISREAD: Final = re.compile(r"[%\\\x00-\x1f\x7f]")
-"""What delta-rs decodes, replaces or refuses in the path of a table, however it is quoted."""
+"""Characters that delta-rs decodes, replaces or refuses in a table's path, even if quoted."""
 
 
 def require_agreement(snapshot: Snapshot, storage: StorageOptions = NO_OPTIONS) -> None:
     """Compare the live files with those that delta-rs sees at the same version.
 
     Raises:
-        CorruptLogError: If delta-rs cannot open the version, or sees other files: a log that
-            two implementations read differently is no ground to remove files on.
+        CorruptLogError: If delta-rs cannot open the version or sees other files: no file is removed
+            on the word of a log that two implementations read differently.
     """
-    # Few commands ask for a second opinion.
+    # Only few commands need a second opinion.
     from deltalake import DeltaTable
     from deltalake.exceptions import DeltaError
 
@@ -58,7 +58,7 @@ def require_agreement(snapshot: Snapshot, storage: StorageOptions = NO_OPTIONS) 
 
 @contextmanager
 def _readable_by_delta_rs(uri: str) -> Iterator[str]:
-    """Context manager: the address at which delta-rs reads the log of this table, and no other."""
+    """Context manager: an address at which delta-rs reads this table's log and no other."""
     if not is_local(uri):
         scheme, _, rest = uri.partition("://")
         yield f"{scheme}://{quote(rest, safe='/@')}"

@@ -1,11 +1,10 @@
 """The files that make up a version: one checkpoint, if any, and the commits after it, decoded.
 
 `_last_checkpoint` is only a hint for where to start a listing, and may be stale, missing or
-damaged. It is never believed: a listing that begins there counts only if it holds a complete
-checkpoint, and where it does not do, the directory is listed whole.
+damaged. It is never trusted: a listing that begins there is used only if it has a complete
+checkpoint; else the whole directory is listed.
 
-Compacted log files take no part: those that engines write lose what the commits say, see
-docs/adr/0017.
+Compacted log files are ignored: those that engines write lose information, see docs/adr/0017.
 """
 
 import re
@@ -37,17 +36,17 @@ _PREFERENCE: Final = (
     LogFileKind.V2_CHECKPOINT,
     LogFileKind.MULTIPART_CHECKPOINT,
 )
-"""Which of several checkpoints of one version is tried first; all hold the same state."""
+"""Order in which several checkpoints of one version are tried; all have the same state."""
 
 _VERSIONS: Final = 10**VERSION_DIGITS
 
 _NAMED: Final = 5
-"""How many missing versions an error names."""
+"""The most missing versions that an error names."""
 
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
-    """The files of one complete checkpoint: one, or all parts of a multi-part one in order."""
+    """The files of one complete checkpoint; those of a multi-part checkpoint in order."""
 
     version: int
     kind: LogFileKind
@@ -55,12 +54,12 @@ class Checkpoint:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The names of its files in the log directory."""
+        """The names of the checkpoint's files in the log directory."""
         return tuple(file.name for file in self.files)
 
 
 def mark_of(file: LogFile) -> LogMark:
-    """Return what tells a log file from another one of its name."""
+    """Return what distinguishes a log file from another file of the same name."""
     return LogMark(
         name=file.name,
         size_bytes=file.size_bytes,
@@ -71,9 +70,9 @@ def mark_of(file: LogFile) -> LogMark:
 
 @dataclass(frozen=True, slots=True)
 class LogSegment:
-    """The files of one version: `commits` are gap-free and end at `version`.
+    """The files from which one version is read: `commits` have no gaps and end at `version`.
 
-    `last_commit` is the commit of `version`, also where a checkpoint makes reading it needless;
+    `last_commit` is the commit of `version`, even if a checkpoint makes it unnecessary to read;
     None if it is gone.
     """
 
@@ -84,7 +83,7 @@ class LogSegment:
 
     @property
     def mark(self) -> LogMark | None:
-        """What tells this version from one of another log."""
+        """What distinguishes this version from the same version of another log."""
         checkpoint = () if self.checkpoint is None else self.checkpoint.files
         files = (*checkpoint,) if self.last_commit is None else (self.last_commit,)
         return mark_of(files[0]) if files else None
@@ -94,8 +93,8 @@ class LogSegment:
 class LogListing:
     """The log's commits by version, and its complete checkpoints, newest first.
 
-    `newest` also counts checkpoints that are not complete: their version existed. Unless `whole`,
-    older files may have been left out.
+    `newest` also considers incomplete checkpoints, since their version existed. Unless `whole`,
+    older files may be missing.
     """
 
     commits: dict[int, LogFile]
@@ -104,19 +103,19 @@ class LogListing:
     whole: bool = True
 
     def has(self, mark: LogMark) -> bool:
-        """Return whether a file is there as it was."""
+        """Return whether the marked file is still there, unchanged."""
         checkpoints = (file for checkpoint in self.checkpoints for file in checkpoint.files)
         files = (*self.commits.values(), *checkpoints)
         return any(file.name == mark.name and mark_of(file) == mark for file in files)
 
     def names(self, mark: LogMark) -> bool:
-        """Return whether a file of that name is there, whatever it is."""
+        """Return whether there is a file with the mark's name, the same one or another."""
         checkpoints = (name for checkpoint in self.checkpoints for name in checkpoint.names)
         return mark.name in {*checkpoints, *(file.name for file in self.commits.values())}
 
     @property
     def oldest(self) -> int:
-        """The oldest version that could be loaded."""
+        """The oldest version that has a commit or a complete checkpoint."""
         versions = {*self.commits, *(c.version for c in self.checkpoints)}
         return min(versions, default=self.newest)
 
@@ -125,8 +124,8 @@ def list_log(store: TableStore) -> LogListing:
     """Return the log's listing.
 
     Raises:
-        TableNotFoundError: If there is no log, or it holds neither commit nor checkpoint.
-        CorruptLogError: If a commit is larger than memory should hold.
+        TableNotFoundError: If there is no log, or it has neither a commit nor a checkpoint.
+        CorruptLogError: If a commit is too large to be read into memory.
     """
     files = store.list_log()
     if files is None:
@@ -137,13 +136,12 @@ def list_log(store: TableStore) -> LogListing:
 
 
 def list_recent_log(store: TableStore) -> LogListing:
-    """Return a listing that holds the newest version and a checkpoint to load it from.
+    """Return a listing with the newest version and the files to load it from.
 
-    It may leave out older files, which saves a long listing where the store can begin in the
-    middle.
+    Older files may be missing, which shortens the listing if the store can begin in the middle.
 
     Raises:
-        TableNotFoundError: If there is no log, or it holds neither commit nor checkpoint.
+        TableNotFoundError: If there is no log, or it has neither a commit nor a checkpoint.
     """
     first = hinted_version(store)
     if first > 0:
@@ -156,17 +154,17 @@ def list_recent_log(store: TableStore) -> LogListing:
 
 
 def list_log_from(store: TableStore, version: int) -> LogListing:
-    """Return a listing that holds at least the commits from `version` on.
+    """Return a listing with at least the commits from `version` on.
 
     Raises:
-        TableNotFoundError: If there is no log, or it holds neither commit nor checkpoint.
+        TableNotFoundError: If there is no log, or it has neither a commit nor a checkpoint.
     """
     files = store.list_log(version)
     return _listing(files, whole=version == 0) if files else list_log(store)
 
 
 def hinted_version(store: TableStore) -> int:
-    """Return the version that `_last_checkpoint` names, 0 if it names none or cannot be read."""
+    """Return the version in `_last_checkpoint`, 0 if it has none or cannot be read."""
     try:
         hint = msgspec.json.decode(store.read_log(LAST_CHECKPOINT) or b"{}")
     except (StorageError, *UNREADABLE):
@@ -190,9 +188,9 @@ def _listing(files: Sequence[LogFile], *, whole: bool) -> LogListing:
 
 
 def candidate_segments(listing: LogListing, version: int | None) -> tuple[LogSegment, ...]:
-    """Return the ways to load a version, the one with the newest checkpoint first.
+    """Return the segments from which a version can be loaded, newest checkpoint first.
 
-    A later way is for when a checkpoint of an earlier one turns out to be unreadable.
+    A later segment is used if the checkpoint of an earlier one turns out to be unreadable.
 
     Raises:
         VersionNotFoundError: If the log does not reach that version.
@@ -212,7 +210,7 @@ def candidate_segments(listing: LogListing, version: int | None) -> tuple[LogSeg
 
 def _complete(files: Iterable[LogFile]) -> Iterator[Checkpoint]:
     def one_checkpoint(file: LogFile) -> tuple[int, str, int, str]:
-        # Every V2 checkpoint has a name of its own; parts of one share their number of parts.
+        # Every V2 checkpoint has a unique name; the parts of a multi-part one share `parts`.
         alone = file.name if file.kind is LogFileKind.V2_CHECKPOINT else ""
         return file.version, file.kind.value, file.parts, alone
 
@@ -226,7 +224,7 @@ def _complete(files: Iterable[LogFile]) -> Iterator[Checkpoint]:
 def _segment(listing: LogListing, target: int, checkpoint: Checkpoint | None) -> LogSegment | None:
     first = 0 if checkpoint is None else checkpoint.version + 1
     wanted = range(first, target + 1)
-    # A name can claim any version: a range longer than the log is not walked through.
+    # A file name can claim any version, so a range longer than the log is never iterated.
     if target + 1 - first > len(listing.commits):
         return None
     if any(version not in listing.commits for version in wanted):
@@ -250,17 +248,17 @@ def _refuse(listing: LogListing, target: int, usable: Sequence[Checkpoint]) -> N
 
 
 def _gaps(listing: LogListing, first: int, target: int) -> list[int]:
-    """Return the first few missing versions, one more than are named."""
+    """Return the first missing versions, one more than an error names."""
     missing = (version for version in range(first, target + 1) if version not in listing.commits)
     return list(islice(missing, _NAMED + 1))
 
 
 _READ_TOGETHER: Final = 64
-"""Commits held as bytes at the same time."""
+"""Commits in memory as bytes at the same time."""
 
 
 class _InfoLine(msgspec.Struct):
-    """A line of a commit as far as its commitInfo goes; what stands beside it may be anything."""
+    """A line of a commit of which only commitInfo is decoded; other keys may be anything."""
 
     info: dict[str, Any] | None = msgspec.field(default=None, name="commitInfo")
 
@@ -269,7 +267,7 @@ _INFO_DECODER: Final = msgspec.json.Decoder(_InfoLine)
 
 
 def read_commit(store: TableStore, version: int) -> Commit:
-    """Return the commit of `version`. A file without content is a commit without actions.
+    """Return the commit of `version`. An empty file is a commit without actions.
 
     Raises:
         VersionNotFoundError: If there is no such commit.
@@ -282,7 +280,7 @@ def read_commit(store: TableStore, version: int) -> Commit:
 
 
 def read_commits(store: TableStore, versions: Sequence[int]) -> Iterator[Commit]:
-    """Yield the commits of some versions in the order asked; a store may read several at once.
+    """Yield the commits of `versions` in their order; a store may read several at once.
 
     Raises:
         VersionNotFoundError: If there is no such commit.
@@ -293,13 +291,13 @@ def read_commits(store: TableStore, versions: Sequence[int]) -> Iterator[Commit]
 
 
 def read_infos(store: TableStore, versions: Sequence[int]) -> Iterator[Mapping[str, Any]]:
-    """Yield every field of the commitInfo of some versions, empty where a commit has none.
+    """Yield all fields of the commitInfo per version, an empty mapping if a commit has none.
 
-    Values are JSON values. Other actions are not looked at.
+    Values are plain JSON values. Other actions are not decoded.
 
     Raises:
         VersionNotFoundError: If there is no such commit.
-        CorruptLogError: If the line of a commitInfo is not JSON.
+        CorruptLogError: If the line of a commitInfo is not valid JSON.
     """
     for version, content in _contents(store, versions):
         yield _parse_info(content, version)
@@ -308,7 +306,7 @@ def read_infos(store: TableStore, versions: Sequence[int]) -> Iterator[Mapping[s
 def read_selected(
     store: TableStore, versions: Sequence[int], lines: re.Pattern[bytes]
 ) -> Iterator[Commit]:
-    """Yield the commits of some versions with the actions alone whose lines match from the start.
+    """Yield the commits of `versions`, reduced to actions whose lines match from their start.
 
     Raises:
         VersionNotFoundError: If there is no such commit.
@@ -345,7 +343,7 @@ def _parse_info(content: bytes, version: int) -> Mapping[str, Any]:
 
 
 def parse_commit(content: bytes, version: int) -> Commit:
-    """Return the actions in the content of a commit file; blank lines are passed over.
+    """Return the actions in a commit file's content; blank lines are skipped.
 
     Raises:
         CorruptLogError: If a line is not JSON or a known action has a wrong shape.

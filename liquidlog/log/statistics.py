@@ -1,4 +1,4 @@
-"""Bounds of the live files, read from the log when they are needed and only for asked columns.
+"""Bounds of the live files, read from the log on demand and only for the requested columns.
 
 Source: PROTOCOL.md, "Per-file Statistics", "Checkpoint Schema" (`stats`, `stats_parsed`).
 """
@@ -32,12 +32,12 @@ _PARSED: Final = "stats_parsed"
 
 
 def load_bounds(store: TableStore, snapshot: Snapshot, columns: Sequence[Leaf]) -> Bounds:
-    """Return the bounds of `columns`, one entry per file of `snapshot.files`, in its order.
+    """Return the bounds of `columns`, with one entry per row of `snapshot.files`, in its order.
 
-    Where a checkpoint holds statistics both as text and as structs, the text counts.
+    If a checkpoint has statistics both as text and as structs, the text is used.
 
     Raises:
-        CorruptLogError: If a checkpoint that was there for the snapshot cannot be read any more.
+        CorruptLogError: If the snapshot's checkpoint can no longer be read.
     """
     if not columns:
         return Bounds(columns=(), num_records=num_records(snapshot.files))
@@ -53,7 +53,7 @@ def load_bounds(store: TableStore, snapshot: Snapshot, columns: Sequence[Leaf]) 
 def _of_checkpoint_file(
     store: TableStore, file: CheckpointFile, columns: Sequence[Leaf]
 ) -> list[Bounds]:
-    """Return the bounds that a file of a checkpoint states, batch after batch."""
+    """Return the bounds in a checkpoint file, one per batch."""
     sections = [
         (_PARSED, section, *leaf.physical)
         for leaf in columns
@@ -87,7 +87,7 @@ def _struct_bounds(parsed: pa.Array, columns: Sequence[Leaf]) -> Bounds:
 
 
 def _where(mask: pa.Array, yes: Bounds, no: Bounds) -> Bounds:
-    """Return the bounds of `yes` for files where `mask` is true, else those of `no`."""
+    """Return the bounds of `yes` where `mask` is true for the file, else those of `no`."""
     return Bounds(
         columns=tuple(
             ColumnBounds(

@@ -1,6 +1,6 @@
-"""Where a table lives: list, read, put-if-absent. The one contract every storage must meet.
+"""TableStore, the contract that every storage of tables meets: list, read, put-if-absent.
 
-Source: PROTOCOL.md, "Delta Log Entries" (a version is written once, or not at all).
+Source: PROTOCOL.md, "Delta Log Entries" (a version is written once or not at all).
 """
 
 from collections.abc import Sequence
@@ -19,27 +19,27 @@ class TableStore(Protocol):
 
     @property
     def uri(self) -> str:
-        """The address as other engines understand it."""
+        """The table's address in the form that other engines understand."""
         ...
 
     @property
     def storage(self) -> StorageOptions:
-        """The options with which its files are opened; never shown."""
+        """The options with which the table's files are opened; never shown."""
         ...
 
     def require_writable(self) -> None:
-        """Refuse a storage that cannot create a version once, whole, or not at all.
+        """Refuse a storage that cannot create each version once, whole or not at all.
 
         Raises:
             UnsupportedFeatureError: With the reason; nothing was written.
-            StorageError: If the storage cannot be asked.
+            StorageError: If the storage does not answer.
         """
         ...
 
     def list_log(self, first_version: int = 0) -> tuple[LogFile, ...] | None:
         """Return the log's files, None if the table directory has no `_delta_log`.
 
-        Files of versions before `first_version` may be left out.
+        Files of versions before `first_version` may be missing.
 
         Raises:
             StorageError: If it cannot be listed.
@@ -50,15 +50,15 @@ class TableStore(Protocol):
         """Return the content of a log file, None if there is none.
 
         Raises:
-            StorageError: If it is there but cannot be read.
+            StorageError: If the file exists but cannot be read.
         """
         ...
 
     def read_logs(self, names: Sequence[str]) -> tuple[bytes | None, ...]:
-        """Return the contents of log files, as read_log does, several at a time where that pays.
+        """Return the contents of log files as read_log does, several at once if that is faster.
 
         Raises:
-            StorageError: If one is there but cannot be read.
+            StorageError: If a file exists but cannot be read.
         """
         ...
 
@@ -72,43 +72,43 @@ class TableStore(Protocol):
         ...
 
     def replace_log(self, name: str, content: bytes) -> None:
-        """Store a log file whole, in the place of one of that name: for `_last_checkpoint` only.
+        """Store a log file whole, replacing one of the same name; for `_last_checkpoint` only.
 
         Raises:
-            StorageError: If it cannot be written, or may not have been.
+            StorageError: If the file was not written, or may not have been.
         """
         ...
 
     def open_log(self, name: str) -> Source:
-        """Return a log file opened for a Parquet reader.
+        """Return a log file, opened for a Parquet reader.
 
         Raises:
-            OSError: If it is missing or cannot be read.
+            OSError: If the file is missing or cannot be read.
         """
         ...
 
     def file_facts(self, path: str) -> FileFacts | None:
-        """Return the facts about the data file at a decoded path, None if there is none.
+        """Return the facts about the data file at a decoded path, None if it does not exist.
 
         Raises:
             StorageError: If the storage does not say.
-            UsageError: If the path is of another storage.
+            UsageError: If the path lies in another storage.
         """
         ...
 
     def delete_file(self, path: str) -> None:
-        """Delete the data file at a decoded path; a missing file is not an error.
+        """Delete the data file at a decoded path; a missing file is no error.
 
         Raises:
-            StorageError: If it may still be there.
+            StorageError: If the file may still be there.
         """
         ...
 
     def temporaries(self) -> tuple[str, ...]:
-        """Return the paths, relative to the table, of files that only writers at work have.
+        """Return the paths, relative to the table, of temporary files of active writers.
 
         Raises:
-            StorageError: If the storage cannot be asked.
+            StorageError: If the storage does not answer.
         """
         ...
 

@@ -1,8 +1,8 @@
-"""Which version a table had at a moment.
+"""Find the version that a table had at a given time.
 
-Commits carry their own, strictly rising times (in-commit timestamps) from the version on at which
-the table enabled them. Before that a commit's time is its file's, moved past that of the commit
-before it where clocks ran backwards.
+From the version that enabled in-commit timestamps on, commits carry their own, strictly increasing
+times. Before that, a commit's time is its file's time, moved past the previous commit's where
+clocks ran backwards.
 
 Source: PROTOCOL.md, "In-Commit Timestamps"; Delta Spark, DeltaHistoryManager.
 """
@@ -26,12 +26,12 @@ _ENABLED_VERSION: Final = "delta.inCommitTimestampEnablementVersion"
 def version_at(store: TableStore, newest: Snapshot, timestamp_ms: int) -> int:
     """Return the last version committed at or before a time, in ms since the epoch.
 
-    `newest` is the newest version, which says since when commits carry their own times.
+    `newest` is the newest snapshot; its properties say from which version on commits carry times.
 
     Raises:
-        TimestampNotFoundError: If the time is before the first commit that can still be loaded,
-            or after the last one: what the table will be then is not known.
-        CorruptLogError: If a commit that must carry its time does not.
+        TimestampNotFoundError: If the time is before the first commit that can still be loaded, or
+            after the last one: a later commit may still come.
+        CorruptLogError: If a commit lacks a time that it must carry.
     """
     commits = _loadable(list_log(store))
     own = _first_with_own_time(newest)

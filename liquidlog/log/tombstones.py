@@ -1,4 +1,4 @@
-"""Files that were removed lately: VACUUM leaves them alone as long as the log remembers them.
+"""Tombstones: removed files that the log still names, so that VACUUM keeps them.
 
 Source: PROTOCOL.md, "Add File and Remove File" (tombstones), "Checkpoints".
 """
@@ -21,12 +21,13 @@ from liquidlog.spec.file_paths import canonical_path
 def tombstones(
     store: TableStore, segment: LogSegment, sidecars: Collection[str], *, since_ms: int
 ) -> frozenset[FileKey]:
-    """Return the files of a version's log that are removed, those removed after `since_ms` only.
+    """Return the removed files in a version's log, only those removed after `since_ms`.
 
-    `sidecars` are the Parquet files that hold the checkpoint's file actions; they may be its own.
+    `sidecars` are the Parquet files with the checkpoint's file actions; they may be the
+    checkpoint's own files.
 
     Raises:
-        CorruptLogError: If one of the log files cannot be read.
+        CorruptLogError: If a log file cannot be read.
     """
     removed: dict[FileKey, int] = {}
     own = () if segment.checkpoint is None else segment.checkpoint.names
@@ -42,10 +43,10 @@ def tombstones(
 
 
 def removed_keys(store: TableStore, names: Iterable[str]) -> Iterator[FileKey]:
-    """Yield the removed files that files of a checkpoint name, JSON or Parquet, of any age.
+    """Yield the removed files, of any age, that checkpoint files (JSON or Parquet) name.
 
     Raises:
-        CorruptLogError: If one of them cannot be read.
+        CorruptLogError: If a checkpoint file cannot be read.
     """
     for name in names:
         if name.endswith(".json"):

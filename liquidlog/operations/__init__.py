@@ -1,1 +1,1 @@
-"""What users do with a table, one module per operation: store, rules and commits put together."""
+"""Operations on a table, one module each; an operation combines the store, rules and commits."""

@@ -1,8 +1,8 @@
 """Change a table's columns and properties: metadata-only commits.
 
-Every attempt derives its change from the newest snapshot, so a rename always tags anew every
-live file whose tag names the column: files that other commits added meanwhile are among them.
-With `dry_run` nothing is committed; the version returned is the one that the table would have.
+Every attempt derives its change from the newest snapshot, so a rename updates the tag of every live
+file that names the column, including files that other commits added meanwhile. With `dry_run`
+nothing is committed; the returned version is the one that the table would have.
 """
 
 from collections.abc import Mapping, Sequence
@@ -30,13 +30,13 @@ def rename_column(
     *,
     dry_run: bool = False,
 ) -> int:
-    """Commit a column's new name with the new tags of its cubes; return the version after it.
+    """Commit a column's new name and the new tags of its cubes; return the new version.
 
     Raises:
-        SchemaChangeError: If the table cannot have it.
-        UnsupportedFeatureError: If the table asks more of a writer than we do.
+        SchemaChangeError: If the table cannot have the new name.
+        UnsupportedFeatureError: If the table requires more of a writer than we do.
         CommitConflictError: If the metadata, protocol or clustering columns changed meanwhile.
-        CorruptLogError: If a commit that added a file cannot be read any more.
+        CorruptLogError: If a commit that added a file can no longer be read.
     """
 
     def derive(newest: Snapshot) -> Change | None:
@@ -47,7 +47,7 @@ def rename_column(
         if retagging.files.num_rows and is_true(
             newest.metadata.configuration, "delta.enableChangeDataFeed"
         ):
-            detail = "its files must be tagged anew, which the change data feed forbids in a rename"
+            detail = "tags of its files must change, which the change data feed forbids in a rename"
             raise SchemaChangeError((detail,))
         originals = original_adds(store, newest, retagging.files)
         return rename_change(newest, rename, retagged(retagging, originals))
@@ -58,11 +58,11 @@ def rename_column(
 def drop_column(
     store: TableStore, snapshot: Snapshot, column: Path, clock: Clock, *, dry_run: bool = False
 ) -> int:
-    """Commit a schema without a column; return the table's version after it.
+    """Commit a schema without a column; return the table's new version.
 
     Raises:
-        SchemaChangeError: If the table cannot be without it.
-        UnsupportedFeatureError: If the table asks more of a writer than we do.
+        SchemaChangeError: If the column cannot be dropped.
+        UnsupportedFeatureError: If the table requires more of a writer than we do.
         CommitConflictError: If the metadata, protocol or clustering columns changed meanwhile.
     """
     return _commit(store, snapshot, lambda s: drop_change(s, column), clock, dry_run=dry_run)
@@ -77,11 +77,11 @@ def set_properties(
     *,
     dry_run: bool = False,
 ) -> int:
-    """Commit new properties, if they are new; return the table's version after it.
+    """Commit properties, unless the table has them already; return the table's version after that.
 
     Raises:
-        SchemaChangeError: If one is not a user's to change, or cannot have its value.
-        UnsupportedFeatureError: If the table asks more of a writer than we do.
+        SchemaChangeError: If users may not change a property, or it cannot have the value.
+        UnsupportedFeatureError: If the table requires more of a writer than we do.
         CommitConflictError: If the metadata, protocol or clustering columns changed meanwhile.
     """
 

@@ -38,10 +38,10 @@ from liquidlog.spec.char_types import column_limits
 from liquidlog.spec.schema import StructField, StructType, quote_path
 
 MAX_FILE_ROWS: Final = 16_000_000
-"""Rows after which an append starts another file, so that no file grows without bound."""
+"""Rows after which an append starts a new file, so that no file grows without bound."""
 
 _CLUSTERED_BATCH_ROWS: Final = 4_000_000
-"""Rows sorted together by a clustered append; bounds its memory."""
+"""Rows that a clustered append sorts together; bounds its memory."""
 
 _COMPUTED_COLUMNS: Final = (
     "delta.generationExpression",
@@ -51,7 +51,7 @@ _COMPUTED_COLUMNS: Final = (
 
 
 Source: TypeAlias = str | pa.Table | pa.RecordBatchReader
-"""A path of a Parquet file, or Arrow data."""
+"""The path of a Parquet file, or Arrow data."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,9 +65,9 @@ class AppendRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Appended:
-    """What an append did: the table's version after it, the number of files and rows added.
+    """What an append did: the table's version afterwards, and the number of files and rows added.
 
-    Of a dry run: what it would have done.
+    For a dry run: what it would do.
     """
 
     version: int
@@ -76,18 +76,20 @@ class Appended:
 
 
 def append(store: TableStore, snapshot: Snapshot, request: AppendRequest, clock: Clock) -> Appended:
-    """Write every source as fresh files and commit them together; no commit without rows.
+    """Write the sources as new files and commit them together; without rows there is no commit.
 
-    All sources' schemas are checked before the first file is written. A dry run reads and checks
-    every row, and counts the files instead of writing them.
+    The schemas of all sources are checked before the first file is written. A dry run reads and
+    checks every row, and counts the files instead of writing them.
 
     Raises:
         UnsupportedFeatureError: If the table asks more of a writer than we do.
-        UsageError: If rows are to be sorted and the table has no clustering columns.
-        SchemaMismatchError: If a source is not of the table's schema.
-        DataFileError: If a source cannot be read, or changes before all are; no file is left.
-        CommitConflictError: If the schema, properties or protocol changed; the files are deleted.
-        CommitStateUnknownError: If it cannot be told whether it landed; the files are kept.
+        UsageError: If rows are to be clustered and the table has no clustering columns.
+        SchemaMismatchError: If a source does not have the table's schema.
+        DataFileError: If a source cannot be read, or changes while the sources are read; no file is
+            left.
+        CommitConflictError: If the schema, properties or protocol changed meanwhile; the files are
+            deleted.
+        CommitStateUnknownError: If the commit may or may not have landed; the files are kept.
     """
     store.require_writable()
     _require_appendable(snapshot)
@@ -118,7 +120,7 @@ def append(store: TableStore, snapshot: Snapshot, request: AppendRequest, clock:
 def _counted(
     sources: Iterable[Iterable[pa.Table]], snapshot: Snapshot, request: AppendRequest
 ) -> Appended:
-    """Return what an append would do, from the batches that it would write."""
+    """Return what an append would do with the batches that it would write."""
     files = rows = 0
     for source in sources:
         for batches in _file_batches(_batches(source, request)):
@@ -126,7 +128,7 @@ def _counted(
             rows += sum(batch.num_rows for batch in batches)
     if not files:
         return Appended(version=snapshot.version, files=0, rows=0)
-    assign_row_ids(snapshot, (), ())  # refuses what the commit would
+    assign_row_ids(snapshot, (), ())  # refuses what the commit would refuse
     version = snapshot.version + 1
     return Appended(version=version, files=files, rows=rows)
 
@@ -175,7 +177,7 @@ def _rule(key: str) -> str:
 
 
 def _batches(source: Iterable[pa.Table], request: AppendRequest) -> Iterator[pa.Table]:
-    """Yield the rows of a source in the batches that are sorted together."""
+    """Yield the rows of a source in batches, each to be sorted as a whole."""
     return _rebatched(source, _CLUSTERED_BATCH_ROWS) if request.cluster else iter(source)
 
 
@@ -199,7 +201,7 @@ def _rebatched(batches: Iterable[pa.Table], max_rows: int) -> Iterator[pa.Table]
 
 
 def _file_batches(batches: Iterator[pa.Table]) -> Iterator[Iterator[pa.Table]]:
-    """Yield the batches of each file; one file's are to be taken before the next is asked for."""
+    """Yield the batches of each file; take one file's batches before asking for the next."""
     pending = (batch for batch in batches if batch.num_rows)
     for first in pending:
         yield _one_file(first, pending)
@@ -233,7 +235,7 @@ def _write_all(
 
 
 def _digest(written: Sequence[WrittenFile]) -> str:
-    """Return what binds a commit to the files that this append wrote."""
+    """Return the digest, 64 hex digits, that binds a commit to the files of this append."""
     return hashlib.sha256(msgspec.json.encode(written)).hexdigest()
 
 
@@ -258,16 +260,16 @@ def _commit(
     except CommitStateUnknownError:
         raise
     except LiquidlogError:
-        # Only these say that nothing landed; after an interrupt the commit may be there.
+        # Only these errors prove that nothing landed; after an interrupt the commit may exist.
         clear_run(store, run, digest)
         raise
 
 
 def _change(snapshot: Snapshot, written: Sequence[WrittenFile]) -> Change:
-    """Return the append as the commit after `snapshot`.
+    """Return the append as a change on top of `snapshot`.
 
     Raises:
-        CorruptLogError: If the table's row ids do not fit together.
+        CorruptLogError: If the table's row ids contradict each other.
     """
     adds = [
         AddFile(

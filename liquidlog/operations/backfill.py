@@ -1,7 +1,7 @@
-"""Statistics read from data files again and given to the log.
+"""Read statistics from data files again and commit them to the log.
 
-A repair is derived anew from the newest snapshot at every attempt: files that other commits
-removed meanwhile are not brought back, and deletion vectors that they added are kept.
+Every attempt derives the repair from the newest snapshot: files that other commits removed
+meanwhile are not added again, and deletion vectors that they added are kept.
 """
 
 from collections.abc import Mapping
@@ -26,14 +26,14 @@ from liquidlog.spec.mapping import mapping_mode
 from liquidlog.spec.stats import FileStatistics
 
 FILES_IN_A_COMMIT: Final = 10_000
-"""Files that one commit gives statistics; what is done stays done if a later one fails."""
+"""Files per commit; if a commit fails, the ones before it stay."""
 
 _READ_TOGETHER: Final = 8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mended:
-    """A repair: its name, the versions it made (none where there was nothing to mend)."""
+    """A repair: its name, the versions it committed (possibly none), its number of files."""
 
     name: str
     versions: tuple[int, ...]
@@ -42,7 +42,7 @@ class Mended:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Rescan:
-    """Which files to read again for which statistics, and whether these replace what is known."""
+    """Which files to read again, for which statistics, and whether these replace existing ones."""
 
     name: str
     files: pa.Table
@@ -55,10 +55,10 @@ def backfill(
 ) -> Mended:
     """Read files again and commit their statistics, FILES_IN_A_COMMIT at a time.
 
-    With `dry_run` they are read, and nothing is committed.
+    With `dry_run` the files are read and nothing is committed.
 
     Raises:
-        DataFileError: If a file cannot be read exactly; what was committed before stays.
+        DataFileError: If a file cannot be read exactly; earlier commits stay.
         CommitConflictError: If the metadata, protocol or clustering columns changed meanwhile.
     """
     name, files = rescan_of.name, rescan_of.files
@@ -77,7 +77,7 @@ def backfill(
 
 
 class _StatisticsChange:
-    """Derives the change that gives files what was found of them; `files` is how many it did."""
+    """Derives the change that adds statistics to files; `files` counts those of the last change."""
 
     def __init__(
         self, store: TableStore, rescan_of: Rescan, found: Mapping[str, FileStatistics]
@@ -89,7 +89,7 @@ class _StatisticsChange:
         self.files = 0
 
     def __call__(self, newest: Snapshot) -> Change | None:
-        """Return the change on top of a snapshot, None if none of the files is left."""
+        """Return the change on top of a snapshot, None if no file is left to repair."""
         live = newest.files.filter(pc.is_in(decoded_paths(newest.files), value_set=self._paths))
         adds = with_statistics(
             live,
@@ -105,7 +105,7 @@ class _StatisticsChange:
 def _rescanned(
     store: TableStore, snapshot: Snapshot, files: pa.Table, rescan_of: Rescan
 ) -> Mapping[str, FileStatistics]:
-    """Return statistics of the files by decoded path."""
+    """Return the statistics of the files by decoded path."""
     configuration = snapshot.metadata.configuration
     ignored = frozenset(configuration[key] for key in HIDDEN_COLUMNS if key in configuration)
 

@@ -1,4 +1,4 @@
-"""Checkpoints: on request, and after every so many commits of ours."""
+"""Checkpoints: on request, and after our commits at the interval that the table sets."""
 
 import warnings
 from typing import Final
@@ -17,20 +17,20 @@ _PROTECTED_BEFORE: Final = "delta.requireCheckpointProtectionBeforeVersion"
 
 
 class CheckpointWarning(UserWarning):
-    """A commit landed, but the checkpoint that was due after it could not be made."""
+    """A commit landed, but the checkpoint due after it could not be made."""
 
 
 def checkpoint(
     store: TableStore, snapshot: Snapshot, clock: Clock, *, dry_run: bool = False
 ) -> Checkpointed:
-    """Give the version of `snapshot` a checkpoint, unless it has one.
+    """Write a checkpoint of the version of `snapshot`, unless it has one.
 
-    With `dry_run` it is made and compared, but not published.
+    With `dry_run` the checkpoint is made and compared with the log, but not published.
 
     Raises:
         UnsupportedFeatureError: If the table asks more of a writer than we do.
-        CheckpointMismatchError: If delta-rs would write something else than the log says.
-        CorruptLogError: If a log file that is needed is missing or broken.
+        CheckpointMismatchError: If what delta-rs wrote differs from the log.
+        CorruptLogError: If a needed log file is missing or broken.
         StorageError: If the storage cannot be written.
     """
     store.require_writable()
@@ -42,9 +42,9 @@ def checkpoint(
 def land_and_checkpoint(
     store: TableStore, proposal: Proposal, clock: Clock, *, engine_info: str
 ) -> Landed:
-    """Land a proposal; where a checkpoint is due after it, make one.
+    """Land a proposal; make a checkpoint if one is due after it.
 
-    That no checkpoint could be made is a CheckpointWarning: the commit has landed all the same.
+    If the checkpoint fails, a CheckpointWarning is issued, since the commit has landed.
 
     Raises:
         CommitError: As `land` does.
@@ -69,7 +69,7 @@ def _is_due(landed: Landed) -> bool:
 
 
 def _require_unprotected(snapshot: Snapshot) -> None:
-    """Refuse a version that only writers that know all its features may checkpoint.
+    """Refuse a version whose checkpoints the table protects from writers without all its features.
 
     Raises:
         UnsupportedFeatureError: If the table protects checkpoints of this version.

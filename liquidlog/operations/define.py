@@ -1,4 +1,4 @@
-"""Create tables and change their clustering columns: metadata-only commits."""
+"""Create tables and change clustering columns: metadata-only commits."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -24,7 +24,7 @@ from liquidlog.spec.schema import Path, StructType
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Definition:
-    """What a new table is to have; None for `cluster_by` means as `like` has it, or none."""
+    """The definition of a new table; `cluster_by` None means the columns of `like`, if given."""
 
     schema: StructType | pa.Schema | None
     like: Snapshot | None
@@ -35,13 +35,14 @@ class Definition:
 def create(
     store: TableStore, definition: Definition, clock: Clock, *, dry_run: bool = False
 ) -> None:
-    """Commit version 0 of a new table; with `dry_run`, only check that it could be.
+    """Commit version 0 of a new table; with `dry_run`, only check that this is possible.
 
     Raises:
-        TableExistsError: If there is a table already, or another process creates it meanwhile.
-        ClusteringColumnError: If it cannot be clustered so.
-        UsageError: If the definition is not one of a table.
-        UnsupportedFeatureError: If the table to be like has something we refuse to write.
+        TableExistsError: If there is a table already, or another process creates one meanwhile.
+        ClusteringColumnError: If the table cannot have these clustering columns.
+        UsageError: If no table can have this definition.
+        UnsupportedFeatureError: If the table given as `like` uses a feature that we refuse to
+            write.
         StorageError: If the target cannot be written.
     """
     store.require_writable()
@@ -56,9 +57,10 @@ def creation(definition: Definition, clock: Clock) -> Change:
     """Return the change that creates a table.
 
     Raises:
-        ClusteringColumnError: If it cannot be clustered so.
-        UsageError: If not exactly one of schema and like is given, or a property is refused.
-        UnsupportedFeatureError: If the table to be like has something we refuse to write.
+        ClusteringColumnError: If the table cannot have these clustering columns.
+        UsageError: If not exactly one of `schema` and `like` is given, or a property is refused.
+        UnsupportedFeatureError: If the table given as `like` uses a feature that we refuse to
+            write.
     """
     problems = tuple(new_table_problems(definition.properties))
     if problems:
@@ -68,7 +70,7 @@ def creation(definition: Definition, clock: Clock) -> Change:
         require_writable(like)
         return _like(like, definition, clock)
     if schema is None or like is not None:
-        raise UsageError("a new table needs either a schema or a table to be like, not both")
+        raise UsageError("a new table needs either a schema or a table to copy it from, not both")
     return create_change(
         delta_schema(schema) if isinstance(schema, pa.Schema) else schema,
         cluster_by=definition.cluster_by or (),
@@ -100,13 +102,13 @@ def cluster_by(
     *,
     dry_run: bool = False,
 ) -> int:
-    """Commit new clustering columns, None to have none; return the table's version after it.
+    """Commit new clustering columns, None to remove them; return the table's version after that.
 
     With `dry_run` nothing is committed; the version is the one that the table would have.
 
     Raises:
-        ClusteringColumnError: If the table cannot be clustered so.
-        UnsupportedFeatureError: If the table asks more of a writer than we do.
+        ClusteringColumnError: If the table cannot have these clustering columns.
+        UnsupportedFeatureError: If the table requires more of a writer than we do.
         CommitConflictError: If the metadata, protocol or clustering columns changed meanwhile.
     """
     change = partial(cluster_by_change, columns=columns)

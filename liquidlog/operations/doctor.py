@@ -1,4 +1,4 @@
-"""Finding what is wrong with a table's clustering, and mending what needs no rewrite."""
+"""Find what is wrong with a table's clustering, and repair what needs no rewrite."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -43,13 +43,13 @@ from liquidlog.spec.mapping import MappingMode, mapping_mode
 from liquidlog.spec.schema import PrimitiveType
 
 LONG_PREFIX_CHARS: Final = 256
-"""Characters of a string that mended bounds keep, unless the table asks for more."""
+"""Characters that repaired bounds keep of a string, unless the table asks for more."""
 
 
 def examine(
     store: TableStore, snapshot: Snapshot, *, min_cube_bytes: int, now_ms: int | None = None
 ) -> Examined:
-    """Return what the log tells about the table's clustering, now and in the past.
+    """Return what the log says about the table's clustering, now and in the past.
 
     Raises:
         CorruptLogError: If a past definition of the table cannot be read.
@@ -81,20 +81,20 @@ def mend(
     *,
     dry_run: bool = False,
 ) -> tuple[Mended, ...]:
-    """Mend what `names` name, each in commits of its own.
+    """Make the repairs `names`, each in its own commits.
 
     With `dry_run` everything is read and derived, nothing is committed, and the versions are those
     that the commits would get.
 
     Raises:
-        UsageError: If a name is not one of a repair.
-        UnsupportedFeatureError: If the table asks more of a writer than we do.
+        UsageError: If a name is not the name of a repair.
+        UnsupportedFeatureError: If the table requires more of a writer than we do.
         DataFileError: If a file cannot be read for its statistics.
         CommitConflictError: If the metadata, protocol or clustering columns changed meanwhile.
     """
     unknown = [name for name in names if name not in FIXES]
     if unknown:
-        raise UsageError(f"nothing to fix is called {', '.join(unknown)}; {', '.join(FIXES)} are")
+        raise UsageError(f"there is no fix {', '.join(unknown)}; the fixes are {', '.join(FIXES)}")
     store.require_writable()
     require_writable(snapshot)
     done: list[Mended] = []
@@ -103,7 +103,7 @@ def mend(
             snapshot = load_snapshot(store)
         mended = _REPAIRS[name](store, snapshot, clock, dry_run)
         if dry_run:
-            # Each was derived from the version that there is, whatever the repairs before it made.
+            # A dry run derives each repair from the current version, not from the repair before it.
             first = snapshot.version + 1 + sum(len(one.versions) for one in done)
             versions = tuple(range(first, first + len(mended.versions)))
             mended = replace(mended, versions=versions)
@@ -215,7 +215,7 @@ def _is_empty(state: ClusteringState) -> bool:
 def _past(
     store: TableStore, snapshot: Snapshot, state: ClusteringState | None
 ) -> tuple[Commit, ...]:
-    """Return past definitions where a finding may depend on them: they cost reading the log."""
+    """Return past definitions if a finding may depend on them; they require reading the log."""
     if state is None or (not _is_empty(state) and not _may_be_renamed(snapshot)):
         return ()
     return past_definitions(store, snapshot)

@@ -1,4 +1,4 @@
-"""Find an executor: liquidlog does not know who rewrites files."""
+"""Find executors among installed packages; liquidlog imports none of them."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack
@@ -9,25 +9,25 @@ from liquidlog.errors import ExecutorError, UsageError
 from liquidlog.plan import ClusteringPlan, GroupFailure, RewrittenGroup
 
 EXECUTOR_GROUP: Final = "liquidlog.executors"
-"""Entry points: a name and a Start. Also the logger to which executors say what takes long."""
+"""Group of entry points, each a Start; also the name of the logger of executors."""
 
 SPARK: Final = "spark"
-"""The executor that a Spark configuration is for."""
+"""The executor that takes a Spark configuration."""
 
 Progress = Callable[[int, float], None]
-"""Called with (group id, share of the group that is done, 0 to 1)."""
+"""Called with (group id, finished share of the group, 0 to 1)."""
 
 Executor = Callable[
     [ClusteringPlan, Sequence[int], Progress], Iterator[RewrittenGroup | GroupFailure]
 ]
-"""(plan, ids of the groups to rewrite, progress) -> outcomes, each as soon as it is finished."""
+"""(plan, ids of the groups to rewrite, progress) -> outcomes, each as soon as its group ends."""
 
 Start = Callable[[Mapping[str, str], Mapping[str, str]], AbstractContextManager[Executor]]
 """(configuration, storage options) -> context manager of an Executor."""
 
 
 class ExecutorWhenNeeded:
-    """An executor that starts for the first plan with groups, and ends with this context."""
+    """Starts an executor for the first plan that has groups, and ends it with this context."""
 
     def __init__(self, open_it: Callable[[], AbstractContextManager[Executor]]) -> None:
         self._open = open_it
@@ -35,15 +35,15 @@ class ExecutorWhenNeeded:
         self._started: Executor | None = None
 
     def __enter__(self) -> Self:
-        """Return this; nothing is started."""
+        """Return this object; no executor is started yet."""
         return self
 
     def __exit__(self, *error: object) -> None:
-        """End the executor if it was started."""
+        """End the executor, if it was started."""
         self._stack.close()
 
     def for_plan(self, plan: ClusteringPlan) -> Executor:
-        """Return what rewrites the plan's groups, started if there are any."""
+        """Return an executor for the plan; it is started only if the plan has groups."""
         if not plan.groups:
             return _rewrite_nothing
         if self._started is None:
@@ -58,10 +58,10 @@ def _rewrite_nothing(*_: object) -> Iterator[RewrittenGroup | GroupFailure]:
 def open_executor(
     name: str, configuration: Mapping[str, str], storage_options: Mapping[str, str]
 ) -> AbstractContextManager[Executor]:
-    """Return the executor of that name, started when the context is entered.
+    """Return a context manager that starts the executor `name` when it is entered.
 
     Raises:
-        UsageError: As `find_executor`; or it takes no Spark configuration.
+        UsageError: As `find_executor`, or if the executor takes no Spark configuration.
         ExecutorError: As `find_executor`.
     """
     if configuration and name != SPARK:
@@ -73,11 +73,11 @@ def open_executor(
 
 
 def find_executor(name: str) -> Start:
-    """Return what starts the executor of that name; nothing is started.
+    """Return the function that starts the executor `name`, without starting it.
 
     Raises:
-        UsageError: If no installed package provides it.
-        ExecutorError: If what it needs is not installed.
+        UsageError: If no installed package provides the executor.
+        ExecutorError: If a package that the executor needs is not installed.
     """
     known = {point.name: point for point in entry_points(group=EXECUTOR_GROUP)}
     if name not in known:

@@ -1,4 +1,4 @@
-"""Why a planner takes a file or leaves it alone, in words: file by file, or counted."""
+"""Explain why a planner takes a file or leaves it alone, file by file or counted by reason."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ _SKIP_WORDS: Final[Mapping[SkipReason, str]] = {
     SkipReason.STABLE_CUBE: "its cube has reached the minimum cube size and is left alone",
     SkipReason.OTHER_COLUMNS: "it was clustered by other columns; --full takes it",
     SkipReason.OTHER_PROVIDER: "another clustering provider owns it; --full takes it",
-    SkipReason.LONE_CUBE: "all that is left belongs to one cube: there is nothing to merge",
+    SkipReason.LONE_CUBE: "all the files left belong to one cube: there is nothing to merge",
     SkipReason.LARGE_ENOUGH: "it already has at least the maximum file size",
     SkipReason.LONE_FILE: "no other small file is left to combine it with",
     SkipReason.WELL_CLUSTERED: "its range is narrow enough: rewriting it would gain too little",
@@ -37,7 +37,7 @@ _GOALS: Final[Mapping[RewriteMode, str]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Explained:
-    """The files that share a decision and its reason: how many, their bytes, and some paths."""
+    """The files with the same decision for the same reason: count, bytes, and some paths."""
 
     decision: str
     reason: str
@@ -48,9 +48,10 @@ class Explained:
 
 
 def explain_together(plan: ClusteringPlan, *, examples: int) -> tuple[Explained, ...]:
-    """Return the planner's decisions, counted by their reasons, those to rewrite first.
+    """Return the planner's decisions counted by reason, rewrites first.
 
-    Each has the first `examples` paths in their order. No file is looked at on its own.
+    Each has its first `examples` paths in sorted order. Files are counted as columns, so this is
+    fast for a million files.
     """
     return tuple(_explained(plan, examples))
 
@@ -84,7 +85,7 @@ def explain(
 ) -> Rows:
     """Return the planner's decision on every live file, in words, sorted by path.
 
-    `snapshot` is the table at the plan's read version. With `path`, only that file's.
+    `snapshot` is the table at the plan's read version. With `path`, only that file is explained.
     """
     measures = _measures(snapshot, bounds_of, path) if plan.strategy == overlap.NAME else {}
     taken = [
@@ -112,7 +113,7 @@ def explain(
 
 
 def _measures(snapshot: Snapshot, bounds_of: BoundsOf, path: str | None) -> Mapping[str, str]:
-    """Return what the strategy overlap looks at, for each live file, or one, by its path."""
+    """Return by path, per live file or for one, the measures that the strategy overlap uses."""
     columns = clustering_state(snapshot).columns
     bounds = bounds_of([column.leaf for column in columns])
     space = key_space(bounds, sizes(snapshot.files))

@@ -1,4 +1,4 @@
-"""Commits that rewrite no file: a change derived anew from the newest snapshot at each attempt."""
+"""Commits that rewrite no file; every attempt derives its change from the newest snapshot."""
 
 from collections.abc import Callable
 
@@ -13,7 +13,7 @@ from liquidlog.snapshot import Snapshot
 from liquidlog.spec.change import Change
 
 Derive = Callable[[Snapshot], Change | None]
-"""What to change in a snapshot, None if there is nothing to do."""
+"""Function from a snapshot to the change to commit, None if there is nothing to change."""
 
 
 def commit_in_place(
@@ -25,16 +25,16 @@ def commit_in_place(
     dry_run: bool,
     nothing_left: Change | None = None,
 ) -> int | None:
-    """Commit a change, if there is one to make; return its version, None if there was none.
+    """Commit a change, if there is anything to change; return its version, else None.
 
     With `dry_run` everything is checked and derived, nothing is written, and the version is the
     one that the change would get now.
 
-    `nothing_left` is what to commit if other commits left nothing to change since the first look;
-    without it there must always be something left.
+    `nothing_left` is committed if other commits left nothing to change after the change was first
+    derived; without it, there must always be something left to change.
 
     Raises:
-        UnsupportedFeatureError: If the table asks more of a writer than we do.
+        UnsupportedFeatureError: If the table requires more of a writer than we do.
         CommitConflictError: If the metadata, protocol or clustering columns changed meanwhile.
     """
     store.require_writable()

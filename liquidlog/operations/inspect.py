@@ -1,4 +1,4 @@
-"""What a table says about itself: detail, files, health, and whether it may be rewritten."""
+"""Answer questions about a table: detail, files, health, and the files that match a predicate."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -21,9 +21,9 @@ from liquidlog.spec.times import iso_time
 def detail(snapshot: Snapshot) -> Mapping[str, Any]:
     """Return the DESCRIBE DETAIL row; times are ISO 8601 in UTC with milliseconds.
 
-    `numRecords` is the number of live rows, None if a file's statistics do not tell.
-    `clusteringColumns` holds logical names, quoted where needed; a column that the schema no
-    longer has keeps its physical name.
+    `numRecords` is the number of live rows, None if a file has no row count in its statistics.
+    `clusteringColumns` has logical names, quoted where necessary; a column that is no longer in the
+    schema keeps its physical name.
 
     Raises:
         CorruptLogError: If the clustering domain cannot be read.
@@ -52,7 +52,7 @@ def detail(snapshot: Snapshot) -> Mapping[str, Any]:
 
 
 def live_rows(files: pa.Table) -> int | None:
-    """Return the number of rows in `files` without deleted ones, None where unknown."""
+    """Return the number of rows in `files` without deleted ones, None if unknown."""
     rows = num_records(files)
     if rows.null_count:
         return None
@@ -60,7 +60,7 @@ def live_rows(files: pa.Table) -> int | None:
 
 
 def files(store: TableStore, snapshot: Snapshot, min_cube_bytes: int) -> pa.Table:
-    """Return one row per live file, sorted by path: its place in the clustering.
+    """Return one row per live file, sorted by path, with its place in the clustering.
 
     Columns path (decoded), size_bytes, num_records (physical rows), zcube_id, zorder_by (the
     tag's text), clustering_provider, deleted_rows, state, and structs min and max with one
@@ -97,11 +97,11 @@ def health(
 ) -> Health:
     """Return how well the table is clustered, by its own columns or by `columns`.
 
-    With `where`, only files that the SQL predicate may match are measured.
+    With `where`, only files with rows that the SQL predicate may match are measured.
 
     Raises:
         ClusteringColumnError: If a column cannot be measured.
-        UsageError: If the predicate cannot be understood.
+        UsageError: If the predicate is not valid.
     """
     measured = clustering_state(snapshot).columns
     if columns is not None:
@@ -125,10 +125,10 @@ def health(
 
 
 def matching_files(store: TableStore, snapshot: Snapshot, where: str) -> pa.Table:
-    """Return path (decoded) and size_bytes of the files that the predicate may match.
+    """Return path (decoded) and size_bytes of the files with rows that the predicate may match.
 
     Raises:
-        UsageError: If the predicate cannot be understood.
+        UsageError: If the predicate is not valid.
     """
     live = pa.table({"path": decoded_paths(snapshot.files), "size_bytes": snapshot.files["size"]})
     return live.filter(pa.array(*matching(store, snapshot, [where])))

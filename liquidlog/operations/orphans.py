@@ -1,10 +1,11 @@
-"""Files that no version names and no run will ever commit: found, proved, deleted.
+"""Find and delete the files that no version names and no run will ever commit.
 
-A run that has not finished may still be alive, and nobody can prove from outside that it is not; so
-it must have been still for a while. A finished run may be committed by whoever has its result,
-until its outputs are too old for that. Before anything is deleted, the run is ended in the table,
-so that no commit of it begins; for finished runs a version is put, so that a commit on its way
-looks again; only then the log is read, and what it names is spared.
+A run that has not finished may still be alive, which cannot be ruled out from outside; so a run is
+taken for dead only after it has written nothing for a while. A finished run can be committed by
+anyone who has its result, until its outputs are too old. Before files are deleted, their run is
+ended in the table, so that no new commit of it can begin. For finished runs, a version is then put,
+so that a commit under way has to read the fate of its run again. Only then is the log read, and the
+files that it names are kept.
 """
 
 import json
@@ -29,20 +30,20 @@ from liquidlog.spec.times import iso_time
 from liquidlog.storage.files import FileFacts
 
 OPERATION: Final = "ORPHANS"
-"""Of the version that is put before files of finished runs are deleted. It changes nothing."""
+"""Operation of the version that is put before files of finished runs are deleted."""
 
 _COMMITTABLE: Final = frozenset({Stage.FINISHED, Stage.WITHDRAWN})
-"""Stages of runs of which a commit may be on its way."""
+"""Stages of runs whose commit may be under way."""
 
-_DEAD: Final = "its run never ended and has been still since"
-_FORGOTTEN: Final = "its run finished, and nobody committed it while that was allowed"
-_HALF_DELETED: Final = "its run was ended, and whoever deleted its files was stopped"
+_DEAD: Final = "its run never ended and has written nothing since"
+_FORGOTTEN: Final = "its run finished, but was not committed in time"
+_HALF_DELETED: Final = "its run was ended, but deleting its files was interrupted"
 _TEMPORARY: Final = "a writer was stopped before it could remove it"
 
 
 @dataclass(frozen=True, slots=True)
 class StrayFile:
-    """A file that no version should miss; `reason_to_keep` is None if it may be deleted."""
+    """A file that a run or a writer left; `reason_to_keep` is None if the file may be deleted."""
 
     path: str
     facts: FileFacts
@@ -52,7 +53,7 @@ class StrayFile:
 
 @dataclass(frozen=True, slots=True)
 class StrayRun:
-    """A run that left a trace in the table, and its files."""
+    """A run that left a marker or a fate in the table, and its files."""
 
     run: Run
     stage: Stage
@@ -62,7 +63,7 @@ class StrayRun:
 
 @dataclass(frozen=True, slots=True)
 class Strays:
-    """All that runs and writers left in a table at one look."""
+    """All that runs and writers had left in a table when it was listed."""
 
     runs: tuple[StrayRun, ...]
     temporaries: tuple[StrayFile, ...]
@@ -76,14 +77,15 @@ def find_strays(
     older_than_ms: int,
     finished: bool = False,
 ) -> Strays:
-    """Return what runs left that were not committed, by token, and what writers left.
+    """Return the files of runs that were not committed, by token, and temporary files of writers.
 
-    A run that wrote within the last `older_than_ms` is taken for alive. With `finished`, runs that
-    finished before that may go too, although their results can still be committed.
+    A run that wrote within the last `older_than_ms` counts as alive. With `finished`, the files of
+    runs that finished before that may be deleted too, although their results can still be
+    committed.
 
     Raises:
         StorageError: If the table cannot be listed.
-        CorruptLogError: If the log cannot be read as far back as it goes.
+        CorruptLogError: If a retained part of the log cannot be read.
     """
     now_ms = clock.now_ms()
     rules = _Rules(
@@ -101,15 +103,16 @@ def find_strays(
 
 
 def delete_strays(store: TableStore, strays: Strays, clock: Clock) -> tuple[str, ...]:
-    """Delete what may go; return the paths of the deleted files.
+    """Delete the files that may be deleted; return their paths.
 
-    Should a run be alive after all, its tasks fail from now on, and so does its commit.
+    If a run is alive after all, its tasks and its commit fail from now on.
 
     Raises:
-        StorageError: If the storage cannot be asked or written; what is left stays listed.
+        StorageError: If the storage does not answer or cannot be written; remaining files stay
+            listed.
         UnsupportedFeatureError: If the storage or the table cannot be written.
-        CommitError: If the version could not be put that finished runs ask for.
-        CorruptLogError: If the log cannot be read as far back as it goes.
+        CommitError: If the version that finished runs require could not be put.
+        CorruptLogError: If a retained part of the log cannot be read.
     """
     require_deletable(store, strays)
     ended = {stray.run: _ended(stray) for stray in strays.runs if stray.may_go}
@@ -132,10 +135,10 @@ def deletable_paths(strays: Strays) -> tuple[str, ...]:
 
 
 def require_deletable(store: TableStore, strays: Strays) -> None:
-    """Refuse, before anything is ended or deleted, what could not be done.
+    """Refuse a storage or table in which nothing can be deleted, before any run is ended.
 
     Raises:
-        StorageError: If the storage cannot be asked or written.
+        StorageError: If the storage does not answer or cannot be written.
         UnsupportedFeatureError: If the storage or the table cannot be written.
     """
     store.require_writable()
@@ -155,7 +158,7 @@ def stray_rows(strays: Strays, deleted: Sequence[str] = ()) -> Rows:
 
 @dataclass(frozen=True, slots=True)
 class _Rules:
-    """Times, ms since the epoch, from which on runs are left alone."""
+    """Times, in ms since the epoch, after which a run's last sign of life protects its files."""
 
     alive_since_ms: int
     committable_since_ms: int
@@ -186,7 +189,7 @@ def _stray_run(
 ) -> StrayRun | None:
     stage, trace_ms = run.stage(), run.last_trace_ms()
     if stage is Stage.GONE or trace_ms is None:
-        return None  # it was committed, or cleaned up, since the table was listed
+        return None  # committed or cleaned up since the table was listed
     facts = {name: store.file_facts(name) for name in names}
     there = {name: fact for name, fact in facts.items() if fact is not None}
     last_ms = max(trace_ms, *(fact.modification_time_ms for fact in there.values()), 0)
@@ -215,7 +218,7 @@ def _temporaries(store: TableStore, rules: _Rules) -> Iterator[StrayFile]:
 
 
 def _ended(stray: StrayRun) -> Stage | None:
-    """End a run in the table; return how, None if it came further than it was when looked at."""
+    """End a run in the table; return its stage, None if it finished or vanished meanwhile."""
     stage = stray.run.retire()
     if stage is Stage.FINISHED and stray.stage is Stage.FINISHED:
         stray.run.withdraw()
@@ -224,7 +227,7 @@ def _ended(stray: StrayRun) -> Stage | None:
 
 
 def _put_version(store: TableStore, tokens: Sequence[str], clock: Clock) -> None:
-    """Put a version without actions: a commit that looked at a run before has to look again.
+    """Put a version without actions, so that a commit under way reads its run's fate again.
 
     Raises:
         TableReplacedError: If another log is there now.
@@ -236,9 +239,9 @@ def _put_version(store: TableStore, tokens: Sequence[str], clock: Clock) -> None
     try:
         land(store, proposal, clock, engine_info=ENGINE_INFO)
     except TableReplacedError:
-        raise  # nothing was put that a commit on its way would see
+        raise  # no version was put that a commit under way would see
     except CommitConflictError:
-        pass  # a version that somebody else put since does the same
+        pass  # a version that another writer put meanwhile has the same effect
 
 
 def _row(file: StrayFile, token: str | None, *, deleted: bool) -> Mapping[str, Any]:

@@ -1,7 +1,7 @@
-"""Whether outputs of a run may be named by a commit: what only the storage can tell.
+"""Check, in the storage, whether a commit may name the outputs of a run.
 
-What a document claims is held against the run that it names, and against the files themselves.
-That an output cannot be seen proves nothing, so nothing is deleted for it.
+The claims of a document are compared with the run that it names, and with the files themselves. A
+missing output proves nothing, so nothing is deleted because of it.
 """
 
 from collections.abc import Iterator, Sequence
@@ -31,15 +31,15 @@ _HOUR_MS: Final = 3_600_000
 
 
 def table_directory(store: TableStore) -> str:
-    """Return the address of a table's directory, without a slash at its end."""
+    """Return the address of a table's directory, without a trailing slash."""
     return file_address(store.uri, "").rstrip("/")
 
 
 def run_of(store: TableStore, token: str) -> Run:
-    """Return the run with a token in a table.
+    """Return the run of a table that has the token.
 
     Raises:
-        ResultMismatchError: If it is no token.
+        ResultMismatchError: If the token is malformed.
     """
     try:
         return Run(table_directory(store), token, store.storage)
@@ -48,7 +48,7 @@ def run_of(store: TableStore, token: str) -> Run:
 
 
 def require_own_names(run: Run, outputs: Sequence[WrittenFile]) -> None:
-    """Refuse outputs that are not of the form in which the run names its files.
+    """Refuse outputs whose names are not those of the run's files.
 
     Raises:
         ResultMismatchError: With every such output.
@@ -63,12 +63,12 @@ def require_own_names(run: Run, outputs: Sequence[WrittenFile]) -> None:
 
 
 def require_evidence(store: TableStore, plan: ClusteringPlan, group: RewrittenGroup) -> None:
-    """Read the footers of outputs; refuse what contradicts the result.
+    """Read the footers of outputs; refuse outputs that contradict the result.
 
     Raises:
-        ResultMismatchError: With every contradiction, or every output that is missing.
+        ResultMismatchError: With every contradiction, or every missing output.
         DataFileError: If an output is not Parquet.
-        StorageError: If the storage cannot be asked.
+        StorageError: If the storage does not answer.
     """
     _require_there(store, group.outputs, oldest_ms=0)
     schema = file_schema(parse_schema(plan.schema_string, where="the plan"), plan.row_tracking)
@@ -91,14 +91,14 @@ def require_committable(
     *,
     now_ms: int,
 ) -> None:
-    """Refuse, directly before a put, outputs that somebody deletes, deleted or may delete.
+    """Refuse, directly before a put, outputs that are, were or may be about to be deleted.
 
-    Their run must have finished with this digest, so that nobody has begun to delete them; each
-    must be there; and none may be so old that a VACUUM which lists it now could delete it later.
+    Their run must have finished with this digest, so that their deletion has not begun; each must
+    exist; and none may be so old that a VACUUM that lists it now could delete it later.
 
     Raises:
         ResultMismatchError: With every problem; nothing was deleted.
-        StorageError: If the storage cannot be asked.
+        StorageError: If the storage does not answer.
     """
     if run.finished_digest() != digest:
         raise ResultMismatchError((_run_problem(run),))
@@ -114,11 +114,11 @@ def _require_there(store: TableStore, outputs: Sequence[WrittenFile], *, oldest_
 
 
 def clear_run(store: TableStore, run: Run, digest: str) -> None:
-    """Delete what a finished run wrote and the log does not name; keep all if that fails.
+    """Delete the files of a finished run that the log does not name; keep all if a check fails.
 
-    For runs that no commit can name any more: the log has a version that forbids it for good, or
-    the only commit was refused. Only the digest that the run left proves that it is that run.
-    What is kept stays listed among the runs of the table.
+    Only for runs whose files no commit can name any more: a version in the log forbids it for good,
+    or the only commit was refused. The digest that the run left proves that it is the right run.
+    Files that are kept stay listed among the runs of the table.
     """
     with suppress(LiquidlogError):
         if run.finished_digest() == digest:
@@ -129,11 +129,11 @@ def clear_run(store: TableStore, run: Run, digest: str) -> None:
 def delete_unnamed(store: TableStore, runs: Sequence[Run]) -> tuple[str, ...]:
     """Delete the files of ended runs that the log does not name; return their names.
 
-    The log is asked about exactly the files that go. A run is forgotten when none is left.
+    The log is searched for exactly these files. A run without files left is forgotten.
 
     Raises:
-        StorageError: If one of them may still be there; what is left stays listed.
-        LogError: If the log cannot be read whole: then nothing is deleted.
+        StorageError: If a file may still be there; remaining files stay listed.
+        LogError: If the log cannot be read whole; nothing is deleted then.
     """
     files = {run: run.files() for run in runs}
     named = named_files(store, {name for names in files.values() for name in names})
@@ -147,11 +147,11 @@ def delete_unnamed(store: TableStore, runs: Sequence[Run]) -> tuple[str, ...]:
 
 
 def max_age_ms(snapshot: Snapshot) -> int:
-    """Return the age up to which outputs may be committed: half of the retention of deleted files.
+    """Return the age in ms up to which outputs may be committed: half the deleted-file retention.
 
-    A VACUUM deletes what no version names and what is older than the retention, from a list that
-    it may have made a while ago. An hour is always allowed, as a retention of zero would else
-    forbid every rewrite.
+    A VACUUM deletes files that no version names and that are older than the retention, from a list
+    that may be some time old. An hour is always allowed: otherwise a retention of zero would forbid
+    every rewrite.
     """
     kept_ms = retention_ms(snapshot.metadata.configuration) or 0
     return max(kept_ms // 2, _HOUR_MS)

@@ -1,4 +1,4 @@
-"""All that a report of a table shows: health now and before, what to draw, what is wrong."""
+"""Collect what a report of a table shows: health now and before, pictures and findings."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -18,18 +18,18 @@ from liquidlog.operations.inspect import detail
 from liquidlog.snapshot import Snapshot
 
 HISTORY_COMMITS: Final = 200
-"""Newest commits that a report looks at."""
+"""The number of newest commits that a report considers."""
 
 _MOST_POINTS: Final = 20
 _FILES_LOADED: Final = 600_000
-"""Files of past versions that a report loads: fewer versions of larger tables."""
+"""Most files of past versions that a report loads, so fewer versions of larger tables."""
 
 _OPTIMIZE: Final = "OPTIMIZE"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LastRewrite:
-    """The last OPTIMIZE: commits in a row. Health is None where that version is not loaded."""
+    """The last OPTIMIZE, one commit or several in a row; health is None if not loaded."""
 
     first_version: int
     last_version: int
@@ -41,9 +41,9 @@ class LastRewrite:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Overview:
-    """A table at one version; `trend` are earlier versions measured by today's columns, in order.
+    """A table at one version; `trend` has earlier versions, measured by today's columns, in order.
 
-    `domain_problem` says why there is nothing to measure, where the domain cannot be read.
+    `domain_problem` says why nothing is measured, if the clustering domain cannot be read.
     """
 
     detail: Mapping[str, Any]
@@ -58,7 +58,7 @@ class Overview:
 def overview(
     store: TableStore, snapshot: Snapshot, *, min_cube_bytes: int, now_ms: int
 ) -> Overview:
-    """Return what a report of the snapshot shows. Reads the log only.
+    """Return what a report of the snapshot shows; only the log is read.
 
     Raises:
         CorruptLogError: If the log is broken.
@@ -107,13 +107,13 @@ class _Past:
         self.points = min(_MOST_POINTS, _FILES_LOADED // max(snapshot.files.num_rows, 1))
 
     def at(self, version: int) -> Health | None:
-        """Return the health at a version, None if it is not to be had."""
+        """Return the health at a version, None if it cannot be measured."""
         if version not in self._known:
             self._known[version] = self._measure(version)
         return self._known[version]
 
     def trend(self, versions: Sequence[int]) -> tuple[Health, ...]:
-        """Return the health at some of the versions, evenly chosen, the last among them."""
+        """Return the health at some of the versions, evenly chosen and with the last."""
         count = min(self.points, len(versions))
         if count < 2:  # noqa: PLR2004  one point is no trend
             return ()
@@ -130,7 +130,7 @@ class _Past:
                 snapshot, self._columns, bounds, min_cube_bytes=self._min_cube_bytes
             )
         except LiquidlogError:
-            return None  # cleaned up, or of a time when the table was another
+            return None  # cleaned up, or from a time when another table was at the address
 
 
 def _last_rewrite(history: Sequence[Mapping[str, Any]], past: _Past) -> LastRewrite | None:

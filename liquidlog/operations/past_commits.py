@@ -1,4 +1,4 @@
-"""What past commits did: an OPTIMIZE beside a plan for it, and the bytes that each wrote."""
+"""Look at past commits: compare an OPTIMIZE with a plan, and count the bytes that commits wrote."""
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, dataclass
@@ -16,10 +16,10 @@ _OPTIMIZE: Final = "OPTIMIZE"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OptimizeComparison:
-    """What an OPTIMIZE took beside what a plan for the version before would have taken.
+    """The files that an OPTIMIZE took, and those that a plan for the version before would take.
 
-    `agrees` if it took whole groups of the plan and nothing else; an OPTIMIZE that commits cube by
-    cube takes some of them. Paths are decoded and sorted.
+    `agrees` is true if the OPTIMIZE took whole groups of the plan and nothing else; one that
+    commits cube by cube takes only some groups. Paths are decoded and sorted.
     """
 
     version: int
@@ -38,13 +38,13 @@ class OptimizeComparison:
 def compare_optimize(
     store: TableStore, version: int, plan_at: Callable[[int, bool], ClusteringPlan]
 ) -> OptimizeComparison:
-    """Return how a plan for the version before an OPTIMIZE compares with what it took.
+    """Compare the files that an OPTIMIZE took with a plan for the version before it.
 
     `plan_at` makes the plan: (version, full) -> plan.
 
     Raises:
-        UsageError: If the commit is no OPTIMIZE.
-        VersionNotFoundError: If the log does not hold the commit.
+        UsageError: If the commit is not an OPTIMIZE.
+        VersionNotFoundError: If the log does not have the commit.
     """
     listing = list_log(store)
     if version not in listing.commits:
@@ -75,9 +75,10 @@ def compare_optimize(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WrittenBytes:
-    """What one commit added: bytes of new data, and bytes that only moved. Both to its version.
+    """The bytes of new data that a commit at `version` added, and the bytes that it only moved.
 
-    `write_amplification` is all that moved up to here for each byte of new data, None before any.
+    `write_amplification` is the bytes moved up to this version per byte of new data, None while
+    there is no new data.
     """
 
     version: int
@@ -88,10 +89,10 @@ class WrittenBytes:
 
 
 def written_bytes(store: TableStore) -> tuple[WrittenBytes, ...]:
-    """Return what each commit still in the log wrote, oldest first.
+    """Return the bytes that each commit still in the log wrote, oldest first.
 
-    New data is what was added as a change of data; UPDATE, DELETE and MERGE copy rows, and count
-    so as the log has them. What moved is what was added as none, which is what OPTIMIZE does.
+    New data are files added with `dataChange` true, which includes the rows that UPDATE, DELETE and
+    MERGE copy. Moved data are files added with `dataChange` false, as OPTIMIZE does.
 
     Raises:
         TableNotFoundError: If there is no table.
@@ -104,7 +105,7 @@ def written_bytes(store: TableStore) -> tuple[WrittenBytes, ...]:
 def _running(commits: Iterable[Commit]) -> Iterator[WrittenBytes]:
     new_total = moved_total = 0
     for commit in commits:
-        # A file that comes back in its own commit only got another deletion vector.
+        # A file that its own commit removes and adds only got a new deletion vector.
         kept = set(_removed(commit))
         adds = [one for one in commit.actions if isinstance(one, AddFile) and one.path not in kept]
         new = sum(add.size for add in adds if add.data_change)

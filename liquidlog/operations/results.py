@@ -1,7 +1,7 @@
-"""A result document that grows by one line per finished group, and survives a killed writer.
+"""A result document that grows by a line per finished group and survives a killed writer.
 
-An existing file is added to only if its content says that it is a result of the plan. Any other
-file is refused, unchanged, before anything is rewritten.
+An existing file is extended only if its content proves it to be a result of the plan. Any other
+file is refused, unchanged, before any data is rewritten.
 """
 
 import os
@@ -24,7 +24,7 @@ from liquidlog.plan import (
 _NEWLINE: Final = b"\n"
 
 PlanExecutor = Callable[[tuple[int, ...]], Iterable[RewrittenGroup | GroupFailure]]
-"""An executor with its plan: (ids of groups to rewrite) -> outcomes, each when it is finished."""
+"""An executor bound to its plan: (ids of groups to rewrite) -> outcomes, each as it finishes."""
 
 
 def read_plan(path: str) -> ClusteringPlan:
@@ -32,7 +32,7 @@ def read_plan(path: str) -> ClusteringPlan:
 
     Raises:
         StorageError: If the file cannot be read.
-        DocumentError: If it is not a plan.
+        DocumentError: If the file is not a plan.
     """
     return decode_plan(read_file(path), where=path)
 
@@ -40,21 +40,21 @@ def read_plan(path: str) -> ClusteringPlan:
 def read_result(path: str, plan: ClusteringPlan) -> RewriteResult:
     """Return the finished groups of `plan` in a file.
 
-    A last line without its end was cut off by a crash and counts for nothing.
+    A last line without a newline was cut off by a crash and is ignored.
 
     Raises:
         StorageError: If the file cannot be read.
-        DocumentError: If it is not a result, or the result of another plan.
+        DocumentError: If the file is not a result, or is the result of another plan.
     """
     return _finished(read_file(path), plan, where=path)[0]
 
 
 def complete_result(path: str, plan: ClusteringPlan, rewrite: PlanExecutor) -> RewriteResult:
-    """Rewrite the groups that a result file lacks, adding each to it as it finishes.
+    """Rewrite the groups missing in a result file; add each to the file as it finishes.
 
     Raises:
         StorageError: If the file cannot be read or written.
-        DocumentError: If there is such a file and it is not a result of this plan.
+        DocumentError: If the file exists and is not a result of this plan.
         ExecutorError: If groups failed; the others are in the file.
     """
     done = {group.group_id: group for group in _continued(path, plan).groups}
@@ -72,11 +72,11 @@ def complete_result(path: str, plan: ClusteringPlan, rewrite: PlanExecutor) -> R
 
 
 def result_so_far(path: str, plan: ClusteringPlan) -> RewriteResult:
-    """Return what `complete_result` would begin with; the file is not touched.
+    """Return the result with which `complete_result` would begin; the file is not touched.
 
     Raises:
-        StorageError: If it, or a file in its directory, may not be read or written.
-        DocumentError: If there is such a file and it is not a result of this plan.
+        StorageError: If the file, or one in its directory, may not be read or written.
+        DocumentError: If the file exists and is not a result of this plan.
     """
     there = Path(path).exists()
     target = Path(path) if there else Path(path).absolute().parent
@@ -91,7 +91,7 @@ def read_file(path: str) -> bytes:
     """Return the content of a file that the user named.
 
     Raises:
-        StorageError: If it cannot be read.
+        StorageError: If the file cannot be read.
     """
     try:
         return Path(path).read_bytes()
@@ -102,13 +102,13 @@ def read_file(path: str) -> bytes:
 
 
 def _continued(path: str, plan: ClusteringPlan) -> RewriteResult:
-    """Return what a result file holds, without a line that was cut off; an absent one is made.
+    """Return the content of a result file without a cut-off line; create the file if it is missing.
 
-    This also finds out, before the work starts, that the file cannot be written.
+    A file that cannot be written is thus detected before the work starts.
 
     Raises:
         StorageError: If the file cannot be read or written.
-        DocumentError: If it is not a result of this plan.
+        DocumentError: If the file is not a result of this plan.
     """
     if Path(path).exists() and not Path(path).is_file():
         raise DocumentError(path, "is not a regular file, so it cannot keep a result; name another")
@@ -127,11 +127,11 @@ def _continued(path: str, plan: ClusteringPlan) -> RewriteResult:
 def _finished(content: bytes, plan: ClusteringPlan, *, where: str) -> tuple[RewriteResult, int]:
     """Return the result in a document, and the bytes of its complete lines.
 
-    What follows them may be part of a line only if the lines before, or how it begins, tell that
-    the document is a result of this plan.
+    The remaining bytes may be an incomplete line only if the lines before, or how it begins, prove
+    that the document is a result of this plan.
 
     Raises:
-        DocumentError: If it is not that.
+        DocumentError: If the document is not a result of this plan.
     """
     size_bytes = content.rfind(_NEWLINE) + 1
     result = decode_result(content[:size_bytes], where=where)

@@ -1,6 +1,6 @@
 """Commit finished rewrites, one commit per group, and clean up after certain failures only.
 
-What stops a group does not stop the others: the report says what became of each.
+A problem of one group does not stop the others: the report has the outcome of each.
 """
 
 import warnings
@@ -70,10 +70,10 @@ class GroupConflict(Conflict):
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class CommitReport(Summary):
-    """What became of a plan's groups; `versions` are the commits made, in order.
+    """The outcome of committing a plan's groups; `versions` are the commits made, in order.
 
     `conflicts` and `failures` (sentences) say why groups were not committed; `finished` are the
-    results that this run committed. Of a dry run: what would have become of them.
+    results that this call committed. For a dry run, the outcome that a real run would have now.
     """
 
     read_version: int
@@ -87,7 +87,7 @@ class CommitReport(Summary):
 
     @property
     def rows_verified(self) -> int:
-        """Rows of the committed groups: each is proved to be in their outputs exactly once."""
+        """Rows of the committed groups; each is proved to be in the outputs exactly once."""
         return sum(group.rows_written for group in self.finished)
 
     def _facts(self) -> Mapping[str, object]:
@@ -103,11 +103,11 @@ class CommitReport(Summary):
         }
 
     def require_success(self) -> None:
-        """Raise what stopped groups, after all others were committed.
+        """Raise an error if groups were not committed; all others have been.
 
         Raises:
             CommitConflictError: If other commits made groups impossible.
-            ExecutorError: If groups could not be rewritten or did not prove themselves.
+            ExecutorError: If groups could not be rewritten or their results were refused.
         """
         if self.conflicts:
             raise CommitConflictError(self.read_version, self.conflicts)
@@ -120,10 +120,10 @@ class CommitReport(Summary):
 def require_rewritable(
     snapshot: Snapshot, plan: ClusteringPlan, storage: StorageOptions = NO_OPTIONS
 ) -> None:
-    """Refuse a plan whose outputs could not be committed, before anything is rewritten.
+    """Refuse a plan whose outputs could not be committed, before any data is rewritten.
 
     Raises:
-        UnsupportedFeatureError: If the table, a type or an input is one we cannot rewrite.
+        UnsupportedFeatureError: If we cannot rewrite the table, a type or an input.
         CorruptLogError: If delta-rs sees other live files than we do.
     """
     require_writable(snapshot)
@@ -143,13 +143,13 @@ def commit_groups(
     on_commit: Callable[[int], None],
     dry_run: bool = False,
 ) -> CommitReport:
-    """Commit each group when it arrives; one that cannot be does not stop the others.
+    """Commit each group when it arrives; a group that cannot be committed does not stop the others.
 
-    With `dry_run` nothing is committed, and the report is the one that would be.
+    With `dry_run` nothing is committed, and the report is the one that a real run would return.
 
     Raises:
-        CommitStateUnknownError: If it cannot be told whether a commit landed.
-        LiquidlogError: If the table or its storage stops every further commit.
+        CommitStateUnknownError: If a commit may or may not have landed.
+        LiquidlogError: If the table or its storage prevents every further commit.
     """
     versions: dict[int, int] = {}
     skipped: list[int] = []
@@ -173,7 +173,7 @@ def commit_groups(
             if committed.version is None:
                 skipped.append(group.group_id)
             else:
-                # Rehearsed groups all stand on the version that there is.
+                # All rehearsed groups are based on the current version.
                 before = len(versions) if dry_run else 0
                 versions[group.group_id] = committed.version + before
                 finished.append(group)
@@ -194,14 +194,14 @@ ENGINE_INFO: Final = f"liquidlog/{__version__}"
 
 
 class RunWarning(UserWarning):
-    """A commit landed, but something of the run that wrote its files could not be removed."""
+    """A commit landed, but the trace of the run that wrote its files could not be removed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupCommit:
-    """What became of a finished group; `version` is None if it had been committed before.
+    """The outcome of a finished group; `version` is None if the group had been committed before.
 
-    `base` is the version of the table that its commit was derived from.
+    `base` is the version of the table from which its commit was derived.
     """
 
     group_id: int
@@ -216,21 +216,20 @@ def commit_group(
     clock: Clock,
     base: Snapshot | None = None,
 ) -> GroupCommit:
-    """Commit one finished group on top of the newest version; `base` is one known already.
+    """Commit a finished group on top of the newest version; `base` is a version already loaded.
 
-    A group of this plan that is committed already is left as it is. Outputs are deleted only where
-    the log proves that no commit can ever name them: another result of the group was committed, or
-    other commits made it impossible. Else they stay, listed as the files of a finished run.
+    A group that is already committed is not committed again. Outputs are deleted only if the log
+    proves that no commit can ever name them: another result of the group was committed, or other
+    commits made it impossible. Otherwise they stay, listed as files of a finished run.
 
     Raises:
-        CommitConflictError: If other commits made it impossible; names all conflicts.
+        CommitConflictError: If other commits made it impossible; has every conflict.
         TableReplacedError: If another table is there now; nothing is deleted.
-        ResultMismatchError: If the result does not answer the plan, lost a row, or is not what its
-            run left.
+        ResultMismatchError: If the result does not match the plan or its run, or lost a row.
         DataFileError: If an output cannot be read.
-        StorageError: If the storage cannot be asked, or refuses the commit.
-        CommitStateUnknownError: If it cannot be told whether it landed.
-        UnsupportedFeatureError: If the table cannot be written any more.
+        StorageError: If the storage does not answer, or refuses the commit.
+        CommitStateUnknownError: If the commit may or may not have landed.
+        UnsupportedFeatureError: If the table can no longer be written.
         CorruptLogError: If delta-rs reads the log differently.
     """
     claim = _Claim.of(store, plan, group)
@@ -249,14 +248,14 @@ def commit_group(
         )
         landed = land_and_checkpoint(store, rewrite.proposal(base), clock, engine_info=ENGINE_INFO)
     except TableReplacedError:
-        raise  # what the log of another table says proves nothing
+        raise  # the log of another table proves nothing about this run
     except CommitConflictError:
         clear_run(store, claim.run, claim.digest)
         if group.group_id in committed_groups(store, plan):
             return GroupCommit(group_id=group.group_id, version=None)
         raise
     except ResultMismatchError:
-        # Whoever committed the same outputs meanwhile has forgotten their run.
+        # The process that committed the same outputs meanwhile has removed the trace of their run.
         if group.group_id in committed_groups(store, plan):
             return GroupCommit(group_id=group.group_id, version=None)
         raise
@@ -271,7 +270,7 @@ def rehearse_group(
     clock: Clock,
     base: Snapshot | None = None,
 ) -> GroupCommit:
-    """Return what `commit_group` would do now; nothing is committed, and nothing deleted.
+    """Return what `commit_group` would return now; nothing is committed and nothing is deleted.
 
     Raises:
         CommitConflictError: As `commit_group`.
@@ -298,23 +297,23 @@ def rehearse_group(
 
 
 def settle(run: Run, outputs: Sequence[WrittenFile]) -> None:
-    """Forget a run whose outputs are committed; that this failed is a RunWarning.
+    """Remove the trace of a run whose outputs are committed; a failure is only a RunWarning.
 
-    What is left says only that the run finished. Its files are named by the log, so that nobody
-    deletes them.
+    A trace that is left says only that the run finished. The log names its files, so they are never
+    deleted.
     """
     try:
         run.forget(named={file.path for file in outputs})
     except StorageError as error:
-        message = f"committed, but the mark of its run could not be removed: {error.message}"
+        message = f"committed, but the trace of its run could not be removed: {error.message}"
         warnings.warn(message, RunWarning, stacklevel=3)
 
 
 def committed_groups(store: TableStore, plan: ClusteringPlan) -> frozenset[int]:
-    """Return the ids of this plan's groups that the log says are committed.
+    """Return the ids of the plan's groups that are committed according to the log.
 
     Raises:
-        VersionNotFoundError: If commits after the plan's version are gone from the log.
+        VersionNotFoundError: If commits after the plan's version are no longer in the log.
     """
     found = set()
     for landed in load_commits(store, plan.read_version + 1, newest_version(store)):
@@ -341,7 +340,7 @@ def read_set_of(plan: ClusteringPlan, group: RewriteGroup) -> ReadSet:
 
 @dataclass(frozen=True, slots=True)
 class _Claim:
-    """The run that a result names, and the digest that it must have left."""
+    """The run that a result names, and the digest that the run must have left."""
 
     run: Run
     digest: str
@@ -351,7 +350,7 @@ class _Claim:
         """Return the claim of a finished group.
 
         Raises:
-            ResultMismatchError: If the result does not answer the plan, or names files of other
+            ResultMismatchError: If the result does not match the plan, or names files of other
                 runs.
         """
         run = run_of(store, group.run)
@@ -362,7 +361,7 @@ class _Claim:
 
 @dataclass(slots=True, kw_only=True)
 class _GroupRewrite:
-    """A finished group, as the attempts to land it ask for it."""
+    """A finished group with the functions that attempts to land it call."""
 
     store: TableStore
     plan: ClusteringPlan
@@ -373,7 +372,7 @@ class _GroupRewrite:
     _stale: Staleness | None = None
 
     def proposal(self, base: Snapshot | None) -> Proposal:
-        """Return the group as a proposal; `base` is a version known already."""
+        """Return the group as a proposal; `base` is a version already loaded."""
         return Proposal(
             read_set=read_set_of(self.plan, planned_group(self.plan, self.group)),
             derive=self._derive,
@@ -396,7 +395,7 @@ class _GroupRewrite:
         require_committable(self.store, run, digest, outputs, snapshot, now_ms=now_ms)
 
     def _staleness(self, snapshot: Snapshot) -> Staleness:
-        """Return the staleness against a snapshot, computed once per attempt."""
+        """Return the staleness against a snapshot; it is computed once per attempt."""
         if self._stale is None or self._stale.snapshot is not snapshot:
             planned = planned_group(self.plan, self.group)
             self._stale = staleness(snapshot, self.plan, planned)

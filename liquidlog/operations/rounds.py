@@ -1,4 +1,4 @@
-"""OPTIMIZE in rounds: as long as each lowers the table's average depth enough."""
+"""OPTIMIZE in rounds, for as long as each lowers the table's average depth enough."""
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ from liquidlog.errors import UsageError
 from liquidlog.plan import ClusteringPlan
 
 DEFAULT_MIN_GAIN: Final = 0.1
-"""The least average depth that a round must gain."""
+"""The least amount by which a round must lower the average depth."""
 
 _STRATEGY: Final = "overlap"
 
@@ -17,10 +17,10 @@ Done = TypeVar("Done")
 
 
 class Plannable(Protocol):
-    """What rounds need of a table; `Table` has it."""
+    """The methods of `Table` that rounds need."""
 
     def plan(self, *args: Any, **policy: Any) -> ClusteringPlan:  # noqa: ANN401  as Table.plan
-        """Return what OPTIMIZE would rewrite."""
+        """Return the plan of what OPTIMIZE would rewrite."""
         ...
 
     def health(self) -> Health:
@@ -34,14 +34,14 @@ class Plannable(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Round(Generic[Done]):
-    """One round: what executing its plan returned, and the average depth after it."""
+    """One round: its plan, the return value of executing it, and the average depth afterwards."""
 
     done: Done
     average_depth: float
 
 
 def require_rounds(policy: Mapping[str, Any]) -> None:
-    """Refuse rounds of a strategy that leaves nothing for a second one.
+    """Refuse strategies that leave nothing for a second round.
 
     Raises:
         UsageError: If the strategy of the policy is not "overlap".
@@ -56,10 +56,10 @@ def require_rounds(policy: Mapping[str, Any]) -> None:
 def depth_after_round(
     table: Plannable, plan: ClusteringPlan, depth: float, min_gain: float = DEFAULT_MIN_GAIN
 ) -> float | None:
-    """Return the average depth predicted after a plan, None if the plan gains too little.
+    """Return the predicted average depth after a plan, None if the plan gains too little.
 
     Args:
-        table: The table that the plan is of.
+        table: The table of the plan.
         plan: The plan.
         depth: The table's average depth before it.
         min_gain: By how much the plan must lower it.
@@ -78,7 +78,7 @@ def optimize_in_rounds(
     min_gain: float = DEFAULT_MIN_GAIN,
     first: ClusteringPlan | None = None,
 ) -> Iterator[Round[Done]]:
-    """Yield each round when it is committed, until one would not, or did not, gain enough.
+    """Yield each round once it is committed, until a round would not, or did not, gain enough.
 
     Args:
         table: The table.
@@ -86,7 +86,7 @@ def optimize_in_rounds(
             `lambda plan: table.commit(plan, liquidspark.execute(spark, plan))` does.
         policy: The arguments of `Table.plan`, with the strategy "overlap".
         min_gain: By how much a round must lower the average depth.
-        first: The plan of the first round, if it is made already.
+        first: The plan of the first round, if it has already been made.
 
     Raises:
         UsageError: If the strategy of the policy is not "overlap".

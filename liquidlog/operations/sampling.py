@@ -1,4 +1,4 @@
-"""Rows of the clustering columns of a plan's inputs, read from a few places of some of them."""
+"""Sample the clustering columns of a plan's inputs from a few row groups of some files."""
 
 from typing import Final
 
@@ -18,11 +18,11 @@ _ROW_GROUPS_OF_A_FILE: Final = 4
 def sample_keys(
     store: TableStore, snapshot: Snapshot, plan: ClusteringPlan
 ) -> tuple[pa.Table, ...]:
-    """Return for each group of a plan some rows of its clustering columns, in the plan's order.
+    """Return per group of a plan a table with a sample of its clustering columns, in plan order.
 
-    Rows come from up to 64 files, evenly chosen among those of the group, from up to four row
-    groups each, as many of a file as its bytes are of theirs; rows that a deletion vector deletes
-    are among them.
+    Rows come from up to 64 files, evenly chosen among those of the group, and from up to four row
+    groups per file. The number of rows from a file is proportional to its size. Rows that a
+    deletion vector deletes are included.
 
     Raises:
         DataFileError: If a file cannot be read exactly.
@@ -61,6 +61,6 @@ def _of_file(
 
 
 def _spread(count: int, wanted: int) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
-    """Return up to `wanted` numbers below `count`, evenly spread."""
+    """Return up to `wanted` numbers below `count`, evenly spread (int64, ascending)."""
     chosen = min(count, wanted)
     return (np.arange(chosen) * count + count // 2) // max(chosen, 1)

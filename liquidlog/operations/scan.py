@@ -1,4 +1,4 @@
-"""What readers must open: the files that predicates can touch, by statistics alone."""
+"""Find the files that readers must open, by statistics alone."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -22,7 +22,7 @@ from liquidlog.snapshot import Snapshot, decoded_paths
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PredicateScan:
-    """What a reader with one predicate must open; `share` is how often it is asked, of all."""
+    """The files that a reader with one predicate must open; `share` is its share of all queries."""
 
     where: str
     share: float
@@ -32,10 +32,11 @@ class PredicateScan:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Scan:
-    """What the readers of a workload must open, at one version.
+    """The files that the readers of a workload must open, at one version.
 
-    `files_read` and `bytes_read` are means over the workload. `files` are those that some
-    predicate may touch: path (decoded), size_bytes, and the share of the workload that opens it.
+    `files_read` and `bytes_read` are means over the workload. `files` has the files that a
+    predicate may match: path (decoded), size_bytes, and the share of the workload that opens the
+    file.
     """
 
     version: int
@@ -47,19 +48,19 @@ class Scan:
     files: pa.Table
 
     def document(self) -> dict[str, Any]:
-        """Return the scan as JSON values and the files as a table."""
+        """Return the scan as plain JSON values, with the files as a table."""
         return {name: getattr(self, name) for name in self.__slots__}
 
 
 def scan(
     store: TableStore, snapshot: Snapshot, workload: Workload, *, time_zone: str | None = None
 ) -> Scan:
-    """Return what readers with the predicates of a workload must open.
+    """Return the files that readers with the predicates of a workload must open.
 
-    `time_zone` names the time zone of their sessions; without one they may have any.
+    `time_zone` names the time zone of the readers' sessions; without it, any zone is possible.
 
     Raises:
-        UsageError: If a predicate cannot be understood, or there is no such time zone.
+        UsageError: If a predicate is not valid, or the time zone does not exist.
     """
     asked = [predicate.where for predicate in workload]
     masks = matching(store, snapshot, asked, time_zone=_time_zone(time_zone))
@@ -99,7 +100,7 @@ def read_workload(path: str) -> Workload:
 
     Raises:
         StorageError: If the file cannot be read.
-        UsageError: If it holds no workload.
+        UsageError: If the file is not a workload.
     """
     # See `matching`.
     from liquidlog.predicates.workload_text import parse_workload
@@ -129,12 +130,12 @@ def matching(
     *,
     time_zone: tzinfo | None = None,
 ) -> tuple[NDArray[np.bool_], ...]:
-    """Return, for each predicate, which live files it may touch, as `may_match_each` does.
+    """Return per predicate which live files it may match, as `may_match_each` does.
 
     Raises:
-        UsageError: If a predicate cannot be understood.
+        UsageError: If a predicate is not valid.
     """
-    # The SQL parser takes a third of a command's start; most commands have no predicate.
+    # Importing the SQL parser takes a third of a command's start-up; most need no predicate.
     from liquidlog.predicates.matching import may_match_each
 
     bounds_of = partial(load_bounds, store, snapshot)

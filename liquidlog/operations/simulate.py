@@ -1,4 +1,4 @@
-"""Simulations that begin with a table as it is."""
+"""Simulations that begin with the files of a real table."""
 
 from dataclasses import replace
 from typing import Final
@@ -23,13 +23,13 @@ _MOST_ROWS: Final = 200_000
 def simulated_table(
     store: TableStore, snapshot: Snapshot, *, append_bytes: int, scenario: str
 ) -> SimulatedTable:
-    """Return a made-up table whose files lie in key space as those of a real one do.
+    """Return a simulated table whose files lie in key space like those of a real table.
 
-    A file gets rows by its size, spread evenly over its box. Where new keys come after the old
-    ones, the first column ends where the first round begins.
+    A file gets rows in proportion to its size, spread evenly over its box. If new keys come after
+    the old ones, the first column ends where the first round begins.
 
     Raises:
-        UsageError: If the table has no clustering columns, or there is no such scenario.
+        UsageError: If the table has no clustering columns, or the scenario does not exist.
     """
     check_scenario(scenario)
     columns = check_clustered(clustering_state(snapshot))

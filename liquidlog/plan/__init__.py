@@ -1,8 +1,8 @@
 """The two documents between planner, executor and commit: ClusteringPlan and RewriteResult.
 
-A plan says which files to rewrite together and everything an executor needs to do it; a result
-says which files came out, as facts. Neither holds a secret, and both can be saved, reviewed,
-shipped and replayed. Sizes are bytes, times milliseconds since the epoch unless named otherwise.
+A plan lists the files to rewrite together and all that an executor needs for it; a result lists the
+written files with facts about them. Neither contains a secret; both can be saved, reviewed, shipped
+and replayed. Sizes are bytes and times milliseconds since the epoch, unless a name says otherwise.
 """
 
 from liquidlog.plan.documents import (

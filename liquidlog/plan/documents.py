@@ -1,8 +1,8 @@
 """The two documents between planner, executor and commit: ClusteringPlan and RewriteResult.
 
-A plan says which files to rewrite together and everything an executor needs to do it; a result
-says which files came out, as facts. Neither holds a secret, and both can be saved, reviewed,
-shipped and replayed. Sizes are bytes, times milliseconds since the epoch unless named otherwise.
+A plan lists the files to rewrite together and all that an executor needs for it; a result lists the
+written files with facts about them. Neither contains a secret; both can be saved, reviewed, shipped
+and replayed. Sizes are bytes and times milliseconds since the epoch, unless a name says otherwise.
 """
 
 import hashlib
@@ -27,11 +27,11 @@ from liquidlog.spec.schema import PrimitiveType, StructField, StructType
 
 FORMAT_VERSION: Final = 1
 RESULT_FORMAT_VERSION: Final = 2
-"""Results of version 1 name no run, so that nothing tells whether their files may be committed."""
+"""Results of version 1 name no run, so whether their files may be committed is not known."""
 
 PLAN_ID_TAG: Final = "liquidlog.planId"
 GROUP_ID_TAG: Final = "liquidlog.groupId"
-"""Tags of commitInfo by which a run of a plan sees what is committed already."""
+"""Tags of commitInfo by which a run of a plan recognises the groups already committed."""
 
 GIB: Final = 1 << 30
 DEFAULT_MIN_CUBE_BYTES: Final = 100 * GIB
@@ -41,14 +41,14 @@ DEFAULT_TARGET_CUBE_BYTES: Final = 150 * GIB
 DEFAULT_MAX_FILE_BYTES: Final = GIB
 """Size of output files. Source: Delta Spark, spark.databricks.delta.optimize.maxFileSize."""
 DEFAULT_TOLERANCE: Final = 1.27
-"""How much more than after a full rewrite narrow readers may read before files are rewritten."""
+"""Bytes that narrow predicates may read, as a multiple of those after a full rewrite."""
 DEFAULT_MIN_OVERLAPPING_FILES: Final = 4
 DEFAULT_MIN_OVERLAP: Final = 0.75
 """Source: Microsoft Fabric, autoRecluster.minOffendingFiles and minOverlapThreshold."""
 
 
 class RewriteMode(StrEnum):
-    """What a rewrite makes of its inputs; the reference engine's three modes of OPTIMIZE."""
+    """How a rewrite lays out its inputs; the reference engine's three modes of OPTIMIZE."""
 
     CLUSTERING = "clustering"
     ZORDER = "zorder"
@@ -56,12 +56,13 @@ class RewriteMode(StrEnum):
 
 
 class ClusteringPolicy(Document, frozen=True, kw_only=True):
-    """What the user asked the planner for; all sizes in bytes.
+    """What the user asks of the planner; all sizes are bytes.
 
-    From `tolerance` on, only the strategy `overlap` listens: narrow readers may read so many
-    times what they would after a full rewrite; a clustered file overlaps if at least
-    `min_overlapping_files` others share on average `min_overlap` of its range (both Fabric's
-    names and defaults); at most `budget_bytes` are rewritten, of files that `where` may touch.
+    The fields from `tolerance` on are for the strategy `overlap` only. `tolerance` is the number of
+    bytes that narrow predicates may read, as a multiple of those after a full rewrite. A clustered
+    file overlaps if at least `min_overlapping_files` others share on average `min_overlap` of its
+    range (names and defaults from Fabric). At most `budget_bytes` are rewritten, only of files that
+    may match `where`.
     """
 
     min_cube_bytes: int = DEFAULT_MIN_CUBE_BYTES
@@ -78,10 +79,10 @@ class ClusteringPolicy(Document, frozen=True, kw_only=True):
 
 
 class RewriteGroup(Document, frozen=True, kw_only=True):
-    """Files rewritten and committed together: one future ZCube, its id already assigned.
+    """Files to rewrite and commit together: one future ZCube, whose id is already assigned.
 
-    `zcube_id` is None where the outputs belong to no cube (compaction, ZORDER BY).
-    `expected_outputs` is the number of files to write.
+    `zcube_id` is None if the outputs belong to no cube (compaction, ZORDER BY). `expected_outputs`
+    is the number of files to write.
     """
 
     group_id: int
@@ -91,27 +92,27 @@ class RewriteGroup(Document, frozen=True, kw_only=True):
 
     @property
     def size_bytes(self) -> int:
-        """Bytes of all inputs."""
+        """Total bytes of the inputs."""
         return self.inputs.size_bytes
 
     @property
     def live_rows(self) -> int | None:
-        """Rows that the rewrite moves, None if that is not known."""
+        """Rows that the rewrite moves, None if unknown."""
         return self.inputs.live_rows
 
 
 class PlannedColumn(Document, frozen=True, kw_only=True):
-    """A column to cluster by: its logical and its physical path."""
+    """A clustering column: its logical and its physical path."""
 
     logical: tuple[str, ...]
     physical: tuple[str, ...]
 
 
 class RowTracking(Document, frozen=True, kw_only=True):
-    """The hidden columns in which data files of a table keep row ids and row commit versions.
+    """The hidden columns of data files for row ids and row commit versions.
 
-    With `preserved`, a rewrite gives every row in them what it had before. Without, row tracking
-    is not enabled: what files hold in these columns means nothing and is left out.
+    If `preserved`, a rewrite copies their values for every row. If not, row tracking is disabled:
+    the values in these columns have no meaning and are left out.
     """
 
     row_id_column: str
@@ -120,11 +121,11 @@ class RowTracking(Document, frozen=True, kw_only=True):
 
 
 class WriterOptions(Document, frozen=True, kw_only=True):
-    """How data files of this table are written; derived from its properties.
+    """How to write data files of the table; derived from its properties.
 
-    `indexed` are the physical paths of the leaves that get statistics, clustering columns
-    always among them. `tight_bounds` makes statistics say that their bounds are exact, which
-    tables with deletion vectors need.
+    `indexed` are the physical paths of the leaves that get statistics; they always include the
+    clustering columns. With `tight_bounds`, statistics declare their bounds exact, which tables
+    with deletion vectors need.
     """
 
     indexed: tuple[tuple[str, ...], ...]
@@ -134,11 +135,11 @@ class WriterOptions(Document, frozen=True, kw_only=True):
 
 
 class ClusteringPlan(Summary, Document, frozen=True, kw_only=True):
-    """What to rewrite at one version of one table. Immutable; considered = grouped + skipped.
+    """What to rewrite at one version of a table; every file considered is in a group or skipped.
 
-    `schema_string` is the table's schema in the protocol's JSON, `mapping_mode` how its columns are
-    found in data files. `columns` is the order of the curve's dimensions; empty for compaction.
-    `row_tracking` is None where data files have no hidden columns.
+    `schema_string` is the table's schema in the protocol's JSON, `mapping_mode` says how columns
+    are identified in data files. `columns` are the curve's dimensions, in order; empty for
+    compaction. `row_tracking` is None if data files have no hidden columns.
     """
 
     format_version: int = FORMAT_VERSION
@@ -159,18 +160,18 @@ class ClusteringPlan(Summary, Document, frozen=True, kw_only=True):
 
     @property
     def size_bytes(self) -> int:
-        """Bytes of all files to rewrite."""
+        """Total bytes of the files to rewrite."""
         return sum(group.size_bytes for group in self.groups)
 
     @property
     def live_rows(self) -> int | None:
-        """Rows of all files to rewrite that no deletion vector deletes, None if not known."""
+        """Rows of the files to rewrite, without deleted rows; None if unknown."""
         rows = [group.live_rows for group in self.groups]
         return None if None in rows else sum(count for count in rows if count is not None)
 
     @property
     def curve(self) -> str:
-        """The curve that the executor sorts along: one column is always sorted linearly."""
+        """The curve along which the executor sorts; a single column is always sorted linearly."""
         if self.mode is RewriteMode.ZORDER:
             return "zorder" if len(self.columns) > 1 else "linear"
         return self.policy.curve if len(self.columns) > 1 else "linear"
@@ -196,9 +197,9 @@ class ClusteringPlan(Summary, Document, frozen=True, kw_only=True):
 
 
 class WrittenFile(Document, frozen=True, kw_only=True):
-    """Facts about a data file that an executor wrote.
+    """Facts about a data file written by an executor.
 
-    `path` is relative to the table and not URI-encoded; `stats` is the protocol's JSON.
+    `path` is relative to the table and not URI-encoded; `stats` is the JSON of the protocol.
     """
 
     path: str
@@ -209,11 +210,12 @@ class WrittenFile(Document, frozen=True, kw_only=True):
 
 
 class GroupCosts(Document, frozen=True, kw_only=True):
-    """Where a rewrite spent its time, and the bytes it moved.
+    """Time that a rewrite spent per phase, and bytes that it moved.
 
-    Seconds are those of all tasks added up, but for `sample_seconds`, which passed while the group
-    was sampled. `map` is reading rows and cutting them to slices, `shuffle` waiting for them and
-    unpacking, `write` sorting them and writing files, `verify` the checksums on both sides.
+    Seconds are sums over all tasks, except `sample_seconds`, the elapsed time of sampling the
+    group. `map` is reading rows and cutting them into slices, `shuffle` is waiting for slices and
+    unpacking them, `write` is sorting rows and writing files, `verify` is the checksums on both
+    sides.
     """
 
     sample_seconds: float = 0.0
@@ -229,8 +231,8 @@ class GroupCosts(Document, frozen=True, kw_only=True):
 class RewrittenGroup(Document, frozen=True, kw_only=True):
     """Facts about a finished group. Checksums are 32 hex digits, equal for equal multisets.
 
-    `run` is the token of the run that wrote the outputs: it is in their names, and what became of
-    the run stands in the table (see `data.runs`). One line of a result document.
+    `run` is the token of the run that wrote the outputs: it is part of their names, and the table's
+    directory has the run's fate (see `data.runs`). A group is one line of a result document.
     """
 
     format_version: int = RESULT_FORMAT_VERSION
@@ -247,14 +249,14 @@ class RewrittenGroup(Document, frozen=True, kw_only=True):
 
 
 class GroupFailure(Document, frozen=True, kw_only=True):
-    """A group that could not be rewritten, and why in one sentence. Nothing of it is kept."""
+    """A group that could not be rewritten; `reason` is one sentence. No output of it is kept."""
 
     group_id: int
     reason: str
 
 
 class RewriteResult(Summary, Document, frozen=True, kw_only=True):
-    """The finished groups of one plan."""
+    """The finished groups of a plan."""
 
     plan_id: str
     groups: tuple[RewrittenGroup, ...]
@@ -276,7 +278,7 @@ class RewriteResult(Summary, Document, frozen=True, kw_only=True):
 
 
 def file_schema(schema: StructType, row_tracking: RowTracking | None) -> StructType:
-    """Return the columns of data files: the table's, then the hidden ones that are preserved."""
+    """Return the columns of data files: the table's, then the preserved hidden columns."""
     if row_tracking is None or not row_tracking.preserved:
         return schema
     names = row_tracking.row_id_column, row_tracking.row_commit_version_column
@@ -294,7 +296,7 @@ def decode_plan(content: bytes, *, where: str) -> ClusteringPlan:
     """Return the plan in a document.
 
     Raises:
-        DocumentError: If it is not a plan, is of a format version this release does not know, or
+        DocumentError: If it is not a plan, has a format version that this release does not know, or
             lists an input twice.
     """
     _check_head(content, where, kind="a plan", expected=FORMAT_VERSION)
@@ -309,27 +311,27 @@ def decode_plan(content: bytes, *, where: str) -> ClusteringPlan:
 
 
 def encode_rewritten_group(group: RewrittenGroup) -> bytes:
-    """Return one line of a result document, newline included."""
+    """Return one line of a result document, including the newline."""
     return msgspec.json.encode(group) + b"\n"
 
 
 def rewritten_group_begins(plan_id: str) -> bytes:
-    """Return the bytes with which every line of a plan's result document begins."""
+    """Return the bytes that begin every line of a plan's result document."""
     head = {"format_version": RESULT_FORMAT_VERSION, "plan_id": plan_id}
     return msgspec.json.encode(head)[:-1] + b","
 
 
 def decode_result(content: bytes, *, where: str) -> RewriteResult:
-    """Return the result in a document of one line per group.
+    """Return the result in a document that has one line per group.
 
     Raises:
-        DocumentError: If a line is not a finished group, is of an unknown format version, or
-            the lines are of different plans.
+        DocumentError: If a line is not a finished group or has an unknown format version, or if the
+            lines belong to different plans.
     """
     groups = []
     whole = _head(content)
     if whole is not None and whole.kind == "a plan":
-        raise DocumentError(where, "is a plan, not a result; are the two exchanged?")
+        raise DocumentError(where, "is a plan, not a result; are the two swapped?")
     for number, line in enumerate(content.splitlines(), start=1):
         if not line.strip():
             continue
@@ -352,7 +354,7 @@ def plan_document(plan: ClusteringPlan) -> Mapping[str, object]:
 
 
 class _Head(msgspec.Struct):
-    """What tells a plan and a result from each other, and from anything else."""
+    """The fields that distinguish a plan, a result and any other JSON."""
 
     format_version: object = None
     group_id: object = None
@@ -360,7 +362,7 @@ class _Head(msgspec.Struct):
 
     @property
     def kind(self) -> str | None:
-        """What it is, in words; None for what is neither."""
+        """What the document is, "a plan" or "a result"; None for other documents."""
         if self.format_version is None:
             return None
         if self.groups is not None:
@@ -369,16 +371,16 @@ class _Head(msgspec.Struct):
 
 
 def _check_head(content: bytes, where: str, *, kind: str, expected: int) -> None:
-    """Refuse what is not a document of the kind, or of another format version.
+    """Refuse a document of another kind or another format version.
 
     Raises:
-        DocumentError: Says what it is instead, if that is known.
+        DocumentError: With the kind that it has instead, if known.
     """
     found = _head(content)
     if found is None and kind == "a plan":
         found = _head(content.partition(b"\n")[0])
     if found is not None and found.kind not in {None, kind}:
-        raise DocumentError(where, f"is {found.kind}, not {kind}; are the two exchanged?")
+        raise DocumentError(where, f"is {found.kind}, not {kind}; are the two swapped?")
     version = None if found is None else found.format_version
     if version is not None and version != expected:
         raise DocumentError(
@@ -399,16 +401,16 @@ def _head(content: bytes) -> _Head | None:
 
 
 def _files(kind: type[InputFiles] | type[SkippedFiles], rows: object) -> InputFiles | SkippedFiles:
-    """Return a list of a document as files in columns; msgspec asks for types not its own."""
+    """Return a decoded list as files in columns; msgspec calls this for unknown types."""
     return kind.from_document(rows)
 
 
 def rewrite_digest(plan: ClusteringPlan, planned: RewriteGroup, group: RewrittenGroup) -> str:
-    """Return the SHA-256, as 64 hex digits, of a planned group, its plan's terms and its result.
+    """Return the SHA-256 of a planned group, its plan's terms and its result, as 64 hex digits.
 
-    It binds the result to the plan: the run that wrote the outputs leaves the digest in the table,
-    and a plan or a result that anybody changed since has another one. Where the table lies does not
-    count: machines may mount it at different places.
+    The digest binds the result to the plan: the run that wrote the outputs leaves it in the table's
+    directory, and a plan or result edited since then has another digest. The table's address is
+    left out, since machines may mount the table at different places.
     """
     terms = msgspec.structs.replace(plan, groups=(), skipped=SkippedFiles.of(), table_uri="")
     digest = hashlib.sha256()

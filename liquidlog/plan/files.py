@@ -1,7 +1,7 @@
-"""Files that a plan names: as structs one by one, as columns all together.
+"""Files of a plan: one file is a struct, many files are Arrow columns.
 
-A plan of a large table names a million files. They are kept as Arrow columns, which take a
-quarter of the memory of as many structs, and become structs where somebody looks at them.
+A plan of a large table names a million files. Arrow columns take a quarter of the memory of as many
+structs; a file becomes a struct when it is accessed.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -19,7 +19,7 @@ _BATCH_FILES: Final = 8_192
 
 
 class Document(msgspec.Struct, frozen=True, kw_only=True):
-    """Base of everything that goes into a document."""
+    """Base of all structs in a document."""
 
 
 class SkipReason(StrEnum):
@@ -37,7 +37,7 @@ class SkipReason(StrEnum):
 
 
 class PlannedDeletionVector(Document, frozen=True, kw_only=True, gc=False):
-    """A deletion vector of an input, as the log describes it."""
+    """The deletion vector of an input, as described in the log."""
 
     storage_type: str
     path_or_inline_dv: str
@@ -47,7 +47,7 @@ class PlannedDeletionVector(Document, frozen=True, kw_only=True, gc=False):
 
     @property
     def descriptor(self) -> DeletionVector:
-        """The same as the log has it."""
+        """The descriptor in the form of the log."""
         return DeletionVector(
             storage_type=self.storage_type,
             path_or_inline_dv=self.path_or_inline_dv,
@@ -60,7 +60,7 @@ class PlannedDeletionVector(Document, frozen=True, kw_only=True, gc=False):
 class InputFile(Document, frozen=True, kw_only=True, gc=False):
     """A data file to rewrite; `path` is decoded, relative to the table or absolute.
 
-    `num_records` counts physical rows, those that the deletion vector deletes among them.
+    `num_records` counts physical rows, including those that the deletion vector deletes.
     """
 
     path: str
@@ -72,7 +72,7 @@ class InputFile(Document, frozen=True, kw_only=True, gc=False):
 
 
 class SkippedFile(Document, frozen=True, kw_only=True, gc=False):
-    """A live file that is left alone, and why."""
+    """A live file that is not rewritten, and the reason."""
 
     path: str
     size_bytes: int
@@ -83,7 +83,7 @@ FileT = TypeVar("FileT", InputFile, SkippedFile)
 
 
 class _Files(Sequence[FileT]):
-    """Immutable files in columns, named and ordered as the fields of their structs."""
+    """An immutable sequence of files, kept in columns with the names of the struct's fields."""
 
     schema: ClassVar[pa.Schema]
     _struct: type[FileT]
@@ -91,7 +91,7 @@ class _Files(Sequence[FileT]):
     __slots__ = ("columns",)
 
     def __init__(self, columns: pa.Table) -> None:
-        """Take the columns as they are; they have the class's schema."""
+        """Wrap columns that have the class's schema."""
         self.columns = columns
 
     @classmethod
@@ -112,21 +112,21 @@ class _Files(Sequence[FileT]):
         """Return the files in a decoded document.
 
         Raises:
-            ValueError: If they are not such files.
+            ValueError: If they are not files of this kind.
         """
         try:
             return cls.of(msgspec.convert(rows, list[cls._struct]))  # type: ignore[name-defined]
         except msgspec.ValidationError as error:
-            # To msgspec this is an error of its own, to which it adds nothing; to another, where.
+            # msgspec adds the place in the document to a ValueError, but not to its own error.
             raise ValueError(str(error)) from error
 
     @property
     def size_bytes(self) -> int:
-        """Bytes of all files."""
+        """Total bytes of the files."""
         return int(pc.sum(self.columns["size_bytes"]).as_py() or 0)
 
     def named(self, path: str | None) -> Self:
-        """Return the file with this path, none if there is no such; without a path, all."""
+        """Return the file with this path, or an empty sequence; all files if `path` is None."""
         if path is None:
             return self
         return type(self)(self.columns.filter(pc.equal(self.columns["path"], path)))
@@ -163,7 +163,7 @@ class _Files(Sequence[FileT]):
 
 
 class InputFiles(_Files[InputFile]):
-    """Data files to rewrite, in the order in which they are read."""
+    """Data files to rewrite, in reading order."""
 
     schema = pa.schema(
         [
@@ -192,7 +192,7 @@ class InputFiles(_Files[InputFile]):
 
     @property
     def live_rows(self) -> int | None:
-        """Rows of all files without deleted ones, None if a file's rows are not known."""
+        """Rows of the files without deleted ones, None if the row count of a file is unknown."""
         rows, vectors = self.columns["num_records"], self.columns["deletion_vector"]
         if rows.null_count:
             return None
@@ -201,7 +201,7 @@ class InputFiles(_Files[InputFile]):
 
 
 class SkippedFiles(_Files[SkippedFile]):
-    """Live files that are left alone."""
+    """Live files that are not rewritten."""
 
     schema = pa.schema(
         [
@@ -216,7 +216,7 @@ class SkippedFiles(_Files[SkippedFile]):
 
 
 def repeated_inputs(inputs: Iterable[InputFiles]) -> tuple[str, ...]:
-    """Return the paths that stand in files more than once, sorted: their rows would be doubled."""
+    """Return the paths that occur more than once, sorted; a rewrite would double their rows."""
     chunks = [chunk for files in inputs for chunk in files.columns["path"].chunks]
     counts = pc.value_counts(pa.chunked_array(chunks, pa.string()))
     repeated = counts.filter(pc.greater(counts.field("counts"), 1))
@@ -224,6 +224,6 @@ def repeated_inputs(inputs: Iterable[InputFiles]) -> tuple[str, ...]:
 
 
 def repeated_message(paths: Sequence[str]) -> str:
-    """Return what is wrong with a plan that has these inputs more than once, as a clause."""
+    """Return the clause for an error about inputs that a plan lists more than once."""
     more = f" and {len(paths) - 1} more" if len(paths) > 1 else ""
     return f"lists the input {paths[0]}{more} more than once: its rows would be doubled; plan again"

@@ -1,1 +1,1 @@
-"""Bytes on local disk and in object stores: addresses, options, clients, reading and writing."""
+"""Access to local disk and object stores: addresses, options, clients, reading and writing."""

@@ -1,4 +1,4 @@
-"""Addresses of tables and files: plain paths, and URIs of the storages we know. No I/O."""
+"""Addresses of tables and files: plain paths, and URIs of supported storages. No I/O."""
 
 import os.path
 import posixpath
@@ -14,7 +14,7 @@ _ONE_SLASH: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):/(?!/)(.*)")
 _SQL_PATH: Final = re.compile(r"\w+\.`(.+)`")
 _WEB: Final = frozenset({"http", "https"})
 _ADDRESS: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:/")
-"""How a path begins that is an address by itself: neither relative to a table nor local."""
+"""Beginning of a path that is a URI: neither relative to a table nor local."""
 _SLASHES_IN_FRONT: Final = re.compile(r"^//+")
 _LOCAL: Final = frozenset({"file", "local"})
 _FAMILIES: Final = {
@@ -32,9 +32,9 @@ _CANONICAL: Final = {"s3a": "s3", "gcs": "gs"}
 
 @dataclass(frozen=True, slots=True)
 class ObjectAddress:
-    """Where an object is: `family` is s3, gcs, azure or another fsspec protocol.
+    """The place of an object: `family` is s3, gcs, azure or another fsspec protocol.
 
-    `account` is an Azure storage account if the address names one.
+    `account` is the Azure storage account, if the address names one.
     """
 
     family: str
@@ -44,7 +44,7 @@ class ObjectAddress:
 
     @property
     def path(self) -> str:
-        """Bucket and key as fsspec's clients want them."""
+        """Bucket and key in the form that fsspec's clients expect."""
         return f"{self.bucket}/{self.key}" if self.key else self.bucket
 
 
@@ -55,7 +55,7 @@ def is_local(address: str) -> bool:
 
 
 def local_path(address: str) -> str:
-    """Return the path of a local address: itself, or what a file: URI names.
+    """Return the path of a local address, which may be a file: URI.
 
     Raises:
         UsageError: If the URI names another host, or has a query or a fragment.
@@ -64,25 +64,26 @@ def local_path(address: str) -> str:
         return address
     parts = urlsplit(address)
     if parts.netloc not in {"", "localhost"}:
-        raise UsageError(f"{address} names the host {parts.netloc}; give a path of this machine")
+        raise UsageError(f"{address} names the host {parts.netloc}; give a path on this machine")
     if parts.query or parts.fragment:
         raise UsageError(f"{address} has an unencoded ? or # in it; give the plain path instead")
     return unquote(parts.path)
 
 
 def table_address(uri: str) -> str:
-    """Return the canonical spelling of a table's address; every document and message uses it.
+    """Return the canonical spelling of a table's address, used in all documents and messages.
 
     Local: an absolute path. Otherwise: a URI without a trailing slash, with the usual scheme.
 
     Raises:
-        UsageError: If the address has parts that no table has: credentials, a query, a chain.
+        UsageError: If the address has parts that no table address has: credentials, a query, a
+            protocol chain.
     """
     _check_spelling(uri)
     if is_local(uri):
         path = os.path.expanduser(local_path(uri))  # noqa: PTH111  "" and ~ as fsspec has them
         _require_no_nul(path)
-        # POSIX lets two slashes in front mean something else; no system of today does.
+        # POSIX lets two leading slashes have a meaning of their own; no current system uses that.
         path = _SLASHES_IN_FRONT.sub("/", path)
         return os.path.abspath(path)  # noqa: PTH100  keeps symbolic links as they are
     parse_object_address(uri)
@@ -91,7 +92,7 @@ def table_address(uri: str) -> str:
 
 
 def _check_spelling(uri: str) -> None:
-    """Refuse addresses of other tools, and those that are nearly right.
+    """Refuse addresses in the syntax of other tools, and misspelled ones.
 
     Raises:
         UsageError: With the right spelling.
@@ -113,14 +114,14 @@ def _check_spelling(uri: str) -> None:
 
 
 def file_address(table_uri: str, path: str) -> str:
-    """Return where a file of a table is: a local path or a URI. Nothing is decoded here.
+    """Return the address of a table's file, a local path or a URI; nothing is decoded here.
 
     Args:
-        table_uri: Of the table.
-        path: In canonical form (see `spec.file_paths`). "" for the table itself.
+        table_uri: The address of the table.
+        path: The file's path in canonical form (see `spec.file_paths`); "" for the table itself.
 
     Raises:
-        UsageError: If the file is in another kind of storage than its table.
+        UsageError: If the file is in a different kind of storage than its table.
     """
     _require_no_nul(path)
     if is_local(table_uri):
@@ -137,8 +138,8 @@ def file_address(table_uri: str, path: str) -> str:
 
 def _local_file(root: str, path: str) -> str:
     if path.lower().startswith("file:/"):
-        # What names no host is a plain path in canonical form; decoding it here could be the
-        # second time.
+        # Without a host this is a plain path in canonical form; decoding it could be a second
+        # decoding.
         raise UsageError(f"{path}: not a path of this machine as plans name them; plan again")
     if path.startswith("//"):
         raise UsageError(f"{path}: a table on local disk has a file on another host")
@@ -149,10 +150,10 @@ def _local_file(root: str, path: str) -> str:
 
 
 def _object_below(table_uri: str, path: str) -> str:
-    """Return the address of an object by its path relative to a table; keys have no dot segments.
+    """Return the address of an object from its path relative to a table, dot segments resolved.
 
     Raises:
-        UsageError: If it leads out of the table's bucket.
+        UsageError: If the path leads out of the table's bucket.
     """
     if not path.startswith(("./", "../")):
         return f"{table_uri}/{path}" if path else table_uri
@@ -165,14 +166,14 @@ def _object_below(table_uri: str, path: str) -> str:
 
 def _require_no_nul(path: str) -> None:
     if "\0" in path:
-        raise UsageError(f"{path!r} is no path: it has a NUL character in it")
+        raise UsageError(f"{path!r} is not a path: it contains a NUL character")
 
 
 def parse_object_address(uri: str) -> ObjectAddress:
-    """Return the parts of a URI that is not local.
+    """Return the parts of a URI in an object store.
 
     Raises:
-        UsageError: If it holds credentials, a query or a chain of protocols, or no bucket.
+        UsageError: If the URI has credentials, a query, a chain of protocols or no bucket.
     """
     scheme = _scheme(uri)
     family = _family_of(uri)
@@ -185,7 +186,7 @@ def parse_object_address(uri: str) -> ObjectAddress:
     in_cloud = family in _FAMILIES.values()
     problems = []
     if family in _WEB:
-        problems.append("is one of the web, which has no tables; give s3://, gs:// or abfss://")
+        problems.append("is a web address, where no table can be; give s3://, gs:// or abfss://")
     if "::" in uri:
         problems.append("is a chain of protocols")
     if "@" in bucket or (in_cloud and ":" in bucket):
@@ -195,7 +196,7 @@ def parse_object_address(uri: str) -> ObjectAddress:
     if not bucket:
         problems.append("names no bucket or container")
     if problems:
-        # The address may hold a secret here, so it is not repeated.
+        # The address may contain a secret, so the message does not repeat it.
         raise UsageError(f"the {scheme}: address {'; '.join(problems)}")
     return ObjectAddress(family, bucket, key.rstrip("/"), account)
 
@@ -206,7 +207,7 @@ def _family_of(address: str) -> str:
 
 
 def _scheme(address: str) -> str | None:
-    # A scheme has at least two letters: one letter is a drive, or the beginning of a name.
+    # A scheme has at least two letters: a single letter is a drive or part of a name.
     found = _SCHEME.match(address)
     if found is None:
         return None

@@ -1,6 +1,6 @@
-"""Options of Azure Blob Storage to the arguments of adlfs.
+"""Convert options of Azure Blob Storage to the arguments of adlfs.
 
-Source: delta-rs's names are those of the object_store crate, `AzureConfigKey`.
+Source: delta-rs uses the option names of the object_store crate, `AzureConfigKey`.
 """
 
 from collections.abc import Mapping, Sequence
@@ -33,8 +33,8 @@ def azure_arguments(
 ) -> dict[str, Any]:
     """Return the arguments of `adlfs.AzureBlobFileSystem`.
 
-    What is not given is taken from the environment; without a key, a SAS token or a client
-    secret, Azure's default credential counts (environment, managed identity, command line).
+    Missing options are taken from the environment. Without a key, a SAS token or a client secret,
+    Azure's default credential is used (environment, managed identity, command line).
 
     Raises:
         UsageError: If an option is unknown, or no account is named.
@@ -79,7 +79,8 @@ def _completed(options: StorageOptions, environment: Mapping[str, str]) -> dict[
         found = environment.get("AZURE_STORAGE_ACCOUNT_NAME")
         named.update({"account_name": found} if found else {})
     if not {"account_key", "sas_token", "client_secret", "skip_signature"} & set(named):
-        # Credentials come from one place: a key from there never meets an account from here.
+        # Credentials come from one place: those of the environment are used only if the options
+        # have none.
         for name in ("account_key", "sas_token", "client_id", "client_secret", "tenant_id"):
             found = environment.get(f"AZURE_STORAGE_{name.upper()}")
             named.update({name: found} if found else {})

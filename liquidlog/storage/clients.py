@@ -1,8 +1,8 @@
-"""The fsspec client of a storage, and which clients may create a version of a table.
+"""Open the fsspec client of a storage, and list the clients that may create versions of a table.
 
-Only the classes listed here may: they were measured to create a file for exactly one of several
-writers (docs/adr/0005, 0015). fsspec's generic way looks first and writes then; two writers have
-both succeeded with it.
+Only the classes listed here may: measurements showed that they create a file for exactly one of
+several writers (docs/adr/0005, 0015). fsspec's generic code first checks, then writes; with it, two
+writers have both succeeded.
 """
 
 import importlib
@@ -25,7 +25,7 @@ Arguments = Callable[[ObjectAddress, StorageOptions, Mapping[str, str]], dict[st
 
 @dataclass(frozen=True, slots=True)
 class Family:
-    """A kind of storage whose client creates conditionally: where its class is, how to make it."""
+    """A kind of storage whose client can create conditionally: its class and its constructor."""
 
     module: str
     name: str
@@ -35,30 +35,30 @@ class Family:
 
 FAMILIES: Final[Mapping[str, Family]] = {
     "s3": Family("s3fs", "S3FileSystem", "s3", s3_arguments),
-    # The class behind gcsfs's name asks every bucket for its type first, over another protocol.
+    # gcsfs's default class first asks every bucket for its type, over another protocol.
     "gcs": Family("gcsfs.core", "GCSFileSystem", "gcs", gcs_arguments),
     "azure": Family("adlfs", "AzureBlobFileSystem", "azure", azure_arguments),
 }
 
 for _name in ("s3fs", "gcsfs", "adlfs", "azure", "aiobotocore", "botocore"):
-    # What goes wrong is said by our errors; without this, logging's last resort prints it too.
+    # Our errors report failures; without this, logging's last resort would print them too.
     logging.getLogger(_name).addHandler(logging.NullHandler())
 
 
 @dataclass(frozen=True, slots=True)
 class Client:
-    """A file system, and whether it talks to somebody's own server rather than the cloud's."""
+    """A file system, and whether its server is another one than the cloud's own."""
 
     file_system: Any
     own_endpoint: bool
 
 
 def open_client(address: ObjectAddress, uri: str, options: StorageOptions) -> Client:
-    """Return the client of an address.
+    """Return the client for an address.
 
     Raises:
-        UsageError: If an option is unknown, or its package is missing.
-        StorageError: If the client refuses what it was given.
+        UsageError: If an option is unknown, or the client's package is not installed.
+        StorageError: If the client refuses its arguments.
     """
     family = FAMILIES.get(address.family)
     arguments = (
@@ -96,7 +96,7 @@ def _class(family: Family) -> Any:  # noqa: ANN401  an fsspec class
 
 
 def _plain_class(protocol: str) -> Any:  # noqa: ANN401  an fsspec class
-    # Local tables do without fsspec, which imports asyncio and more.
+    # Local tables do not need fsspec, which imports asyncio and more.
     import fsspec
 
     return fsspec.get_filesystem_class(protocol)

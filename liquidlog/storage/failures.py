@@ -1,4 +1,4 @@
-"""What a storage client's error means, and trying again where that is safe."""
+"""Classify the errors of storage clients, and retry requests where that is safe."""
 
 import time
 from collections.abc import Callable
@@ -15,15 +15,15 @@ _MISSING_STATUS: Final = 404
 _FIRST_CLIENT_ERROR, _FIRST_SERVER_ERROR = 400, 500
 _CLIENT_REFUSALS: Final = frozenset({"NoCredentialsError", "PartialCredentialsError"})
 _GCSFS_REFUSALS: Final = ("Forbidden: ", "Bad Request: ")
-"""gcsfs keeps no status for these; source: `gcsfs.retry.validate_response`."""
+"""Messages of errors without a status in gcsfs; source: `gcsfs.retry.validate_response`."""
 
 
 class AmbiguousPutError(Exception):
-    """The storage failed after it may have stored the object: read back before anything else."""
+    """The storage failed, but may have stored the object: read it back before anything else."""
 
 
 class Failure(Enum):
-    """What may be done about an error."""
+    """What a caller may do about an error."""
 
     MISSING = "there is no such object"
     REFUSED = "the same request will fail again, and had no effect"
@@ -32,7 +32,7 @@ class Failure(Enum):
 
 
 def classify(error: BaseException) -> Failure:
-    """Return what a client's error means; whatever is not known may have had its effect."""
+    """Return what a client's error means; if unknown, the request may have had its effect."""
     status = http_status(error)
     if isinstance(error, FileNotFoundError) or status == _MISSING_STATUS:
         return Failure.MISSING
@@ -49,7 +49,7 @@ def classify(error: BaseException) -> Failure:
 
 
 def http_status(error: BaseException | None) -> int | None:
-    """Return the HTTP status behind an error of s3fs, gcsfs or adlfs, None if there is none."""
+    """Return the HTTP status in an error of s3fs, gcsfs or adlfs, None if there is none."""
     while error is not None:
         response = getattr(error, "response", None)
         if isinstance(response, dict):
@@ -70,12 +70,12 @@ def http_status(error: BaseException | None) -> int | None:
 
 
 def again(request: Callable[[], T]) -> T:
-    """Return the answer to a request that changes nothing; try up to four times if it is transient.
+    """Return the answer to a read-only request; on transient errors, try up to four times.
 
-    Waits 0.2, 0.8 and 3.2 seconds between the tries.
+    The waits between the tries are 0.2, 0.8 and 3.2 seconds.
 
     Raises:
-        Exception: The client's, if it is not transient or stays.
+        Exception: The client's error, if it is not transient or persists.
     """
     wait_seconds = _FIRST_WAIT_SECONDS
     for _ in range(_ATTEMPTS - 1):

@@ -1,4 +1,4 @@
-"""Files wherever they are: open, create, measure, delete. Addresses are paths or URIs."""
+"""Open, create, measure and delete files in any storage. Addresses are paths or URIs."""
 
 import io
 import os
@@ -35,19 +35,19 @@ __all__ = [
 ]
 
 Source: TypeAlias = pa.NativeFile | io.RawIOBase
-"""What Arrow reads from."""
+"""A file-like object from which Arrow reads."""
 
 
 class Output(Protocol):
-    """A new file being written: it is there for good after `finish`, gone after `discard`."""
+    """A new file being written: it is durable after `finish`, deleted after `discard`."""
 
     @property
     def closed(self) -> bool:
-        """Whether it was finished or discarded."""
+        """Whether the file was finished or discarded."""
         ...
 
     def write(self, content: bytes) -> int:
-        """Append bytes; return how many."""
+        """Append bytes; return their number."""
         ...
 
     def finish(self) -> FileFacts:
@@ -59,7 +59,7 @@ class Output(Protocol):
         ...
 
     def discard(self) -> None:
-        """Leave no file behind, best-effort."""
+        """Delete the file, best-effort."""
         ...
 
 
@@ -68,7 +68,7 @@ def open_input(address: str, options: StorageOptions = NO_OPTIONS) -> Source:
 
     Raises:
         FileNotFoundError: If there is none.
-        OSError: If it cannot be read, or is a directory, a device or a FIFO.
+        OSError: If the file cannot be read, or is a directory, a device or a FIFO.
         LiquidlogError: If the address or an option cannot be used, or the storage refuses.
     """
     if is_local(address):
@@ -81,11 +81,11 @@ def open_input(address: str, options: StorageOptions = NO_OPTIONS) -> Source:
 
 
 def create(address: str, options: StorageOptions = NO_OPTIONS) -> Output:
-    """Return a new file to write; its name must be one that nobody else uses.
+    """Return a new file to write; its name must be unique.
 
     Raises:
-        StorageError: If it cannot be created.
-        UnsupportedFeatureError: If the storage is read only.
+        StorageError: If the file cannot be created.
+        UnsupportedFeatureError: If the storage is read-only.
     """
     if is_local(address):
         return _LocalOutput(local_path(address))
@@ -94,7 +94,7 @@ def create(address: str, options: StorageOptions = NO_OPTIONS) -> Output:
 
 
 def require_creatable(address: str, options: StorageOptions = NO_OPTIONS) -> None:
-    """Refuse a storage that is read only.
+    """Refuse a read-only storage.
 
     Raises:
         UnsupportedFeatureError: With the reason.
@@ -104,7 +104,7 @@ def require_creatable(address: str, options: StorageOptions = NO_OPTIONS) -> Non
 
 
 def file_facts(address: str, options: StorageOptions = NO_OPTIONS) -> FileFacts | None:
-    """Return the facts about a file, None if there is none.
+    """Return the facts about a file, None if it does not exist.
 
     Raises:
         StorageError: If the storage does not say.
@@ -117,9 +117,10 @@ def file_facts(address: str, options: StorageOptions = NO_OPTIONS) -> FileFacts 
 
 
 def content_mark(address: str, options: StorageOptions = NO_OPTIONS) -> tuple[object, ...] | None:
-    """Return what changes whenever a file is written to or another takes its place; None without.
+    """Return a mark that changes whenever a file is written or replaced; None without a file.
 
-    Local: size, time in ns, device and inode. Objects: size, time in ms and etag.
+    For local files it has size, time in ns, device and inode; for objects size, time in ms and
+    etag.
 
     Raises:
         StorageError: If the storage does not say.
@@ -133,14 +134,14 @@ def content_mark(address: str, options: StorageOptions = NO_OPTIONS) -> tuple[ob
 
 
 def touch(address: str, options: StorageOptions = NO_OPTIONS) -> None:
-    """Create an empty file of a name that nobody else uses.
+    """Create an empty file; its name must be unique.
 
     Raises:
-        StorageError: If it cannot be created.
+        StorageError: If the file cannot be created.
     """
     output = create(address, options)
     try:
-        # One byte: some clients drop an upload of nothing.
+        # The file gets one byte, since some clients drop empty uploads.
         output.write(b"\n")
         output.finish()
     except OSError as error:
@@ -149,10 +150,10 @@ def touch(address: str, options: StorageOptions = NO_OPTIONS) -> None:
 
 
 def read_file(address: str, options: StorageOptions = NO_OPTIONS) -> bytes | None:
-    """Return the content of a small file, None if there is none.
+    """Return the content of a small file, None if it does not exist.
 
     Raises:
-        StorageError: If it cannot be read.
+        StorageError: If the file cannot be read.
     """
     if is_local(address):
         return local.read(local_path(address))
@@ -161,12 +162,12 @@ def read_file(address: str, options: StorageOptions = NO_OPTIONS) -> bytes | Non
 
 
 def put_if_absent(address: str, content: bytes, options: StorageOptions = NO_OPTIONS) -> bool:
-    """Store a small file whole, or not at all; return False if there is one of that name.
+    """Store a small file whole or not at all; return False if the name is taken.
 
     Raises:
         StorageError: If nothing was stored.
-        AmbiguousPutError: If it may have been stored.
-        UnsupportedFeatureError: If the storage is read only.
+        AmbiguousPutError: If the file may have been stored.
+        UnsupportedFeatureError: If the storage is read-only.
     """
     if is_local(address):
         return local.put_if_absent(local_path(address), content)
@@ -176,11 +177,11 @@ def put_if_absent(address: str, content: bytes, options: StorageOptions = NO_OPT
 
 
 def replace_file(address: str, content: bytes, options: StorageOptions = NO_OPTIONS) -> None:
-    """Store a small file whole, in the place of one of that name.
+    """Store a small file whole, replacing one of the same name.
 
     Raises:
-        StorageError: If it cannot be written, or may not have been.
-        UnsupportedFeatureError: If the storage is read only.
+        StorageError: If the file was not written, or may not have been.
+        UnsupportedFeatureError: If the storage is read-only.
     """
     if is_local(address):
         local.replace(local_path(address), content)
@@ -191,10 +192,10 @@ def replace_file(address: str, content: bytes, options: StorageOptions = NO_OPTI
 
 
 def delete_file(address: str, options: StorageOptions = NO_OPTIONS) -> None:
-    """Delete a file; a missing one is no error.
+    """Delete a file; a missing file is no error.
 
     Raises:
-        StorageError: If it may still be there.
+        StorageError: If the file may still be there.
     """
     if is_local(address):
         local.delete(local_path(address))
@@ -206,7 +207,7 @@ def delete_file(address: str, options: StorageOptions = NO_OPTIONS) -> None:
 def names_with_prefix(
     directory: str, prefix: str, options: StorageOptions = NO_OPTIONS
 ) -> tuple[str, ...]:
-    """Return the names in a directory that begin so.
+    """Return the names in a directory that begin with `prefix`.
 
     Raises:
         StorageError: If the directory cannot be listed.
@@ -273,7 +274,7 @@ class _Upload:
         return size_bytes
 
     def flush(self) -> None:
-        """Do nothing: parts go out as they fill."""
+        """Do nothing: parts are sent as they fill."""
 
     def finish(self) -> FileFacts:
         self._guarded(self._file.close)

@@ -1,6 +1,6 @@
-"""Options of Google Cloud Storage to the arguments of gcsfs.
+"""Convert options of Google Cloud Storage to the arguments of gcsfs.
 
-Source: delta-rs's names are those of the object_store crate, `GoogleConfigKey`.
+Source: delta-rs uses the option names of the object_store crate, `GoogleConfigKey`.
 """
 
 import json
@@ -27,7 +27,7 @@ def gcs_arguments(
     """Return the arguments of `gcsfs.GCSFileSystem`.
 
     Without an option or variable that names a service account, Google's application default
-    credentials count.
+    credentials are used.
 
     Raises:
         UsageError: If an option is unknown or its value cannot be used.
@@ -57,6 +57,6 @@ def _token(named: Mapping[str, str], environment: Mapping[str, str]) -> Any:  # 
     try:
         return json.loads(key)
     except ValueError as error:
-        # The text of a parser's error could quote the key.
+        # A parser's message could quote the key.
         del error
         raise UsageError("google_service_account_key is not JSON") from None

@@ -1,7 +1,7 @@
-"""Files on local disk: what asks for one, creates one or deletes one; every failure one of ours.
+"""Query, create and delete files on local disk; every failure is an error of ours.
 
-What cannot be looked at is an error, never "missing": a file is only missing if the file system
-says so.
+A file that cannot be examined is an error, not missing: it is missing only if the file system says
+so.
 """
 
 import contextlib
@@ -36,8 +36,8 @@ _REFUSALS: Final = frozenset(
         errno.EXDEV,
     }
 )
-"""What `link` answers only where it did nothing. On a network file system any other error may
-follow a link that was made, for example ETIMEDOUT or EIO. Source: link(2), NFS."""
+"""Errors of `link` that prove that it did nothing. On a network file system, any other error, for
+example ETIMEDOUT or EIO, may follow a link that was made. Source: link(2), NFS."""
 
 _NO_LINKS: Final = frozenset(
     {
@@ -50,12 +50,12 @@ _NO_LINKS: Final = frozenset(
         errno.EXDEV,
     }
 )
-"""What `link` answers where there are no hard links; other errors may pass."""
+"""Errors of `link` on a file system without hard links; other errors may be transient."""
 
 
 @dataclass(frozen=True, slots=True)
 class FileFacts:
-    """A file as its storage describes it."""
+    """Facts about a file from its storage."""
 
     size_bytes: int
     modification_time_ms: int
@@ -72,7 +72,7 @@ def facts(path: str) -> FileFacts | None:
 
 
 def content_mark(path: str) -> tuple[int, int, int, int] | None:
-    """Return size, time in ns, device and inode of a file, None if there is none.
+    """Return size, time in ns, device and inode of a file, None if it does not exist.
 
     Raises:
         StorageError: If the file system does not say.
@@ -82,7 +82,7 @@ def content_mark(path: str) -> tuple[int, int, int, int] | None:
 
 
 def facts_of(found: os.stat_result) -> FileFacts:
-    """Return the facts in what the file system answered."""
+    """Return the facts in a status of the file system."""
     return FileFacts(found.st_size, found.st_mtime_ns // _MILLISECOND_NS)
 
 
@@ -90,7 +90,7 @@ def read(path: str) -> bytes | None:
     """Return the content of a small file, None if there is none.
 
     Raises:
-        StorageError: If it cannot be read, is no regular file, or is not small.
+        StorageError: If the file cannot be read, is not a regular file or is too large.
     """
     try:
         return read_regular(path, max_bytes=_SMALL_BYTES)
@@ -101,10 +101,10 @@ def read(path: str) -> bytes | None:
 
 
 def names_with_prefix(directory: str, prefix: str) -> tuple[str, ...]:
-    """Return the names in a directory that begin so; none if there is no such directory.
+    """Return the names in a directory that begin with `prefix`; none without the directory.
 
     Raises:
-        StorageError: If it cannot be listed.
+        StorageError: If the directory cannot be listed.
     """
     try:
         return tuple(name for name in os.listdir(directory) if name.startswith(prefix))  # noqa: PTH208
@@ -129,7 +129,7 @@ def delete(path: str) -> None:
 
 
 def put_if_absent(path: str, content: bytes) -> bool:
-    """Store a file whole, or not at all; return False if there is one of that name.
+    """Store a file whole or not at all; return False if the name is taken.
 
     The content is written under a temporary name, flushed to disk and linked to its final name.
 
@@ -150,7 +150,7 @@ def put_if_absent(path: str, content: bytes) -> bool:
 
 
 def replace(path: str, content: bytes) -> None:
-    """Store a file whole, in the place of one of that name.
+    """Store a file whole, replacing one of the same name.
 
     Raises:
         StorageError: If it cannot be written, or may not have been.
@@ -166,10 +166,10 @@ def replace(path: str, content: bytes) -> None:
 
 
 def sync_directory(path: str) -> None:
-    """Make the names in a directory survive a power cut.
+    """Flush a directory, so that its names survive a power cut.
 
     Raises:
-        OSError: If the file system does not.
+        OSError: If the file system cannot flush it.
     """
     directory = os.open(path, os.O_RDONLY)
     try:
@@ -179,13 +179,13 @@ def sync_directory(path: str) -> None:
 
 
 def require_links(directory: str, uri: str) -> None:
-    """Refuse a file system that does not create a file under a taken name once, whole, or not.
+    """Refuse a file system that cannot create each file once, whole or not at all.
 
     Mounts of SMB shares, object stores (gcsfuse, s3fs-fuse) and DBFS have no hard links.
 
     Args:
-        directory: An existing one of the table.
-        uri: Of the table, for the message.
+        directory: An existing directory of the table.
+        uri: The table's address, for the message.
 
     Raises:
         UnsupportedFeatureError: With the reason.
@@ -206,7 +206,7 @@ def require_links(directory: str, uri: str) -> None:
 
 
 def is_temporary(name: str) -> bool:
-    """Return whether a file of this name is one that a killed writer left, never a table's."""
+    """Return whether a file name is a temporary one, which only a killed writer leaves."""
     begins = name.startswith(".") and name.endswith(_TEMPORARY_SUFFIX)
     return name.startswith(PROBE_PREFIX) or (begins and len(name.split(".")[-2]) == _TOKEN_DIGITS)
 
@@ -265,7 +265,7 @@ def _link(temporary: Path, target: Path) -> bool:
     try:
         sync_directory(str(target.parent))
     except OSError as error:
-        # The name is taken; a power cut may still undo it, so the caller has to read it back.
+        # The link was made; a power cut may still undo it, so the caller has to read it back.
         raise AmbiguousPutError(_said(error)) from error
     return True
 

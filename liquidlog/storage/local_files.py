@@ -1,7 +1,7 @@
-"""Opening files on local disk that others put there: regular files only, no more than they say.
+"""Open untrusted files on local disk: regular files only, and no more bytes than their size.
 
-A link to a device has no end, and a FIFO blocks whoever opens it. Both can stand in a table that
-was unpacked from an archive.
+A link to a device has no end, and opening a FIFO blocks. Both can be in a table that was unpacked
+from an archive.
 """
 
 import errno
@@ -13,7 +13,7 @@ from typing import Final
 import pyarrow as pa
 
 _GROWTH_BYTES: Final = 16 << 20
-"""How much a file may grow while it is read: another engine may be writing it in place."""
+"""Bytes that a file may grow while it is read: another engine may be writing it in place."""
 _PIECE_BYTES: Final = 16 << 20
 _DESCRIPTORS: Final = Path("/proc/self/fd")
 
@@ -23,11 +23,11 @@ def open_regular(path: str) -> pa.OSFile:
 
     Raises:
         FileNotFoundError: If there is none.
-        OSError: If it is no regular file, or cannot be read.
+        OSError: If the file is not regular, or cannot be read.
     """
     descriptor = _open(path)
     try:
-        # By its descriptor, so that it is the file that was looked at.
+        # Open by descriptor, so that it is the file that was checked.
         same = _DESCRIPTORS / str(descriptor)
         return pa.OSFile(str(same) if same.exists() else path)
     finally:
@@ -39,8 +39,8 @@ def read_regular(path: str, *, max_bytes: int) -> bytes:
 
     Raises:
         FileNotFoundError: If there is none.
-        OSError: If it is no regular file, is larger than `max_bytes` or than its own size says,
-            or cannot be read.
+        OSError: If the file is not regular, is larger than `max_bytes` or than its own size, or
+            cannot be read.
     """
     descriptor = _open(path)
     with os.fdopen(descriptor, "rb", buffering=0) as file:
@@ -59,7 +59,8 @@ def read_regular(path: str, *, max_bytes: int) -> bytes:
 
 
 def _open(path: str) -> int:
-    # Looked at first, as opening a device can have effects; and again, as it may have been swapped.
+    # Check before opening, since opening a device can have effects, and again after it, since the
+    # file may have been replaced.
     _require_regular(Path(path).stat(), path)
     descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0))
     try:

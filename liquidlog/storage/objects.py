@@ -1,7 +1,7 @@
-"""One object store through its client: every request here, every failure one of our errors.
+"""An object store through its client: all requests are here; every failure is an error of ours.
 
-Requests that change nothing are tried again when that may help. A request that creates a version
-is sent once; whether it had its effect is for the caller to find out.
+Read-only requests are retried on transient errors. A request that creates a version is sent once;
+the caller has to find out whether it had its effect.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -20,21 +20,21 @@ from liquidlog.storage.options import StorageOptions
 T = TypeVar("T")
 
 UPLOAD_PART_BYTES: Final = 16 << 20
-"""An upload holds this much in memory. S3 takes 10 000 parts: files up to 160 GiB."""
+"""Bytes of an upload in memory. S3 takes 10 000 parts, so files can have up to 160 GiB."""
 _PARALLEL_READ_BYTES: Final = 8 << 20
 _PARALLEL_READS: Final = 8
 _TIME_NAMES: Final = ("LastModified", "last_modified", "mtime", "updated", "created")
 _ETAG_NAMES: Final = ("ETag", "etag", "generation", "md5Hash")
 _PUT_ATTEMPTS: Final = 4
 _SENT_ONCE: Final = frozenset({"s3", "azure"})
-"""Families whose client sends a conditional put once."""
+"""Families whose client sends a conditional put only once."""
 
 
 @dataclass(frozen=True, slots=True)
 class ObjectFacts:
-    """An object as the store describes it; `name` is below the directory it was listed in.
+    """An object as described by the store; `name` is relative to the listed directory.
 
-    `etag` is what the store tells contents apart by, empty if it has no such thing.
+    `etag` identifies the content, empty if the store has none.
     """
 
     name: str
@@ -45,7 +45,7 @@ class ObjectFacts:
 
 @dataclass(frozen=True, slots=True)
 class Objects:
-    """The store that an address is in; `path` is what the client calls the address."""
+    """The store of an address; `path` is the address in the client's form."""
 
     address: ObjectAddress
     path: str
@@ -58,7 +58,7 @@ class Objects:
 
         Raises:
             UsageError: If the address or an option cannot be used.
-            StorageError: If the client refuses what it was given.
+            StorageError: If the client refuses its arguments.
         """
         address = parse_object_address(uri)
         client = open_client(address, uri, options)
@@ -71,7 +71,7 @@ class Objects:
         return self.client.file_system
 
     def require_conditional_put(self, uri: str) -> None:
-        """Refuse a storage that is not proved to create a file once, whole, or not at all.
+        """Refuse a storage that is not proved to create each file once, whole or not at all.
 
         Raises:
             UnsupportedFeatureError: With the reason.
@@ -81,10 +81,10 @@ class Objects:
             raise UnsupportedFeatureError(uri, "written", (reason,))
 
     def facts(self, path: str) -> ObjectFacts | None:
-        """Return what the store says about an object, None if there is none.
+        """Return the facts about an object, None if it does not exist.
 
         Raises:
-            StorageError: If it cannot be asked.
+            StorageError: If the store does not answer.
         """
         info = self._asked(path, lambda: again(lambda: self._fs.info(path)))
         if info is None or info.get("type") == "directory":
@@ -92,21 +92,21 @@ class Objects:
         return _facts(path, info)
 
     def read(self, path: str) -> bytes | None:
-        """Return an object's content, None if there is none.
+        """Return an object's content, None if it does not exist.
 
         Raises:
-            StorageError: If it cannot be read.
+            StorageError: If the object cannot be read.
         """
-        # With more than one request at a time s3fs asks for the size first.
+        # With several concurrent requests, s3fs would first ask for the size.
         alone = {} if self.address.family not in {"s3", "azure"} else {"max_concurrency": 1}
         return self._asked(path, lambda: again(lambda: bytes(self._fs.cat_file(path, **alone))))
 
     def read_range(self, path: str, start: int, stop: int) -> bytes:
-        """Return bytes `start` to `stop` of an object; large ranges by several requests at once.
+        """Return bytes `start` to `stop` of an object, with concurrent requests for a large range.
 
         Raises:
-            FileNotFoundError: If there is no such object.
-            OSError: If it cannot be read whole.
+            FileNotFoundError: If the object does not exist.
+            OSError: If the range cannot be read whole.
         """
         edges = [*range(start, stop, _PARALLEL_READ_BYTES), stop]
         pieces = list(pairwise(edges))
@@ -116,40 +116,40 @@ class Objects:
             return b"".join(pool.map(lambda piece: self._piece(path, *piece), pieces))
 
     def list_directory(self, path: str, first: str = "") -> tuple[ObjectFacts, ...] | None:
-        """Return the objects of a directory, without those below; None if it holds nothing.
+        """Return the objects directly in a directory; None if nothing is in or below it.
 
-        Names before `first` are left out where the store can begin in the middle, which saves
-        requests; elsewhere they are there.
+        Names before `first` are left out if the store can begin in the middle, which saves
+        requests; other stores return them too.
 
         Raises:
-            StorageError: If it cannot be listed.
+            StorageError: If the directory cannot be listed.
         """
         found = self._asked(path, lambda: again(lambda: self._listed(path, first)))
         return None if found is None else tuple(found)
 
     def holds_any(self, path: str) -> bool:
-        """Return whether any object is below a directory; one small request.
+        """Return whether any object is below a directory, by one small request.
 
         Raises:
-            StorageError: If it cannot be listed.
+            StorageError: If the directory cannot be listed.
         """
         return bool(self._asked(path, lambda: again(lambda: self._first_below(path))))
 
     def names_with_prefix(self, path: str, prefix: str) -> tuple[str, ...]:
-        """Return the names of a directory's objects that begin so; asks for no others.
+        """Return the names in a directory that begin with `prefix`; only these are requested.
 
         Raises:
-            StorageError: If it cannot be listed.
+            StorageError: If the directory cannot be listed.
         """
         found = self._asked(path, lambda: again(lambda: self._matching(path, prefix)))
         return tuple(found or ())
 
     def put_if_absent(self, path: str, content: bytes) -> bool:
-        """Store an object whole, or not at all; return False if there is one of that name.
+        """Store an object whole or not at all; return False if the name is taken.
 
         Raises:
             StorageError: If nothing was stored.
-            AmbiguousPutError: If it may have been stored.
+            AmbiguousPutError: If the object may have been stored.
         """
         error = self._put_error(path, content)
         if error is None:
@@ -162,10 +162,10 @@ class Objects:
         raise AmbiguousPutError(detail)
 
     def replace(self, path: str, content: bytes) -> None:
-        """Store an object whole, in the place of one of that name.
+        """Store an object whole, replacing one of the same name.
 
         Raises:
-            StorageError: If it cannot be written, or may not have been.
+            StorageError: If the object was not written, or may not have been.
         """
         try:
             again(lambda: self._fs.pipe_file(path, content))
@@ -173,14 +173,14 @@ class Objects:
             raise StorageError(path, f"cannot be written: {self.explained(error)}") from None
 
     def open_upload(self, path: str) -> Any:  # noqa: ANN401  an fsspec file
-        """Return a file to write an object with; it is there when the file is closed."""
+        """Return a file that writes an object; the object exists once the file is closed."""
         return self._fs.open(path, "wb", block_size=UPLOAD_PART_BYTES)
 
     def delete(self, path: str) -> None:
-        """Delete an object; a missing one is no error.
+        """Delete an object; a missing object is no error.
 
         Raises:
-            StorageError: If it may still be there.
+            StorageError: If the object may still be there.
         """
         try:
             again(lambda: self._fs.rm_file(path))
@@ -197,7 +197,7 @@ class Objects:
         def request() -> bytes:
             found = bytes(self._fs.cat_file(path, start=start, end=stop))
             if len(found) != stop - start:
-                raise OSError(f"{len(found)} bytes came where {stop - start} were asked for")
+                raise OSError(f"{len(found)} bytes were received instead of {stop - start}")
             return found
 
         try:
@@ -208,10 +208,10 @@ class Objects:
             raise OSError(self.explained(error)) from None
 
     def _holds(self, path: str, content: bytes) -> bool:
-        """Return whether an object has this content, or may have.
+        """Return whether an object has, or may have, this content.
 
-        Clients that send a put once only tell what became of it; the others may have sent it
-        again, so that a refusal says nothing of the first.
+        The answer of a client that sends a put only once is final; other clients may have sent the
+        put again, so that a refusal says nothing about the first one.
         """
         try:
             return self.read(path) == content
@@ -227,7 +227,7 @@ class Objects:
             raise StorageError(path, f"cannot be read: {self.explained(error)}") from None
 
     def _put_error(self, path: str, content: bytes) -> Exception | None:
-        """Return what a put failed with; only an answer that says it had no effect is retried."""
+        """Return the error of a failed put; retry only if the answer says it had no effect."""
         failed: Exception | None = None
         for _ in range(_PUT_ATTEMPTS):
             try:
@@ -243,7 +243,7 @@ class Objects:
     def _put_once(self, path: str, content: bytes) -> None:
         match self.address.family:
             case "s3":
-                # Its own client: this one sends nothing twice, so that a refusal is final.
+                # A client of its own that never sends a request twice, so that a refusal is final.
                 self._single_shot().pipe_file(path, content, mode="create")
             case "azure":
                 self._fs.pipe_file(path, content, mode="create", retry_total=0)

@@ -1,7 +1,7 @@
-"""Options of a storage, under the names that delta-rs users know. Values are never shown.
+"""Storage options under the names that delta-rs uses. Their values are never shown.
 
-An option is known by its delta-rs name in upper or lower case, with or without the prefix of its
-storage. Names are all that a message, a repr or a document ever holds of them.
+An option may be spelled in upper or lower case, with or without the prefix of its storage.
+Messages, reprs and documents contain only the names of options.
 """
 
 import re
@@ -19,7 +19,7 @@ _SIGNATURES: Final = re.compile(
     r"|accountkey|sharedaccesssignature|access_token)\s*[=:]\s*)[^&\s;,\"'<>]+"
 )
 SINGLE_WRITER: Final = "liquidlog_single_writer"
-"""An option of ours: never given to a client."""
+"""An option of our own, never passed to a client."""
 _SHORTEST_SECRET: Final = 6
 _MOST_SHOWN: Final = 300
 _DURATION: Final = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m)?")
@@ -28,16 +28,16 @@ _SECONDS: Final = {"ms": 0.001, "s": 1.0, None: 1.0, "m": 60.0}
 
 @dataclass(frozen=True, slots=True, repr=False)
 class StorageOptions:
-    """Options as the user gave them; travels to workers, is never part of a document."""
+    """Options as the user gave them; they are sent to workers but are never part of a document."""
 
     items: tuple[tuple[str, str], ...] = field(default=())
 
     @classmethod
     def of(cls, options: Mapping[str, str] | None) -> "StorageOptions":
-        """Return the options of a mapping; None is no options.
+        """Return the options in a mapping; None means no options.
 
         Raises:
-            UsageError: If it is no mapping of texts.
+            UsageError: If the argument is not a mapping from str to str.
         """
         if options is None:
             return cls()
@@ -48,30 +48,30 @@ class StorageOptions:
         return f"StorageOptions({', '.join(name for name, _ in self.items)})"
 
     def __bool__(self) -> bool:
-        """Return whether there is any option."""
+        """Return whether there are any options."""
         return bool(self.items)
 
     def given(self) -> dict[str, str]:
-        """Return name to value, as given, without what is ours; for clients only."""
+        """Return the given options without our own, by name; for clients only."""
         return {name: value for name, value in self.items if name.lower() != SINGLE_WRITER}
 
     @property
     def single_writer(self) -> bool:
-        """Whether the user vouches that nobody commits to the table in a way we cannot see."""
+        """Whether the user vouches that no writer commits to the table in a way we cannot see."""
         return any(name.lower() == SINGLE_WRITER and is_true(value) for name, value in self.items)
 
     def named(
         self, aliases: Mapping[str, Sequence[str]], prefixes: Sequence[str], *, storage: str
     ) -> dict[str, str]:
-        """Return the values under one name each.
+        """Return the values, each under its canonical name.
 
         Args:
-            aliases: Name to all spellings without a prefix.
-            prefixes: Which prefixes may stand before a spelling.
-            storage: What the options are for, in words.
+            aliases: All spellings of each canonical name, without a prefix.
+            prefixes: The prefixes that a spelling may have.
+            storage: The name of the storage, for messages.
 
         Raises:
-            UsageError: If options are unknown; names every one of them.
+            UsageError: If options are unknown; names all of them.
         """
         known = {
             prefix + spelling: name
@@ -94,7 +94,7 @@ NO_OPTIONS: Final = StorageOptions()
 
 
 def redacted(text: str, options: StorageOptions, environment: Mapping[str, str]) -> str:
-    """Return the first line of a client's message without any secret, and not long."""
+    """Return the first line of a client's message, shortened and without secrets."""
     line = text.strip().partition("\n")[0]
     for secret in sorted(_secrets(options, environment), key=len, reverse=True):
         line = line.replace(secret, "***")
@@ -111,7 +111,7 @@ def seconds(name: str, value: str) -> float:
     """Return a duration such as 30s, 500ms or 2m in seconds.
 
     Raises:
-        UsageError: If it is none.
+        UsageError: If the text is not a duration.
     """
     found = _DURATION.fullmatch(value.strip())
     if found is None:
@@ -125,7 +125,7 @@ def _secrets(options: StorageOptions, environment: Mapping[str, str]) -> Iterato
     for name, value in (*options.items, *environment.items()):
         if not _SECRET.search(name):
             continue
-        # Clients put parts of a secret into addresses: a SAS token arrives as its parameters.
+        # Clients put parts of a secret into URLs: those of a SAS token appear as query parameters.
         parts = [part.partition("=")[2] for part in value.split("&")]
         for piece in (value, *parts, *value.replace("\\n", "\n").splitlines()):
             if len(piece) >= _SHORTEST_SECRET:

@@ -1,6 +1,6 @@
-"""An object as a file that can be read at any place: one request for each range asked for.
+"""Read an object as a seekable file, with one request per range.
 
-No read-ahead: a Parquet reader knows which ranges it needs and puts neighbours together.
+There is no read-ahead: a Parquet reader knows which ranges it needs and merges adjacent ones.
 """
 
 import io
@@ -46,7 +46,7 @@ class ObjectReader(io.RawIOBase):
         return self._position
 
     def read(self, size: int | None = -1, /) -> bytes:
-        """Return up to `size` bytes from the position on, all that follow if negative.
+        """Return up to `size` bytes from the position on, or all if `size` is negative.
 
         Raises:
             OSError: If the object is gone or cannot be read.

@@ -1,6 +1,6 @@
-"""Options of S3 and compatible stores to the arguments of s3fs.
+"""Convert options of S3 and compatible stores to the arguments of s3fs.
 
-Source: delta-rs's names are those of the object_store crate, `AmazonS3ConfigKey`.
+Source: delta-rs uses the option names of the object_store crate, `AmazonS3ConfigKey`.
 """
 
 from collections.abc import Mapping, Sequence
@@ -26,9 +26,10 @@ _ALIASES: Final[Mapping[str, Sequence[str]]] = {
     "timeout": (),
     "connect_timeout": (),
     "conditional_put": (),
-    # Of no effect here, as a version is only ever created conditionally; delta-rs users set it.
+    # Accepted since delta-rs users set it; without effect, as versions are always put
+    # conditionally.
     "s3_allow_unsafe_rename": (),
-    # Ours, see ObjectTableStore: of no effect on the client.
+    # Our own option, see ObjectTableStore; the client ignores it.
     SINGLE_WRITER: (),
 }
 _ENCRYPTION: Final = {
@@ -43,8 +44,8 @@ def s3_arguments(
 ) -> dict[str, Any]:
     """Return the arguments of `s3fs.S3FileSystem`.
 
-    Credentials that are not given are left to botocore, which looks at the environment, profiles
-    and instance roles; endpoint and region are also taken from the variables of delta-rs.
+    Missing credentials are left to botocore, which reads the environment, profiles and instance
+    roles; endpoint and region are also read from the variables of delta-rs.
 
     Raises:
         UsageError: If an option is unknown or its value cannot be used.
@@ -73,7 +74,7 @@ def endpoint_of(named: Mapping[str, str], environment: Mapping[str, str]) -> str
     """Return the address of a compatible store, None for AWS itself.
 
     Raises:
-        UsageError: If it is http and that is not allowed, as delta-rs has it.
+        UsageError: If the address is http and the option allow_http is not set, as in delta-rs.
     """
     variables = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT")
     found = [environment[name] for name in variables if environment.get(name)]
@@ -87,7 +88,7 @@ def endpoint_of(named: Mapping[str, str], environment: Mapping[str, str]) -> str
 def _config(named: Mapping[str, str], endpoint: str | None) -> dict[str, Any]:
     config: dict[str, Any] = {"retries": {"mode": "standard", "total_max_attempts": _ATTEMPTS}}
     if endpoint:
-        # Stores other than AWS know neither host names of buckets nor the newer checksums.
+        # Stores other than AWS often support neither host names of buckets nor the newer checksums.
         config["s3"] = {"addressing_style": "path"}
         config["request_checksum_calculation"] = "when_required"
         config["response_checksum_validation"] = "when_required"

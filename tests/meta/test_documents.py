@@ -10,6 +10,7 @@ from support.repository import ROOT, committed_files, modules, text
 DOCUMENTS = [path for path in committed_files() if path.suffix == ".md"]
 NAME = re.compile(r"`(\w+)`")
 ROOTS = (ROOT, ROOT / "liquidlog")
+PATH = re.compile(r"(?<![\w/.])(?:tests|benchmarks|tools|demo|fixtures|docs)/[\w/.-]*\w")
 LINK = re.compile(r"\]\((?!https?://|mailto:)([^)#\s]+)(#[^)\s]*)?\)")
 
 
@@ -17,6 +18,17 @@ LINK = re.compile(r"\]\((?!https?://|mailto:)([^)#\s]+)(#[^)\s]*)?\)")
 def test_links_resolve(document: Path) -> None:
     targets = [target for target, _ in LINK.findall(document.read_text(encoding="utf-8"))]
     assert [target for target in targets if not (document.parent / target).exists()] == []
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
+def test_paths_of_the_repository_exist(document: Path) -> None:
+    named = PATH.findall(document.read_text(encoding="utf-8"))
+    assert [path for path in named if not (ROOT / path).exists()] == []
+
+
+def test_paths_are_recognised_in_commands_and_tables() -> None:
+    shown = "| `LONG=1 pytest tests/a/test_b.py tests/c` | `python tools/d.py DIR`, my/tests/e.py |"
+    assert PATH.findall(shown) == ["tests/a/test_b.py", "tests/c", "tools/d.py"]
 
 
 def test_code_map_names_every_module_once() -> None:
