@@ -65,7 +65,7 @@ def _problems(footer: pq.FileMetaData, written: WrittenFile, schema: StructType)
             if side is not None:
                 yield (
                     f"the {side} of {'.'.join(leaf.logical)} in the result for"
-                    f" {written.path} leaves out values in the file"
+                    f" {written.path} leaves out values that the file holds"
                 )
                 break
 
