@@ -16,7 +16,8 @@ from liquidlog.storage.files import Source
 
 _ROWS_PER_BYTE: Final = 8
 _ROWS_ALWAYS: Final = 1 << 16
-"""Each row names a file or is a rare action: even compressed, it takes whole bytes."""
+"""Most rows per stored byte, and rows that are always accepted. A row names a file or is a rare
+action, so even compressed it takes bytes, not fractions of one."""
 
 _PAGES_RATIO: Final = 1024
 _TEXT_RATIO: Final = 64
