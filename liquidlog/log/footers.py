@@ -35,8 +35,8 @@ def implausible(open_file: Callable[[], Source]) -> str | None:
     """Return why a Parquet file cannot be part of a checkpoint, None if it is plausible.
 
     Raises:
-        pyarrow.ArrowException: If it is not Parquet.
-        OSError: If it cannot be read.
+        pyarrow.ArrowException: If the file is not Parquet.
+        OSError: If the file cannot be read.
     """
     with pq.ParquetFile(open_file()) as file:
         metadata = file.metadata
