@@ -44,7 +44,7 @@ def footer_problems(
 
     Raises:
         DataFileError: If the file is missing or is not Parquet.
-        StorageError: If the storage cannot be asked.
+        StorageError: If the storage does not answer.
     """
     with ParquetFile(address, storage=storage) as file:
         return tuple(_problems(file.metadata, written, schema))

@@ -21,7 +21,7 @@ from liquidlog.spec.file_paths import canonical_path
 def tombstones(
     store: TableStore, segment: LogSegment, sidecars: Collection[str], *, since_ms: int
 ) -> frozenset[FileKey]:
-    """Return the files that a version's log has as removed after `since_ms` (since the epoch).
+    """Return the files that, according to a version's log, were removed after `since_ms`.
 
     `sidecars` are the Parquet files with the checkpoint's file actions; they may be the
     checkpoint's own files.

@@ -28,7 +28,7 @@ def checkpoint(
     With `dry_run` the checkpoint is made and compared with the log, but not published.
 
     Raises:
-        UnsupportedFeatureError: If the table asks more of a writer than we do.
+        UnsupportedFeatureError: If the table requires more of a writer than we do.
         CheckpointMismatchError: If what delta-rs wrote differs from the log.
         CorruptLogError: If a needed log file is missing or broken.
         StorageError: If the storage cannot be written.
