@@ -1,4 +1,4 @@
-"""The curve kernels: nanoseconds a row for range ids, curve keys, row orders and cuts.
+"""The curve kernels: nanoseconds per row for range ids, curve keys, row orders and cuts.
 
 python benchmarks/bench_curve.py --rows 2000000
 """
@@ -29,7 +29,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rows", type=int, default=2_000_000)
     rows = parser.parse_args().rows
-    print(f"{rows} rows, best of {REPEATS}\n\n| kernel | ns a row |\n|---|---|")
+    print(f"{rows} rows, best of {REPEATS}\n\n| kernel | ns per row |\n|---|---|")
     for name, run in cases(rows):
         best = min(seconds(run) for _ in range(REPEATS))
         print(f"| {name} | {best / rows * 1e9:.1f} |")

@@ -168,7 +168,7 @@ def report(results: list[dict[str, Any]], arguments: argparse.Namespace) -> str:
     lines = [
         f"{what}; peaks in MiB",
         "",
-        f"| GB | s | s a GB | shuffled GB | outputs | {' | '.join(kinds)} |",
+        f"| GB | s | s per GB | shuffled GB | outputs | {' | '.join(kinds)} |",
         "|" + "---|" * (5 + len(kinds)),
     ]
     for result in results:

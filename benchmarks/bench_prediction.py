@@ -1,4 +1,4 @@
-"""What `plan --workload` foretells, from statistics and from a sample, beside what then comes true.
+"""Compare the predictions of `plan --workload` with the bytes read after the rewrite.
 
 TPC-H lineitem is appended in 24 files, clustered by the columns of each case, planned, predicted,
 rewritten on a local Spark, and asked again. Predicates are points and ranges of 1 % of the values
@@ -63,7 +63,10 @@ def main() -> None:
     arguments = parser.parse_args()
     source = arguments.home / f"prediction input {arguments.scale}"
     files = generate(source, arguments.scale)
-    print("| case | before | predicted | with --sample | came true | error | with --sample |")
+    print(
+        "| case | before | predicted | predicted with --sample | actual "
+        "| error | error with --sample |"
+    )
     print("|---|---|---|---|---|---|---|")
     with open_session({"spark.driver.memory": "4g"}) as spark:
         for case in CASES:

@@ -42,7 +42,7 @@ def main() -> None:
     arguments = parse_arguments()
     arguments.home.mkdir(parents=True, exist_ok=True)
     generate(arguments.input, arguments.scale)
-    print("| columns | files | layout | MiB a file | point | 1 % range | all points | all 1 % |")
+    print("| columns | files | layout | MiB per file | point | 1 % range | all points | all 1 % |")
     print("|---|---|---|---|---|---|---|---|")
     with open_session(reference_conf(arguments)) as spark:
         for columns in arguments.columns.split(";"):

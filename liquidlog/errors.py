@@ -412,7 +412,7 @@ class TableReplacedError(CommitConflictError):
     def __init__(self, uri: str, detail: str, *, read_version: int | None = None) -> None:
         super().__init__(read_version, (Outdated(detail),))
         self.message = (
-            f"{uri}: {detail}. Nothing was committed; open the table again and start anew"
+            f"{uri}: {detail}. Nothing was committed; open the table again and start over"
         )
         self.args = (self.message,)
         self.uri = uri

@@ -181,7 +181,8 @@ def _require_no_conflicts(proposal: Proposal, winners: Iterable[Commit]) -> None
 
 def _require_possible(proposal: Proposal, snapshot: Snapshot) -> None:
     if snapshot.version < proposal.read_set.version:
-        # The listing came from a cache, or the table was restored from a copy; a retry may succeed.
+        # The listing came from a cache, or the table was restored from a copy: not a lasting
+        # conflict.
         detail = (
             f"version {proposal.read_set.version}, which this change was made for, is not listed"
         )

@@ -44,7 +44,7 @@ def footer_problems(
 
     Raises:
         DataFileError: If the file is missing or is not Parquet.
-        StorageError: If the storage cannot be asked.
+        StorageError: If the storage does not answer.
     """
     with ParquetFile(address, storage=storage) as file:
         return tuple(_problems(file.metadata, written, schema))
@@ -65,7 +65,7 @@ def _problems(footer: pq.FileMetaData, written: WrittenFile, schema: StructType)
             if side is not None:
                 yield (
                     f"the {side} of {'.'.join(leaf.logical)} in the result for"
-                    f" {written.path} leaves out values in the file"
+                    f" {written.path} leaves out values that the file holds"
                 )
                 break
 

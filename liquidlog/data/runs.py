@@ -124,7 +124,7 @@ class Run:
         if not settled or file_facts(self._marker, self.storage) is None:
             if settled:  # its files had already been deleted
                 delete_file(self._fate, self.storage)
-            raise ExecutorError("the run was ended by somebody else, as orphans --delete does")
+            raise ExecutorError("the run was ended by another process, as orphans --delete does")
         delete_file(self._marker, self.storage)
         for name in self.files():
             if name not in keep:

@@ -78,7 +78,7 @@ def read_statistics(
 
 
 def check_all(file: CheckpointFile, adds: int) -> None:
-    """Refuse a checkpoint file if the number of adds read is not the number it had before.
+    """Refuse a checkpoint file that was replaced: its number of adds is not that in `file`.
 
     Raises:
         CorruptLogError: If the numbers differ.

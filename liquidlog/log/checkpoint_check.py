@@ -48,7 +48,7 @@ def state_differences(expected: Snapshot, found: CheckpointState, files: pa.Tabl
 def statistics_differences(
     expected: pa.ChunkedArray, found: pa.ChunkedArray, *, as_text: bool
 ) -> list[str]:
-    """Return what differs between two arrays of the live files' statistics, as JSON in one order.
+    """Return what differs between two arrays of live files' statistics, JSON in the same order.
 
     A table may keep no statistics as text; then those of the checkpoint may be null.
     """

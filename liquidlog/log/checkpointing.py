@@ -186,7 +186,7 @@ def _publish(store: TableStore, name: str, content: bytes) -> bool:
     try:
         return store.put_log_if_absent(name, content)
     except AmbiguousPutError as error:
-        detail = f"may or may not have been stored, which harms nobody: {error}"
+        detail = f"may or may not have been stored, which is harmless: {error}"
         raise StorageError(name, detail) from None
 
 

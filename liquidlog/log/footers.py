@@ -16,7 +16,8 @@ from liquidlog.storage.files import Source
 
 _ROWS_PER_BYTE: Final = 8
 _ROWS_ALWAYS: Final = 1 << 16
-"""Each row names a file or is a rare action: even compressed, it takes whole bytes."""
+"""Most rows per stored byte, and rows that are always accepted. A row names a file or is a rare
+action, so even compressed it takes bytes, not fractions of one."""
 
 _PAGES_RATIO: Final = 1024
 _TEXT_RATIO: Final = 64
@@ -34,8 +35,8 @@ def implausible(open_file: Callable[[], Source]) -> str | None:
     """Return why a Parquet file cannot be part of a checkpoint, None if it is plausible.
 
     Raises:
-        pyarrow.ArrowException: If it is not Parquet.
-        OSError: If it cannot be read.
+        pyarrow.ArrowException: If the file is not Parquet.
+        OSError: If the file cannot be read.
     """
     with pq.ParquetFile(open_file()) as file:
         metadata = file.metadata

@@ -192,8 +192,8 @@ def load_commits(store: TableStore, first: int, last: int) -> Iterator[Commit]:
     """Yield the commits of versions `first` to `last`, oldest first.
 
     Raises:
-        VersionNotFoundError: If one is missing.
-        CorruptLogError: If one is broken.
+        VersionNotFoundError: If a commit is missing.
+        CorruptLogError: If a commit is broken.
     """
     yield from read_commits(store, range(first, last + 1))
 

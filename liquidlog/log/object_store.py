@@ -68,7 +68,7 @@ class ObjectTableStore:
         if not self._visible and self._objects.holds_any(f"{self._log}/{_DYNAMODB_DIR}"):
             reason = (
                 f"Delta Spark's DynamoDB log store ({LOG_DIR}/{_DYNAMODB_DIR} holds its commits),"
-                " to which a version of ours is not taken; if nobody commits with it any more, give"
+                " in which our versions are not recorded; if no writer uses it any more, give"
                 f" the storage option {SINGLE_WRITER}=true"
             )
             raise UnsupportedFeatureError(self._uri, "written", (reason,))

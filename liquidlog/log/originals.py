@@ -25,8 +25,8 @@ def original_adds(
 
     Args:
         store: The table.
-        snapshot: A snapshot of that log.
-        files: Some of its files.
+        snapshot: A snapshot of the table.
+        files: Some rows of the snapshot's files.
 
     Raises:
         CorruptLogError: If the commit that added a file no longer has its add, or the checkpoint

@@ -47,7 +47,7 @@ class TableStore(Protocol):
         ...
 
     def read_log(self, name: str) -> bytes | None:
-        """Return the content of a log file, None if there is none.
+        """Return the content of a log file, None if it does not exist.
 
         Raises:
             StorageError: If the file exists but cannot be read.

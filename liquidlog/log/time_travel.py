@@ -24,7 +24,7 @@ _ENABLED_VERSION: Final = "delta.inCommitTimestampEnablementVersion"
 
 
 def version_at(store: TableStore, newest: Snapshot, timestamp_ms: int) -> int:
-    """Return the last version committed at or before a time, in ms since the epoch.
+    """Return the last version committed at or before a time (ms since the epoch).
 
     `newest` is the newest snapshot; its properties say from which version on commits carry times.
 

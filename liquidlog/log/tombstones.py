@@ -21,7 +21,7 @@ from liquidlog.spec.file_paths import canonical_path
 def tombstones(
     store: TableStore, segment: LogSegment, sidecars: Collection[str], *, since_ms: int
 ) -> frozenset[FileKey]:
-    """Return the removed files in a version's log, only those removed after `since_ms`.
+    """Return the files that, according to a version's log, were removed after `since_ms`.
 
     `sidecars` are the Parquet files with the checkpoint's file actions; they may be the
     checkpoint's own files.
@@ -61,7 +61,7 @@ def removed_files(store: TableStore, name: str, *, since_ms: int) -> frozenset[F
     """Return the files removed after `since_ms` that a Parquet file of a checkpoint names.
 
     Raises:
-        CorruptLogError: If it cannot be read.
+        CorruptLogError: If the file cannot be read.
     """
     try:
         with pq.ParquetFile(store.open_log(name)) as file:

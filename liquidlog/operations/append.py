@@ -1,4 +1,4 @@
-"""Append Arrow data as fresh files in one blind-append commit."""
+"""Append Arrow data as new files in one blind-append commit."""
 
 import hashlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -82,7 +82,7 @@ def append(store: TableStore, snapshot: Snapshot, request: AppendRequest, clock:
     checks every row, and counts the files instead of writing them.
 
     Raises:
-        UnsupportedFeatureError: If the table asks more of a writer than we do.
+        UnsupportedFeatureError: If the table requires more of a writer than we do.
         UsageError: If rows are to be clustered and the table has no clustering columns.
         SchemaMismatchError: If a source does not have the table's schema.
         DataFileError: If a source cannot be read, or changes while the sources are read; no file is

@@ -28,7 +28,7 @@ def checkpoint(
     With `dry_run` the checkpoint is made and compared with the log, but not published.
 
     Raises:
-        UnsupportedFeatureError: If the table asks more of a writer than we do.
+        UnsupportedFeatureError: If the table requires more of a writer than we do.
         CheckpointMismatchError: If what delta-rs wrote differs from the log.
         CorruptLogError: If a needed log file is missing or broken.
         StorageError: If the storage cannot be written.
@@ -56,7 +56,7 @@ def land_and_checkpoint(
         try:
             _require_unprotected(landed.base)
             write_checkpoint(store, landed.version, now_ms=clock.now_ms())
-        except Exception as error:  # noqa: BLE001  the commit landed: nobody may take it for failed
+        except Exception as error:  # noqa: BLE001  the commit landed and must not look failed
             message = f"version {landed.version} was committed without its checkpoint: {error}"
             warnings.warn(message, CheckpointWarning, stacklevel=2)
     return landed

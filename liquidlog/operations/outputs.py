@@ -116,9 +116,9 @@ def _require_there(store: TableStore, outputs: Sequence[WrittenFile], *, oldest_
 def clear_run(store: TableStore, run: Run, digest: str) -> None:
     """Delete the files of a finished run that the log does not name; keep all if a check fails.
 
-    Only for runs whose files no commit can name any more: a version in the log forbids it for good,
-    or the only commit was refused. The digest that the run left proves that it is the right run.
-    Files that are kept stay listed among the runs of the table.
+    Call this only for runs whose files no commit can name any more: a version in the log forbids it
+    for good, or the only commit was refused. The digest that the run left proves that it is the
+    right run. Files that are kept stay listed among the runs of the table.
     """
     with suppress(LiquidlogError):
         if run.finished_digest() == digest:

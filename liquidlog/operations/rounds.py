@@ -34,7 +34,7 @@ class Plannable(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Round(Generic[Done]):
-    """One round: its plan, the return value of executing it, and the average depth afterwards."""
+    """One round: the return value of executing its plan, and the average depth afterwards."""
 
     done: Done
     average_depth: float

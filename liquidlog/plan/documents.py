@@ -41,7 +41,7 @@ DEFAULT_TARGET_CUBE_BYTES: Final = 150 * GIB
 DEFAULT_MAX_FILE_BYTES: Final = GIB
 """Size of output files. Source: Delta Spark, spark.databricks.delta.optimize.maxFileSize."""
 DEFAULT_TOLERANCE: Final = 1.27
-"""Bytes that narrow predicates may read, as a multiple of those after a full rewrite."""
+"""Limit of the bytes that narrow predicates read, as a multiple of those after a full rewrite."""
 DEFAULT_MIN_OVERLAPPING_FILES: Final = 4
 DEFAULT_MIN_OVERLAP: Final = 0.75
 """Source: Microsoft Fabric, autoRecluster.minOffendingFiles and minOverlapThreshold."""
@@ -58,11 +58,11 @@ class RewriteMode(StrEnum):
 class ClusteringPolicy(Document, frozen=True, kw_only=True):
     """What the user asks of the planner; all sizes are bytes.
 
-    The fields from `tolerance` on are for the strategy `overlap` only. `tolerance` is the number of
-    bytes that narrow predicates may read, as a multiple of those after a full rewrite. A clustered
-    file overlaps if at least `min_overlapping_files` others share on average `min_overlap` of its
-    range (names and defaults from Fabric). At most `budget_bytes` are rewritten, only of files that
-    may match `where`.
+    The fields from `tolerance` on are for the strategy `overlap` only. `tolerance` limits the bytes
+    that narrow predicates read, as a multiple of those after a full rewrite. A clustered file
+    overlaps if at least `min_overlapping_files` others share on average `min_overlap` of its range
+    (names and defaults from Fabric). At most `budget_bytes` are rewritten, only of files that may
+    match `where`.
     """
 
     min_cube_bytes: int = DEFAULT_MIN_CUBE_BYTES
@@ -296,8 +296,8 @@ def decode_plan(content: bytes, *, where: str) -> ClusteringPlan:
     """Return the plan in a document.
 
     Raises:
-        DocumentError: If it is not a plan, has a format version that this release does not know, or
-            lists an input twice.
+        DocumentError: If the document is not a plan, has a format version that this release does
+            not know, or lists an input twice.
     """
     _check_head(content, where, kind="a plan", expected=FORMAT_VERSION)
     try:

@@ -67,7 +67,7 @@ def open_input(address: str, options: StorageOptions = NO_OPTIONS) -> Source:
     """Return a file opened for reading.
 
     Raises:
-        FileNotFoundError: If there is none.
+        FileNotFoundError: If the file does not exist.
         OSError: If the file cannot be read, or is a directory, a device or a FIFO.
         LiquidlogError: If the address or an option cannot be used, or the storage refuses.
     """

@@ -62,7 +62,7 @@ class FileFacts:
 
 
 def facts(path: str) -> FileFacts | None:
-    """Return the facts about a file, None if there is none.
+    """Return the facts about a file, None if it does not exist.
 
     Raises:
         StorageError: If the file system does not say.
@@ -87,7 +87,7 @@ def facts_of(found: os.stat_result) -> FileFacts:
 
 
 def read(path: str) -> bytes | None:
-    """Return the content of a small file, None if there is none.
+    """Return the content of a small file, None if it does not exist.
 
     Raises:
         StorageError: If the file cannot be read, is not a regular file or is too large.
@@ -115,10 +115,10 @@ def names_with_prefix(directory: str, prefix: str) -> tuple[str, ...]:
 
 
 def delete(path: str) -> None:
-    """Delete a file; a missing one is no error.
+    """Delete a file; a missing file is no error.
 
     Raises:
-        StorageError: If it may still be there.
+        StorageError: If the file may still be there.
     """
     try:
         Path(path).unlink()
@@ -135,7 +135,7 @@ def put_if_absent(path: str, content: bytes) -> bool:
 
     Raises:
         StorageError: If nothing was stored.
-        AmbiguousPutError: If it may have been stored.
+        AmbiguousPutError: If the file may have been stored.
     """
     temporary = _temporary(path)
     try:
@@ -153,7 +153,7 @@ def replace(path: str, content: bytes) -> None:
     """Store a file whole, replacing one of the same name.
 
     Raises:
-        StorageError: If it cannot be written, or may not have been.
+        StorageError: If the file was not written, or may not have been.
     """
     temporary = _temporary(path)
     try:
