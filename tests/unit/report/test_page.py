@@ -152,7 +152,7 @@ def test_one_column_has_no_rectangles_and_an_empty_table_no_pictures(tmp_path: P
         str(tmp_path / "empty"), schema=pa.schema([("x", pa.int64())]), cluster_by=["x"]
     )
     read = checked(page(empty.overview()))
-    assert "Nothing is wrong." in read.text
+    assert "No fault was found." in read.text
     assert "There is nothing to count." in read.text
 
 
