@@ -1,4 +1,4 @@
-"""The executor: a ClusteringPlan in, facts about each finished group out.
+"""The executor: rewrites the groups of a ClusteringPlan and returns facts about each of them.
 
 Groups that need many tasks run one after another, each with the whole cluster; groups of one task
 run beside each other. Each group is reported as it finishes, whatever the order, so that it can be
@@ -48,14 +48,15 @@ __all__ = ["ExecutorOptions", "GroupRun", "execute", "execute_groups"]
 
 Outcome = RewrittenGroup | GroupFailure
 Progress = Callable[[int, float], None]
-"""Called with (group id, share of its tasks that is done, 0 to 1) from the caller's thread."""
+"""Called from the caller's thread with a group id and the share of its tasks that is done, 0 to
+1."""
 
 _POLL_SECONDS: Final = 0.2
 _MAX_CONCURRENT_GROUPS: Final = 32
 _MIN_PIECE_BYTES: Final = 24 << 10
 """Slices of large groups grow, so that what a task sends to one slice stays above this size."""
 _MIN_PIECE_COLUMN_BYTES: Final = 256
-"""Per column, for tables of hundreds: Arrow needs about as much to describe a column."""
+"""Added per column, for tables with hundreds: Arrow needs about as much to describe a column."""
 
 DEFAULT_OPTIONS: Final = ExecutorOptions()
 
@@ -76,7 +77,7 @@ def execute(  # noqa: PLR0913  what to do, and four ways to watch and steer it
         spark: A classic or Connect session whose workers can import this package.
         plan: What to rewrite.
         groups: Ids of the groups to rewrite, or one id; all if None.
-        on_group: Called with each group as it finishes or fails.
+        on_group: Called with each group when it finishes or fails.
         progress: Called now and then with the share of a running group that is done.
         options: How the work of a group is divided.
         storage_options: Workers open the table's files with these and with what their own
@@ -121,7 +122,7 @@ def execute_groups(
     options: ExecutorOptions = DEFAULT_OPTIONS,
     storage_options: Mapping[str, str] | None = None,
 ) -> Iterator[Outcome]:
-    """Yield each group of the plan as it finishes or fails; a failure does not stop the others.
+    """Yield each group of the plan when it finishes or fails; a failure does not stop the others.
 
     Closing the iterator cancels the running groups and deletes what they wrote. Tasks that Spark
     does not stop at once delete their own files when they are done.
@@ -179,9 +180,9 @@ def _wanted(plan: ClusteringPlan, groups: object) -> list[RewriteGroup]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupRun:
-    """One attempt to rewrite one group of a plan, as a run of its own in the table.
+    """One attempt to rewrite one group of a plan, with its own run in the table.
 
-    `token` is what the run's files have in their names; `storage` opens the table's files.
+    `token` is part of the names of the run's files; `storage` opens the table's files.
     """
 
     plan: ClusteringPlan
@@ -193,7 +194,7 @@ class GroupRun:
 
     @property
     def directory(self) -> str:
-        """Where the table is: a local path or a URI."""
+        """The table's directory: a local path or a URI."""
         return file_location(self.plan.table_uri, "")
 
     @property
@@ -202,7 +203,7 @@ class GroupRun:
         return Run(self.directory, self.token, self.storage)
 
     def check(self) -> None:
-        """Refuse what no attempt could do; Spark is not asked.
+        """Refuse a group that no attempt could rewrite, without asking Spark.
 
         Raises:
             ExecutorError: If the plan asks for something this executor cannot do, or no file can
@@ -217,7 +218,7 @@ class GroupRun:
             _vector_location(self.plan, file)
 
     def require_ready(self, spark: SparkSession) -> None:
-        """Refuse to begin where neither this group nor another one could be rewritten.
+        """Refuse to begin if no group at all could be rewritten.
 
         Raises:
             ExecutorError: If the driver or a worker lacks what a rewrite needs.
@@ -253,12 +254,12 @@ class GroupRun:
         )
 
     def _piece_bytes(self) -> int:
-        """Return how many bytes a task should send to a slice at least; each column adds some."""
+        """Return how many bytes a task should send to a slice at least; columns add to it."""
         columns = len(parse_schema(self.plan.schema_string, where="the plan").fields)
         return max(_MIN_PIECE_BYTES, columns * _MIN_PIECE_COLUMN_BYTES)
 
     def execute(self, spark: SparkSession) -> Outcome:
-        """Rewrite the group; afterwards its run is finished, or discarded with all its files."""
+        """Rewrite the group; its run ends finished, or discarded with all its files."""
         started = time.perf_counter()
         try:
             self.run.begin()
@@ -278,11 +279,11 @@ class GroupRun:
         return GroupFailure(group_id=self.group.group_id, reason=reason)
 
     def outcome(self, facts: TaskFacts, *, seconds: float) -> Outcome:
-        """Return what became of the group: a failure unless what was written is what was read.
+        """Return the outcome of the group: a failure if the rows written differ from those read.
 
         Args:
-            facts: The sum of what its tasks did.
-            seconds: How long that took.
+            facts: The sum of its tasks' facts.
+            seconds: The duration of the rewrite.
         """
         if facts.failure is not None:
             return self._failed(facts.failure)

@@ -1,7 +1,7 @@
-"""Whether a rewrite can work where it is about to run, checked before Spark does any work on it.
+"""Probing: checks that a rewrite can work where it will run, before Spark does any work on it.
 
 The driver and one worker each create and delete a file in the table and read the beginning of one
-input. The file is the marker of a run that never writes: should it stay, `orphans` finds it.
+input. The file is the marker of a run that never writes; if it is left behind, `orphans` finds it.
 """
 
 import re
@@ -37,9 +37,9 @@ _shipping: Final = Lock()
 
 
 class WorkerAnswer(msgspec.Struct, frozen=True, kw_only=True):
-    """What a worker says of itself; see `probe_task`.
+    """A worker's description of itself; see `probe_task`.
 
-    `missing` is the import that failed, `storage` what of the table it does not reach.
+    `missing` is the import that failed, `storage` the problem with the table's storage.
     """
 
     host: str
@@ -53,16 +53,16 @@ class WorkerAnswer(msgspec.Struct, frozen=True, kw_only=True):
 def require_ready(
     spark: SparkSession, *, directory: str, file: str, storage: StorageOptions = NO_OPTIONS
 ) -> None:
-    """Refuse to rewrite where it cannot work, by one probe here and one on a worker.
+    """Refuse a rewrite that cannot work, after one probe here and one on a worker.
 
     Args:
-        spark: Whose workers are asked.
+        spark: The session whose workers are asked.
         directory: The table.
         file: One of the inputs.
-        storage: Opens both.
+        storage: The storage options for both.
 
     Raises:
-        ExecutorError: If it cannot; says where, why, and what to do.
+        ExecutorError: If the rewrite cannot work; says where, why, and what to do.
     """
     table: dict[str, Any] = {"directory": directory, "file": file, "options": dict(storage.items)}
     here = storage_problem(**table, token=_token())
@@ -74,7 +74,7 @@ def require_ready(
         answer = _asked(spark, tuple(least), {**table, "token": _token()})
     except Exception as error:
         raise ExecutorError(start_problem(error)) from error
-    # A file that the driver cannot read either is not the workers' fault: its group will say so.
+    # If the driver cannot read the file either, the workers are not to blame: its group will fail.
     there = None if unreadable and answer.storage else answer.storage
     problem = worker_problem(msgspec.structs.replace(answer, storage=there), least)
     if problem is not None:
@@ -84,13 +84,13 @@ def require_ready(
 def storage_problem(
     *, directory: str, file: str, token: str, options: Mapping[str, str]
 ) -> str | None:
-    """Return what this process cannot do with a table, None if it can do everything.
+    """Return why this process cannot read or write a table, None if it can do both.
 
     Args:
         directory: The table.
         file: One of its files, of which the first bytes are read.
         token: Names the file that is created and deleted.
-        options: Of the storage.
+        options: Options of the storage.
     """
     try:
         storage = StorageOptions.of(options)
@@ -114,11 +114,11 @@ def storage_problem(
 
 
 def worker_problem(answer: WorkerAnswer, least: Mapping[str, str]) -> str | None:
-    """Return why a worker that gave this answer cannot rewrite, None if it can.
+    """Return why a worker with this answer cannot rewrite, None if it can.
 
     Args:
-        answer: What the worker says of itself.
-        least: The least version of each package; of this one, the only one that will do.
+        answer: The worker's description of itself.
+        least: The least version per package; for this package, the only version allowed.
     """
     where = f"the worker's Python ({answer.executable} on {answer.host})"
     if answer.missing is not None:
@@ -140,7 +140,7 @@ def worker_problem(answer: WorkerAnswer, least: Mapping[str, str]) -> str | None
 
 
 def start_problem(error: BaseException) -> str:
-    """Return in one sentence why Spark could not run the probe, from what it raised."""
+    """Return in one sentence why Spark could not run the probe, given the error it raised."""
     text = str(error)
     if versions := _VERSIONS_DIFFER.search(text):
         found, wanted = versions.groups()
@@ -159,9 +159,9 @@ def start_problem(error: BaseException) -> str:
 
 
 def least_versions() -> dict[str, str]:
-    """Return the least version of each package that workers need; of this one, the installed one.
+    """Return the least version per package that workers need; for this one, the installed version.
 
-    Returns nothing where this package is not installed but shipped as files.
+    Returns nothing if this package is not installed but shipped as files.
     """
     try:
         required = metadata.requires(_PRODUCT) or []
@@ -183,7 +183,7 @@ def _asked(
 
 @contextmanager
 def _by_value() -> Iterator[None]:
-    """Context manager: what `probe_task` defines is shipped whole, not by the names it has here."""
+    """Context manager: definitions in `probe_task` are pickled by value, not by reference."""
     with _shipping:
         cloudpickle.register_pickle_by_value(probe_task)  # type: ignore[no-untyped-call]
         try:
@@ -201,7 +201,7 @@ def _line(error: BaseException) -> str:
 
 
 def _numbers(version: str) -> tuple[int, ...]:
-    """Return the numbers that a version begins with, without zeros at the end."""
+    """Return the leading numbers of a version, without trailing zeros."""
     found = re.match(r"\d+(?:\.\d+)*", version)
     numbers = [int(part) for part in found[0].split(".")] if found else []
     while numbers and not numbers[-1]:

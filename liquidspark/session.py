@@ -1,13 +1,13 @@
-"""Spark sessions: the active one with settings of ours, or a new one, started quietly.
+"""Spark sessions: the active one with our settings, or a new one that starts quietly.
 
-A session started here is local, sized for one machine, and stopped again by whoever opened it.
-Where a master is named, it must answer within seconds; Spark itself would wait for minutes.
+A session started here is local, sized for one machine, and stopped by its opener. If a master is
+named, it must answer within seconds; Spark itself would wait for minutes.
 
-Settings put on a session that belongs to somebody else are taken off again exactly. Several
-rewrites may use one session at a time, from several threads. Each setting has one value for all of
-them, that of the rewrite which put it on last; what the session had before comes back when the last
-of them ends: its value, or none. A value that somebody else sets meanwhile stays: it is not
-overwritten when a rewrite ends, and when another one begins it becomes what comes back.
+Settings that are applied to somebody else's session are restored exactly. Several rewrites may use
+one session at the same time, from several threads. A setting then has one value for all of them,
+that of the rewrite that applied it last. When the last of them ends, the session gets its earlier
+value back, or none. A value that somebody else sets meanwhile stays: the end of a rewrite does not
+overwrite it, and for a later rewrite it is the value to restore.
 """
 
 import logging
@@ -34,7 +34,8 @@ _MIN_DRIVER_MIB: Final = 1024
 _MAX_DRIVER_MIB: Final = 8192
 
 _LOCAL_MASTER: Final = "local[*,4]"
-"""All cores, and as many attempts per task as on a cluster, to survive a killed Python worker."""
+"""All cores, and as many attempts per task as on a cluster, so that a killed Python worker does no
+harm."""
 
 _LOCAL_CONF: Final = {
     "spark.ui.enabled": "false",
@@ -46,10 +47,10 @@ _LOCAL_CONF: Final = {
 }
 
 _SUBMITTED: Final = "PYSPARK_GATEWAY_PORT"
-"""Set by spark-submit in the driver's environment."""
+"""Variable that spark-submit sets in the driver's environment."""
 
 _PIECE_CONF: Final = {
-    # Rows of the shuffle are megabytes each; the default of 10000 per batch is for small ones.
+    # Each row of the shuffle has megabytes; the default of 10000 rows per batch is for small rows.
     "spark.sql.execution.arrow.maxRecordsPerBatch": "64",
     "spark.sql.execution.arrow.maxBytesPerBatch": "64m",
     "spark.sql.adaptive.enabled": "false",
@@ -70,7 +71,7 @@ _NOISE: Final = re.compile(
     r"\s*$|WARNING: |Using Spark's default log4j|Setting (?:default|Spark) log level"
     r"|To adjust logging level|\d\d/\d\d/\d\d [\d:]{8} (?:WARN|INFO|DEBUG) "
 )
-"""Lines that a starting JVM prints whatever happens."""
+"""Lines that a starting JVM prints in any case."""
 
 PYSPARK_MISSING: Final = (
     "pyspark is not installed; install the extra spark of liquidlog (PySpark 4)"
@@ -78,7 +79,7 @@ PYSPARK_MISSING: Final = (
 
 _WORKER_PYTHON: Final = "spark.pyspark.python"
 _log: Final = logging.getLogger("liquidlog.executors")
-"""Where executors say what takes long; the command line shows it."""
+"""The logger where executors say what takes long; the command line shows its messages."""
 
 _OUT_OF_MEMORY: Final = re.compile(r"\b(?:Arrow|OutOf)?MemoryError\b")
 _MEMORY_ADVICE: Final = (
@@ -87,7 +88,7 @@ _MEMORY_ADVICE: Final = (
 )
 
 ANSWER_TIMEOUT_SECONDS: Final = 5.0
-"""Per address; a master can have several."""
+"""Seconds per address; a master can have several addresses."""
 
 _MASTER: Final = "spark://"
 _CONNECT: Final = "sc://"
@@ -100,13 +101,13 @@ Address = tuple[str, int]
 
 @contextmanager
 def open_session(conf: Mapping[str, str]) -> "Iterator[SparkSession]":
-    """Context manager: the active session with `conf` applied, else a new local one.
+    """Context manager: yields the active session with `conf` applied, else a new local one.
 
-    At the end, a session started here is stopped; another one gets its own settings back.
+    On exit, a session started here is stopped; any other session gets its own settings back.
 
     Raises:
-        ExecutorError: If pyspark or Java is missing, if no master or server answers where one is
-            named, or Spark does not start.
+        ExecutorError: If pyspark or Java is missing, if a named master or server does not answer,
+            or if Spark does not start.
     """
     if find_spec("pyspark") is None:
         raise ExecutorError(PYSPARK_MISSING)
@@ -126,12 +127,12 @@ def open_session(conf: Mapping[str, str]) -> "Iterator[SparkSession]":
 
 
 def piece_settings(spark: "SparkSession") -> AbstractContextManager[None]:
-    """Return a context manager: the session has the settings that moving large rows needs."""
+    """Return a context manager that applies the settings for moving large rows to the session."""
     return settings_applied(spark, _PIECE_CONF)
 
 
 def failure_reason(error: BaseException) -> str:
-    """Return one sentence for what Spark raised: the Python worker's own error if there is one."""
+    """Return one sentence for an error of Spark: the Python worker's own error if there is one."""
     if not str(error).strip():
         return type(error).__name__
     advice = _MEMORY_ADVICE if _OUT_OF_MEMORY.search(str(error)) else ""
@@ -169,11 +170,11 @@ def _start(conf: Mapping[str, str]) -> "SparkSession":
 
 
 def _start_failure(said: str, error: BaseException) -> str:
-    """Return why Spark did not start: what its log calls an error, else what was raised.
+    """Return why Spark did not start: the errors in its log, else the error that was raised.
 
     Args:
-        said: What the JVM printed while it started, most of it of no interest.
-        error: What was raised, often only a consequence.
+        said: The output of the starting JVM, most of it irrelevant.
+        error: The error that was raised, often only a consequence.
     """
     logged = _LOGGED_ERROR.findall(said)
     if logged:
@@ -224,14 +225,14 @@ def _require_java() -> None:
 
 
 def _driver_mib() -> int:
-    """Return a quarter of the machine's memory: the other users are Python workers and the disk."""
+    """Return a quarter of the machine's memory; Python workers and the disk cache use the rest."""
     total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     return max(_MIN_DRIVER_MIB, min(_MAX_DRIVER_MIB, total // 4 >> 20))
 
 
 @contextmanager
 def _quiet_stderr() -> Iterator[IO[str]]:
-    """Context manager: what the starting JVM prints goes to the yielded file, for good.
+    """Context manager: redirects the output of the starting JVM to the yielded file, permanently.
 
     The JVM inherits the descriptor, so its later log lines go there too.
     """
@@ -262,7 +263,7 @@ def require_answer(conf: Mapping[str, str], environment: Mapping[str, str]) -> N
     remote = conf.get("spark.remote") or environment.get("SPARK_REMOTE", "")
     if remote:
         if any(name in environment or name.upper() in environment for name in _PROXIES):
-            return  # gRPC goes by the proxy, which may be the only way
+            return  # gRPC uses the proxy, which may be the only way
         _require("Spark Connect server", "spark.remote", remote, _connect_addresses(remote))
         return
     names = ("MASTER", "SPARK_MASTER")
@@ -311,7 +312,7 @@ def _connect_addresses(remote: str) -> tuple[Address, ...]:
 
 
 def _addresses(texts: Iterable[str], *, port: int | None) -> tuple[Address, ...]:
-    """Return host and port of every text; nothing at all if one of them is not understood."""
+    """Return host and port of every address; nothing if any of them is not understood."""
     found = []
     for text in texts:
         match = _HOST_AND_PORT.fullmatch(text.strip())
@@ -331,7 +332,7 @@ class Conf(Protocol):
 
 
 class Session(Protocol):
-    """What settings are put on."""
+    """A session that settings can be applied to."""
 
     @property
     def conf(self) -> Conf: ...  # noqa: D102
@@ -339,7 +340,7 @@ class Session(Protocol):
 
 @dataclass(slots=True)
 class _Setting:
-    """What the session had, and what its users want, by user in the order in which they came."""
+    """A setting's value before, and the values that users want, by user in order of arrival."""
 
     before: str | None
     wanted: dict[object, str] = field(default_factory=dict)
@@ -354,9 +355,9 @@ _lock: Final = RLock()
 
 @contextmanager
 def settings_applied(session: Session, settings: Mapping[str, str]) -> Iterator[None]:
-    """Context manager: the session has these settings; afterwards what it had before.
+    """Context manager: applies settings to the session, and restores the earlier ones on exit.
 
-    If one of them is refused, none stays. Other users of the session see them, too.
+    If the session refuses one of them, none stays. Other users of the session see them, too.
 
     Raises:
         Exception: Whatever the session raises for a setting that it refuses.
@@ -405,7 +406,7 @@ def _take(session: Session, place: tuple[Hashable, str], user: object) -> None:
 
 
 def _session_key(session: Session) -> Hashable:
-    """Return what all objects for the same session share: settings are the session's own."""
+    """Return a key that all objects for the same session share, as they share its settings."""
     connect = getattr(session, "session_id", None)
     if connect is not None:
         return str(connect)

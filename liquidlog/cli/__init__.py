@@ -1,4 +1,4 @@
-"""The commands: thin calls of liquidlog.table, text or `--json`."""
+"""The commands: thin calls of liquidlog.table that print text or, with `--json`, JSON."""
 
 from liquidlog.cli.main import main
 

@@ -1,4 +1,4 @@
-"""Commands that make tables, fill them, and change columns and properties; none rewrites a file."""
+"""Commands that create tables, append rows, change columns and properties; none rewrites a file."""
 
 from collections.abc import Mapping
 from functools import partial
@@ -100,7 +100,7 @@ def append(
 ) -> None:
     """Append Parquet files as new files, in one commit.
 
-    Their rows are written again, with the statistics that clustering needs.
+    The command writes their rows again, with the statistics that clustering needs.
     """
     opened = Table.open(table, storage_options=mapping(storage_options))
     appended = opened.append(sources, cluster=cluster, dry_run=dry_run)
@@ -145,7 +145,7 @@ def rename_column(
 ) -> None:
     """Rename a column; rewrites no file.
 
-    Cubes that are clustered by the column stay what they are.
+    Cubes that are clustered by the column stay valid.
     """
     opened = Table.open(table, storage_options=mapping(storage_options))
     version = opened.rename_column(old, new, dry_run=dry_run)
@@ -162,8 +162,8 @@ def drop_column(
 ) -> None:
     """Drop a column; rewrites no file.
 
-    The column's values stay in the files and are not read any more. A column that the table
-    depends on, for its clustering or a constraint, is refused.
+    The column's values stay in the files but are no longer read. A column that the table needs, for
+    its clustering or a constraint, is refused.
     """
     opened = Table.open(table, storage_options=mapping(storage_options))
     version = opened.drop_column(name, dry_run=dry_run)
@@ -198,7 +198,7 @@ def _emit(opened: Table, version: int, what: str, *, dry_run: bool, as_json: boo
 
 
 def _options_of(address: str, options: Mapping[str, str]) -> Mapping[str, str]:
-    """Return the options for another table than the one they were given for."""
+    """Return the storage options for another table than the one they were given for."""
     return {} if is_local(address) else options
 
 

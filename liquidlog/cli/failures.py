@@ -1,4 +1,4 @@
-"""The boundary to the user: every error as one sentence, or one document, and an exit status."""
+"""Failures: turns every error into one sentence or one JSON document, and an exit status."""
 
 import os
 import re
@@ -13,22 +13,23 @@ from liquidlog.report.printing import say, show_json
 from liquidlog.spec.near import near_names
 
 DEBUG_VARIABLE: Final = "LIQUIDLOG_DEBUG"
-"""Environment variable: if set, an unexpected error shows where it happened."""
+"""Environment variable; if it is set, an unexpected error is shown with its traceback."""
 
 _NO_COMMAND: Final = re.compile(r"No such command '(.+?)'")
 
 
 def explain_failure(error: BaseException, *, as_json: bool) -> int:
-    """Say on stderr what stopped a command, and return its exit status.
+    """Explain on stderr why a command failed, and return its exit status.
 
     Raises:
-        BaseException: The error, if nobody expected it and DEBUG_VARIABLE is set.
+        BaseException: The error itself, if it is unexpected and DEBUG_VARIABLE is set.
     """
     if isinstance(error, click.Abort | KeyboardInterrupt):
         say("interrupted; whole groups that were committed stay committed")
         return EXIT_INTERRUPTED
     if isinstance(error, BrokenPipeError):
-        # What is still held back would fail again, loudly, when the interpreter ends.
+        # Output that is still buffered would fail again, with a traceback, when the interpreter
+        # exits.
         with suppress(OSError, ValueError):
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return EXIT_ERROR
@@ -37,7 +38,7 @@ def explain_failure(error: BaseException, *, as_json: bool) -> int:
         return error.exit_code
     failure = _failure(error)
     if as_json:
-        # Values of Arrow may be in an error's fields; the words of an error need none of that.
+        # An error's fields may hold Arrow values; its message does not need pyarrow.
         from liquidlog.report.jsonable import render_error
 
         show_json(render_error(failure), sys.stderr)
@@ -47,10 +48,10 @@ def explain_failure(error: BaseException, *, as_json: bool) -> int:
 
 
 def _failure(error: BaseException) -> LiquidlogError:
-    """Return an error as one of ours.
+    """Return the error, or a LiquidlogError that stands for it.
 
     Raises:
-        BaseException: The error, if nobody expected it and DEBUG_VARIABLE is set.
+        BaseException: The error itself, if it is unexpected and DEBUG_VARIABLE is set.
     """
     if isinstance(error, LiquidlogError):
         return error
@@ -75,7 +76,7 @@ def _unwritable_name(error: UnicodeEncodeError) -> LiquidlogError:
 
 
 def click_message(error: click.ClickException) -> str:
-    """Return what click found wrong, and where help is, as one sentence."""
+    """Return click's error, and where help is, as one sentence."""
     context = error.ctx if isinstance(error, click.UsageError) else None
     where = "" if context is None else f"; see {context.command_path} --help"
     return f"{_problem(error)}{where}"

@@ -1,4 +1,4 @@
-"""Commands that look at a table and change nothing in it."""
+"""Commands that look at a table and change nothing."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -37,7 +37,7 @@ from liquidlog.report.printing import say
 from liquidlog.table import Table
 
 _TREND_FIELDS: Final = ("table_uri", "total_file_count", "average_depth")
-"""By which a line of a trend is known, of this release or another."""
+"""Fields that identify a line of a trend, whichever release wrote it."""
 
 
 @verb("liquidlog detail ./sales", "liquidlog detail ./sales --timestamp 2026-01-31T12:00:00Z")

@@ -1,4 +1,4 @@
-"""The command line: its verbs by name, each loaded when it is called, and its exit status."""
+"""The command line: verbs by name, each imported only when it is called, and the exit status."""
 
 import gc
 import sys
@@ -12,7 +12,7 @@ from liquidlog.version import __version__
 
 
 class Verb(NamedTuple):
-    """What the list of commands says of one, and the module that is imported to run it."""
+    """A verb's summary in the list of commands, and the module to import for running it."""
 
     module: str
     summary: str
@@ -39,18 +39,18 @@ SECTIONS: Final[Mapping[str, Mapping[str, Verb]]] = {
     "Plan and rewrite": {
         "plan": Verb("planning", "Show what OPTIMIZE would rewrite; writes nothing."),
         "explain": Verb("planning", "Say why files would or would not be rewritten."),
-        "simulate": Verb("planning", "Play rounds of appends and rewrites without any data."),
+        "simulate": Verb("planning", "Simulate rounds of appends and rewrites without any data."),
         "optimize": Verb("rewriting", "Plan, rewrite on Spark and commit, cube by cube."),
         "run": Verb("rewriting", "Execute a saved plan without committing it."),
         "commit": Verb("rewriting", "Commit the finished groups of an executed plan."),
     },
     "Operate a table": {
-        "doctor": Verb("operating", "Find what is wrong with the clustering, and mend it."),
+        "doctor": Verb("operating", "Find faults of the clustering, and repair them."),
         "checkpoint": Verb("operating", "Write a checkpoint of the newest version."),
         "orphans": Verb("operating", "List or delete files that dead or forgotten runs left."),
     },
 }
-"""Every verb, under the heading of its section."""
+"""The verbs by the heading of their section."""
 
 _VERBS: Final = {name: verb for verbs in SECTIONS.values() for name, verb in verbs.items()}
 
@@ -62,7 +62,7 @@ _WITH_SPARK: Final = frozenset({"optimize", "run"})
 
 
 class Commands(Mapping[str, click.Command]):
-    """The commands by name, of which each is imported when it is taken out."""
+    """The commands by name; each is imported when it is looked up."""
 
     def __getitem__(self, name: str) -> click.Command:
         """Import and return a command."""
@@ -80,7 +80,7 @@ class Commands(Mapping[str, click.Command]):
 
 
 class CommandLine(click.Group):
-    """A group that lists its commands by section, without importing one."""
+    """A group that lists its commands by section, without importing any of them."""
 
     def __init__(self, **settings: object) -> None:
         super().__init__(**settings)  # type: ignore[arg-type]  # click's own settings
@@ -91,7 +91,7 @@ class CommandLine(click.Group):
         return list(_VERBS)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the sections."""
+        """Write the list of commands, section by section."""
         del ctx
         width = max(map(len, _VERBS))
         for heading, verbs in SECTIONS.items():
@@ -105,7 +105,7 @@ class CommandLine(click.Group):
 @click.pass_context
 def cli(context: click.Context) -> None:
     """Liquid clustering for Delta tables: planned without a JVM, rewritten on Spark."""
-    # The command's module has been imported, and pyarrow with it.
+    # At this point the command's module has been imported, and pyarrow with it.
     from liquidlog.cli.output import warnings_said
     from liquidlog.cli.startup import do_without_pandas
 
@@ -131,6 +131,7 @@ def run(
 
 def main() -> None:
     """Run the command line and exit with its status."""
-    # Imports make many objects and no garbage: collecting every 700 objects costs a sixth of them.
+    # Imports make many objects and no garbage: collecting every 700 objects takes a sixth of their
+    # time.
     gc.set_threshold(_OBJECTS_PER_COLLECTION)
     sys.exit(run(cli))

@@ -1,4 +1,4 @@
-"""Commands that look after a table: its faults, its checkpoints, files that nobody needs."""
+"""Commands that maintain a table: faults, checkpoints, and files that no version needs."""
 
 from functools import partial
 
@@ -27,16 +27,16 @@ from liquidlog.table import Table
     "names",
     multiple=True,
     type=click.Choice(FIXES),
-    help="Mend this, without rewriting a data file; repeats.",
+    help="Repair this, without rewriting a data file; repeats.",
 )
 @dry_run_option
 @json_option
 def doctor(
     table: str, names: tuple[str, ...], storage_options: Pairs, *, dry_run: bool, as_json: bool
 ) -> None:
-    """Find what is wrong with the clustering, and mend it.
+    """Find faults of the clustering, and repair them.
 
-    Each finding names the command that mends it. Without --fix nothing is changed.
+    Each finding names the command that repairs it. Without --fix nothing is changed.
     """
     if dry_run and not names:
         raise UsageError("--dry-run has no effect without --fix: nothing would be written anyway")

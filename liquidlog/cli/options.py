@@ -1,4 +1,4 @@
-"""What commands take: kinds of values, and the options that several commands share."""
+"""Types of option values, and the options that several commands share."""
 
 import functools
 import math
@@ -22,7 +22,7 @@ Pairs = tuple[tuple[str, str], ...]
 
 
 def verb(*examples: str) -> Callable[[Callable[..., Any]], click.Command]:
-    """Make a function the command of its name, whose help ends with examples."""
+    """Make a function the command of the same name, with a help text that ends with examples."""
     heading = "Example:" if len(examples) == 1 else "Examples:"
     return click.command(epilog="\n".join(["\b", heading, *(f"  {line}" for line in examples)]))
 
@@ -111,7 +111,7 @@ class PairsType(click.ParamType[tuple[str, str]]):
             return value
         key, found, text = str(value).partition("=")
         if not found or not key:
-            # It may be a secret whose name was forgotten, so it is not repeated.
+            # The value is not repeated: it may be a secret without its name.
             self.fail("a value is not of the form key=value", param, ctx)
         return key, text
 
@@ -121,7 +121,7 @@ PAIR = PairsType()
 
 
 def table_argument(command: Callable[P, R]) -> Callable[P, R]:
-    """Add the TABLE argument and the options that go with it."""
+    """Add the TABLE argument and the options for opening the table."""
     return click.argument("table")(storage_option(command))
 
 
@@ -155,7 +155,7 @@ def limit_option(command: Callable[P, R]) -> Callable[P, R]:
 
 
 def version_options(command: Callable[P, R]) -> Callable[P, R]:
-    """Add the two ways to name a version of a table."""
+    """Add `--version` and `--timestamp`."""
     at_time = "The table as it was at this time, in UTC unless a zone is named: 2026-01-31T12:00Z."
     with_time = click.option("--timestamp", help=at_time)(command)
     at_version = "The table at this version; the newest by default."
@@ -177,7 +177,7 @@ def chosen_version(table: Table, version: int | None, timestamp: str | None) -> 
 
 
 def policy_options(command: Callable[P, R]) -> Callable[P, R]:
-    """Add the options of a plan; they arrive as the arguments of Table.plan, in `policy`."""
+    """Add the options of a plan; the command receives `policy`, the arguments of Table.plan."""
     return _gathered(command, _POLICY_OPTIONS, "policy", _policy)
 
 
@@ -221,8 +221,8 @@ _POLICY_OPTIONS = {
     "tolerance": click.option(
         "--tolerance",
         type=float,
-        help="overlap: rewrite if narrow queries read more bytes than this many times those after"
-        " a full rewrite.  [default: 1.27]",
+        help="overlap: rewrite only if queries for one value read more than this many times the"
+        " bytes that they would read after a full rewrite.  [default: 1.27]",
     ),
     "min_overlapping_files": click.option(
         "--min-overlapping-files",
@@ -240,7 +240,7 @@ _POLICY_OPTIONS = {
 
 
 def price_options(command: Callable[P, R]) -> Callable[P, R]:
-    """Add the options that say what a rewrite costs; they arrive as one `prices`, or None."""
+    """Add the options of prices; the command receives them as `prices`, None if none is given."""
     return _gathered(command, _PRICE_OPTIONS, "prices", _prices)
 
 
@@ -252,7 +252,7 @@ def _prices(given: Mapping[str, Any]) -> Prices | None:
             per_tib_read=given.get("tib_price"),
         )
     if given:
-        raise UsageError("prices need --throughput: the bytes that the cluster rewrites a second")
+        raise UsageError("prices need --throughput: the bytes that the cluster rewrites per second")
     return None
 
 
@@ -275,12 +275,12 @@ def _gathered(
     into: str,
     combine: Callable[[dict[str, Any]], object],
 ) -> Callable[..., R]:
-    """Add options that arrive as one argument `into`: those that are given, combined."""
+    """Add options; the command receives the given ones, combined, as one argument `into`."""
 
     @functools.wraps(command)
     def with_options(*args: P.args, **kwargs: P.kwargs) -> R:
         values = {name: kwargs.pop(name) for name in options}
-        # A flag that is not given is False, as any other option is None.
+        # A flag that is not given is False; any other option is None.
         given = {
             name: value
             for name, value in values.items()
@@ -295,7 +295,7 @@ def _gathered(
 
 
 def split_names(text: str) -> tuple[str, ...]:
-    """Return the column names of a comma-separated list as a user writes them.
+    """Return the column names of a comma-separated list, in the user's spelling.
 
     Raises:
         UsageError: If the list is empty.
@@ -310,7 +310,8 @@ def mapping(pairs: Sequence[tuple[str, str]]) -> Mapping[str, str]:
     """Return repeated `k=v` options as a mapping.
 
     Raises:
-        UsageError: If a key has two values; they may be secrets, so they are not repeated.
+        UsageError: If a key has two values; the error does not show them, since they may be
+            secrets.
     """
     found: dict[str, str] = {}
     for key, value in pairs:

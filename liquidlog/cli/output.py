@@ -1,4 +1,4 @@
-"""Where results of commands go: to stdout as text or JSON, and to files for people and programs."""
+"""Output of commands: text or JSON on stdout, warnings on stderr, and files."""
 
 import os
 import tempfile
@@ -20,17 +20,17 @@ from liquidlog.spec.actions import UNREADABLE
 from liquidlog.spec.rows import Rows
 
 FORMAT_VERSION: Final = 1
-"""Of every document that `--json` prints; the documents of plans have their own."""
+"""The version of documents that `--json` prints; documents of plans have a version of their own."""
 
 Listed = TypeVar("Listed", pa.Table, Rows)
 
 _MAX_LINE_BYTES: Final = 1 << 20
-"""No line that a command appends is nearly as long."""
+"""Far more than the length of any line that a command appends."""
 
 
 @contextmanager
 def warnings_said() -> Iterator[None]:
-    """Context manager: warnings are sentences on stderr, each that a checkpoint is missing too."""
+    """Context manager: warnings, including every one about a checkpoint, are printed on stderr."""
     with warnings.catch_warnings():
         warnings.simplefilter("always", CheckpointWarning)
         warnings.showwarning = _say_warning
@@ -52,11 +52,11 @@ def emit(
     """Print a command's result on stdout.
 
     Args:
-        value: The result.
-        render: What shows it in text.
-        as_json: Whether to print it as a JSON object instead.
-        root: The name under which that object holds the result; None if the result is one.
-        dry_run: Whether the result is only what would be, which the object then says.
+        value: The result of the command.
+        render: Returns the result as a report for people.
+        as_json: Whether to print a JSON object instead.
+        root: The field of that object that holds the result; None if the result is the object.
+        dry_run: Whether the result is that of a dry run; the object then says so.
     """
     if not as_json:
         show(render(value))
@@ -68,22 +68,22 @@ def emit(
 
 
 def first_of(rows: Listed, limit: int | None) -> Listed:
-    """Return the first rows, all without a limit."""
+    """Return the first `limit` rows, or all without a limit."""
     if isinstance(rows, Rows):
         return Rows(rows[:limit])
     return rows.slice(0, limit)
 
 
 def say_rest(total: int, limit: int | None) -> None:
-    """Say how many rows of all a limit left out."""
+    """Print on stderr how many of all rows a limit left out."""
     if limit is not None and total > limit:
         say(f"{total - limit} more of {total} left out by --limit {limit}")
 
 
 def replace_file(path: Path, content: str | bytes) -> None:
-    """Write a local file so that a reader sees the old content or the new, never a part.
+    """Write a local file atomically: a reader sees the old content or the new, never a part.
 
-    Where it cannot be written, the old content stays.
+    If it cannot be written, the old content stays.
 
     Raises:
         StorageError: If it cannot be written.
@@ -91,9 +91,9 @@ def replace_file(path: Path, content: str | bytes) -> None:
     data = content.encode() if isinstance(content, str) else content
     try:
         if path.exists() and not path.is_file():
-            path.write_bytes(data)  # a pipe or a device, /dev/stdout too
+            path.write_bytes(data)  # a pipe or a device such as /dev/stdout
             return
-        target = path.resolve()  # what a symbolic link names, not the link, is replaced
+        target = path.resolve()  # replaces the target of a symbolic link, not the link
         handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
         try:
             with os.fdopen(handle, "wb") as file:
@@ -111,12 +111,12 @@ def replace_file(path: Path, content: str | bytes) -> None:
 
 
 def require_lines(path: Path, names: Collection[str], *, kind: str) -> None:
-    """Refuse to grow a file whose first line is not a JSON object with these fields.
+    """Refuse to append to a file whose first line is not a JSON object with these fields.
 
-    A file that is absent or empty is no problem, nor is a pipe or a device.
+    A missing or empty file is accepted, and so is a pipe or a device.
 
     Raises:
-        DocumentError: If the file is of another kind than `kind`, in words.
+        DocumentError: If the file holds something else; the message names the expected `kind`.
         StorageError: If it cannot be read.
     """
     if not path.is_file():
@@ -143,7 +143,7 @@ def require_lines(path: Path, names: Collection[str], *, kind: str) -> None:
 def append_line(path: Path, line: str) -> None:
     """Append a line to a local file in one write, so that lines of several processes stay whole.
 
-    A last line that a crash cut off is ended first, so that it spoils no other.
+    If a crash cut the last line off, it gets a line end first, so that both lines stay apart.
 
     Raises:
         StorageError: If it cannot be written.

@@ -1,4 +1,4 @@
-"""Commands that plan: what would be rewritten, why, and what that would bring."""
+"""Commands that plan: what would be rewritten, why, and with which effect."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -182,7 +182,7 @@ def explain(  # noqa: PLR0913  one parameter per option
     type=WholeNumber(1, 4),
     help="How many clustering columns the table of a SCENARIO has.  [default: 2]",
 )
-@click.option("--tolerance", type=float, help="overlap: as `plan` takes it.  [default: 1.27]")
+@click.option("--tolerance", type=float, help="overlap: as in `plan`.  [default: 1.27]")
 @click.option(
     "--plot",
     "plot_path",
@@ -207,10 +207,10 @@ def simulate(  # noqa: PLR0913  one parameter per option
     *,
     as_json: bool,
 ) -> None:
-    """Play rounds of appends and rewrites without any data.
+    """Simulate rounds of appends and rewrites without any data.
 
-    A TABLE is played on from its present state; a SCENARIO (streaming, merge or full-range) from
-    an empty table. Nothing is written.
+    The simulation of a TABLE starts from its current state; that of a SCENARIO (streaming, merge or
+    full-range) from an empty table. Nothing is written.
     """
     known = subject in SCENARIOS
     _require_effect(

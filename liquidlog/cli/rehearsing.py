@@ -1,6 +1,6 @@
-"""Documents of rewrites that are not done: the fields of the real ones, as far as plans tell.
+"""Documents of dry runs: the fields of real rewrites, as far as a plan determines them.
 
-What only a rewrite can tell, like the sizes of the files it writes, is null.
+Fields that only a rewrite determines, such as the sizes of the files it writes, are null.
 """
 
 from collections.abc import Mapping
@@ -14,12 +14,12 @@ from liquidlog.table import Table
 
 
 def would_do_round(opened: Table, made: ClusteringPlan, seconds: float) -> dict[str, Any]:
-    """Return the document of an OPTIMIZE with the versions that its groups would get.
+    """Return the document of an OPTIMIZE, with the versions that would commit its groups.
 
     Args:
-        opened: The table, which has looked at its newest version.
+        opened: The table, whose newest version has been read.
         made: The plan for that version.
-        seconds: What planning took.
+        seconds: The duration of planning.
     """
     first = (opened.seen_version or 0) + 1
     versions = list(range(first, first + len(made.groups)))
@@ -44,7 +44,7 @@ def would_do_round(opened: Table, made: ClusteringPlan, seconds: float) -> dict[
 def would_do_rounds(
     opened: Table, made: ClusteringPlan, seconds: float, min_gain: float
 ) -> Mapping[str, Any]:
-    """Return the document of rounds: the first, if it gains enough; the next depend on it."""
+    """Return the document of the first round, if it gains enough; later rounds depend on it."""
     depth = opened.health().average_depth
     after = depth_after_round(opened, made, depth, min_gain)
     rounds = []
@@ -61,7 +61,7 @@ def would_do_rounds(
 
 
 def would_run(made: ClusteringPlan, finished: RewriteResult) -> Mapping[str, Any]:
-    """Return the document of a result: finished groups as they are, what is missing as planned."""
+    """Return the document of a result: finished groups unchanged, the others as planned."""
     done = {group.group_id: to_builtins(group) for group in finished.groups}
     unknown = dict.fromkeys(RewrittenGroup.__struct_fields__)
     planned = {

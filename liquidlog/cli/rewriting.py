@@ -1,4 +1,4 @@
-"""Commands that rewrite files: in one go, in rounds, or in two halves."""
+"""Commands that rewrite files: at once, in rounds, or in two steps."""
 
 import contextlib
 import logging
@@ -129,9 +129,9 @@ def optimize(  # noqa: PLR0913  one parameter per option
 
 @contextlib.contextmanager
 def executors_heard(*, as_json: bool) -> Iterator[None]:
-    """Context manager: what executors say to the logger EXECUTOR_GROUP is shown on stderr.
+    """Context manager: messages of executors to the logger EXECUTOR_GROUP appear on stderr.
 
-    With `as_json` nothing is: stderr is for an error document then.
+    With `as_json` they do not: stderr then holds only the document of an error.
     """
     log, handler = logging.getLogger(EXECUTOR_GROUP), logging.StreamHandler()
     level = log.level
@@ -239,7 +239,7 @@ def commit(
 ) -> None:
     """Commit the finished groups of an executed plan.
 
-    Groups that are committed already are skipped.
+    Groups that have been committed already are skipped.
     """
     made = read_plan(plan_path)
     result = read_result(result_path, made)

@@ -1,4 +1,4 @@
-"""What a command does before it begins, so that it begins soon."""
+"""Start-up of commands: keeps imports short."""
 
 import sys
 from importlib.abc import MetaPathFinder
@@ -7,7 +7,7 @@ import pyarrow as pa
 
 
 class _WithoutPandas(MetaPathFinder):
-    """Says that there is no pandas."""
+    """A finder that reports pandas as missing."""
 
     def find_spec(self, fullname: str, *_: object) -> None:
         if fullname == "pandas":
@@ -17,8 +17,8 @@ class _WithoutPandas(MetaPathFinder):
 def do_without_pandas() -> None:
     """Keep pyarrow from importing pandas, seconds of work, for the first value it converts.
 
-    It looks once whether there is one; whoever wants pandas objects later still gets them. A None
-    in sys.modules would not do: pyarrow's compiled code takes it for the module.
+    pyarrow looks for pandas only once; later imports of pandas still work. None in sys.modules
+    would not do: pyarrow's compiled code would take it for the module.
     """
     finder = _WithoutPandas()
     sys.meta_path.insert(0, finder)

@@ -141,7 +141,7 @@ def _container_problem(schema: StructType, path: Path) -> str | None:
             kind = "an array" if isinstance(found.data_type, ArrayType) else "a map"
             return (
                 f"{quote_path(path)} lies inside {quote_path(path[:length])}, which is {kind};"
-                " a clustering column must have one value a row"
+                " a clustering column must have one value per row"
             )
     return None
 

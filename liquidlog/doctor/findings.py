@@ -114,7 +114,7 @@ def _domain_findings(examined: Examined) -> Iterator[Finding]:
         yield _fixable(
             snapshot,
             BROKEN_DOMAIN,
-            f"{examined.domain_problem}; no engine can tell the clustering columns",
+            f"{examined.domain_problem}; no engine knows the clustering columns",
         )
         return
     for path in state.unresolved:
@@ -124,7 +124,7 @@ def _domain_findings(examined: Examined) -> Iterator[Finding]:
             snapshot,
             "domain-without-feature",
             "the log names clustering columns, but the table does not have the feature clustering,"
-            " so they count for nothing",
+            " so engines ignore them",
             "cluster-by {table} COLUMNS",
         )
     if examined.lost is not None:
@@ -146,7 +146,7 @@ def _statistics_findings(
         yield _fixable(
             snapshot,
             MISSING_STATISTICS,
-            f"{missing} file(s) without statistics of a clustering column, which every query reads",
+            f"{missing} file(s) without statistics of a clustering column; every query reads them",
             files=missing,
         )
     configuration = snapshot.metadata.configuration
@@ -179,9 +179,9 @@ def _cut_findings(examined: Examined) -> Iterator[Finding]:
                 examined.snapshot,
                 CUT_STRINGS,
                 f"{column.files_in_one_prefix} file(s) whose values of {column.name} all begin with"
-                " the same characters, and the log keeps no more of them: depth and overlaps are"
-                " not those of the values, and queries cannot skip such files; new files will be"
-                f" alike unless {PREFIX_PROPERTY} is set higher",
+                " the same characters, which are all that the log keeps: depth and overlaps are"
+                " not those of the values, and queries cannot skip these files; new files will be"
+                f" like them unless {PREFIX_PROPERTY} is set higher",
                 files=column.files_in_one_prefix,
             )
 
@@ -194,8 +194,8 @@ def _tag_findings(examined: Examined, columns: Sequence[ClusteringColumn]) -> It
         yield _fixable(
             snapshot,
             RENAMED_CUBES,
-            f"{renamed} file(s) with tags from before a rename ({examples}): an OPTIMIZE takes"
-            " them for cubes of other columns",
+            f"{renamed} file(s) with tags from before a rename ({examples}): OPTIMIZE treats"
+            " them as cubes of other columns",
             files=renamed,
         )
     tags = snapshot.files["zorder_by"]

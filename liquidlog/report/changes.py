@@ -1,6 +1,6 @@
-"""What commands that write did, or with --dry-run would do.
+"""Reports of commands that write: what they did, or would do with --dry-run.
 
-The words of a dry run never say that something was done: "would" is in each of them.
+The report of a dry run never says that something was done; each one contains "would".
 """
 
 from collections.abc import Mapping, Sequence
@@ -39,7 +39,7 @@ def appended(result: Appended, *, dry_run: bool) -> Report:
 def clustered(
     result: Mapping[str, Any], *, names: Sequence[str] | None, is_new: bool, dry_run: bool
 ) -> Report:
-    """Show which version has the clustering columns `names`, None for none."""
+    """Show which version has the clustering columns `names`; None means no columns."""
     has, have = "has no clustering columns", "have no clustering columns"
     if names is not None:
         columns = ", ".join(names)
@@ -50,14 +50,14 @@ def clustered(
 def altered(
     result: Mapping[str, Any], *, has: str, have: str, is_new: bool, dry_run: bool
 ) -> Report:
-    """Show which version has a change, or would have it.
+    """Show the version that has a change, or would have it.
 
     Args:
-        result: Holds the version.
-        has: What is true of that version: "has …".
-        have: The same after "would": "have …".
-        is_new: Whether there was something to change.
-        dry_run: Whether nothing was changed.
+        result: The document of the command, with the version.
+        has: The statement about that version, such as "has …".
+        have: The same statement after "would", such as "have …".
+        is_new: Whether the command changes something.
+        dry_run: Whether this is a dry run.
     """
     version = f"version {result['version']}"
     if not is_new:
@@ -69,7 +69,7 @@ def altered(
 
 
 def checkpointed(result: Checkpointed, *, dry_run: bool) -> Report:
-    """Show what became of a checkpoint."""
+    """Show whether a checkpoint was written, or would be."""
     of = f"version {result.version} ({result.files} files)"
     if not result.created:
         nothing = "would change nothing" if dry_run else "nothing to do"
@@ -114,7 +114,7 @@ def optimized(result: Mapping[str, Any]) -> Report:
 
 
 def optimized_finally(result: Mapping[str, Any]) -> Report:
-    """Show what the rounds of an OPTIMIZE did."""
+    """Show what the rounds of an OPTIMIZE with --final did."""
     end = Line(
         f"{len(result['rounds'])} round(s), {result['rows_verified']} rows verified;"
         f" the average depth is {result['average_depth']:.2f}"
@@ -123,12 +123,12 @@ def optimized_finally(result: Mapping[str, Any]) -> Report:
 
 
 def would_optimize(made: ClusteringPlan, result: Mapping[str, Any]) -> Report:
-    """Show what an OPTIMIZE would do, and its plan."""
+    """Show what an OPTIMIZE would commit, and its plan."""
     return (_would_commit(made, result, "would commit"), *plan(made))
 
 
 def would_optimize_finally(made: ClusteringPlan, result: Mapping[str, Any]) -> Report:
-    """Show the first of the rounds that an OPTIMIZE would do: what follows depends on it."""
+    """Show the first round of an OPTIMIZE with --final; later rounds depend on its result."""
     if not result["rounds"]:
         depth = result["average_depth"]
         nothing = f"no round would gain enough, the average depth is {depth:.2f}"
@@ -178,7 +178,7 @@ def rewritten(result: RewriteResult) -> Report:
 
 
 def would_rewrite(made: ClusteringPlan, finished: Sequence[int]) -> Report:
-    """Show which groups of a plan a run would rewrite; `finished` are in its result already."""
+    """Show which groups of a plan a run would rewrite; the result has the `finished` ones."""
     missing = [group for group in made.groups if group.group_id not in set(finished)]
     files = sum(len(group.inputs) for group in missing)
     size = render_size(sum(group.size_bytes for group in missing))
@@ -199,7 +199,7 @@ def would_rewrite(made: ClusteringPlan, finished: Sequence[int]) -> Report:
 
 
 def committed(result: Mapping[str, Any], *, dry_run: bool) -> Report:
-    """Show which groups of a plan were committed, and which had been before."""
+    """Show which groups of a plan were committed, and which had been committed before."""
     groups, before = len(result["committed_groups"]), len(result["skipped_groups"])
     versions = _listed(result["versions"]) or "none"
     if dry_run:

@@ -1,4 +1,4 @@
-"""Simulations as text, as JSON and as a plot."""
+"""Reports of simulations: text, JSON and a plot."""
 
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
@@ -38,7 +38,7 @@ def course_document(course: Course) -> Mapping[str, Any]:
 
 
 def courses(found: Sequence[Course]) -> Report:
-    """Show what each strategy wrote, what readers read over time, and what is left."""
+    """Show per strategy the bytes that rewrites wrote and reads over time, and the final table."""
     names = ("strategy", "written", "mean", "max", _OVER_TIME, "files", "opened", "depth")
     rows = []
     for course in found:
@@ -57,16 +57,16 @@ def courses(found: Sequence[Course]) -> Report:
             )
         )
     note = Line(
-        "written: bytes that rewrites wrote for each byte appended; mean, max: bytes that queries"
-        " for one value read, as times those of a full rewrite;"
-        " files, in brackets of a full rewrite, and the rest: after the last round"
+        "written: bytes that rewrites wrote per appended byte; mean, max: bytes that queries"
+        " for one value read, as a multiple of those after a full rewrite; files (in brackets:"
+        " after a full rewrite) and the other numbers: after the last round"
     )
     table = Grid((*names, "bytes read"), rows, whole=frozenset({_OVER_TIME, "strategy"}))
     return (table, note)
 
 
 def _spark(values: Sequence[float]) -> Bars:
-    """Return one bar for each stretch of rounds: its largest value, from 1 to the most."""
+    """Return one bar per stretch of rounds: its largest value, scaled from 1 to the maximum."""
     cells = min(_SPARK_CELLS, len(values))
     edges = [cell * len(values) // cells for cell in range(cells + 1)]
     peaks = [max(values[start:stop]) for start, stop in pairwise(edges)]

@@ -1,4 +1,4 @@
-"""Values as JSON: what `--json` prints."""
+"""Values as JSON, for the output of `--json`."""
 
 import json
 import math
@@ -19,19 +19,19 @@ from liquidlog.spec.visible import visible_json
 def render_json(value: Any) -> str:  # noqa: ANN401  anything a command returns
     """Return `value` as one indented JSON document.
 
-    Arrow tables become lists of rows; dates and timestamps ISO 8601 text, decimals text, NaN and
-    infinities the strings "NaN", "Infinity" and "-Infinity".
+    Arrow tables become lists of rows, dates and timestamps ISO 8601 strings, decimals strings, and
+    NaN and the infinities the strings "NaN", "Infinity" and "-Infinity".
     """
     plain = jsonable(value)
     try:
         return msgspec.json.format(msgspec.json.encode(plain), indent=2).decode()
     except UnicodeEncodeError:
-        # A file's name can hold what UTF-8 cannot: it becomes an escape of JSON.
+        # A file's name can hold characters that UTF-8 cannot encode; they become JSON escapes.
         return json.dumps(plain, indent=2)
 
 
 def render_line(value: Any) -> str:  # noqa: ANN401  anything a command returns
-    """Return `value` as one line of JSON, as `render_json` spells it, with its line end."""
+    """Return `value` as one line of JSON with a line end, in the spelling of `render_json`."""
     plain = jsonable(value)
     try:
         line = msgspec.json.encode(plain).decode()
@@ -41,7 +41,7 @@ def render_line(value: Any) -> str:  # noqa: ANN401  anything a command returns
 
 
 def render_error(error: LiquidlogError) -> str:
-    """Return the document that an error is on stderr with `--json`."""
+    """Return the document of an error, which `--json` prints on stderr."""
     return render_json({"error": error.document()})
 
 

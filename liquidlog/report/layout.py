@@ -1,6 +1,6 @@
-"""What a report in text consists of: lines, tables and bars of text that nobody interprets.
+"""The parts of a report: lines, tables and bars of plain text without markup.
 
-The values hold text as it is, whoever wrote it; `printing` makes it safe to show.
+The values hold unchecked text from any source; `printing` makes it safe to show.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -10,12 +10,12 @@ from typing import Any, Final, TypeAlias
 from liquidlog.spec.sizes import render_size
 
 LEVELS: Final = 8
-"""Heights of a bar, besides none."""
+"""The number of heights of a bar, apart from zero."""
 
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """One line of words."""
+    """One line of text."""
 
     text: str
 
@@ -32,9 +32,9 @@ Cell: TypeAlias = str | Bars
 
 @dataclass(frozen=True, slots=True)
 class Grid:
-    """Rows of cells below names; without names there is no heading.
+    """A table: rows of cells below their names; without names there is no heading.
 
-    A terminal folds cells that do not fit, except in the columns named in `whole`.
+    On a terminal, cells that do not fit are folded, except in the columns named in `whole`.
     """
 
     names: tuple[str, ...]
@@ -54,7 +54,7 @@ def listing(names: Sequence[str], rows: Iterable[Sequence[Cell]]) -> Iterator[Gr
 
 
 def pairs(row: Mapping[str, Any]) -> Report:
-    """Return one mapping as names and values."""
+    """Return a mapping as a table of names and values."""
     return (Grid((), tuple((name, cell(name, value)) for name, value in row.items())),)
 
 
@@ -78,7 +78,7 @@ def cell(name: str, value: Any) -> str:  # noqa: ANN401  any field
 
 
 def flat(values: Mapping[str, Any]) -> str:
-    """Return a mapping in one line."""
+    """Return a mapping as one line."""
     return ", ".join(
         f"{key}({flat(value)})" if isinstance(value, Mapping) else f"{key}={value}"
         for key, value in values.items()
@@ -86,15 +86,15 @@ def flat(values: Mapping[str, Any]) -> str:
 
 
 def number(value: int | None) -> str:
-    """Return a count, nothing where it is not known."""
+    """Return a count as text, empty if it is unknown."""
     return "" if value is None else str(value)
 
 
 def amount(value: float) -> str:
-    """Return a mean count with one digit, without it where that is 0."""
+    """Return a mean count with one decimal digit, without it if that is 0."""
     return f"{value:.1f}".removesuffix(".0")
 
 
 def share(part: float, whole: float) -> str:
-    """Return a part of a whole in percent."""
+    """Return a part of a whole as text, in percent."""
     return f"{part / whole:.1%}" if whole else "0.0%"

@@ -1,6 +1,6 @@
-"""Health as OpenMetrics text, for Prometheus' textfile collector and the like.
+"""Health as OpenMetrics text, for collectors such as Prometheus' textfile collector.
 
-Only gauges are used, so that it is also valid in Prometheus' older text format.
+The text has only gauges, so that it is also valid in Prometheus' older text format.
 
 Source: OpenMetrics 1.0, "Text format".
 """
@@ -22,8 +22,8 @@ Sample = tuple[Labels, float]
 def openmetrics(health: Health) -> str:
     """Return every number of the health as a gauge, labelled with the table's address.
 
-    Numbers of columns are labelled with the column, the histogram with the largest depth that a
-    bucket counts. Cubes are left out: their ids come and go.
+    Numbers of a column also have the column as label, buckets of the histogram the largest depth
+    that they count. Cubes are left out, because their ids come and go.
     """
     table = {"table": health.table_uri}
     lines: list[str] = []
@@ -58,5 +58,5 @@ def _gauge(name: str, samples: Sequence[Sample]) -> Iterator[str]:
 
 
 def _label(text: str) -> str:
-    """Return a label's value, line ends as the format writes them, all else that hides visible."""
+    """Return a label's value, with line ends escaped and hidden characters made visible."""
     return visible_lines(text, indent="").translate(_ESCAPES)

@@ -1,7 +1,7 @@
-"""The report: one HTML page with everything in it, for a screen, a phone or paper.
+"""The report: one self-contained HTML page for a screen, a phone or paper.
 
-Nothing is loaded and no script runs, which the page itself demands. All that comes from the log is
-escaped; pictures hold no text, so that labels stay readable at every width.
+The page loads nothing and runs no script; its own security policy forbids both. All text from the
+log is escaped. Pictures hold no text, so that labels stay readable at every width.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -23,7 +23,7 @@ from liquidlog.spec.sizes import render_size
 _CUBES_LISTED: Final = 20
 _LONGEST_LABEL: Final = 28
 _SHORT_LABEL: Final = 12
-"""Longer ones are too long for all ticks of an axis."""
+"""Longer labels do not fit if all ticks of an axis have one."""
 _MAP_PX: Final = 360
 _PROFILE_PX: Final = 120
 _LOWEST_PX: Final = 40
@@ -44,7 +44,7 @@ _COMPARED: Final = (
 
 
 def page(overview: Overview) -> str:
-    """Return the whole page."""
+    """Return the page as HTML."""
     parts = [_findings(overview)]
     if overview.health is not None:
         parts += [_summary(overview.health)]
@@ -79,12 +79,12 @@ def _section(title: str, *parts: str) -> str:
 
 def _findings(overview: Overview) -> str:
     if not overview.findings:
-        return _section("Findings", '<p class="good">Nothing is wrong.</p>')
+        return _section("Findings", '<p class="good">No fault was found.</p>')
     return _section("Findings", *map(_finding, overview.findings))
 
 
 def _finding(finding: Finding) -> str:
-    kind = "mended without a rewrite by" if finding.fixable else "mended by"
+    kind = "repaired without a rewrite by" if finding.fixable else "repaired by"
     return (
         f'<article class="finding"><h3>{escaped(finding.name)}</h3><p>{escaped(finding.detail)}</p>'
         f"<p>{kind}</p><pre><code>{escaped(finding.command)}</code></pre></article>"
@@ -127,7 +127,7 @@ def _maps(found: Pictures) -> Iterator[str]:
             if found.plane.grid
             else shapes.boxes(found.plane.boxes, height_px=_MAP_PX)
         )
-        shown = f"up to {most:,} files, the darker the more" if found.plane.grid else "one a file"
+        shown = f"up to {most:,} files, the darker the more" if found.plane.grid else "one per file"
         yield _section(
             f"{x.name} and {y.name} together",
             f'<p class="hint">Rectangles of {escaped(x.name)} (to the right) and {escaped(y.name)}'

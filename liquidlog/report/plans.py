@@ -1,4 +1,4 @@
-"""Plans as people read them: what would be rewritten, why, and what it would bring."""
+"""Reports of plans: what would be rewritten, why, and with which effect."""
 
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
@@ -20,7 +20,7 @@ _CURVE_ADVICE: Final = (
 
 
 def plan(made: ClusteringPlan) -> Report:
-    """Show what would be rewritten and what would not."""
+    """Show how many files would be rewritten, and why the others would not."""
     names = ", ".join(quote_path(column.logical) for column in made.columns)
     taken = sum(len(group.inputs) for group in made.groups)
     head = Line(
@@ -56,17 +56,17 @@ def plan(made: ClusteringPlan) -> Report:
 
 
 def predicted_plan(made: tuple[ClusteringPlan, Prediction, Costs | None]) -> Report:
-    """Show a plan, what it would bring to the readers of a workload, and what that costs."""
+    """Show a plan, its predicted effect on a workload, and its costs."""
     of, brings, paid = made
     change = brings.bytes_after / brings.bytes_before - 1 if brings.bytes_before else 0.0
     head = Line(
-        f"predicted: rewriting {render_size(brings.bytes_to_rewrite)} brings reads from"
+        f"predicted: rewriting {render_size(brings.bytes_to_rewrite)} takes the mean read from"
         f" {render_size(round(brings.bytes_before))} in {amount(brings.files_before)} files to"
         f" {render_size(round(brings.bytes_after))} in {amount(brings.files_after)} files"
         f" ({change:+.0%});"
-        f" {brings.gain_per_byte:.3f} bytes spared a reader for each byte rewritten"
+        f" each rewritten byte saves {brings.gain_per_byte:.3f} bytes per read"
         + (
-            f", paid for after {amount(brings.break_even_reads)} readers"
+            f", so {amount(brings.break_even_reads)} reads pay for the rewrite"
             if brings.break_even_reads is not None
             else ""
         )
@@ -91,7 +91,7 @@ def predicted_plan(made: tuple[ClusteringPlan, Prediction, Costs | None]) -> Rep
 
 
 def explanation(found: Sequence[Explained]) -> Report:
-    """Show how many files were decided on for which reason, and some of each."""
+    """Show the number of files per decision and reason, and some examples."""
     rows = (
         (one.decision, one.reason, str(one.files), render_size(one.size_bytes), one.detail)
         for one in found
@@ -104,7 +104,7 @@ def explanation(found: Sequence[Explained]) -> Report:
 
 
 def explained_files(rows: Sequence[Mapping[str, Any]]) -> Report:
-    """Show the planner's decision on each file."""
+    """Show the planner's decision per file."""
     names = ("path", "decision", "reason", "detail")
     return tuple(listing(names, ([row[name] for name in names] for row in rows)))
 
@@ -126,7 +126,7 @@ def _costs(paid: Costs) -> Line:
     if paid.rewrite_price is not None:
         words.append(f"costs {paid.rewrite_price:.2f}")
     if paid.spared_price_per_read is not None:
-        words.append(f"spares a reader {paid.spared_price_per_read:.4g}")
+        words.append(f"saves {paid.spared_price_per_read:.4g} per read")
     if paid.break_even_reads is not None:
-        words.append(f"and is paid for after {amount(paid.break_even_reads)} readers")
+        words.append(f"and pays off after {amount(paid.break_even_reads)} reads")
     return Line(", ".join(words))

@@ -1,8 +1,8 @@
-"""The one place where a report becomes characters, on a terminal or for a program that reads on.
+"""Printing: the only module that turns reports into characters, for a terminal or a program.
 
-Nothing in a report is markup. Characters that hide or act are made visible, and what the stream
-cannot encode is written as an escape. Only a terminal gets colours and folded columns: elsewhere
-each row is one line, whole, however long it is.
+No text in a report is taken for markup. Hidden and control characters are made visible, and
+characters that the stream cannot encode are written as escapes. Only a terminal gets colours and
+folded columns; elsewhere each row is one complete line, however long.
 """
 
 import sys
@@ -20,10 +20,10 @@ _BLOCKS: Final = " ▁▂▃▄▅▆▇█"
 _ASCII_BLOCKS: Final = " .:-=+*%#"
 
 _FOLDED_ROWS: Final = 2_000
-"""A longer table is printed a row at a time on a terminal too: folding measures every cell."""
+"""On a terminal, too, a longer table is printed row by row, since folding measures every cell."""
 
 _WIDEST: Final = 120
-"""Longer cells push their own row only, so that one of them does not widen a million rows."""
+"""A longer cell shifts only its own row, so that it does not widen a million rows."""
 
 
 def show(report: Report, stream: TextIO | None = None, *, terminal: bool | None = None) -> None:
@@ -31,8 +31,8 @@ def show(report: Report, stream: TextIO | None = None, *, terminal: bool | None 
 
     Args:
         report: What to print.
-        stream: Where to; standard output if None.
-        terminal: Whether a person looks at it; asked of the stream if None.
+        stream: The stream to print to; standard output if None.
+        terminal: Whether the stream is a terminal; if None, the stream is asked.
     """
     out = sys.stdout if stream is None else stream
     glyphs = _glyphs(out)
@@ -49,7 +49,7 @@ def show(report: Report, stream: TextIO | None = None, *, terminal: bool | None 
 
 
 def show_json(document: str, stream: TextIO | None = None) -> None:
-    """Print a JSON document, in ASCII where the stream has nothing better."""
+    """Print a JSON document, in ASCII if the stream cannot encode other characters."""
     out = sys.stdout if stream is None else stream
     shown = visible_json(document)
     out.write((shown if _can_encode(shown, out) else visible_json(shown, ascii_only=True)) + "\n")
@@ -57,7 +57,7 @@ def show_json(document: str, stream: TextIO | None = None) -> None:
 
 
 def say(text: str) -> None:
-    """Print talk or an error on standard error; a line of it that is not the first is indented."""
+    """Print a message on standard error; every line but the first is indented."""
     sys.stderr.write(_encodable(visible_lines(text), sys.stderr) + "\n")
     sys.stderr.flush()
 
@@ -144,7 +144,7 @@ def _can_encode(text: str, out: TextIO) -> bool:
 
 
 def _encodable(text: str, out: TextIO) -> str:
-    """Return `text` with what the stream cannot encode written as escapes."""
+    """Return `text` with escapes for the characters that the stream cannot encode."""
     if _can_encode(text, out):
         return text
     encoding = out.encoding or "utf-8"

@@ -1,4 +1,4 @@
-"""A progress bar on a terminal: groups and bytes done, time left."""
+"""A progress bar on a terminal: finished groups and bytes, and the remaining time."""
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -20,7 +20,7 @@ from liquidlog.plan import ClusteringPlan
 
 @dataclass(slots=True)
 class RewriteProgress:
-    """Where the executor and the committer report what they have done."""
+    """Receives the progress of the executor and of the committer, and shows it."""
 
     progress: Progress
     task: TaskID
@@ -29,12 +29,12 @@ class RewriteProgress:
     finished: set[int] = field(default_factory=set)
 
     def on_share(self, group_id: int, share: float) -> None:
-        """Take in which share of a group, 0 to 1, is rewritten."""
+        """Record which share of a group, 0 to 1, is rewritten."""
         self.shares[group_id] = share
         self._show()
 
     def on_group(self, group_id: int) -> None:
-        """Take in that a group is finished."""
+        """Record that a group is finished."""
         self.finished.add(group_id)
         self.on_share(group_id, 1.0)
 
@@ -46,7 +46,7 @@ class RewriteProgress:
 
 @contextmanager
 def rewrite_progress(plan: ClusteringPlan) -> Iterator[RewriteProgress]:
-    """Show a bar on stderr while the plan is executed; nothing if that is no terminal."""
+    """Show a bar on stderr during the execution of a plan; nothing if stderr is no terminal."""
     console = Console(stderr=True)
     columns = (
         TextColumn("rewriting"),

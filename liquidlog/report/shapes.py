@@ -1,4 +1,4 @@
-"""Shapes as inline SVG without text: they stretch with the page, labels stay readable beside them.
+"""Shapes as inline SVG: they stretch with the page; labels stand beside them, so they hold no text.
 
 Every picture is 1000 units wide; colours are CSS classes of the page.
 """
@@ -18,7 +18,7 @@ _LINE_HEIGHT: Final = 100
 
 
 def spans(rows: Sequence[Span], *, height_px: int) -> str:
-    """Return one bar a row, from its low to its high end, with a tooltip."""
+    """Return one bar per row, from its low to its high end, with a tooltip."""
     bars = (
         _rect(
             (span.low * WIDTH, number * _ROW, (span.high - span.low) * WIDTH, _ROW * 0.8),
@@ -31,7 +31,7 @@ def spans(rows: Sequence[Span], *, height_px: int) -> str:
 
 
 def grid(counts: Grid, most: int, *, height_px: int, upwards: bool = False) -> str:
-    """Return cells that are the darker the larger their count; `most` is the darkest."""
+    """Return cells that are darker for larger counts; `most` is the darkest."""
     rows = counts[::-1] if upwards else counts
     cell = WIDTH / max(len(rows[0]), 1) if rows else WIDTH
     paths: list[list[str]] = [[] for _ in range(_LEVELS + 1)]
@@ -49,7 +49,7 @@ def grid(counts: Grid, most: int, *, height_px: int, upwards: bool = False) -> s
 
 
 def boxes(found: Iterable[tuple[float, float, float, float]], *, height_px: int) -> str:
-    """Return translucent rectangles; the second column goes upwards."""
+    """Return translucent rectangles; the vertical axis is the second column."""
     drawn = (
         _rect(
             (
@@ -90,7 +90,7 @@ def line(values: Sequence[float], *, height_px: int) -> str:
 
 
 def bar(share: float) -> str:
-    """Return one horizontal bar that fills a share, 0 to 1, of its place."""
+    """Return one horizontal bar that fills a share, 0 to 1, of its width."""
     return _svg([_rect((0, 0, share * WIDTH, _ROW), "bar")] if share else [], _ROW, _ROW)
 
 
@@ -99,7 +99,7 @@ def _level(count: int, most: int) -> int:
 
 
 def _runs(levels: Sequence[int]) -> Iterable[tuple[int, int, int]]:
-    """Yield (start, length, level) of stretches of one level above 0."""
+    """Yield (start, length, level) per stretch of equal level above 0."""
     start = 0
     for place in range(1, len(levels) + 1):
         if place == len(levels) or levels[place] != levels[start]:
@@ -110,7 +110,7 @@ def _runs(levels: Sequence[int]) -> Iterable[tuple[int, int, int]]:
 
 def _rect(place: tuple[float, float, float, float], style: str, title: str = "") -> str:
     x, y, width, height = place
-    # What is too thin to see would be taken for nothing.
+    # A thinner shape would be invisible.
     width, height = max(width, _THINNEST), max(height, _THINNEST)
     tooltip = f"<title>{escaped(title)}</title>" if title else ""
     numbers = f'x="{x:.5g}" y="{y:.5g}" width="{width:.5g}" height="{height:.5g}"'

@@ -1,4 +1,4 @@
-"""The frame of the report's page: its head, its styles for light, dark and paper."""
+"""The frame of the report's page: its head, and its styles for light, dark and paper."""
 
 from typing import Final
 

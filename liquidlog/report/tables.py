@@ -1,4 +1,4 @@
-"""What a table is, as people read it: its past, files, cubes, health, and what is wrong with it."""
+"""Reports of tables: history, files, cubes, scans, health and findings."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
@@ -34,7 +34,7 @@ _CUBES_SHOWN: Final = 10
 _NOT_IN_COLUMNS: Final = frozenset(
     {"average_depth_by_bytes", "files_in_one_prefix", "min", "max", "depth_profile"}
 )
-"""Shown as strips and notes, or by --json only."""
+"""Fields that are shown as strips and notes, or only with --json."""
 
 
 def history(rows: Sequence[Mapping[str, Any]]) -> Report:
@@ -55,7 +55,7 @@ def history(rows: Sequence[Mapping[str, Any]]) -> Report:
 
 
 def amplification(rows: Sequence[WrittenBytes]) -> Report:
-    """Show what commits wrote."""
+    """Show the bytes that commits added and moved."""
     names = ("version", "operation", "new", "moved", "moved / new so far")
     cells = (
         (
@@ -71,7 +71,7 @@ def amplification(rows: Sequence[WrittenBytes]) -> Report:
 
 
 def files(live: pa.Table) -> Report:
-    """Show live files and their place in the clustering."""
+    """Show live files and their cubes."""
     names = ("path", "size", "rows", "deleted", "state", "cube", "min", "max")
     cells = (
         (
@@ -109,7 +109,7 @@ def cubes(rows: pa.Table) -> Report:
 
 
 def scan(found: Scan) -> Report:
-    """Show what readers must open."""
+    """Show the files that readers must open."""
     head = Line(
         f"version {found.version}: {amount(found.files_read)} of {found.total_files} files,"
         f" {render_size(round(found.bytes_read))} of {render_size(found.total_bytes)}"
@@ -164,15 +164,15 @@ def health(measured: Health) -> Report:
 
 
 def diagnosis(found: Mapping[str, Any], *, dry_run: bool = False) -> Report:
-    """Show what was or would be mended, then what is wrong and how to mend it."""
+    """Show which faults were or would be repaired, then the remaining faults and their repairs."""
     parts: list[Part] = []
     for one in found["fixed"]:
         versions = ", ".join(map(str, one.versions))
         files = f", {one.files} file(s)" if one.files else ""
         if not versions:
-            done = "would change nothing" if dry_run else "nothing to mend"
+            done = "would change nothing" if dry_run else "nothing to repair"
         else:
-            done = f"would be mended in version {versions}" if dry_run else f"version {versions}"
+            done = f"would be repaired in version {versions}" if dry_run else f"version {versions}"
         parts.append(Line(f"{one.name}: {done}{files}"))
     for finding in found["findings"]:
         parts.append(Line(f"{finding.name}: {finding.detail}"))
@@ -196,7 +196,7 @@ def _histogram(histogram: Mapping[str, int]) -> Grid:
 
 
 def _strip(column: Mapping[str, Any]) -> Iterator[Part]:
-    """Yield how deep files lie along the range of a column."""
+    """Yield bars of the depth of files along the range of a column."""
     profile = column["depth_profile"]
     deepest = max(profile)
     ends = f"{column['min']} ... {column['max']}"

@@ -270,8 +270,9 @@ def test_a_change_of_the_table_meanwhile_is_a_conflict(tmp_path: Path) -> None:
     with pytest.raises(CommitConflictError):
         mend(table._store, stale, ["missing-statistics"], system_clock())
     assert table.snapshot().version == before
-    with pytest.raises(UsageError, match="renamed-cubes"):
+    with pytest.raises(UsageError):
         table.fix("everything")
+    assert table.snapshot().version == before
 
 
 def test_a_file_of_other_rows_than_the_log_says_is_refused(tmp_path: Path) -> None:

@@ -1,7 +1,7 @@
 """Laws of balanced k-d cuts."""
 
 import numpy as np
-from hypothesis import given
+from hypothesis import Phase, find, given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
@@ -42,6 +42,17 @@ def test_inside_a_box_keys_are_in_hilbert_order(coords: np.ndarray, parts: int) 
     inside = (1 << (BITS * coords.shape[1])) - 1
     along = curve_index(coords, BITS, Curve.HILBERT)
     assert (keys & np.uint64(inside) == along).all()
+
+
+def test_drawn_rows_have_many_boxes() -> None:
+    def occurs(drawn: tuple[np.ndarray, int]) -> bool:
+        coords, parts = drawn
+        boxes, _, _ = fit_boxes(coords, ordinals_of(coords), parts, bits=BITS)
+        numbers = boxes.keys_of(coords) >> np.uint64(BITS * coords.shape[1])
+        return len(np.unique(numbers)) > 4
+
+    search = settings(max_examples=2_000, phases=[Phase.generate], database=None, deadline=None)
+    find(st.tuples(coordinates, st.integers(1, 20)), occurs, settings=search)
 
 
 @given(coords=coordinates, parts=st.integers(1, 20))

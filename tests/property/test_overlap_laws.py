@@ -4,7 +4,8 @@ from collections.abc import Sequence
 from itertools import count
 from typing import Any
 
-from hypothesis import given, settings
+import pytest
+from hypothesis import Phase, find, given, settings
 from hypothesis import strategies as st
 
 from liquidlog.clustering.columns import clustering_state
@@ -60,6 +61,10 @@ _policies = st.builds(
 )
 
 
+# Shrinking what was found would be work for nothing.
+_SEARCH = settings(max_examples=2_000, phases=[Phase.generate], database=None, deadline=None)
+
+
 def _plan(files: Sequence[FileSpec], policy: ClusteringPolicy) -> ClusteringPlan:
     snapshot, numbers = snapshot_of(files, cluster_by=[[name] for name in COLUMNS]), count()
     return plan(
@@ -69,6 +74,15 @@ def _plan(files: Sequence[FileSpec], policy: ClusteringPolicy) -> ClusteringPlan
         strategy="overlap",
         bounds_of=bounds_of(snapshot),
     )
+
+
+@pytest.mark.parametrize("has_budget", [False, True])
+def test_drawn_tables_have_groups_with_and_without_a_budget(*, has_budget: bool) -> None:
+    def occurs(drawn: tuple[list[FileSpec], ClusteringPolicy]) -> bool:
+        made = _plan(*drawn)
+        return bool(made.groups and made.skipped) and has_budget == bool(drawn[1].budget_bytes)
+
+    find(st.tuples(_files, _policies), occurs, settings=_SEARCH)
 
 
 @settings(max_examples=effort(60, 3_000))

@@ -5,7 +5,8 @@ from collections.abc import Sequence
 from itertools import count
 
 import pyarrow as pa
-from hypothesis import given, settings
+import pytest
+from hypothesis import Phase, find, given, settings
 from hypothesis import strategies as st
 
 from liquidlog.clustering.planning.planner import plan
@@ -42,6 +43,10 @@ _policies = st.builds(
 
 def _named(file: FileSpec, path: str) -> FileSpec:
     return FileSpec(**{**vars(file), "path": path})
+
+
+# Shrinking what was found would be work for nothing.
+_SEARCH = settings(max_examples=2_000, phases=[Phase.generate], database=None, deadline=None)
 
 
 def _table(files: Sequence[FileSpec]) -> Snapshot:
@@ -183,6 +188,19 @@ def test_the_files_taken_do_not_depend_on_the_scan_order(
     order = data.draw(st.permutations(range(len(files))))
     shuffled = with_files(snapshot, snapshot.files.take(pa.array(order, pa.int64())))
     assert _paths(_plan(shuffled, policy)) == _paths(_plan(snapshot, policy))
+
+
+@pytest.mark.parametrize("single", [False, True])
+def test_drawn_tables_have_groups_at_the_limit_and_single_files_above_it(*, single: bool) -> None:
+    def occurs(drawn: tuple[list[FileSpec], ClusteringPolicy]) -> bool:
+        files, policy = drawn
+        limit = max(policy.min_cube_bytes, policy.target_cube_bytes)
+        groups = _plan(_table(files), policy).groups
+        if single:
+            return any(len(group.inputs) == 1 and group.size_bytes > limit for group in groups)
+        return len(groups) > 1 and any(len(group.inputs) > 1 for group in groups)
+
+    find(st.tuples(_files, _policies), occurs, settings=_SEARCH)
 
 
 @given(files=_files, policy=_policies)

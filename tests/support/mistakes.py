@@ -33,11 +33,11 @@ DOCUMENT: Final = ROOT / "docs" / "mistakes.md"
 _HEAD: Final = """\
 # Mistakes and their messages
 
-What is said when something is wrong: in one sentence where, what was expected, what was found and
-what to do. The commands stand in a directory with the tables `orders` (clustered by `day,
+Every message is one sentence that says where something is wrong, what was expected, what was found
+and what to do. The commands run in a directory with the tables `orders` (clustered by `day,
 customer`), `events` (no clustering columns), `sensors` (clustered by `at`) and `parts`
 (partitioned), and a few files. `make mistakes` writes this page, and a test compares it with what
-the commands print. With `--json`, the same message comes as a document with its code and facts.
+the commands print. With `--json`, the same message is a document with its code and facts.
 """
 
 _IDS: Final = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")

@@ -56,7 +56,7 @@ def parse_bar(text: str) -> Bar:
     except ValueError:
         raise UsageError(f"{match['value']!r} in {text!r} is not a number", bar=text) from None
     if not math.isfinite(limit):
-        raise UsageError(f"{text!r} can never tell anything: give a finite number", bar=text)
+        raise UsageError(f"{text!r} is never or always true; give a finite number", bar=text)
     return Bar(text=text, name=name, compare=_OPERATORS[match["op"]], limit=limit)
 
 
@@ -78,7 +78,7 @@ def _value(bar: Bar, health: Health) -> float:
         if found.name.lower() == wanted:
             return float(getattr(found, number))
     listed = ", ".join(known.name for known in health.columns) or "none"
-    raise UsageError(f"health is not about the column {column}; its columns are {listed}")
+    raise UsageError(f"health was not measured by the column {column}; its columns are {listed}")
 
 
 def _numbers(of: type[Health] | type[ColumnHealth]) -> tuple[str, ...]:

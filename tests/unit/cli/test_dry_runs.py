@@ -172,7 +172,7 @@ NOTHING_TO_DO = {
 
 CLAIM = re.compile(
     r"(?<!would be )(?<!nothing was )(?<!no file was )"
-    r"\b(created|appended|committed|deleted|written|rewritten|mended|verified)\b"
+    r"\b(created|appended|committed|deleted|written|rewritten|repaired|verified)\b"
 )
 
 

@@ -109,8 +109,9 @@ def test_without_new_files_the_mark_stays() -> None:
 
 @pytest.mark.parametrize("mark", [None, '{"rowIdHighWaterMark":19}', "{}", "?"])
 def test_a_mark_that_was_lost_is_no_ground_for_new_row_ids(mark: str | None) -> None:
-    with pytest.raises(CorruptLogError, match=DOMAIN):
+    with pytest.raises(CorruptLogError) as caught:
         assign_row_ids(tracked(mark=mark), adds("c"), [4])
+    assert caught.value.path == f"the domain {DOMAIN}"
 
 
 def test_only_an_enabled_table_keeps_the_row_ids_in_its_files() -> None:

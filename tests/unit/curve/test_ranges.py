@@ -25,9 +25,9 @@ def test_spread_ids_give_a_frequent_value_its_share_of_the_grid() -> None:
 )
 def test_type_without_an_order_is_refused(kind: pa.DataType) -> None:
     column = pa.nulls(2, kind)
-    with pytest.raises(ClusteringColumnError, match="cannot be clustered by"):
+    with pytest.raises(ClusteringColumnError):
         range_boundaries(column, 10)
-    with pytest.raises(ClusteringColumnError, match="cannot be clustered by"):
+    with pytest.raises(ClusteringColumnError):
         range_ids(column, column)
 
 

@@ -100,8 +100,10 @@ def test_types_inside_arrays_and_maps_change_too(tmp_path: Path) -> None:
     column = pa.array([[(1, [0.5, None])], None], pa.map_(pa.int32(), pa.list_(pa.float32())))
     path = file_of(tmp_path / "f", column)
     assert read(path, schema_of(kind, *changes)) == [[(1, [0.5, None])], None]
-    with pytest.raises(DataFileError, match=r"c\.key"):
+    with pytest.raises(DataFileError) as caught:
         read(path, schema_of(kind, changes[1]))
+    assert caught.value.path == path
+    assert "c.key" in caught.value.detail
 
 
 def test_every_type_of_a_chain_of_changes_is_read(tmp_path: Path) -> None:
@@ -113,14 +115,17 @@ def test_every_type_of_a_chain_of_changes_is_read(tmp_path: Path) -> None:
 
 
 def test_a_narrow_file_without_a_recorded_change_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(DataFileError, match="int32"):
-        read(file_of(tmp_path / "f", pa.array([5], pa.int32())), schema_of('"long"'))
+    path = file_of(tmp_path / "f", pa.array([5], pa.int32()))
+    assert read(path, schema_of('"integer"')) == [5]
+    with pytest.raises(DataFileError):
+        read(path, schema_of('"long"'))
 
 
 def test_a_day_that_no_timestamp_reaches_is_refused(tmp_path: Path) -> None:
     path = file_of(tmp_path / "f", pa.array([2**31 - 1], pa.int32()).cast(pa.date32()))
-    with pytest.raises(DataFileError, match="cannot be kept exactly"):
+    with pytest.raises(DataFileError) as caught:
         read(path, schema_of('"timestamp_ntz"', ("date", "timestamp_ntz", "")))
+    assert caught.value.path == path
 
 
 VARIANT_SCHEMA = schema_of('"variant"')

@@ -139,8 +139,9 @@ def test_create_with_deletion_vectors_lists_them_for_readers_and_writers() -> No
 
 def test_create_refuses_types_it_does_not_know() -> None:
     schema = StructType((StructField("g", PrimitiveType("geometry")),))
-    with pytest.raises(UnsupportedFeatureError, match="type geometry"):
+    with pytest.raises(UnsupportedFeatureError) as caught:
         created(schema=schema)
+    assert caught.value.features == ("type geometry",)
 
 
 @pytest.mark.parametrize(
@@ -160,8 +161,9 @@ def test_create_refuses_properties_that_are_not_a_users(properties: dict[str, st
 
 
 def test_create_takes_names_in_their_own_case_only() -> None:
-    with pytest.raises(ClusteringColumnError, match="did you mean x"):
+    with pytest.raises(ClusteringColumnError) as caught:
         created("X")
+    assert len(caught.value.problems) == 1
 
 
 def test_like_copies_schema_properties_and_columns_but_no_state() -> None:
@@ -246,7 +248,8 @@ def test_cluster_by_upgrades_and_lists_what_the_old_version_implied() -> None:
 
 
 def test_cluster_by_refuses_a_partitioned_table_and_no_columns() -> None:
-    with pytest.raises(ClusteringColumnError, match="partitioned by y"):
+    assert cluster_by_change(snapshot_of(cluster_by=None), [("x",)]) is not None
+    with pytest.raises(ClusteringColumnError):
         cluster_by_change(snapshot_of(cluster_by=None, partition_columns=("y",)), [("x",)])
-    with pytest.raises(ClusteringColumnError, match="no clustering column"):
+    with pytest.raises(ClusteringColumnError):
         cluster_by_change(snapshot_of(), [])

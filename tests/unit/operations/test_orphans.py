@@ -264,8 +264,9 @@ def test_a_listing_of_a_cache_deletes_nothing_without_the_version_before(
 
 @pytest.mark.parametrize("text", ["", "1", "1w", "-1d", "1.5h", "d"])
 def test_other_durations_are_refused(text: str, tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="12h"):
+    with pytest.raises(UsageError) as caught:
         table_at(tmp_path).orphans(older_than=text)
+    assert caught.value.fields == {"duration": text}
 
 
 def test_the_command_tells_first_and_deletes_when_asked(tmp_path: Path) -> None:

@@ -60,22 +60,24 @@ def test_files_survive_their_document(plan: ClusteringPlan) -> None:
 
 
 @pytest.mark.parametrize(
-    ("path", "value", "found"),
+    ("field", "value"),
     [
-        ("size_bytes", "10", "Expected `int`, got `str`"),
-        ("size_bytes", 1 << 70, "too large|too big|out of bounds"),
-        ("path", None, "Expected `str`, got `null`"),
-        ("deletion_vector", {"storage_type": "u"}, "missing required field"),
+        ("size_bytes", "10"),
+        ("size_bytes", 1 << 70),
+        ("path", None),
+        ("deletion_vector", {"storage_type": "u"}),
     ],
 )
 def test_a_document_with_a_broken_file_is_refused(
-    plan: ClusteringPlan, path: str, value: object, found: str
+    plan: ClusteringPlan, field: str, value: object
 ) -> None:
     document = json.loads(encode_plan(plan))
-    document["groups"][0]["inputs"][1][path] = value
-    with pytest.raises(DocumentError, match=found) as refused:
+    assert decode_plan(json.dumps(document).encode(), where="plan.json") == plan
+    document["groups"][0]["inputs"][1][field] = value
+    with pytest.raises(DocumentError) as refused:
         decode_plan(json.dumps(document).encode(), where="plan.json")
-    assert "groups" in str(refused.value)
+    assert refused.value.path == "plan.json"
+    assert "groups" in refused.value.detail
 
 
 @pytest.fixture

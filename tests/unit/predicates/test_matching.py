@@ -202,8 +202,6 @@ def test_all_unknown_columns_are_named() -> None:
     with pytest.raises(UsageError) as caught:
         matches("p = 1 AND `q r` = 2 AND i = 1")
     assert caught.value.fields["columns"] == ["p", "`q r`"]
-    assert "no column p" in caught.value.message
-    assert "no column `q r`" in caught.value.message
 
 
 PARTITIONED = StructType(

@@ -147,7 +147,7 @@ def test_an_empty_table_is_measured(cluster_by: list[list[str]] | None) -> None:
     found = health(snapshot_of(cluster_by=cluster_by))
     assert (found.total_file_count, found.average_depth, found.max_depth) == (0, 0.0, 0)
     assert sum(found.depth_histogram.values()) == 0
-    assert ("no clustering columns" in str(found.notes)) == (cluster_by is None)
+    assert len(found.notes) == (1 if cluster_by is None else 0)
 
 
 @pytest.mark.parametrize(
@@ -178,5 +178,7 @@ def test_bars_that_mean_nothing_are_refused(text: str) -> None:
 
 
 def test_a_bar_about_another_column_is_refused() -> None:
-    with pytest.raises(UsageError, match="its columns are x"):
-        is_crossed(parse_bar("y.max_depth>1"), health(snapshot_of(DEEP)))
+    measured = health(snapshot_of(DEEP))
+    assert is_crossed(parse_bar("x.max_depth>1"), measured)
+    with pytest.raises(UsageError):
+        is_crossed(parse_bar("y.max_depth>1"), measured)
