@@ -225,7 +225,8 @@ def counted(store, names):
     reads += len(names)
     return read_logs(store, names)
 type(table._store).read_logs = counted
-whole = table.plan(min_cube_size=1, target_cube_size="10000TiB", max_file_size="1TiB").groups[0].inputs
+whole = table.plan(min_cube_size=1, target_cube_size="10000TiB",
+    max_file_size="1TiB").groups[0].inputs
 parts = [whole[n * {files}:(n + 1) * {files}] for n in range({groups})]
 plan = structs.replace(plan, groups=tuple(
     type(group)(group_id=n, zcube_id=group.zcube_id, inputs=part, expected_outputs=len(part))

@@ -22,6 +22,15 @@ class AmbiguousPutError(Exception):
     """The storage failed after it may have stored the object: read back before anything else."""
 
 
+class OtherSizeError(OSError):
+    """A file has another size than the one that it should have."""
+
+    def __init__(self, size_bytes: int, expected_bytes: int) -> None:
+        super().__init__(f"has {size_bytes} bytes where {expected_bytes} are expected")
+        self.size_bytes = size_bytes
+        self.expected_bytes = expected_bytes
+
+
 class Failure(Enum):
     """What may be done about an error."""
 
