@@ -178,7 +178,7 @@ from liquidlog.clustering.outcome.change import rewrite_change, staleness
 from liquidlog.commit.transaction import Proposal, land
 from liquidlog.operations.rewrite import read_set_of
 table = Table.open(uri)
-plan = table.plan(min_cube_size=1, target_cube_size="10000TiB")
+plan = table.plan(min_cube_size=1, target_cube_size="10000TiB", max_file_size="1TiB")
 group = plan.groups[0]
 inputs = group.inputs[:{files}]
 assert len(inputs) == {files}
@@ -213,6 +213,40 @@ landed = land(table._store, proposal, system_clock(), engine_info="bench")
 assert landed.version - plan.read_version == {attempts}
 rows = None
 """
+# What `Table.commit` asks of the log: delta-rs agrees before each put, and all groups share a run.
+_RUN = """
+from msgspec import structs
+from liquidlog.log.second_opinion import SecondOpinion
+from liquidlog.operations.rewrite import LandedGroups
+read_logs = type(table._store).read_logs
+reads = 0
+def counted(store, names):
+    global reads
+    reads += len(names)
+    return read_logs(store, names)
+type(table._store).read_logs = counted
+whole = table.plan(min_cube_size=1, target_cube_size="10000TiB",
+    max_file_size="1TiB").groups[0].inputs
+parts = [whole[n * {files}:(n + 1) * {files}] for n in range({groups})]
+plan = structs.replace(plan, groups=tuple(
+    type(group)(group_id=n, zcube_id=group.zcube_id, inputs=part, expected_outputs=len(part))
+    for n, part in enumerate(parts)))
+opinion, landed_groups, base = SecondOpinion(table._store), LandedGroups(table._store, plan), None
+{agreed}
+reads = 0
+started, cpu_started = time.perf_counter(), time.process_time()
+for number, group in enumerate(plan.groups):
+    assert number not in landed_groups.update()
+    outputs = tuple(structs.replace(file, path=f"group-{{number}}-{{file.path}}")
+        for file in done.outputs)
+    result = structs.replace(done, plan_id=plan.plan_id, group_id=number, outputs=outputs)
+    proposal = Proposal(read_set=read_set_of(plan, group), base=base or table.snapshot(),
+        derive=lambda snapshot: rewrite_change(snapshot, plan, result, now_ms=10**12),
+        problems=lambda snapshot: staleness(snapshot, plan, group).reasons,
+        before_put=opinion.require, winners=landed_groups.winners)
+    base = land(table._store, proposal, system_clock(), engine_info="bench").base
+rows = None
+"""
 _NEXT = """
 other_writer(table.snapshot())
 started, cpu_started = time.perf_counter(), time.process_time()
@@ -228,6 +262,12 @@ def changing_steps(files: int) -> dict[str, str]:
         "liquidlog, next version (1000 adds)": clean + _NEXT,
         f"liquidlog, commit of {files} removes and adds": clean + _COMMIT.format(attempts=1),
         "liquidlog, the same after a lost race": racing + _COMMIT.format(attempts=2),
+        f"liquidlog, that commit with the second opinion of delta-rs, {files} files": clean
+        + _RUN.format(files=files, groups=1, agreed=""),
+        "liquidlog, the same where delta-rs agreed to the plan": clean
+        + _RUN.format(files=files, groups=1, agreed="opinion.require(table.snapshot())"),
+        "liquidlog, 41 groups of 1500 files, with it": _REWRITE.format(files=1500, lost_race="pass")
+        + _RUN.format(files=1500, groups=41, agreed=""),
         "liquidlog, checkpoint": """
 table = Table.open(uri)
 started, cpu_started = time.perf_counter(), time.process_time()
@@ -324,7 +364,10 @@ def _bounds(values: np.ndarray) -> pa.Array:
 
 
 def measure(step: str, code: str, uri: Path) -> dict[str, float]:
-    """Run a step in a process of its own and return seconds, CPU seconds, peak MiB and rows."""
+    """Run a step in a process of its own and return seconds, CPU seconds, peak MiB and rows.
+
+    `reads` are the commits that it read from the log, 0 if it does not count them.
+    """
     # As the command line begins: pandas, where there is one, takes longer to import than a table.
     ours = """
 from liquidlog.cli.startup import do_without_pandas
@@ -334,6 +377,7 @@ from liquidlog.table import Table
     program = f"""
 import os, time, json
 uri = {str(uri)!r}
+reads = 0
 started, cpu_started = time.perf_counter(), time.process_time()
 {ours if step.startswith("liquidlog") else ""}
 {code}
@@ -341,7 +385,7 @@ seconds, cpu_seconds = time.perf_counter() - started, time.process_time() - cpu_
 # Of this process alone; ru_maxrss begins with what its parent had.
 (peak,) = [line for line in open("/proc/self/status") if line.startswith("VmHWM")]
 print(json.dumps(dict(seconds=seconds, rows=rows, cpu_seconds=cpu_seconds,
-    peak_mib=int(peak.split()[1]) / 1024)))
+    peak_mib=int(peak.split()[1]) / 1024, reads=reads)))
 """
     done = subprocess.run(
         [sys.executable, "-c", program], stdout=subprocess.PIPE, text=True, check=True
@@ -353,11 +397,11 @@ def _rows(found: dict[str, list[dict[str, float]]]) -> Iterator[str]:
     for step, rounds in found.items():
         middle = {
             key: sorted(one[key] for one in rounds)[len(rounds) // 2]
-            for key in ("seconds", "cpu_seconds", "peak_mib")
+            for key in ("seconds", "cpu_seconds", "peak_mib", "reads")
         }
         yield (
             f"| {step} | {middle['seconds']:.1f} | {middle['cpu_seconds']:.1f}"
-            f" | {middle['peak_mib']:.0f} |"
+            f" | {middle['peak_mib']:.0f} | {middle['reads'] or ''} |"
         )
 
 
@@ -394,7 +438,7 @@ def main() -> None:
             found = bench(table, files, options.rounds, options.only)
             size = sum(file.stat().st_size for file in (table / "_delta_log").iterdir())
         print(f"\n{files} files, {size >> 20} MiB of log, median of {options.rounds} turns\n")
-        print("| step | seconds | CPU seconds | peak MiB |\n|---|---|---|---|")
+        print("| step | seconds | CPU seconds | peak MiB | commits read |\n|---|---|---|---|---|")
         print("\n".join(_rows(found)), flush=True)
 
 

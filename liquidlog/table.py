@@ -37,6 +37,7 @@ from liquidlog.log.loader import (
     open_store,
     require_same_table,
 )
+from liquidlog.log.second_opinion import SecondOpinion
 from liquidlog.log.statistics import load_bounds
 from liquidlog.log.store import TableStore
 from liquidlog.log.time_travel import version_at
@@ -61,6 +62,7 @@ from liquidlog.operations.past_commits import (
 )
 from liquidlog.operations.rewrite import (
     CommitReport,
+    CommitRun,
     commit_groups,
     pending_groups,
     require_rewritable,
@@ -115,6 +117,7 @@ class Table(Summary):
     def __init__(self, store: TableStore, clock: Clock) -> None:
         self._store = store
         self._clock = clock
+        self._opinion = SecondOpinion(store)
         self._newest: Snapshot | None = None
         self._table_id: str | None = None
         self._bounds: tuple[Snapshot, tuple[Leaf, ...], Bounds] | None = None
@@ -579,7 +582,7 @@ class Table(Summary):
             UnsupportedFeatureError: With every reason.
         """
         self._store.require_writable()
-        require_rewritable(self.snapshot(), _plan(plan), self._store.storage)
+        require_rewritable(self.snapshot(), _plan(plan), self._opinion)
 
     def pending(self, plan: ClusteringPlan) -> tuple[int, ...]:
         """Return the ids of the plan's groups that are not committed yet."""
@@ -622,9 +625,8 @@ class Table(Summary):
         dry_run: bool = False,
     ) -> CommitReport:
         """Commit groups as an executor finishes them; failures are collected, not raised."""
-        return commit_groups(
-            self._store, _plan(plan), groups, self._clock, on_commit=on_commit, dry_run=dry_run
-        )
+        run = CommitRun(self._store, _plan(plan), self._clock, self._opinion)
+        return commit_groups(run, groups, on_commit=on_commit, dry_run=dry_run)
 
     # Commits without an executor
 

@@ -21,12 +21,11 @@ import pyarrow as pa
 from liquidlog.curve.curves import Curve
 from liquidlog.data.encodings import decoded
 from liquidlog.data.logical_file import LogicalFile
-from liquidlog.errors import DataFileError, ExecutorError, UsageError
+from liquidlog.errors import ExecutorError, UsageError
 from liquidlog.plan import InputFile, RowTracking, WriterOptions, file_schema
 from liquidlog.spec.mapping import MappingMode
 from liquidlog.spec.schema import Path, StructType, parse_schema
 from liquidlog.storage.addresses import file_address
-from liquidlog.storage.files import file_facts
 from liquidlog.storage.options import NO_OPTIONS, StorageOptions
 
 _MEMORY_BYTES_PER_STORED: Final = 8
@@ -149,13 +148,8 @@ def open_logical_file(work: GroupWork, file: int) -> LogicalFile:
         DataFileError: If it or its deletion vector is not what the log says, or cannot be read as
             data of this table.
     """
-    path, expected_bytes = work.paths[file], work.inputs[file].size_bytes
-    found = file_facts(path, work.storage)
-    if found is not None and found.size_bytes != expected_bytes:
-        detail = f"has {found.size_bytes} bytes where the log says {expected_bytes}"
-        raise DataFileError(path, detail)
     return LogicalFile.open(
-        path,
+        work.paths[file],
         work.inputs[file],
         schema=work.table_schema,
         mapping=work.mapping_mode,

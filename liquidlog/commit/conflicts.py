@@ -94,39 +94,70 @@ WinnerConflict = ConcurrentDeleteRead | MetadataChanged | ProtocolChanged | Doma
 """What a winning commit did to make a change impossible; `version` is the winner's."""
 
 
-def check_conflicts(read_set: ReadSet, winners: Iterable[Commit]) -> tuple[WinnerConflict, ...]:
-    """Return all conflicts with `winners`, the commits that landed after `read_set.version`.
+class Winners:
+    """The commits that landed after a version, as far as they can make a change impossible.
 
-    Appends, transaction identifiers and re-adds of the same logical file never conflict: the
-    change is derived again from the newest snapshot before it is tried again.
+    What is asked of them costs as much as what was read, however many there are.
     """
-    return tuple(conflict for winner in winners for conflict in _with_winner(read_set, winner))
+
+    def __init__(self, version: int) -> None:
+        """Know of nothing after `version`."""
+        self.version = version
+        self._removed: dict[FileKey, tuple[int, ...]] = {}
+        self._changes: list[WinnerConflict] = []
+
+    def take(self, commits: Iterable[Commit]) -> None:
+        """Take in commits in their order; those that are known already are passed over."""
+        for commit in commits:
+            if commit.version > self.version:
+                self._take(commit)
+                self.version = commit.version
+
+    def _take(self, commit: Commit) -> None:
+        removes = (action for action in commit.actions if isinstance(action, RemoveFile))
+        for key in {file_key(remove) for remove in removes}:
+            self._removed[key] = (*self._removed.get(key, ()), commit.version)
+        changes = (_change(action, commit.version) for action in commit.actions)
+        self._changes.extend(dict.fromkeys(change for change in changes if change is not None))
+
+    def conflicts(self, read_set: ReadSet) -> tuple[WinnerConflict, ...]:
+        """Return every conflict with the commits that landed after `read_set.version`.
+
+        Appends, transaction identifiers and re-adds of the same logical file never conflict: the
+        change is derived again from the newest snapshot before it is tried again.
+        """
+        removed: dict[int, set[str]] = {}
+        for key in read_set.files:
+            for version in self._removed.get(key, ()):
+                removed.setdefault(version, set()).add(key[0])
+        found: list[WinnerConflict] = [
+            ConcurrentDeleteRead(version, tuple(sorted(paths)))
+            for version, paths in sorted(removed.items())
+        ]
+        found.extend(
+            change
+            for change in self._changes
+            if not isinstance(change, DomainMetadataChanged) or change.domain in read_set.domains
+        )
+        # Stable: within a version, what was removed comes first.
+        after = (conflict for conflict in found if conflict.version > read_set.version)
+        return tuple(sorted(after, key=lambda conflict: conflict.version))
 
 
-def _with_winner(read_set: ReadSet, winner: Commit) -> Iterable[WinnerConflict]:
-    removed = {key[0] for action in winner.actions for key in _removed(action, read_set)}
-    if removed:
-        yield ConcurrentDeleteRead(winner.version, tuple(sorted(removed)))
-    seen: set[WinnerConflict] = set()
-    for action in winner.actions:
-        conflict = _with_action(read_set, winner.version, action)
-        if conflict is not None and conflict not in seen:
-            seen.add(conflict)
-            yield conflict
+def check_conflicts(read_set: ReadSet, winners: Iterable[Commit]) -> tuple[WinnerConflict, ...]:
+    """Return every conflict with commits, in order, that landed after `read_set.version`."""
+    known = Winners(read_set.version)
+    known.take(winners)
+    return known.conflicts(read_set)
 
 
-def _removed(action: AnyAction, read_set: ReadSet) -> Iterable[FileKey]:
-    if isinstance(action, RemoveFile) and file_key(action) in read_set.files:
-        yield file_key(action)
-
-
-def _with_action(read_set: ReadSet, version: int, action: AnyAction) -> WinnerConflict | None:
+def _change(action: AnyAction, version: int) -> WinnerConflict | None:
     match action:
         case Metadata():
             return MetadataChanged(version)
         case Protocol():
             return ProtocolChanged(version)
-        case DomainMetadata(domain=domain) if domain in read_set.domains:
+        case DomainMetadata(domain=domain):
             return DomainMetadataChanged(version, domain)
-        case AddFile() | RemoveFile() | DomainMetadata() | SetTransaction() | CommitInfo():
+        case AddFile() | RemoveFile() | SetTransaction() | CommitInfo():
             return None

@@ -10,7 +10,7 @@ puts can create the version, and each is this commit. If the outcome stays unkno
 neither a success nor a failure but CommitStateUnknownError.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Final
@@ -18,7 +18,7 @@ from typing import Final
 from msgspec import structs
 
 from liquidlog.commit.clock import Clock
-from liquidlog.commit.conflicts import ReadSet, check_conflicts
+from liquidlog.commit.conflicts import ReadSet, Winners
 from liquidlog.errors import (
     CommitConflictError,
     CommitError,
@@ -35,7 +35,7 @@ from liquidlog.log.paths import commit_name
 from liquidlog.log.segment import read_commit
 from liquidlog.log.store import AmbiguousPutError, TableStore
 from liquidlog.snapshot import Snapshot
-from liquidlog.spec.actions import Commit, CommitInfo, Metadata, Protocol, encode_actions
+from liquidlog.spec.actions import CommitInfo, Metadata, Protocol, encode_actions
 from liquidlog.spec.change import Change
 from liquidlog.spec.features import has_in_commit_timestamps, unsupported_for_writing
 from liquidlog.spec.obligations import schema_problems
@@ -51,7 +51,8 @@ class Proposal:
     `derive` builds the change from the newest snapshot at every attempt. `problems` returns why the
     change no longer fits a snapshot, in addition to the conflict rules. `before_put` checks,
     directly before each put, what is not in the log, and raises an error to prevent the put. `base`
-    is a version that is already loaded, so that only later commits have to be read.
+    is a version that is already loaded, so that only later commits have to be read; `winners` are
+    commits of the same log after the read version that are already read.
     """
 
     read_set: ReadSet
@@ -59,6 +60,7 @@ class Proposal:
     problems: Callable[[Snapshot], tuple[str, ...]] = field(default=lambda _: ())
     before_put: Callable[[Snapshot], None] = field(default=lambda _: None)
     base: Snapshot | None = None
+    winners: Winners | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,14 +88,14 @@ def land(store: TableStore, proposal: Proposal, clock: Clock, *, engine_info: st
     """
     txn_id = clock.new_id()
     snapshot = proposal.base or load_snapshot(store)
-    _require_no_conflicts(
-        proposal, load_commits(store, proposal.read_set.version + 1, snapshot.version)
-    )
+    winners = proposal.winners or Winners(proposal.read_set.version)
+    winners.take(load_commits(store, winners.version + 1, snapshot.version))
     for attempt in range(1, MAX_ATTEMPTS + 1):
         began_ms = clock.now_ms()
         if attempt > 1 or proposal.base is not None:
-            snapshot, winners = follow(store, snapshot)
-            _require_no_conflicts(proposal, winners)
+            snapshot, later = follow(store, snapshot)
+            winners.take(later)
+        _require_no_conflicts(proposal, winners)
         _require_possible(proposal, snapshot)
         change = proposal.derive(snapshot)
         info = _commit_info(
@@ -129,8 +131,9 @@ def rehearse(store: TableStore, proposal: Proposal) -> Landed:
     snapshot = proposal.base or load_snapshot(store)
     if proposal.base is not None:
         snapshot, _ = follow(store, snapshot)
-    since = load_commits(store, proposal.read_set.version + 1, snapshot.version)
-    _require_no_conflicts(proposal, since)
+    winners = proposal.winners or Winners(proposal.read_set.version)
+    winners.take(load_commits(store, winners.version + 1, snapshot.version))
+    _require_no_conflicts(proposal, winners)
     _require_possible(proposal, snapshot)
     change = proposal.derive(snapshot)
     proposal.before_put(snapshot)
@@ -172,9 +175,8 @@ def require_writable(snapshot: Snapshot) -> None:
         raise UnsupportedFeatureError(snapshot.uri, "written", problems)
 
 
-def _require_no_conflicts(proposal: Proposal, winners: Iterable[Commit]) -> None:
-    since = (winner for winner in winners if winner.version > proposal.read_set.version)
-    conflicts = check_conflicts(proposal.read_set, since)
+def _require_no_conflicts(proposal: Proposal, winners: Winners) -> None:
+    conflicts = winners.conflicts(proposal.read_set)
     if conflicts:
         raise CommitConflictError(proposal.read_set.version, conflicts)
 

@@ -94,6 +94,7 @@ class LogicalFile:
             dictionary=dictionary,
             ignored=_ignored(row_tracking),
             storage=storage,
+            size_bytes=source.size_bytes,
         )
         try:
             _check(file, source, row_tracking)

@@ -21,7 +21,7 @@ from liquidlog.data.buffers import fixed_width
 from liquidlog.errors import DataFileError, StorageError
 from liquidlog.spec.arrow import TIMESTAMP, is_list
 from liquidlog.storage.addresses import is_local, local_path
-from liquidlog.storage.files import open_input
+from liquidlog.storage.files import OtherSizeError, StoredFile
 from liquidlog.storage.options import NO_OPTIONS, StorageOptions
 
 _BUFFERS_BYTES: Final = 64 << 20
@@ -46,20 +46,24 @@ class ParquetFile:
         *,
         dictionaries: frozenset[str] = frozenset(),
         storage: StorageOptions = NO_OPTIONS,
+        size_bytes: int | None = None,
+        stored: StoredFile | None = None,
     ) -> None:
         """Open a local path or a URI; columns in `dictionaries` stay encoded.
 
+        `size_bytes` is the size that the log says; `stored` the same file, opened before.
+
         Raises:
-            DataFileError: If the file is missing or is not Parquet.
+            DataFileError: If the file is missing, has another size, or is not Parquet.
         """
         self.path = path
         self.dictionaries = dictionaries
-        self._storage = storage
+        self._stored = stored or StoredFile(path, storage, size_bytes=size_bytes)
         with self._refusing():
-            self._parquet = _open(path, storage, dictionaries=dictionaries)
+            self._parquet = _open(self._stored, dictionaries=dictionaries)
             self.schema = _found_schema(self._parquet)
             self._nanoseconds = (
-                _open(path, storage, int96_unit="ns")
+                _open(self._stored, int96_unit="ns")
                 if _needs_precision_check(self._parquet)
                 else None
             )
@@ -77,6 +81,15 @@ class ParquetFile:
         for parquet in (self._parquet, self._nanoseconds):
             if parquet is not None:
                 parquet.close(force=True)
+
+    def with_dictionaries(self, names: frozenset[str]) -> Self:
+        """Return the file opened again, these columns left encoded; this one is closed.
+
+        Raises:
+            DataFileError: If the file cannot be opened any more.
+        """
+        self.close()
+        return type(self)(self.path, dictionaries=names, stored=self._stored)
 
     @property
     def metadata(self) -> pq.FileMetaData:
@@ -160,8 +173,7 @@ class ParquetFile:
     def _streamed(self, int96_unit: str, buffer_bytes: int) -> Iterator[pq.ParquetFile]:
         """Context manager: the file once more, opened to be read page by page."""
         parquet = _open(
-            self.path,
-            self._storage,
+            self._stored,
             int96_unit=int96_unit,
             dictionaries=self.dictionaries,
             buffer_bytes=buffer_bytes,
@@ -182,6 +194,9 @@ class ParquetFile:
             yield
         except FileNotFoundError as error:
             raise DataFileError(self.path, "does not exist") from error
+        except OtherSizeError as error:
+            detail = f"has {error.size_bytes} bytes where the log says {error.expected_bytes}"
+            raise DataFileError(self.path, detail) from None
         except StorageError as error:
             raise DataFileError(self.path, error.detail) from None
         except (pa.ArrowException, OSError, EOFError) as error:
@@ -219,14 +234,13 @@ def _has_nested_dictionary(found: pa.DataType) -> bool:
 
 
 def _open(
-    path: str,
-    storage: StorageOptions,
+    stored: StoredFile,
     *,
     int96_unit: str = "us",
     dictionaries: frozenset[str] = frozenset(),
     buffer_bytes: int = 0,
 ) -> pq.ParquetFile:
-    source = open_input(path, storage)
+    source = stored.open()
     try:
         return pq.ParquetFile(
             source,

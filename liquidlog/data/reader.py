@@ -94,7 +94,7 @@ class DataFile:
         self._columns = columns
 
     @classmethod
-    def open(
+    def open(  # noqa: PLR0913  a file, what the table says of it, and how to read it
         cls,
         path: str,
         *,
@@ -103,6 +103,7 @@ class DataFile:
         dictionary: bool = False,
         ignored: frozenset[str] = frozenset(),
         storage: StorageOptions = NO_OPTIONS,
+        size_bytes: int | None = None,
     ) -> Self:
         """Open a local path or a URI and check that it can be read exactly.
 
@@ -118,14 +119,15 @@ class DataFile:
                 are read as dictionary<int32, string>.
             ignored: Columns that may be in the file and are not read.
             storage: Opens the file.
+            size_bytes: The size that the log says; None if it says none.
 
         Raises:
-            DataFileError: If the file is missing, is not sound Parquet, or holds anything that
-                cannot become the table's types without loss; names every such thing.
+            DataFileError: If the file is missing, has another size, is not sound Parquet, or holds
+                anything that cannot become the table's types without loss; names every such thing.
             UsageError: If the table itself has columns without an Arrow form.
         """
         wanted = arrow_schema(schema, physical=True)
-        file = ParquetFile(path, storage=storage)
+        file = ParquetFile(path, storage=storage, size_bytes=size_bytes)
         columns = _find_columns(file.schema, wanted, mapping)
         try:
             own = columns.without(CHANGE_COLUMNS | ignored)
@@ -135,8 +137,7 @@ class DataFile:
             raise
         dictionaries = _dictionary_candidates(file, wanted, columns) if dictionary else frozenset()
         if dictionaries:
-            file.close()
-            file = ParquetFile(path, dictionaries=dictionaries, storage=storage)
+            file = file.with_dictionaries(dictionaries)
         return cls(file, wanted, columns)
 
     def __enter__(self) -> Self:

@@ -17,7 +17,7 @@ from liquidlog.storage.addresses import file_address
 from liquidlog.storage.files import FileFacts, Source, delete_file, file_facts
 from liquidlog.storage.objects import Objects
 from liquidlog.storage.options import SINGLE_WRITER, StorageOptions
-from liquidlog.storage.reading import ObjectReader
+from liquidlog.storage.reading import KnownObject, ObjectReader
 
 _PARALLEL_READS: Final = 16
 PROBE_PREFIX: Final = "_liquidlog-probe-"
@@ -130,7 +130,7 @@ class ObjectTableStore:
         facts = self._objects.facts(path)
         if facts is None:
             raise FileNotFoundError(path)
-        return ObjectReader(self._objects, path, facts.size_bytes)
+        return ObjectReader(KnownObject(self._objects, path, facts.size_bytes))
 
     def file_facts(self, path: str) -> FileFacts | None:
         """See TableStore."""

@@ -11,7 +11,7 @@ from typing import Final, Self
 from liquidlog.clustering.columns import CLUSTERING_DOMAIN
 from liquidlog.clustering.outcome.change import Staleness, planned_group, rewrite_change, staleness
 from liquidlog.commit.clock import Clock
-from liquidlog.commit.conflicts import ReadSet
+from liquidlog.commit.conflicts import ReadSet, Winners
 from liquidlog.commit.transaction import Proposal, rehearse, require_writable
 from liquidlog.data.runs import Run
 from liquidlog.errors import (
@@ -24,8 +24,9 @@ from liquidlog.errors import (
     TableReplacedError,
     UnsupportedFeatureError,
 )
-from liquidlog.log.loader import load_commits, newest_version
-from liquidlog.log.second_opinion import require_agreement
+from liquidlog.log.loader import load_commits
+from liquidlog.log.second_opinion import SecondOpinion
+from liquidlog.log.segment import list_log_from, mark_of
 from liquidlog.log.store import TableStore
 from liquidlog.operations.checkpoint import land_and_checkpoint
 from liquidlog.operations.outputs import (
@@ -46,12 +47,11 @@ from liquidlog.plan import (
     WrittenFile,
     rewrite_digest,
 )
-from liquidlog.snapshot import Snapshot
+from liquidlog.snapshot import LogMark, Snapshot
 from liquidlog.spec.actions import FileKey
 from liquidlog.spec.arrow import unsupported_types
 from liquidlog.spec.change import Change
 from liquidlog.spec.markup import Summary
-from liquidlog.storage.options import NO_OPTIONS, StorageOptions
 from liquidlog.version import __version__
 
 
@@ -117,9 +117,7 @@ class CommitReport(Summary):
             raise ExecutorError("; ".join(self.failures) + done, failures=self.failures)
 
 
-def require_rewritable(
-    snapshot: Snapshot, plan: ClusteringPlan, storage: StorageOptions = NO_OPTIONS
-) -> None:
+def require_rewritable(snapshot: Snapshot, plan: ClusteringPlan, opinion: SecondOpinion) -> None:
     """Refuse a plan whose outputs could not be committed, before any data is rewritten.
 
     Raises:
@@ -131,14 +129,65 @@ def require_rewritable(
     if problems:
         raise UnsupportedFeatureError(snapshot.uri, "rewritten", tuple(problems))
     if plan.groups:
-        require_agreement(snapshot, storage)
+        opinion.require(snapshot)
+
+
+class LandedGroups:
+    """Which groups of a plan are committed, and all commits since the plan: each is read once."""
+
+    def __init__(self, store: TableStore, plan: ClusteringPlan) -> None:
+        """Know of nothing after the plan's version; nothing is read yet."""
+        self._store = store
+        self._plan = plan
+        self._forget()
+
+    def _forget(self) -> None:
+        self.winners = Winners(self._plan.read_version)
+        self._groups: set[int] = set()
+        # Not the winners' version: an attempt to commit takes commits in whose tags nobody read.
+        self._version = self._plan.read_version
+        self._mark: LogMark | None = None
+
+    def update(self) -> frozenset[int]:
+        """Read the commits that came since the last time; return the ids of the committed groups.
+
+        If the log does not hold the last commit that was read as it was, all are read anew.
+
+        Raises:
+            VersionNotFoundError: If commits after the plan's version are gone from the log.
+        """
+        listing = list_log_from(self._store, self._version)
+        known = self._version == self._plan.read_version
+        if not known and (self._mark is None or not listing.has(self._mark)):
+            self._forget()
+            listing = list_log_from(self._store, self._version)
+        for commit in load_commits(self._store, self._version + 1, listing.newest):
+            tags = commit.info.tags or {}
+            if tags.get(PLAN_ID_TAG) == self._plan.plan_id:
+                self._groups.add(int(tags[GROUP_ID_TAG]))
+            self.winners.take([commit])
+            file = listing.commits.get(commit.version)
+            self._version, self._mark = commit.version, None if file is None else mark_of(file)
+        return frozenset(self._groups)
+
+
+class CommitRun:
+    """What the groups of a run share: each log file and each agreement serves all that follow."""
+
+    def __init__(
+        self, store: TableStore, plan: ClusteringPlan, clock: Clock, opinion: SecondOpinion
+    ) -> None:
+        self.store = store
+        self.plan = plan
+        self.clock = clock
+        self.opinion = opinion
+        self.landed = LandedGroups(store, plan)
+        self.base: Snapshot | None = None
 
 
 def commit_groups(
-    store: TableStore,
-    plan: ClusteringPlan,
+    run: CommitRun,
     groups: Iterable[RewrittenGroup | GroupFailure],
-    clock: Clock,
     *,
     on_commit: Callable[[int], None],
     dry_run: bool = False,
@@ -156,20 +205,19 @@ def commit_groups(
     finished: list[RewrittenGroup] = []
     conflicts: list[GroupConflict] = []
     failures: list[str] = []
-    base: Snapshot | None = None
     become = rehearse_group if dry_run else commit_group
     for group in groups:
         if isinstance(group, GroupFailure):
             failures.append(f"group {group.group_id}: {group.reason}")
             continue
         try:
-            committed = become(store, plan, group, clock, base)
+            committed = become(run, group)
         except CommitConflictError as error:
             conflicts.extend(GroupConflict(group.group_id, found) for found in error.conflicts)
         except (ResultMismatchError, DataFileError) as error:
             failures.append(f"group {group.group_id}: {error.message}")
         else:
-            base = committed.base or base
+            run.base = committed.base or run.base
             if committed.version is None:
                 skipped.append(group.group_id)
             else:
@@ -179,7 +227,7 @@ def commit_groups(
                 finished.append(group)
                 on_commit(group.group_id)
     return CommitReport(
-        read_version=plan.read_version,
+        read_version=run.plan.read_version,
         versions=tuple(versions.values()),
         committed_groups=tuple(versions),
         skipped_groups=tuple(skipped),
@@ -209,14 +257,8 @@ class GroupCommit:
     base: Snapshot | None = field(default=None, compare=False, repr=False)
 
 
-def commit_group(
-    store: TableStore,
-    plan: ClusteringPlan,
-    group: RewrittenGroup,
-    clock: Clock,
-    base: Snapshot | None = None,
-) -> GroupCommit:
-    """Commit a finished group on top of the newest version; `base` is a version already loaded.
+def commit_group(run: CommitRun, group: RewrittenGroup) -> GroupCommit:
+    """Commit a finished group on top of the newest version.
 
     A group that is already committed is not committed again. Outputs are deleted only if the log
     proves that no commit can ever name them: another result of the group was committed, or other
@@ -232,44 +274,32 @@ def commit_group(
         UnsupportedFeatureError: If the table can no longer be written.
         CorruptLogError: If delta-rs reads the log differently.
     """
+    store, plan, clock = run.store, run.plan, run.clock
     claim = _Claim.of(store, plan, group)
-    if group.group_id in committed_groups(store, plan):
+    if group.group_id in run.landed.update():
         clear_run(store, claim.run, claim.digest)
         return GroupCommit(group_id=group.group_id, version=None)
     try:
         require_evidence(store, plan, group)
-        rewrite = _GroupRewrite(
-            store=store,
-            plan=plan,
-            group=group,
-            claim=claim,
-            clock=clock,
-            started_ms=clock.now_ms(),
-        )
-        landed = land_and_checkpoint(store, rewrite.proposal(base), clock, engine_info=ENGINE_INFO)
+        rewrite = _GroupRewrite(run, group, claim, started_ms=clock.now_ms())
+        landed = land_and_checkpoint(store, rewrite.proposal(), clock, engine_info=ENGINE_INFO)
     except TableReplacedError:
         raise  # the log of another table proves nothing about this run
     except CommitConflictError:
         clear_run(store, claim.run, claim.digest)
-        if group.group_id in committed_groups(store, plan):
+        if group.group_id in run.landed.update():
             return GroupCommit(group_id=group.group_id, version=None)
         raise
     except ResultMismatchError:
         # The process that committed the same outputs meanwhile has removed the trace of their run.
-        if group.group_id in committed_groups(store, plan):
+        if group.group_id in run.landed.update():
             return GroupCommit(group_id=group.group_id, version=None)
         raise
     settle(claim.run, group.outputs)
     return GroupCommit(group_id=group.group_id, version=landed.version, base=landed.base)
 
 
-def rehearse_group(
-    store: TableStore,
-    plan: ClusteringPlan,
-    group: RewrittenGroup,
-    clock: Clock,
-    base: Snapshot | None = None,
-) -> GroupCommit:
+def rehearse_group(run: CommitRun, group: RewrittenGroup) -> GroupCommit:
     """Return what `commit_group` would return now; nothing is committed and nothing is deleted.
 
     Raises:
@@ -280,19 +310,13 @@ def rehearse_group(
         UnsupportedFeatureError: As `commit_group`.
         CorruptLogError: As `commit_group`.
     """
+    store, plan, clock = run.store, run.plan, run.clock
     claim = _Claim.of(store, plan, group)
-    if group.group_id in committed_groups(store, plan):
+    if group.group_id in run.landed.update():
         return GroupCommit(group_id=group.group_id, version=None)
     require_evidence(store, plan, group)
-    rewrite = _GroupRewrite(
-        store=store,
-        plan=plan,
-        group=group,
-        claim=claim,
-        clock=clock,
-        started_ms=clock.now_ms(),
-    )
-    would = rehearse(store, rewrite.proposal(base))
+    rewrite = _GroupRewrite(run, group, claim, started_ms=clock.now_ms())
+    would = rehearse(store, rewrite.proposal())
     return GroupCommit(group_id=group.group_id, version=would.version, base=would.base)
 
 
@@ -315,12 +339,7 @@ def committed_groups(store: TableStore, plan: ClusteringPlan) -> frozenset[int]:
     Raises:
         VersionNotFoundError: If commits after the plan's version are no longer in the log.
     """
-    found = set()
-    for landed in load_commits(store, plan.read_version + 1, newest_version(store)):
-        tags = landed.info.tags or {}
-        if tags.get(PLAN_ID_TAG) == plan.plan_id:
-            found.add(int(tags[GROUP_ID_TAG]))
-    return frozenset(found)
+    return LandedGroups(store, plan).update()
 
 
 def pending_groups(store: TableStore, plan: ClusteringPlan) -> tuple[RewriteGroup, ...]:
@@ -359,26 +378,26 @@ class _Claim:
         return cls(run, digest)
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(slots=True)
 class _GroupRewrite:
     """A finished group with the functions that attempts to land it call."""
 
-    store: TableStore
-    plan: ClusteringPlan
+    run: CommitRun
     group: RewrittenGroup
     claim: _Claim
-    clock: Clock
     started_ms: int
     _stale: Staleness | None = None
 
-    def proposal(self, base: Snapshot | None) -> Proposal:
-        """Return the group as a proposal; `base` is a version already loaded."""
+    def proposal(self) -> Proposal:
+        """Return the group as a proposal that builds on the commits already read in this run."""
+        plan = self.run.plan
         return Proposal(
-            read_set=read_set_of(self.plan, planned_group(self.plan, self.group)),
+            read_set=read_set_of(plan, planned_group(plan, self.group)),
             derive=self._derive,
             problems=self._problems,
             before_put=self._before_put,
-            base=base,
+            base=self.run.base,
+            winners=self.run.landed.winners,
         )
 
     def _problems(self, snapshot: Snapshot) -> tuple[str, ...]:
@@ -386,19 +405,22 @@ class _GroupRewrite:
 
     def _derive(self, snapshot: Snapshot) -> Change:
         stale = self._staleness(snapshot)
-        return rewrite_change(snapshot, self.plan, self.group, now_ms=self.started_ms, stale=stale)
+        plan, now_ms = self.run.plan, self.started_ms
+        return rewrite_change(snapshot, plan, self.group, now_ms=now_ms, stale=stale)
 
     def _before_put(self, snapshot: Snapshot) -> None:
-        run, digest, outputs = self.claim.run, self.claim.digest, self.group.outputs
-        require_agreement(snapshot, self.store.storage)
-        now_ms = self.clock.now_ms()
-        require_committable(self.store, run, digest, outputs, snapshot, now_ms=now_ms)
+        claim, outputs = self.claim, self.group.outputs
+        self.run.opinion.require(snapshot)
+        now_ms = self.run.clock.now_ms()
+        require_committable(
+            self.run.store, claim.run, claim.digest, outputs, snapshot, now_ms=now_ms
+        )
 
     def _staleness(self, snapshot: Snapshot) -> Staleness:
         """Return the staleness against a snapshot; it is computed once per attempt."""
         if self._stale is None or self._stale.snapshot is not snapshot:
-            planned = planned_group(self.plan, self.group)
-            self._stale = staleness(snapshot, self.plan, planned)
+            plan = self.run.plan
+            self._stale = staleness(snapshot, plan, planned_group(plan, self.group))
         return self._stale
 
 

@@ -1,14 +1,15 @@
 """Classify the errors of storage clients, and retry requests where that is safe."""
 
+import secrets
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Final, TypeVar
 
 T = TypeVar("T")
 
-_ATTEMPTS: Final = 4
-_FIRST_WAIT_SECONDS: Final = 0.2
+_JITTER_STEPS: Final = 1 << 20
 _TRANSIENT_STATUS: Final = frozenset({408, 425, 429, 500, 502, 503, 504})
 _CONFLICT_STATUS: Final = 409
 _MISSING_STATUS: Final = 404
@@ -20,6 +21,15 @@ _GCSFS_REFUSALS: Final = ("Forbidden: ", "Bad Request: ")
 
 class AmbiguousPutError(Exception):
     """The storage failed, but may have stored the object: read it back before anything else."""
+
+
+class OtherSizeError(OSError):
+    """A file has another size than the one that it should have."""
+
+    def __init__(self, size_bytes: int, expected_bytes: int) -> None:
+        super().__init__(f"has {size_bytes} bytes where {expected_bytes} are expected")
+        self.size_bytes = size_bytes
+        self.expected_bytes = expected_bytes
 
 
 class Failure(Enum):
@@ -48,6 +58,18 @@ def classify(error: BaseException) -> Failure:
     return Failure.REFUSED if refused else Failure.TRANSIENT
 
 
+def is_busy(error: BaseException) -> bool:
+    """Return whether a store says that it is busy, or took too long: it may answer in minutes."""
+    if http_status(error) in _TRANSIENT_STATUS:
+        return True
+    cause: BaseException | None = error
+    while cause is not None:
+        if isinstance(cause, TimeoutError) or "Timeout" in type(cause).__name__:
+            return True
+        cause = cause.__cause__
+    return False
+
+
 def http_status(error: BaseException | None) -> int | None:
     """Return the HTTP status in an error of s3fs, gcsfs or adlfs, None if there is none."""
     while error is not None:
@@ -69,21 +91,52 @@ def http_status(error: BaseException | None) -> int | None:
     return None
 
 
-def again(request: Callable[[], T]) -> T:
-    """Return the answer to a read-only request; on transient errors, try up to four times.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BackOff:
+    """How a read-only request is retried.
 
-    The waits between the tries are 0.2, 0.8 and 3.2 seconds.
+    Waits double from `first_seconds` to `longest_seconds`; each is shortened by a random part, so
+    that hundreds of workers that were throttled together do not retry together. Retries end when
+    the next try would come later than `total_seconds` after the first; or than `unknown_seconds`
+    if the store is not known to be busy: a wrong endpoint does not answer within minutes either.
+    """
+
+    first_seconds: float = 0.2
+    longest_seconds: float = 30.0
+    total_seconds: float = 180.0
+    unknown_seconds: float = 5.0
+    now: Callable[[], float] = time.monotonic
+    sleep: Callable[[float], None] = time.sleep
+    jitter: Callable[[int], int] = secrets.randbelow
+    """Returns a whole number from 0 below its argument, each equally likely."""
+
+    def wait_seconds(self, failures: int) -> float:
+        """Return the wait after this many failures: between half of the longest wait and all."""
+        longest = min(self.first_seconds * 2.0 ** min(failures - 1, 60), self.longest_seconds)
+        return longest * (1 + self.jitter(_JITTER_STEPS) / _JITTER_STEPS) / 2
+
+
+def again(request: Callable[[], T], back_off: BackOff | None = None) -> T:
+    """Return the answer to a read-only request, retried while its errors are transient.
 
     Raises:
-        Exception: The client's error, if it is not transient or persists.
+        Exception: The client's error, if it is not transient or outlasts the back-off.
     """
-    wait_seconds = _FIRST_WAIT_SECONDS
-    for _ in range(_ATTEMPTS - 1):
+    waits = back_off or DEFAULT_BACK_OFF
+    began = waits.now()
+    failures = 0
+    while True:
         try:
             return request()
         except Exception as error:
             if classify(error) is not Failure.TRANSIENT:
                 raise
-        time.sleep(wait_seconds)
-        wait_seconds *= 4
-    return request()
+            failures += 1
+            wait_seconds = waits.wait_seconds(failures)
+            most_seconds = waits.total_seconds if is_busy(error) else waits.unknown_seconds
+            if waits.now() - began + wait_seconds > most_seconds:
+                raise
+        waits.sleep(wait_seconds)
+
+
+DEFAULT_BACK_OFF: Final = BackOff()

@@ -11,16 +11,19 @@ import pyarrow as pa
 from liquidlog.errors import StorageError
 from liquidlog.storage import local
 from liquidlog.storage.addresses import is_local, local_path
+from liquidlog.storage.failures import OtherSizeError
 from liquidlog.storage.local import FileFacts
 from liquidlog.storage.local_files import open_regular
 from liquidlog.storage.objects import Objects
 from liquidlog.storage.options import NO_OPTIONS, StorageOptions
-from liquidlog.storage.reading import ObjectReader
+from liquidlog.storage.reading import KnownObject, ObjectReader
 
 __all__ = [
     "FileFacts",
+    "OtherSizeError",
     "Output",
     "Source",
+    "StoredFile",
     "content_mark",
     "create",
     "delete_file",
@@ -71,13 +74,50 @@ def open_input(address: str, options: StorageOptions = NO_OPTIONS) -> Source:
         OSError: If the file cannot be read, or is a directory, a device or a FIFO.
         LiquidlogError: If the address or an option cannot be used, or the storage refuses.
     """
-    if is_local(address):
-        return open_regular(local_path(address))
-    objects, path = _object(address, options)
-    facts = objects.facts(path)
-    if facts is None:
-        raise FileNotFoundError(address)
-    return ObjectReader(objects, path, facts.size_bytes)
+    return StoredFile(address, options).open()
+
+
+class StoredFile:
+    """A file to open several times: what one opening asks the storage for serves the next."""
+
+    def __init__(
+        self, address: str, options: StorageOptions = NO_OPTIONS, *, size_bytes: int | None = None
+    ) -> None:
+        """Ask for nothing yet; a file that should have `size_bytes` is refused if it has not."""
+        self._address = address
+        self._options = options
+        self._size_bytes = size_bytes
+        self._known: KnownObject | None = None
+
+    def open(self) -> Source:
+        """Return the file opened for reading; an object's size is checked as its end is read.
+
+        Raises:
+            OtherSizeError: If it has not the size that it should have.
+            OSError: As `open_input`.
+            LiquidlogError: As `open_input`.
+        """
+        if is_local(self._address):
+            return self._opened_here(open_regular(local_path(self._address)))
+        if self._known is None:
+            objects, path = _object(self._address, self._options)
+            self._known = KnownObject(objects, path, self._size_bytes or self._asked(objects, path))
+        return ObjectReader(self._known)
+
+    def _opened_here(self, file: pa.OSFile) -> pa.OSFile:
+        size_bytes = file.size()
+        if self._size_bytes not in {None, size_bytes}:
+            file.close()
+            raise OtherSizeError(size_bytes, self._size_bytes or 0)
+        return file
+
+    def _asked(self, objects: Objects, path: str) -> int:
+        facts = objects.facts(path)
+        if facts is None:
+            raise FileNotFoundError(self._address)
+        if self._size_bytes not in {None, facts.size_bytes}:
+            raise OtherSizeError(facts.size_bytes, self._size_bytes or 0)
+        return facts.size_bytes
 
 
 def create(address: str, options: StorageOptions = NO_OPTIONS) -> Output:

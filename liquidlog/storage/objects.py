@@ -14,7 +14,14 @@ from typing import Any, Final, TypeVar
 from liquidlog.errors import StorageError, UnsupportedFeatureError
 from liquidlog.storage.addresses import ObjectAddress, parse_object_address
 from liquidlog.storage.clients import FAMILIES, Client, explained, open_client
-from liquidlog.storage.failures import AmbiguousPutError, Failure, again, classify
+from liquidlog.storage.failures import (
+    AmbiguousPutError,
+    Failure,
+    OtherSizeError,
+    again,
+    classify,
+    http_status,
+)
 from liquidlog.storage.options import StorageOptions
 
 T = TypeVar("T")
@@ -26,6 +33,7 @@ _PARALLEL_READS: Final = 8
 _TIME_NAMES: Final = ("LastModified", "last_modified", "mtime", "updated", "created")
 _ETAG_NAMES: Final = ("ETag", "etag", "generation", "md5Hash")
 _PUT_ATTEMPTS: Final = 4
+_NO_SUCH_RANGE_STATUS: Final = 416
 _SENT_ONCE: Final = frozenset({"s3", "azure"})
 """Families whose client sends a conditional put only once."""
 
@@ -114,6 +122,34 @@ class Objects:
             return self._piece(path, start, stop)
         with ThreadPoolExecutor(min(len(pieces), _PARALLEL_READS)) as pool:
             return b"".join(pool.map(lambda piece: self._piece(path, *piece), pieces))
+
+    def read_end(self, path: str, start: int, *, size_bytes: int) -> bytes:
+        """Return the bytes from `start` on of an object that should have so many; one request.
+
+        Raises:
+            FileNotFoundError: If there is no such object.
+            OtherSizeError: If it has another size.
+            OSError: If it cannot be read.
+        """
+
+        def request() -> bytes:
+            return bytes(self._fs.cat_file(path, start=start, end=size_bytes + 1))
+
+        try:
+            found = again(request)
+        except FileNotFoundError:
+            raise
+        except Exception as error:  # noqa: BLE001  clients raise what they like
+            if http_status(error) == _NO_SUCH_RANGE_STATUS:
+                found = b""
+            else:
+                raise OSError(self.explained(error)) from None
+        if len(found) != size_bytes - start:
+            facts = self.facts(path)
+            if facts is None:
+                raise FileNotFoundError(path)
+            raise OtherSizeError(facts.size_bytes, size_bytes)
+        return found
 
     def list_directory(self, path: str, first: str = "") -> tuple[ObjectFacts, ...] | None:
         """Return the objects directly in a directory; None if nothing is in or below it.

@@ -8,7 +8,8 @@ from typing import Any, Final, Self
 from unittest import mock
 
 from liquidlog.log import object_store
-from liquidlog.operations import backfill, outputs, rewrite
+from liquidlog.log.second_opinion import SecondOpinion
+from liquidlog.operations import backfill, outputs
 from support.disk_calls import Call, Effect
 from support.plain_log import State
 from support.playground import Playground, counted_tokens
@@ -46,7 +47,7 @@ def alone_on_storage() -> Iterator[None]:
     It reads whole versions, which no schedule and no fault here changes.
     """
     with (
-        mock.patch.object(rewrite, "require_agreement"),
+        mock.patch.object(SecondOpinion, "require"),
         mock.patch.object(outputs, "ThreadPoolExecutor", OneByOne),
         mock.patch.object(backfill, "ThreadPoolExecutor", OneByOne),
         mock.patch.object(object_store, "ThreadPoolExecutor", OneByOne),

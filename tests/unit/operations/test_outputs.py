@@ -18,7 +18,7 @@ from msgspec import structs
 from liquidlog.data.runs import Run, Stage
 from liquidlog.errors import DocumentError, ExecutorError, LiquidlogError, StorageError
 from liquidlog.log.local_store import LocalTableStore
-from liquidlog.log.second_opinion import require_agreement
+from liquidlog.log.second_opinion import SecondOpinion
 from liquidlog.operations import outputs, rewrite
 from liquidlog.plan import (
     ClusteringPlan,
@@ -178,11 +178,13 @@ def test_outputs_that_vanish_before_the_put_are_not_committed(
     result = execute(plan)
     output = Path(table.uri, result.groups[0].outputs[0].path)
 
+    require = SecondOpinion.require
+
     def meanwhile(*arguments: Any) -> None:
         output.unlink()
-        require_agreement(*arguments)
+        require(*arguments)
 
-    monkeypatch.setattr(rewrite, "require_agreement", meanwhile)
+    monkeypatch.setattr(SecondOpinion, "require", meanwhile)
     report = table.commit_each(plan, result.groups)
     assert "is missing" in report.failures[0]
     assert live_values(table) == [1, 2, 3, 4, 5, 6]
