@@ -15,6 +15,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
 
+import deltalake
 import numpy as np
 import pyarrow as pa
 from bench_memory import Peaks
@@ -56,7 +57,6 @@ def write_sessions(path: Path, *, files: int = 4, rows: int = 1_000_000, each: i
             ("amount", pa.float64()),
         ]
     )
-    table = Table.create(str(path), schema=schema, cluster_by=["user", "ts"])
     for number in range(files):
         ids = random.integers(0, 1 << 62, rows // each)
         texts = pa.array([f"{x:016x}-{int(x) * 7 & ((1 << 62) - 1):016x}" for x in ids])
@@ -66,7 +66,8 @@ def write_sessions(path: Path, *, files: int = 4, rows: int = 1_000_000, each: i
             texts.take(pa.array(np.repeat(np.arange(len(ids)), each))),
             pa.array(random.random(rows)),
         ]
-        table.append(pa.table(columns, schema=schema))
+        deltalake.write_deltalake(str(path), pa.table(columns, schema=schema), mode="append")
+    Table.open(str(path)).cluster_by(["user", "ts"])
 
 
 def wide_rows(arguments: argparse.Namespace) -> list[dict[str, Any]]:

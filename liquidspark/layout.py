@@ -18,6 +18,7 @@ import pyarrow as pa
 
 from liquidlog.curve.cuts import CurveSample, Cuts, Ordinals, equal_cuts, refine_cuts
 from liquidlog.curve.grid import Keys
+from liquidlog.curve.kd import BOX_BITS, Boxes
 from liquidlog.curve.order import RowOrder, stable_order
 from liquidlog.curve.placing import KeyOrder, key_order_bits, place_rows
 from liquidlog.curve.ranges import Axis
@@ -29,6 +30,8 @@ MAX_RANGES: Final = 4096
 
 MAX_RANGES_ALONE: Final = 1 << 16
 """Ranges of a sole clustering column, of which each can straddle only two files."""
+
+_KEY_TYPES: Final = (pa.uint16(), pa.uint32(), pa.uint64())
 
 _MIN_SIZE: Final = 0.4
 _MAX_SIZES: Final = (1.6, 1.4, 1.4)
@@ -54,6 +57,13 @@ class Layout:
     order: KeyOrder
     cuts: Cuts
     slices_per_output: int
+
+    @property
+    def key_type(self) -> pa.DataType:
+        """The narrowest unsigned type that holds all keys."""
+        box_bits = BOX_BITS if isinstance(self.order, Boxes) else 0
+        bits = box_bits + len(self.axes) * self.order.bits
+        return next(kind for kind in _KEY_TYPES if bits <= kind.bit_width)
 
     def keys_of(self, columns: Sequence[pa.Array | pa.ChunkedArray]) -> Keys:
         """Return the curve key of each row, (n,) uint64; `columns` are of n rows, one per axis."""

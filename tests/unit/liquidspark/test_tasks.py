@@ -315,6 +315,42 @@ def test_a_run_outlived_by_its_writing_tasks_leaves_no_file(tmp_path: Path) -> N
     assert parquet_names(tmp_path) == before
 
 
+def sessions_work(directory: Path, *, outputs: int) -> GroupWork:
+    """Return a group with texts that stand in 50 rows each, 500 of them in each of 4 files."""
+    rows, files = 25_000, 4
+    random = np.random.default_rng(3)
+    texts = [random.bytes(16).hex() for _ in range(rows * files // 50)]
+    table = pa.table(
+        {
+            "a": random.integers(0, 10**7, rows * files),
+            "b": pa.array(texts).take(pa.array(np.arange(rows * files) // 50)),
+            "row": range(rows * files),
+        }
+    )
+    inputs = write_inputs(directory, table, files, row_group_rows=rows)
+    Run(str(directory), RUN).begin()
+    return replace(
+        make_work(directory / "unused", slice_bytes=1 << 30),
+        directory=str(directory),
+        paths=tuple(str(directory / file.path) for file in inputs),
+        inputs=inputs,
+        outputs=outputs,
+        columns=(("a",), ("row",)),
+    )
+
+
+def test_more_slices_do_not_carry_their_dictionaries_more_often(tmp_path: Path) -> None:
+    moved = []
+    for outputs in (1, 36):
+        work = sessions_work(tmp_path / str(outputs), outputs=outputs)
+        with open_logical_file(work, 0) as opened:
+            assert pa.types.is_dictionary(opened.read().schema.field("b").type)
+        facts = shuffled(work, sample_rows=5000, split_rows=25_000)
+        assert facts.read == facts.written
+        moved.append(facts.costs.shuffled_bytes)
+    assert moved[1] < 1.3 * moved[0]
+
+
 def wide_work(directory: Path, *, curve: Curve, by_key: bool, outputs: int = 8) -> GroupWork:
     """Return a group where one row in twenty is 200 times as wide: of the lowest keys, or any."""
     rows = 20_000
