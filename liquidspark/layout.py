@@ -2,18 +2,24 @@
 
 Made once on the driver from the samples, then shipped to every task: each task sends a row to
 the same place, whatever the order in which tasks run.
+
+Files are cut by rows, or, where that would make them of very unlike sizes, by bytes: sampled rows
+are then taken as often as the rows near them on the curve are wide.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import accumulate
 from typing import Final
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
-from liquidlog.curve.cuts import Cuts, Ordinals, refine_cuts
+from liquidlog.curve.cuts import CurveSample, Cuts, Ordinals, equal_cuts, refine_cuts
 from liquidlog.curve.grid import Keys
+from liquidlog.curve.kd import BOX_BITS, Boxes
+from liquidlog.curve.order import RowOrder, stable_order
 from liquidlog.curve.placing import KeyOrder, key_order_bits, place_rows
 from liquidlog.curve.ranges import Axis
 from liquidlog.spec.arrow import leaf_column
@@ -24,6 +30,19 @@ MAX_RANGES: Final = 4096
 
 MAX_RANGES_ALONE: Final = 1 << 16
 """Ranges of a sole clustering column, of which each can straddle only two files."""
+
+_KEY_TYPES: Final = (pa.uint16(), pa.uint32(), pa.uint64())
+
+_MIN_SIZE: Final = 0.4
+_MAX_SIZES: Final = (1.6, 1.4, 1.4)
+"""Of the mean, as estimated: a layout by rows is kept within the first, one by bytes within the
+others. Chosen cuts make files of 0.5 to 1.5; if all fail, cuts are equal."""
+
+_MEASURED_PER_MEAN: Final = 64
+_CHANCE: Final = 3.0
+"""Standard errors by which a mean of this many widths must differ to be believed."""
+
+Weights = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,6 +57,13 @@ class Layout:
     order: KeyOrder
     cuts: Cuts
     slices_per_output: int
+
+    @property
+    def key_type(self) -> pa.DataType:
+        """The narrowest unsigned type that holds all keys."""
+        box_bits = BOX_BITS if isinstance(self.order, Boxes) else 0
+        bits = box_bits + len(self.axes) * self.order.bits
+        return next(kind for kind in _KEY_TYPES if bits <= kind.bit_width)
 
     def keys_of(self, columns: Sequence[pa.Array | pa.ChunkedArray]) -> Keys:
         """Return the curve key of each row, (n,) uint64; `columns` are of n rows, one per axis."""
@@ -60,27 +86,108 @@ def build_layout(work: GroupWork, surveys: Sequence[Survey]) -> Layout:
         surveys: One per input that has rows, in file order.
     """
     assert work.curve is not None  # noqa: S101  compaction has no layout
-    d = len(work.columns)
-    bits = key_order_bits(d, work.curve)
     columns = [
         pa.concat_arrays([survey.columns[j] for survey in surveys if survey.columns])
-        for j in range(d)
+        for j in range(len(work.columns))
     ]
+    layout, sample = _even_layout(work, columns, _ordinals(surveys), _bytes_of_rows(surveys))
+    slices = slices_per_output(work, memory_bytes=sum(survey.memory_bytes for survey in surveys))
+    if slices == 1:
+        return layout
+    cuts = refine_cuts(sample, layout.cuts, slices=slices)
+    return replace(layout, cuts=cuts, slices_per_output=slices)
+
+
+def _even_layout(
+    work: GroupWork, columns: Sequence[pa.Array], ordinals: Ordinals, measured: Weights
+) -> tuple[Layout, CurveSample]:
+    """Return the layout by rows, or by bytes if that would make files of very unlike sizes.
+
+    Args:
+        work: As for `_fitted`.
+        columns: As for `_fitted`.
+        ordinals: As for `_fitted`.
+        measured: (s,) float64, the bytes that each sampled row stands for; NaN if not measured.
+    """
+    layout, sample = _fitted(work, columns, ordinals)
+    if np.isnan(measured).all():
+        return layout, sample
+    # Each layout gives wide rows more room than the one before, hence purer neighbourhoods.
+    for max_size in _MAX_SIZES:
+        keys = layout.keys_of(columns)
+        weights = local_means(measured, stable_order(keys))
+        places = layout.cuts.parts_of(keys, ordinals)
+        sizes = np.bincount(places, weights=weights, minlength=work.outputs)
+        if sizes.min() >= _MIN_SIZE * sizes.mean() and sizes.max() <= max_size * sizes.mean():
+            return layout, sample
+        rows = rows_by_weight(weights)
+        taken = pa.array(rows)
+        layout, sample = _fitted(work, [c.take(taken) for c in columns], ordinals[rows])
+    return replace(layout, cuts=equal_cuts(sample, work.outputs)), sample
+
+
+def _fitted(
+    work: GroupWork, columns: Sequence[pa.Array], ordinals: Ordinals
+) -> tuple[Layout, CurveSample]:
+    """Return the layout with one slice per output, and the sample in the order of its keys.
+
+    Args:
+        work: A group whose curve is not None.
+        columns: The clustering columns of the sample, s values each.
+        ordinals: (s,) uint64, the ordinals of the sampled rows, in order.
+    """
+    assert work.curve is not None  # noqa: S101  compaction has no layout
+    d = len(work.columns)
+    bits = key_order_bits(d, work.curve)
     max_ranges = min(MAX_RANGES if d > 1 else MAX_RANGES_ALONE, 1 << bits)
-    axes, coords = [], np.empty((len(columns[0]), d), np.uint32, order="F")
+    axes, coords = [], np.empty((len(ordinals), d), np.uint32, order="F")
     for j, column in enumerate(columns):
         axis, coords[:, j] = Axis.fit(column, max_ranges=max_ranges, bits=bits)
         axes.append(axis)
-    order, sample, cuts = place_rows(
-        coords, _ordinals(surveys), work.outputs, curve=work.curve, bits=bits
+    order, sample, cuts = place_rows(coords, ordinals, work.outputs, curve=work.curve, bits=bits)
+    return Layout(axes=tuple(axes), order=order, cuts=cuts, slices_per_output=1), sample
+
+
+def _bytes_of_rows(surveys: Sequence[Survey]) -> Weights:
+    """Return the bytes that each sampled row stands for, (s,) float64; NaN if not measured."""
+    return np.concatenate(
+        [survey.row_bytes * (survey.num_rows / max(len(survey.rows), 1)) for survey in surveys]
     )
-    slices = slices_per_output(work, memory_bytes=sum(survey.memory_bytes for survey in surveys))
-    return Layout(
-        axes=tuple(axes),
-        order=order,
-        cuts=refine_cuts(sample, cuts, slices=slices) if slices > 1 else cuts,
-        slices_per_output=slices,
-    )
+
+
+def local_means(measured: Weights, order: RowOrder) -> Weights:
+    """Return a weight for every sampled row: the mean of what was measured near it on the curve.
+
+    A weight is 1 where that mean is within chance of it: rows that are wide here and there weigh as
+    all others do.
+
+    Args:
+        measured: (s,) float64, bytes; NaN for rows that were not measured, but not for all.
+        order: (s,) int64, the rows along the curve.
+    """
+    along = measured[order]
+    known = np.flatnonzero(~np.isnan(along))
+    values = along[known] / along[known].mean()
+    count = max(1, len(known) // _MEASURED_PER_MEAN)
+    edges = np.arange(count) * len(known) // count
+    numbers = np.diff(np.append(edges, len(known)))
+    means = np.add.reduceat(values, edges) / numbers
+    variances = np.add.reduceat(values**2, edges) / numbers - means**2
+    errors = np.sqrt(np.maximum(variances, 0) / numbers)
+    means[np.abs(means - 1) <= _CHANCE * errors] = 1.0
+    starts = known[edges]
+    starts[0] = 0
+    weights = np.empty(len(measured))
+    weights[order] = np.repeat(means, np.diff(np.append(starts, len(along))))
+    return weights
+
+
+def rows_by_weight(weights: Weights) -> RowOrder:
+    """Return as many rows as there are weights, (s,) int64, in order and as often as they weigh."""
+    ends = np.cumsum(weights)
+    steps = (np.arange(len(weights)) + 0.5) * (ends[-1] / len(weights))
+    rows: RowOrder = np.searchsorted(ends, steps, side="right")
+    return np.minimum(rows, len(weights) - 1)
 
 
 def slices_per_output(work: GroupWork, *, memory_bytes: int) -> int:

@@ -23,7 +23,7 @@ import pyarrow as pa
 from liquidlog.curve.curves import Curve
 from liquidlog.curve.grid import Keys
 from liquidlog.curve.order import RowOrder, order_rows, stable_order
-from liquidlog.data.encodings import concat
+from liquidlog.data.encodings import compacted, concat
 from liquidlog.errors import ExecutorError, LiquidlogError
 from liquidlog.plan import GroupCosts
 from liquidlog.spec.arrow import arrow_schema, leaf_column
@@ -68,6 +68,10 @@ _BATCH_BYTES: Final = 32 << 20
 
 _MURMUR_SEED: Final = 42
 _IPC_OPTIONS: Final = pa.ipc.IpcWriteOptions(compression="lz4", use_threads=False)
+_TEXT_IPC_OPTIONS: Final = pa.ipc.IpcWriteOptions(
+    compression=pa.Codec("zstd", compression_level=1), use_threads=False
+)
+"""For rows with dictionaries of their own: lz4 makes little of texts such as keys in hex digits."""
 
 
 class Piece(NamedTuple):
@@ -129,11 +133,13 @@ class SplitTasks:
     def _pieces(self, table: pa.Table, first: int) -> Iterator[Piece]:
         keys = table_keys(self.work, self.layout, table)
         ordinals = ordinals_from(first, len(table))
-        for number, rows, places in slice_table(self.layout, narrowed(table), keys, ordinals):
+        for number, shared, places in slice_table(self.layout, narrowed(table), keys, ordinals):
+            rows = compacted(shared)
+            options = _IPC_OPTIONS if rows is shared else _TEXT_IPC_OPTIONS
             target = self.targets[number // self.layout.slices_per_output]
             step = max(1, len(rows) * _PIECE_BYTES // max(rows.nbytes, 1))
             for start in range(0, len(rows), step):
-                payload = encode_table(rows.slice(start, step), _IPC_OPTIONS)
+                payload = encode_table(rows.slice(start, step), options)
                 if len(payload) > _MAX_PAYLOAD_BYTES:
                     raise ExecutorError(_too_large(step, len(payload)))
                 yield Piece(target, number, int(places[start]), payload)
@@ -237,7 +243,7 @@ def slice_table(
     narrow = slices.astype(np.uint16) if count <= 1 << 16 else slices
     order = np.argsort(narrow, kind="stable")
     edges = np.concatenate([[0], np.cumsum(np.bincount(slices, minlength=count))])
-    keyed = table.append_column(KEY_COLUMN, pa.array(keys)).combine_chunks()
+    keyed = table.append_column(KEY_COLUMN, pa.array(keys).cast(layout.key_type)).combine_chunks()
     moved, moved_ordinals = keyed.take(pa.array(order)), ordinals[order]
     for number in np.flatnonzero(np.diff(edges)).tolist():
         start, stop = int(edges[number]), int(edges[number + 1])
@@ -253,7 +259,7 @@ def sorted_slice(work: GroupWork, pieces: Sequence[pa.Table]) -> pa.Table:
     """
     kinds = arrow_schema(work.schema, physical=True)
     together = concat(aligned(pieces, kinds)).combine_chunks()
-    keys = together.column(KEY_COLUMN).to_numpy()
+    keys = together.column(KEY_COLUMN).to_numpy().astype(np.uint64, copy=False)
     table = together.drop_columns([KEY_COLUMN])
     return widened(table.take(pa.array(row_order(work, table, keys))), kinds)
 

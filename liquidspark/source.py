@@ -4,9 +4,10 @@ A row's *ordinal* is its number among all live rows of the group, files in plan 
 file order: it breaks ties, so that the same inputs always give the same files. Deleted rows are
 left out as a file is read; nothing here ever sees them.
 
-The sampling pass reads footers and the clustering columns only. Sampled rows are evenly spread over
-a file with a deterministic, low-discrepancy jitter, so that the sample neither changes between runs
-nor falls in step with a period of the data.
+The sampling pass reads footers and the clustering columns; of the columns whose values differ in
+width and that matter for the size of files also some row groups, evenly spread over the group.
+Sampled rows are evenly spread over a file with a deterministic, low-discrepancy jitter, so that the
+sample neither changes between runs nor falls in step with a period of the data.
 """
 
 from collections.abc import Iterator, Sequence
@@ -20,7 +21,8 @@ import pyarrow as pa
 
 from liquidlog.curve.curves import Curve
 from liquidlog.data.encodings import decoded
-from liquidlog.data.logical_file import LogicalFile
+from liquidlog.data.logical_file import LogicalFile, Span
+from liquidlog.data.widths import value_bytes
 from liquidlog.errors import ExecutorError, UsageError
 from liquidlog.plan import InputFile, RowTracking, WriterOptions, file_schema
 from liquidlog.spec.mapping import MappingMode
@@ -33,6 +35,13 @@ _MEMORY_BYTES_PER_STORED: Final = 8
 
 _PARTS_FROM: Final = 2
 """A row group of this many slices is read in parts."""
+
+_MEASURED_BYTES: Final = 1 << 30
+_MEASURED_SHARE: Final = 8
+"""The widths of rows are measured in row groups of about 1 GiB of a group, or of an eighth."""
+
+_MIN_UNEVEN_SHARE: Final = 1 / 8
+"""Columns of less than this share of a row group's bytes are not measured."""
 
 _GOLDEN_RATIO: Final = 0.6180339887498949
 
@@ -237,8 +246,9 @@ class Survey:
     """What one input holds: its row groups and sampled rows.
 
     `file` is the input's position in the plan. `rows` are the sampled row numbers, (n,) uint64,
-    increasing; `columns` the clustering columns at them, n values each. `memory_bytes` is about
-    what all rows of the input take in memory.
+    increasing; `columns` the clustering columns at them, n values each. `row_bytes` is about what
+    each of them takes as stored, (n,) float64, NaN where that was not measured. `memory_bytes` is
+    about what all rows of the input take in memory.
     """
 
     file: int
@@ -246,6 +256,7 @@ class Survey:
     memory_bytes: int
     rows: npt.NDArray[np.uint64]
     columns: tuple[pa.Array, ...]
+    row_bytes: npt.NDArray[np.float64]
 
     @property
     def num_rows(self) -> int:
@@ -259,37 +270,92 @@ def survey_file(work: GroupWork, file: int, *, sample_rows: int) -> Survey:
     Raises:
         DataFileError: If the file cannot be read.
     """
-    with open_logical_file(work, file) as data_file:
-        sizes = tuple(data_file.row_group_rows(i) for i in range(data_file.num_row_groups))
+    with open_logical_file(work, file) as opened:
+        sizes = tuple(opened.row_group_rows(i) for i in range(opened.num_row_groups))
         picked = sample_positions(sum(sizes), sample_rows if work.columns else 0)
-        memory_bytes = sum(map(data_file.row_group_memory_bytes, range(len(sizes))))
+        sample = _Sample(work, file, opened, picked)
+        return Survey(
+            file=file,
+            row_group_rows=sizes,
+            memory_bytes=sum(map(opened.row_group_memory_bytes, range(len(sizes)))),
+            rows=picked,
+            columns=sample.clustering_columns(),
+            row_bytes=sample.row_bytes(),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class _Sample:
+    """Rows picked from an open input: `picked`, (n,) uint64, are their numbers, increasing."""
+
+    work: GroupWork
+    file: int
+    opened: LogicalFile
+    picked: npt.NDArray[np.uint64]
+
+    def clustering_columns(self) -> tuple[pa.Array, ...]:
+        """Return the clustering columns at the picked rows, n values each; none if n is 0."""
         pieces = [
             decoded(table.take(pa.array(rows)))
-            for table, rows in _picked(work, file, data_file, picked)
+            for group, span in self._row_groups()
+            for table, rows in self._read(group, span, self.work.columns)
         ]
-    columns = pa.concat_tables(pieces).combine_chunks().columns if pieces else []
-    return Survey(
-        file=file,
-        row_group_rows=sizes,
-        memory_bytes=memory_bytes,
-        rows=picked,
-        columns=tuple(_flat(column) for column in columns),
-    )
+        columns = pa.concat_tables(pieces).combine_chunks().columns if pieces else []
+        return tuple(_flat(column) for column in columns)
 
+    def row_bytes(self) -> npt.NDArray[np.float64]:
+        """Return about what each picked row takes as stored, (n,); NaN where not measured."""
+        measured_bytes = max(_MEASURED_BYTES, self.work.size_bytes // _MEASURED_SHARE)
+        step = -(-self.work.size_bytes // measured_bytes)
+        found = np.full(len(self.picked), np.nan)
+        for group, span in self._row_groups():
+            if (self.file + group) % step == 0:
+                low, high = np.searchsorted(self.picked, np.array(span, np.uint64)).tolist()
+                found[low:high] = self._row_bytes_in(group, span)
+        return found
 
-def _picked(
-    work: GroupWork, file: int, opened: LogicalFile, picked: npt.NDArray[np.uint64]
-) -> Iterator[tuple[pa.Table, npt.NDArray[np.int64]]]:
-    """Yield the clustering columns, some rows at a time, and which of these rows are picked."""
-    first = 0
-    for group in range(opened.num_row_groups):
-        stop = first + opened.row_group_rows(group)
-        if not len(_between(picked, first, stop)):
+    def _row_bytes_in(self, group: int, span: Span) -> npt.NDArray[np.float64] | float:
+        """Return the bytes of the picked rows of a row group; NaN if all take about the same."""
+        group_bytes = self.opened.row_group_stored_bytes(group)
+        uneven = {
+            path: size
+            for path, size in self.opened.uneven_columns(group).items()
+            if size >= _MIN_UNEVEN_SHARE * group_bytes
+        }
+        if not uneven:
+            return np.nan
+        totals = [0.0] * len(uneven)
+        widths: list[list[npt.NDArray[np.float64]]] = [[] for _ in uneven]
+        for table, rows in self._read(group, span, list(uneven)):
+            for number, column in enumerate(table.itercolumns()):
+                values = value_bytes(column)
+                totals[number] += float(values.sum())
+                widths[number].append(values[rows])
+        even_bytes = (group_bytes - sum(uneven.values())) / (span[1] - span[0])
+        uneven_bytes = [
+            np.concatenate(found) * (size / max(total, 1.0))
+            for found, size, total in zip(widths, uneven.values(), totals, strict=True)
+        ]
+        total_bytes: npt.NDArray[np.float64] = even_bytes + np.sum(uneven_bytes, axis=0)
+        return total_bytes
+
+    def _row_groups(self) -> Iterator[tuple[int, Span]]:
+        """Yield the row groups with picked rows, and the live rows that they are."""
+        first = 0
+        for group in range(self.opened.num_row_groups):
+            stop = first + self.opened.row_group_rows(group)
+            if len(_between(self.picked, first, stop)):
+                yield group, (first, stop)
             first = stop
-            continue
-        max_rows = rows_at_a_time(work, file, opened, [group])
-        for table in read_bounded(opened, work.columns, [group], max_rows=max_rows):
-            yield table, _between(picked, first, first + len(table))
+
+    def _read(
+        self, group: int, span: Span, columns: Sequence[Path]
+    ) -> Iterator[tuple[pa.Table, npt.NDArray[np.int64]]]:
+        """Yield columns of a row group, some rows at a time, and which of these are picked."""
+        first = span[0]
+        max_rows = rows_at_a_time(self.work, self.file, self.opened, [group])
+        for table in read_bounded(self.opened, columns, [group], max_rows=max_rows):
+            yield table, _between(self.picked, first, first + len(table))
             first += len(table)
 
 
@@ -318,7 +384,8 @@ def rows_to_sample(sizes_bytes: Sequence[int], total_rows: int) -> list[int]:
 def encode_survey(survey: Survey) -> bytes:
     """Return a survey as an Arrow IPC stream of its sampled rows; inverse: decode_survey."""
     names = [f"c{i}" for i in range(len(survey.columns))]
-    table = pa.table([pa.array(survey.rows), *survey.columns], names=["row", *names])
+    facts_of_rows = [pa.array(survey.rows), pa.array(survey.row_bytes)]
+    table = pa.table([*facts_of_rows, *survey.columns], names=["row", "bytes", *names])
     facts = {
         "file": str(survey.file),
         "row_group_rows": ",".join(map(str, survey.row_group_rows)),
@@ -333,13 +400,14 @@ def decode_survey(content: bytes) -> Survey:
     table = decode_table(content)
     metadata = table.schema.metadata
     sizes = metadata[b"row_group_rows"].decode()
-    rows, *columns = [_flat(column) for column in table.columns]
+    rows, sizes_of_rows, *columns = [_flat(column) for column in table.columns]
     return Survey(
         file=int(metadata[b"file"]),
         row_group_rows=tuple(int(size) for size in sizes.split(",") if size),
         memory_bytes=int(metadata[b"memory_bytes"]),
         rows=rows.to_numpy(),
         columns=tuple(columns),
+        row_bytes=sizes_of_rows.to_numpy(),
     )
 
 

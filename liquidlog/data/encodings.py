@@ -9,10 +9,16 @@ returns.
 from collections.abc import Iterable, Sequence
 from typing import Final
 
+import numpy as np
 import pyarrow as pa
+
+from liquidlog.data.buffers import fixed_width, integer_array, null_mask
 
 CODES: Final = pa.int32()
 """Indices of dictionaries wherever they are not on their way through a shuffle."""
+
+_LIGHT: Final = 8
+"""A dictionary of less than this share of its indices' bytes is left as it is."""
 
 _INDEX_TYPES: Final = (pa.int8(), pa.int16(), CODES)
 
@@ -62,6 +68,20 @@ def with_indices(column: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
     return pa.chunked_array(chunks, pa.dictionary(kind, column.type.value_type))
 
 
+def compacted(table: pa.Table) -> pa.Table:
+    """Return the table without values that no row uses, in dictionaries that weigh beside the rows.
+
+    Few rows taken out of a large table have its dictionaries, of which they need little. Types
+    stay as they are; a table with nothing to leave out is returned itself.
+    """
+    for position, column in enumerate(table.itercolumns()):
+        if isinstance(column.type, pa.DictionaryType) and any(map(_weighs, column.chunks)):
+            chunks = [_compacted(chunk) for chunk in column.chunks]
+            field = table.field(position)
+            table = table.set_column(position, field, pa.chunked_array(chunks, column.type))
+    return table
+
+
 def decoded(table: pa.Table) -> pa.Table:
     """Return the table without dictionaries."""
     fields = [child.with_type(plain_type(child.type)) for child in table.schema]
@@ -84,6 +104,25 @@ def common_type(types: Iterable[pa.DataType]) -> pa.DataType:
 def plain_type(data_type: pa.DataType) -> pa.DataType:
     """Return the type of the values that a dictionary holds, any other type as it is."""
     return data_type.value_type if isinstance(data_type, pa.DictionaryType) else data_type
+
+
+def _weighs(chunk: pa.DictionaryArray) -> bool:
+    codes_bytes = len(chunk) * chunk.type.index_type.bit_width // 8
+    return bool(_LIGHT * chunk.dictionary.nbytes > codes_bytes)
+
+
+def _compacted(chunk: pa.DictionaryArray) -> pa.DictionaryArray:
+    """Return the chunk with a dictionary of the values that its rows use, in their order."""
+    indices = chunk.indices
+    is_null = null_mask(indices)
+    valid = fixed_width(indices.cast(pa.int64()), np.int64)[~is_null]
+    used, places = np.unique(valid, return_inverse=True)
+    if len(used) == len(chunk.dictionary):
+        return chunk
+    codes = np.zeros(len(chunk), np.int64)
+    codes[~is_null] = places
+    positions = pa.array(codes, mask=is_null).cast(indices.type)
+    return pa.DictionaryArray.from_arrays(positions, chunk.dictionary.take(integer_array(used)))
 
 
 def _without_null_values(chunk: pa.DictionaryArray) -> pa.DictionaryArray:

@@ -144,6 +144,14 @@ class LogicalFile:
         """Return about how many bytes the physical rows of one row group take in memory."""
         return self._file.row_group_memory_bytes(index)
 
+    def row_group_stored_bytes(self, index: int) -> int:
+        """Return the bytes of one row group, as stored."""
+        return self._file.row_group_stored_bytes(index)
+
+    def uneven_columns(self, index: int) -> dict[Path, int]:
+        """Return the bytes in one row group, as stored, of columns whose values differ in width."""
+        return self._file.uneven_columns(index)
+
     def read(
         self, columns: Sequence[Path] | None = None, row_groups: Sequence[int] | None = None
     ) -> pa.Table:

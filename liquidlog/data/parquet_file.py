@@ -10,6 +10,8 @@ Source: Spark, DataSourceUtils (calendar rebase keys).
 
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from functools import cached_property
+from itertools import accumulate, pairwise
 from pathlib import Path
 from typing import Final, Self
 
@@ -106,14 +108,51 @@ class ParquetFile:
         for group in range(self.metadata.num_row_groups):
             for index in range(self.metadata.num_columns):
                 chunk = self.metadata.row_group(group).column(index)
-                share = 8 * chunk.total_uncompressed_size / max(chunk.num_values, 1)
-                found = share if chunk.has_dictionary_page else float("inf")
+                found = _bits_per_value(chunk) if chunk.has_dictionary_page else float("inf")
                 bits[chunk.path_in_schema] = max(found, bits.get(chunk.path_in_schema, 0))
         return frozenset(
             child.name
             for child in wanted
             if child.type == pa.string() and bits.get(child.name, float("inf")) <= _DICTIONARY_BITS
         )
+
+    def row_group_stored_bytes(self, row_group: int) -> dict[str, int]:
+        """Return the bytes of each top-level column in one row group, as stored, in file order."""
+        found = self.metadata.row_group(row_group)
+        sizes = [found.column(leaf).total_compressed_size for leaf in range(found.num_columns)]
+        return {
+            name: sum(sizes[leaf] for leaf in leaves)
+            for name, leaves in self._leaves_of_columns.items()
+        }
+
+    @cached_property
+    def uneven_columns(self) -> frozenset[str]:
+        """The top-level columns whose values may take more bytes in one row than another.
+
+        These are texts and bytes, lists and maps, but not what is kept in small dictionaries.
+        """
+        return frozenset(
+            name
+            for name, leaves in self._leaves_of_columns.items()
+            if any(map(self._is_uneven, leaves))
+        )
+
+    def _is_uneven(self, leaf: int) -> bool:
+        column = self._parquet.schema.column(leaf)
+        if column.max_repetition_level:
+            return True
+        groups = range(self.metadata.num_row_groups)
+        return column.physical_type == "BYTE_ARRAY" and any(
+            _bits_per_value(self.metadata.row_group(group).column(leaf)) > _DICTIONARY_BITS
+            for group in groups
+        )
+
+    @cached_property
+    def _leaves_of_columns(self) -> dict[str, range]:
+        """The numbers of the leaves of each top-level column, in file order."""
+        counts = [len(list(_leaf_types(child.type))) for child in self.schema]
+        edges = pairwise(accumulate(counts, initial=0))
+        return {child.name: range(*edge) for child, edge in zip(self.schema, edges, strict=True)}
 
     def read(self, row_groups: Sequence[int], columns: Sequence[str] | None = None) -> pa.Table:
         """Return rows of some row groups; `columns` are dotted Parquet paths or their beginnings.
@@ -212,6 +251,10 @@ class ParquetFile:
         if "magic bytes" in str(error):
             return "is not a Parquet file, or was cut off: it does not end as one does"
         return f"cannot be read as Parquet: {str(error).partition(chr(10))[0]}"
+
+
+def _bits_per_value(chunk: pq.ColumnChunkMetaData) -> float:
+    return float(8 * chunk.total_uncompressed_size / max(chunk.num_values, 1))
 
 
 def _read(parquet: pq.ParquetFile, row_groups: list[int], columns: list[str] | None) -> pa.Table:

@@ -178,6 +178,23 @@ class DataFile:
             for column in columns
         )
 
+    def uneven_columns(self, index: int) -> dict[Path, int]:
+        """Return the bytes in one row group, as stored, of columns whose values differ in width.
+
+        These are texts and bytes, lists and maps, but not what is kept in small dictionaries.
+        """
+        found = self._file.uneven_columns
+        stored_bytes = self._file.row_group_stored_bytes(index)
+        return {
+            (named.name,): stored_bytes[stored.name]
+            for stored, named in zip(self._columns.stored, self._columns.named, strict=True)
+            if stored.name in found and named.name in self.schema.names
+        }
+
+    def row_group_stored_bytes(self, index: int) -> int:
+        """Return the bytes of one row group, as stored."""
+        return sum(self._file.row_group_stored_bytes(index).values())
+
     def read(
         self, columns: Sequence[Path] | None = None, row_groups: Sequence[int] | None = None
     ) -> pa.Table:

@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from liquidlog.data.buffers import integer_array
-from liquidlog.data.encodings import CODES, common_type, concat, plain_type, with_indices
+from liquidlog.data.encodings import CODES, common_type, compacted, concat, plain_type, with_indices
 from liquidlog.data.exact import convert_chunks
 from liquidlog.data.statistics import StatisticsCollector
 from liquidlog.errors import StorageError
@@ -156,7 +156,7 @@ class DataFileWriter:
         """
         if not self._pending:
             return
-        table = concat(_uniform(self._pending, self._schema)).unify_dictionaries()
+        table = compacted(concat(_uniform(self._pending, self._schema)).unify_dictionaries())
         self._pending, self._pending_rows, self._pending_bytes = [], 0, 0
         self._statistics.add(table)
         try:
@@ -274,6 +274,6 @@ def _all_paths(kind: pa.DataType, path: Path) -> Iterator[Path]:
 
 def _is_repetitive(column: pa.ChunkedArray) -> bool:
     if isinstance(column.type, pa.DictionaryType):
-        return True
+        column = pa.chunked_array([chunk.indices for chunk in column.chunks], CODES)
     distinct: int = pc.count_distinct(column).as_py()
     return distinct <= max(1, _DISTINCT_SHARE * len(column))

@@ -12,6 +12,7 @@ from unittest.mock import patch
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
@@ -22,7 +23,7 @@ from liquidlog.curve.ranges import range_boundaries, range_ids
 from liquidlog.data import writer as writer_module
 from liquidlog.data.append import conform
 from liquidlog.data.checksum import multiset_checksum
-from liquidlog.data.encodings import CODES, concat
+from liquidlog.data.encodings import CODES, compacted, concat
 from liquidlog.data.reader import DataFile
 from liquidlog.data.writer import DataFileWriter
 from liquidlog.plan import WriterOptions
@@ -146,6 +147,39 @@ def test_dictionaries_are_joined_beyond_what_an_index_type_holds(
     back = widened(moved.take(order), kinds)
     assert back["x"].type == pa.dictionary(CODES, pa.string())
     assert plain(back["x"], pa.string()).equals(expected.take(order))
+
+
+@given(columns())
+def test_compacted_rows_are_the_same_rows(drawn: tuple[pa.DataType, list[pa.Array]]) -> None:
+    value_type, arrays = drawn
+    table = concat([pa.table({"x": array}) for array in arrays])
+    found = compacted(table)
+    assert found.schema == table.schema
+    assert plain(found["x"], value_type).equals(plain(table["x"], value_type))
+    assert multiset_checksum(found) == multiset_checksum(table)
+
+
+@given(
+    values=st.sampled_from([1, 7, *NEAR_BYTES, *NEAR_SHORTS]),
+    rows=st.integers(0, 3000),
+    slices=st.integers(1, 3000),
+    seed=st.integers(0, 99),
+)
+def test_slices_have_no_more_of_a_dictionary_than_their_rows(
+    values: int, rows: int, slices: int, seed: int
+) -> None:
+    dictionary = pa.array([f"value {number}" for number in range(values)])
+    indices = np.random.default_rng(seed).integers(0, values, rows).astype(np.int32)
+    table = pa.table({"x": pa.DictionaryArray.from_arrays(indices, dictionary)})
+    step = -(-max(rows, 1) // slices)
+    parts = [compacted(table.slice(start, step)) for start in range(0, rows, step)]
+    for part in parts:
+        chunk = part["x"].chunk(0)
+        used = pc.unique(chunk.indices)
+        light = 8 * chunk.dictionary.nbytes <= 4 * len(chunk)
+        assert light or len(chunk.dictionary) == len(used)
+    if parts:
+        assert multiset_checksum(concat(parts)) == multiset_checksum(table)
 
 
 @pytest.mark.parametrize(("index_type", "total"), EDGES, ids=str)

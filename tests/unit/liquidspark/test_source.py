@@ -107,12 +107,14 @@ def test_survey_survives_the_trip() -> None:
         memory_bytes=1 << 40,
         rows=np.array([0, 2, 7], np.uint64),
         columns=(pa.array(["a", None, "b"]), pa.array([1.5, 2.5, None])),
+        row_bytes=np.array([7.0, np.nan, 4096.5]),
     )
     found = decode_survey(encode_survey(survey))
     assert (found.file, found.row_group_rows, found.num_rows) == (4, (3, 0, 5), 8)
     assert found.rows.tolist() == [0, 2, 7]
     assert found.memory_bytes == 1 << 40
     assert list(found.columns) == list(survey.columns)
+    assert np.array_equal(found.row_bytes, survey.row_bytes, equal_nan=True)
 
 
 def test_leaf_is_null_where_a_struct_around_it_is_null() -> None:

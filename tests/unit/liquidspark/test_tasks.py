@@ -16,11 +16,12 @@ from liquidlog.curve.curves import Curve
 from liquidlog.data.runs import Run
 from liquidlog.plan import RowTracking, WriterOptions
 from liquidspark import shuffle
+from liquidspark.layout import build_layout
 from liquidspark.sink import TaskFacts, check_rows
 from liquidspark.source import GroupWork, open_logical_file, survey_file
 from liquidspark.whole import CompactionTasks, GroupTask
 from support.plans import parquet_names, rows_of, schema_json_of, write_inputs
-from support.tasks import facts_of, numbered, shuffled
+from support.tasks import facts_of, numbered, shuffled, surveys_of
 from support.vectors import write_vector
 
 ROWS = 3000
@@ -312,3 +313,85 @@ def test_a_run_outlived_by_its_writing_tasks_leaves_no_file(tmp_path: Path) -> N
     Run(str(tmp_path), RUN).discard()
     assert shuffled(work).failure == "the run of this task has ended or was cancelled"
     assert parquet_names(tmp_path) == before
+
+
+def sessions_work(directory: Path, *, outputs: int) -> GroupWork:
+    """Return a group with texts that stand in 50 rows each, 500 of them in each of 4 files."""
+    rows, files = 25_000, 4
+    random = np.random.default_rng(3)
+    texts = [random.bytes(16).hex() for _ in range(rows * files // 50)]
+    table = pa.table(
+        {
+            "a": random.integers(0, 10**7, rows * files),
+            "b": pa.array(texts).take(pa.array(np.arange(rows * files) // 50)),
+            "row": range(rows * files),
+        }
+    )
+    inputs = write_inputs(directory, table, files, row_group_rows=rows)
+    Run(str(directory), RUN).begin()
+    return replace(
+        make_work(directory / "unused", slice_bytes=1 << 30),
+        directory=str(directory),
+        paths=tuple(str(directory / file.path) for file in inputs),
+        inputs=inputs,
+        outputs=outputs,
+        columns=(("a",), ("row",)),
+    )
+
+
+def test_more_slices_do_not_carry_their_dictionaries_more_often(tmp_path: Path) -> None:
+    moved = []
+    for outputs in (1, 36):
+        work = sessions_work(tmp_path / str(outputs), outputs=outputs)
+        with open_logical_file(work, 0) as opened:
+            assert pa.types.is_dictionary(opened.read().schema.field("b").type)
+        facts = shuffled(work, sample_rows=5000, split_rows=25_000)
+        assert facts.read == facts.written
+        moved.append(facts.costs.shuffled_bytes)
+    assert moved[1] < 1.3 * moved[0]
+
+
+def wide_work(directory: Path, *, curve: Curve, by_key: bool, outputs: int = 8) -> GroupWork:
+    """Return a group where one row in twenty is 200 times as wide: of the lowest keys, or any."""
+    rows = 20_000
+    random = np.random.default_rng(7)
+    key = random.integers(0, 1_000_000, rows)
+    wide = key < 50_000 if by_key else random.random(rows) < 0.05
+    payload = [random.bytes(4096 if one else 20) for one in wide]
+    table = pa.table({"key": key, "row": range(rows), "payload": pa.array(payload, pa.binary())})
+    inputs = write_inputs(directory, table, 4, row_group_rows=2000)
+    Run(str(directory), RUN).begin()
+    return replace(
+        make_work(directory / "unused", slice_bytes=1 << 30),
+        directory=str(directory),
+        paths=tuple(str(directory / file.path) for file in inputs),
+        inputs=inputs,
+        outputs=outputs,
+        schema_string=schema_json_of({"key": "long", "row": "long", "payload": "binary"}),
+        columns=(("key",), ("row",)),
+        curve=curve,
+        writer_options=WriterOptions(indexed=(("key",), ("row",))),
+    )
+
+
+@pytest.mark.parametrize("curve", list(Curve))
+def test_files_are_cut_by_bytes_where_some_keys_have_wide_rows(
+    tmp_path: Path, curve: Curve
+) -> None:
+    work = wide_work(tmp_path, curve=curve, by_key=True)
+    facts = shuffled(work, sample_rows=4000, split_rows=5000)
+    assert facts.read == facts.written
+    sizes = np.array([output.size_bytes for output in facts.outputs])
+    assert len(sizes) == work.outputs
+    assert sizes.max() < 1.5 * sizes.mean()
+    assert sizes.min() > 0.25 * sizes.mean()
+
+
+def test_cuts_stay_where_wide_rows_are_anywhere(tmp_path: Path) -> None:
+    work = wide_work(tmp_path, curve=Curve.HILBERT, by_key=False)
+    surveys = surveys_of(work, 4000)
+    by_rows = [replace(survey, row_bytes=np.full(len(survey.rows), np.nan)) for survey in surveys]
+    found, expected = build_layout(work, surveys).cuts, build_layout(work, by_rows).cuts
+    assert not np.isnan(np.concatenate([survey.row_bytes for survey in surveys])).all()
+    assert found.keys.tolist() == expected.keys.tolist()
+    assert found.ordinals.tolist() == expected.ordinals.tolist()

@@ -1,0 +1,146 @@
+"""The rewrite at the shapes of large tables; every part runs alone.
+
+dictionaries: texts that repeat 50 times each, in many outputs: what goes through the shuffle, what
+is written. wide-rows: one row in twenty has 4 KiB, of one tenant in twenty or of any: how large
+the files come out. memory: what a worker takes for the slices that groups of 150 GiB and of 1 TiB
+have: the pieces of a slice are those that as many reading tasks would send.
+
+    python benchmarks/bench_scale.py dictionaries
+"""
+
+import argparse
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final
+
+import deltalake
+import numpy as np
+import pyarrow as pa
+from bench_memory import Peaks
+from bench_rewrite import Stopwatch
+
+from liquidlog.plan import GroupFailure, RewrittenGroup
+from liquidlog.table import Table
+from liquidspark.executor import execute_groups
+from liquidspark.session import open_session
+
+MIB: Final = 1 << 20
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("part", choices=PARTS)
+    parser.add_argument("--home", type=Path, default=Path(".bench"))
+    parser.add_argument("--outputs", type=int, nargs="*", default=[1, 286])
+    arguments = parser.parse_args()
+    arguments.home.mkdir(parents=True, exist_ok=True)
+    for result in PARTS[arguments.part](arguments):
+        print(json.dumps(result), flush=True)
+
+
+def dictionaries(arguments: argparse.Namespace) -> list[dict[str, Any]]:
+    table = arguments.home / "sessions"
+    if not table.exists():
+        write_sessions(table)
+    return [rewrite(table, outputs=outputs) for outputs in arguments.outputs]
+
+
+def write_sessions(path: Path, *, files: int = 4, rows: int = 1_000_000, each: int = 50) -> None:
+    random = np.random.default_rng(1)
+    schema = pa.schema(
+        [
+            ("user", pa.int64()),
+            ("ts", pa.int64()),
+            ("session", pa.string()),
+            ("amount", pa.float64()),
+        ]
+    )
+    for number in range(files):
+        ids = random.integers(0, 1 << 62, rows // each)
+        texts = pa.array([f"{x:016x}-{int(x) * 7 & ((1 << 62) - 1):016x}" for x in ids])
+        columns = [
+            pa.array(random.integers(0, 10**7, rows)),
+            pa.array(np.arange(number * rows, (number + 1) * rows)),
+            texts.take(pa.array(np.repeat(np.arange(len(ids)), each))),
+            pa.array(random.random(rows)),
+        ]
+        deltalake.write_deltalake(str(path), pa.table(columns, schema=schema), mode="append")
+    Table.open(str(path)).cluster_by(["user", "ts"])
+
+
+def wide_rows(arguments: argparse.Namespace) -> list[dict[str, Any]]:
+    results = []
+    for skewed in (True, False):
+        table = arguments.home / ("wide tenants" if skewed else "wide rows")
+        if not table.exists():
+            write_wide_rows(table, skewed=skewed)
+        results.append(rewrite(table, max_file_mib=32))
+    return results
+
+
+def write_wide_rows(
+    path: Path, *, skewed: bool, files: int = 8, rows: int = 250_000, wide_bytes: int = 4096
+) -> None:
+    random = np.random.default_rng(1)
+    schema = pa.schema([("tenant", pa.int64()), ("ts", pa.int64()), ("payload", pa.binary())])
+    table = Table.create(str(path), schema=schema, cluster_by=["tenant", "ts"])
+    for number in range(files):
+        tenant = random.integers(0, 1_000_000, rows)
+        wide = tenant < 50_000 if skewed else random.random(rows) < 0.05  # noqa: PLR2004
+        ends = np.concatenate([[0], np.cumsum(np.where(wide, wide_bytes, 20))]).astype(np.int32)
+        buffers = [None, pa.py_buffer(ends), pa.py_buffer(random.bytes(int(ends[-1])))]
+        payload = pa.Array.from_buffers(pa.binary(), rows, buffers)
+        ts = pa.array(np.arange(number * rows, (number + 1) * rows))
+        table.append(pa.table([pa.array(tenant), ts, payload], schema=schema))
+
+
+def rewrite(
+    path: Path, *, outputs: int | None = None, max_file_mib: int | None = None
+) -> dict[str, Any]:
+    """Rewrite the first group of a table, without a commit, in a session of its own."""
+    table = Table.open(str(path))
+    size_bytes = table.plan().groups[0].size_bytes
+    limit = max_file_mib * MIB if max_file_mib else -(-size_bytes // (outputs or 1))
+    plan = table.plan(max_file_size=limit)
+    conf = {"spark.master": "local[2]", "spark.driver.memory": "3g"}
+    with open_session(conf) as spark, Peaks() as peaks:
+        with Stopwatch() as watch:
+            (group,) = execute_groups(spark, plan)
+        seconds, cpu_seconds = watch.result()
+    if isinstance(group, GroupFailure):
+        sys.exit(group.reason)
+    for output in group.outputs:
+        (path / output.path).unlink()
+    workers_mib = peaks.largest().get("Python worker", 0) // MIB
+    return {
+        **facts_of(group, plan.groups[0].size_bytes),
+        "outputs wanted": plan.groups[0].expected_outputs,
+        "seconds": round(seconds, 1),
+        "cpu seconds": round(cpu_seconds, 1),
+        "worker MiB": workers_mib,
+    }
+
+
+def facts_of(group: RewrittenGroup, size_bytes: int) -> dict[str, Any]:
+    sizes = sorted(output.size_bytes for output in group.outputs)
+    mean = sum(sizes) / len(sizes)
+    return {
+        "input MB": round(size_bytes / 1e6, 1),
+        "shuffled / input": round(group.costs.shuffled_bytes / size_bytes, 2),
+        "written MB": round(sum(sizes) / 1e6, 1),
+        "files": len(sizes),
+        "smallest / mean": round(sizes[0] / mean, 2),
+        "largest / mean": round(sizes[-1] / mean, 2),
+    }
+
+
+PARTS: Final[dict[str, Callable[[argparse.Namespace], list[dict[str, Any]]]]] = {
+    "dictionaries": dictionaries,
+    "wide-rows": wide_rows,
+}
+
+
+if __name__ == "__main__":
+    main()
