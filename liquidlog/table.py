@@ -9,10 +9,10 @@ Methods check their arguments and call what does the work. In their order: openi
 questions, plans and commits of rewrites, other changes.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from os import PathLike
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import pyarrow as pa
 
@@ -39,6 +39,7 @@ from liquidlog.snapshot import Snapshot
 from liquidlog.spec.arguments import (
     address,
     column_paths,
+    number,
     one,
     several,
     text_mapping,
@@ -66,8 +67,10 @@ if TYPE_CHECKING:
     from liquidlog.operations.overview import Overview
     from liquidlog.operations.past_commits import OptimizeComparison, WrittenBytes
     from liquidlog.operations.rewrite import CommitReport
+    from liquidlog.operations.rounds import Round
     from liquidlog.operations.scan import Scan
     from liquidlog.simulation.prediction import Prediction
+    from liquidlog.simulation.rounds import Course
     from liquidlog.simulation.table import SimulatedTable
 
 __all__ = ["Size", "Table", "system_clock"]
@@ -77,6 +80,9 @@ STRATEGY_GROUP: Final = "liquidlog.strategies"
 
 Size = int | str
 """Bytes, as a number or as text: 1073741824, "1GiB", "100GB"."""
+
+Done = TypeVar("Done")
+"""What executing a plan returns."""
 
 _PREDICATES: Final = "WeightedPredicates"
 _SCHEMA: Final = "an Arrow schema or a Delta StructType"
@@ -421,6 +427,46 @@ class Table(Summary):
             self._store, self.snapshot(), append_bytes=append_bytes, scenario=scenario
         )
 
+    def simulate(  # noqa: PLR0913  who takes part, and how
+        self,
+        *,
+        append_bytes: int,
+        scenario: str = "full-range",
+        rounds: int = 100,
+        strategies: str | Sequence[str] = (),
+        max_file_size: Size | None = None,
+        curve: str | None = None,
+        tolerance: float | None = None,
+    ) -> "tuple[Course, ...]":
+        """Return how strategies would do in rounds of appends and rewrites, from this table on.
+
+        Nothing is written. Each round appends `append_bytes` of keys as the scenario says. The
+        strategies are all, new, cube and overlap; without names, each takes part.
+
+        Raises:
+            UsageError: If the table has no clustering columns, a name is unknown, or an argument
+                is of the wrong kind or would have no effect.
+        """
+        from liquidlog.simulation.contenders import contenders, setting
+        from liquidlog.simulation.rounds import simulate
+
+        contending = contenders(
+            texts(strategies, argument="strategies", of="strategies", empty=True),
+            max_file_size=max_file_size,
+            curve=curve,
+            tolerance=tolerance,
+        )
+        first = self.simulated(append_bytes=append_bytes, scenario=scenario)
+        made = setting(
+            first,
+            scenario=scenario,
+            rounds=whole_number(rounds, argument="rounds", least=1),
+            append_bytes=append_bytes,
+            max_file_size=max_file_size,
+            curve=curve,
+        )
+        return simulate(made, contending, first)
+
     # Plans, and the commits of what an executor made of them
 
     def plan(  # noqa: PLR0913  the policy, spelled out
@@ -654,6 +700,37 @@ class Table(Summary):
         return commit_groups(
             self._store, _plan(plan), groups, self._clock, on_commit=on_commit, dry_run=dry_run
         )
+
+    def optimize_in_rounds(
+        self,
+        execute: Callable[[ClusteringPlan], Done],
+        *,
+        min_gain: float | None = None,
+        **policy: Any,  # noqa: ANN401  as plan takes them
+    ) -> "Iterator[Round[Done]]":
+        """Return rounds of plan, rewrite and commit; each is done when it is taken.
+
+        Each yields what `execute` returned and the average depth after it. They end when the next
+        would not, or the last did not, lower the average depth by `min_gain`, 0.1 if None.
+
+        Args:
+            execute: Rewrites and commits a plan, as
+                `lambda plan: table.commit(plan, liquidspark.execute(spark, plan))` does.
+            min_gain: By how much a round must lower the average depth.
+            policy: What `plan` takes, with the strategy "overlap".
+
+        Raises:
+            UsageError: If the strategy is another, or `min_gain` is not a number from 0.
+        """
+        from liquidlog.operations.rounds import (
+            DEFAULT_MIN_GAIN,
+            optimize_in_rounds,
+            require_rounds,
+        )
+
+        least = DEFAULT_MIN_GAIN if min_gain is None else number(min_gain, argument="min_gain")
+        require_rounds(policy)
+        return optimize_in_rounds(self, execute, policy, min_gain=least)
 
     # Commits without an executor
 

@@ -46,6 +46,8 @@ DEFAULT_MIN_OVERLAPPING_FILES: Final = 4
 DEFAULT_MIN_OVERLAP: Final = 0.75
 """Source: Microsoft Fabric, autoRecluster.minOffendingFiles and minOverlapThreshold."""
 
+_KD_PAYS_FROM_FILES: Final = 8
+
 
 class RewriteMode(StrEnum):
     """What a rewrite makes of its inputs; the reference engine's three modes of OPTIMIZE."""
@@ -174,6 +176,20 @@ class ClusteringPlan(Summary, Document, frozen=True, kw_only=True):
         if self.mode is RewriteMode.ZORDER:
             return "zorder" if len(self.columns) > 1 else "linear"
         return self.policy.curve if len(self.columns) > 1 else "linear"
+
+    @property
+    def kd_would_be_narrower(self) -> bool:
+        """Whether the curve kd would write narrower files than the plan's Hilbert curve.
+
+        It does where files cannot be fitted to the Hilbert curve, and are many enough to matter.
+        Source: docs/curves.md, which measures both curves.
+        """
+        # Documents are read without the kernels of curves.
+        from liquidlog.curve.fit import MAX_FITTED_DIMENSIONS
+
+        outputs = sum(group.expected_outputs for group in self.groups)
+        is_fitted = len(self.columns) <= MAX_FITTED_DIMENSIONS
+        return self.curve == "hilbert" and not is_fitted and outputs >= _KD_PAYS_FROM_FILES
 
     def _facts(self) -> Mapping[str, object]:
         return {

@@ -135,6 +135,7 @@ def ready(table: Table, home: Path) -> dict[str, Any]:
         "version": 1,
         "report": None,
         "groups": None,
+        "execute": lambda plan: plan,
     }
 
 
