@@ -30,9 +30,8 @@ from liquidlog.plan import (
     DEFAULT_MIN_CUBE_BYTES,
     ClusteringPlan,
     ClusteringPolicy,
-    GroupFailure,
+    Outcome,
     RewriteResult,
-    RewrittenGroup,
 )
 from liquidlog.predicates.workload import WeightedPredicate, Workload
 from liquidlog.snapshot import Snapshot
@@ -689,7 +688,7 @@ class Table(Summary):
     def commit_each(
         self,
         plan: ClusteringPlan,
-        groups: Iterable[RewrittenGroup | GroupFailure],
+        groups: Iterable[Outcome],
         *,
         on_commit: Callable[[int], None] = lambda _: None,
         dry_run: bool = False,

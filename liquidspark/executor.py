@@ -25,6 +25,8 @@ from liquidlog.plan import (
     GroupCosts,
     GroupFailure,
     InputFile,
+    Outcome,
+    Progress,
     RewriteGroup,
     RewriteMode,
     RewriteResult,
@@ -45,10 +47,6 @@ from liquidspark.sink import TaskFacts
 from liquidspark.source import GroupWork, file_location
 
 __all__ = ["ExecutorOptions", "GroupRun", "execute", "execute_groups"]
-
-Outcome = RewrittenGroup | GroupFailure
-Progress = Callable[[int, float], None]
-"""Called with (group id, share of its tasks that is done, 0 to 1) from the caller's thread."""
 
 _POLL_SECONDS: Final = 0.2
 _MAX_CONCURRENT_GROUPS: Final = 32

@@ -41,7 +41,7 @@ from liquidlog.operations.rounds import (
     optimize_in_rounds,
     require_rounds,
 )
-from liquidlog.plan import ClusteringPlan, GroupFailure, RewrittenGroup
+from liquidlog.plan import ClusteringPlan, Outcome
 from liquidlog.report import changes
 from liquidlog.report.progress import rewrite_progress
 from liquidlog.report.rewrites import (
@@ -207,7 +207,7 @@ def run(  # noqa: PLR0913  one parameter per option
         return
     started = open_executor(executor, mapping(spark_conf), mapping(storage_options))
 
-    def rewrite(groups: tuple[int, ...]) -> Iterator[RewrittenGroup | GroupFailure]:
+    def rewrite(groups: tuple[int, ...]) -> Iterator[Outcome]:
         with started as run_groups, rewrite_progress(made) as progress:
             for outcome in run_groups(made, groups, progress.on_share):
                 progress.on_group(outcome.group_id)

@@ -41,6 +41,7 @@ from liquidlog.plan import (
     ClusteringPlan,
     GroupFailure,
     InputFile,
+    Outcome,
     RewriteGroup,
     RewrittenGroup,
     WrittenFile,
@@ -137,7 +138,7 @@ def require_rewritable(
 def commit_groups(
     store: TableStore,
     plan: ClusteringPlan,
-    groups: Iterable[RewrittenGroup | GroupFailure],
+    groups: Iterable[Outcome],
     clock: Clock,
     *,
     on_commit: Callable[[int], None],

@@ -6,7 +6,7 @@ shipped and replayed. Sizes are bytes, times milliseconds since the epoch unless
 """
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from enum import StrEnum
 from typing import Final
 
@@ -267,6 +267,13 @@ class GroupFailure(Document, frozen=True, kw_only=True):
 
     group_id: int
     reason: str
+
+
+Outcome = RewrittenGroup | GroupFailure
+"""What became of a group."""
+
+Progress = Callable[[int, float], None]
+"""Called with (group id, share of the group that is done, 0 to 1), from the caller's thread."""
 
 
 class RewriteResult(Summary, Document, frozen=True, kw_only=True):

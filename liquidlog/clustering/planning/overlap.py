@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from liquidlog.clustering.columns import clustering_state
-from liquidlog.clustering.keyspace.widths import KeySpace, Mask, key_space
+from liquidlog.clustering.keyspace.widths import KeySpace, key_space
 from liquidlog.clustering.planning.choice import (
     TAKEN,
     Choice,
@@ -32,7 +32,7 @@ from liquidlog.clustering.planning.read_model import ReadModel, read_model
 from liquidlog.clustering.zcubes import STABLE, Membership, file_states, membership, sizes
 from liquidlog.plan import ClusteringPlan, ClusteringPolicy, RewriteMode, SkipReason
 from liquidlog.snapshot import Snapshot
-from liquidlog.spec.bounds import BoundsOf
+from liquidlog.spec.bounds import BoundsOf, Mask
 
 NAME: Final = "overlap"
 

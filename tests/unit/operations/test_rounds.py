@@ -65,7 +65,7 @@ def test_a_round_that_gained_too_little_is_the_last(table: Table) -> None:
 
 
 def test_the_depth_after_a_round_is_the_predicted_one(table: Table) -> None:
-    plan = table.plan(**POLICY)  # type: ignore[arg-type]
+    plan = table.plan(**POLICY)
     depth, after = table.health().average_depth, table.predicted_health(plan).average_depth
     assert depth_after_round(table, plan, depth, depth - after - 0.01) == after < depth
     assert depth_after_round(table, plan, depth, depth - after + 0.01) is None
