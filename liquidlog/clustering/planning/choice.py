@@ -43,7 +43,10 @@ from liquidlog.spec.stats import indexed_leaves
 NewId = Callable[[], str]
 """Makes a fresh unique id, as a UUID's text."""
 
-Strategy = Callable[[Snapshot, ClusteringPolicy, NewId, BoundsOf], ClusteringPlan]
+Columns = tuple[ClusteringColumn, ...]
+"""The table's clustering columns, in their order."""
+
+Strategy = Callable[[Snapshot, Columns, ClusteringPolicy, NewId, BoundsOf], ClusteringPlan]
 """Chooses the files of a clustered table to rewrite together. Pure but for the ids and the bounds
 that it asks for. The table and the policy are checked before it is called."""
 
