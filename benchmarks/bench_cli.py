@@ -1,7 +1,8 @@
 """What it takes until a command answers: seconds and CPU seconds of processes of their own.
 
 Beside commands stand an empty Python and what every command on a table imports whatever we do. All
-take turns, so that a busy machine slows all of them; CPU seconds are what to compare then.
+take turns, so that a busy machine slows all of them; CPU seconds are what to compare then. A turn
+that does not count compiles the modules, as installers do.
 
     python benchmarks/bench_cli.py [--rounds 9]
 """
@@ -12,7 +13,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from statistics import median
 
@@ -47,10 +48,10 @@ def steps(table: Path) -> dict[str, Sequence[str]]:
     }
 
 
-def measure(words: Sequence[str]) -> tuple[float, float]:
+def measure(words: Sequence[str], environment: Mapping[str, str]) -> tuple[float, float]:
     """Return (seconds, CPU seconds) of a process."""
     started, before = time.perf_counter(), os.times()
-    subprocess.run(words, check=True, stdout=subprocess.DEVNULL)
+    subprocess.run(words, check=True, stdout=subprocess.DEVNULL, env=environment)
     after = os.times()
     cpu = after.children_user + after.children_system
     return time.perf_counter() - started, cpu - before.children_user - before.children_system
@@ -64,10 +65,14 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as directory:
         table = Path(directory) / "table"
         write_table(table)
+        environment = {**os.environ, "PYTHONPYCACHEPREFIX": str(Path(directory) / "compiled")}
+        environment.pop("PYTHONDONTWRITEBYTECODE", None)
+        for words in steps(table).values():
+            measure(words, environment)
         measured: dict[str, list[tuple[float, float]]] = {step: [] for step in steps(table)}
         for _ in range(options.rounds):
             for step, words in steps(table).items():
-                measured[step].append(measure(words))
+                measured[step].append(measure(words, environment))
     print(f"median of {options.rounds} turns; in parentheses the least\n")
     print("| process | seconds | CPU seconds |\n|---|---|---|")
     for step, turns in measured.items():

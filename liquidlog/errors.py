@@ -44,6 +44,7 @@ __all__ = [
     "EXIT_USAGE",
     "Argument",
     "CheckpointMismatchError",
+    "CheckpointWarning",
     "ClusteringColumnError",
     "CommitConflictError",
     "CommitError",
@@ -360,6 +361,10 @@ class CheckpointMismatchError(LiquidlogError):
         )
         self.version = version
         self.problems = problems
+
+
+class CheckpointWarning(UserWarning):
+    """A commit landed, but the checkpoint that was due after it could not be made."""
 
 
 class ExecutorError(LiquidlogError):

@@ -9,27 +9,15 @@ Methods check their arguments and call the functions that do the work. They are 
 versions, questions, plans and commits of rewrites, other changes.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
-from importlib.metadata import entry_points
 from os import PathLike
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import pyarrow as pa
 
-from liquidlog.clustering.columns import clustering_state
-from liquidlog.clustering.health.measure import Health
-from liquidlog.clustering.outcome.metrics import optimize_metrics, planned_metrics
-from liquidlog.clustering.planning import cube
-from liquidlog.clustering.planning.choice import Strategy
-from liquidlog.clustering.planning.planner import STRATEGIES, STRATEGY, check_known, policy_settings
-from liquidlog.clustering.planning.planner import plan as make_plan
-from liquidlog.clustering.zcubes import cube_table
 from liquidlog.commit.clock import Clock, system_clock
-from liquidlog.doctor.findings import Finding, findings
 from liquidlog.errors import UsageError
-from liquidlog.log.checkpointing import Checkpointed
-from liquidlog.log.history import count_commits, read_history
 from liquidlog.log.loader import (
     advance,
     load_snapshot,
@@ -38,53 +26,20 @@ from liquidlog.log.loader import (
     require_same_table,
 )
 from liquidlog.log.second_opinion import SecondOpinion
-from liquidlog.log.statistics import load_bounds
 from liquidlog.log.store import TableStore
-from liquidlog.log.time_travel import version_at
-from liquidlog.operations import alter, define, doctor, inspect
-from liquidlog.operations.append import Appended, AppendRequest, Source, append
-from liquidlog.operations.backfill import Mended
-from liquidlog.operations.checkpoint import checkpoint
-from liquidlog.operations.explain import Explained, explain, explain_together
-from liquidlog.operations.orphans import (
-    deletable_paths,
-    delete_strays,
-    find_strays,
-    require_deletable,
-    stray_rows,
-)
-from liquidlog.operations.overview import Overview, overview
-from liquidlog.operations.past_commits import (
-    OptimizeComparison,
-    WrittenBytes,
-    compare_optimize,
-    written_bytes,
-)
-from liquidlog.operations.rewrite import (
-    CommitReport,
-    CommitRun,
-    commit_groups,
-    pending_groups,
-    require_rewritable,
-)
-from liquidlog.operations.sampling import sample_keys
-from liquidlog.operations.scan import Scan, scan
-from liquidlog.operations.simulate import simulated_table
 from liquidlog.plan import (
     DEFAULT_MIN_CUBE_BYTES,
     ClusteringPlan,
     ClusteringPolicy,
-    GroupFailure,
+    Outcome,
     RewriteResult,
-    RewrittenGroup,
 )
 from liquidlog.predicates.workload import WeightedPredicate, Workload
-from liquidlog.simulation.prediction import Prediction, predict, predicted_health
-from liquidlog.simulation.table import SimulatedTable
 from liquidlog.snapshot import Snapshot
 from liquidlog.spec.arguments import (
     address,
     column_paths,
+    number,
     one,
     several,
     text_mapping,
@@ -98,6 +53,26 @@ from liquidlog.spec.schema import Leaf, StructType, split_path
 from liquidlog.spec.sizes import parse_size
 from liquidlog.spec.times import parse_duration, parse_time
 
+# Opening a table and looking at it need a fifth of the modules that all methods need together.
+# Importing all of them takes longer than that work, so each method imports what it calls.
+if TYPE_CHECKING:
+    from liquidlog.clustering.health.measure import Health
+    from liquidlog.clustering.planning.choice import Strategy
+    from liquidlog.doctor.findings import Finding
+    from liquidlog.log.checkpointing import Checkpointed
+    from liquidlog.operations.append import Appended, Source
+    from liquidlog.operations.backfill import Mended
+    from liquidlog.operations.define import Definition
+    from liquidlog.operations.explain import Explained
+    from liquidlog.operations.overview import Overview
+    from liquidlog.operations.past_commits import OptimizeComparison, WrittenBytes
+    from liquidlog.operations.rewrite import CommitReport
+    from liquidlog.operations.rounds import Round
+    from liquidlog.operations.scan import Scan
+    from liquidlog.simulation.prediction import Prediction
+    from liquidlog.simulation.rounds import Course
+    from liquidlog.simulation.table import SimulatedTable
+
 __all__ = ["Size", "Table", "system_clock"]
 
 STRATEGY_GROUP: Final = "liquidlog.strategies"
@@ -105,6 +80,9 @@ STRATEGY_GROUP: Final = "liquidlog.strategies"
 
 Size = int | str
 """Bytes, as a number or as text: 1073741824, "1GiB", "100GB"."""
+
+Done = TypeVar("Done")
+"""What executing a plan returns."""
 
 _PREDICATES: Final = "WeightedPredicates"
 _SCHEMA: Final = "an Arrow schema or a Delta StructType"
@@ -179,9 +157,11 @@ class Table(Summary):
         like: "Table | None" = None,
         cluster_by: str | Sequence[str] | None = None,
         properties: Mapping[str, str] | None = None,
-    ) -> define.Definition:
+    ) -> "Definition":
         """Return the definition of a new table, from the arguments of `create`."""
-        return define.Definition(
+        from liquidlog.operations.define import Definition
+
+        return Definition(
             schema=schema
             if schema is None
             else one(schema, (StructType, pa.Schema), argument="schema", expected=_SCHEMA),
@@ -200,7 +180,7 @@ class Table(Summary):
     def create_as(
         cls,
         uri: str | PathLike[str],
-        definition: define.Definition,
+        definition: "Definition",
         *,
         storage_options: Mapping[str, str] | None = None,
         dry_run: bool = False,
@@ -214,9 +194,11 @@ class Table(Summary):
             UsageError: If no table can have this definition.
             StorageError: If the target cannot be written.
         """
+        from liquidlog.operations.define import Definition, create
+
         table = cls(open_store(uri, storage_options), system_clock())
-        one(definition, define.Definition, argument="definition", expected="a Definition")
-        define.create(table._store, definition, table._clock, dry_run=dry_run)
+        one(definition, Definition, argument="definition", expected="a Definition")
+        create(table._store, definition, table._clock, dry_run=dry_run)
         return table
 
     @property
@@ -272,6 +254,7 @@ class Table(Summary):
 
     def bounds_of(self, snapshot: Snapshot) -> BoundsOf:
         """Return a function that loads bounds of a snapshot's files and caches the last ones."""
+        from liquidlog.log.statistics import load_bounds
 
         def bounds(columns: Sequence[Leaf]) -> Bounds:
             kept, wanted = self._bounds, tuple(columns)
@@ -294,6 +277,8 @@ class Table(Summary):
 
     def version_at(self, timestamp: str | datetime) -> int:
         """Return the last version committed at or before a time, as for `at`."""
+        from liquidlog.log.time_travel import version_at
+
         text = timestamp.isoformat() if isinstance(timestamp, datetime) else timestamp
         return version_at(self._store, self.update(), parse_time(text))
 
@@ -301,7 +286,9 @@ class Table(Summary):
 
     def detail(self, version: int | None = None) -> Mapping[str, Any]:
         """Return the DESCRIBE DETAIL row."""
-        return inspect.detail(self.snapshot(version))
+        from liquidlog.operations.detail import detail
+
+        return detail(self.snapshot(version))
 
     def history(self, limit: int | None = None) -> Rows:
         """Return one row per commit, newest first, with the columns of DESCRIBE HISTORY.
@@ -309,27 +296,38 @@ class Table(Summary):
         Raises:
             UsageError: If `limit` is not a whole number from 1.
         """
+        from liquidlog.log.history import read_history
+
         if limit is not None:
             limit = whole_number(limit, argument="limit", least=1)
         return read_history(self._store, limit)
 
     def commit_count(self) -> int:
         """Return the number of commits still in the log, the length of a full `history`."""
+        from liquidlog.log.history import count_commits
+
         return count_commits(self._store)
 
     def files(
         self, version: int | None = None, *, min_cube_size: Size = DEFAULT_MIN_CUBE_BYTES
     ) -> pa.Table:
         """Return one row per live file: size, rows, cube, state, clustering columns' bounds."""
-        return inspect.files(self._store, self.snapshot(version), parse_size(min_cube_size))
+        from liquidlog.operations.inspect import files
+
+        return files(self._store, self.snapshot(version), parse_size(min_cube_size))
 
     def files_at(self, version: int | None = None) -> tuple[int, pa.Table]:
         """Return (version, files): the files, and the version at which they are live."""
+        from liquidlog.operations.inspect import files
+
         snapshot = self.snapshot(version)
-        return snapshot.version, inspect.files(self._store, snapshot, DEFAULT_MIN_CUBE_BYTES)
+        return snapshot.version, files(self._store, snapshot, DEFAULT_MIN_CUBE_BYTES)
 
     def cubes(self, *, min_cube_size: Size = DEFAULT_MIN_CUBE_BYTES) -> pa.Table:
         """Return one row per ZCube."""
+        from liquidlog.clustering.columns import clustering_state
+        from liquidlog.clustering.zcubes import cube_table
+
         snapshot = self.snapshot()
         columns = clustering_state(snapshot).columns
         return cube_table(snapshot, columns, parse_size(min_cube_size))
@@ -340,8 +338,8 @@ class Table(Summary):
         *,
         where: str | None = None,
         min_cube_size: Size = DEFAULT_MIN_CUBE_BYTES,
-    ) -> Health:
-        """Return how well the table is clustered, by its own columns or by others.
+    ) -> "Health":
+        """Return how well the table is clustered, by its own or by other columns.
 
         With `where`, only files with rows that the SQL predicate may match are measured.
 
@@ -349,8 +347,10 @@ class Table(Summary):
             ClusteringColumnError: If a column cannot be measured.
             UsageError: If the predicate is not valid.
         """
+        from liquidlog.operations.inspect import health
+
         paths = None if columns is None else column_paths(columns, argument="columns")
-        return inspect.health(
+        return health(
             self._store,
             self.snapshot(),
             paths,
@@ -359,13 +359,18 @@ class Table(Summary):
             now_ms=self._clock.now_ms(),
         )
 
-    def doctor(self, *, min_cube_size: Size = DEFAULT_MIN_CUBE_BYTES) -> tuple[Finding, ...]:
+    def doctor(self, *, min_cube_size: Size = DEFAULT_MIN_CUBE_BYTES) -> "tuple[Finding, ...]":
         """Return what is wrong with the clustering; a finding names the command that repairs it."""
-        cube_bytes = parse_size(min_cube_size)
-        return findings(doctor.examine(self._store, self.snapshot(), min_cube_bytes=cube_bytes))
+        from liquidlog.doctor.findings import findings
+        from liquidlog.operations.doctor import examine
 
-    def overview(self, *, min_cube_size: Size = DEFAULT_MIN_CUBE_BYTES) -> Overview:
+        cube_bytes = parse_size(min_cube_size)
+        return findings(examine(self._store, self.snapshot(), min_cube_bytes=cube_bytes))
+
+    def overview(self, *, min_cube_size: Size = DEFAULT_MIN_CUBE_BYTES) -> "Overview":
         """Return what a report shows: health, findings, pictures and the past."""
+        from liquidlog.operations.overview import overview
+
         cube_bytes, now_ms = parse_size(min_cube_size), self._clock.now_ms()
         return overview(self._store, self.snapshot(), min_cube_bytes=cube_bytes, now_ms=now_ms)
 
@@ -375,7 +380,9 @@ class Table(Summary):
         Raises:
             UsageError: If the predicate is not valid.
         """
-        return inspect.matching_files(self._store, self.snapshot(version), where)
+        from liquidlog.operations.inspect import matching_files
+
+        return matching_files(self._store, self.snapshot(version), where)
 
     def scan(
         self,
@@ -384,8 +391,8 @@ class Table(Summary):
         workload: Workload = (),
         version: int | None = None,
         time_zone: str | None = None,
-    ) -> Scan:
-        """Return the files and bytes that a reader with a predicate must open, by statistics alone.
+    ) -> "Scan":
+        """Return the files and bytes that a reader of a predicate must open, by statistics alone.
 
         Instead of a predicate, give a workload, as `parse_workload` returns it. `time_zone` is that
         of the readers' sessions, like "Europe/Berlin"; without it, times without a zone in
@@ -395,6 +402,8 @@ class Table(Summary):
             UsageError: If a predicate is not valid, if not exactly one of the two is given, or
                 if the time zone does not exist.
         """
+        from liquidlog.operations.scan import scan
+
         if (where is None) == (not workload):
             raise UsageError("a scan needs either a predicate or a workload")
         asked = _workload(workload) if where is None else (WeightedPredicate(where),)
@@ -402,23 +411,67 @@ class Table(Summary):
             one(time_zone, str, argument="time_zone", expected="a name like Europe/Berlin")
         return scan(self._store, self.snapshot(version), asked, time_zone=time_zone)
 
-    def written_bytes(self) -> tuple[WrittenBytes, ...]:
+    def written_bytes(self) -> "tuple[WrittenBytes, ...]":
         """Return the bytes that each commit still in the log wrote, new and moved, oldest first."""
+        from liquidlog.operations.past_commits import written_bytes
+
         return written_bytes(self._store)
 
-    def simulated(self, *, append_bytes: int, scenario: str) -> SimulatedTable:
-        """Return a simulated table with files like this one's, for `liquidlog.simulation`.
+    def simulated(self, *, append_bytes: int, scenario: str) -> "SimulatedTable":
+        """Return a made-up table with files like this one's, for `liquidlog.simulation`.
 
         Raises:
             UsageError: If the table has no clustering columns, the scenario does not exist, or
                 `append_bytes` is not positive.
         """
+        from liquidlog.operations.simulate import simulated_table
+
         append_bytes = whole_number(append_bytes, argument="append_bytes", least=1)
         return simulated_table(
             self._store, self.snapshot(), append_bytes=append_bytes, scenario=scenario
         )
 
-    # Plans, and commits of their results
+    def simulate(  # noqa: PLR0913  who takes part, and how
+        self,
+        *,
+        append_bytes: int,
+        scenario: str = "full-range",
+        rounds: int = 100,
+        strategies: str | Sequence[str] = (),
+        max_file_size: Size | None = None,
+        curve: str | None = None,
+        tolerance: float | None = None,
+    ) -> "tuple[Course, ...]":
+        """Return how strategies would do in rounds of appends and rewrites, from this table on.
+
+        Nothing is written. Each round appends `append_bytes` of keys as the scenario says. The
+        strategies are all, new, cube and overlap; without names, each takes part.
+
+        Raises:
+            UsageError: If the table has no clustering columns, a name is unknown, or an argument
+                is of the wrong kind or would have no effect.
+        """
+        from liquidlog.simulation.contenders import contenders, setting
+        from liquidlog.simulation.rounds import simulate
+
+        contending = contenders(
+            texts(strategies, argument="strategies", of="strategies", empty=True),
+            max_file_size=max_file_size,
+            curve=curve,
+            tolerance=tolerance,
+        )
+        first = self.simulated(append_bytes=append_bytes, scenario=scenario)
+        made = setting(
+            first,
+            scenario=scenario,
+            rounds=whole_number(rounds, argument="rounds", least=1),
+            append_bytes=append_bytes,
+            max_file_size=max_file_size,
+            curve=curve,
+        )
+        return simulate(made, contending, first)
+
+    # Plans, and the commits of what an executor made of them
 
     def plan(  # noqa: PLR0913  the policy, spelled out
         self,
@@ -449,6 +502,9 @@ class Table(Summary):
             ClusteringColumnError: If a column cannot be clustered by.
             UnsupportedFeatureError: If the table cannot be read or planned.
         """
+        from liquidlog.clustering.planning import cube
+        from liquidlog.clustering.planning.planner import STRATEGY, plan, policy_settings
+
         settings = policy_settings(
             {
                 "full": full or None,
@@ -470,7 +526,7 @@ class Table(Summary):
             if strategy is None
             else one(strategy, str, argument="strategy", expected="a name")
         )
-        return make_plan(
+        return plan(
             snapshot,
             ClusteringPolicy(**settings),
             new_id=self._clock.new_id,
@@ -482,8 +538,8 @@ class Table(Summary):
 
     def predict(
         self, plan: ClusteringPlan, workload: Workload, *, sample: bool = False
-    ) -> Prediction:
-        """Return what readers of a workload read before and after a plan, from statistics.
+    ) -> "Prediction":
+        """Return what a plan would bring to the readers of a workload, from statistics.
 
         With `sample`, the prediction uses the values in clustering columns that are read from some
         rows of some files.
@@ -493,6 +549,9 @@ class Table(Summary):
                 columns to sample.
             DataFileError: If a sampled file cannot be read.
         """
+        from liquidlog.operations.sampling import sample_keys
+        from liquidlog.simulation.prediction import predict
+
         snapshot = self.snapshot_of(plan)
         asked = several(workload, (WeightedPredicate,), argument="workload", of=_PREDICATES)
         if not asked:
@@ -502,8 +561,10 @@ class Table(Summary):
         samples = sample_keys(self._store, snapshot, plan) if sample else None
         return predict(snapshot, plan, asked, self.bounds_of(snapshot), samples)
 
-    def predicted_health(self, plan: ClusteringPlan) -> Health:
+    def predicted_health(self, plan: ClusteringPlan) -> "Health":
         """Return the health that the table would have after a plan, predicted from statistics."""
+        from liquidlog.simulation.prediction import predicted_health
+
         snapshot = self.snapshot_of(plan)
         size = plan.policy.min_cube_bytes
         return predicted_health(snapshot, plan, self.bounds_of(snapshot), min_cube_bytes=size)
@@ -514,6 +575,8 @@ class Table(Summary):
         Raises:
             UsageError: If the path is not that of a live file.
         """
+        from liquidlog.operations.explain import explain
+
         if path is not None:
             one(path, str, argument="path", expected="a path as files shows it")
         made = self.plan() if plan is None else plan
@@ -529,8 +592,10 @@ class Table(Summary):
 
     def explain_together(
         self, plan: ClusteringPlan | None = None, *, examples: int = 3
-    ) -> tuple[Explained, ...]:
+    ) -> "tuple[Explained, ...]":
         """Return how many files a plan takes or leaves, per reason, with some paths each."""
+        from liquidlog.operations.explain import explain_together
+
         made = self.plan() if plan is None else _plan(plan)
         shown = whole_number(examples, argument="examples")
         return explain_together(made, examples=shown)
@@ -557,8 +622,8 @@ class Table(Summary):
         require_same_table(then, plan.table_id)
         return then
 
-    def replay(self, version: int, **policy: Any) -> OptimizeComparison:  # noqa: ANN401  as plan takes them
-        """Compare the files that an OPTIMIZE took with a plan for the version before it.
+    def replay(self, version: int, **policy: Any) -> "OptimizeComparison":  # noqa: ANN401  as plan takes them
+        """Return how a plan for the version before an OPTIMIZE compares with what it took.
 
         `policy` are arguments of `plan`; whether the OPTIMIZE was FULL is read from its commit.
 
@@ -567,6 +632,8 @@ class Table(Summary):
                 commit determines.
             VersionNotFoundError: If the log has no such version, or not the one before.
         """
+        from liquidlog.operations.past_commits import compare_optimize
+
         if policy.get("full") or policy.get("version") is not None:
             raise UsageError("full and version have no effect on a replay: the commit tells them")
 
@@ -581,16 +648,20 @@ class Table(Summary):
         Raises:
             UnsupportedFeatureError: With every reason.
         """
+        from liquidlog.operations.rewrite import require_rewritable
+
         self._store.require_writable()
         require_rewritable(self.snapshot(), _plan(plan), self._opinion)
 
     def pending(self, plan: ClusteringPlan) -> tuple[int, ...]:
         """Return the ids of the plan's groups that are not committed yet."""
+        from liquidlog.operations.rewrite import pending_groups
+
         return tuple(group.group_id for group in pending_groups(self._store, _plan(plan)))
 
     def commit(
         self, plan: ClusteringPlan, result: RewriteResult, *, dry_run: bool = False
-    ) -> CommitReport:
+    ) -> "CommitReport":
         """Commit the finished groups that are not committed yet, one commit per group.
 
         With `dry_run` every group is checked as if it were committed, nothing is written or
@@ -608,36 +679,74 @@ class Table(Summary):
         report.require_success()
         return report
 
-    def optimize_metrics(self, plan: ClusteringPlan, report: CommitReport) -> Mapping[str, Any]:
+    def optimize_metrics(self, plan: ClusteringPlan, report: "CommitReport") -> Mapping[str, Any]:
         """Return the metrics of a run, under the names of Delta's OPTIMIZE metrics."""
+        from liquidlog.clustering.outcome.metrics import optimize_metrics
+
         return optimize_metrics(self.snapshot(_plan(plan).read_version), plan, report.finished)
 
     def planned_metrics(self, plan: ClusteringPlan) -> Mapping[str, Any]:
         """Return the metrics of a plan as if all of it were committed; None if not known yet."""
+        from liquidlog.clustering.outcome.metrics import planned_metrics
+
         return planned_metrics(self.snapshot_of(plan), plan)
 
     def commit_each(
         self,
         plan: ClusteringPlan,
-        groups: Iterable[RewrittenGroup | GroupFailure],
+        groups: Iterable[Outcome],
         *,
         on_commit: Callable[[int], None] = lambda _: None,
         dry_run: bool = False,
-    ) -> CommitReport:
+    ) -> "CommitReport":
         """Commit groups as an executor finishes them; failures are collected, not raised."""
+        from liquidlog.operations.rewrite import CommitRun, commit_groups
+
         run = CommitRun(self._store, _plan(plan), self._clock, self._opinion)
         return commit_groups(run, groups, on_commit=on_commit, dry_run=dry_run)
+
+    def optimize_in_rounds(
+        self,
+        execute: Callable[[ClusteringPlan], Done],
+        *,
+        min_gain: float | None = None,
+        **policy: Any,  # noqa: ANN401  as plan takes them
+    ) -> "Iterator[Round[Done]]":
+        """Return an iterator that plans, rewrites and commits one round per step.
+
+        Each round has what `execute` returned and the average depth after it. The rounds end when
+        the next would not, or the last did not, lower the average depth by `min_gain` (0.1 if
+        None).
+
+        Args:
+            execute: Rewrites and commits a plan, as
+                `lambda plan: table.commit(plan, liquidspark.execute(spark, plan))` does.
+            min_gain: By how much a round must lower the average depth.
+            policy: What `plan` takes, with the strategy "overlap".
+
+        Raises:
+            UsageError: If the strategy is another, or `min_gain` is not a number from 0.
+        """
+        from liquidlog.operations.rounds import (
+            DEFAULT_MIN_GAIN,
+            optimize_in_rounds,
+            require_rounds,
+        )
+
+        least = DEFAULT_MIN_GAIN if min_gain is None else number(min_gain, argument="min_gain")
+        require_rounds(policy)
+        return optimize_in_rounds(self, execute, policy, min_gain=least)
 
     # Commits without an executor
 
     def append(
         self,
-        data: Source | PathLike[str] | Sequence[Source | PathLike[str]],
+        data: "Source | PathLike[str] | Sequence[Source | PathLike[str]]",
         *,
         cluster: bool = False,
         dry_run: bool = False,
-    ) -> Appended:
-        """Append Parquet files (paths) or Arrow data as new files in one commit.
+    ) -> "Appended":
+        """Append Parquet files (paths) or Arrow data as fresh files in one commit.
 
         Columns may come in any order; everything else must fit the schema. With `cluster`, each
         batch is first sorted along the curve of the clustering columns. Without rows there is no
@@ -653,6 +762,8 @@ class Table(Summary):
             UnsupportedFeatureError: If the table requires more of a writer than we do.
             CommitError: If the commit did not land.
         """
+        from liquidlog.operations.append import AppendRequest, append
+
         request = AppendRequest(sources=_sources(data), cluster=cluster, dry_run=dry_run)
         return append(self._store, self.snapshot_to_change(), request, self._clock)
 
@@ -669,12 +780,14 @@ class Table(Summary):
             UnsupportedFeatureError: If the table requires more of a writer than we do.
             CommitError: If the commit did not land.
         """
+        from liquidlog.operations.define import cluster_by
+
         paths = None if columns is None else column_paths(columns, argument="columns")
         snapshot = self.snapshot_to_change()
-        return define.cluster_by(self._store, snapshot, paths, self._clock, dry_run=dry_run)
+        return cluster_by(self._store, snapshot, paths, self._clock, dry_run=dry_run)
 
-    def fix(self, *names: str, dry_run: bool = False) -> tuple[Mended, ...]:
-        """Repair what the named findings report, without rewriting a data file.
+    def fix(self, *names: str, dry_run: bool = False) -> "tuple[Mended, ...]":
+        """Mend what findings of these names say, without rewriting a data file.
 
         With `dry_run` nothing is committed: the versions are those that a real run would commit.
 
@@ -684,10 +797,10 @@ class Table(Summary):
             DataFileError: If a file cannot be read for its statistics.
             CommitError: If a commit did not land.
         """
+        from liquidlog.operations.doctor import mend
+
         found = texts(names, argument="names", of="findings")
-        return doctor.mend(
-            self._store, self.snapshot_to_change(), found, self._clock, dry_run=dry_run
-        )
+        return mend(self._store, self.snapshot_to_change(), found, self._clock, dry_run=dry_run)
 
     def rename_column(self, old: str, new: str, *, dry_run: bool = False) -> int:
         """Rename a column `a` or a field `a.b`; return the table's version after that.
@@ -702,13 +815,13 @@ class Table(Summary):
             UnsupportedFeatureError: If the table requires more of a writer than we do.
             CommitError: If the commit did not land.
         """
+        from liquidlog.operations.alter import rename_column
+
         name = split_path(new)
         if len(name) > 1:
             raise UsageError(f"{new} is more than a name; give its last part only", value=new)
         snapshot, path = self.snapshot_to_change(), split_path(old)
-        return alter.rename_column(
-            self._store, snapshot, path, name[0], self._clock, dry_run=dry_run
-        )
+        return rename_column(self._store, snapshot, path, name[0], self._clock, dry_run=dry_run)
 
     def drop_column(self, name: str, *, dry_run: bool = False) -> int:
         """Drop a column that nothing depends on; return the table's version after that.
@@ -722,8 +835,10 @@ class Table(Summary):
             UnsupportedFeatureError: If the table requires more of a writer than we do.
             CommitError: If the commit did not land.
         """
+        from liquidlog.operations.alter import drop_column
+
         snapshot, path = self.snapshot_to_change(), split_path(name)
-        return alter.drop_column(self._store, snapshot, path, self._clock, dry_run=dry_run)
+        return drop_column(self._store, snapshot, path, self._clock, dry_run=dry_run)
 
     def set_properties(
         self,
@@ -744,9 +859,11 @@ class Table(Summary):
             UnsupportedFeatureError: If the table requires more of a writer than we do.
             CommitError: If the commit did not land.
         """
+        from liquidlog.operations.alter import set_properties
+
         setting = text_mapping(properties, argument="properties")
         removing = texts(unset, argument="unset", of="properties", empty=True)
-        return alter.set_properties(
+        return set_properties(
             self._store,
             self.snapshot_to_change(),
             setting,
@@ -755,8 +872,8 @@ class Table(Summary):
             dry_run=dry_run,
         )
 
-    def checkpoint(self, *, dry_run: bool = False) -> Checkpointed:
-        """Write a checkpoint of the newest version, so that it opens without the commits before.
+    def checkpoint(self, *, dry_run: bool = False) -> "Checkpointed":
+        """Give the newest version a checkpoint, so that it opens without the commits before.
 
         Our commits write one themselves every `delta.checkpointInterval` versions. With `dry_run`
         the checkpoint is made elsewhere and compared with the log, but not published.
@@ -767,6 +884,8 @@ class Table(Summary):
             CorruptLogError: If a needed log file is missing or broken.
             StorageError: If the storage cannot be written.
         """
+        from liquidlog.operations.checkpoint import checkpoint
+
         return checkpoint(self._store, self.snapshot_to_change(), self._clock, dry_run=dry_run)
 
     def orphans(
@@ -792,7 +911,9 @@ class Table(Summary):
             StorageError: If the storage does not answer; files that were not deleted stay listed.
             CorruptLogError: If a retained part of the log cannot be read.
         """
-        strays = find_strays(
+        from liquidlog.operations import orphans
+
+        strays = orphans.find_strays(
             self._store,
             self.snapshot(),
             self._clock,
@@ -800,19 +921,25 @@ class Table(Summary):
             finished=finished,
         )
         if not delete:
-            return stray_rows(strays)
+            return orphans.stray_rows(strays)
         if not dry_run:
-            return stray_rows(strays, delete_strays(self._store, strays, self._clock))
-        require_deletable(self._store, strays)
-        return stray_rows(strays, deletable_paths(strays))
+            return orphans.stray_rows(
+                strays, orphans.delete_strays(self._store, strays, self._clock)
+            )
+        orphans.require_deletable(self._store, strays)
+        return orphans.stray_rows(strays, orphans.deletable_paths(strays))
 
 
-def _strategies(name: str) -> Mapping[str, Strategy]:
-    """Return our strategies and, if `name` is another one, the installed strategy of that name.
+def _strategies(name: str) -> "Mapping[str, Strategy]":
+    """Return our strategies and, if it is another, the installed one of that name.
 
     Raises:
         UsageError: If the strategy is not installed or cannot be loaded.
     """
+    from importlib.metadata import entry_points
+
+    from liquidlog.clustering.planning.planner import STRATEGIES, check_known
+
     if name in STRATEGIES:
         return STRATEGIES
     installed = {point.name: point for point in entry_points(group=STRATEGY_GROUP)}
@@ -831,7 +958,7 @@ def _workload(value: object) -> Workload:
     return several(value, (WeightedPredicate,), argument="workload", of="WeightedPredicates")
 
 
-def _sources(data: object) -> tuple[Source, ...]:
+def _sources(data: object) -> "tuple[Source, ...]":
     found: tuple[object, ...] = several(
         data, (str, PathLike, pa.Table, pa.RecordBatchReader), argument="data", of=_SOURCES
     )

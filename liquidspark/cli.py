@@ -1,7 +1,7 @@
 """The entry point by which `liquidlog` finds this executor, and the program for spark-submit."""
 
 import sys
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 
@@ -10,14 +10,10 @@ import click
 from liquidlog.cli.main import run
 from liquidlog.cli.options import PAIR, Pairs, mapping, storage_option
 from liquidlog.cli.rewriting import executors_heard
-from liquidlog.operations.executors import Progress
+from liquidlog.operations.executors import Executor
 from liquidlog.operations.results import complete_result, read_plan
-from liquidlog.plan import ClusteringPlan, GroupFailure, RewrittenGroup
+from liquidlog.plan import ClusteringPlan, Outcome, Progress, RewrittenGroup
 from liquidspark.session import open_session
-
-Outcome = RewrittenGroup | GroupFailure
-Executor = Callable[[ClusteringPlan, Collection[int] | None, Progress | None], Iterator[Outcome]]
-"""(plan, ids of the groups or None for all, progress) -> each group as it finishes or fails."""
 
 
 @contextmanager
@@ -37,7 +33,7 @@ def open_executor(
         from liquidspark.executor import execute_groups
 
         def execute(
-            plan: ClusteringPlan, groups: Collection[int] | None, progress: Progress | None
+            plan: ClusteringPlan, groups: Sequence[int], progress: Progress
         ) -> Iterator[Outcome]:
             return execute_groups(
                 spark, plan, groups=groups, progress=progress, storage_options=storage_options
@@ -90,7 +86,7 @@ def _rewritten(
 ) -> Iterator[Outcome]:
     """Yield the outcomes of groups, and say on stderr which of them are finished."""
     with open_executor(conf, storage_options) as execute:
-        for outcome in execute(plan, groups, None):
+        for outcome in execute(plan, groups, lambda *_: None):
             if isinstance(outcome, RewrittenGroup):
                 click.echo(_line(outcome), err=True)
             yield outcome

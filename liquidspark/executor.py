@@ -25,6 +25,8 @@ from liquidlog.plan import (
     GroupCosts,
     GroupFailure,
     InputFile,
+    Outcome,
+    Progress,
     RewriteGroup,
     RewriteMode,
     RewriteResult,
@@ -45,11 +47,6 @@ from liquidspark.sink import TaskFacts
 from liquidspark.source import GroupWork, file_location
 
 __all__ = ["ExecutorOptions", "GroupRun", "execute", "execute_groups"]
-
-Outcome = RewrittenGroup | GroupFailure
-Progress = Callable[[int, float], None]
-"""Called from the caller's thread with a group id and the share of its tasks that is done, 0 to
-1."""
 
 _POLL_SECONDS: Final = 0.2
 _MAX_CONCURRENT_GROUPS: Final = 32

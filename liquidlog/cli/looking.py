@@ -25,16 +25,13 @@ from liquidlog.cli.output import (
     require_lines,
     say_rest,
 )
-from liquidlog.clustering.health.bars import is_crossed, parse_bar
 from liquidlog.errors import EXIT_BAR_CROSSED, EXIT_OK, UsageError
-from liquidlog.operations.scan import read_workload
-from liquidlog.report import tables
 from liquidlog.report.jsonable import render_line
 from liquidlog.report.layout import pairs
-from liquidlog.report.openmetrics import openmetrics as render_openmetrics
-from liquidlog.report.page import page
 from liquidlog.report.printing import say
 from liquidlog.table import Table
+
+# What only some of these commands need, they import themselves: it takes longer than to look.
 
 _TREND_FIELDS: Final = ("table_uri", "total_file_count", "average_depth")
 """Fields that identify a line of a trend, whichever release wrote it."""
@@ -71,6 +68,8 @@ def history(
     table: str, limit: int | None, storage_options: Pairs, *, amplification: bool, as_json: bool
 ) -> None:
     """Show the commits, newest first."""
+    from liquidlog.report import tables
+
     opened = Table.open(table, storage_options=mapping(storage_options))
     if amplification:
         written = opened.written_bytes()
@@ -98,6 +97,8 @@ def files(
     as_json: bool,
 ) -> None:
     """List the live files and their place in the clustering."""
+    from liquidlog.report import tables
+
     opened = Table.open(table, storage_options=mapping(storage_options))
     chosen = chosen_version(opened, version, timestamp)
     snapshot_version, live = opened.files_at(chosen)
@@ -113,6 +114,8 @@ def files(
 @json_option
 def cubes(table: str, limit: int | None, storage_options: Pairs, *, as_json: bool) -> None:
     """List the ZCubes: files that were clustered together."""
+    from liquidlog.report import tables
+
     rows = Table.open(table, storage_options=mapping(storage_options)).cubes()
     emit(first_of(rows, limit), tables.cubes, as_json=as_json, root="cubes")
     say_rest(rows.num_rows, limit)
@@ -151,6 +154,9 @@ def health(  # noqa: PLR0913  one parameter per option
     as_json: bool,
 ) -> int:
     """Show how well the table is clustered."""
+    from liquidlog.clustering.health.bars import is_crossed, parse_bar
+    from liquidlog.report import tables
+
     limits = [parse_bar(bar) for bar in bars]
     if trend is not None:
         require_lines(trend, _TREND_FIELDS, kind="a trend of health")
@@ -159,6 +165,8 @@ def health(  # noqa: PLR0913  one parameter per option
     measured = opened.health(names, where=where)
     crossed = [limit for limit in limits if is_crossed(limit, measured)]
     if openmetrics is not None:
+        from liquidlog.report.openmetrics import openmetrics as render_openmetrics
+
         replace_file(openmetrics, render_openmetrics(measured))
     if trend is not None:
         append_line(trend, render_line(measured))
@@ -191,6 +199,9 @@ def scan(  # noqa: PLR0913  one parameter per option
     as_json: bool,
 ) -> None:
     """List the files that a reader of a predicate must open."""
+    from liquidlog.operations.scan import read_workload
+    from liquidlog.report import tables
+
     if (where is None) == (workload is None):
         raise UsageError("give either --where or --workload")
     asked = () if workload is None else read_workload(workload)
@@ -217,6 +228,8 @@ def report(table: str, output: Path, storage_options: Pairs, *, as_json: bool) -
 
     The page also shows the history of the table. It loads nothing from the network.
     """
+    from liquidlog.report.page import page
+
     opened = Table.open(table, storage_options=mapping(storage_options))
     overview = opened.overview()
     content = page(overview).encode()

@@ -9,7 +9,6 @@ from typing import Any, ParamSpec, TypeVar
 import click
 
 from liquidlog.errors import UsageError
-from liquidlog.simulation.prices import Prices
 from liquidlog.spec.schema import quote_path, split_paths
 from liquidlog.spec.sizes import parse_size
 from liquidlog.table import Table
@@ -178,7 +177,7 @@ def chosen_version(table: Table, version: int | None, timestamp: str | None) -> 
 
 def policy_options(command: Callable[P, R]) -> Callable[P, R]:
     """Add the options of a plan; the command receives `policy`, the arguments of Table.plan."""
-    return _gathered(command, _POLICY_OPTIONS, "policy", _policy)
+    return gathered(command, _POLICY_OPTIONS, "policy", _policy)
 
 
 def _policy(given: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -239,37 +238,7 @@ _POLICY_OPTIONS = {
 }
 
 
-def price_options(command: Callable[P, R]) -> Callable[P, R]:
-    """Add the options of prices; the command receives them as `prices`, None if none is given."""
-    return _gathered(command, _PRICE_OPTIONS, "prices", _prices)
-
-
-def _prices(given: Mapping[str, Any]) -> Prices | None:
-    if "throughput" in given:
-        return Prices(
-            throughput_bytes=given["throughput"],
-            per_hour=given.get("hour_price"),
-            per_tib_read=given.get("tib_price"),
-        )
-    if given:
-        raise UsageError("prices need --throughput: the bytes that the cluster rewrites per second")
-    return None
-
-
-_PRICE_OPTIONS = {
-    "throughput": click.option(
-        "--throughput", type=SIZE, help="With a prediction: bytes rewritten per second."
-    ),
-    "hour_price": click.option(
-        "--hour-price", type=Number(0), help="With --throughput: price of an hour of Spark."
-    ),
-    "tib_price": click.option(
-        "--tib-price", type=Number(0), help="With --throughput: price of reading one TiB."
-    ),
-}
-
-
-def _gathered(
+def gathered(
     command: Callable[P, R],
     options: Mapping[str, Callable[[Callable[..., R]], Callable[..., R]]],
     into: str,

@@ -11,8 +11,7 @@ from typing import Any, Final, TypeVar
 import msgspec
 import pyarrow as pa
 
-from liquidlog.errors import DocumentError, StorageError
-from liquidlog.operations.checkpoint import CheckpointWarning
+from liquidlog.errors import CheckpointWarning, DocumentError, StorageError
 from liquidlog.report.jsonable import jsonable, render_json
 from liquidlog.report.layout import Report
 from liquidlog.report.printing import say, show, show_json

@@ -1,20 +1,21 @@
 """Commands that plan: what would be rewritten, why, and with which effect."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, ParamSpec, TypeVar
 
 import click
 
 from liquidlog.cli.options import (
     SIZE,
+    Number,
     Pairs,
     WholeNumber,
+    gathered,
     json_option,
     limit_option,
     mapping,
     policy_options,
-    price_options,
     storage_option,
     table_argument,
     verb,
@@ -35,7 +36,39 @@ from liquidlog.simulation.table import empty_table
 from liquidlog.spec.sizes import render_size
 from liquidlog.table import Table
 
+P = ParamSpec("P")
+R = TypeVar("R")
+
 DEFAULT_SCENARIO: Final = "full-range"
+
+_PRICE_OPTIONS = {
+    "throughput": click.option(
+        "--throughput", type=SIZE, help="With a prediction: bytes rewritten per second."
+    ),
+    "hour_price": click.option(
+        "--hour-price", type=Number(0), help="With --throughput: price of an hour of Spark."
+    ),
+    "tib_price": click.option(
+        "--tib-price", type=Number(0), help="With --throughput: price of reading one TiB."
+    ),
+}
+
+
+def _prices(given: Mapping[str, Any]) -> Prices | None:
+    if "throughput" in given:
+        return Prices(
+            throughput_bytes=given["throughput"],
+            per_hour=given.get("hour_price"),
+            per_tib_read=given.get("tib_price"),
+        )
+    if given:
+        raise UsageError("prices need --throughput: the bytes that the cluster rewrites a second")
+    return None
+
+
+def _price_options(command: Callable[P, R]) -> Callable[P, R]:
+    """Add the options that say what a rewrite costs; they arrive as one `prices`, or None."""
+    return gathered(command, _PRICE_OPTIONS, "prices", _prices)
 
 
 @verb(
@@ -57,7 +90,7 @@ DEFAULT_SCENARIO: Final = "full-range"
 @click.option(
     "--sample", is_flag=True, help="Predict from rows of some files instead of statistics."
 )
-@price_options
+@_price_options
 @json_option
 def plan(  # noqa: PLR0913  one parameter per option
     table: str,

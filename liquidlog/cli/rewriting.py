@@ -3,12 +3,11 @@
 import contextlib
 import logging
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from functools import partial
 from typing import Any
 
 import click
-from msgspec import to_builtins
 
 from liquidlog.cli.options import (
     PAIR,
@@ -23,7 +22,6 @@ from liquidlog.cli.options import (
     verb,
 )
 from liquidlog.cli.output import emit
-from liquidlog.cli.rehearsing import would_do_round, would_do_rounds, would_run
 from liquidlog.errors import UsageError
 from liquidlog.log.loader import require_used
 from liquidlog.operations.executors import (
@@ -38,16 +36,22 @@ from liquidlog.operations.results import (
     read_result,
     result_so_far,
 )
-from liquidlog.operations.rewrite import CommitReport
 from liquidlog.operations.rounds import (
     DEFAULT_MIN_GAIN,
-    Round,
     optimize_in_rounds,
     require_rounds,
 )
-from liquidlog.plan import ClusteringPlan, GroupFailure, RewrittenGroup
+from liquidlog.plan import ClusteringPlan, Outcome
 from liquidlog.report import changes
 from liquidlog.report.progress import rewrite_progress
+from liquidlog.report.rewrites import (
+    committed_document,
+    round_document,
+    rounds_document,
+    would_do_round,
+    would_do_rounds,
+    would_run,
+)
 from liquidlog.table import Table
 
 _EXECUTOR = click.option(
@@ -123,7 +127,7 @@ def optimize(  # noqa: PLR0913  one parameter per option
             return
         execute = partial(_round, opened, started_executor, 0.0)
         rounds = optimize_in_rounds(opened, execute, policy, min_gain=gain, first=made)
-        document = _rounds_document(opened, tuple(rounds))
+        document = rounds_document(opened, tuple(rounds))
     emit(document, changes.optimized_finally, as_json=as_json)
 
 
@@ -152,20 +156,6 @@ def _check_final(policy: Mapping[str, Any], min_gain: float | None, *, final: bo
         raise UsageError("--min-gain says when --final ends", option="min_gain")
 
 
-def _rounds_document(
-    opened: Table, rounds: Sequence[Round[Mapping[str, Any]]]
-) -> Mapping[str, Any]:
-    last = rounds[-1].average_depth if rounds else opened.health().average_depth
-    documents = [{**one.done, "average_depth": one.average_depth} for one in rounds]
-    return {
-        "versions": [version for one in documents for version in one["versions"]],
-        "rounds": documents,
-        "average_depth": last,
-        "rows_verified": sum(one["rows_verified"] for one in documents),
-        "seconds": round(sum(one["seconds"] for one in documents), 3),
-    }
-
-
 def _round(
     opened: Table, executor: ExecutorWhenNeeded, planned_seconds: float, made: ClusteringPlan
 ) -> Mapping[str, Any]:
@@ -178,7 +168,7 @@ def _round(
         )
     seconds = planned_seconds + time.monotonic() - started
     report.require_success()
-    return _optimized(made, report, opened.optimize_metrics(made, report), seconds)
+    return round_document(made, report, opened.optimize_metrics(made, report), seconds)
 
 
 @verb("liquidlog run plan.json -o result.jsonl --spark-conf spark.driver.memory=8g")
@@ -217,7 +207,7 @@ def run(  # noqa: PLR0913  one parameter per option
         return
     started = open_executor(executor, mapping(spark_conf), mapping(storage_options))
 
-    def rewrite(groups: tuple[int, ...]) -> Iterator[RewrittenGroup | GroupFailure]:
+    def rewrite(groups: tuple[int, ...]) -> Iterator[Outcome]:
         with started as run_groups, rewrite_progress(made) as progress:
             for outcome in run_groups(made, groups, progress.on_share):
                 progress.on_group(outcome.group_id)
@@ -244,36 +234,6 @@ def commit(
     made = read_plan(plan_path)
     result = read_result(result_path, made)
     opened = Table.open(made.table_uri, storage_options=mapping(storage_options))
-    report = _committed(opened.commit(made, result, dry_run=dry_run))
+    report = committed_document(opened.commit(made, result, dry_run=dry_run))
     shown = partial(changes.committed, dry_run=dry_run)
     emit(report, shown, as_json=as_json, dry_run=dry_run)
-
-
-def _committed(report: CommitReport) -> Mapping[str, Any]:
-    return {
-        "versions": report.versions,
-        "committed_groups": report.committed_groups,
-        "skipped_groups": report.skipped_groups,
-    }
-
-
-def _optimized(
-    plan: ClusteringPlan, report: CommitReport, metrics: Mapping[str, Any], seconds: float
-) -> Mapping[str, Any]:
-    costs = {group.group_id: group.costs for group in report.finished}
-    return {
-        "versions": report.versions,
-        "groups": [
-            {
-                "group_id": group_id,
-                "zcube_id": plan.groups[group_id].zcube_id,
-                "version": version,
-                "inputs": len(plan.groups[group_id].inputs),
-                "costs": to_builtins(costs[group_id]),
-            }
-            for group_id, version in zip(report.committed_groups, report.versions, strict=True)
-        ],
-        "metrics": metrics,
-        "rows_verified": report.rows_verified,
-        "seconds": round(seconds, 3),
-    }

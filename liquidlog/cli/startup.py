@@ -1,12 +1,11 @@
 """Start-up of commands: keeps imports short."""
 
 import sys
-from importlib.abc import MetaPathFinder
 
 import pyarrow as pa
 
 
-class _WithoutPandas(MetaPathFinder):
+class _WithoutPandas:
     """A finder that reports pandas as missing."""
 
     def find_spec(self, fullname: str, *_: object) -> None:

@@ -128,8 +128,9 @@ def sorted_files(files: pa.Table, decided: TailState | None = None, *, after: in
         kept = np.ones(files.num_rows, np.bool_)
         kept[gone] = False
         order = order[kept[order]]
-    rows = pa.array(order)
-    # One column at a time, so that only one is in memory three times; paths are half of all bytes.
+    # pa.array would import numpy.ma, which nothing else here needs.
+    rows = pa.Array.from_buffers(pa.int64(), len(order), [None, pa.py_buffer(order)])
+    # Column by column, so that only one is there three times; paths are half of all bytes.
     columns = {"path": paths.take(rows)}
     del paths
     pa.default_memory_pool().release_unused()

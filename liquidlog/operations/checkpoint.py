@@ -5,7 +5,7 @@ from typing import Final
 
 from liquidlog.commit.clock import Clock
 from liquidlog.commit.transaction import Landed, Proposal, land, require_writable
-from liquidlog.errors import UnsupportedFeatureError
+from liquidlog.errors import CheckpointWarning, UnsupportedFeatureError
 from liquidlog.log.checkpointing import Checkpointed, write_checkpoint
 from liquidlog.log.store import TableStore
 from liquidlog.snapshot import Snapshot
@@ -14,10 +14,6 @@ from liquidlog.spec.features import CHECKPOINT_PROTECTION
 INTERVAL: Final = "delta.checkpointInterval"
 _DEFAULT_INTERVAL: Final = 10
 _PROTECTED_BEFORE: Final = "delta.requireCheckpointProtectionBeforeVersion"
-
-
-class CheckpointWarning(UserWarning):
-    """A commit landed, but the checkpoint due after it could not be made."""
 
 
 def checkpoint(

@@ -6,7 +6,7 @@ from importlib.metadata import entry_points
 from typing import Final, Self
 
 from liquidlog.errors import ExecutorError, UsageError
-from liquidlog.plan import ClusteringPlan, GroupFailure, RewrittenGroup
+from liquidlog.plan import ClusteringPlan, Outcome, Progress
 
 EXECUTOR_GROUP: Final = "liquidlog.executors"
 """Group of entry points, each a Start; also the name of the logger of executors."""
@@ -14,12 +14,7 @@ EXECUTOR_GROUP: Final = "liquidlog.executors"
 SPARK: Final = "spark"
 """The executor that takes a Spark configuration."""
 
-Progress = Callable[[int, float], None]
-"""Called with (group id, finished share of the group, 0 to 1)."""
-
-Executor = Callable[
-    [ClusteringPlan, Sequence[int], Progress], Iterator[RewrittenGroup | GroupFailure]
-]
+Executor = Callable[[ClusteringPlan, Sequence[int], Progress], Iterator[Outcome]]
 """(plan, ids of the groups to rewrite, progress) -> outcomes, each as soon as its group ends."""
 
 Start = Callable[[Mapping[str, str], Mapping[str, str]], AbstractContextManager[Executor]]
@@ -51,7 +46,7 @@ class ExecutorWhenNeeded:
         return self._started
 
 
-def _rewrite_nothing(*_: object) -> Iterator[RewrittenGroup | GroupFailure]:
+def _rewrite_nothing(*_: object) -> Iterator[Outcome]:
     return iter(())
 
 

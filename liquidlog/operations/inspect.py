@@ -1,7 +1,6 @@
 """Answer questions about a table: detail, files, health, and the files that match a predicate."""
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -13,50 +12,7 @@ from liquidlog.log.statistics import load_bounds
 from liquidlog.log.store import TableStore
 from liquidlog.operations.scan import matching
 from liquidlog.snapshot import Snapshot, decoded_paths, deleted_rows, num_records
-from liquidlog.spec.features import table_features
-from liquidlog.spec.schema import Path, quote_path
-from liquidlog.spec.times import iso_time
-
-
-def detail(snapshot: Snapshot) -> Mapping[str, Any]:
-    """Return the DESCRIBE DETAIL row; times are ISO 8601 in UTC with milliseconds.
-
-    `numRecords` is the number of live rows, None if a file has no row count in its statistics.
-    `clusteringColumns` has logical names, quoted where necessary; a column that is no longer in the
-    schema keeps its physical name.
-
-    Raises:
-        CorruptLogError: If the clustering domain cannot be read.
-    """
-    state = clustering_state(snapshot)
-    metadata, protocol = snapshot.metadata, snapshot.protocol
-    return {
-        "version": snapshot.version,
-        "format": "delta",
-        "id": metadata.id,
-        "name": metadata.name,
-        "description": metadata.description,
-        "location": snapshot.uri,
-        "createdAt": None if metadata.created_time is None else iso_time(metadata.created_time),
-        "lastModified": iso_time(snapshot.timestamp_ms),
-        "partitionColumns": list(metadata.partition_columns),
-        "clusteringColumns": [*state.names, *(quote_path(path) for path in state.unresolved)],
-        "numFiles": snapshot.files.num_rows,
-        "sizeInBytes": snapshot.size_bytes,
-        "numRecords": live_rows(snapshot.files),
-        "properties": dict(metadata.configuration),
-        "minReaderVersion": protocol.min_reader_version,
-        "minWriterVersion": protocol.min_writer_version,
-        "tableFeatures": list(table_features(protocol)),
-    }
-
-
-def live_rows(files: pa.Table) -> int | None:
-    """Return the number of rows in `files` without deleted ones, None if unknown."""
-    rows = num_records(files)
-    if rows.null_count:
-        return None
-    return int(pc.sum(pc.subtract(rows, deleted_rows(files))).as_py() or 0)
+from liquidlog.spec.schema import Path
 
 
 def files(store: TableStore, snapshot: Snapshot, min_cube_bytes: int) -> pa.Table:

@@ -13,8 +13,8 @@ from liquidlog.log.history import read_history
 from liquidlog.log.loader import load_snapshot
 from liquidlog.log.statistics import load_bounds
 from liquidlog.log.store import TableStore
+from liquidlog.operations.detail import detail
 from liquidlog.operations.doctor import examine
-from liquidlog.operations.inspect import detail
 from liquidlog.snapshot import Snapshot
 
 HISTORY_COMMITS: Final = 200

@@ -13,8 +13,8 @@ from liquidlog.errors import DocumentError, ExecutorError, StorageError
 from liquidlog.plan import (
     ClusteringPlan,
     GroupFailure,
+    Outcome,
     RewriteResult,
-    RewrittenGroup,
     decode_plan,
     decode_result,
     encode_rewritten_group,
@@ -23,7 +23,7 @@ from liquidlog.plan import (
 
 _NEWLINE: Final = b"\n"
 
-PlanExecutor = Callable[[tuple[int, ...]], Iterable[RewrittenGroup | GroupFailure]]
+PlanExecutor = Callable[[tuple[int, ...]], Iterable[Outcome]]
 """An executor bound to its plan: (ids of groups to rewrite) -> outcomes, each as it finishes."""
 
 

@@ -42,6 +42,7 @@ from liquidlog.plan import (
     ClusteringPlan,
     GroupFailure,
     InputFile,
+    Outcome,
     RewriteGroup,
     RewrittenGroup,
     WrittenFile,
@@ -187,7 +188,7 @@ class CommitRun:
 
 def commit_groups(
     run: CommitRun,
-    groups: Iterable[RewrittenGroup | GroupFailure],
+    groups: Iterable[Outcome],
     *,
     on_commit: Callable[[int], None],
     dry_run: bool = False,

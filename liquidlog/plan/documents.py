@@ -6,7 +6,7 @@ and replayed. Sizes are bytes and times milliseconds since the epoch, unless a n
 """
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from enum import StrEnum
 from typing import Final
 
@@ -45,6 +45,8 @@ DEFAULT_TOLERANCE: Final = 1.27
 DEFAULT_MIN_OVERLAPPING_FILES: Final = 4
 DEFAULT_MIN_OVERLAP: Final = 0.75
 """Source: Microsoft Fabric, autoRecluster.minOffendingFiles and minOverlapThreshold."""
+
+_KD_PAYS_FROM_FILES: Final = 8
 
 
 class RewriteMode(StrEnum):
@@ -176,6 +178,20 @@ class ClusteringPlan(Summary, Document, frozen=True, kw_only=True):
             return "zorder" if len(self.columns) > 1 else "linear"
         return self.policy.curve if len(self.columns) > 1 else "linear"
 
+    @property
+    def kd_would_be_narrower(self) -> bool:
+        """Whether the curve kd would write narrower files than the plan's Hilbert curve.
+
+        It does where files cannot be fitted to the Hilbert curve, and are many enough to matter.
+        Source: docs/curves.md, which measures both curves.
+        """
+        # Documents are read without the kernels of curves.
+        from liquidlog.curve.fit import MAX_FITTED_DIMENSIONS
+
+        outputs = sum(group.expected_outputs for group in self.groups)
+        is_fitted = len(self.columns) <= MAX_FITTED_DIMENSIONS
+        return self.curve == "hilbert" and not is_fitted and outputs >= _KD_PAYS_FROM_FILES
+
     def _facts(self) -> Mapping[str, object]:
         return {
             "table_uri": self.table_uri,
@@ -253,6 +269,13 @@ class GroupFailure(Document, frozen=True, kw_only=True):
 
     group_id: int
     reason: str
+
+
+Outcome = RewrittenGroup | GroupFailure
+"""What became of a group."""
+
+Progress = Callable[[int, float], None]
+"""Called with (group id, share of the group that is done, 0 to 1), from the caller's thread."""
 
 
 class RewriteResult(Summary, Document, frozen=True, kw_only=True):

@@ -15,9 +15,9 @@ import pyarrow.compute as pc
 
 from liquidlog.predicates.limits import as_written, converted
 from liquidlog.predicates.partitions import partition_values
-from liquidlog.predicates.verdicts import Mask, Verdict, true_or_unknown
+from liquidlog.predicates.verdicts import Verdict, true_or_unknown
 from liquidlog.snapshot import Snapshot
-from liquidlog.spec.bounds import BoundsOf, has_bounds
+from liquidlog.spec.bounds import BoundsOf, Mask, has_bounds
 from liquidlog.spec.schema import (
     Leaf,
     Path,

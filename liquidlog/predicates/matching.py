@@ -25,9 +25,9 @@ from liquidlog.predicates.conditions import (
 )
 from liquidlog.predicates.file_bounds import FileBounds, has_plain_order
 from liquidlog.predicates.literals import INTEGER_BITS, SqlValue, sql_value
-from liquidlog.predicates.verdicts import Mask, Verdict, compared, true_or_unknown
+from liquidlog.predicates.verdicts import Verdict, compared, true_or_unknown
 from liquidlog.snapshot import Snapshot
-from liquidlog.spec.bounds import BoundsOf
+from liquidlog.spec.bounds import BoundsOf, Mask
 from liquidlog.spec.schema import Leaf, PrimitiveType, leaves
 
 _SYMBOLS: Final[Mapping[type[exp.Expression], str]] = {

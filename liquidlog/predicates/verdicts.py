@@ -6,12 +6,10 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from numpy.typing import NDArray
 
 from liquidlog.predicates.coercion import Comparable
 from liquidlog.predicates.limits import Limits
-
-Mask = NDArray[np.bool_]
+from liquidlog.spec.bounds import Mask
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -4,7 +4,6 @@ from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from typing import Any, Final
 
-from liquidlog.clustering.planning.curve_advice import would_kd_be_narrower
 from liquidlog.operations.explain import Explained
 from liquidlog.operations.past_commits import OptimizeComparison
 from liquidlog.plan import ClusteringPlan
@@ -51,7 +50,7 @@ def plan(made: ClusteringPlan) -> Report:
         head,
         *listing(("group", "cube", "files in", "size", "files out"), groups),
         *listing(("left alone because", "files", "size"), skipped),
-        *([Line(_CURVE_ADVICE)] if would_kd_be_narrower(made) else []),
+        *([Line(_CURVE_ADVICE)] if made.kd_would_be_narrower else []),
     )
 
 

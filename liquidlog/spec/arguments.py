@@ -1,5 +1,6 @@
 """Checks of arguments that callers pass. A single string is one item, never a list of letters."""
 
+import math
 import operator
 import os
 from collections.abc import Iterator, Mapping, Sequence
@@ -100,6 +101,19 @@ def whole_number(value: object, *, argument: str, least: int = 0) -> int:
     if found < least:
         refuse(argument, f"a whole number from {least}", value)
     return found
+
+
+def number(value: object, *, argument: str, least: float = 0.0) -> float:
+    """Return a finite number from `least` on.
+
+    Raises:
+        UsageError: If it is none.
+    """
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        found = float(value)
+        if least <= found < math.inf:
+            return found
+    return refuse(argument, f"a number from {least:g}", value)
 
 
 def text_mapping(value: object, *, argument: str) -> dict[str, str]:

@@ -182,6 +182,9 @@ class Bounds:
         )
 
 
+Mask = NDArray[np.bool_]
+"""(n,) bool, one per live file of a snapshot."""
+
 BoundsOf = Callable[[Sequence[Leaf]], Bounds]
 """Returns the bounds of leaves, one column per leaf, one entry per live file of a snapshot."""
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from liquidlog.errors import CorruptLogError, UnsupportedFeatureError, VersionNotFoundError
-from liquidlog.operations.inspect import detail
+from liquidlog.operations.detail import detail
 from liquidlog.snapshot import Snapshot, decoded_paths, deleted_rows, num_records
 from liquidlog.table import Table
 from support.recordings import digests, snapshot_facts

@@ -21,8 +21,7 @@ NOT_SIZE: tuple[object, ...] = ("big", b"1KiB", "-1", 0, "", [1], {}, object())
 NOT_MAPPING = (5, "a=b", ["a"], [("a", "b")], {"a": 1}, {1: "a"}, {"a": None}, object())
 NOT_OBJECT = (5, "plan.json", b"x", [1], object())
 
-_SOURCE = "str | Table | RecordBatchReader | PathLike[str]"
-_SOURCES = f"{_SOURCE} | Sequence[{_SOURCE}]"
+_SOURCES = "Source | PathLike[str] | Sequence[Source | PathLike[str]]"
 
 WRONG: Mapping[str, tuple[object, ...]] = {
     "str": NOT_TEXT,
@@ -46,12 +45,12 @@ WRONG: Mapping[str, tuple[object, ...]] = {
     "RewriteResult": NOT_OBJECT,
     "StructType | Schema | None": NOT_OBJECT,
     "Table | None": NOT_OBJECT,
-    "define.Definition": NOT_OBJECT,
+    "Definition": NOT_OBJECT,
     "ExecutorOptions": (*NOT_OBJECT, None, {"task_bytes": 1}),
 }
 """Values that a parameter of this type must refuse."""
 
-TRUSTED = ("bool", "Callable", "Iterable", "rewrite.CommitReport", "Snapshot")
+TRUSTED = ("bool", "Callable", "Iterable", "CommitReport", "Snapshot")
 """Beginnings of types whose values are not looked at: flags, callbacks, what the API returned."""
 
 MAKING = ("open", "create", "definition", "create_as")
@@ -136,6 +135,7 @@ def ready(table: Table, home: Path) -> dict[str, Any]:
         "version": 1,
         "report": None,
         "groups": None,
+        "execute": lambda plan: plan,
     }
 
 

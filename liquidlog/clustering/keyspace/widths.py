@@ -17,10 +17,9 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from liquidlog.clustering.keyspace.depth import KeyRanges, Ranks, column_ranges
-from liquidlog.spec.bounds import Bounds
+from liquidlog.spec.bounds import Bounds, Mask
 
 Floats = NDArray[np.float64]
-Mask = NDArray[np.bool_]
 
 _END_WEIGHT: Final = 0.05
 """The weight of an end's own value, relative to the mean distance between two ends."""

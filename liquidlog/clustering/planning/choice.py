@@ -43,7 +43,10 @@ from liquidlog.spec.stats import indexed_leaves
 NewId = Callable[[], str]
 """Returns a new unique id, the text of a UUID."""
 
-Strategy = Callable[[Snapshot, ClusteringPolicy, NewId, BoundsOf], ClusteringPlan]
+Columns = tuple[ClusteringColumn, ...]
+"""The table's clustering columns, in their order."""
+
+Strategy = Callable[[Snapshot, Columns, ClusteringPolicy, NewId, BoundsOf], ClusteringPlan]
 """Chooses which files of a clustered table to rewrite together. It has no effects, apart from the
 new ids and the bounds that it asks for. Its caller has checked the table and the policy."""
 

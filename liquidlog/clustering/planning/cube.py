@@ -16,13 +16,12 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from liquidlog.clustering.columns import clustering_state
 from liquidlog.clustering.planning.choice import (
     TAKEN,
     Choice,
+    Columns,
     NewId,
     build_plan,
-    check_clustered,
     output_count,
     pack,
     reason_code,
@@ -61,8 +60,10 @@ class _Runs:
         return _Runs(rows=self.rows, starts=self.starts, cube=self.cube, order=order)
 
 
-def plan_cubes(snapshot: Snapshot, policy: ClusteringPolicy, new_id: NewId) -> ClusteringPlan:
-    """Return the plan that rewrites the same files as the reference engine's OPTIMIZE.
+def plan_cubes(
+    snapshot: Snapshot, columns: Columns, policy: ClusteringPolicy, new_id: NewId
+) -> ClusteringPlan:
+    """Return the plan that rewrites what the reference engine's OPTIMIZE would.
 
     Unclustered files, in the order of `snapshot.files`, and then cubes below `min_cube_bytes`
     (logical), in the order of their ids, are packed by their size on storage. A group is closed
@@ -72,12 +73,9 @@ def plan_cubes(snapshot: Snapshot, policy: ClusteringPolicy, new_id: NewId) -> C
     providers are taken too; stable cubes of these columns are never taken.
 
     Raises:
-        UsageError: If the table has no clustering columns, or a group would be cut into too many
-        files.
+        UsageError: If a group would be too many files.
         UnsupportedFeatureError: If the table's row ids cannot be kept.
-        CorruptLogError: If the clustering domain cannot be read.
     """
-    columns = check_clustered(clustering_state(snapshot))
     return build_plan(
         snapshot,
         policy,

@@ -17,14 +17,13 @@ import numpy as np
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from liquidlog.clustering.columns import clustering_state
-from liquidlog.clustering.keyspace.widths import KeySpace, Mask, key_space
+from liquidlog.clustering.keyspace.widths import KeySpace, key_space
 from liquidlog.clustering.planning.choice import (
     TAKEN,
     Choice,
+    Columns,
     NewId,
     build_plan,
-    check_clustered,
     deleted_shares,
     pack,
     reason_code,
@@ -33,7 +32,7 @@ from liquidlog.clustering.planning.read_model import ReadModel, read_model
 from liquidlog.clustering.zcubes import STABLE, Membership, file_states, membership, sizes
 from liquidlog.plan import ClusteringPlan, ClusteringPolicy, RewriteMode, SkipReason
 from liquidlog.snapshot import Snapshot
-from liquidlog.spec.bounds import BoundsOf
+from liquidlog.spec.bounds import BoundsOf, Mask
 
 NAME: Final = "overlap"
 
@@ -90,7 +89,11 @@ class _Group:
 
 
 def plan_overlap(
-    snapshot: Snapshot, policy: ClusteringPolicy, new_id: NewId, bounds_of: BoundsOf
+    snapshot: Snapshot,
+    columns: Columns,
+    policy: ClusteringPolicy,
+    new_id: NewId,
+    bounds_of: BoundsOf,
 ) -> ClusteringPlan:
     """Return the plan that rewrites the fewest bytes that keep narrow readers within the tolerance.
 
@@ -99,12 +102,9 @@ def plan_overlap(
     they fit, those with the largest gain per byte first.
 
     Raises:
-        UsageError: If the table has no clustering columns, or a group would be cut into too many
-            files.
+        UsageError: If a group would be too many files.
         UnsupportedFeatureError: If the table's row ids cannot be kept.
-        CorruptLogError: If the clustering domain cannot be read.
     """
-    columns = check_clustered(clustering_state(snapshot))
     places = membership(snapshot.files, columns)
     stable = np.asarray(
         pc.equal(file_states(snapshot, columns, policy.min_cube_bytes), STABLE), np.bool_

@@ -12,7 +12,13 @@ import pyarrow as pa
 
 from liquidlog.clustering.columns import ClusteringColumn, ClusteringState
 from liquidlog.clustering.planning import cube, overlap
-from liquidlog.clustering.planning.choice import NewId, Strategy, check_policy, check_table
+from liquidlog.clustering.planning.choice import (
+    Columns,
+    NewId,
+    Strategy,
+    check_policy,
+    check_table,
+)
 from liquidlog.clustering.planning.compaction import plan_compaction, plan_zorder
 from liquidlog.curve.curves import Curve
 from liquidlog.errors import UsageError
@@ -172,9 +178,9 @@ def _refuse(given: Collection[str], listens: frozenset[str], reason: str) -> Non
 
 
 def _cubes(
-    snapshot: Snapshot, policy: ClusteringPolicy, new_id: NewId, _: BoundsOf
+    snapshot: Snapshot, columns: Columns, policy: ClusteringPolicy, new_id: NewId, _: BoundsOf
 ) -> ClusteringPlan:
-    return cube.plan_cubes(snapshot, policy, new_id)
+    return cube.plan_cubes(snapshot, columns, policy, new_id)
 
 
 def no_bounds(_: Sequence[Leaf]) -> pa.Table:
@@ -238,7 +244,7 @@ def plan(  # noqa: PLR0913  what a plan depends on
         return plan_zorder(snapshot, policy, new_id)
     if not state.columns:
         return plan_compaction(snapshot, policy, new_id)
-    made = strategies[strategy](snapshot, policy, new_id, bounds_of)
+    made = strategies[strategy](snapshot, state.columns, policy, new_id, bounds_of)
     repeated = repeated_inputs(group.inputs for group in made.groups)
     if repeated:
         raise UsageError(f"the plan of the strategy {strategy} {repeated_message(repeated)}")

@@ -13,7 +13,8 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from liquidlog.clustering.keyspace.widths import Floats, KeySpace, Mask
+from liquidlog.clustering.keyspace.widths import Floats, KeySpace
+from liquidlog.spec.bounds import Mask
 
 OPEN_COST_BYTES: Final = 4 << 20
 """Source: Spark, spark.sql.files.openCostInBytes."""

@@ -14,7 +14,12 @@ from deltalake import DeltaTable
 from msgspec import structs
 
 from liquidlog.cli.main import cli, run
-from liquidlog.errors import CheckpointMismatchError, CorruptLogError, UnsupportedFeatureError
+from liquidlog.errors import (
+    CheckpointMismatchError,
+    CheckpointWarning,
+    CorruptLogError,
+    UnsupportedFeatureError,
+)
 from liquidlog.log import checkpointing
 from liquidlog.log.checkpoint_check import (
     state_differences,
@@ -22,7 +27,6 @@ from liquidlog.log.checkpoint_check import (
     tombstone_differences,
 )
 from liquidlog.log.checkpoints import CheckpointState
-from liquidlog.operations.checkpoint import CheckpointWarning
 from liquidlog.snapshot import Snapshot
 from liquidlog.spec.times import retention_ms
 from liquidlog.table import Table

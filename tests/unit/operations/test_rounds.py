@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 import pyarrow as pa
@@ -17,7 +17,7 @@ from liquidlog.table import Table
 from support.arrow_executor import execute
 
 SCHEMA = pa.schema([("id", pa.int64()), ("x", pa.int64())])
-POLICY = {
+POLICY: dict[str, Any] = {
     "strategy": "overlap",
     "max_file_size": "8KiB",
     "min_cube_size": "1MiB",
@@ -65,7 +65,7 @@ def test_a_round_that_gained_too_little_is_the_last(table: Table) -> None:
 
 
 def test_the_depth_after_a_round_is_the_predicted_one(table: Table) -> None:
-    plan = table.plan(**POLICY)  # type: ignore[arg-type]
+    plan = table.plan(**POLICY)
     depth, after = table.health().average_depth, table.predicted_health(plan).average_depth
     assert depth_after_round(table, plan, depth, depth - after - 0.01) == after < depth
     assert depth_after_round(table, plan, depth, depth - after + 0.01) is None
@@ -78,6 +78,17 @@ def test_rounds_of_another_strategy_are_refused(policy: dict[str, str], table: T
     assert refused.value.fields["option"] == "final"
     with pytest.raises(UsageError):
         next(optimize_in_rounds(table, lambda _: None, policy))
+
+
+def test_a_table_is_optimized_in_rounds(table: Table) -> None:
+    before = table.health().average_depth
+    rounds = table.optimize_in_rounds(lambda plan: table.commit(plan, execute(plan)), **POLICY)
+    assert table.health().average_depth == before
+    depths = [done.average_depth for done in rounds]
+    assert len(depths) > 1
+    assert depths[-1] == table.health().average_depth < before
+    with pytest.raises(UsageError):
+        table.optimize_in_rounds(lambda plan: plan, strategy="cube")
 
 
 class Opened:

@@ -1,16 +1,62 @@
-"""Documents of dry runs: the fields of real rewrites, as far as a plan determines them.
+"""Documents of rewrites: of those that are done, and with the same fields of those that are not.
 
-Fields that only a rewrite determines, such as the sizes of the files it writes, are null.
+What only a rewrite can tell, like the sizes of the files it writes, is null before it is done.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from msgspec import to_builtins
 
-from liquidlog.operations.rounds import depth_after_round
+from liquidlog.operations.rewrite import CommitReport
+from liquidlog.operations.rounds import Round, depth_after_round
 from liquidlog.plan import RESULT_FORMAT_VERSION, ClusteringPlan, RewriteResult, RewrittenGroup
 from liquidlog.table import Table
+
+
+def round_document(
+    plan: ClusteringPlan, report: CommitReport, metrics: Mapping[str, Any], seconds: float
+) -> Mapping[str, Any]:
+    """Return the document of an OPTIMIZE that took `seconds`, planning included."""
+    costs = {group.group_id: group.costs for group in report.finished}
+    return {
+        "versions": report.versions,
+        "groups": [
+            {
+                "group_id": group_id,
+                "zcube_id": plan.groups[group_id].zcube_id,
+                "version": version,
+                "inputs": len(plan.groups[group_id].inputs),
+                "costs": to_builtins(costs[group_id]),
+            }
+            for group_id, version in zip(report.committed_groups, report.versions, strict=True)
+        ],
+        "metrics": metrics,
+        "rows_verified": report.rows_verified,
+        "seconds": round(seconds, 3),
+    }
+
+
+def rounds_document(opened: Table, rounds: Sequence[Round[Mapping[str, Any]]]) -> Mapping[str, Any]:
+    """Return the document of rounds that are done."""
+    last = rounds[-1].average_depth if rounds else opened.health().average_depth
+    documents = [{**one.done, "average_depth": one.average_depth} for one in rounds]
+    return {
+        "versions": [version for one in documents for version in one["versions"]],
+        "rounds": documents,
+        "average_depth": last,
+        "rows_verified": sum(one["rows_verified"] for one in documents),
+        "seconds": round(sum(one["seconds"] for one in documents), 3),
+    }
+
+
+def committed_document(report: CommitReport) -> Mapping[str, Any]:
+    """Return the document of a commit of groups."""
+    return {
+        "versions": report.versions,
+        "committed_groups": report.committed_groups,
+        "skipped_groups": report.skipped_groups,
+    }
 
 
 def would_do_round(opened: Table, made: ClusteringPlan, seconds: float) -> dict[str, Any]:
