@@ -25,7 +25,7 @@ def explain_failure(error: BaseException, *, as_json: bool) -> int:
         BaseException: The error itself, if it is unexpected and DEBUG_VARIABLE is set.
     """
     if isinstance(error, click.Abort | KeyboardInterrupt):
-        say("interrupted; whole groups that were committed stay committed")
+        say("interrupted; groups that were committed stay committed")
         return EXIT_INTERRUPTED
     if isinstance(error, BrokenPipeError):
         # Output that is still buffered would fail again, with a traceback, when the interpreter

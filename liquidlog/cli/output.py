@@ -134,7 +134,7 @@ def require_lines(path: Path, names: Collection[str], *, kind: str) -> None:
     if not found.keys() >= set(names):
         raise DocumentError(
             str(path),
-            f"is not {kind}, so no line is added to it: its first line is no JSON object with"
+            f"is not {kind}, so no line is added to it: its first line is not a JSON object with"
             f" {', '.join(names)}; name a new file",
         )
 

@@ -156,7 +156,7 @@ def explain(  # noqa: PLR0913  one parameter per option
     Files are counted by reason; --all lists each.
     """
     if replayed is not None and (path is not None or every or limit is not None):
-        raise UsageError("--replay compares whole plans; it goes with no --file, --all or --limit")
+        raise UsageError("--replay compares whole plans; leave out --file, --all and --limit")
     opened = Table.open(table, storage_options=mapping(storage_options))
     if replayed is not None:
         found = opened.replay(replayed, **policy)

@@ -273,7 +273,7 @@ def unresolved_problem(path: Path) -> str:
     """Return the message about a path of the domain that the schema lacks."""
     return (
         f"the table is clustered by {quote_path(path)} (physical name), which its schema no longer"
-        " has; set its clustering columns anew with cluster-by, or clear them with"
+        " has; set new clustering columns with cluster-by, or clear them with"
         " cluster-by --none"
     )
 

@@ -63,7 +63,7 @@ def _instead(statements: Sequence[object]) -> str:
         return f"it is {len(statements)} statements; join conditions with AND or OR"
     if statements[0] is None:
         return "it is empty"
-    return "it is a statement; give what stands behind its WHERE"
+    return "it is a statement; give only the condition behind its WHERE"
 
 
 def too_deep(predicate: str) -> str:

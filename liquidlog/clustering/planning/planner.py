@@ -166,7 +166,7 @@ def _require_effect_of_values(
 
 def _other_strategy(strategy: str) -> str:
     if strategy == "cube":
-        return "with the strategy cube, which always takes whole cubes; the strategy overlap has it"
+        return "with the strategy cube, which takes whole cubes; use the strategy overlap"
     return f"with the strategy {strategy} on a table with clustering columns"
 
 

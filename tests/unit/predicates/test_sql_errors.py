@@ -16,7 +16,7 @@ from liquidlog.predicates.conditions import parse_condition
         ("day > 3\nand", "something is missing after 'and' (line 2, character 3)"),
         ("s = 'a", "a quote or a comment is not closed"),
         ("", "it is empty"),
-        ("select * from t", "it is a statement; give what stands behind its WHERE"),
+        ("select * from t", "it is a statement; give only the condition behind its WHERE"),
         ("a = 1; b = 2", "it is 2 statements; join conditions with AND or OR"),
     ],
 )
