@@ -35,7 +35,7 @@ OPERATION: Final = "ORPHANS"
 _COMMITTABLE: Final = frozenset({Stage.FINISHED, Stage.WITHDRAWN})
 """Stages of runs whose commit may be under way."""
 
-_DEAD: Final = "its run never ended and has written nothing since"
+_DEAD: Final = "its run never ended and has been idle since"
 _FORGOTTEN: Final = "its run finished, but was not committed in time"
 _HALF_DELETED: Final = "its run was ended, but deleting its files was interrupted"
 _TEMPORARY: Final = "a writer was stopped before it could remove it"
