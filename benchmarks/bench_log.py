@@ -23,6 +23,8 @@ GROUP_FILES = 40_000
 COMMITS = 10
 COMMIT_FILES = 1_000
 BIG_COMMIT_FILES = 100_000
+RUN_GROUPS = 41
+RUN_GROUP_FILES = 1_500
 
 COLUMNS = {"a": "long", "b": "timestamp", "c": "string", "d": "double"}
 SCHEMA_STRING = json.dumps(
@@ -256,6 +258,7 @@ rows = table.update().files.num_rows - 1000
 
 def changing_steps(files: int) -> dict[str, str]:
     """Return the programs that change the table; `files` are removed and added in one commit."""
+    small = min(RUN_GROUP_FILES, files // 10)
     clean = _REWRITE.format(files=files, lost_race="pass")
     racing = _REWRITE.format(files=files, lost_race="other_writer(snapshot)")
     return {
@@ -266,8 +269,10 @@ def changing_steps(files: int) -> dict[str, str]:
         + _RUN.format(files=files, groups=1, agreed=""),
         "liquidlog, the same where delta-rs agreed to the plan": clean
         + _RUN.format(files=files, groups=1, agreed="opinion.require(table.snapshot())"),
-        "liquidlog, 41 groups of 1500 files, with it": _REWRITE.format(files=1500, lost_race="pass")
-        + _RUN.format(files=1500, groups=41, agreed=""),
+        f"liquidlog, {RUN_GROUPS} groups of {small} files, with it": _REWRITE.format(
+            files=small, lost_race="pass"
+        )
+        + _RUN.format(files=small, groups=RUN_GROUPS, agreed=""),
         "liquidlog, checkpoint": """
 table = Table.open(uri)
 started, cpu_started = time.perf_counter(), time.process_time()
