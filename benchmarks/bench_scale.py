@@ -2,8 +2,7 @@
 
 dictionaries: texts that repeat 50 times each, in many outputs: what goes through the shuffle, what
 is written. wide-rows: one row in twenty has 4 KiB, of one tenant in twenty or of any: how large
-the files come out. memory: what a worker takes for the slices that groups of 150 GiB and of 1 TiB
-have: the pieces of a slice are those that as many reading tasks would send.
+the files come out.
 
     python benchmarks/bench_scale.py dictionaries
 """
