@@ -7,9 +7,10 @@ travels with the function. So nothing but numbers is ever a Spark row before the
 import ctypes
 import gc
 import os
+import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from operator import attrgetter
 from typing import Final, Protocol
@@ -56,6 +57,8 @@ _SURVEY_SHARE: Final = 0.1
 """About the share of the sampling pass in a group's time; only a progress bar depends on it."""
 _MIN_TASKS_PER_SLOT: Final = 4
 _MIN_TASK_BYTES: Final = 8 << 20
+_LOCAL_ATTEMPTS: Final = re.compile(r"local(?:\[[^,\]]*(?:,\s*(\d+)\s*)?\])?")
+_DEFAULT_ATTEMPTS: Final = 4
 _LEAST_OPTIONS: Final = {
     "single_task_bytes": 0,
     "task_bytes": 1,
@@ -216,7 +219,7 @@ class SurveyTasks:
         try:
             survey = encode_survey(survey_file(self.work, file, sample_rows=self.sample_rows[file]))
         except LiquidlogError as error:
-            failure = encode_facts(failed(error))
+            failure = encode_facts(failed(error, self.work))
         arrays = [pa.array([survey], pa.binary()), pa.array([failure], pa.binary())]
         return pa.RecordBatch.from_arrays(arrays, ["survey", "failure"])
 
@@ -233,6 +236,7 @@ def run_group(
         jobs: What the group's jobs belong to.
         slots: How many tasks the cluster runs at a time.
     """
+    work = replace(work, task_attempts=task_attempts(spark))
     sample_rows = options.sample_rows_of(work.outputs)
     if work.size_bytes <= options.single_task_bytes:
         jobs.begin_phase(1, until=1.0)
@@ -250,6 +254,17 @@ def run_group(
         facts = _shuffle(spark, work, surveys, options=options, jobs=jobs, slots=slots)
     sampled = TaskFacts(costs=GroupCosts(sample_seconds=sampling.seconds))
     return check_rows(merge_facts([facts, sampled]), surveys)
+
+
+def task_attempts(spark: SparkSession) -> int:
+    """Return how often Spark tries a task before it gives up its job, at least 1.
+
+    Source: Spark, SparkContext.createTaskScheduler: a local master names the number itself.
+    """
+    local = _LOCAL_ATTEMPTS.fullmatch(spark.conf.get("spark.master", None) or "")
+    if local is not None:
+        return int(local[1] or 1)
+    return int(spark.conf.get("spark.task.maxFailures", None) or _DEFAULT_ATTEMPTS)
 
 
 def _survey(
@@ -291,7 +306,7 @@ def _shuffle(
     moved = pieces.repartition(work.outputs, "target")
     if layout.slices_per_output > 1:
         moved = moved.sortWithinPartitions("slice", "ordinal")
-    outputs = OutputTasks(work=work, slices_per_output=layout.slices_per_output)
+    outputs = OutputTasks(work=work.without_inputs(), slices_per_output=layout.slices_per_output)
     return _collect(_mapped(moved, outputs, FACTS_SCHEMA))
 
 

@@ -1,5 +1,6 @@
 """What a storage client's error means, and trying again where that is safe."""
 
+import errno
 import time
 from collections.abc import Callable
 from enum import Enum
@@ -16,6 +17,14 @@ _FIRST_CLIENT_ERROR, _FIRST_SERVER_ERROR = 400, 500
 _CLIENT_REFUSALS: Final = frozenset({"NoCredentialsError", "PartialCredentialsError"})
 _GCSFS_REFUSALS: Final = ("Forbidden: ", "Bad Request: ")
 """gcsfs keeps no status for these; source: `gcsfs.retry.validate_response`."""
+
+
+_PASSING_ERRNO: Final = frozenset(
+    {errno.EIO, errno.EAGAIN, errno.EINTR, errno.EBUSY, errno.ESTALE, errno.ETIMEDOUT}
+)
+"""Of local and mounted file systems."""
+
+_NO_CLIENTS: Final = frozenset({"builtins", "pyarrow", "liquidlog", "liquidspark"})
 
 
 class AmbiguousPutError(Exception):
@@ -46,6 +55,25 @@ def classify(error: BaseException) -> Failure:
         return Failure.TRANSIENT
     refused = _FIRST_CLIENT_ERROR <= status < _FIRST_SERVER_ERROR
     return Failure.REFUSED if refused else Failure.TRANSIENT
+
+
+def may_pass(error: BaseException) -> bool:
+    """Return whether what raised an error may work later: the storage's fault, not the file's.
+
+    Looks for the error of a client, or of the operating system, behind it. What Arrow or our own
+    checks found wrong with a file stays wrong.
+    """
+    chain: list[BaseException] = []
+    found: BaseException | None = error
+    while found is not None and found not in chain:
+        chain.append(found)
+        found = found.__cause__ or found.__context__
+    origin = chain[-1]
+    if isinstance(origin, OSError) and type(origin).__module__ == "builtins":
+        number = origin.errno
+        return number in _PASSING_ERRNO or isinstance(origin, ConnectionError | TimeoutError)
+    foreign = type(origin).__module__.partition(".")[0] not in _NO_CLIENTS
+    return foreign and classify(origin) is Failure.TRANSIENT
 
 
 def http_status(error: BaseException | None) -> int | None:
