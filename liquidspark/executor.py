@@ -1,15 +1,14 @@
 """The executor: rewrites the groups of a ClusteringPlan and returns facts about each of them.
 
-Groups that need many tasks run one after another, each with the whole cluster; groups of one task
-run beside each other. Each group is reported as it finishes, whatever the order, so that it can be
-committed at once. Nothing here reads or writes the log.
+As many groups run beside each other as keep the cluster busy (see `flight`). Each is reported as it
+finishes, whatever the order, so that it can be committed at once. Nothing here reads or writes the
+log.
 """
 
 import math
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping
 from collections.abc import Set as AbstractSet
-from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
 from typing import Final
 from uuid import uuid4  # noqa: TID251  names the files of a run
@@ -40,6 +39,7 @@ from liquidlog.spec.deletion_vectors import vector_path
 from liquidlog.spec.schema import parse_schema
 from liquidlog.storage.files import require_creatable
 from liquidlog.storage.options import NO_OPTIONS, StorageOptions
+from liquidspark.flight import Flight, task_slots
 from liquidspark.pipeline import ExecutorOptions, GroupJobs, run_group
 from liquidspark.probing import require_ready
 from liquidspark.session import failure_reason, piece_settings
@@ -48,8 +48,9 @@ from liquidspark.source import GroupWork, file_location
 
 __all__ = ["ExecutorOptions", "GroupRun", "execute", "execute_groups"]
 
-_POLL_SECONDS: Final = 0.2
-_MAX_CONCURRENT_GROUPS: Final = 32
+_INPUT_BYTES: Final = 2 << 10
+_SAMPLED_BYTES: Final = 32
+"""Estimates of what an input, and a sampled value, take on the driver."""
 _MIN_PIECE_BYTES: Final = 24 << 10
 """Slices of large groups grow, so that what a task sends to one slice stays above this size."""
 _MIN_PIECE_COLUMN_BYTES: Final = 256
@@ -83,25 +84,31 @@ def execute(  # noqa: PLR0913  what to do, and four ways to watch and steer it
     Raises:
         UsageError: If the plan has no such group.
         ExecutorError: If the plan cannot be executed; or, after all others are finished, if a
-            group failed. Files of finished groups are then deleted, unless there is an
-            `on_group`, which has received them.
+            group failed; or at once, if the session ended. Files of finished groups are then
+            deleted, unless there is an `on_group`, which has received them.
     """
     finished: list[RewrittenGroup] = []
     failures: list[GroupFailure] = []
-    for outcome in execute_groups(
+    outcomes = execute_groups(
         spark,
         plan,
         groups=groups,
         progress=progress,
         options=options,
         storage_options=storage_options,
-    ):
-        if isinstance(outcome, GroupFailure):
-            failures.append(outcome)
-        else:
-            finished.append(outcome)
-        if on_group is not None:
-            on_group(outcome)
+    )
+    try:
+        for outcome in outcomes:
+            if isinstance(outcome, GroupFailure):
+                failures.append(outcome)
+            else:
+                finished.append(outcome)
+            if on_group is not None:
+                on_group(outcome)
+    except ExecutorError:
+        if on_group is None:
+            _discard(plan, finished, StorageOptions.of(storage_options))
+        raise
     if failures:
         if on_group is None:
             _discard(plan, finished, StorageOptions.of(storage_options))
@@ -135,8 +142,8 @@ def execute_groups(
 
     Raises:
         UsageError: If the plan has no such group.
-        ExecutorError: If the plan asks for something this executor cannot do, or the
-            driver or the workers lack what it needs.
+        ExecutorError: If the plan asks for something this executor cannot do, the driver or
+            the workers lack what it needs, or the session ends.
     """
     wanted = _wanted(plan, groups)
     one(options, ExecutorOptions, argument="options", expected="ExecutorOptions")
@@ -147,14 +154,14 @@ def execute_groups(
     runs = [GroupRun(plan=plan, group=group, options=options, storage=storage) for group in wanted]
     for run in runs:
         run.check()
-    alone = [run for run in runs if run.group.size_bytes > options.single_task_bytes]
-    beside = [run for run in runs if run.group.size_bytes <= options.single_task_bytes]
-    if runs:
-        runs[0].require_ready(spark)
+    if not runs:
+        return
+    # Groups of one task go last, where they fill the slots that large groups leave.
+    large = [run for run in runs if run.group.size_bytes > options.single_task_bytes]
+    small = [run for run in runs if run.group.size_bytes <= options.single_task_bytes]
+    runs[0].require_ready(spark)
     with piece_settings(spark):
-        for run in alone:
-            yield from _run_all(spark, [run], progress)
-        yield from _run_all(spark, beside, progress)
+        yield from Flight(spark, [*large, *small]).outcomes(progress)
 
 
 def _wanted(plan: ClusteringPlan, groups: object) -> list[RewriteGroup]:
@@ -188,6 +195,22 @@ class GroupRun:
     storage: StorageOptions = NO_OPTIONS
     token: str = field(default_factory=lambda: uuid4().hex[:12])
     jobs: GroupJobs = field(default_factory=GroupJobs)
+
+    @property
+    def group_id(self) -> int:
+        """The group's number in the plan."""
+        return self.group.group_id
+
+    @property
+    def outputs(self) -> int:
+        """How many files the group becomes, at least 1."""
+        return max(1, self.group.expected_outputs)
+
+    @property
+    def driver_bytes(self) -> int:
+        """About what the driver holds for the group: its inputs and the sampled rows."""
+        sampled = self.options.sample_rows_of(self.outputs) * len(self.plan.columns)
+        return _INPUT_BYTES * len(self.group.inputs) + _SAMPLED_BYTES * sampled
 
     @property
     def directory(self) -> str:
@@ -237,7 +260,7 @@ class GroupRun:
             inputs=inputs,
             paths=tuple(file_location(self.plan.table_uri, file.path) for file in inputs),
             vector_paths=tuple(_vector_location(self.plan, file) for file in inputs),
-            outputs=max(1, self.group.expected_outputs),
+            outputs=self.outputs,
             schema_string=self.plan.schema_string,
             row_tracking=self.plan.row_tracking,
             mapping_mode=self.plan.mapping_mode,
@@ -255,22 +278,39 @@ class GroupRun:
         columns = len(parse_schema(self.plan.schema_string, where="the plan").fields)
         return max(_MIN_PIECE_BYTES, columns * _MIN_PIECE_COLUMN_BYTES)
 
-    def execute(self, spark: SparkSession) -> Outcome:
-        """Rewrite the group; its run ends finished, or discarded with all its files."""
+    def execute(self, spark: SparkSession, *, slots: int) -> Outcome:
+        """Rewrite the group; its run ends finished, or discarded with all its files.
+
+        Args:
+            spark: The session.
+            slots: How many tasks its cluster runs at a time.
+
+        Raises:
+            ExecutorError: If the session has ended.
+        """
         started = time.perf_counter()
         try:
             self.run.begin()
             with self.jobs.started_here(spark):
-                facts = run_group(spark, self.work(), options=self.options, jobs=self.jobs)
+                facts = run_group(
+                    spark, self.work(), options=self.options, jobs=self.jobs, slots=slots
+                )
             outcome = self.outcome(facts, seconds=time.perf_counter() - started)
             if isinstance(outcome, RewrittenGroup):
                 digest = rewrite_digest(self.plan, self.group, outcome)
                 self.run.finish(digest, keep={output.path for output in outcome.outputs})
         except Exception as error:  # noqa: BLE001  whatever Spark raises is this group's failure
             outcome = self._failed(failure_reason(error))
+            self.discard()
+            task_slots(spark)  # raises where no other group could be rewritten either
+            return outcome
         if isinstance(outcome, GroupFailure):
-            self.run.discard()
+            self.discard()
         return outcome
+
+    def discard(self) -> None:
+        """Delete everything that the run wrote, best-effort."""
+        self.run.discard()
 
     def _failed(self, reason: str) -> GroupFailure:
         return GroupFailure(group_id=self.group.group_id, reason=reason)
@@ -313,41 +353,6 @@ class GroupRun:
         return structs.replace(
             facts.costs, read_bytes=self.group.size_bytes, written_bytes=written_bytes, **seconds
         )
-
-
-def _run_all(
-    spark: SparkSession, runs: list[GroupRun], progress: Progress | None
-) -> Iterator[Outcome]:
-    if not runs:
-        return
-    pool = ThreadPoolExecutor(min(len(runs), _MAX_CONCURRENT_GROUPS))
-    running = {pool.submit(run.execute, spark): run for run in runs}
-    try:
-        while running:
-            done, _ = wait(running, timeout=_POLL_SECONDS, return_when=FIRST_COMPLETED)
-            _report(spark, running, progress)
-            for future in done:
-                del running[future]
-                yield future.result()
-    finally:
-        for future, run in running.items():
-            if not future.cancel():
-                run.jobs.cancel(spark)
-        pool.shutdown(wait=True)
-        for future, run in running.items():
-            if not future.cancelled():
-                run.run.discard()
-
-
-def _report(
-    spark: SparkSession, running: dict[Future[Outcome], GroupRun], progress: Progress | None
-) -> None:
-    if progress is None:
-        return
-    for future, run in running.items():
-        share = 1.0 if future.done() else run.jobs.share_done(spark)
-        if share > 0:
-            progress(run.group.group_id, share)
 
 
 def _curve(plan: ClusteringPlan) -> Curve | None:

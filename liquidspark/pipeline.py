@@ -7,9 +7,10 @@ travels with the function. So nothing but numbers is ever a Spark row before the
 import ctypes
 import gc
 import os
+import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from operator import attrgetter
 from typing import Final, Protocol
@@ -54,8 +55,10 @@ _SURVEY_SCHEMA: Final = "survey binary, failure binary"
 _MAX_SURVEY_TASKS: Final = 1000
 _SURVEY_SHARE: Final = 0.1
 """About the share of the sampling pass in a group's time; only a progress bar depends on it."""
-_MIN_TASKS_PER_CORE: Final = 4
+_MIN_TASKS_PER_SLOT: Final = 4
 _MIN_TASK_BYTES: Final = 8 << 20
+_LOCAL_ATTEMPTS: Final = re.compile(r"local(?:\[[^,\]]*(?:,\s*(\d+)\s*)?\])?")
+_DEFAULT_ATTEMPTS: Final = 4
 _LEAST_OPTIONS: Final = {
     "single_task_bytes": 0,
     "task_bytes": 1,
@@ -146,16 +149,28 @@ class GroupJobs:
 
     def share_done(self, spark: SparkSession) -> float:
         """Return which share of the tasks is done, 0 to 0.99; 0 where Spark does not say."""
-        context = getattr(spark, "sparkContext", None)
-        if context is None or not self._tasks:
+        if not self._tasks:
             return 0.0
+        phase_done = self._done_in_phase(spark) / self._tasks
+        return float(min(0.99, self._base + (self._until - self._base) * phase_done))
+
+    def tasks_left(self, spark: SparkSession, outputs: int) -> int:
+        """Return how many of the tasks that write `outputs` have still to end; all if not known."""
+        if self._until < 1:
+            return outputs
+        return min(outputs, self._tasks - self._done_in_phase(spark))
+
+    def _done_in_phase(self, spark: SparkSession) -> int:
+        """Return how many tasks of this phase are done; 0 where Spark does not say."""
+        context = getattr(spark, "sparkContext", None)
+        if context is None:
+            return 0
         tracker = context.statusTracker()
         jobs = [tracker.getJobInfo(job) for job in tracker.getJobIdsForGroup(self._name)]
         stages = {stage for job in jobs if job is not None for stage in job.stageIds}
         infos = [tracker.getStageInfo(stage) for stage in stages]
-        done = sum(info.numCompletedTasks for info in infos if info is not None)
-        phase_done = min(1.0, max(0, done - self._tasks_before) / self._tasks)
-        return float(min(0.99, self._base + (self._until - self._base) * phase_done))
+        done = sum(int(info.numCompletedTasks) for info in infos if info is not None)
+        return min(self._tasks, max(0, done - self._tasks_before))
 
     def cancel(self, spark: SparkSession) -> None:
         """Stop the group's jobs, best-effort."""
@@ -204,15 +219,24 @@ class SurveyTasks:
         try:
             survey = encode_survey(survey_file(self.work, file, sample_rows=self.sample_rows[file]))
         except LiquidlogError as error:
-            failure = encode_facts(failed(error))
+            failure = encode_facts(failed(error, self.work))
         arrays = [pa.array([survey], pa.binary()), pa.array([failure], pa.binary())]
         return pa.RecordBatch.from_arrays(arrays, ["survey", "failure"])
 
 
 def run_group(
-    spark: SparkSession, work: GroupWork, *, options: ExecutorOptions, jobs: GroupJobs
+    spark: SparkSession, work: GroupWork, *, options: ExecutorOptions, jobs: GroupJobs, slots: int
 ) -> TaskFacts:
-    """Rewrite one group and return the summed facts of its tasks, failure included."""
+    """Rewrite one group and return the summed facts of its tasks, failure included.
+
+    Args:
+        spark: The session.
+        work: The group.
+        options: How the work is divided.
+        jobs: What the group's jobs belong to.
+        slots: How many tasks the cluster runs at a time.
+    """
+    work = replace(work, task_attempts=task_attempts(spark))
     sample_rows = options.sample_rows_of(work.outputs)
     if work.size_bytes <= options.single_task_bytes:
         jobs.begin_phase(1, until=1.0)
@@ -227,9 +251,20 @@ def run_group(
         tasks = CompactionTasks(work=work, surveys=tuple(surveys))
         facts = _collect(_tasks(spark, tasks, work.outputs))
     else:
-        facts = _shuffle(spark, work, surveys, options=options, jobs=jobs)
+        facts = _shuffle(spark, work, surveys, options=options, jobs=jobs, slots=slots)
     sampled = TaskFacts(costs=GroupCosts(sample_seconds=sampling.seconds))
     return check_rows(merge_facts([facts, sampled]), surveys)
+
+
+def task_attempts(spark: SparkSession) -> int:
+    """Return how often Spark tries a task before it gives up its job, at least 1.
+
+    Source: Spark, SparkContext.createTaskScheduler: a local master names the number itself.
+    """
+    local = _LOCAL_ATTEMPTS.fullmatch(spark.conf.get("spark.master", None) or "")
+    if local is not None:
+        return int(local[1] or 1)
+    return int(spark.conf.get("spark.task.maxFailures", None) or _DEFAULT_ATTEMPTS)
 
 
 def _survey(
@@ -257,11 +292,12 @@ def _shuffle(
     *,
     options: ExecutorOptions,
     jobs: GroupJobs,
+    slots: int,
 ) -> TaskFacts:
     if not any(survey.num_rows for survey in surveys):
         return merge_facts([])
     layout = build_layout(work, surveys)
-    splits = _splits(spark, work, surveys, task_bytes=options.task_bytes)
+    splits = _splits(work, surveys, task_bytes=options.task_bytes, slots=slots)
     jobs.begin_phase(len(splits) + work.outputs, until=1.0)
     tasks = SplitTasks(
         work=work, layout=layout, splits=splits, targets=partition_values(work.outputs)
@@ -270,16 +306,15 @@ def _shuffle(
     moved = pieces.repartition(work.outputs, "target")
     if layout.slices_per_output > 1:
         moved = moved.sortWithinPartitions("slice", "ordinal")
-    outputs = OutputTasks(work=work, slices_per_output=layout.slices_per_output)
+    outputs = OutputTasks(work=work.without_inputs(), slices_per_output=layout.slices_per_output)
     return _collect(_mapped(moved, outputs, FACTS_SCHEMA))
 
 
 def _splits(
-    spark: SparkSession, work: GroupWork, surveys: Sequence[Survey], *, task_bytes: int
+    work: GroupWork, surveys: Sequence[Survey], *, task_bytes: int, slots: int
 ) -> tuple[tuple[Split, ...], ...]:
     """Return the splits of each reading task: small files together, large ones apart."""
-    cores = _cores(spark)
-    even_bytes = work.size_bytes // (cores * _MIN_TASKS_PER_CORE)
+    even_bytes = work.size_bytes // (slots * _MIN_TASKS_PER_SLOT)
     limit = max(_MIN_TASK_BYTES, min(task_bytes, even_bytes))
     tasks: list[tuple[Split, ...]] = []
     waiting: list[Split] = []
@@ -295,11 +330,6 @@ def _splits(
             waiting.append(split)
             waiting_bytes += split.rows * row_bytes
     return (*tasks, tuple(waiting)) if waiting else tuple(tasks)
-
-
-def _cores(spark: SparkSession) -> int:
-    context = getattr(spark, "sparkContext", None)
-    return int(context.defaultParallelism) if context is not None else 1
 
 
 def _tasks(

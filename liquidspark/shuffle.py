@@ -38,6 +38,7 @@ from liquidspark.sink import (
     encode_facts,
     failed,
     merge_facts,
+    require_running,
 )
 from liquidspark.source import (
     GroupWork,
@@ -109,12 +110,14 @@ class SplitTasks:
     def _run(self, number: int) -> Iterator[Piece]:
         proof, timer, shuffled_bytes = Proof(), Timer(), 0
         try:
+            require_running(self.work)
             for piece in timer.each(self._read(number, proof)):
                 shuffled_bytes += len(piece.payload)
                 yield piece
         except LiquidlogError as error:
+            facts = failed(error, self.work)
             for target in self.targets:
-                yield Piece.note(target, number, failed(error))
+                yield Piece.note(target, number, facts)
             return
         costs = GroupCosts(
             map_seconds=timer.seconds - proof.timer.seconds,
@@ -194,7 +197,7 @@ class OutputTasks:
                 output.write(sorted_slice(self.work, tables))
             written = output.finish() if output else None
         except LiquidlogError as error:
-            return failed(error), proof
+            return failed(error, self.work), proof
         finally:
             if output is not None:
                 output.__exit__(None, None, None)

@@ -4,11 +4,12 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from types import TracebackType
-from typing import Self, TypeVar
+from typing import Final, Self, TypeVar
 from uuid import uuid4  # noqa: TID251  a task attempt names its own file
 
 import msgspec
 import pyarrow as pa
+from pyspark import TaskContext
 
 from liquidlog.data.checksum import add_checksums, format_checksum, multiset_checksum
 from liquidlog.data.reader import DataFile
@@ -16,10 +17,14 @@ from liquidlog.data.runs import Run
 from liquidlog.data.writer import DataFileWriter
 from liquidlog.errors import ExecutorError, LiquidlogError
 from liquidlog.plan import Document, GroupCosts, WrittenFile
+from liquidlog.storage.failures import AmbiguousPutError, may_pass
 from liquidlog.storage.files import delete_file
 from liquidspark.source import GroupWork, Survey
 
 T = TypeVar("T")
+
+_ENDED: Final = "the run of this task has ended or was cancelled"
+"""Never the reason where another task has one."""
 
 
 class Timer:
@@ -142,7 +147,7 @@ class OutputFile:
         if self._work.read_back:
             self._prove_what_is_there()
         if self._run.has_ended():
-            raise ExecutorError("the run of this task has ended or was cancelled")
+            raise ExecutorError(_ENDED)
         self._finished = True
         return written
 
@@ -175,8 +180,12 @@ class OutputFile:
 
 
 def merge_facts(facts: list[TaskFacts]) -> TaskFacts:
-    """Return the sum of what tasks did; the first failure makes the whole a failure."""
+    """Return the sum of what tasks did; the first failure makes the whole a failure.
+
+    That a run had ended counts only where no task says why.
+    """
     failures = [fact.failure for fact in facts if fact.failure is not None]
+    failures.sort(key=lambda failure: failure == _ENDED)
     return TaskFacts(
         read=_sum_proofs([fact.read for fact in facts if fact.read is not None]),
         written=_sum_proofs([fact.written for fact in facts if fact.written is not None]),
@@ -196,9 +205,37 @@ def check_rows(facts: TaskFacts, surveys: Sequence[Survey]) -> TaskFacts:
     return facts
 
 
-def failed(error: LiquidlogError) -> TaskFacts:
-    """Return the facts of a task that failed with one of our errors, on one line."""
+def failed(error: LiquidlogError, work: GroupWork) -> TaskFacts:
+    """Return the facts of a task that failed with one of our errors, on one line.
+
+    An error that may pass is raised as long as Spark will try the task again. Any other retires the
+    run, so that tasks which have not begun do not; see `require_running`.
+
+    Raises:
+        LiquidlogError: The same.
+    """
+    if may_pass(error) and _tried_again(work):
+        raise error
+    with suppress(LiquidlogError, AmbiguousPutError):
+        Run(work.directory, work.token, work.storage).retire()
     return TaskFacts(failure="; ".join(str(error).splitlines()))
+
+
+def require_running(work: GroupWork) -> None:
+    """Refuse to begin a task of a run that has ended.
+
+    Raises:
+        ExecutorError: If it has ended.
+        StorageError: If the storage cannot be asked.
+    """
+    if Run(work.directory, work.token, work.storage).has_ended():
+        raise ExecutorError(_ENDED)
+
+
+def _tried_again(work: GroupWork) -> bool:
+    """Return whether Spark will try this task again if it fails: attempts count from 0."""
+    context = TaskContext.get()
+    return context is not None and context.attemptNumber() + 1 < work.task_attempts
 
 
 def encode_facts(facts: TaskFacts) -> bytes:

@@ -11,7 +11,7 @@ sample neither changes between runs nor falls in step with a period of the data.
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Final
 
@@ -66,6 +66,7 @@ class GroupWork:
         mapping_mode: How data files name the table's columns.
         storage: Opens the files; its values are never shown.
         read_back: Whether outputs are proved by reading what was written.
+        task_attempts: How often Spark tries a task before it gives up.
     """
 
     directory: str
@@ -83,6 +84,7 @@ class GroupWork:
     mapping_mode: MappingMode = MappingMode.NONE
     storage: StorageOptions = NO_OPTIONS
     read_back: bool = True
+    task_attempts: int = 1
 
     @property
     def table_schema(self) -> StructType:
@@ -93,6 +95,10 @@ class GroupWork:
     def schema(self) -> StructType:
         """The columns that move: the table's, then the hidden ones that rows keep."""
         return file_schema(self.table_schema, self.row_tracking)
+
+    def without_inputs(self) -> "GroupWork":
+        """Return the work as tasks need it that read no input."""
+        return replace(self, inputs=(), paths=(), vector_paths=())
 
     @property
     def sizes_bytes(self) -> tuple[int, ...]:

@@ -23,6 +23,7 @@ from liquidspark.sink import (
     encode_facts,
     failed,
     merge_facts,
+    require_running,
 )
 from liquidspark.source import (
     GroupWork,
@@ -62,7 +63,7 @@ class GroupTask:
             else:
                 facts = _sort_group(self.work, surveys)
         except LiquidlogError as error:
-            return failed(error)
+            return failed(error, self.work)
         sampled = TaskFacts(costs=GroupCosts(sample_seconds=sampling.seconds))
         return check_rows(merge_facts([facts, sampled]), surveys)
 
@@ -82,9 +83,10 @@ class CompactionTasks:
 
     def _run(self, number: int) -> TaskFacts:
         try:
+            require_running(self.work)
             return _compact(self.work, self.surveys, range(number, number + 1))
         except LiquidlogError as error:
-            return failed(error)
+            return failed(error, self.work)
 
 
 def facts_batch(facts: TaskFacts) -> pa.RecordBatch:

@@ -1,5 +1,6 @@
 """Classify the errors of storage clients, and retry requests where that is safe."""
 
+import errno
 import secrets
 import time
 from collections.abc import Callable
@@ -17,6 +18,15 @@ _FIRST_CLIENT_ERROR, _FIRST_SERVER_ERROR = 400, 500
 _CLIENT_REFUSALS: Final = frozenset({"NoCredentialsError", "PartialCredentialsError"})
 _GCSFS_REFUSALS: Final = ("Forbidden: ", "Bad Request: ")
 """Messages of errors without a status in gcsfs; source: `gcsfs.retry.validate_response`."""
+
+
+_PASSING_ERRNO: Final = frozenset(
+    {errno.EIO, errno.EAGAIN, errno.EINTR, errno.EBUSY, errno.ESTALE, errno.ETIMEDOUT}
+)
+"""Errors of local and mounted file systems that a later try may not meet."""
+
+_NO_CLIENTS: Final = frozenset({"builtins", "pyarrow", "liquidlog", "liquidspark"})
+"""Packages whose errors are not those of a storage client."""
 
 
 class AmbiguousPutError(Exception):
@@ -68,6 +78,25 @@ def is_busy(error: BaseException) -> bool:
             return True
         cause = cause.__cause__
     return False
+
+
+def may_pass(error: BaseException) -> bool:
+    """Return whether a later try may succeed, because the storage failed and not the file.
+
+    The answer depends on the original error of the client or of the operating system. Faults that
+    Arrow or our own checks see in a file are permanent.
+    """
+    chain: list[BaseException] = []
+    found: BaseException | None = error
+    while found is not None and found not in chain:
+        chain.append(found)
+        found = found.__cause__ or found.__context__
+    origin = chain[-1]
+    if isinstance(origin, OSError) and type(origin).__module__ == "builtins":
+        number = origin.errno
+        return number in _PASSING_ERRNO or isinstance(origin, ConnectionError | TimeoutError)
+    foreign = type(origin).__module__.partition(".")[0] not in _NO_CLIENTS
+    return foreign and classify(origin) is Failure.TRANSIENT
 
 
 def http_status(error: BaseException | None) -> int | None:

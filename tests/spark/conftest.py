@@ -16,5 +16,5 @@ def _java() -> None:
 
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
-    with open_session({"spark.master": "local[2]", "spark.driver.memory": "1g"}) as session:
+    with open_session({"spark.master": "local[2,4]", "spark.driver.memory": "1g"}) as session:
         yield session

@@ -44,7 +44,7 @@ def shuffled(
     tasks = SplitTasks(work=work, layout=layout, splits=splits, targets=targets)
     sent = [batch for number in range(len(splits)) for batch in tasks(numbered(number))]
     pieces = pa.Table.from_batches(sent)
-    reduce = OutputTasks(work=work, slices_per_output=layout.slices_per_output)
+    reduce = OutputTasks(work=work.without_inputs(), slices_per_output=layout.slices_per_output)
     facts = []
     for target in targets:
         mine = pieces.filter(pa.compute.equal(pieces["target"], target))

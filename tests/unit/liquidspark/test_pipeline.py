@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from liquidlog.errors import UsageError
-from liquidspark.pipeline import ExecutorOptions
+from liquidspark.pipeline import ExecutorOptions, task_attempts
 
 PROGRAM = """
 import gc
@@ -52,3 +52,29 @@ def test_wrong_options_are_usage_errors(wrong: dict[str, Any]) -> None:
 def test_each_output_adds_to_the_sample_of_a_large_group() -> None:
     options = ExecutorOptions(sample_rows=100, sample_rows_per_output=30)
     assert [options.sample_rows_of(outputs) for outputs in (1, 4)] == [100, 120]
+
+
+class Conf(dict[str, str]):
+    """Settings, as a session has them."""
+
+
+class Session:
+    def __init__(self, **settings: str) -> None:
+        self.conf = Conf({name.replace("_", "."): value for name, value in settings.items()})
+
+
+@pytest.mark.parametrize(
+    ("settings", "expected"),
+    [
+        ({"spark_master": "local"}, 1),
+        ({"spark_master": "local[8]"}, 1),
+        ({"spark_master": "local[*,4]"}, 4),
+        ({"spark_master": "local[2, 3]", "spark_task_maxFailures": "9"}, 3),
+        ({"spark_master": "local-cluster[2,1,1024]"}, 4),
+        ({"spark_master": "yarn", "spark_task_maxFailures": "8"}, 8),
+        ({}, 4),
+    ],
+)
+def test_attempts_are_those_of_the_master(settings: dict[str, str], expected: int) -> None:
+    session: Any = Session(**settings)
+    assert task_attempts(session) == expected

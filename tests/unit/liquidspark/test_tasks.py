@@ -1,5 +1,6 @@
 """The tasks without Spark: pieces are carried from the map side to the reduce side by hand."""
 
+import pickle
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import product
@@ -13,11 +14,13 @@ import pytest
 from msgspec import structs
 
 from liquidlog.curve.curves import Curve
-from liquidlog.data.runs import Run
+from liquidlog.data.runs import Run, Stage
+from liquidlog.errors import DataFileError
 from liquidlog.plan import RowTracking, WriterOptions
 from liquidspark import shuffle
 from liquidspark.layout import build_layout
-from liquidspark.sink import TaskFacts, check_rows
+from liquidspark.shuffle import OutputTasks
+from liquidspark.sink import TaskFacts, check_rows, failed, merge_facts
 from liquidspark.source import GroupWork, open_logical_file, survey_file
 from liquidspark.whole import CompactionTasks, GroupTask
 from support.plans import parquet_names, rows_of, schema_json_of, write_inputs
@@ -395,3 +398,25 @@ def test_cuts_stay_where_wide_rows_are_anywhere(tmp_path: Path) -> None:
     assert not np.isnan(np.concatenate([survey.row_bytes for survey in surveys])).all()
     assert found.keys.tolist() == expected.keys.tolist()
     assert found.ordinals.tolist() == expected.ordinals.tolist()
+
+
+def test_a_task_begins_nothing_after_another_one_failed_for_good(tmp_path: Path) -> None:
+    work = make_work(tmp_path, slice_bytes=1 << 30)
+    error = DataFileError("input 0.parquet", "is corrupt")
+    assert failed(error, work).failure == str(error)
+    assert Run(str(tmp_path), RUN).stage() is Stage.RETIRED
+    surveys = tuple(surveys_of(work))
+    later = facts_of(list(CompactionTasks(work=work, surveys=surveys)(numbered(0))))
+    assert later.failure is not None
+    assert later.failure != str(error)
+    assert merge_facts([later, failed(error, work)]).failure == str(error)
+
+
+def test_writing_tasks_are_sent_no_inputs(tmp_path: Path) -> None:
+    few = make_work(tmp_path, slice_bytes=1 << 30)
+    many = replace(few, inputs=few.inputs * 25_000, paths=few.paths * 25_000)
+    sizes = [
+        len(pickle.dumps(OutputTasks(work=work.without_inputs(), slices_per_output=2)))
+        for work in (few, many)
+    ]
+    assert sizes[0] == sizes[1] < 8 << 10

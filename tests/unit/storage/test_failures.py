@@ -1,11 +1,14 @@
 """Errors of clients: which mean what, and which requests are tried again."""
 
+import errno
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+import pyarrow as pa
 import pytest
 
-from liquidlog.storage.failures import BackOff, Failure, again, classify, http_status
+from liquidlog.errors import DataFileError
+from liquidlog.storage.failures import BackOff, Failure, again, classify, http_status, may_pass
 
 
 class ClientError(Exception):
@@ -138,3 +141,46 @@ def test_workers_that_failed_together_come_back_apart() -> None:
     assert comebacks[0] == pytest.approx(1.5)
     assert comebacks[-1] == pytest.approx(3.0, rel=0.01)
     assert len(set(comebacks)) == 200
+
+
+class SlowDownError(Exception):
+    """As a client raises it: it has the status of the response."""
+
+    status = 503
+
+
+class DeniedError(Exception):
+    status = 403
+
+
+@pytest.mark.parametrize(
+    ("origin", "expected"),
+    [
+        (SlowDownError(), True),
+        (DeniedError(), False),
+        (OSError(errno.EIO, "input/output error"), True),
+        (ConnectionResetError(errno.ECONNRESET, "reset by peer"), True),
+        (TimeoutError(), True),
+        (FileNotFoundError(errno.ENOENT, "gone"), False),
+        (OSError(errno.ENOSPC, "no space left on device"), False),
+        (OSError("CRC checksum verification failed for page"), False),
+        (pa.ArrowInvalid("corrupt"), False),
+        (ValueError("of our checks"), False),
+    ],
+)
+@pytest.mark.parametrize("hidden", [True, False])
+def test_what_may_pass_is_known_from_what_is_behind_it(
+    origin: Exception, *, expected: bool, hidden: bool
+) -> None:
+    between = OSError("explained")
+    if hidden:
+        between.__context__, between.__suppress_context__ = origin, True
+    else:
+        between.__cause__ = origin
+    error = DataFileError("a.parquet", "cannot be read")
+    error.__cause__ = between
+    assert may_pass(error) is expected
+
+
+def test_our_own_checks_do_not_pass() -> None:
+    assert not may_pass(DataFileError("a.parquet", "has 9 rows where its footer says 10"))

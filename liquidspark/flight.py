@@ -1,0 +1,201 @@
+"""Groups beside each other: as many in flight as keep every task slot of the cluster busy.
+
+A group alone leaves slots empty: while the driver lays it out, while its last tasks end, and always
+if it has fewer outputs than the cluster has slots. So groups are submitted from threads until they
+have together twice as many tasks to do as there are slots; Spark starts the tasks of those that
+were submitted first, and of later ones where slots are free. The next group starts when tasks end,
+also while whoever takes the outcomes is busy with one.
+"""
+
+import time
+from collections import deque
+from collections.abc import Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from contextlib import suppress
+from threading import RLock
+from typing import Final, Generic, Protocol, TypeVar
+
+from pyspark.sql import SparkSession
+from pyspark.sql.functions import spark_partition_id
+
+from liquidlog.errors import ExecutorError
+from liquidlog.plan import Progress
+from liquidspark.pipeline import GroupJobs
+from liquidspark.session import failure_reason
+
+_POLL_SECONDS: Final = 0.2
+_POLL_SECONDS_PER_GROUP: Final = 0.02
+"""Asking Spark about a group takes milliseconds of a driver thread."""
+_MEASURE_SECONDS: Final = 30.0
+_TASKS_PER_SLOT: Final = 2
+_MAX_GROUPS: Final = 1024
+"""Each takes a thread here and one in Spark's driver."""
+_MAX_DRIVER_BYTES: Final = 1 << 30
+_LEAST_UNWATCHED: Final = 2
+"""Groups in flight where Spark does not say when the tasks of one come to their end."""
+_RANGE: Final = 1 << 16
+
+Outcome = TypeVar("Outcome")
+Outcome_co = TypeVar("Outcome_co", covariant=True)
+
+
+class Flying(Protocol[Outcome_co]):
+    """What a group in flight must have; `executor.GroupRun` has it."""
+
+    @property
+    def group_id(self) -> int:
+        """Its number in the plan."""
+        ...
+
+    @property
+    def jobs(self) -> GroupJobs:
+        """Its jobs."""
+        ...
+
+    @property
+    def outputs(self) -> int:
+        """How many tasks of it write, at least 1."""
+        ...
+
+    @property
+    def driver_bytes(self) -> int:
+        """About what the driver holds for it."""
+        ...
+
+    def execute(self, spark: SparkSession, *, slots: int) -> Outcome_co:
+        """Rewrite it where `slots` tasks run at a time."""
+        ...
+
+    def discard(self) -> None:
+        """Delete everything it wrote, best-effort."""
+        ...
+
+
+class TaskSlots:
+    """How many tasks the cluster runs at a time, measured again twice a minute: it may grow."""
+
+    def __init__(self, spark: SparkSession) -> None:
+        self._spark = spark
+        self._slots, self._measured = task_slots(spark), time.monotonic()
+
+    @property
+    def latest(self) -> int:
+        """The number when it was last measured, at least 1."""
+        return self._slots
+
+    def count(self) -> int:
+        """Return the number now, at least 1."""
+        if time.monotonic() - self._measured > _MEASURE_SECONDS:
+            self._measured = time.monotonic()
+            with suppress(ExecutorError):  # the jobs of the groups say what is wrong
+                self._slots = task_slots(self._spark)
+        return self._slots
+
+
+def task_slots(spark: SparkSession) -> int:
+    """Return how many tasks the session's cluster runs at a time, at least 1.
+
+    Connect sessions do not say; there a job of empty tasks counts the partitions that Spark makes
+    unless it is asked for a number: one per core.
+
+    Raises:
+        ExecutorError: If the session has ended.
+    """
+    try:
+        context = getattr(spark, "sparkContext", None)
+        cores = _partitions(spark) if context is None else int(context.defaultParallelism)
+        task_cores = int(spark.conf.get("spark.task.cpus", None) or 1)
+    except Exception as error:
+        raise ExecutorError(f"the Spark session has ended: {failure_reason(error)}") from error
+    return max(1, cores // task_cores)
+
+
+def _partitions(spark: SparkSession) -> int:
+    numbers = spark.range(_RANGE).select(spark_partition_id().alias("number"))
+    (row,) = numbers.agg({"number": "max"}).collect()
+    return int(row[0]) + 1
+
+
+class Flight(Generic[Outcome]):
+    """Rewrites groups from threads, the first ones first; mutable.
+
+    Outcomes come as groups finish. `close` cancels what runs and discards it, and whatever
+    finished but was not taken.
+    """
+
+    def __init__(self, spark: SparkSession, runs: Sequence[Flying[Outcome]]) -> None:
+        self._spark = spark
+        self._slots = TaskSlots(spark)
+        self._lock = RLock()
+        self._waiting = deque(runs)
+        self._running: dict[Future[Outcome], Flying[Outcome]] = {}
+        self._closed = False
+        self._pool = ThreadPoolExecutor(max(1, min(len(runs), _MAX_GROUPS)))
+
+    def outcomes(self, progress: Progress | None) -> Iterator[Outcome]:
+        """Yield what becomes of each group as it finishes; afterwards the flight is closed.
+
+        Raises:
+            Exception: What a group raises ends the others.
+        """
+        try:
+            self._admit()
+            while running := self._in_flight():
+                seconds = max(_POLL_SECONDS, _POLL_SECONDS_PER_GROUP * len(running))
+                done, _ = wait(running, timeout=seconds, return_when=FIRST_COMPLETED)
+                if progress is not None:
+                    self._report(running, progress)
+                for future in done:
+                    with self._lock:
+                        del self._running[future]
+                    yield future.result()
+                self._admit()
+        finally:
+            self._close()
+
+    def _in_flight(self) -> dict[Future[Outcome], Flying[Outcome]]:
+        with self._lock:
+            return dict(self._running)
+
+    def _admit(self, _: object = None) -> None:
+        """Start groups until there is enough to do."""
+        with self._lock:
+            while not self._closed and self._waiting and self._has_room(self._waiting[0]):
+                run = self._waiting.popleft()
+                future = self._pool.submit(run.execute, self._spark, slots=self._slots.latest)
+                self._running[future] = run
+                future.add_done_callback(self._admit)
+
+    def _has_room(self, run: Flying[Outcome]) -> bool:
+        running = [run for future, run in self._running.items() if not future.done()]
+        if not running:
+            return True
+        if len(running) >= _MAX_GROUPS:
+            return False
+        if sum(one.driver_bytes for one in (*running, run)) > _MAX_DRIVER_BYTES:
+            return False
+        if len(running) < _LEAST_UNWATCHED and not hasattr(self._spark, "sparkContext"):
+            return True
+        enough, tasks = _TASKS_PER_SLOT * self._slots.count(), 0
+        for one in running:
+            tasks += one.jobs.tasks_left(self._spark, one.outputs)
+            if tasks >= enough:
+                return False
+        return True
+
+    def _report(self, running: dict[Future[Outcome], Flying[Outcome]], progress: Progress) -> None:
+        for future, run in running.items():
+            share = 1.0 if future.done() else run.jobs.share_done(self._spark)
+            if share > 0:
+                progress(run.group_id, share)
+
+    def _close(self) -> None:
+        with self._lock:
+            self._closed = True
+        for future, run in self._running.items():
+            if not future.cancel():
+                run.jobs.cancel(self._spark)
+        self._pool.shutdown(wait=True)
+        for future, run in self._running.items():
+            if not future.cancelled():
+                run.discard()

@@ -1,0 +1,111 @@
+"""Groups in flight, on a real session; the groups themselves only sleep, or wait for each other."""
+
+import threading
+import time
+from dataclasses import dataclass, field
+
+import pytest
+from pyspark.sql import SparkSession
+
+from liquidlog.errors import ExecutorError
+from liquidspark.flight import Flight, task_slots
+from liquidspark.pipeline import GroupJobs
+
+pytestmark = pytest.mark.spark
+
+SLOTS = 2
+
+
+@dataclass
+class Run:
+    """A group that counts how many others are in flight, and may wait, or fail."""
+
+    group_id: int
+    together: list[int]
+    outputs: int = 1
+    driver_bytes: int = 0
+    error: Exception | None = None
+    gate: threading.Event | None = None
+    jobs: GroupJobs = field(default_factory=GroupJobs)
+    discarded: bool = False
+
+    def execute(self, spark: SparkSession, *, slots: int) -> int:  # noqa: ARG002  as GroupRun
+        assert slots == SLOTS
+        self.together.append(self.group_id)
+        if self.gate is not None:
+            assert self.gate.wait(30)
+        if self.error is not None:
+            raise self.error
+        return self.group_id
+
+    def discard(self) -> None:
+        self.discarded = True
+
+
+def test_slots_are_the_cores_of_the_session(spark: SparkSession) -> None:
+    assert task_slots(spark) == SLOTS
+
+
+@pytest.mark.parametrize(("outputs", "expected"), [(1, 4), (3, 2), (4, 1), (9, 1)])
+def test_as_many_groups_are_in_flight_as_fill_the_slots_twice(
+    spark: SparkSession, outputs: int, expected: int
+) -> None:
+    begun: list[int] = []
+    gate = threading.Event()
+    runs = [Run(number, begun, outputs=outputs, gate=gate) for number in range(6)]
+    flight = Flight(spark, runs).outcomes(None)
+    taken: list[int] = []
+    consumer = threading.Thread(target=lambda: taken.extend(flight))
+    consumer.start()
+    time.sleep(1)
+    assert sorted(begun) == list(range(expected))
+    gate.set()
+    consumer.join(30)
+    assert sorted(taken) == list(range(6))
+    assert not any(run.discarded for run in runs)
+
+
+def test_groups_start_while_an_outcome_is_being_used(spark: SparkSession) -> None:
+    begun: list[int] = []
+    flight = Flight(spark, [Run(number, begun, outputs=9) for number in range(5)]).outcomes(None)
+    assert next(flight) == 0
+    deadline = time.monotonic() + 30
+    while len(begun) < 5 and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert begun == list(range(5))
+    assert sorted(flight) == [1, 2, 3, 4]
+
+
+def test_the_driver_holds_only_so_much(spark: SparkSession) -> None:
+    begun: list[int] = []
+    gate = threading.Event()
+    runs = [Run(number, begun, driver_bytes=3 << 28, gate=gate) for number in range(3)]
+    flight = Flight(spark, runs)
+    consumer = threading.Thread(target=lambda: list(flight.outcomes(None)))
+    consumer.start()
+    time.sleep(1)
+    assert begun == [0]
+    gate.set()
+    consumer.join(30)
+    assert sorted(begun) == [0, 1, 2]
+
+
+def test_what_a_group_raises_ends_the_others(spark: SparkSession) -> None:
+    begun: list[int] = []
+    first = Run(0, begun, outputs=9, error=ExecutorError("the Spark session has ended"))
+    runs = [first, *(Run(number, begun, outputs=9) for number in range(1, 4))]
+    with pytest.raises(ExecutorError):
+        list(Flight(spark, runs).outcomes(None))
+
+
+def test_closing_discards_what_was_not_taken_and_starts_nothing_more(spark: SparkSession) -> None:
+    begun: list[int] = []
+    gate = threading.Event()
+    runs = [Run(0, begun), *(Run(number, begun, gate=gate) for number in range(1, 9))]
+    flight = Flight(spark, runs).outcomes(None)
+    assert next(flight) == 0
+    threading.Timer(0.5, gate.set).start()
+    flight.close()  # type: ignore[attr-defined]
+    assert not runs[0].discarded
+    assert all(runs[number].discarded for number in begun if number)
+    assert len(begun) < len(runs)
