@@ -11,6 +11,7 @@ versions, questions, plans and commits of rewrites, other changes.
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
+from functools import cached_property
 from os import PathLike
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
@@ -25,7 +26,6 @@ from liquidlog.log.loader import (
     open_store,
     require_same_table,
 )
-from liquidlog.log.second_opinion import SecondOpinion
 from liquidlog.log.store import TableStore
 from liquidlog.plan import (
     DEFAULT_MIN_CUBE_BYTES,
@@ -60,6 +60,7 @@ if TYPE_CHECKING:
     from liquidlog.clustering.planning.choice import Strategy
     from liquidlog.doctor.findings import Finding
     from liquidlog.log.checkpointing import Checkpointed
+    from liquidlog.log.second_opinion import SecondOpinion
     from liquidlog.operations.append import Appended, Source
     from liquidlog.operations.backfill import Mended
     from liquidlog.operations.define import Definition
@@ -95,7 +96,6 @@ class Table(Summary):
     def __init__(self, store: TableStore, clock: Clock) -> None:
         self._store = store
         self._clock = clock
-        self._opinion = SecondOpinion(store)
         self._newest: Snapshot | None = None
         self._table_id: str | None = None
         self._bounds: tuple[Snapshot, tuple[Leaf, ...], Bounds] | None = None
@@ -200,6 +200,12 @@ class Table(Summary):
         one(definition, Definition, argument="definition", expected="a Definition")
         create(table._store, definition, table._clock, dry_run=dry_run)
         return table
+
+    @cached_property
+    def _opinion(self) -> "SecondOpinion":
+        from liquidlog.log.second_opinion import SecondOpinion
+
+        return SecondOpinion(self._store)
 
     @property
     def uri(self) -> str:
