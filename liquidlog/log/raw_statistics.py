@@ -3,9 +3,7 @@
 Source: PROTOCOL.md, "Per-file Statistics", "Checkpoint Schema" (`stats`, `stats_parsed`).
 """
 
-import math
 from collections.abc import Mapping, Sequence
-from datetime import datetime
 from typing import Any, Final
 
 import msgspec
@@ -15,6 +13,7 @@ import pyarrow.compute as pc
 from liquidlog.log.adds import check_all, read_statistics, struct_field
 from liquidlog.log.store import TableStore
 from liquidlog.snapshot import STATISTICS_TYPE, CheckpointFile, Snapshot, Statistics
+from liquidlog.spec.scalars import json_scalar
 from liquidlog.spec.schema import Path
 
 _FIELDS: Final[tuple[Path, ...]] = (("path",), ("stats",), ("stats_parsed",))
@@ -95,12 +94,5 @@ def _present(value: Any) -> Any:  # noqa: ANN401  any value of a statistics stru
     match value:
         case dict():
             return {key: _present(child) for key, child in value.items() if child is not None}
-        case float() if math.isnan(value):
-            return "NaN"
-        case float() if math.isinf(value):
-            return "Infinity" if value > 0 else "-Infinity"
-        case datetime():
-            zone = "" if value.tzinfo is None else "Z"
-            return value.replace(tzinfo=None).isoformat(timespec="milliseconds") + zone
         case _:
-            return value
+            return json_scalar(value, timespec="milliseconds")

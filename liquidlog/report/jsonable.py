@@ -1,7 +1,6 @@
 """Values as JSON, for the output of `--json`."""
 
 import json
-import math
 from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
 from datetime import date, datetime
@@ -13,6 +12,7 @@ import pyarrow as pa
 
 from liquidlog.errors import Conflict, LiquidlogError
 from liquidlog.plan import ClusteringPlan, plan_document
+from liquidlog.spec.scalars import json_scalar
 from liquidlog.spec.visible import visible_json
 
 
@@ -68,13 +68,8 @@ def jsonable(value: Any) -> Any:  # noqa: ANN401  any value
 
 def _scalar(value: Any) -> Any:  # noqa: ANN401
     match value:
-        case float() if math.isnan(value):
-            return "NaN"
-        case float() if math.isinf(value):
-            return "Infinity" if value > 0 else "-Infinity"
-        case datetime():
-            zone = "" if value.tzinfo is None else "Z"
-            return value.replace(tzinfo=None).isoformat(timespec="microseconds") + zone
+        case float() | datetime():
+            return json_scalar(value, timespec="microseconds")
         case date():
             return value.isoformat()
         case Decimal():
