@@ -1,4 +1,4 @@
-"""The dangerous pairs of processes, and faults at every call, on an emulator of S3.
+"""Pairs of processes, and faults at every call, on an emulator of S3 and on objects in memory.
 
 What is checked is what is checked on local disk, see test_interleavings and test_faults.
 """
@@ -15,6 +15,7 @@ from support.emulators import Emulator
 from support.faults import Trial
 from support.faulty_disk import faults_at
 from support.interleavings import Race, depend
+from support.memory_objects import memory_playground
 from support.playground import object_playground
 from support.rivals import PAIRS, Pair
 from support.schedules import Baton, Schedule, sampled, schedules
@@ -33,6 +34,9 @@ OTHERS = effort(
 )
 FAULTY = effort(("append",), ("append", "commit", "commit again", "orphans"))
 SWITCHES, SAMPLES, FAULTS = effort((0, 0, 1), (1, 10, 10_000))
+SWITCHES_IN_MEMORY = effort(1, 3)
+LOCAL = ("commit, a delete", "commit, a deletion vector")
+"""Pairs with another engine that writes on local disk only."""
 
 
 @pytest.fixture(scope="module")
@@ -54,6 +58,15 @@ def test_no_schedule_of_two_processes_loses_anything(s3: Emulator, pair: Pair) -
     else:
         found = list(sampled(run, switches=2, number=SAMPLES, seed=1))
     sys.stdout.write(f"{pair.name}: {len(found)} schedules\n")
+
+
+@pytest.mark.parametrize("pair", [p for p in PAIRS if p.name not in LOCAL], ids=str)
+def test_no_schedule_on_objects_in_memory_loses_anything(pair: Pair) -> None:
+    with memory_playground() as ground:
+        race = Race.of(ground, pair)
+        found = sum(1 for _ in schedules(lambda s: race.run(s)[0], SWITCHES_IN_MEMORY, depend))
+    assert found > 1
+    sys.stdout.write(f"{pair.name}: {found} schedules\n")
 
 
 @pytest.mark.parametrize("operation", [o for o in OPERATIONS if o.name in FAULTY], ids=str)

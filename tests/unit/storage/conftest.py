@@ -4,6 +4,8 @@ import pytest
 
 from support import emulators
 from support.emulators import Emulator
+from support.memory_objects import memory_playground
+from support.playground import Playground
 
 KINDS = {"s3": emulators.s3, "azure": emulators.azure, "gcs": emulators.gcs}
 EMULATED = [
@@ -46,3 +48,9 @@ def s3(s3_emulator: Emulator) -> Iterator[Emulator]:
     s3_emulator.proxy.clear()
     yield s3_emulator
     s3_emulator.proxy.clear()
+
+
+@pytest.fixture
+def memory_ground() -> Iterator[Playground]:
+    with memory_playground() as ground:
+        yield ground

@@ -16,6 +16,7 @@ from liquidlog.log.paths import commit_name
 from liquidlog.log.store import AmbiguousPutError, TableStore
 from liquidlog.storage.files import create, names_with_prefix, open_input
 from support.emulators import Emulator
+from support.playground import Playground
 from support.proxy import Request
 
 WRITERS = 10
@@ -24,6 +25,7 @@ WRITERS = 10
 @pytest.fixture(
     params=[
         "local",
+        "memory",
         "s3",
         pytest.param("azure", marks=pytest.mark.emulator),
         pytest.param("gcs", marks=pytest.mark.emulator),
@@ -33,6 +35,9 @@ def new_store(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[], Ta
     """Opens the same new table each time, as another process would."""
     if request.param == "local":
         return lambda: open_store(str(tmp_path / "a table"))
+    if request.param == "memory":
+        ground: Playground = request.getfixturevalue("memory_ground")
+        return ground.store
     emulator = request.getfixturevalue(f"{request.param}_emulator")
     address = emulator.new_table()
     return lambda: open_store(address, emulator.options)
