@@ -34,7 +34,8 @@ def explain_failure(error: BaseException, *, as_json: bool) -> int:
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return EXIT_ERROR
     if isinstance(error, click.exceptions.NoArgsIsHelpError):
-        say(error.format_message())
+        for line in error.format_message().splitlines():
+            say(line)
         return error.exit_code
     failure = _failure(error)
     if as_json:

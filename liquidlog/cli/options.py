@@ -201,7 +201,9 @@ _POLICY_OPTIONS = {
         "--target-cube-size", type=SIZE, help="Fill cubes to this size.  [default: 150GiB]"
     ),
     "max_file_size": click.option(
-        "--max-file-size", type=SIZE, help="Write files of at most this size.  [default: 1GiB]"
+        "--max-file-size",
+        type=SIZE,
+        help="Size to divide the input by: the number of files to write.  [default: 1GiB]",
     ),
     "curve": click.option(
         "--curve",

@@ -207,7 +207,9 @@ def explain(  # noqa: PLR0913  one parameter per option
     help="Minimum size of a stable cube; repeats.  [default: 100GiB]",
 )
 @click.option(
-    "--max-file-size", type=SIZE, help="Write files of at most this size.  [default: 1GiB]"
+    "--max-file-size",
+    type=SIZE,
+    help="Size to divide the input by: the number of files to write.  [default: 1GiB]",
 )
 @click.option("--curve", help="Order of rows in a cube.  [default: hilbert]")
 @click.option(

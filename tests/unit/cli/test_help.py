@@ -8,7 +8,8 @@ import sys
 import click
 import pytest
 
-from liquidlog.cli.main import SECTIONS, cli
+from liquidlog.cli.main import SECTIONS, cli, run
+from liquidlog.errors import EXIT_USAGE
 from support.commands import said
 
 VERBS = {name: verb for verbs in SECTIONS.values() for name, verb in verbs.items()}
@@ -90,3 +91,12 @@ def test_no_words_at_all_show_the_verbs() -> None:
     status, out, err = said()
     assert (status, out) == (2, "")
     assert err.startswith("Usage: liquidlog")
+
+
+def test_without_a_command_the_help_is_shown_as_it_is(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert run(cli, []) == EXIT_USAGE
+    shown = capsys.readouterr().err
+    assert run(cli, ["--help"]) == 0
+    assert shown == capsys.readouterr().out
