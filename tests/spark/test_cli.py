@@ -11,10 +11,17 @@ from pyspark.sql import SparkSession
 import liquidspark
 from liquidlog.cli.main import run
 from liquidlog.errors import EXIT_ERROR, EXIT_OK
-from liquidlog.plan import InputFile, decode_result, encode_plan
+from liquidlog.plan import decode_result, encode_plan
 from liquidspark.cli import cli
 from liquidspark.shuffle import partition_values
-from support.plans import make_plan, read_outputs, rows_of, schema_json_of, write_inputs
+from support.plans import (
+    make_plan,
+    read_outputs,
+    rows_of,
+    save_plan_without_one_input,
+    schema_json_of,
+    write_inputs,
+)
 
 pytestmark = pytest.mark.spark
 
@@ -23,18 +30,7 @@ PYTHON = {"PYSPARK_PYTHON": sys.executable, "PYSPARK_DRIVER_PYTHON": sys.executa
 
 @pytest.fixture
 def plan_path(tmp_path: Path) -> Path:
-    table = pa.table({"key": pa.array(range(200), pa.int64())})
-    inputs = write_inputs(tmp_path, table, 2)
-    gone = InputFile(path="gone.parquet", size_bytes=inputs[0].size_bytes)
-    plan = make_plan(
-        tmp_path,
-        schema_json_of({"key": "long"}),
-        [((inputs[0],), 1), ((gone,), 1), ((inputs[1],), 1)],
-        columns=[("key",)],
-    )
-    path = tmp_path / "plan.json"
-    path.write_bytes(encode_plan(plan))
-    return path
+    return save_plan_without_one_input(tmp_path)
 
 
 @pytest.mark.usefixtures("spark")

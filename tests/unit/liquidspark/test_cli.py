@@ -2,14 +2,12 @@
 
 from pathlib import Path
 
-import pyarrow as pa
 import pytest
 
 from liquidlog.cli.main import run
 from liquidlog.errors import EXIT_ERROR, EXIT_USAGE
-from liquidlog.plan import InputFile, encode_plan
 from liquidspark.cli import cli
-from support.plans import make_plan, schema_json_of, write_inputs
+from support.plans import save_plan_without_one_input
 
 OTHER_RESULT = (
     b'{"format_version":2,"plan_id":"other","group_id":0,"run":"0123456789ab","outputs":[],"rows_read":0,'
@@ -19,18 +17,7 @@ OTHER_RESULT = (
 
 @pytest.fixture
 def plan_path(tmp_path: Path) -> Path:
-    table = pa.table({"key": pa.array(range(200), pa.int64())})
-    inputs = write_inputs(tmp_path, table, 2)
-    gone = InputFile(path="gone.parquet", size_bytes=inputs[0].size_bytes)
-    plan = make_plan(
-        tmp_path,
-        schema_json_of({"key": "long"}),
-        [((inputs[0],), 1), ((gone,), 1), ((inputs[1],), 1)],
-        columns=[("key",)],
-    )
-    path = tmp_path / "plan.json"
-    path.write_bytes(encode_plan(plan))
-    return path
+    return save_plan_without_one_input(tmp_path)
 
 
 @pytest.mark.parametrize(
