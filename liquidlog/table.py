@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import pyarrow as pa
 
-from liquidlog.commit.clock import Clock, system_clock
+from liquidlog.commit.transaction import Clock, system_clock
 from liquidlog.errors import UsageError
 from liquidlog.log.loader import (
     advance,
@@ -890,7 +890,7 @@ class Table(Summary):
             CorruptLogError: If a needed log file is missing or broken.
             StorageError: If the storage cannot be written.
         """
-        from liquidlog.operations.checkpoint import checkpoint
+        from liquidlog.commit.transaction import checkpoint
 
         return checkpoint(self._store, self.snapshot_to_change(), self._clock, dry_run=dry_run)
 

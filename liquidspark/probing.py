@@ -2,12 +2,19 @@
 
 The driver and one worker each create and delete a file in the table and read the beginning of one
 input. The file is the marker of a run that never writes; if it is left behind, `orphans` finds it.
+
+The worker's part, `probe_task`, travels by value, as workers may lack this package. So it and the
+functions that it calls use nothing but what every Python has.
 """
 
+import json
+import platform
 import re
-from collections.abc import Iterator, Mapping
+import socket
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from importlib import metadata
+from importlib import import_module, metadata
 from threading import Lock
 from typing import Any, Final
 from uuid import uuid4  # noqa: TID251  names a probe, not a data file
@@ -20,7 +27,6 @@ from liquidlog.data.runs import Run
 from liquidlog.errors import ExecutorError, LiquidlogError
 from liquidlog.storage.files import open_input
 from liquidlog.storage.options import NO_OPTIONS, StorageOptions
-from liquidspark import probe_task
 from liquidspark.session import failure_reason
 
 _PRODUCT: Final = "liquidlog"
@@ -33,6 +39,7 @@ _VERSIONS_DIFFER: Final = re.compile(
 )
 _MODULE_MISSING: Final = re.compile(r"No module named '([\w.]+)'")
 _PROGRAM_MISSING: Final = re.compile(r'Cannot run program "([^"]+)"')
+_ANSWER_SCHEMA: Final = "answer string"
 _shipping: Final = Lock()
 
 
@@ -176,20 +183,68 @@ def _asked(
     spark: SparkSession, packages: tuple[str, ...], table: Mapping[str, Any]
 ) -> WorkerAnswer:
     with _by_value():
-        task = probe_task.probe_task(packages=packages, storage=table)
-        (row,) = spark.range(0, 1, 1, 1).mapInArrow(task, probe_task.ANSWER_SCHEMA).collect()
+        task = probe_task(packages=packages, storage=table)
+        (row,) = spark.range(0, 1, 1, 1).mapInArrow(task, _ANSWER_SCHEMA).collect()
     return msgspec.json.decode(row.answer, type=WorkerAnswer)
 
 
 @contextmanager
 def _by_value() -> Iterator[None]:
-    """Context manager: definitions in `probe_task` are pickled by value, not by reference."""
+    """Context manager: functions of this module are pickled by value, not by reference."""
+    here = sys.modules[__name__]
     with _shipping:
-        cloudpickle.register_pickle_by_value(probe_task)  # type: ignore[no-untyped-call]
+        cloudpickle.register_pickle_by_value(here)  # type: ignore[no-untyped-call]
         try:
             yield
         finally:
-            cloudpickle.unregister_pickle_by_value(probe_task)  # type: ignore[no-untyped-call]
+            cloudpickle.unregister_pickle_by_value(here)  # type: ignore[no-untyped-call]
+
+
+def probe_task(
+    *, packages: Sequence[str], storage: Mapping[str, Any]
+) -> Callable[[Iterable[Any]], Iterator[Any]]:
+    """Return a function for mapInArrow that yields one answer, a JSON object, for each batch.
+
+    Args:
+        packages: Whose versions are asked for.
+        storage: Arguments of `probing.storage_problem`.
+    """
+
+    def run(batches: Iterable[Any]) -> Iterator[Any]:
+        import pyarrow as pa
+
+        for _ in batches:
+            answer = json.dumps(_answer(packages, storage))
+            yield pa.RecordBatch.from_arrays([pa.array([answer])], names=["answer"])
+
+    return run
+
+
+def _answer(packages: Sequence[str], storage: Mapping[str, Any]) -> dict[str, Any]:
+    answer: dict[str, Any] = {
+        "host": socket.gethostname(),
+        "executable": sys.executable,
+        "python": platform.python_version(),
+        "versions": {name: _version(name) for name in packages},
+        "missing": None,
+        "storage": None,
+    }
+    try:
+        import_module("liquidspark.pipeline")
+        problem_of = import_module("liquidspark.probing").storage_problem
+    except ImportError as error:
+        answer["missing"] = str(error)
+    else:
+        answer["storage"] = problem_of(**storage)
+    return answer
+
+
+def _version(package: str) -> str | None:
+    """Return the version of an installed package, None for one that is not, or is a mere file."""
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return None
 
 
 def _token() -> str:

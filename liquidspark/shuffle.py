@@ -24,11 +24,11 @@ from liquidlog.curve.curves import Curve
 from liquidlog.curve.grid import Keys
 from liquidlog.curve.order import RowOrder, order_rows, stable_order
 from liquidlog.data.encodings import compacted, concat
+from liquidlog.data.narrow import aligned, narrowed, widened
 from liquidlog.errors import ExecutorError, LiquidlogError
 from liquidlog.plan import GroupCosts
 from liquidlog.spec.arrow import arrow_schema, leaf_column
 from liquidspark.layout import Layout, table_keys
-from liquidspark.narrow import aligned, narrowed, widened
 from liquidspark.sink import (
     OutputFile,
     Proof,

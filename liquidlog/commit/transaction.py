@@ -8,8 +8,14 @@ A successful put whose response is lost looks like a lost race; reading back the
 distinguishes the two. If the version is still free, the same bytes are put again: only one of the
 puts can create the version, and each is this commit. If the outcome stays unknown, the caller gets
 neither a success nor a failure but CommitStateUnknownError.
+
+The clock and the ids of commits are here, and the checkpoint that may be due after a commit.
 """
 
+import secrets
+import time
+import uuid
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import Enum
@@ -17,9 +23,9 @@ from typing import Final
 
 from msgspec import structs
 
-from liquidlog.commit.clock import Clock
 from liquidlog.commit.conflicts import ReadSet, Winners
 from liquidlog.errors import (
+    CheckpointWarning,
     CommitConflictError,
     CommitError,
     CommitStateUnknownError,
@@ -30,18 +36,66 @@ from liquidlog.errors import (
     UnsupportedFeatureError,
     VersionNotFoundError,
 )
+from liquidlog.log.checkpointing import Checkpointed, write_checkpoint
 from liquidlog.log.loader import follow, load_commits, load_snapshot
-from liquidlog.log.paths import commit_name
 from liquidlog.log.segment import read_commit
 from liquidlog.log.store import AmbiguousPutError, TableStore
 from liquidlog.snapshot import Snapshot
 from liquidlog.spec.actions import CommitInfo, Metadata, Protocol, encode_actions
 from liquidlog.spec.change import Change
-from liquidlog.spec.features import has_in_commit_timestamps, unsupported_for_writing
+from liquidlog.spec.features import (
+    CHECKPOINT_PROTECTION,
+    has_in_commit_timestamps,
+    unsupported_for_writing,
+)
+from liquidlog.spec.log_files import commit_name
 from liquidlog.spec.obligations import schema_problems
 
 MAX_ATTEMPTS: Final = 1000
 """Attempts before giving up; each lost attempt means that another writer made progress."""
+_BACK_OFF_MS: Final = 20
+_MAX_BACK_OFF_MS: Final = 2_000
+_MAX_ATTEMPTS_WAITED: Final = 16
+"""After the first lost race, the longest wait is twice _BACK_OFF_MS, or twice the attempt's
+duration if that is longer. It doubles with each further race, up to _MAX_BACK_OFF_MS, or to the
+duration of _MAX_ATTEMPTS_WAITED attempts if that is longer."""
+INTERVAL: Final = "delta.checkpointInterval"
+_DEFAULT_INTERVAL: Final = 10
+_PROTECTED_BEFORE: Final = "delta.requireCheckpointProtectionBeforeVersion"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Clock:
+    """Source of a commit's time and ids.
+
+    `back_off` waits before the next attempt, so that writers that lost together do not collide
+    again at once. Its arguments are the races lost in a row and the duration of the last attempt in
+    ms.
+    """
+
+    now_ms: Callable[[], int]
+    new_id: Callable[[], str]
+    back_off: Callable[[int, int], None] = field(default=lambda *_: None)
+
+
+def system_clock() -> Clock:
+    """Return the real clock and random ids."""
+    return Clock(
+        now_ms=lambda: time.time_ns() // 1_000_000,
+        new_id=lambda: str(uuid.uuid4()),  # noqa: TID251  the ids of commits
+        back_off=_back_off,
+    )
+
+
+def _back_off(lost: int, attempt_ms: int) -> None:
+    """Wait for a random time, longer on average the more races were lost in a row.
+
+    The wait grows with the duration of an attempt: on a distant store, writers would otherwise
+    mostly lose to each other and load the store with failing attempts.
+    """
+    most_ms = max(_MAX_BACK_OFF_MS, _MAX_ATTEMPTS_WAITED * attempt_ms)
+    longest_ms = min(max(_BACK_OFF_MS, attempt_ms) << min(lost, 10), most_ms)
+    time.sleep(secrets.randbelow(longest_ms) / 1000)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -160,6 +214,48 @@ def land_first(store: TableStore, change: Change, clock: Clock, *, engine_info: 
     return outcome is PutOutcome.LANDED
 
 
+def land_and_checkpoint(
+    store: TableStore, proposal: Proposal, clock: Clock, *, engine_info: str
+) -> Landed:
+    """Land a proposal; make a checkpoint if one is due after it.
+
+    If the checkpoint fails, a CheckpointWarning is issued, since the commit has landed.
+
+    Raises:
+        CommitError: As `land` does.
+        UnsupportedFeatureError: As `land` does.
+        StorageError: As `land` does.
+    """
+    landed = land(store, proposal, clock, engine_info=engine_info)
+    if _is_due(landed):
+        try:
+            _require_unprotected(landed.base)
+            write_checkpoint(store, landed.version, now_ms=clock.now_ms())
+        except Exception as error:  # noqa: BLE001  the commit landed and must not look failed
+            message = f"version {landed.version} was committed without its checkpoint: {error}"
+            warnings.warn(message, CheckpointWarning, stacklevel=2)
+    return landed
+
+
+def checkpoint(
+    store: TableStore, snapshot: Snapshot, clock: Clock, *, dry_run: bool = False
+) -> Checkpointed:
+    """Write a checkpoint of the version of `snapshot`, unless it has one.
+
+    With `dry_run` the checkpoint is made and compared with the log, but not published.
+
+    Raises:
+        UnsupportedFeatureError: If the table requires more of a writer than we do.
+        CheckpointMismatchError: If what delta-rs wrote differs from the log.
+        CorruptLogError: If a needed log file is missing or broken.
+        StorageError: If the storage cannot be written.
+    """
+    store.require_writable()
+    require_writable(snapshot)
+    _require_unprotected(snapshot)
+    return write_checkpoint(store, snapshot.version, now_ms=clock.now_ms(), publish=not dry_run)
+
+
 def require_writable(snapshot: Snapshot) -> None:
     """Refuse a table whose features, properties or schema require more of a writer than we do.
 
@@ -194,6 +290,26 @@ def _require_possible(proposal: Proposal, snapshot: Snapshot) -> None:
         outdated = tuple(Outdated(problem) for problem in problems)
         raise CommitConflictError(proposal.read_set.version, outdated)
     require_writable(snapshot)
+
+
+def _is_due(landed: Landed) -> bool:
+    text = landed.base.metadata.configuration.get(INTERVAL, "")
+    interval = int(text) if text.isdecimal() and int(text) > 0 else _DEFAULT_INTERVAL
+    return landed.version % interval == 0
+
+
+def _require_unprotected(snapshot: Snapshot) -> None:
+    """Refuse a version whose checkpoints the table protects from writers without all its features.
+
+    Raises:
+        UnsupportedFeatureError: If the table protects checkpoints of this version.
+    """
+    if CHECKPOINT_PROTECTION not in (snapshot.protocol.writer_features or ()):
+        return
+    first = snapshot.metadata.configuration.get(_PROTECTED_BEFORE, "0")
+    if not first.isdecimal() or snapshot.version < int(first):
+        reason = f"{CHECKPOINT_PROTECTION} of versions before {first}"
+        raise UnsupportedFeatureError(snapshot.uri, "checkpointed", (reason,))
 
 
 def _starts_with_in_commit_timestamps(change: Change) -> bool:

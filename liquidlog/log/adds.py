@@ -15,9 +15,9 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from liquidlog.errors import CorruptLogError
-from liquidlog.log.paths import log_path
 from liquidlog.log.store import TableStore
 from liquidlog.snapshot import CheckpointFile
+from liquidlog.spec.log_files import log_path
 from liquidlog.spec.schema import Path
 from liquidlog.storage.files import Source
 

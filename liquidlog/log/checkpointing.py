@@ -22,19 +22,19 @@ from liquidlog.log.checkpoint_check import (
 from liquidlog.log.checkpoints import read_checkpoint
 from liquidlog.log.loader import load_segment
 from liquidlog.log.local_store import LocalTableStore
-from liquidlog.log.paths import (
-    LAST_CHECKPOINT,
-    LOG_DIR,
-    SIDECAR_DIR,
-    classic_checkpoint_name,
-    commit_name,
-)
 from liquidlog.log.raw_statistics import statistics_texts
 from liquidlog.log.replay import sorted_files
 from liquidlog.log.segment import LogSegment, hinted_version
 from liquidlog.log.store import AmbiguousPutError, TableStore
 from liquidlog.log.tombstones import removed_files, tombstones
 from liquidlog.snapshot import Snapshot
+from liquidlog.spec.log_files import (
+    LAST_CHECKPOINT,
+    LOG_DIR,
+    SIDECAR_DIR,
+    classic_checkpoint_name,
+    commit_name,
+)
 from liquidlog.spec.times import retention_ms
 
 _FLOOR: Final = (1, 6, 6)

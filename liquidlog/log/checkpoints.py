@@ -16,7 +16,6 @@ import pyarrow.parquet as pq
 from liquidlog.errors import CorruptLogError
 from liquidlog.log.file_actions import live_files
 from liquidlog.log.footers import implausible
-from liquidlog.log.paths import SIDECAR_DIR, log_path, parse_log_file
 from liquidlog.log.replay import replay_tail, tail_files, tail_statistics
 from liquidlog.log.store import TableStore
 from liquidlog.snapshot import FILES_SCHEMA, CheckpointFile, Statistics
@@ -29,6 +28,7 @@ from liquidlog.spec.actions import (
     decode_line,
     decode_sidecar_line,
 )
+from liquidlog.spec.log_files import SIDECAR_DIR, log_path, parse_log_file
 
 _ACTIONS: Final[Mapping[str, type]] = {
     "protocol": Protocol,

@@ -16,7 +16,6 @@ from liquidlog.errors import (
 from liquidlog.log.checkpoints import CheckpointState, read_checkpoint
 from liquidlog.log.local_store import LocalTableStore
 from liquidlog.log.object_store import ObjectTableStore
-from liquidlog.log.paths import LOG_DIR, commit_name, log_path
 from liquidlog.log.replay import (
     TailState,
     reconciled_files,
@@ -38,6 +37,7 @@ from liquidlog.snapshot import STATISTICS_TYPE, Snapshot, Statistics, unsound
 from liquidlog.spec.actions import Commit, Metadata, Protocol
 from liquidlog.spec.arguments import address
 from liquidlog.spec.features import has_in_commit_timestamps, unsupported_for_inspection
+from liquidlog.spec.log_files import LOG_DIR, commit_name, log_path
 from liquidlog.spec.schema import parse_schema
 from liquidlog.storage.addresses import is_local, table_address
 from liquidlog.storage.options import StorageOptions

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Final
 
 from liquidlog.errors import StorageError
-from liquidlog.log.paths import (
+from liquidlog.spec.log_files import (
     LAST_CHECKPOINT,
     LOG_DIR,
     MAX_LOG_BYTES,

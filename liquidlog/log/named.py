@@ -13,12 +13,12 @@ import pyarrow.compute as pc
 
 from liquidlog.errors import CorruptLogError
 from liquidlog.log.checkpoints import read_checkpoint
-from liquidlog.log.paths import commit_name, log_path
 from liquidlog.log.segment import Checkpoint, LogListing, candidate_segments, list_log, read_commits
 from liquidlog.log.store import TableStore
 from liquidlog.log.tombstones import removed_keys
 from liquidlog.snapshot import decoded_paths
 from liquidlog.spec.actions import AddFile, AnyAction, RemoveFile
+from liquidlog.spec.log_files import commit_name, log_path
 
 _DIRECTORIES: Final = "^.*/"
 

@@ -5,7 +5,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Final
 
-from liquidlog.log.paths import LOG_DIR
+from liquidlog.spec.log_files import LOG_DIR
 from liquidlog.spec.near import near_names
 from liquidlog.storage.addresses import is_local, local_path
 

@@ -7,11 +7,11 @@ import msgspec
 import pyarrow as pa
 
 from liquidlog.errors import CorruptLogError, VersionNotFoundError
-from liquidlog.log.paths import commit_name, log_path
 from liquidlog.log.raw_statistics import raw_statistics
 from liquidlog.log.store import TableStore
 from liquidlog.snapshot import Snapshot, deletion_vector
 from liquidlog.spec.actions import AddFile, FileKey, decode_line, file_key
+from liquidlog.spec.log_files import commit_name, log_path
 
 _Document = dict[str, msgspec.Raw]
 

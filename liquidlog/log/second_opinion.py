@@ -21,7 +21,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from liquidlog.errors import CorruptLogError, LiquidlogError
-from liquidlog.log.paths import LOG_DIR, commit_name
 from liquidlog.log.replay import file_keys, path_order
 from liquidlog.log.segment import list_log_from, parse_commit
 from liquidlog.log.store import TableStore
@@ -36,6 +35,7 @@ from liquidlog.spec.actions import (
     file_key,
 )
 from liquidlog.spec.file_paths import canonical_paths
+from liquidlog.spec.log_files import LOG_DIR, commit_name
 from liquidlog.storage.addresses import is_local
 from liquidlog.storage.options import NO_OPTIONS, StorageOptions, redacted
 

@@ -17,7 +17,10 @@ import msgspec
 
 from liquidlog.errors import CorruptLogError, StorageError, TableNotFoundError, VersionNotFoundError
 from liquidlog.log.not_a_table import what_is_there
-from liquidlog.log.paths import (
+from liquidlog.log.store import TableStore
+from liquidlog.snapshot import LogMark
+from liquidlog.spec.actions import UNREADABLE, Commit, decode_line
+from liquidlog.spec.log_files import (
     LAST_CHECKPOINT,
     LOG_DIR,
     MAX_LOG_BYTES,
@@ -27,9 +30,6 @@ from liquidlog.log.paths import (
     commit_name,
     log_path,
 )
-from liquidlog.log.store import TableStore
-from liquidlog.snapshot import LogMark
-from liquidlog.spec.actions import UNREADABLE, Commit, decode_line
 
 _PREFERENCE: Final = (
     LogFileKind.CLASSIC_CHECKPOINT,

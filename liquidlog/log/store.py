@@ -6,7 +6,7 @@ Source: PROTOCOL.md, "Delta Log Entries" (a version is written once or not at al
 from collections.abc import Sequence
 from typing import Protocol
 
-from liquidlog.log.paths import LogFile
+from liquidlog.spec.log_files import LogFile
 from liquidlog.storage.failures import AmbiguousPutError
 from liquidlog.storage.files import FileFacts, Source
 from liquidlog.storage.options import StorageOptions

@@ -13,11 +13,11 @@ from functools import partial
 from typing import Final
 
 from liquidlog.errors import CorruptLogError, TimestampNotFoundError
-from liquidlog.log.paths import LogFile, commit_name, log_path
 from liquidlog.log.segment import LogListing, list_log, read_infos
 from liquidlog.log.store import TableStore
 from liquidlog.snapshot import Snapshot
 from liquidlog.spec.features import has_in_commit_timestamps
+from liquidlog.spec.log_files import LogFile, commit_name, log_path
 from liquidlog.spec.times import iso_time
 
 _ENABLED_VERSION: Final = "delta.inCommitTimestampEnablementVersion"

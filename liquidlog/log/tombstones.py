@@ -10,12 +10,12 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from liquidlog.errors import CorruptLogError
-from liquidlog.log.paths import log_path
 from liquidlog.log.replay import vector_id
 from liquidlog.log.segment import LogSegment, read_commits
 from liquidlog.log.store import TableStore
 from liquidlog.spec.actions import AddFile, AnyAction, FileKey, RemoveFile, decode_line, file_key
 from liquidlog.spec.file_paths import canonical_path
+from liquidlog.spec.log_files import log_path
 
 
 def tombstones(

@@ -7,7 +7,7 @@ nothing is committed; the returned version is the one that the table would have.
 
 from collections.abc import Mapping, Sequence
 
-from liquidlog.commit.clock import Clock
+from liquidlog.commit.transaction import Clock
 from liquidlog.definition.property_changes import properties_change
 from liquidlog.definition.retagging import plan_retagging, retagged
 from liquidlog.definition.schema_changes import drop_change, plan_rename, rename_change

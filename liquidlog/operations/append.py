@@ -12,9 +12,8 @@ import pyarrow as pa
 from liquidlog.clustering.columns import clustering_state
 from liquidlog.clustering.planning.choice import writer_options
 from liquidlog.clustering.row_tracking import assign_row_ids
-from liquidlog.commit.clock import Clock
 from liquidlog.commit.conflicts import ReadSet
-from liquidlog.commit.transaction import Proposal, require_writable
+from liquidlog.commit.transaction import Clock, Proposal, land_and_checkpoint, require_writable
 from liquidlog.curve.order import order_rows
 from liquidlog.data.append import open_source
 from liquidlog.data.runs import Run, run_token
@@ -26,7 +25,6 @@ from liquidlog.errors import (
     UsageError,
 )
 from liquidlog.log.store import TableStore
-from liquidlog.operations.checkpoint import land_and_checkpoint
 from liquidlog.operations.outputs import clear_run, require_committable, run_of
 from liquidlog.operations.rewrite import ENGINE_INFO, settle
 from liquidlog.plan import WrittenFile

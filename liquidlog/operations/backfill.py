@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from liquidlog.clustering.row_tracking import HIDDEN_COLUMNS
-from liquidlog.commit.clock import Clock
+from liquidlog.commit.transaction import Clock
 from liquidlog.data.rescan import rescan
 from liquidlog.doctor.repairs import NOTHING_LEFT, statistics_repair, with_statistics
 from liquidlog.log.originals import original_adds

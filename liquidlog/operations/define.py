@@ -7,8 +7,7 @@ from functools import partial
 import pyarrow as pa
 
 from liquidlog.clustering.columns import clustering_state
-from liquidlog.commit.clock import Clock
-from liquidlog.commit.transaction import land_first, require_writable
+from liquidlog.commit.transaction import Clock, land_first, require_writable
 from liquidlog.definition.create import cluster_by_change, create_change, like_change
 from liquidlog.definition.new_table import without_state
 from liquidlog.definition.property_rules import new_table_problems

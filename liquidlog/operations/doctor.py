@@ -11,8 +11,7 @@ from msgspec import structs
 from liquidlog.clustering.columns import ClusteringColumn, ClusteringState, clustering_state
 from liquidlog.clustering.health.measure import measure_health
 from liquidlog.clustering.planning.choice import writer_options
-from liquidlog.commit.clock import Clock
-from liquidlog.commit.transaction import require_writable
+from liquidlog.commit.transaction import Clock, require_writable
 from liquidlog.definition.create import cluster_by_change
 from liquidlog.definition.past import last_whole_columns, lost_columns, past_schemas
 from liquidlog.definition.retagging import Retagging, plan_late_retagging, retagged

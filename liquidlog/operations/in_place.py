@@ -3,11 +3,9 @@
 from collections.abc import Callable
 
 from liquidlog.clustering.columns import CLUSTERING_DOMAIN
-from liquidlog.commit.clock import Clock
 from liquidlog.commit.conflicts import ReadSet
-from liquidlog.commit.transaction import Proposal, require_writable
+from liquidlog.commit.transaction import Clock, Proposal, land_and_checkpoint, require_writable
 from liquidlog.log.store import TableStore
-from liquidlog.operations.checkpoint import land_and_checkpoint
 from liquidlog.operations.rewrite import ENGINE_INFO
 from liquidlog.snapshot import Snapshot
 from liquidlog.spec.change import Change

@@ -13,9 +13,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from liquidlog.commit.clock import Clock
 from liquidlog.commit.conflicts import ReadSet
-from liquidlog.commit.transaction import Proposal, land, require_writable
+from liquidlog.commit.transaction import Clock, Proposal, land, require_writable
 from liquidlog.data.runs import Run, Stage, runs_in
 from liquidlog.errors import CommitConflictError, TableReplacedError
 from liquidlog.log.loader import load_snapshot

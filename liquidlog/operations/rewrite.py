@@ -10,9 +10,14 @@ from typing import Final, Self
 
 from liquidlog.clustering.columns import CLUSTERING_DOMAIN
 from liquidlog.clustering.outcome.change import Staleness, planned_group, rewrite_change, staleness
-from liquidlog.commit.clock import Clock
 from liquidlog.commit.conflicts import ReadSet, Winners
-from liquidlog.commit.transaction import Proposal, rehearse, require_writable
+from liquidlog.commit.transaction import (
+    Clock,
+    Proposal,
+    land_and_checkpoint,
+    rehearse,
+    require_writable,
+)
 from liquidlog.data.runs import Run
 from liquidlog.errors import (
     CommitConflictError,
@@ -28,7 +33,6 @@ from liquidlog.log.loader import load_commits
 from liquidlog.log.second_opinion import SecondOpinion
 from liquidlog.log.segment import list_log_from, mark_of
 from liquidlog.log.store import TableStore
-from liquidlog.operations.checkpoint import land_and_checkpoint
 from liquidlog.operations.outputs import (
     clear_run,
     require_committable,

@@ -21,12 +21,10 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from liquidlog.commit.clock import Clock
 from liquidlog.commit.conflicts import ReadSet
-from liquidlog.commit.transaction import PUTS, Proposal, land
+from liquidlog.commit.transaction import PUTS, Clock, Proposal, land
 from liquidlog.errors import CommitConflictError, CommitStateUnknownError
 from liquidlog.log.loader import load_snapshot, newest_version
-from liquidlog.log.paths import commit_name
 from liquidlog.snapshot import Snapshot, deleted_rows
 from liquidlog.spec.actions import (
     AddFile,
@@ -42,6 +40,7 @@ from liquidlog.spec.actions import (
     file_key,
 )
 from liquidlog.spec.change import Change
+from liquidlog.spec.log_files import commit_name
 from support.effort import effort
 from support.memory_store import MemoryStore
 

@@ -24,11 +24,11 @@ from liquidlog.data import writer as writer_module
 from liquidlog.data.append import conform
 from liquidlog.data.checksum import multiset_checksum
 from liquidlog.data.encodings import CODES, compacted, concat
+from liquidlog.data.narrow import aligned, narrowed, widened
 from liquidlog.data.reader import DataFile
 from liquidlog.data.writer import DataFileWriter
 from liquidlog.plan import WriterOptions
 from liquidlog.spec.arrow import delta_schema
-from liquidspark.narrow import aligned, narrowed, widened
 
 INDEX_TYPES = [pa.int8(), pa.int16(), pa.int32(), pa.uint8(), pa.uint16(), pa.uint32()]
 VALUE_TYPES = [pa.string(), pa.binary()]

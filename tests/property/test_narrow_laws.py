@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from liquidlog.data.checksum import multiset_checksum
 from liquidlog.data.encodings import concat
-from liquidspark.narrow import aligned, narrowed, widened
+from liquidlog.data.narrow import aligned, narrowed, widened
 
 KINDS = pa.schema(
     [

@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 from typing import Any
 from unittest import mock
 
-from liquidlog.commit.clock import system_clock
+from liquidlog.commit.transaction import system_clock
 from liquidlog.storage import clients
 from liquidlog.storage.objects import Objects
 from liquidlog.storage.options import NO_OPTIONS

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Final, Protocol
 from unittest import mock
 
-from liquidlog.commit.clock import Clock
+from liquidlog.commit.transaction import Clock
 from liquidlog.data.runs import Run
 from liquidlog.log.loader import open_store
 from liquidlog.log.store import TableStore

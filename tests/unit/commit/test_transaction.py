@@ -5,7 +5,6 @@ from itertools import count
 import pytest
 from msgspec import structs
 
-from liquidlog.commit.clock import Clock
 from liquidlog.commit.conflicts import (
     ConcurrentDeleteRead,
     DomainMetadataChanged,
@@ -13,7 +12,7 @@ from liquidlog.commit.conflicts import (
     ProtocolChanged,
     ReadSet,
 )
-from liquidlog.commit.transaction import PUTS, Proposal, land, land_first
+from liquidlog.commit.transaction import PUTS, Clock, Proposal, land, land_first
 from liquidlog.errors import (
     CommitConflictError,
     CommitStateUnknownError,
@@ -23,7 +22,6 @@ from liquidlog.errors import (
     UnsupportedFeatureError,
 )
 from liquidlog.log.loader import load_snapshot
-from liquidlog.log.paths import commit_name
 from liquidlog.snapshot import Snapshot
 from liquidlog.spec.actions import (
     AddFile,
@@ -37,6 +35,7 @@ from liquidlog.spec.actions import (
     encode_actions,
 )
 from liquidlog.spec.change import Change
+from liquidlog.spec.log_files import commit_name
 from support.memory_store import MemoryStore
 
 SCHEMA = '{"type":"struct","fields":[]}'

@@ -8,10 +8,10 @@ import pytest
 
 from liquidlog.data.runs import Run, runs_in
 from liquidlog.errors import StorageError
-from liquidspark.probe_task import probe_task
 from liquidspark.probing import (
     WorkerAnswer,
     least_versions,
+    probe_task,
     start_problem,
     storage_problem,
     worker_problem,

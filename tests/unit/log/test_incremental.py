@@ -9,9 +9,9 @@ import pytest
 
 from liquidlog.log.loader import advance, load_snapshot
 from liquidlog.log.local_store import LocalTableStore
-from liquidlog.log.paths import LogFile, commit_name
 from liquidlog.log.statistics import load_bounds
 from liquidlog.snapshot import Snapshot
+from liquidlog.spec.log_files import LogFile, commit_name
 from liquidlog.spec.schema import leaves
 from liquidlog.storage.files import Source
 from liquidlog.table import Table, system_clock

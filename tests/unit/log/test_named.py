@@ -9,7 +9,7 @@ import pytest
 from liquidlog.errors import CorruptLogError, LogError
 from liquidlog.log.local_store import LocalTableStore
 from liquidlog.log.named import named_files
-from liquidlog.log.paths import LogFile
+from liquidlog.spec.log_files import LogFile
 from liquidlog.table import Table
 from support.arrow_executor import execute
 

@@ -11,9 +11,9 @@ import pytest
 
 from liquidlog.errors import CorruptLogError
 from liquidlog.log import second_opinion
-from liquidlog.log.paths import LOG_DIR, commit_name
 from liquidlog.log.second_opinion import SecondOpinion
 from liquidlog.snapshot import Snapshot
+from liquidlog.spec.log_files import LOG_DIR, commit_name
 from liquidlog.table import Table
 from support.arrow_executor import execute
 

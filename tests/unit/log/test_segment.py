@@ -5,8 +5,8 @@ from liquidlog.errors import (
     TableNotFoundError,
     VersionNotFoundError,
 )
-from liquidlog.log.paths import commit_name
 from liquidlog.log.segment import LogSegment, candidate_segments, list_log
+from liquidlog.spec.log_files import commit_name
 from support.memory_store import MemoryStore
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from liquidlog.errors import TimestampNotFoundError, UsageError
-from liquidlog.log.paths import commit_name
+from liquidlog.spec.log_files import commit_name
 from liquidlog.spec.times import parse_time
 from liquidlog.table import Table
 from support.copies import copy_table

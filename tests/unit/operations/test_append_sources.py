@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from liquidlog.commit.clock import Clock
+from liquidlog.commit.transaction import Clock
 from liquidlog.errors import DataFileError, UnsupportedFeatureError
 from liquidlog.log.loader import open_store
 from liquidlog.operations.append import AppendRequest, append

@@ -12,8 +12,8 @@ import pytest
 from liquidlog.commit.transaction import PutOutcome, put_commit
 from liquidlog.errors import CommitStateUnknownError, StorageError
 from liquidlog.log.loader import open_store
-from liquidlog.log.paths import commit_name
 from liquidlog.log.store import AmbiguousPutError, TableStore
+from liquidlog.spec.log_files import commit_name
 from liquidlog.storage.files import create, names_with_prefix, open_input
 from support.emulators import Emulator
 from support.playground import Playground

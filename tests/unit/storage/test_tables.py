@@ -23,8 +23,8 @@ from liquidlog.errors import (
     UsageError,
 )
 from liquidlog.log.loader import follow, load_snapshot, open_store
-from liquidlog.log.paths import LAST_CHECKPOINT
 from liquidlog.log.store import TableStore
+from liquidlog.spec.log_files import LAST_CHECKPOINT
 from liquidlog.storage.objects import Objects
 from liquidlog.storage.options import StorageOptions
 from liquidlog.table import Table
