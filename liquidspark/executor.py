@@ -37,6 +37,7 @@ from liquidlog.plan import (
 from liquidlog.spec.arguments import one, several
 from liquidlog.spec.deletion_vectors import vector_path
 from liquidlog.spec.schema import parse_schema
+from liquidlog.storage.addresses import file_address
 from liquidlog.storage.files import require_creatable
 from liquidlog.storage.options import NO_OPTIONS, StorageOptions
 from liquidspark.flight import Flight, task_slots
@@ -44,7 +45,7 @@ from liquidspark.pipeline import ExecutorOptions, GroupJobs, run_group
 from liquidspark.probing import require_ready
 from liquidspark.session import failure_reason, piece_settings
 from liquidspark.sink import TaskFacts
-from liquidspark.source import GroupWork, file_location
+from liquidspark.source import GroupWork
 
 __all__ = ["ExecutorOptions", "GroupRun", "execute", "execute_groups"]
 
@@ -353,6 +354,22 @@ class GroupRun:
         return structs.replace(
             facts.costs, read_bytes=self.group.size_bytes, written_bytes=written_bytes, **seconds
         )
+
+
+def file_location(table_uri: str, path: str) -> str:
+    """Return where a table or one of its files is: a local path or a URI.
+
+    Args:
+        table_uri: A plain path or a URI.
+        path: Relative to the table, or absolute, or a URI; decoded. "" for the table.
+
+    Raises:
+        ExecutorError: If the file is in another storage than its table.
+    """
+    try:
+        return file_address(table_uri, path)
+    except UsageError as error:
+        raise ExecutorError(str(error)) from error
 
 
 def _curve(plan: ClusteringPlan) -> Curve | None:

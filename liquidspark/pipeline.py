@@ -13,7 +13,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import cache
 from operator import attrgetter
-from typing import Final, Protocol
+from typing import Final, NamedTuple, Protocol
 from uuid import uuid4  # noqa: TID251  names jobs, not files
 
 import pyarrow as pa
@@ -22,13 +22,13 @@ from pyspark.sql import DataFrame, SparkSession
 from liquidlog.errors import LiquidlogError
 from liquidlog.plan import GroupCosts
 from liquidlog.spec.arguments import one, whole_number
+from liquidspark.assignment import Assignment, assigned, partition_values
 from liquidspark.layout import build_layout, first_ordinals
 from liquidspark.shuffle import (
     FACTS_SCHEMA,
     SHUFFLE_SCHEMA,
     OutputTasks,
     SplitTasks,
-    partition_values,
 )
 from liquidspark.sink import (
     TaskFacts,
@@ -41,6 +41,7 @@ from liquidspark.sink import (
 )
 from liquidspark.source import (
     GroupWork,
+    Planned,
     Split,
     Survey,
     decode_survey,
@@ -199,27 +200,34 @@ class _Prepared:
         return self.function(batches)
 
 
+class SurveyOrder(NamedTuple):
+    """One input to survey: its place in the plan, and how many rows to sample."""
+
+    planned: Planned
+    sample_rows: int
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SurveyTasks:
     """The sampling pass: each task surveys some inputs."""
 
     work: GroupWork
-    files: tuple[tuple[int, ...], ...]
-    sample_rows: tuple[int, ...]
 
-    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    def __call__(
+        self, _: int, assignment: Assignment[tuple[SurveyOrder, ...]]
+    ) -> Iterator[pa.RecordBatch]:
         """Yield one row per surveyed input, or a failure."""
-        for batch in batches:
-            for number in batch.column(0).to_pylist():
-                for file in self.files[number]:
-                    yield self._survey(file)
+        work = assignment.work(self.work)
+        for file, order in enumerate(assignment.own):
+            yield self._survey(work, file, order)
 
-    def _survey(self, file: int) -> pa.RecordBatch:
+    def _survey(self, work: GroupWork, file: int, order: SurveyOrder) -> pa.RecordBatch:
         survey, failure = None, None
         try:
-            survey = encode_survey(survey_file(self.work, file, sample_rows=self.sample_rows[file]))
+            rows = order.sample_rows
+            survey = encode_survey(survey_file(work, file, sample_rows=rows, planned=order.planned))
         except LiquidlogError as error:
-            failure = encode_facts(failed(error, self.work))
+            failure = encode_facts(failed(error, work))
         arrays = [pa.array([survey], pa.binary()), pa.array([failure], pa.binary())]
         return pa.RecordBatch.from_arrays(arrays, ["survey", "failure"])
 
@@ -270,15 +278,17 @@ def task_attempts(spark: SparkSession) -> int:
 def _survey(
     spark: SparkSession, work: GroupWork, *, sample_rows: int, jobs: GroupJobs
 ) -> tuple[list[Survey], TaskFacts | None]:
-    count = len(work.paths)
-    tasks = min(count, _MAX_SURVEY_TASKS)
+    tasks = min(len(work.paths), _MAX_SURVEY_TASKS)
     jobs.begin_phase(tasks, until=_SURVEY_SHARE)
-    survey_tasks = SurveyTasks(
-        work=work,
-        files=tuple(tuple(range(number, count, tasks)) for number in range(tasks)),
-        sample_rows=tuple(rows_to_sample(work.sizes_bytes, sample_rows)),
-    )
-    rows = _tasks(spark, survey_tasks, tasks, schema=_SURVEY_SCHEMA).collect()
+    group_bytes, counts = work.size_bytes, rows_to_sample(work.sizes_bytes, sample_rows)
+    assignments = []
+    for number in range(tasks):
+        files = range(number, len(counts), tasks)
+        orders = tuple(SurveyOrder(Planned(file, group_bytes), counts[file]) for file in files)
+        assignments.append(Assignment.of(work, files, orders))
+    function = SurveyTasks(work=work.without_inputs())
+    frame, mapped = assigned(spark, function, assignments)
+    rows = _mapped(frame, mapped, _SURVEY_SCHEMA).collect()
     failures = [decode_facts(bytes(row.failure)) for row in rows if row.failure is not None]
     if failures:
         return [], merge_facts(failures)
@@ -300,14 +310,22 @@ def _shuffle(
     splits = _splits(work, surveys, task_bytes=options.task_bytes, slots=slots)
     jobs.begin_phase(len(splits) + work.outputs, until=1.0)
     tasks = SplitTasks(
-        work=work, layout=layout, splits=splits, targets=partition_values(work.outputs)
+        work=work.without_inputs(), layout=layout, targets=partition_values(work.outputs)
     )
-    pieces = _tasks(spark, tasks, len(splits), schema=SHUFFLE_SCHEMA)
+    frame, mapped = assigned(spark, tasks, [_assignment(work, own) for own in splits])
+    pieces = _mapped(frame, mapped, SHUFFLE_SCHEMA)
     moved = pieces.repartition(work.outputs, "target")
     if layout.slices_per_output > 1:
         moved = moved.sortWithinPartitions("slice", "ordinal")
     outputs = OutputTasks(work=work.without_inputs(), slices_per_output=layout.slices_per_output)
     return _collect(_mapped(moved, outputs, FACTS_SCHEMA))
+
+
+def _assignment(work: GroupWork, splits: Sequence[Split]) -> Assignment[tuple[Split, ...]]:
+    files = sorted({split.file for split in splits})
+    numbers = {file: number for number, file in enumerate(files)}
+    own = tuple(replace(split, file=numbers[split.file]) for split in splits)
+    return Assignment.of(work, files, own)
 
 
 def _splits(

@@ -4,10 +4,6 @@ A *piece* is the rows of one chunk of one split that go into one slice, in row o
 IPC stream with the curve key as last column. The shuffle moves rows of SHUFFLE_SCHEMA: few, large
 and opaque to Spark. What a reading task did, or why it failed, travels the same way, as a *note*:
 only what finished tasks did counts.
-
-Spark's `repartition(n, column)` sends a row to partition murmur3(column) mod n. `partition_values`
-finds for each partition a value that lands there; that works in every version of Spark and over
-Spark Connect.
 """
 
 from collections import deque
@@ -28,6 +24,7 @@ from liquidlog.data.narrow import aligned, narrowed, widened
 from liquidlog.errors import ExecutorError, LiquidlogError
 from liquidlog.plan import GroupCosts
 from liquidlog.spec.arrow import arrow_schema, leaf_column
+from liquidspark.assignment import Assignment
 from liquidspark.layout import Layout, table_keys
 from liquidspark.sink import (
     OutputFile,
@@ -67,7 +64,6 @@ _MAX_PAYLOAD_BYTES: Final = 256 << 20
 _BATCH_BYTES: Final = 32 << 20
 """Payload bytes of one batch handed to Spark."""
 
-_MURMUR_SEED: Final = 42
 _IPC_OPTIONS: Final = pa.ipc.IpcWriteOptions(compression="lz4", use_threads=False)
 _TEXT_IPC_OPTIONS: Final = pa.ipc.IpcWriteOptions(
     compression=pa.Codec("zstd", compression_level=1), use_threads=False
@@ -98,20 +94,19 @@ class SplitTasks:
 
     work: GroupWork
     layout: Layout
-    splits: tuple[tuple[Split, ...], ...]
     targets: tuple[int, ...]
 
-    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Yield the pieces of the tasks whose numbers are in the batches."""
-        for batch in batches:
-            for number in batch.column(0).to_pylist():
-                yield from _in_batches(self._run(number))
+    def __call__(
+        self, number: int, assignment: Assignment[tuple[Split, ...]]
+    ) -> Iterator[pa.RecordBatch]:
+        """Yield the pieces of a task."""
+        return _in_batches(self._run(number, assignment))
 
-    def _run(self, number: int) -> Iterator[Piece]:
+    def _run(self, number: int, assignment: Assignment[tuple[Split, ...]]) -> Iterator[Piece]:
         proof, timer, shuffled_bytes = Proof(), Timer(), 0
         try:
             require_running(self.work)
-            for piece in timer.each(self._read(number, proof)):
+            for piece in timer.each(self._read(assignment, proof)):
                 shuffled_bytes += len(piece.payload)
                 yield piece
         except LiquidlogError as error:
@@ -127,9 +122,10 @@ class SplitTasks:
         facts = TaskFacts(read=proof.total(), costs=costs)
         yield Piece.note(self.targets[number % len(self.targets)], number, facts)
 
-    def _read(self, number: int, proof: Proof) -> Iterator[Piece]:
-        for split in self.splits[number]:
-            for table, first in read_split(self.work, split):
+    def _read(self, assignment: Assignment[tuple[Split, ...]], proof: Proof) -> Iterator[Piece]:
+        work = assignment.work(self.work)
+        for split in assignment.own:
+            for table, first in read_split(work, split):
                 proof.add(table)
                 yield from self._pieces(table, first)
 
@@ -275,36 +271,6 @@ def row_order(work: GroupWork, table: pa.Table, keys: Keys) -> RowOrder:
     if work.curve is Curve.LINEAR and len(work.columns) == 1:
         return order_rows([leaf_column(table, work.columns[0])], Curve.LINEAR)
     return stable_order(keys)
-
-
-def partition_values(partitions: int) -> tuple[int, ...]:
-    """Return an int per partition that Spark's hash partitioning sends there.
-
-    Source: Spark, Murmur3_x86_32.hashInt and HashPartitioning.partitionIdExpression.
-    """
-    found = np.full(partitions, -1, np.int64)
-    start, step = 0, max(1024, 4 * partitions)
-    while (found < 0).any():
-        values = np.arange(start, start + step, dtype=np.int64)
-        homes = _murmur3(values).astype(np.int32) % np.int32(partitions)
-        missing = found[homes] < 0
-        found[homes[missing]] = values[missing]
-        start += step
-    return tuple(found.tolist())
-
-
-def _murmur3(values: npt.NDArray[np.int64]) -> npt.NDArray[np.uint32]:
-    mixed = values.astype(np.uint32) * np.uint32(0xCC9E2D51)
-    mixed = _rotate(mixed, 15) * np.uint32(0x1B873593)
-    hashed = _rotate(mixed ^ np.uint32(_MURMUR_SEED), 13) * np.uint32(5) + np.uint32(0xE6546B64)
-    hashed ^= np.uint32(4)
-    hashed = (hashed ^ (hashed >> np.uint32(16))) * np.uint32(0x85EBCA6B)
-    hashed = (hashed ^ (hashed >> np.uint32(13))) * np.uint32(0xC2B2AE35)
-    return hashed ^ (hashed >> np.uint32(16))
-
-
-def _rotate(words: npt.NDArray[np.uint32], bits: int) -> npt.NDArray[np.uint32]:
-    return (words << np.uint32(bits)) | (words >> np.uint32(32 - bits))
 
 
 def _in_batches(pieces: Iterator[Piece]) -> Iterator[pa.RecordBatch]:

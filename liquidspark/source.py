@@ -13,7 +13,7 @@ sample neither changes between runs nor falls in step with a period of the data.
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -23,11 +23,9 @@ from liquidlog.curve.curves import Curve
 from liquidlog.data.encodings import decoded
 from liquidlog.data.logical_file import LogicalFile, Span
 from liquidlog.data.widths import value_bytes
-from liquidlog.errors import ExecutorError, UsageError
 from liquidlog.plan import InputFile, RowTracking, WriterOptions, file_schema
 from liquidlog.spec.mapping import MappingMode
 from liquidlog.spec.schema import Path, StructType, parse_schema
-from liquidlog.storage.addresses import file_address
 from liquidlog.storage.options import NO_OPTIONS, StorageOptions
 
 _MEMORY_BYTES_PER_STORED: Final = 8
@@ -96,9 +94,18 @@ class GroupWork:
         """The columns that move: the table's, then the hidden ones that rows keep."""
         return file_schema(self.table_schema, self.row_tracking)
 
+    def with_inputs(
+        self,
+        inputs: tuple[InputFile, ...],
+        paths: tuple[str, ...],
+        vector_paths: tuple[str | None, ...],
+    ) -> "GroupWork":
+        """Return the work of a task that reads these inputs, numbered from 0."""
+        return replace(self, inputs=inputs, paths=paths, vector_paths=vector_paths)
+
     def without_inputs(self) -> "GroupWork":
-        """Return the work as tasks need it that read no input."""
-        return replace(self, inputs=(), paths=(), vector_paths=())
+        """Return the work as tasks need it that read no input, or are sent theirs."""
+        return self.with_inputs((), (), ())
 
     @property
     def sizes_bytes(self) -> tuple[int, ...]:
@@ -124,22 +131,6 @@ class Split:
     row_groups: tuple[int, ...]
     first_ordinal: int
     rows: int
-
-
-def file_location(table_uri: str, path: str) -> str:
-    """Return where a table or one of its files is: a local path or a URI.
-
-    Args:
-        table_uri: A plain path or a URI.
-        path: Relative to the table, or absolute, or a URI; decoded. "" for the table.
-
-    Raises:
-        ExecutorError: If the file is in another storage than its table.
-    """
-    try:
-        return file_address(table_uri, path)
-    except UsageError as error:
-        raise ExecutorError(str(error)) from error
 
 
 def split_file(
@@ -270,18 +261,36 @@ class Survey:
         return sum(self.row_group_rows)
 
 
-def survey_file(work: GroupWork, file: int, *, sample_rows: int) -> Survey:
+class Planned(NamedTuple):
+    """An input's number in the plan, and the bytes of all inputs of its group, as stored."""
+
+    file: int
+    group_bytes: int
+
+    @property
+    def measured_step(self) -> int:
+        """Of how many row groups one is measured, at least 1."""
+        measured_bytes = max(_MEASURED_BYTES, self.group_bytes // _MEASURED_SHARE)
+        return max(1, -(-self.group_bytes // measured_bytes))
+
+
+def survey_file(
+    work: GroupWork, file: int, *, sample_rows: int, planned: "Planned | None" = None
+) -> Survey:
     """Return the row groups of one input and about `sample_rows` sampled rows.
+
+    `planned` is needed where the work has not all inputs of the group.
 
     Raises:
         DataFileError: If the file cannot be read.
     """
+    planned = planned or Planned(file, work.size_bytes)
     with open_logical_file(work, file) as opened:
         sizes = tuple(opened.row_group_rows(i) for i in range(opened.num_row_groups))
         picked = sample_positions(sum(sizes), sample_rows if work.columns else 0)
-        sample = _Sample(work, file, opened, picked)
+        sample = _Sample(work, file, planned, opened, picked)
         return Survey(
-            file=file,
+            file=planned.file,
             row_group_rows=sizes,
             memory_bytes=sum(map(opened.row_group_memory_bytes, range(len(sizes)))),
             rows=picked,
@@ -296,6 +305,7 @@ class _Sample:
 
     work: GroupWork
     file: int
+    planned: Planned
     opened: LogicalFile
     picked: npt.NDArray[np.uint64]
 
@@ -311,11 +321,10 @@ class _Sample:
 
     def row_bytes(self) -> npt.NDArray[np.float64]:
         """Return about what each picked row takes as stored, (n,); NaN where not measured."""
-        measured_bytes = max(_MEASURED_BYTES, self.work.size_bytes // _MEASURED_SHARE)
-        step = -(-self.work.size_bytes // measured_bytes)
+        step = self.planned.measured_step
         found = np.full(len(self.picked), np.nan)
         for group, span in self._row_groups():
-            if (self.file + group) % step == 0:
+            if (self.planned.file + group) % step == 0:
                 low, high = np.searchsorted(self.picked, np.array(span, np.uint64)).tolist()
                 found[low:high] = self._row_bytes_in(group, span)
         return found

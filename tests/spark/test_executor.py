@@ -22,7 +22,7 @@ from liquidlog.plan import (
     RewriteMode,
     RewrittenGroup,
 )
-from liquidspark import ExecutorOptions, execute, execute_groups
+from liquidspark import ExecutorOptions, assignment, execute, execute_groups
 from support.plans import (
     copy_inputs,
     make_plan,
@@ -412,3 +412,19 @@ def test_rewrites_beside_each_other_leave_the_session_its_settings(
     assert [spark.conf.get(name, None) for name in names] == ["false", "64"]
     assert len(list(second)) == 1
     assert [spark.conf.get(name, None) for name in names] == ["true", None]
+
+
+def test_assignments_that_do_not_travel_with_the_function_give_the_same_files(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = pa.table({"key": pa.array(shuffled(6000)), "row": pa.array(range(6000), pa.int64())})
+    schema = schema_json_of({"key": "long", "row": "long"})
+    contents = []
+    for way, embedded_bytes in (("embedded", 1 << 20), ("sent", 0)):
+        monkeypatch.setattr(assignment, "_MAX_EMBEDDED_BYTES", embedded_bytes)
+        inputs = write_inputs(tmp_path / way, table, 9)
+        plan = make_plan(tmp_path / way, schema, [(inputs, 3)], columns=[("key",)])
+        group = run(spark, plan, SHUFFLED)
+        assert group.rows_read == 6000
+        contents.append([(tmp_path / way / one.path).read_bytes() for one in group.outputs])
+    assert contents[0] == contents[1]

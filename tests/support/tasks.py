@@ -4,8 +4,9 @@ from pathlib import Path
 
 import pyarrow as pa
 
+from liquidspark.assignment import Assignment, partition_values
 from liquidspark.layout import build_layout, first_ordinals
-from liquidspark.shuffle import OutputTasks, SplitTasks, partition_values
+from liquidspark.shuffle import OutputTasks, SplitTasks
 from liquidspark.sink import TaskFacts, check_rows, decode_facts, merge_facts
 from liquidspark.source import GroupWork, Survey, split_file, survey_file
 
@@ -41,8 +42,13 @@ def shuffled(
     targets = partition_values(work.outputs)
     if break_task is not None:
         Path(work.paths[splits[break_task][0].file]).unlink()
-    tasks = SplitTasks(work=work, layout=layout, splits=splits, targets=targets)
-    sent = [batch for number in range(len(splits)) for batch in tasks(numbered(number))]
+    tasks = SplitTasks(work=work.without_inputs(), layout=layout, targets=targets)
+    everything = range(len(work.paths))
+    sent = [
+        batch
+        for number, own in enumerate(splits)
+        for batch in tasks(number, Assignment.of(work, everything, own))
+    ]
     pieces = pa.Table.from_batches(sent)
     reduce = OutputTasks(work=work.without_inputs(), slices_per_output=layout.slices_per_output)
     facts = []
