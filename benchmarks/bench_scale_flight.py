@@ -1,8 +1,10 @@
 """How much of a cluster a plan of several groups keeps busy.
 
 `busy-slots`: eight task slots (`local[8]`), six groups, clustered and compacted. Spark's status
-tracker is asked for its active tasks twenty times a second, until no task of the last group waits
-for a slot any more: from then on there is nothing left that could fill one.
+tracker is asked for its active tasks twenty times a second, from the first tasks of a group until
+no task of the last group waits for a slot any more: from then on there is nothing left that could
+fill one. Before the groups one small task looks whether a worker can do them; the share with it is
+reported beside.
 
     python benchmarks/bench_scale_flight.py busy-slots
 """
@@ -112,13 +114,16 @@ def busy(spark: SparkSession, plan: ClusteringPlan) -> dict[str, Any]:
     ended.set()
     watcher.join()
     first = next(index for index, (_, active, _) in enumerate(samples) if active)
+    of_groups = next(i for i, (_, active, waiting) in enumerate(samples) if active + waiting > 1)
     last = max(index for index, (_, active, waiting) in enumerate(samples) if waiting > 0)
-    counted = [active for _, active, _ in samples[first : last + 1]]
+    counted = [active for _, active, _ in samples[of_groups : last + 1]]
+    with_probe = [active for _, active, _ in samples[first : last + 1]]
     return {
         "groups": len(plan.groups),
         "outputs": sum(group.expected_outputs for group in plan.groups),
         "seconds": round(seconds, 1),
         "busy_share": round(float(np.mean(counted)) / SLOTS, 3),
+        "busy_share_with_probe": round(float(np.mean(with_probe)) / SLOTS, 3),
         "busy_share_whole_time": round(float(np.mean([a for _, a, _ in samples])) / SLOTS, 3),
     }
 
