@@ -106,7 +106,8 @@ class Snapshot(Summary):
     `files` has the schema FILES_SCHEMA and is sorted by path unless a caller reordered it; planners
     use its order as the scan order. `domains` has live domains only. `timestamp_ms` is the commit's
     time. `mark` describes the commit's file, or a checkpoint's if that is gone; None if the
-    snapshot was not read from a log.
+    snapshot was not read from a log. `plain_files` is `files` itself if all paths are known to be
+    canonical as they stand, which spares looking through them again; otherwise it is None.
     """
 
     uri: str
@@ -120,6 +121,17 @@ class Snapshot(Summary):
     transactions: Mapping[str, SetTransaction]
     statistics: Statistics = field(default_factory=Statistics)
     mark: LogMark | None = None
+    plain_files: pa.Table | None = None
+
+    def paths(self) -> pa.Array:
+        """Return the decoded, canonical paths of `files`, a string per row.
+
+        Raises:
+            CorruptLogError: If the percent-encoding of a path does not decode to text.
+        """
+        if self.plain_files is not None and self.plain_files is self.files:
+            return self.plain_files["path"].combine_chunks()
+        return decoded_paths(self.files)
 
     @property
     def size_bytes(self) -> int:
@@ -137,8 +149,10 @@ class Snapshot(Summary):
         }
 
 
-def unsound(files: pa.Table, uri: str) -> tuple[str, ...]:
+def unsound(files: pa.Table, uri: str, *, plain: bool) -> tuple[str, ...]:
     """Return problems that no live files may have: no path, one file twice, an impossible size.
+
+    `plain` says that all paths are plain: then no two of them are one file.
 
     Raises:
         CorruptLogError: If the percent-encoding of a path does not decode to text.
@@ -152,7 +166,7 @@ def unsound(files: pa.Table, uri: str) -> tuple[str, ...]:
     ends = {sizes[end].as_py() or 0 for end in ("min", "max")}
     wrong = sorted(size for size in ends if not 0 <= size <= MAX_FILE_BYTES)
     problems.extend(f"a live file is said to have {size} bytes" for size in wrong)
-    twice = named_twice(files["path"].combine_chunks(), uri)
+    twice = () if plain else named_twice(files["path"].combine_chunks(), uri)
     if twice:
         others = f" and {len(twice) - 1} more" if twice[1:] else ""
         problems.append(f"two live files are one file, spelled differently: {twice[0]}{others}")

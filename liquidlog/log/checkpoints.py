@@ -54,7 +54,8 @@ _JSON_SUFFIX: Final = ".json"
 class CheckpointState:
     """The table's state in a checkpoint; `files` has FILES_SCHEMA.
 
-    The files' `statistics_row` points into `statistics`.
+    The files' `statistics_row` points into `statistics`. `plain` says that the paths of all files
+    are known to be plain, as `are_plain` has it.
     """
 
     protocol: Protocol | None = None
@@ -63,6 +64,7 @@ class CheckpointState:
     transactions: Mapping[str, SetTransaction] = field(default_factory=dict)
     files: pa.Table = field(default_factory=FILES_SCHEMA.empty_table)
     statistics: Statistics = field(default_factory=Statistics)
+    plain: bool = False
 
 
 def read_checkpoint(store: TableStore, names: Sequence[str]) -> CheckpointState:

@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from liquidlog.errors import (
     CorruptLogError,
@@ -37,6 +38,7 @@ from liquidlog.snapshot import STATISTICS_TYPE, Snapshot, Statistics, unsound
 from liquidlog.spec.actions import Commit, Metadata, Protocol
 from liquidlog.spec.arguments import address
 from liquidlog.spec.features import has_in_commit_timestamps, unsupported_for_inspection
+from liquidlog.spec.file_paths import are_plain
 from liquidlog.spec.log_files import LOG_DIR, commit_name, log_path
 from liquidlog.spec.schema import parse_schema
 from liquidlog.storage.addresses import is_local, table_address
@@ -229,6 +231,7 @@ def _state_of(snapshot: Snapshot) -> CheckpointState:
         transactions=snapshot.transactions,
         files=snapshot.files,
         statistics=snapshot.statistics,
+        plain=snapshot.plain_files is snapshot.files,
     )
 
 
@@ -247,8 +250,13 @@ def _apply(
     protocol = _protocol(store, segment, tail, checkpoint)
     metadata = _metadata(segment, tail, checkpoint)
     texts = (*checkpoint.statistics.texts.chunks, tail_statistics(tail))
-    files = reconciled_files(tail, checkpoint.files, checkpoint.statistics.rows)
-    _require_sound(files, segment, store.uri)
+    files = reconciled_files(
+        tail, checkpoint.files, checkpoint.statistics.rows, plain=checkpoint.plain
+    )
+    plain = _is_plain(files, checkpoint, segment)
+    problems = unsound(files, store.uri, plain=plain)
+    if problems:
+        raise CorruptLogError(_where(segment), "; ".join(problems))
     domains = {**checkpoint.domains, **tail.domains}
     return Snapshot(
         uri=store.uri,
@@ -269,7 +277,17 @@ def _apply(
             checkpoint.statistics.checkpoint, pa.chunked_array(texts, STATISTICS_TYPE)
         ),
         mark=segment.mark,
+        plain_files=files if plain else None,
     )
+
+
+def _is_plain(files: pa.Table, checkpoint: CheckpointState, segment: LogSegment) -> bool:
+    """Return whether all paths are plain; of those that were known before, none is looked at."""
+    if not checkpoint.plain:
+        return are_plain(files["path"].combine_chunks())
+    first = min(file.version for file in segment.commits)
+    added = files["path"].filter(pc.greater_equal(files["version"], first))
+    return are_plain(added.combine_chunks())
 
 
 def _checkpoint(store: TableStore, segment: LogSegment) -> CheckpointState:
@@ -298,12 +316,6 @@ def _metadata(segment: LogSegment, tail: TailState, checkpoint: CheckpointState)
     if metadata is None:
         raise CorruptLogError(_where(segment), "the log has no metaData action")
     return metadata
-
-
-def _require_sound(files: pa.Table, segment: LogSegment, uri: str) -> None:
-    problems = unsound(files, uri)
-    if problems:
-        raise CorruptLogError(_where(segment), "; ".join(problems))
 
 
 def _where(segment: LogSegment) -> str:

@@ -74,14 +74,18 @@ def replay_tail(commits: Iterable[tuple[int, Sequence[AnyAction]]]) -> TailState
     return state
 
 
-def reconciled_files(decided: TailState, checkpoint: pa.Table, first_row: int) -> pa.Table:
+def reconciled_files(
+    decided: TailState, checkpoint: pa.Table, first_row: int, *, plain: bool = False
+) -> pa.Table:
     """Return all live files in FILES_SCHEMA, sorted by path.
 
     These are the tail's files and the checkpoint's files that the tail did not touch.
-    `statistics_row` of the tail's files counts from `first_row`.
+    `statistics_row` of the tail's files counts from `first_row`. `plain` says that the paths of the
+    checkpoint's files are plain.
     """
     added = tail_files(decided, first_row)
-    return sorted_files(pa.concat_tables([added, checkpoint]), decided, after=added.num_rows)
+    files = pa.concat_tables([added, checkpoint])
+    return sorted_files(files, decided, after=added.num_rows, plain=plain)
 
 
 def tail_files(decided: TailState, first_row: int = 0) -> pa.Table:
@@ -116,15 +120,18 @@ def tail_statistics(decided: TailState) -> pa.Array:
     return pa.array([add.stats for _, add in live], STATISTICS_TYPE)
 
 
-def sorted_files(files: pa.Table, decided: TailState | None = None, *, after: int = 0) -> pa.Table:
+def sorted_files(
+    files: pa.Table, decided: TailState | None = None, *, after: int = 0, plain: bool = False
+) -> pa.Table:
     """Return files in FILES_SCHEMA sorted by path, one chunk per column.
 
-    From the row `after` on, files about which `decided` has an action are left out.
+    From the row `after` on, files about which `decided` has an action are left out; `plain` says
+    that their paths are plain.
     """
     paths = files["path"].combine_chunks()
     order = path_order(paths)
     if decided is not None and decided.files:
-        gone = after + _decided_rows(files.slice(after), decided)
+        gone = after + _decided_rows(files.slice(after), decided, plain=plain)
         kept = np.ones(files.num_rows, np.bool_)
         kept[gone] = False
         order = order[kept[order]]
@@ -139,9 +146,9 @@ def sorted_files(files: pa.Table, decided: TailState | None = None, *, after: in
     return pa.table(columns, schema=files.schema)
 
 
-def _decided_rows(files: pa.Table, decided: TailState) -> NDArray[np.int64]:
+def _decided_rows(files: pa.Table, decided: TailState, *, plain: bool) -> NDArray[np.int64]:
     known = pa.array({path for path, _ in decided.files}, pa.string())
-    touched = pc.is_in(normal_paths(files["path"]), known)
+    touched = pc.is_in(files["path"] if plain else normal_paths(files["path"]), known)
     # A filter works chunk by chunk; `take` would first copy everything into one chunk.
     suspects = files.select(["path", "deletion_vector"]).filter(touched)
     keys = _keys(suspects, normal_paths(suspects["path"]))

@@ -24,7 +24,7 @@ from liquidlog.errors import CorruptLogError, LiquidlogError
 from liquidlog.log.replay import file_keys, path_order
 from liquidlog.log.segment import list_log_from, parse_commit
 from liquidlog.log.store import TableStore
-from liquidlog.snapshot import Snapshot, decoded_paths, deletion_vector
+from liquidlog.snapshot import Snapshot, deletion_vector
 from liquidlog.spec.actions import (
     AddFile,
     Commit,
@@ -124,7 +124,7 @@ def require_agreement(snapshot: Snapshot, storage: StorageOptions = NO_OPTIONS) 
         said = redacted(str(error), storage, os.environ)
         detail = f"delta-rs cannot read version {snapshot.version}: {said}"
         raise CorruptLogError(LOG_DIR, detail) from None
-    decoded = decoded_paths(snapshot.files)
+    decoded = snapshot.paths()
     if _sorted(found).equals(_sorted(decoded)):
         return
     theirs, ours = set(found.to_pylist()), set(decoded.to_pylist())

@@ -12,7 +12,7 @@ from liquidlog.clustering.keyspace.widths import key_space
 from liquidlog.clustering.planning import overlap
 from liquidlog.clustering.zcubes import sizes
 from liquidlog.plan import ClusteringPlan, RewriteMode, SkipReason
-from liquidlog.snapshot import Snapshot, decoded_paths
+from liquidlog.snapshot import Snapshot
 from liquidlog.spec.bounds import BoundsOf
 from liquidlog.spec.rows import Rows
 
@@ -119,7 +119,7 @@ def _measures(snapshot: Snapshot, bounds_of: BoundsOf, path: str | None) -> Mapp
     space = key_space(bounds, sizes(snapshot.files))
     live = pa.table(
         {
-            "path": decoded_paths(snapshot.files),
+            "path": snapshot.paths(),
             "width": pa.array(space.widths),
             "depth": pa.array(space.mean_depths),
         }

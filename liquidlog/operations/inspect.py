@@ -86,7 +86,7 @@ def matching_files(store: TableStore, snapshot: Snapshot, where: str) -> pa.Tabl
     Raises:
         UsageError: If the predicate is not valid.
     """
-    live = pa.table({"path": decoded_paths(snapshot.files), "size_bytes": snapshot.files["size"]})
+    live = pa.table({"path": snapshot.paths(), "size_bytes": snapshot.files["size"]})
     return live.filter(pa.array(*matching(store, snapshot, [where])))
 
 

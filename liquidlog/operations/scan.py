@@ -17,7 +17,7 @@ from liquidlog.log.statistics import load_bounds
 from liquidlog.log.store import TableStore
 from liquidlog.operations.results import read_file
 from liquidlog.predicates.workload import Workload, shares
-from liquidlog.snapshot import Snapshot, decoded_paths
+from liquidlog.snapshot import Snapshot
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,7 +71,7 @@ def scan(
         touched += share * mask
     live = pa.table(
         {
-            "path": decoded_paths(snapshot.files),
+            "path": snapshot.paths(),
             "size_bytes": snapshot.files["size"],
             "share": pc.round(pa.array(np.minimum(touched, 1.0)), 6),
         }

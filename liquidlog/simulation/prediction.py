@@ -21,7 +21,7 @@ from liquidlog.plan import ClusteringPlan, RewriteGroup
 from liquidlog.predicates.workload import Workload, shares
 from liquidlog.simulation.imagined import ImaginedFiles, with_imagined
 from liquidlog.simulation.table import Points, Rows, placed
-from liquidlog.snapshot import Snapshot, decoded_paths
+from liquidlog.snapshot import Snapshot
 from liquidlog.spec.bounds import Bounds, BoundsOf, ColumnBounds, concat_bounds
 from liquidlog.spec.schema import Leaf, leaves
 
@@ -175,7 +175,7 @@ def _after(
     samples: Sequence[pa.Table] | None = None,
 ) -> _After:
     """Return the table after the plan, which clusters by the columns `clustered` of `bounds`."""
-    paths = decoded_paths(snapshot.files)
+    paths = snapshot.paths()
     inputs = [
         pc.index_in(group.inputs.columns["path"].combine_chunks(), paths) for group in plan.groups
     ]

@@ -73,6 +73,16 @@ def canonical_path(path: str) -> str:
     return _decoded(normal_path(path))
 
 
+def are_plain(paths: pa.Array) -> bool:
+    """Return whether all paths are relative, in normal form and decoded: canonical as they stand.
+
+    No file has two plain paths. A null counts as plain.
+    """
+    if _may_differ(paths) or _holds(paths, ("%",)):
+        return False
+    return not pc.any(pc.starts_with(paths, "/")).as_py()
+
+
 def normal_paths(paths: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
     """Return the normal form of many paths; one scan finds those that are not normal yet."""
     if isinstance(paths, pa.ChunkedArray):

@@ -38,7 +38,7 @@ from liquidlog.plan import (
     repeated_inputs,
     repeated_message,
 )
-from liquidlog.snapshot import Snapshot, decoded_paths, deletion_vector
+from liquidlog.snapshot import Snapshot, deletion_vector
 from liquidlog.spec.actions import (
     UNREADABLE,
     ZCUBE_ID,
@@ -100,7 +100,7 @@ def _locate_inputs(snapshot: Snapshot, group: RewriteGroup) -> _InputRows:
     """Return the rows of a planned group's inputs among the live files."""
     inputs = group.inputs.columns
     paths = inputs["path"].combine_chunks()
-    positions = _positions(paths, decoded_paths(snapshot.files))
+    positions = _positions(paths, snapshot.paths())
     live = positions >= 0
     found = snapshot.files["deletion_vector"].take(pa.array(positions[live])).combine_chunks()
     planned = inputs["deletion_vector"].filter(pa.array(live)).combine_chunks()
@@ -284,7 +284,7 @@ def _tags(plan: ClusteringPlan, group: RewrittenGroup) -> dict[str, str]:
 
 def _check_outputs_are_new(snapshot: Snapshot, group: RewrittenGroup) -> None:
     paths = pa.array([file.path for file in group.outputs], pa.string())
-    files = decoded_paths(snapshot.files)
+    files = snapshot.paths()
     live = files.filter(pc.is_in(files, value_set=paths))
     if len(live):
         raise ResultMismatchError(

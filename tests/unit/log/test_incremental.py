@@ -1,5 +1,6 @@
 """The next version costs its commits: nothing that was read before is read again."""
 
+import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -7,10 +8,12 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from liquidlog.errors import CorruptLogError
 from liquidlog.log.loader import advance, load_snapshot
 from liquidlog.log.local_store import LocalTableStore
 from liquidlog.log.statistics import load_bounds
 from liquidlog.snapshot import Snapshot
+from liquidlog.spec.file_paths import canonical_path
 from liquidlog.spec.log_files import LogFile, commit_name
 from liquidlog.spec.schema import leaves
 from liquidlog.storage.files import Source
@@ -150,3 +153,35 @@ def test_a_log_that_is_another_one_is_loaded_anew(
     fresh = Table.open(str(tmp_path)).snapshot()
     assert table.update().metadata == fresh.metadata
     assert table.update().files.equals(fresh.files)
+
+
+def add_line(path: str) -> str:
+    add = {"path": path, "partitionValues": {}, "size": 1, "modificationTime": 0}
+    return json.dumps({"add": {**add, "dataChange": True}}) + "\n"
+
+
+@pytest.mark.parametrize("odd", ["a%20b.parquet", "./c.parquet", "s3://bucket/d.parquet"])
+def test_paths_are_known_to_be_plain_only_while_all_are(tmp_path: Path, odd: str) -> None:
+    table = table_at(tmp_path / "t")
+    store = LocalTableStore(tmp_path / "t")
+    snapshot = load_snapshot(store)
+    for version, paths in enumerate((["a.parquet"], ["b.parquet", odd], ["e.parquet"]), start=1):
+        lines = "".join(map(add_line, paths))
+        (tmp_path / "t" / "_delta_log" / commit_name(version)).write_text(lines)
+        snapshot, _ = advance(store, snapshot)
+        assert snapshot.paths().equals(load_snapshot(store).paths())
+        assert (snapshot.plain_files is snapshot.files) == (version == 1)
+    assert canonical_path(odd) in table.update().paths().to_pylist()
+
+
+def test_one_file_under_two_names_is_found_in_a_later_commit(tmp_path: Path) -> None:
+    table_at(tmp_path / "t")
+    store = LocalTableStore(tmp_path / "t")
+    snapshot = load_snapshot(store)
+    log = tmp_path / "t" / "_delta_log"
+    (log / commit_name(1)).write_text(add_line("a+b.parquet"))
+    snapshot, _ = advance(store, snapshot)
+    (log / commit_name(2)).write_text(add_line("a%2Bb.parquet"))
+    for load in (lambda: advance(store, snapshot), lambda: load_snapshot(store)):
+        with pytest.raises(CorruptLogError):
+            load()

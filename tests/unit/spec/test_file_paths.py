@@ -5,6 +5,7 @@ from hypothesis import strategies as st
 
 from liquidlog.errors import CorruptLogError
 from liquidlog.spec.file_paths import (
+    are_plain,
     canonical_path,
     canonical_paths,
     named_twice,
@@ -132,3 +133,20 @@ def test_a_file_of_the_table_has_its_name_however_it_is_named() -> None:
     below = ["a b", "c", "/t/uv", "d", "../v/e", "s3a://b/f"]
     assert names_in_table(paths, "/t/u").to_pylist() == below
     assert names_in_table(paths, "s3://b").to_pylist()[-1] == "f"
+
+
+@given(paths=_PATHS)
+def test_plain_paths_are_canonical_as_they_stand_and_each_is_a_file(paths: list[str]) -> None:
+    array = pa.array(sorted(set(paths)), pa.string())
+    if are_plain(array):
+        assert canonical_paths(array).equals(array)
+        assert names_in_table(array, "/t").equals(array)
+        assert named_twice(array, "/t") == ()
+        assert not any(path.startswith("/") for path in array.to_pylist())
+
+
+def test_names_that_engines_give_are_plain() -> None:
+    name = "part-00000-2f0e3a4b-0000-4000-8000-5c1d2e3f4a5b-c000.snappy.parquet"
+    assert are_plain(pa.array([name, f"x=1/{name}", f"aB/{name}", None]))
+    for odd in ("a%20b", "/t/a", "./a", "a//b", "a/./b", "a/../b", "../a", "file:/a", "s3://b/a"):
+        assert not are_plain(pa.array([name, odd]))
