@@ -11,6 +11,9 @@ ifdef PIP_INDEX_URL
 export UV_DEFAULT_INDEX ?= $(PIP_INDEX_URL)
 endif
 
+# Tests start hundreds of processes: bytecode is kept, or each of them compiles all that it imports.
+export PYTHONDONTWRITEBYTECODE :=
+
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
 
@@ -33,13 +36,13 @@ test: test-fast ## every test: without a JVM, then on a local Spark session
 		$(BIN)/python -m pytest -m "spark and not reference"
 
 test-fast: install ## unit, property, golden and meta tests; no JVM
-	$(BIN)/python -m pytest -n auto
+	$(BIN)/python -m pytest -n auto --dist worksteal
 
 test-lowest: install ## the tests without a JVM, on the oldest versions that pyproject.toml allows
 	$(UV) venv --quiet --clear --python $(BIN)/python .tools/lowest
 	$(UV) pip install --quiet --python .tools/lowest/bin/python --resolution lowest-direct \
 		--group test --editable '.[spark,s3,demo]'
-	.tools/lowest/bin/python -m pytest -n auto tests/unit tests/golden tests/property
+	.tools/lowest/bin/python -m pytest -n auto --dist worksteal tests/unit tests/golden tests/property
 
 check: install ## format, lint, import contracts, types
 	$(BIN)/ruff format --check .

@@ -5,7 +5,7 @@ After each colon are the fields: attributes of the error and members of its JSON
 LiquidlogError                       the base of all: message
 ├── UsageError                       an argument is wrong, also ValueError: arguments
 │   ├── ClusteringColumnError        clustering columns the table cannot have: problems
-│   └── SchemaChangeError            a change of schema or properties it cannot have: problems
+│   └── SchemaChangeError            a change of schema, properties: problems, reasons
 ├── LogError                         the log on storage is missing or wrong
 │   ├── TableNotFoundError           no table is there, also FileNotFoundError: uri
 │   ├── TableExistsError             a table is there already, also FileExistsError: uri
@@ -30,8 +30,9 @@ pickled with all its fields, so that it can be raised across processes.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
 from typing import Any, ClassVar, Final
+
+from liquidlog.facts import Conflict, Outdated, SchemaProblem, SchemaProblemKind, plain
 
 __all__ = [
     "EXIT_BAR_CROSSED",
@@ -60,6 +61,8 @@ __all__ = [
     "ResultMismatchError",
     "SchemaChangeError",
     "SchemaMismatchError",
+    "SchemaProblem",
+    "SchemaProblemKind",
     "StorageError",
     "TableExistsError",
     "TableNotFoundError",
@@ -82,33 +85,6 @@ EXIT_INTERRUPTED: Final = 130
 
 Argument = str | int | float | Sequence[str] | None
 """The value that a caller gave for an argument, as an error repeats it."""
-
-
-@dataclass(frozen=True, slots=True)
-class Conflict:
-    """One reason why a change can no longer be committed; its `str` is a clause of a sentence.
-
-    `kind` is the stable name of the class; the fields of each class are the facts.
-    """
-
-    kind: ClassVar[str] = "conflict"
-
-    def document(self) -> dict[str, object]:
-        """Return the conflict as a JSON object: kind, message and the fields of its class."""
-        facts = {field.name: _plain(getattr(self, field.name)) for field in fields(self)}
-        return {"kind": self.kind, "message": str(self), **facts}
-
-
-@dataclass(frozen=True, slots=True)
-class Outdated(Conflict):
-    """The table is not the one that the change was made for; `detail` says why."""
-
-    kind = "outdated"
-    detail: str
-
-    def __str__(self) -> str:
-        """Return the conflict as a clause of a sentence."""
-        return self.detail
 
 
 class LiquidlogError(Exception):
@@ -136,7 +112,7 @@ class LiquidlogError(Exception):
 
     def document(self) -> dict[str, object]:
         """Return the error as the JSON object that `--json` prints on stderr."""
-        facts = {name: _plain(value) for name, value in self.fields.items()}
+        facts = {name: plain(value) for name, value in self.fields.items()}
         return {"code": self.code, "message": self.message, **facts}
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -177,15 +153,21 @@ class ClusteringColumnError(UsageError):
 
 
 class SchemaChangeError(UsageError):
-    """A change of schema or properties that the table cannot have; `problems` say why."""
+    """A change of schema or properties that the table cannot have.
+
+    `reasons` say why: which kind of problem, with which column or property. `problems` are the same
+    in words.
+    """
 
     code = "schema_change"
     exit_status = EXIT_ERROR
-    field_names = ("problems",)
+    field_names = ("problems", "reasons")
 
-    def __init__(self, problems: tuple[str, ...]) -> None:
+    def __init__(self, reasons: Sequence[SchemaProblem]) -> None:
+        problems = tuple(map(str, reasons))
         super().__init__("; ".join(problems))
         self.problems = problems
+        self.reasons = tuple(reasons)
 
 
 class LogError(LiquidlogError):
@@ -437,12 +419,3 @@ class CommitStateUnknownError(CommitError):
         )
         self.version = version
         self.detail = detail
-
-
-def _plain(value: object) -> object:
-    """Return a fact as plain JSON values: sequences as lists, conflicts as their documents."""
-    if isinstance(value, Conflict):
-        return value.document()
-    if isinstance(value, list | tuple):
-        return [_plain(child) for child in value]
-    return value

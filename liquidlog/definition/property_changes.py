@@ -11,13 +11,13 @@ from msgspec import structs
 
 from liquidlog.clustering.columns import clustering_state
 from liquidlog.definition.property_rules import canonical_key, refusal, value_problems
-from liquidlog.errors import SchemaChangeError
+from liquidlog.definition.schema_changes import unwritable
+from liquidlog.errors import SchemaChangeError, SchemaProblem, SchemaProblemKind
 from liquidlog.snapshot import Snapshot
 from liquidlog.spec.actions import AnyAction
 from liquidlog.spec.change import Change
 from liquidlog.spec.features import column_mapping_upgrade, table_features
 from liquidlog.spec.mapping import MAX_COLUMN_ID, MODE, MappingMode, mapping_mode, with_own_names
-from liquidlog.spec.obligations import schema_problems
 from liquidlog.spec.schema import StructType, schema_json
 from liquidlog.spec.stats import indexed_leaves
 
@@ -59,25 +59,27 @@ def properties_change(
 
 def _problems(
     snapshot: Snapshot, setting: Mapping[str, str], removing: Sequence[str]
-) -> Iterator[str]:
+) -> Iterator[SchemaProblem]:
     if not setting and not removing:
-        yield "no property is given"
+        yield SchemaProblem(SchemaProblemKind.PROPERTY_MISSING, "no property is given")
     for name in (*setting, *removing):
         reason = refusal(name)
         if reason is not None:
             yield reason
         elif name in setting and name in removing:
-            yield f"{name} is both set and unset"
+            text = f"{name} is both set and unset"
+            yield SchemaProblem(SchemaProblemKind.PROPERTY_SET_AND_UNSET, text, property=name)
         elif name in setting:
             features = table_features(snapshot.protocol)
             schema = snapshot.schema
             yield from value_problems(name, setting[name], schema=schema, features=features)
 
 
-def _mode_problems(before: Mapping[str, str], after: Mapping[str, str]) -> Iterator[str]:
+def _mode_problems(before: Mapping[str, str], after: Mapping[str, str]) -> Iterator[SchemaProblem]:
     old, new = before.get(MODE, "none").lower(), after.get(MODE, "none").lower()
     if old != new and (old, new) != ("none", "name"):
-        yield f"{MODE} cannot change from {old} to {new}: data files would have to be rewritten"
+        text = f"{MODE} cannot change from {old} to {new}: data files would have to be rewritten"
+        yield SchemaProblem(SchemaProblemKind.COLUMN_MAPPING_IS_FIXED, text, property=MODE)
 
 
 def _with_mapping(
@@ -100,18 +102,18 @@ def _check(
     upgrade: Sequence[Any],
 ) -> None:
     protocol = upgrade[0] if upgrade else snapshot.protocol
-    problems = [
-        f"the table would have {problem}"
-        for problem in schema_problems(protocol, configuration, schema)
-    ]
+    problems = list(unwritable(protocol, configuration, schema))
     indexed = {leaf.physical for leaf in indexed_leaves(schema, configuration)}
-    problems.extend(
-        f"the clustering column {column.name} would have no statistics in files of other engines"
-        for column in clustering_state(snapshot).columns
-        if column.physical not in indexed and column.physical in _indexed(snapshot)
-    )
+    for column in clustering_state(snapshot).columns:
+        if column.physical not in indexed and column.physical in _indexed(snapshot):
+            text = (
+                f"the clustering column {column.name} would have no statistics in files of other"
+                " engines"
+            )
+            kind = SchemaProblemKind.COLUMN_LOSES_STATISTICS
+            problems.append(SchemaProblem(kind, text, column=column.name))
     if problems:
-        raise SchemaChangeError(tuple(problems))
+        raise SchemaChangeError(problems)
 
 
 def _indexed(snapshot: Snapshot) -> frozenset[tuple[str, ...]]:

@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Final
 
-from liquidlog.errors import UsageError
+from liquidlog.errors import SchemaProblem, SchemaProblemKind, UsageError
 from liquidlog.spec.codecs import CODEC_NAMES, CODEC_PROPERTY
 from liquidlog.spec.features import switched_feature
 from liquidlog.spec.mapping import MODE
@@ -135,28 +135,30 @@ def canonical_key(name: str) -> str:
     return _SPELLING.get(name.lower(), name)
 
 
-def refusal(name: str) -> str | None:
+def refusal(name: str) -> SchemaProblem | None:
     """Return the reason why a user cannot set or unset a property, None if a user can."""
     lowered = name.lower()
     reason = _RESERVED.get(lowered) or next(
         (why for start, why in _REFUSED.items() if lowered.startswith(start)), None
     )
     if reason is not None:
-        return f"{name} cannot be changed here: {reason}"
+        text = f"{name} cannot be changed here: {reason}"
+        return SchemaProblem(SchemaProblemKind.PROPERTY_IS_FIXED, text, property=name)
     if lowered.startswith(DELTA_PREFIX) and lowered not in _SPELLING:
         return unknown_property(name)
     return None
 
 
-def unknown_property(name: str) -> str:
-    """Return the message that Delta has no such property, with similar names."""
+def unknown_property(name: str) -> SchemaProblem:
+    """Return the problem that Delta has no such property; its text has similar names."""
     known = {spelled.removeprefix(DELTA_PREFIX): spelled for spelled in _SPELLING.values()}
     near = near_names(name[len(DELTA_PREFIX) :], known)
     hint = f"; did you mean {' or '.join(known[one] for one in near)}?" if near else ""
-    return f"{name} is not a property that Delta knows{hint}"
+    text = f"{name} is not a property that Delta knows{hint}"
+    return SchemaProblem(SchemaProblemKind.PROPERTY_UNKNOWN, text, property=name)
 
 
-def new_table_problems(properties: Mapping[str, str]) -> Iterator[str]:
+def new_table_problems(properties: Mapping[str, str]) -> Iterator[SchemaProblem]:
     """Yield the problems of a new table's properties: names unknown to Delta, and wrong values.
 
     A new table may have properties that cannot be set on an existing table.
@@ -166,34 +168,44 @@ def new_table_problems(properties: Mapping[str, str]) -> Iterator[str]:
         known = lowered in _SPELLING or lowered.startswith(tuple(_REFUSED))
         if lowered.startswith(DELTA_PREFIX) and not known:
             yield unknown_property(name)
-        expected = _SETTABLE.get(canonical_key(name), _is_text)(value)
-        if expected is not None:
-            yield f"{name} must be {expected}, not {value!r}"
+        yield from _wrong_value(name, value)
 
 
 def value_problems(
     name: str, value: str, *, schema: StructType, features: Collection[str]
-) -> Iterator[str]:
+) -> Iterator[SchemaProblem]:
     """Yield the reasons why a property of a table with these features cannot have the value."""
-    expected = _SETTABLE.get(name, _is_text)(value)
-    if expected is not None:
-        yield f"{name} must be {expected}, not {value!r}"
+    yield from _wrong_value(name, value)
     # A change of the mode adds its feature.
     needed = None if name == MODE else switched_feature(name, value)
     if needed is not None and needed not in features:
-        yield f"{name}={value} needs the table feature {needed}, which the table does not have"
+        text = f"{name}={value} needs the table feature {needed}, which the table does not have"
+        kind = SchemaProblemKind.FEATURE_MISSING
+        yield SchemaProblem(kind, text, property=name, feature=needed)
     if name == STATS_COLUMNS:
         yield from _stats_column_problems(value, schema)
 
 
-def _stats_column_problems(value: str, schema: StructType) -> Iterator[str]:
+def _wrong_value(name: str, value: str) -> Iterator[SchemaProblem]:
+    expected = _SETTABLE.get(canonical_key(name), _is_text)(value)
+    if expected is not None:
+        text = f"{name} must be {expected}, not {value!r}"
+        yield SchemaProblem(SchemaProblemKind.PROPERTY_VALUE, text, property=name)
+
+
+def _stats_column_problems(value: str, schema: StructType) -> Iterator[SchemaProblem]:
     try:
         paths = split_paths(value)
     except UsageError as error:
-        yield f"{STATS_COLUMNS}: {error.message}"
+        text = f"{STATS_COLUMNS}: {error.message}"
+        yield SchemaProblem(SchemaProblemKind.PROPERTY_VALUE, text, property=STATS_COLUMNS)
         return
-    missing = [quote_path(path) for path in paths if find_column(schema, path) is None]
-    yield from (f"{STATS_COLUMNS}: there is no column {name}" for name in missing)
+    for path in paths:
+        if find_column(schema, path) is None:
+            name = quote_path(path)
+            text = f"{STATS_COLUMNS}: there is no column {name}"
+            kind = SchemaProblemKind.COLUMN_UNKNOWN
+            yield SchemaProblem(kind, text, column=name, property=STATS_COLUMNS)
 
 
 _SPELLING: Final[Mapping[str, str]] = {name.lower(): name for name in _SETTABLE}

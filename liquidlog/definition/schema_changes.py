@@ -13,9 +13,9 @@ import msgspec
 from msgspec import structs
 
 from liquidlog.clustering.columns import clustering_state
-from liquidlog.errors import SchemaChangeError
+from liquidlog.errors import SchemaChangeError, SchemaProblem, SchemaProblemKind
 from liquidlog.snapshot import Snapshot
-from liquidlog.spec.actions import CopiedAdd, Metadata
+from liquidlog.spec.actions import CopiedAdd, Metadata, Protocol
 from liquidlog.spec.change import Change
 from liquidlog.spec.fields import fields_with_paths, with_field
 from liquidlog.spec.mapping import MODE, MappingMode, mapping_mode
@@ -65,17 +65,10 @@ def plan_rename(snapshot: Snapshot, old: Path, new_name: str) -> Rename:
         SchemaChangeError: If the table does not allow the rename; lists every problem.
     """
     found = _existing(snapshot, old)
-    parent = _parent(snapshot.schema, found)
-    problems = [
-        f"there is a column {quote_path((*found[:-1], field.name))} already"
-        for field in parent.fields
-        if field.name.lower() == new_name.lower() and field.name != found[-1]
-    ]
-    if new_name.lower() in _RESERVED and len(found) == 1:
-        problems.append(f"{new_name} is a name that the change data feed uses")
+    problems = list(_name_problems(snapshot.schema, found, new_name))
     problems.extend(_dependents(snapshot, found))
     if problems:
-        raise SchemaChangeError(tuple(problems))
+        raise SchemaChangeError(problems)
     return Rename(found, (*found[:-1], new_name))
 
 
@@ -111,21 +104,9 @@ def drop_change(snapshot: Snapshot, column: Path) -> Change:
         SchemaChangeError: If the table needs the column; lists every problem.
     """
     found = _existing(snapshot, column)
-    name = quote_path(found)
-    problems = []
-    if len(_parent(snapshot.schema, found).fields) == 1:
-        holder = quote_path(found[:-1]) if len(found) > 1 else "the table"
-        problems.append(f"{name} is the only column of {holder}")
-    problems.extend(_clustering_problems(snapshot, found))
-    if len(found) == 1 and found[0] in snapshot.metadata.partition_columns:
-        problems.append(f"the table is partitioned by {name}")
-    for path, field in fields_with_paths(snapshot.schema):
-        blooms = any(key.startswith(_BLOOM_PREFIX) for key in field.metadata)
-        if blooms and path[: len(found)] == found:
-            problems.append(f"{quote_path(path)} has a bloom filter")
-    problems.extend(_dependents(snapshot, found))
+    problems = [*_loss_problems(snapshot, found), *_dependents(snapshot, found)]
     if problems:
-        raise SchemaChangeError(tuple(problems))
+        raise SchemaChangeError(problems)
     schema = with_field(snapshot.schema, found, lambda _: None)
     return Change(
         operation="DROP COLUMNS",
@@ -168,12 +149,21 @@ def _with_stats_columns(
 
 
 def _metadata(snapshot: Snapshot, schema: StructType, configuration: Mapping[str, str]) -> Metadata:
-    problems = schema_problems(snapshot.protocol, configuration, schema)
+    problems = tuple(unwritable(snapshot.protocol, configuration, schema))
     if problems:
-        raise SchemaChangeError(tuple(f"the table would have {problem}" for problem in problems))
+        raise SchemaChangeError(problems)
     return structs.replace(
         snapshot.metadata, schema_string=schema_json(schema), configuration=configuration
     )
+
+
+def unwritable(
+    protocol: Protocol, configuration: Mapping[str, str], schema: StructType
+) -> Iterator[SchemaProblem]:
+    """Yield the reasons why no file could be written into a table with this metadata."""
+    for problem in schema_problems(protocol, configuration, schema):
+        text = f"the table would have {problem}"
+        yield SchemaProblem(SchemaProblemKind.SCHEMA_IS_NOT_WRITABLE, text)
 
 
 def _existing(snapshot: Snapshot, column: Path) -> Path:
@@ -183,16 +173,17 @@ def _existing(snapshot: Snapshot, column: Path) -> Path:
         SchemaChangeError: If there is no such column, or the table has no column mapping.
     """
     if mapping_mode(snapshot.metadata.configuration) is MappingMode.NONE:
-        raise SchemaChangeError(
-            (
-                (
-                    "columns can be renamed or dropped with column mapping only; turn it on with"
-                    f" set-properties {MODE}=name"
-                ),
-            )
+        text = (
+            "columns can be renamed or dropped with column mapping only; turn it on with"
+            f" set-properties {MODE}=name"
         )
+        kind = SchemaProblemKind.COLUMN_MAPPING_IS_OFF
+        raise SchemaChangeError([SchemaProblem(kind, text, property=MODE)])
     if find_column(snapshot.schema, column) is None:
-        raise SchemaChangeError(tuple(unknown_columns([quote_path(column)], snapshot.schema)))
+        name = quote_path(column)
+        (text,) = unknown_columns([name], snapshot.schema)
+        kind = SchemaProblemKind.COLUMN_UNKNOWN
+        raise SchemaChangeError([SchemaProblem(kind, text, column=name)])
     return resolve_path(snapshot.schema, column)[0]
 
 
@@ -203,36 +194,69 @@ def _parent(schema: StructType, path: Path) -> StructType:
     return data_type
 
 
-def _clustering_problems(snapshot: Snapshot, dropped: Path) -> Iterator[str]:
+def _name_problems(schema: StructType, column: Path, new_name: str) -> Iterator[SchemaProblem]:
+    """Yield the reasons why a column cannot have the new name in its place."""
+    for field in _parent(schema, column).fields:
+        if field.name.lower() == new_name.lower() and field.name != column[-1]:
+            taken = quote_path((*column[:-1], field.name))
+            text = f"there is a column {taken} already"
+            yield SchemaProblem(SchemaProblemKind.COLUMN_EXISTS, text, column=taken)
+    if new_name.lower() in _RESERVED and len(column) == 1:
+        text = f"{new_name} is a name that the change data feed uses"
+        yield SchemaProblem(SchemaProblemKind.COLUMN_NAME_RESERVED, text, column=new_name)
+
+
+def _loss_problems(snapshot: Snapshot, dropped: Path) -> Iterator[SchemaProblem]:
+    """Yield the reasons why the table cannot be without a column."""
+    name = quote_path(dropped)
+    if len(_parent(snapshot.schema, dropped).fields) == 1:
+        holder = quote_path(dropped[:-1]) if len(dropped) > 1 else "the table"
+        text = f"{name} is the only column of {holder}"
+        yield SchemaProblem(SchemaProblemKind.COLUMN_IS_THE_LAST, text, column=name)
     for column in clustering_state(snapshot).columns:
         if column.logical[: len(dropped)] == dropped:
-            yield (
+            text = (
                 f"the table is clustered by {column.name}; set other clustering columns first,"
                 " or clear them with cluster-by --none"
             )
+            kind = SchemaProblemKind.COLUMN_IS_CLUSTERED_BY
+            yield SchemaProblem(kind, text, column=column.name)
+    if len(dropped) == 1 and dropped[0] in snapshot.metadata.partition_columns:
+        text = f"the table is partitioned by {name}"
+        yield SchemaProblem(SchemaProblemKind.COLUMN_IS_PARTITIONED_BY, text, column=name)
+    for path, field in fields_with_paths(snapshot.schema):
+        blooms = any(key.startswith(_BLOOM_PREFIX) for key in field.metadata)
+        if blooms and path[: len(dropped)] == dropped:
+            inside = quote_path(path)
+            text = f"{inside} has a bloom filter"
+            yield SchemaProblem(SchemaProblemKind.COLUMN_HAS_BLOOM_FILTER, text, column=inside)
 
 
-def _dependents(snapshot: Snapshot, path: Path) -> Iterator[str]:
+def _dependents(snapshot: Snapshot, path: Path) -> Iterator[SchemaProblem]:
     """Yield the problem per expression that depends on a column or on a struct that contains it.
 
     Expressions are not parsed: one depends on the column if it contains the name of its outermost
     column anywhere.
     """
-    name = path[0].lower()
+    name, kind = path[0].lower(), SchemaProblemKind.COLUMN_IS_USED
     for key, expression in snapshot.metadata.configuration.items():
         if key.startswith(_CONSTRAINT_PREFIX) and name in _names(expression):
-            yield f"the CHECK constraint {key.removeprefix(_CONSTRAINT_PREFIX)} uses it"
+            text = f"the CHECK constraint {key.removeprefix(_CONSTRAINT_PREFIX)} uses it"
+            yield SchemaProblem(kind, text, property=key)
     for owner, field in fields_with_paths(snapshot.schema):
         for key, words in _OWNERS.items():
             if name in _names(str(field.metadata.get(key, ""))):
-                yield f"{words} {quote_path(owner)} uses it"
+                said = quote_path(owner)
+                yield SchemaProblem(kind, f"{words} {said} uses it", column=said, property=key)
         if owner == path[: len(owner)] and len(owner) < len(path):
             yield from _char_problem(owner, field)
 
 
-def _char_problem(owner: Path, field: StructField) -> Iterator[str]:
+def _char_problem(owner: Path, field: StructField) -> Iterator[SchemaProblem]:
     if _CHAR_VARCHAR in field.metadata:
-        yield f"{quote_path(owner)} repeats the names of its fields in a char or varchar type"
+        name = quote_path(owner)
+        text = f"{name} repeats the names of its fields in a char or varchar type"
+        yield SchemaProblem(SchemaProblemKind.COLUMN_HAS_CHAR_TYPE, text, column=name)
 
 
 def _names(expression: str) -> frozenset[str]:

@@ -74,8 +74,9 @@ def require_used(uri: str, storage_options: Mapping[str, str] | None) -> None:
     """
     options = StorageOptions.of(storage_options)
     if options and is_local(uri):
-        names = ", ".join(name for name, _ in options.items)
-        raise UsageError(f"a table on local disk has no storage options: {names}")
+        names = [name for name, _ in options.items]
+        listed = ", ".join(names)
+        raise UsageError(f"a table on local disk has no storage options: {listed}", options=names)
 
 
 def load_snapshot(store: TableStore, version: int | None = None) -> Snapshot:

@@ -6,12 +6,13 @@ nothing is committed; the returned version is the one that the table would have.
 """
 
 from collections.abc import Mapping, Sequence
+from typing import Final
 
 from liquidlog.commit.transaction import Clock
 from liquidlog.definition.property_changes import properties_change
 from liquidlog.definition.retagging import plan_retagging, retagged
 from liquidlog.definition.schema_changes import drop_change, plan_rename, rename_change
-from liquidlog.errors import SchemaChangeError
+from liquidlog.errors import SchemaChangeError, SchemaProblem, SchemaProblemKind
 from liquidlog.log.originals import original_adds
 from liquidlog.log.store import TableStore
 from liquidlog.operations.in_place import Derive, commit_in_place
@@ -19,6 +20,8 @@ from liquidlog.snapshot import Snapshot
 from liquidlog.spec.change import Change
 from liquidlog.spec.features import is_true
 from liquidlog.spec.schema import Path
+
+_CHANGE_DATA_FEED: Final = "delta.enableChangeDataFeed"
 
 
 def rename_column(
@@ -44,11 +47,10 @@ def rename_column(
         if rename.old == rename.new:
             return None
         retagging = plan_retagging(newest, rename)
-        if retagging.files.num_rows and is_true(
-            newest.metadata.configuration, "delta.enableChangeDataFeed"
-        ):
-            detail = "tags of its files must change, which the change data feed forbids in a rename"
-            raise SchemaChangeError((detail,))
+        if retagging.files.num_rows and is_true(newest.metadata.configuration, _CHANGE_DATA_FEED):
+            text = "tags of its files must change, which the change data feed forbids in a rename"
+            kind = SchemaProblemKind.CHANGE_DATA_FEED_IS_ON
+            raise SchemaChangeError([SchemaProblem(kind, text, property=_CHANGE_DATA_FEED)])
         originals = original_adds(store, newest, retagging.files)
         return rename_change(newest, rename, retagged(retagging, originals))
 

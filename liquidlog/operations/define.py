@@ -61,9 +61,9 @@ def creation(definition: Definition, clock: Clock) -> Change:
         UnsupportedFeatureError: If the table given as `like` uses a feature that we refuse to
             write.
     """
-    problems = tuple(new_table_problems(definition.properties))
+    problems = [str(problem) for problem in new_table_problems(definition.properties)]
     if problems:
-        raise UsageError("; ".join(problems), problems=list(problems))
+        raise UsageError("; ".join(problems), problems=problems)
     schema, like = definition.schema, definition.like
     if like is not None and schema is None:
         require_writable(like)

@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from liquidlog.clustering.keyspace.depth import column_ranges, depths, key_ranges
+from liquidlog.clustering.planning.choice import check_policy
 from liquidlog.clustering.planning.planner import plan
 from liquidlog.curve.curves import parse_curve
 from liquidlog.errors import UsageError
@@ -118,9 +119,12 @@ def simulate(
     """Return the course per contender, each starting from the table `first`.
 
     Raises:
-        UsageError: If there is no such scenario, strategy or curve, or a number is not positive.
+        UsageError: If there is no such scenario, strategy or curve, a number is not positive, or a
+            policy is one that no plan can satisfy; before the first round.
     """
     _check(setting)
+    for contender in contenders:
+        check_policy(contender.policy)
     arriving = batches(setting.scenario, setting.rounds, rows=SAMPLED_ROWS, first=first)
     questions = tuple(_questions(setting, arriving, first))
     return tuple(

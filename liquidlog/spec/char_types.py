@@ -67,13 +67,18 @@ class MapLimits:
 Limits: TypeAlias = TextLimit | StructLimits | ArrayLimits | MapLimits
 
 
+class CharTypeError(ValueError):
+    """The lengths of char and varchar in a column's metadata cannot be those of the column."""
+
+
 def column_limits(field: StructField) -> Limits | None:
     """Return the limits of a column's texts, in the shape of its type; None without any.
 
     Structs have all fields of the column, in its order.
 
     Raises:
-        ValueError: If the metadata cannot be parsed, or describes another type than the column's.
+        CharTypeError: If the metadata cannot be parsed, or describes another type than the
+            column's.
     """
     text = field.metadata.get(CHAR_VARCHAR)
     return _fitted(None if text is None else parse_limits(str(text)), field.data_type)
@@ -83,25 +88,25 @@ def parse_limits(text: str) -> Limits | None:
     """Return the limits in a type as Spark writes it, None if it has none.
 
     Raises:
-        ValueError: If the text is not a type.
+        CharTypeError: If the text is not a type.
     """
     if text.count("<") > MAX_DEPTH:
-        raise ValueError(f"{text[:_SHOWN]!r}... is nested too deeply")
+        raise CharTypeError(f"{text[:_SHOWN]!r}... is nested too deeply")
     limits, rest = _type(text.strip(), text)
     if rest:
-        raise ValueError(f"{text!r} is not a type: {rest!r} is left over")
+        raise CharTypeError(f"{text!r} is not a type: {rest!r} is left over")
     return limits
 
 
 def _type(text: str, whole: str) -> tuple[Limits | None, str]:
     word = _WORD.match(text)
     if word is None:
-        raise ValueError(f"{whole!r} is not a type")
+        raise CharTypeError(f"{whole!r} is not a type")
     name, rest = word[0].strip(), text[word.end() :]
     if not rest.startswith("<"):
         limit = _LIMIT.fullmatch(name)
         if limit is None and re.match(r"(?:var)?char\b", name, re.IGNORECASE):
-            raise ValueError(f"{whole!r} is not a type: {name!r} has no length")
+            raise CharTypeError(f"{whole!r} is not a type: {name!r} has no length")
         return (TextLimit(int(limit[2]), padded=limit[1] is None) if limit else None), rest
     match name.lower():
         case "array":
@@ -115,7 +120,7 @@ def _type(text: str, whole: str) -> tuple[Limits | None, str]:
         case "struct":
             return _struct(rest[1:].lstrip(), whole)
         case other:
-            raise ValueError(f"{whole!r} is not a type: {other!r} has no parts")
+            raise CharTypeError(f"{whole!r} is not a type: {other!r} has no parts")
 
 
 def _struct(text: str, whole: str) -> tuple[Limits | None, str]:
@@ -126,7 +131,7 @@ def _struct(text: str, whole: str) -> tuple[Limits | None, str]:
         quoted = _QUOTED.match(text)
         name = quoted or _PLAIN.match(text)
         if name is None:
-            raise ValueError(f"{whole!r} is not a type: {text!r} has no field name")
+            raise CharTypeError(f"{whole!r} is not a type: {text!r} has no field name")
         rest = _after(text[name.end() :], ":", whole)
         limits, text = _type(rest, whole)
         fields.append((quoted[1].replace("``", "`") if quoted else name[0].strip(), limits))
@@ -136,7 +141,7 @@ def _struct(text: str, whole: str) -> tuple[Limits | None, str]:
 
 def _after(text: str, mark: str, whole: str) -> str:
     if not text.startswith(mark):
-        raise ValueError(f"{whole!r} is not a type: {mark!r} is missing before {text!r}")
+        raise CharTypeError(f"{whole!r} is not a type: {mark!r} is missing before {text!r}")
     return text[1:].lstrip()
 
 
@@ -144,7 +149,7 @@ def _fitted(limits: Limits | None, data_type: DataType) -> Limits | None:
     """Return limits with the fields of a type, None if none is left.
 
     Raises:
-        ValueError: If they are limits of another type.
+        CharTypeError: If they are limits of another type.
     """
     match limits, data_type:
         case ((None | StructLimits()), StructType()):
@@ -161,7 +166,7 @@ def _fitted(limits: Limits | None, data_type: DataType) -> Limits | None:
         case TextLimit(), PrimitiveType(name="string"):
             return limits
         case _:
-            raise ValueError("it has the lengths of char and varchar of another type")
+            raise CharTypeError("it has the lengths of char and varchar of another type")
 
 
 def _fitted_struct(
@@ -172,7 +177,7 @@ def _fitted_struct(
     lost = [name for name, limits in fields if limits is not None and name.lower() not in names]
     if lost or len(known) < len(fields):
         others = ", ".join(lost or known)
-        raise ValueError(f"it has the lengths of char and varchar of other fields: {others}")
+        raise CharTypeError(f"it has the lengths of char and varchar of other fields: {others}")
     found = []
     for field in data_type.fields:
         limits = known.get(field.name.lower())

@@ -6,6 +6,7 @@ Format"; ZeroMQ RFC 32 (Z85).
 
 import struct
 import zlib
+from enum import Enum
 from typing import Final, TypeAlias
 from uuid import UUID
 
@@ -40,6 +41,33 @@ _VALUES: Final = np.full(256, _NO_DIGIT, np.uint8)
 _VALUES[np.frombuffer(_Z85.encode(), np.uint8)] = np.arange(len(_Z85), dtype=np.uint8)
 
 
+class VectorFault(Enum):
+    """What is wrong with a deletion vector."""
+
+    PLACE = "the log does not say where it is"
+    Z85 = "its text is not Z85"
+    SIZE = "it has another size than the log says, or one that no vector has"
+    CUT_OFF = "its file ends before it does"
+    CHECKSUM = "it is not what was written"
+    FORMAT = "its magic number is unknown"
+    BITMAP = "it is not a sound roaring bitmap"
+    CARDINALITY = "it deletes another number of rows than the log says"
+    ROWS = "it deletes rows that the data file does not have"
+
+
+class DeletionVectorError(ValueError):
+    """A deletion vector cannot be trusted; `fault` says in which way."""
+
+    def __init__(self, fault: VectorFault, message: str) -> None:
+        super().__init__(fault, message)
+        self.fault = fault
+        self.message = message
+
+    def __str__(self) -> str:
+        """Return the fault as a sentence about a data file."""
+        return self.message
+
+
 def vector_path(vector: DeletionVector) -> str | None:
     """Return the file that holds a vector, None for one inside the log.
 
@@ -47,7 +75,7 @@ def vector_path(vector: DeletionVector) -> str | None:
     form of the URI in the log.
 
     Raises:
-        ValueError: If the descriptor cannot be understood; says why.
+        DeletionVectorError: If the descriptor cannot be understood; says why.
         CorruptLogError: If an absolute path is not one.
     """
     match vector.storage_type:
@@ -59,24 +87,29 @@ def vector_path(vector: DeletionVector) -> str | None:
             prefix = vector.path_or_inline_dv[:-_ENCODED_UUID_CHARS]
             encoded = vector.path_or_inline_dv[-_ENCODED_UUID_CHARS:]
             if len(encoded) != _ENCODED_UUID_CHARS:
-                raise ValueError(f"its deletion vector has no file name: {encoded!r}")
+                raise DeletionVectorError(
+                    VectorFault.PLACE, f"its deletion vector has no file name: {encoded!r}"
+                )
             name = f"deletion_vector_{UUID(bytes=decode_z85(encoded))}.bin"
             return f"{prefix}/{name}" if prefix else name
         case other:
-            raise ValueError(f"its deletion vector has the unknown storage type {other!r}")
+            raise DeletionVectorError(
+                VectorFault.PLACE, f"its deletion vector has the unknown storage type {other!r}"
+            )
 
 
 def inline_payload(vector: DeletionVector) -> bytes:
     """Return the bitmap that an inline descriptor carries itself.
 
     Raises:
-        ValueError: If the text is not Z85, or of another length than the descriptor says.
+        DeletionVectorError: If the text is not Z85, or of another length than the descriptor says.
     """
     content = decode_z85(vector.path_or_inline_dv)
     padding_bytes = len(content) - vector.size_in_bytes
     if not 0 <= padding_bytes < _WORD_BYTES:
-        raise ValueError(
-            f"its deletion vector has {len(content)} bytes, the log says {vector.size_in_bytes}"
+        raise DeletionVectorError(
+            VectorFault.SIZE,
+            f"its deletion vector has {len(content)} bytes, the log says {vector.size_in_bytes}",
         )
     return content[: vector.size_in_bytes]
 
@@ -85,11 +118,13 @@ def framed_bytes(vector: DeletionVector) -> tuple[int, int]:
     """Return (offset, length) of a stored vector in its file, in bytes, frame included.
 
     Raises:
-        ValueError: If the descriptor has a size or an offset that no file can have.
+        DeletionVectorError: If the descriptor has a size or an offset that no file can have.
     """
     offset = vector.offset or 0
     if offset < 0 or vector.size_in_bytes < 0:
-        raise ValueError("its deletion vector has a negative offset or size")
+        raise DeletionVectorError(
+            VectorFault.SIZE, "its deletion vector has a negative offset or size"
+        )
     return offset, vector.size_in_bytes + 2 * _WORD_BYTES
 
 
@@ -97,19 +132,22 @@ def framed_payload(vector: DeletionVector, content: bytes) -> bytes:
     """Return the bitmap inside the bytes that `framed_bytes` asked for.
 
     Raises:
-        ValueError: If they are cut short, damaged, or of another size than the log says.
+        DeletionVectorError: If they are cut short, damaged, or of another size than the log says.
     """
     if len(content) < vector.size_in_bytes + 2 * _WORD_BYTES:
-        raise ValueError("its deletion vector is cut off")
+        raise DeletionVectorError(VectorFault.CUT_OFF, "its deletion vector is cut off")
     (size_bytes,) = struct.unpack_from(">i", content)
     if size_bytes != vector.size_in_bytes:
-        raise ValueError(
-            f"its deletion vector has {size_bytes} bytes, the log says {vector.size_in_bytes}"
+        raise DeletionVectorError(
+            VectorFault.SIZE,
+            f"its deletion vector has {size_bytes} bytes, the log says {vector.size_in_bytes}",
         )
     payload = content[_WORD_BYTES : _WORD_BYTES + size_bytes]
     (checksum,) = struct.unpack_from(">I", content, _WORD_BYTES + size_bytes)
     if zlib.crc32(payload) != checksum:
-        raise ValueError("its deletion vector is damaged: the checksum differs")
+        raise DeletionVectorError(
+            VectorFault.CHECKSUM, "its deletion vector is damaged: the checksum differs"
+        )
     return payload
 
 
@@ -122,26 +160,36 @@ def deleted_positions(payload: bytes, *, cardinality: int, num_rows: int) -> Pos
         num_rows: Physical rows of the data file.
 
     Raises:
-        ValueError: If it is not such a bitmap, deletes another number of rows than the log says, or
-            rows that the file does not have.
+        DeletionVectorError: If it is not such a bitmap, deletes another number of rows than the log
+            says, or rows that the file does not have.
     """
     if payload[:_WORD_BYTES] != struct.pack("<i", _PORTABLE_MAGIC):
-        raise ValueError("its deletion vector is in a format this release does not know")
+        raise DeletionVectorError(
+            VectorFault.FORMAT, "its deletion vector is in a format this release does not know"
+        )
     try:
         bitmap = BitMap64.deserialize(payload[_WORD_BYTES:])
     except (ValueError, IndexError) as error:
-        raise ValueError("its deletion vector is not a roaring bitmap") from error
+        raise DeletionVectorError(
+            VectorFault.BITMAP, "its deletion vector is not a roaring bitmap"
+        ) from error
     if len(bitmap) != cardinality:
-        raise ValueError(f"its deletion vector has {len(bitmap)} rows, the log says {cardinality}")
+        raise DeletionVectorError(
+            VectorFault.CARDINALITY,
+            f"its deletion vector has {len(bitmap)} rows, the log says {cardinality}",
+        )
     if not cardinality:
         return np.empty(0, np.uint64)
     if bitmap.max() >= num_rows:
-        raise ValueError(
-            f"its deletion vector deletes row {bitmap.max()}, the file has {num_rows} rows"
+        raise DeletionVectorError(
+            VectorFault.ROWS,
+            f"its deletion vector deletes row {bitmap.max()}, the file has {num_rows} rows",
         )
     positions = np.frombuffer(bitmap.to_array(), np.uint64)
     if not (positions[1:] > positions[:-1]).all():
-        raise ValueError("its deletion vector is not a sound roaring bitmap")
+        raise DeletionVectorError(
+            VectorFault.BITMAP, "its deletion vector is not a sound roaring bitmap"
+        )
     return positions
 
 
@@ -149,14 +197,14 @@ def decode_z85(text: str) -> bytes:
     """Return the bytes that Z85 text stands for, a multiple of four.
 
     Raises:
-        ValueError: If it is not Z85.
+        DeletionVectorError: If it is not Z85.
     """
     digits = _VALUES[np.frombuffer(text.encode(), np.uint8)]
     if len(digits) % _Z85_DIGITS or (digits == _NO_DIGIT).any():
-        raise ValueError("its deletion vector is not Z85 text")
+        raise DeletionVectorError(VectorFault.Z85, "its deletion vector is not Z85 text")
     powers = len(_Z85) ** np.arange(_Z85_DIGITS - 1, -1, -1, dtype=np.uint64)
     words = (digits.reshape(-1, _Z85_DIGITS).astype(np.uint64) * powers).sum(axis=1)
     if (words >> np.uint64(32)).any():
-        raise ValueError("its deletion vector is not Z85 text")
+        raise DeletionVectorError(VectorFault.Z85, "its deletion vector is not Z85 text")
     content: bytes = words.astype(">u4").tobytes()
     return content

@@ -3,6 +3,7 @@
 Source: delta-rs uses the option names of the object_store crate, `AzureConfigKey`.
 """
 
+import base64
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
@@ -37,7 +38,8 @@ def azure_arguments(
     Azure's default credential is used (environment, managed identity, command line).
 
     Raises:
-        UsageError: If an option is unknown, or no account is named.
+        UsageError: If an option is unknown, no account is named, or no request could be signed with
+            the account's key.
     """
     named = _completed(options, environment)
     account = named.get("account_name") or address.account
@@ -47,7 +49,7 @@ def azure_arguments(
         raise UsageError(
             f"the address is in the Azure account {address.account}, the options in {account}"
         )
-    key = named.get("account_key")
+    key = _signing_key(named)
     arguments: dict[str, Any] = {"account_name": account, "assume_container_exists": True}
     endpoint = _endpoint(named, environment)
     if endpoint is not None:
@@ -85,6 +87,27 @@ def _completed(options: StorageOptions, environment: Mapping[str, str]) -> dict[
             found = environment.get(f"AZURE_STORAGE_{name.upper()}")
             named.update({name: found} if found else {})
     return named
+
+
+def _signing_key(named: Mapping[str, str]) -> str | None:
+    """Return the account's key, None if there is none.
+
+    The client finds a key that it cannot decode when it signs a request, and takes that for a fault
+    that may pass.
+
+    Raises:
+        UsageError: If the key is not base64.
+    """
+    key = named.get("account_key")
+    try:
+        base64.b64decode(key or "")
+    except ValueError:
+        raise UsageError(
+            "the Azure account key is not base64: set the storage option azure_storage_account_key"
+            " to the whole key, with the = at its end",
+            options=["azure_storage_account_key"],
+        ) from None
+    return key
 
 
 def _endpoint(named: Mapping[str, str], environment: Mapping[str, str]) -> str | None:

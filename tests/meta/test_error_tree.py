@@ -14,7 +14,8 @@ import pytest
 from liquidlog import errors
 from liquidlog.errors import Conflict, LiquidlogError
 from liquidlog.report.jsonable import render_error
-from support.error_examples import CONFLICTS, EXAMPLES
+from support.error_examples import CONFLICTS, EXAMPLES, SCHEMA_PROBLEMS
+from support.repository import text
 
 Copy = Callable[[LiquidlogError], LiquidlogError]
 
@@ -94,6 +95,25 @@ def test_conflicts_are_documents_in_json() -> None:
     }
     assert last["group_id"] == 3
     assert last["conflict"]["kind"] == "metadata_changed"
+
+
+def test_schema_problems_are_sentences_and_documents_in_json() -> None:
+    document = json.loads(render_error(errors.SchemaChangeError(SCHEMA_PROBLEMS)))["error"]
+    assert document["problems"] == [str(problem) for problem in SCHEMA_PROBLEMS]
+    first, last = document["reasons"]
+    assert first == {"kind": "column_exists", "message": document["problems"][0], "column": "x"}
+    assert last == {
+        "kind": "feature_missing",
+        "message": document["problems"][1],
+        "property": "delta.enableDeletionVectors",
+        "feature": "deletionVectors",
+    }
+
+
+def test_the_schema_of_errors_names_every_kind_of_schema_problem() -> None:
+    schema = json.loads(text("docs/reference/json/error.json"))
+    kinds = schema["$defs"]["schema_problem"]["properties"]["kind"]["enum"]
+    assert kinds == [kind.value for kind in errors.SchemaProblemKind]
 
 
 def _pickled(error: LiquidlogError, protocol: int | None = None) -> LiquidlogError:

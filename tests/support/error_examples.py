@@ -7,7 +7,7 @@ from liquidlog.commit.conflicts import (
     MetadataChanged,
     ProtocolChanged,
 )
-from liquidlog.errors import LiquidlogError, Outdated
+from liquidlog.errors import LiquidlogError, Outdated, SchemaProblem, SchemaProblemKind
 from liquidlog.operations.rewrite import GroupConflict
 
 CONFLICTS = (
@@ -18,12 +18,21 @@ CONFLICTS = (
     Outdated("the table's schema changed"),
     GroupConflict(3, MetadataChanged(9)),
 )
+SCHEMA_PROBLEMS = (
+    SchemaProblem(SchemaProblemKind.COLUMN_EXISTS, "there is a column x already", column="x"),
+    SchemaProblem(
+        SchemaProblemKind.FEATURE_MISSING,
+        "delta.enableDeletionVectors=true needs the table feature deletionVectors",
+        property="delta.enableDeletionVectors",
+        feature="deletionVectors",
+    ),
+)
 PROBLEMS = ("x is a map", "y does not exist")
 EXAMPLES = (
     LiquidlogError("something went wrong"),
     errors.UsageError("no size", value="3 parsecs", columns=("a", "b"), limit=None, most=1.5),
     errors.ClusteringColumnError(PROBLEMS),
-    errors.SchemaChangeError(PROBLEMS),
+    errors.SchemaChangeError(SCHEMA_PROBLEMS),
     errors.LogError("the log is not there"),
     errors.TableNotFoundError("/data/orders", "it is empty"),
     errors.TableExistsError("/data/orders"),

@@ -151,25 +151,24 @@ def test_a_variant_is_copied_byte_by_byte_whatever_the_file_declares(tmp_path: P
 
 
 @pytest.mark.parametrize(
-    ("kind", "value", "match"),
+    ("kind", "value"),
     [
-        (OPTIONAL, {"metadata": b"\1", "value": None}, "no value or no metadata"),
+        (OPTIONAL, {"metadata": b"\1", "value": None}),
         (
             pa.struct([*OPTIONAL, pa.field("typed_value", pa.int64())]),
             {"metadata": b"\1", "value": None, "typed_value": 5},
-            "shredded",
         ),
-        (pa.struct([("metadata", pa.binary())]), {"metadata": b"\1"}, "a binary value"),
-        (pa.string(), "{}", "a binary value"),
+        (pa.struct([("metadata", pa.binary())]), {"metadata": b"\1"}),
+        (pa.string(), "{}"),
     ],
 )
 @pytest.mark.parametrize("mode", [MappingMode.NONE, MappingMode.NAME])
 def test_other_variants_are_refused(
-    tmp_path: Path, kind: pa.DataType, value: Any, match: str, mode: MappingMode
+    tmp_path: Path, kind: pa.DataType, value: Any, mode: MappingMode
 ) -> None:
     path = file_of(tmp_path / "f", pa.array([value], kind))
     with (
-        pytest.raises(DataFileError, match=match),
+        pytest.raises(DataFileError, check=lambda error: error.path == path),
         DataFile.open(path, schema=VARIANT_SCHEMA, mapping=mode) as file,
     ):
         file.read()
@@ -213,5 +212,6 @@ def test_void_columns_are_in_no_file_but_their_nulls_count(tmp_path: Path) -> No
     only = parse_schema(
         inner % f'{{"name":"a","type":{inner % void},"nullable":true,"metadata":{{}}}}', where="t"
     )
-    with pytest.raises(UsageError, match="a: struct<n:void>"):
+    with pytest.raises(UsageError) as caught:
         DataFile.open(str(tmp_path / "f"), schema=only)
+    assert caught.value.fields == {"columns": ["a: struct<n:void>"]}

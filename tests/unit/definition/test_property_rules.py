@@ -4,7 +4,7 @@ import pyarrow as pa
 import pytest
 
 from liquidlog.definition.property_rules import refusal
-from liquidlog.errors import UsageError
+from liquidlog.errors import SchemaProblemKind, UsageError
 from liquidlog.table import Table
 
 
@@ -19,9 +19,10 @@ from liquidlog.table import Table
     ],
 )
 def test_only_a_near_property_is_suggested(name: str, meant: str | None) -> None:
-    said = refusal(name)
-    assert said is not None
-    assert said.partition("; ")[2] == ("" if meant is None else f"did you mean {meant}?")
+    problem = refusal(name)
+    assert problem is not None
+    assert (problem.kind, problem.property) == (SchemaProblemKind.PROPERTY_UNKNOWN, name)
+    assert problem.text.partition("; ")[2] == ("" if meant is None else f"did you mean {meant}?")
 
 
 @pytest.mark.parametrize(

@@ -89,8 +89,9 @@ def test_a_file_on_another_host_is_not_opened(tmp_path: Path) -> None:
 def test_a_file_named_by_its_name_and_by_its_address_is_refused(tmp_path: Path) -> None:
     directory = tmp_path / "t"
     table = _clone(directory, ["a.parquet", f"{directory}/a.parquet"])
-    with pytest.raises(CorruptLogError, match=r"a\.parquet"):
+    with pytest.raises(CorruptLogError) as caught:
         table.snapshot()
+    assert caught.value.path == f"_delta_log/{0:020d}.json"
     other = _clone(tmp_path / "u", ["a.parquet"], f"{tmp_path}/u/a.parquet")
     assert other.snapshot().files["path"].to_pylist() == ["a.parquet"]
 

@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable
 
-from liquidlog.errors import SchemaChangeError, UsageError
+from liquidlog.errors import SchemaChangeError, SchemaProblemKind, UsageError
 from liquidlog.spec.codecs import CODEC_NAMES, CODEC_PROPERTY
 from liquidlog.table import Table
 from support.arrow_executor import execute
@@ -64,8 +64,10 @@ def test_a_codec_that_is_not_written_is_refused_when_it_is_asked_for(
         made(tmp_path / "t", **{CODEC_PROPERTY: name})
     assert not (tmp_path / "t").exists()
     table = made(tmp_path / "t")
-    with pytest.raises(SchemaChangeError):
+    with pytest.raises(SchemaChangeError) as caught:
         table.set_properties({CODEC_PROPERTY: name})
+    (reason,) = caught.value.reasons
+    assert (reason.kind, reason.property) == (SchemaProblemKind.PROPERTY_VALUE, CODEC_PROPERTY)
     assert table.snapshot().version == 0
 
 

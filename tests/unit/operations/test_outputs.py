@@ -81,8 +81,9 @@ def test_a_plan_that_lists_an_input_twice_is_refused_everywhere(table: Table) ->
     plan = table.plan()
     document = json.loads(encode_plan(plan))
     document["groups"][0]["inputs"].append(document["groups"][0]["inputs"][0])
-    with pytest.raises(DocumentError, match="more than once"):
+    with pytest.raises(DocumentError) as caught:
         decode_plan(json.dumps(document).encode(), where="plan.json")
+    assert caught.value.path == "plan.json"
     inputs = list(plan.groups[0].inputs)
     doubled = structs.replace(plan.groups[0], inputs=InputFiles.of([*inputs, inputs[0]]))
     forged = structs.replace(plan, groups=(doubled,))

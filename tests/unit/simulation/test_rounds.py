@@ -1,13 +1,17 @@
 """Rounds: contenders meet the same rows and the same queries, and differ only in what they plan."""
 
+from dataclasses import replace
+from typing import cast
+
 import numpy as np
 import pytest
+from msgspec import structs
 
 from liquidlog.errors import UsageError
 from liquidlog.plan import ClusteringPolicy
 from liquidlog.simulation.rounds import Contender, Setting, simulate
 from liquidlog.simulation.scenarios import SCENARIOS, batches
-from liquidlog.simulation.table import empty_table
+from liquidlog.simulation.table import SimulatedTable, empty_table
 
 MIB = 1 << 20
 POLICY = ClusteringPolicy(
@@ -39,6 +43,13 @@ def test_the_same_setting_gives_the_same_course() -> None:
     assert simulate(setting(), CONTENDERS, empty_table(2)) == simulate(
         setting(), CONTENDERS, empty_table(2)
     )
+
+
+def test_a_policy_that_no_plan_can_satisfy_is_refused_before_the_first_round() -> None:
+    hopeless = replace(CONTENDERS[1], policy=structs.replace(POLICY, tolerance=float("nan")))
+    untouched = cast("SimulatedTable", None)
+    with pytest.raises(UsageError):
+        simulate(setting(), [CONTENDERS[0], hopeless], untouched)
 
 
 def test_a_merge_replaces_rows_that_are_there_once() -> None:

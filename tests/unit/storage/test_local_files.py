@@ -1,5 +1,6 @@
 """Tables on local disk whose files are links to devices, FIFOs or directories."""
 
+import errno
 import os
 import shutil
 from collections.abc import Callable
@@ -111,7 +112,7 @@ def test_no_more_is_read_than_a_file_says_it_has(tmp_path: Path) -> None:
     path = tmp_path / "x"
     path.write_bytes(b"abc" * 100)
     assert read_regular(str(path), max_bytes=300) == b"abc" * 100
-    with pytest.raises(OSError, match="300 bytes"):
+    with pytest.raises(OSError, check=lambda error: error.errno == errno.EFBIG):
         read_regular(str(path), max_bytes=299)
     with pytest.raises(FileNotFoundError):
         read_regular(str(tmp_path / "y"), max_bytes=1)
@@ -123,5 +124,5 @@ def test_no_more_is_read_than_a_file_says_it_has(tmp_path: Path) -> None:
 
 @pytest.mark.skipif(not Path("/proc/self/pagemap").exists(), reason="no such file here")
 def test_a_file_without_end_that_says_it_is_empty_is_not_read_whole() -> None:
-    with pytest.raises(OSError, match="0 bytes"):
+    with pytest.raises(OSError, check=lambda error: error.errno == errno.EFBIG):
         read_regular("/proc/self/pagemap", max_bytes=1 << 30)

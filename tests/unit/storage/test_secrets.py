@@ -18,7 +18,7 @@ from cryptography.hazmat.primitives.asymmetric import rsa
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
 from liquidlog.cli.main import cli, run
-from liquidlog.errors import LiquidlogError
+from liquidlog.errors import LiquidlogError, UsageError
 from liquidlog.log.loader import open_store
 from liquidlog.log.second_opinion import require_agreement
 from liquidlog.plan import encode_plan
@@ -198,6 +198,18 @@ def test_no_cloud_lets_a_secret_out_when_it_lets_nobody_in(
     printed = capsys.readouterr()
     everything = "".join([*shown, caplog.text, printed.out, printed.err])
     assert [secret for secret in there.secrets if secret in everything] == []
+
+
+def test_a_key_that_signs_nothing_is_refused_before_any_request() -> None:
+    with proxy_of("http://127.0.0.1:9") as proxy:
+        there = azure_broken_key(proxy.url)
+        with pytest.raises(UsageError) as caught:
+            Table.open(there.uri, storage_options=there.options)
+        assert caught.value.fields["options"] == ["azure_storage_account_key"]
+        whole = azure_key(proxy.url).options["azure_storage_account_key"]
+        options = {**there.options, "azure_storage_account_key": f"{whole}\n"}
+        assert open_store(there.uri, options).uri == there.uri
+        assert proxy.requests == []
 
 
 def test_the_second_opinion_shows_no_secret(s3: Emulator) -> None:
