@@ -15,7 +15,8 @@ BLOCKS = [match.groups() for match in BLOCK.finditer(PAGE.read_text(encoding="ut
 
 @pytest.mark.parametrize(("options", "table"), BLOCKS, ids=[options for options, _ in BLOCKS])
 def test_the_page_shows_what_the_model_computes(options: str, table: str) -> None:
-    command = [sys.executable, ROOT / "benchmarks" / "scale_model.py", *options.split()]
+    script = str(ROOT / "benchmarks" / "scale_model.py")
+    command = [sys.executable, script, *options.split()]
     printed = subprocess.run(command, capture_output=True, text=True, check=True).stdout
     computed = printed.splitlines()
     shown = table.splitlines()
