@@ -9,8 +9,9 @@ from dataclasses import dataclass, field
 from typing import Final, Self
 
 from liquidlog.clustering.columns import CLUSTERING_DOMAIN
-from liquidlog.clustering.outcome.change import Staleness, planned_group, rewrite_change, staleness
-from liquidlog.commit.conflicts import ReadSet, Winners
+from liquidlog.clustering.outcome.change import planned_group, rewrite_change
+from liquidlog.clustering.outcome.staleness import Staleness, staleness
+from liquidlog.commit.conflicts import ReadSet
 from liquidlog.commit.transaction import (
     Clock,
     Proposal,
@@ -29,10 +30,9 @@ from liquidlog.errors import (
     TableReplacedError,
     UnsupportedFeatureError,
 )
-from liquidlog.log.loader import load_commits
 from liquidlog.log.second_opinion import SecondOpinion
-from liquidlog.log.segment import list_log_from, mark_of
 from liquidlog.log.store import TableStore
+from liquidlog.operations.landed import LandedGroups
 from liquidlog.operations.outputs import (
     clear_run,
     require_committable,
@@ -41,8 +41,6 @@ from liquidlog.operations.outputs import (
     run_of,
 )
 from liquidlog.plan import (
-    GROUP_ID_TAG,
-    PLAN_ID_TAG,
     ClusteringPlan,
     GroupFailure,
     InputFile,
@@ -52,7 +50,7 @@ from liquidlog.plan import (
     WrittenFile,
     rewrite_digest,
 )
-from liquidlog.snapshot import LogMark, Snapshot
+from liquidlog.snapshot import Snapshot
 from liquidlog.spec.actions import FileKey
 from liquidlog.spec.arrow import unsupported_types
 from liquidlog.spec.change import Change
@@ -135,45 +133,6 @@ def require_rewritable(snapshot: Snapshot, plan: ClusteringPlan, opinion: Second
         raise UnsupportedFeatureError(snapshot.uri, "rewritten", tuple(problems))
     if plan.groups:
         opinion.require(snapshot)
-
-
-class LandedGroups:
-    """Which groups of a plan are committed, and all commits since the plan: each is read once."""
-
-    def __init__(self, store: TableStore, plan: ClusteringPlan) -> None:
-        """Know of nothing after the plan's version; nothing is read yet."""
-        self._store = store
-        self._plan = plan
-        self._forget()
-
-    def _forget(self) -> None:
-        self.winners = Winners(self._plan.read_version)
-        self._groups: set[int] = set()
-        # Not the winners' version: an attempt to commit takes commits in whose tags nobody read.
-        self._version = self._plan.read_version
-        self._mark: LogMark | None = None
-
-    def update(self) -> frozenset[int]:
-        """Read the commits that came since the last time; return the ids of the committed groups.
-
-        If the log does not hold the last commit that was read as it was, all are read anew.
-
-        Raises:
-            VersionNotFoundError: If commits after the plan's version are gone from the log.
-        """
-        listing = list_log_from(self._store, self._version)
-        known = self._version == self._plan.read_version
-        if not known and (self._mark is None or not listing.has(self._mark)):
-            self._forget()
-            listing = list_log_from(self._store, self._version)
-        for commit in load_commits(self._store, self._version + 1, listing.newest):
-            tags = commit.info.tags or {}
-            if tags.get(PLAN_ID_TAG) == self._plan.plan_id:
-                self._groups.add(int(tags[GROUP_ID_TAG]))
-            self.winners.take([commit])
-            file = listing.commits.get(commit.version)
-            self._version, self._mark = commit.version, None if file is None else mark_of(file)
-        return frozenset(self._groups)
 
 
 class CommitRun:
@@ -336,21 +295,6 @@ def settle(run: Run, outputs: Sequence[WrittenFile]) -> None:
     except StorageError as error:
         message = f"committed, but the trace of its run could not be removed: {error.message}"
         warnings.warn(message, RunWarning, stacklevel=3)
-
-
-def committed_groups(store: TableStore, plan: ClusteringPlan) -> frozenset[int]:
-    """Return the ids of the plan's groups that are committed according to the log.
-
-    Raises:
-        VersionNotFoundError: If commits after the plan's version are no longer in the log.
-    """
-    return LandedGroups(store, plan).update()
-
-
-def pending_groups(store: TableStore, plan: ClusteringPlan) -> tuple[RewriteGroup, ...]:
-    """Return the groups of a plan that are still to be rewritten."""
-    done = committed_groups(store, plan)
-    return tuple(group for group in plan.groups if group.group_id not in done)
 
 
 def read_set_of(plan: ClusteringPlan, group: RewriteGroup) -> ReadSet:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from liquidlog.clustering.outcome.change import staleness
+from liquidlog.clustering.outcome.staleness import staleness
 from liquidlog.clustering.planning.planner import plan as make_plan
 from liquidlog.commit.conflicts import check_conflicts
 from liquidlog.log.loader import load_commits, load_snapshot, open_store

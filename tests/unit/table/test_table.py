@@ -12,6 +12,7 @@ from deltalake import DeltaTable
 from msgspec import structs
 
 from liquidlog.clustering.outcome import change
+from liquidlog.clustering.outcome import staleness as stale
 from liquidlog.commit.conflicts import ConcurrentDeleteRead
 from liquidlog.errors import (
     ClusteringColumnError,
@@ -259,9 +260,9 @@ def test_staleness_is_computed_once_per_attempt(
     table: Table, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     versions = []
-    original = change.staleness
+    original = stale.staleness
 
-    def counted(snapshot: Snapshot, *rest: Any) -> change.Staleness:
+    def counted(snapshot: Snapshot, *rest: Any) -> stale.Staleness:
         versions.append(snapshot.version)
         return original(snapshot, *rest)
 

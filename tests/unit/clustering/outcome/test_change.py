@@ -5,8 +5,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from liquidlog.clustering.outcome.change import rewrite_change, staleness
+from liquidlog.clustering.outcome.change import rewrite_change
 from liquidlog.clustering.outcome.metrics import optimize_metrics
+from liquidlog.clustering.outcome.staleness import staleness
 from liquidlog.clustering.planning.planner import plan
 from liquidlog.errors import CommitConflictError, Outdated, ResultMismatchError
 from liquidlog.plan import ClusteringPlan, ClusteringPolicy, RewrittenGroup, WrittenFile
