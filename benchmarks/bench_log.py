@@ -101,7 +101,7 @@ from liquidlog.plan import RewrittenGroup, WrittenFile
 from liquidlog.clustering.outcome.change import rewrite_change
 from liquidlog.clustering.outcome.staleness import staleness
 from liquidlog.commit.transaction import Proposal, land
-from liquidlog.operations.rewrite import read_set_of
+from liquidlog.operations.batches import read_set_of
 table = Table.open(uri)
 plan = table.plan(min_cube_size=1, target_cube_size="10000TiB", max_file_size="1TiB")
 group = plan.groups[0]

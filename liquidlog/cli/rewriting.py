@@ -13,6 +13,7 @@ from liquidlog.cli.options import (
     PAIR,
     Number,
     Pairs,
+    WholeNumber,
     dry_run_option,
     json_option,
     mapping,
@@ -60,6 +61,12 @@ _EXECUTOR = click.option(
 _SPARK_CONF = click.option(
     "--spark-conf", multiple=True, type=PAIR, help="A Spark setting; repeats."
 )
+_GROUPS_PER_COMMIT = click.option(
+    "--groups-per-commit",
+    type=WholeNumber(1),
+    help="Commit up to this many finished groups as one version."
+    "  [default: 100 for a compaction, whose groups become one file each, else 1]",
+)
 _FINAL = click.option(
     "--final",
     is_flag=True,
@@ -80,6 +87,7 @@ _MIN_GAIN_OPTION = click.option(
 @policy_options
 @_FINAL
 @_MIN_GAIN_OPTION
+@_GROUPS_PER_COMMIT
 @_EXECUTOR
 @_SPARK_CONF
 @dry_run_option
@@ -88,6 +96,7 @@ def optimize(  # noqa: PLR0913  one parameter per option
     table: str,
     policy: Mapping[str, Any],
     min_gain: float | None,
+    groups_per_commit: int | None,
     executor: str,
     spark_conf: Pairs,
     storage_options: Pairs,
@@ -108,10 +117,10 @@ def optimize(  # noqa: PLR0913  one parameter per option
         if made.groups:
             find_executor(executor)
         if final:
-            document = would_do_rounds(opened, made, planned_seconds, gain)
+            document = would_do_rounds(opened, made, planned_seconds, gain, groups_per_commit)
             shown = partial(changes.would_optimize_finally, made)
         else:
-            document = would_do_round(opened, made, planned_seconds)
+            document = would_do_round(opened, made, planned_seconds, groups_per_commit)
             shown = partial(changes.would_optimize, made)
         emit(document, shown, as_json=as_json, dry_run=True)
         return
@@ -122,10 +131,10 @@ def optimize(  # noqa: PLR0913  one parameter per option
         ) as started_executor,
     ):
         if not final:
-            document = _round(opened, started_executor, planned_seconds, made)
+            document = _round(opened, started_executor, groups_per_commit, planned_seconds, made)
             emit(document, changes.optimized, as_json=as_json)
             return
-        execute = partial(_round, opened, started_executor, 0.0)
+        execute = partial(_round, opened, started_executor, groups_per_commit, 0.0)
         rounds = optimize_in_rounds(opened, execute, policy, min_gain=gain, first=made)
         document = rounds_document(opened, tuple(rounds))
     emit(document, changes.optimized_finally, as_json=as_json)
@@ -157,18 +166,26 @@ def _check_final(policy: Mapping[str, Any], min_gain: float | None, *, final: bo
 
 
 def _round(
-    opened: Table, executor: ExecutorWhenNeeded, planned_seconds: float, made: ClusteringPlan
+    opened: Table,
+    executor: ExecutorWhenNeeded,
+    groups_per_commit: int | None,
+    planned_seconds: float,
+    made: ClusteringPlan,
 ) -> Mapping[str, Any]:
     rewrite = executor.for_plan(made)
     started = time.monotonic()
     with rewrite_progress(made) as progress:
         pending = opened.pending(made)
         report = opened.commit_each(
-            made, rewrite(made, pending, progress.on_share), on_commit=progress.on_group
+            made,
+            rewrite(made, pending, progress.on_share),
+            on_commit=progress.on_group,
+            groups_per_commit=groups_per_commit,
         )
     seconds = planned_seconds + time.monotonic() - started
     report.require_success()
-    return round_document(made, report, opened.optimize_metrics(made, report), seconds)
+    metrics = opened.optimize_metrics(made, report)
+    return round_document(made, report, metrics, seconds, groups_per_commit)
 
 
 @verb("liquidlog run plan.json -o result.jsonl --spark-conf spark.driver.memory=8g")
@@ -221,11 +238,18 @@ def run(  # noqa: PLR0913  one parameter per option
 @verb("liquidlog commit plan.json result.jsonl")
 @click.argument("plan_path", metavar="PLAN.json")
 @click.argument("result_path", metavar="RESULT.jsonl")
+@_GROUPS_PER_COMMIT
 @storage_option
 @dry_run_option
 @json_option
 def commit(
-    plan_path: str, result_path: str, storage_options: Pairs, *, dry_run: bool, as_json: bool
+    plan_path: str,
+    result_path: str,
+    groups_per_commit: int | None,
+    storage_options: Pairs,
+    *,
+    dry_run: bool,
+    as_json: bool,
 ) -> None:
     """Commit the finished groups of an executed plan.
 
@@ -234,6 +258,7 @@ def commit(
     made = read_plan(plan_path)
     result = read_result(result_path, made)
     opened = Table.open(made.table_uri, storage_options=mapping(storage_options))
-    report = committed_document(opened.commit(made, result, dry_run=dry_run))
+    report = opened.commit(made, result, groups_per_commit=groups_per_commit, dry_run=dry_run)
+    document = committed_document(made, report, groups_per_commit)
     shown = partial(changes.committed, dry_run=dry_run)
-    emit(report, shown, as_json=as_json, dry_run=dry_run)
+    emit(document, shown, as_json=as_json, dry_run=dry_run)

@@ -4,7 +4,7 @@ from liquidlog.commit.conflicts import Winners
 from liquidlog.log.loader import load_commits
 from liquidlog.log.segment import list_log_from, mark_of
 from liquidlog.log.store import TableStore
-from liquidlog.plan import GROUP_ID_TAG, PLAN_ID_TAG, ClusteringPlan, RewriteGroup
+from liquidlog.plan import ClusteringPlan, RewriteGroup, tagged_groups
 from liquidlog.snapshot import LogMark
 
 
@@ -38,9 +38,7 @@ class LandedGroups:
             self._forget()
             listing = list_log_from(self._store, self._version)
         for commit in load_commits(self._store, self._version + 1, listing.newest):
-            tags = commit.info.tags or {}
-            if tags.get(PLAN_ID_TAG) == self._plan.plan_id:
-                self._groups.add(int(tags[GROUP_ID_TAG]))
+            self._groups |= tagged_groups(commit.info.tags or {}, self._plan.plan_id)
             self.winners.take([commit])
             file = listing.commits.get(commit.version)
             self._version, self._mark = commit.version, None if file is None else mark_of(file)

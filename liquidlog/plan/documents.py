@@ -29,10 +29,6 @@ FORMAT_VERSION: Final = 1
 RESULT_FORMAT_VERSION: Final = 2
 """Results of version 1 name no run, so whether their files may be committed is not known."""
 
-PLAN_ID_TAG: Final = "liquidlog.planId"
-GROUP_ID_TAG: Final = "liquidlog.groupId"
-"""Tags of commitInfo by which a run of a plan recognises the groups already committed."""
-
 GIB: Final = 1 << 30
 DEFAULT_MIN_CUBE_BYTES: Final = 100 * GIB
 """Cubes of at least this logical size are stable. Source: design document, MIN_CUBE_SIZE."""

@@ -1,9 +1,9 @@
-"""From plan and result to a change: the actions that replace a group's inputs by its outputs.
+"""From plan and result to a change: the actions that replace the inputs of groups by outputs.
 
 Source: PROTOCOL.md, "Add File and Remove File"; Delta Spark, OptimizeExecutor.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 from urllib.parse import quote
 
@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from liquidlog.clustering.outcome.staleness import Staleness, staleness
+from liquidlog.clustering.outcome.staleness import Staleness, staleness_of
 from liquidlog.clustering.row_tracking import PRESERVED_TAG, assign_row_ids
 from liquidlog.clustering.zcubes import PROVIDER
 from liquidlog.errors import (
@@ -22,7 +22,6 @@ from liquidlog.errors import (
     ResultMismatchError,
 )
 from liquidlog.plan import (
-    GROUP_ID_TAG,
     PLAN_ID_TAG,
     ClusteringPlan,
     PlannedColumn,
@@ -30,6 +29,7 @@ from liquidlog.plan import (
     RewriteMode,
     RewrittenGroup,
     WrittenFile,
+    group_tags,
     repeated_inputs,
     repeated_message,
 )
@@ -54,39 +54,40 @@ _PATH_SAFE: Final = "/!$&'()*+,;=:@-._~"
 def rewrite_change(
     snapshot: Snapshot,
     plan: ClusteringPlan,
-    group: RewrittenGroup,
-    *,
+    *groups: RewrittenGroup,
     now_ms: int,
-    stale: Staleness | None = None,
+    stale: Sequence[Staleness] | None = None,
 ) -> Change:
-    """Return the change that commits a finished group: its adds, then the removes of its inputs.
+    """Return the change that commits finished groups: all adds, then the removes of their inputs.
 
     The removes repeat the add of each input as the current `snapshot` has it. `now_ms` (since 1970)
-    becomes their deletion time. `stale` is the group's staleness against this snapshot, if the
+    becomes their deletion time. `stale` is each group's staleness against this snapshot, if the
     caller has computed it. If the table has row tracking, the adds get fresh row ids for the
     version after `snapshot`, and its high-water mark rises.
 
     Raises:
-        ResultMismatchError: If the result belongs to another plan, or does not prove that every row
+        ResultMismatchError: If a result belongs to another plan, or does not prove that every row
             of the inputs is in the outputs; lists every problem.
-        CommitConflictError: If the table changed such that the group can no longer be committed.
+        CommitConflictError: If the table changed such that a group can no longer be committed.
         CorruptLogError: If the table's row ids contradict each other.
     """
-    planned = planned_group(plan, group)
-    problems = tuple(_mismatches(plan, planned, group))
+    planned = [planned_group(plan, group) for group in groups]
+    problems = tuple(_mismatches(plan, planned, groups))
     if problems:
         raise ResultMismatchError(problems)
-    stale = stale or staleness(snapshot, plan, planned)
-    if stale.reasons:
-        conflicts = [Outdated(reason) for reason in stale.reasons]
+    if stale is None:
+        stale = staleness_of(snapshot, plan, planned)
+    conflicts = [Outdated(reason) for one in stale for reason in one.reasons]
+    if conflicts:
         raise CommitConflictError(plan.read_version, conflicts)
-    _check_outputs_are_new(snapshot, group)
+    outputs = [file for group in groups for file in group.outputs]
+    _check_outputs_are_new(snapshot, outputs)
     adds, domains = assign_row_ids(
         snapshot,
-        list(_adds(plan, planned, group.outputs)),
-        [file.num_records for file in group.outputs],
+        [add for of, group in zip(planned, groups, strict=True) for add in _adds(plan, of, group)],
+        [file.num_records for file in outputs],
     )
-    removes = tuple(_removes(snapshot, stale.rows, now_ms))
+    removes = tuple(_removes(snapshot, np.concatenate([one.rows for one in stale]), now_ms))
     return Change(
         operation="OPTIMIZE",
         parameters=_parameters(plan),
@@ -94,7 +95,7 @@ def rewrite_change(
         metrics=_operation_metrics(adds, removes),
         is_blind_append=False,
         isolation_level="SnapshotIsolation",
-        tags=_tags(plan, group),
+        tags=_tags(plan, groups),
     )
 
 
@@ -112,15 +113,15 @@ def planned_group(plan: ClusteringPlan, group: RewrittenGroup) -> RewriteGroup:
     return found
 
 
-def _tags(plan: ClusteringPlan, group: RewrittenGroup) -> dict[str, str]:
-    tags = {PLAN_ID_TAG: plan.plan_id, GROUP_ID_TAG: str(group.group_id)}
+def _tags(plan: ClusteringPlan, groups: Sequence[RewrittenGroup]) -> dict[str, str]:
+    tags = {PLAN_ID_TAG: plan.plan_id, **group_tags([group.group_id for group in groups])}
     if plan.row_tracking is not None and plan.row_tracking.preserved:
         tags[PRESERVED_TAG] = "true"
     return tags
 
 
-def _check_outputs_are_new(snapshot: Snapshot, group: RewrittenGroup) -> None:
-    paths = pa.array([file.path for file in group.outputs], pa.string())
+def _check_outputs_are_new(snapshot: Snapshot, outputs: Sequence[WrittenFile]) -> None:
+    paths = pa.array([file.path for file in outputs], pa.string())
     files = decoded_paths(snapshot.files)
     live = files.filter(pc.is_in(files, value_set=paths))
     if len(live):
@@ -130,23 +131,24 @@ def _check_outputs_are_new(snapshot: Snapshot, group: RewrittenGroup) -> None:
 
 
 def _mismatches(
-    plan: ClusteringPlan, planned: RewriteGroup, group: RewrittenGroup
+    plan: ClusteringPlan, planned: Sequence[RewriteGroup], groups: Sequence[RewrittenGroup]
 ) -> Iterator[str]:
-    repeated = repeated_inputs([planned.inputs])
+    repeated = repeated_inputs([group.inputs for group in planned])
     if repeated:
         yield f"the plan {repeated_message(repeated)}"
-    yield from _row_mismatches(planned, group)
-    if group.checksum_read != group.checksum_written:
-        yield (
-            f"the rows written are not the rows read: checksum {group.checksum_written},"
-            f" expected {group.checksum_read}"
-        )
     seen: set[str] = set()
-    for file in group.outputs:
-        if file.path in seen:
-            yield f"the output {file.path} is listed twice"
-        seen.add(file.path)
-        yield from _output_problems(plan, file)
+    for group, of in zip(groups, planned, strict=True):
+        yield from _row_mismatches(of, group)
+        if group.checksum_read != group.checksum_written:
+            yield (
+                f"the rows written are not the rows read: checksum {group.checksum_written},"
+                f" expected {group.checksum_read}"
+            )
+        for file in group.outputs:
+            if file.path in seen:
+                yield f"the output {file.path} is listed twice"
+            seen.add(file.path)
+            yield from _output_problems(plan, file)
 
 
 def _row_mismatches(planned: RewriteGroup, group: RewrittenGroup) -> Iterator[str]:
@@ -189,13 +191,11 @@ def _at(document: Mapping[str, Any], column: PlannedColumn) -> object:
     return value
 
 
-def _adds(
-    plan: ClusteringPlan, planned: RewriteGroup, outputs: Iterable[WrittenFile]
-) -> Iterator[AddFile]:
+def _adds(plan: ClusteringPlan, planned: RewriteGroup, group: RewrittenGroup) -> Iterator[AddFile]:
     tags: dict[str, str | None] | None = None
     if planned.zcube_id is not None:
         tags = {ZCUBE_ID: planned.zcube_id, ZCUBE_ZORDER_BY: _names(plan)}
-    for file in outputs:
+    for file in group.outputs:
         yield AddFile(
             path=quote(file.path, safe=_PATH_SAFE),
             partition_values={},

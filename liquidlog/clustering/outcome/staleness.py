@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from liquidlog.clustering.columns import clustering_state
 from liquidlog.clustering.row_tracking import planned_row_tracking
 from liquidlog.errors import CorruptLogError, UnsupportedFeatureError
-from liquidlog.plan import ClusteringPlan, RewriteGroup, RewriteMode
+from liquidlog.plan import ClusteringPlan, InputFiles, RewriteGroup, RewriteMode
 from liquidlog.snapshot import Snapshot, decoded_paths
 from liquidlog.spec.schema import parse_schema, quote_path
 
@@ -52,20 +52,40 @@ class _InputRows:
 def staleness(snapshot: Snapshot, plan: ClusteringPlan, group: RewriteGroup) -> Staleness:
     """Return every reason why `group` cannot be committed on top of `snapshot`.
 
+    Raises:
+        CorruptLogError: If the clustering domain cannot be read.
+    """
+    return staleness_of(snapshot, plan, [group])[0]
+
+
+def staleness_of(
+    snapshot: Snapshot, plan: ClusteringPlan, groups: Sequence[RewriteGroup]
+) -> tuple[Staleness, ...]:
+    """Return, for each group, every reason why it cannot be committed on top of `snapshot`.
+
     Its inputs must be live with the same decoded path and deletion vector; the table, its schema
-    and its clustering columns must equal those of the plan.
+    and its clustering columns must equal those of the plan. The live files are searched once for
+    the inputs of all groups.
 
     Raises:
         CorruptLogError: If the clustering domain cannot be read.
     """
-    inputs = _locate_inputs(snapshot, group)
-    reasons = tuple(_reasons(snapshot, plan, group, inputs))
-    return Staleness(snapshot=snapshot, rows=inputs.rows, reasons=reasons)
+    found = _locate_inputs(snapshot, groups)
+    return tuple(
+        Staleness(
+            snapshot=snapshot,
+            rows=inputs.rows,
+            reasons=tuple(_reasons(snapshot, plan, group, inputs)),
+        )
+        for group, inputs in zip(groups, found, strict=True)
+    )
 
 
-def _locate_inputs(snapshot: Snapshot, group: RewriteGroup) -> _InputRows:
-    """Return the rows of a planned group's inputs among the live files."""
-    inputs = group.inputs.columns
+def _locate_inputs(snapshot: Snapshot, groups: Sequence[RewriteGroup]) -> Iterator[_InputRows]:
+    """Yield the rows of each planned group's inputs among the live files."""
+    inputs = pa.concat_tables(
+        [InputFiles.of().columns, *(group.inputs.columns for group in groups)]
+    )
     paths = inputs["path"].combine_chunks()
     positions = _positions(paths, decoded_paths(snapshot.files))
     live = positions >= 0
@@ -73,11 +93,14 @@ def _locate_inputs(snapshot: Snapshot, group: RewriteGroup) -> _InputRows:
     planned = inputs["deletion_vector"].filter(pa.array(live)).combine_chunks()
     changed = np.zeros(len(positions), np.bool_)
     changed[live] = _differ(planned, _PLANNED_VECTOR_ID, found, _VECTOR_ID)
-    return _InputRows(
-        rows=positions[live & ~changed],
-        missing=tuple(paths.filter(pa.array(~live)).to_pylist()),
-        changed=tuple(paths.filter(pa.array(changed)).to_pylist()),
-    )
+    ends = np.cumsum([len(group.inputs) for group in groups])[:-1]
+    parts = (np.split(values, ends) for values in (np.arange(len(paths)), positions, live, changed))
+    for numbers, rows, is_live, is_changed in zip(*parts, strict=True):
+        yield _InputRows(
+            rows=rows[is_live & ~is_changed],
+            missing=tuple(paths.take(pa.array(numbers[~is_live])).to_pylist()),
+            changed=tuple(paths.take(pa.array(numbers[is_changed])).to_pylist()),
+        )
 
 
 def _positions(paths: pa.Array, live: pa.Array) -> NDArray[np.int64]:

@@ -22,7 +22,7 @@ from liquidlog.errors import (
     TableNotFoundError,
     UsageError,
 )
-from liquidlog.operations import rewrite
+from liquidlog.operations import batches
 from liquidlog.operations.rewrite import GroupConflict
 from liquidlog.plan import RewriteResult
 from liquidlog.snapshot import Snapshot
@@ -260,14 +260,14 @@ def test_staleness_is_computed_once_per_attempt(
     table: Table, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     versions = []
-    original = stale.staleness
+    original = stale.staleness_of
 
-    def counted(snapshot: Snapshot, *rest: Any) -> stale.Staleness:
+    def counted(snapshot: Snapshot, *rest: Any) -> tuple[stale.Staleness, ...]:
         versions.append(snapshot.version)
         return original(snapshot, *rest)
 
-    for module in (change, rewrite):
-        monkeypatch.setattr(module, "staleness", counted)
+    for module in (change, batches):
+        monkeypatch.setattr(module, "staleness_of", counted)
     plan = table.plan()
     result = execute(plan)
     table.append(rows(10, 7))

@@ -154,7 +154,7 @@ def test_metrics_have_deltas_names() -> None:
     snapshot = snapshot_of([*FILES, stable, replace(stable, path="o", zorder_by=("y",))])
     made = planned(snapshot, min_cube_bytes=9)
     assert [file.path for file in made.groups[0].inputs] == ["a b"]
-    metrics = optimize_metrics(snapshot, made, [finished()])
+    metrics = optimize_metrics(snapshot, made, [finished()], commits=1)
     assert metrics == {
         "numFilesAdded": 1,
         "numFilesRemoved": 1,
