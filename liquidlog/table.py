@@ -499,8 +499,9 @@ class Table(Summary):
         """Return the plan of what OPTIMIZE would rewrite; writes nothing.
 
         Arguments that are None have the defaults of ClusteringPolicy; the default `strategy` is
-        "cube". The arguments from `budget` on are for the strategy "overlap". An argument without
-        effect on this table with this strategy is refused.
+        "cube". The arguments from `budget` on are for the strategy "overlap"; `target_cube_size`
+        limits groups of cubes and of `zorder_by`. An argument without effect on this table with
+        this strategy is refused.
 
         Raises:
             UsageError: If the table cannot be planned with these arguments, or an argument would

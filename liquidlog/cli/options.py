@@ -198,7 +198,9 @@ _POLICY_OPTIONS = {
         help="A cube of this size is stable and left alone.  [default: 100GiB]",
     ),
     "target_cube_size": click.option(
-        "--target-cube-size", type=SIZE, help="Fill cubes to this size.  [default: 150GiB]"
+        "--target-cube-size",
+        type=SIZE,
+        help="Fill cubes, and groups of --zorder-by, to this size.  [default: 150GiB]",
     ),
     "max_file_size": click.option(
         "--max-file-size",
