@@ -18,6 +18,7 @@ from liquidlog.cli.options import (
     json_option,
     mapping,
     policy_options,
+    read_back_option,
     storage_option,
     table_argument,
     verb,
@@ -27,6 +28,7 @@ from liquidlog.errors import UsageError
 from liquidlog.log.loader import require_used
 from liquidlog.operations.executors import (
     EXECUTOR_GROUP,
+    NOT_READ_BACK,
     ExecutorWhenNeeded,
     find_executor,
     open_executor,
@@ -90,6 +92,7 @@ _MIN_GAIN_OPTION = click.option(
 @_GROUPS_PER_COMMIT
 @_EXECUTOR
 @_SPARK_CONF
+@read_back_option
 @dry_run_option
 @json_option
 def optimize(  # noqa: PLR0913  one parameter per option
@@ -102,6 +105,7 @@ def optimize(  # noqa: PLR0913  one parameter per option
     storage_options: Pairs,
     *,
     final: bool,
+    no_read_back: bool,
     dry_run: bool,
     as_json: bool,
 ) -> None:
@@ -113,6 +117,7 @@ def optimize(  # noqa: PLR0913  one parameter per option
     planned_seconds = time.monotonic() - started
     opened.require_writable(made)
     gain = DEFAULT_MIN_GAIN if min_gain is None else min_gain
+    _warn_of_what_is_not_read_back(no_read_back=no_read_back, as_json=as_json)
     if dry_run:
         if made.groups:
             find_executor(executor)
@@ -127,7 +132,12 @@ def optimize(  # noqa: PLR0913  one parameter per option
     with (
         executors_heard(as_json=as_json),
         ExecutorWhenNeeded(
-            lambda: open_executor(executor, mapping(spark_conf), mapping(storage_options))
+            lambda: open_executor(
+                executor,
+                mapping(spark_conf),
+                mapping(storage_options),
+                read_back=not no_read_back,
+            )
         ) as started_executor,
     ):
         if not final:
@@ -156,6 +166,11 @@ def executors_heard(*, as_json: bool) -> Iterator[None]:
     finally:
         log.removeHandler(handler)
         log.setLevel(level)
+
+
+def _warn_of_what_is_not_read_back(*, no_read_back: bool, as_json: bool) -> None:
+    if no_read_back and not as_json:
+        click.echo(f"warning: {NOT_READ_BACK}", err=True)
 
 
 def _check_final(policy: Mapping[str, Any], min_gain: float | None, *, final: bool) -> None:
@@ -195,6 +210,7 @@ def _round(
 )
 @_EXECUTOR
 @_SPARK_CONF
+@read_back_option
 @storage_option
 @dry_run_option
 @json_option
@@ -205,6 +221,7 @@ def run(  # noqa: PLR0913  one parameter per option
     spark_conf: Pairs,
     storage_options: Pairs,
     *,
+    no_read_back: bool,
     dry_run: bool,
     as_json: bool,
 ) -> None:
@@ -214,6 +231,7 @@ def run(  # noqa: PLR0913  one parameter per option
     """
     made = read_plan(plan_path)
     require_used(made.table_uri, mapping(storage_options))
+    _warn_of_what_is_not_read_back(no_read_back=no_read_back, as_json=as_json)
     if dry_run:
         finished = result_so_far(output, made)
         find_executor(executor)
@@ -222,7 +240,9 @@ def run(  # noqa: PLR0913  one parameter per option
         words = partial(changes.would_rewrite, finished=done)
         emit(shown, words, as_json=as_json, dry_run=True)
         return
-    started = open_executor(executor, mapping(spark_conf), mapping(storage_options))
+    started = open_executor(
+        executor, mapping(spark_conf), mapping(storage_options), read_back=not no_read_back
+    )
 
     def rewrite(groups: tuple[int, ...]) -> Iterator[Outcome]:
         with started as run_groups, rewrite_progress(made) as progress:

@@ -244,7 +244,8 @@ class RewrittenGroup(Document, frozen=True, kw_only=True):
     """Facts about a finished group. Checksums are 32 hex digits, equal for equal multisets.
 
     `run` is the token of the run that wrote the outputs: it is part of their names, and the table's
-    directory has the run's fate (see `data.runs`). A group is one line of a result document.
+    directory has the run's fate (see `data.runs`). `read_back` is there, and false, if the outputs
+    were not read back to prove them. A group is one line of a result document.
     """
 
     format_version: int = RESULT_FORMAT_VERSION
@@ -258,6 +259,7 @@ class RewrittenGroup(Document, frozen=True, kw_only=True):
     checksum_written: str
     seconds: float
     costs: GroupCosts = GroupCosts()
+    read_back: bool | msgspec.UnsetType = msgspec.UNSET
 
 
 class GroupFailure(Document, frozen=True, kw_only=True):

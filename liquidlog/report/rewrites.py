@@ -6,7 +6,7 @@ What only a rewrite can tell, like the sizes of the files it writes, is null bef
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from msgspec import to_builtins
+from msgspec import UNSET, to_builtins
 
 from liquidlog.operations.rewrite import CommitReport, default_groups_per_commit
 from liquidlog.operations.rounds import Round, depth_after_round
@@ -30,6 +30,7 @@ def round_document(
 ) -> Mapping[str, Any]:
     """Return the document of an OPTIMIZE that took `seconds`, planning included."""
     costs = {group.group_id: group.costs for group in report.finished}
+    proofs = _proofs(report)
     return {
         "versions": report.versions,
         "groups": [
@@ -39,6 +40,7 @@ def round_document(
                 "version": version,
                 "inputs": len(plan.groups[group_id].inputs),
                 "costs": to_builtins(costs[group_id]),
+                **proofs[group_id],
             }
             for group_id, version in report.group_versions.items()
         ],
@@ -46,6 +48,14 @@ def round_document(
         "metrics": metrics,
         "rows_verified": report.rows_verified,
         "seconds": round(seconds, 3),
+    }
+
+
+def _proofs(report: CommitReport) -> Mapping[int, Mapping[str, Any]]:
+    """Return what to say of the proof of each group, by its id: nothing if it is whole."""
+    return {
+        group.group_id: {} if group.read_back is UNSET else {"read_back": group.read_back}
+        for group in report.finished
     }
 
 
@@ -66,12 +76,13 @@ def committed_document(
     plan: ClusteringPlan, report: CommitReport, groups_per_commit: int | None
 ) -> Mapping[str, Any]:
     """Return the document of a commit of groups."""
+    proofs = _proofs(report)
     return {
         "versions": report.versions,
         "committed_groups": report.committed_groups,
         "skipped_groups": report.skipped_groups,
         "groups": [
-            {"group_id": group_id, "version": version}
+            {"group_id": group_id, "version": version, **proofs[group_id]}
             for group_id, version in report.group_versions.items()
         ],
         "policy": commit_policy(plan, groups_per_commit),
@@ -139,6 +150,7 @@ def would_run(made: ClusteringPlan, finished: RewriteResult) -> Mapping[str, Any
     """Return the document of a result: finished groups unchanged, the others as planned."""
     done = {group.group_id: to_builtins(group) for group in finished.groups}
     unknown = dict.fromkeys(RewrittenGroup.__struct_fields__)
+    del unknown["read_back"]  # only there if it was left out
     planned = {
         group.group_id: {
             **unknown,
