@@ -98,9 +98,10 @@ rows = pa.table(DeltaTable(uri).get_add_actions(flatten=True)).num_rows
 _REWRITE = """
 from liquidlog.table import system_clock
 from liquidlog.plan import RewrittenGroup, WrittenFile
-from liquidlog.clustering.outcome.change import rewrite_change, staleness
+from liquidlog.clustering.outcome.change import rewrite_change
+from liquidlog.clustering.outcome.staleness import staleness
 from liquidlog.commit.transaction import Proposal, land
-from liquidlog.operations.rewrite import read_set_of
+from liquidlog.operations.batches import read_set_of
 table = Table.open(uri)
 plan = table.plan(min_cube_size=1, target_cube_size="10000TiB", max_file_size="1TiB")
 group = plan.groups[0]
@@ -141,7 +142,7 @@ rows = None
 _RUN = """
 from msgspec import structs
 from liquidlog.log.second_opinion import SecondOpinion
-from liquidlog.operations.rewrite import LandedGroups
+from liquidlog.operations.landed import LandedGroups
 read_logs = type(table._store).read_logs
 reads = 0
 def counted(store, names):

@@ -499,8 +499,9 @@ class Table(Summary):
         """Return the plan of what OPTIMIZE would rewrite; writes nothing.
 
         Arguments that are None have the defaults of ClusteringPolicy; the default `strategy` is
-        "cube". The arguments from `budget` on are for the strategy "overlap". An argument without
-        effect on this table with this strategy is refused.
+        "cube". The arguments from `budget` on are for the strategy "overlap"; `target_cube_size`
+        limits groups of cubes and of `zorder_by`. An argument without effect on this table with
+        this strategy is refused.
 
         Raises:
             UsageError: If the table cannot be planned with these arguments, or an argument would
@@ -661,27 +662,38 @@ class Table(Summary):
 
     def pending(self, plan: ClusteringPlan) -> tuple[int, ...]:
         """Return the ids of the plan's groups that are not committed yet."""
-        from liquidlog.operations.rewrite import pending_groups
+        from liquidlog.operations.landed import pending_groups
 
         return tuple(group.group_id for group in pending_groups(self._store, _plan(plan)))
 
     def commit(
-        self, plan: ClusteringPlan, result: RewriteResult, *, dry_run: bool = False
+        self,
+        plan: ClusteringPlan,
+        result: RewriteResult,
+        *,
+        groups_per_commit: int | None = None,
+        dry_run: bool = False,
     ) -> "CommitReport":
-        """Commit the finished groups that are not committed yet, one commit per group.
+        """Commit the finished groups that are not committed yet.
+
+        Up to `groups_per_commit` groups make one version. By default it is 100 for a compaction,
+        whose groups become one file each, and 1 otherwise. A group that cannot be committed is left
+        out, and the others of its version are committed.
 
         With `dry_run` every group is checked as if it were committed, nothing is written or
         deleted, and the report has the versions that the groups would get.
 
         Raises:
-            UsageError: If the arguments are not a plan and a result.
+            UsageError: If the arguments are not a plan, a result and a whole number from 1.
             CommitConflictError: If other commits made groups impossible; the other groups landed.
             ResultMismatchError: If the result does not match the plan, or lost a row.
             CommitStateUnknownError: If a commit may or may not have landed.
         """
         kind = "a RewriteResult"
         finished = one(result, RewriteResult, argument="result", expected=kind)
-        report = self.commit_each(plan, finished.groups, dry_run=dry_run)
+        report = self.commit_each(
+            plan, finished.groups, groups_per_commit=groups_per_commit, dry_run=dry_run
+        )
         report.require_success()
         return report
 
@@ -689,13 +701,22 @@ class Table(Summary):
         """Return the metrics of a run, under the names of Delta's OPTIMIZE metrics."""
         from liquidlog.clustering.outcome.metrics import optimize_metrics
 
-        return optimize_metrics(self.snapshot(_plan(plan).read_version), plan, report.finished)
+        snapshot, commits = self.snapshot(_plan(plan).read_version), len(report.versions)
+        return optimize_metrics(snapshot, plan, report.finished, commits=commits)
 
-    def planned_metrics(self, plan: ClusteringPlan) -> Mapping[str, Any]:
-        """Return the metrics of a plan as if all of it were committed; None if not known yet."""
+    def planned_metrics(
+        self, plan: ClusteringPlan, *, groups_per_commit: int | None = None
+    ) -> Mapping[str, Any]:
+        """Return the metrics of a plan as if all of it were committed; None if not known yet.
+
+        Raises:
+            UsageError: If `groups_per_commit` is not a whole number from 1.
+        """
         from liquidlog.clustering.outcome.metrics import planned_metrics
 
-        return planned_metrics(self.snapshot_of(plan), plan)
+        most = _groups_per_commit(_plan(plan), groups_per_commit)
+        commits = -(-len(plan.groups) // most)
+        return planned_metrics(self.snapshot_of(plan), plan, commits=commits)
 
     def commit_each(
         self,
@@ -703,13 +724,26 @@ class Table(Summary):
         groups: Iterable[Outcome],
         *,
         on_commit: Callable[[int], None] = lambda _: None,
+        groups_per_commit: int | None = None,
         dry_run: bool = False,
     ) -> "CommitReport":
-        """Commit groups as an executor finishes them; failures are collected, not raised."""
-        from liquidlog.operations.rewrite import CommitRun, commit_groups
+        """Commit groups as an executor finishes them; failures are collected, not raised.
 
-        run = CommitRun(self._store, _plan(plan), self._clock, self._opinion)
-        return commit_groups(run, groups, on_commit=on_commit, dry_run=dry_run)
+        Groups wait until there are `groups_per_commit`, the first has waited for ten minutes, or
+        `groups` ends, be it with an error: that is raised after what waits is committed.
+
+        Raises:
+            UsageError: If `groups_per_commit` is not a whole number from 1.
+            CommitStateUnknownError: If a commit may or may not have landed.
+        """
+        from liquidlog.operations.batches import CommitRun
+        from liquidlog.operations.rewrite import commit_groups
+
+        most = _groups_per_commit(_plan(plan), groups_per_commit)
+        run = CommitRun(self._store, plan, self._clock, self._opinion)
+        return commit_groups(
+            run, groups, on_commit=on_commit, groups_per_commit=most, dry_run=dry_run
+        )
 
     def optimize_in_rounds(
         self,
@@ -958,6 +992,14 @@ def _strategies(name: str) -> "Mapping[str, Strategy]":
 
 def _plan(value: object) -> ClusteringPlan:
     return one(value, ClusteringPlan, argument="plan", expected="a ClusteringPlan")
+
+
+def _groups_per_commit(plan: ClusteringPlan, value: int | None) -> int:
+    from liquidlog.operations.rewrite import default_groups_per_commit
+
+    if value is None:
+        return default_groups_per_commit(plan)
+    return whole_number(value, argument="groups_per_commit", least=1)
 
 
 def _workload(value: object) -> Workload:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Final
 from uuid import uuid4  # noqa: TID251  names the files of a run
 
-from msgspec import structs
+from msgspec import UNSET, structs
 from pyspark.sql import SparkSession
 
 from liquidlog.curve.curves import Curve, parse_curve
@@ -342,6 +342,7 @@ class GroupRun:
             checksum_written=facts.written.checksum,
             seconds=round(seconds, 3),
             costs=self._costs(facts),
+            read_back=UNSET if self.options.read_back else False,
         )
 
     def _costs(self, facts: TaskFacts) -> GroupCosts:

@@ -135,6 +135,12 @@ def storage_option(command: Callable[P, R]) -> Callable[P, R]:
     )(command)
 
 
+def read_back_option(command: Callable[P, R]) -> Callable[P, R]:
+    """Add `--no-read-back`."""
+    help_text = "Do not read outputs back: their proof then ends before the Parquet encoder."
+    return click.option("--no-read-back", is_flag=True, help=help_text)(command)
+
+
 def json_option(command: Callable[P, R]) -> Callable[P, R]:
     """Add `--json`."""
     help_text = "Print one JSON document and nothing else."
@@ -198,7 +204,9 @@ _POLICY_OPTIONS = {
         help="A cube of this size is stable and left alone.  [default: 100GiB]",
     ),
     "target_cube_size": click.option(
-        "--target-cube-size", type=SIZE, help="Fill cubes to this size.  [default: 150GiB]"
+        "--target-cube-size",
+        type=SIZE,
+        help="Fill cubes, and groups of --zorder-by, to this size.  [default: 150GiB]",
     ),
     "max_file_size": click.option(
         "--max-file-size",

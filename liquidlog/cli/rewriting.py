@@ -13,10 +13,12 @@ from liquidlog.cli.options import (
     PAIR,
     Number,
     Pairs,
+    WholeNumber,
     dry_run_option,
     json_option,
     mapping,
     policy_options,
+    read_back_option,
     storage_option,
     table_argument,
     verb,
@@ -26,6 +28,7 @@ from liquidlog.errors import UsageError
 from liquidlog.log.loader import require_used
 from liquidlog.operations.executors import (
     EXECUTOR_GROUP,
+    NOT_READ_BACK,
     ExecutorWhenNeeded,
     find_executor,
     open_executor,
@@ -60,6 +63,12 @@ _EXECUTOR = click.option(
 _SPARK_CONF = click.option(
     "--spark-conf", multiple=True, type=PAIR, help="A Spark setting; repeats."
 )
+_GROUPS_PER_COMMIT = click.option(
+    "--groups-per-commit",
+    type=WholeNumber(1),
+    help="Commit up to this many finished groups as one version."
+    "  [default: 100 for a compaction, whose groups become one file each, else 1]",
+)
 _FINAL = click.option(
     "--final",
     is_flag=True,
@@ -80,19 +89,23 @@ _MIN_GAIN_OPTION = click.option(
 @policy_options
 @_FINAL
 @_MIN_GAIN_OPTION
+@_GROUPS_PER_COMMIT
 @_EXECUTOR
 @_SPARK_CONF
+@read_back_option
 @dry_run_option
 @json_option
 def optimize(  # noqa: PLR0913  one parameter per option
     table: str,
     policy: Mapping[str, Any],
     min_gain: float | None,
+    groups_per_commit: int | None,
     executor: str,
     spark_conf: Pairs,
     storage_options: Pairs,
     *,
     final: bool,
+    no_read_back: bool,
     dry_run: bool,
     as_json: bool,
 ) -> None:
@@ -104,28 +117,34 @@ def optimize(  # noqa: PLR0913  one parameter per option
     planned_seconds = time.monotonic() - started
     opened.require_writable(made)
     gain = DEFAULT_MIN_GAIN if min_gain is None else min_gain
+    _warn_of_what_is_not_read_back(no_read_back=no_read_back, as_json=as_json)
     if dry_run:
         if made.groups:
             find_executor(executor)
         if final:
-            document = would_do_rounds(opened, made, planned_seconds, gain)
+            document = would_do_rounds(opened, made, planned_seconds, gain, groups_per_commit)
             shown = partial(changes.would_optimize_finally, made)
         else:
-            document = would_do_round(opened, made, planned_seconds)
+            document = would_do_round(opened, made, planned_seconds, groups_per_commit)
             shown = partial(changes.would_optimize, made)
         emit(document, shown, as_json=as_json, dry_run=True)
         return
     with (
         executors_heard(as_json=as_json),
         ExecutorWhenNeeded(
-            lambda: open_executor(executor, mapping(spark_conf), mapping(storage_options))
+            lambda: open_executor(
+                executor,
+                mapping(spark_conf),
+                mapping(storage_options),
+                read_back=not no_read_back,
+            )
         ) as started_executor,
     ):
         if not final:
-            document = _round(opened, started_executor, planned_seconds, made)
+            document = _round(opened, started_executor, groups_per_commit, planned_seconds, made)
             emit(document, changes.optimized, as_json=as_json)
             return
-        execute = partial(_round, opened, started_executor, 0.0)
+        execute = partial(_round, opened, started_executor, groups_per_commit, 0.0)
         rounds = optimize_in_rounds(opened, execute, policy, min_gain=gain, first=made)
         document = rounds_document(opened, tuple(rounds))
     emit(document, changes.optimized_finally, as_json=as_json)
@@ -149,6 +168,11 @@ def executors_heard(*, as_json: bool) -> Iterator[None]:
         log.setLevel(level)
 
 
+def _warn_of_what_is_not_read_back(*, no_read_back: bool, as_json: bool) -> None:
+    if no_read_back and not as_json:
+        click.echo(f"warning: {NOT_READ_BACK}", err=True)
+
+
 def _check_final(policy: Mapping[str, Any], min_gain: float | None, *, final: bool) -> None:
     if final:
         require_rounds(policy)
@@ -157,18 +181,26 @@ def _check_final(policy: Mapping[str, Any], min_gain: float | None, *, final: bo
 
 
 def _round(
-    opened: Table, executor: ExecutorWhenNeeded, planned_seconds: float, made: ClusteringPlan
+    opened: Table,
+    executor: ExecutorWhenNeeded,
+    groups_per_commit: int | None,
+    planned_seconds: float,
+    made: ClusteringPlan,
 ) -> Mapping[str, Any]:
     rewrite = executor.for_plan(made)
     started = time.monotonic()
     with rewrite_progress(made) as progress:
         pending = opened.pending(made)
         report = opened.commit_each(
-            made, rewrite(made, pending, progress.on_share), on_commit=progress.on_group
+            made,
+            rewrite(made, pending, progress.on_share),
+            on_commit=progress.on_group,
+            groups_per_commit=groups_per_commit,
         )
     seconds = planned_seconds + time.monotonic() - started
     report.require_success()
-    return round_document(made, report, opened.optimize_metrics(made, report), seconds)
+    metrics = opened.optimize_metrics(made, report)
+    return round_document(made, report, metrics, seconds, groups_per_commit)
 
 
 @verb("liquidlog run plan.json -o result.jsonl --spark-conf spark.driver.memory=8g")
@@ -178,6 +210,7 @@ def _round(
 )
 @_EXECUTOR
 @_SPARK_CONF
+@read_back_option
 @storage_option
 @dry_run_option
 @json_option
@@ -188,6 +221,7 @@ def run(  # noqa: PLR0913  one parameter per option
     spark_conf: Pairs,
     storage_options: Pairs,
     *,
+    no_read_back: bool,
     dry_run: bool,
     as_json: bool,
 ) -> None:
@@ -197,6 +231,7 @@ def run(  # noqa: PLR0913  one parameter per option
     """
     made = read_plan(plan_path)
     require_used(made.table_uri, mapping(storage_options))
+    _warn_of_what_is_not_read_back(no_read_back=no_read_back, as_json=as_json)
     if dry_run:
         finished = result_so_far(output, made)
         find_executor(executor)
@@ -205,7 +240,9 @@ def run(  # noqa: PLR0913  one parameter per option
         words = partial(changes.would_rewrite, finished=done)
         emit(shown, words, as_json=as_json, dry_run=True)
         return
-    started = open_executor(executor, mapping(spark_conf), mapping(storage_options))
+    started = open_executor(
+        executor, mapping(spark_conf), mapping(storage_options), read_back=not no_read_back
+    )
 
     def rewrite(groups: tuple[int, ...]) -> Iterator[Outcome]:
         with started as run_groups, rewrite_progress(made) as progress:
@@ -221,11 +258,18 @@ def run(  # noqa: PLR0913  one parameter per option
 @verb("liquidlog commit plan.json result.jsonl")
 @click.argument("plan_path", metavar="PLAN.json")
 @click.argument("result_path", metavar="RESULT.jsonl")
+@_GROUPS_PER_COMMIT
 @storage_option
 @dry_run_option
 @json_option
 def commit(
-    plan_path: str, result_path: str, storage_options: Pairs, *, dry_run: bool, as_json: bool
+    plan_path: str,
+    result_path: str,
+    groups_per_commit: int | None,
+    storage_options: Pairs,
+    *,
+    dry_run: bool,
+    as_json: bool,
 ) -> None:
     """Commit the finished groups of an executed plan.
 
@@ -234,6 +278,7 @@ def commit(
     made = read_plan(plan_path)
     result = read_result(result_path, made)
     opened = Table.open(made.table_uri, storage_options=mapping(storage_options))
-    report = committed_document(opened.commit(made, result, dry_run=dry_run))
+    report = opened.commit(made, result, groups_per_commit=groups_per_commit, dry_run=dry_run)
+    document = committed_document(made, report, groups_per_commit)
     shown = partial(changes.committed, dry_run=dry_run)
-    emit(report, shown, as_json=as_json, dry_run=dry_run)
+    emit(document, shown, as_json=as_json, dry_run=dry_run)

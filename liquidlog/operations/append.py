@@ -25,8 +25,7 @@ from liquidlog.errors import (
     UsageError,
 )
 from liquidlog.log.store import TableStore
-from liquidlog.operations.outputs import clear_run, require_committable, run_of
-from liquidlog.operations.rewrite import ENGINE_INFO, settle
+from liquidlog.operations.outputs import Claim, clear_run, require_committable, run_of, settle
 from liquidlog.plan import WrittenFile
 from liquidlog.snapshot import Snapshot
 from liquidlog.spec.actions import AddFile
@@ -34,6 +33,7 @@ from liquidlog.spec.arrow import leaf_column
 from liquidlog.spec.change import Change
 from liquidlog.spec.char_types import column_limits
 from liquidlog.spec.schema import StructField, StructType, quote_path
+from liquidlog.version import ENGINE_INFO
 
 MAX_FILE_ROWS: Final = 16_000_000
 """Rows after which an append starts a new file, so that no file grows without bound."""
@@ -109,8 +109,9 @@ def append(store: TableStore, snapshot: Snapshot, request: AppendRequest, clock:
     except BaseException:
         run.discard()
         raise
-    version = _commit(store, run, digest, snapshot, written, clock) if written else snapshot.version
-    settle(run, written)
+    claim = Claim(run, digest, written)
+    version = _commit(store, claim, snapshot, clock) if written else snapshot.version
+    settle([claim])
     rows = sum(file.num_records for file in written)
     return Appended(version=version, files=len(written), rows=rows)
 
@@ -237,20 +238,13 @@ def _digest(written: Sequence[WrittenFile]) -> str:
     return hashlib.sha256(msgspec.json.encode(written)).hexdigest()
 
 
-def _commit(
-    store: TableStore,
-    run: Run,
-    digest: str,
-    snapshot: Snapshot,
-    written: Sequence[WrittenFile],
-    clock: Clock,
-) -> int:
+def _commit(store: TableStore, claim: Claim, snapshot: Snapshot, clock: Clock) -> int:
     proposal = Proposal(
         read_set=ReadSet(version=snapshot.version),
         base=snapshot,
-        derive=lambda newest: _change(newest, written),
+        derive=lambda newest: _change(newest, claim.outputs),
         before_put=lambda newest: require_committable(
-            store, run, digest, written, newest, now_ms=clock.now_ms()
+            store, [claim], newest, now_ms=clock.now_ms()
         ),
     )
     try:
@@ -259,7 +253,7 @@ def _commit(
         raise
     except LiquidlogError:
         # Only these errors prove that nothing landed; after an interrupt the commit may exist.
-        clear_run(store, run, digest)
+        clear_run(store, claim)
         raise
 
 

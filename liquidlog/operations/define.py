@@ -14,11 +14,11 @@ from liquidlog.definition.property_rules import new_table_problems
 from liquidlog.errors import TableExistsError, UsageError
 from liquidlog.log.store import TableStore
 from liquidlog.operations.in_place import commit_in_place
-from liquidlog.operations.rewrite import ENGINE_INFO
 from liquidlog.snapshot import Snapshot
 from liquidlog.spec.arrow import delta_schema
 from liquidlog.spec.change import Change
 from liquidlog.spec.schema import Path, StructType
+from liquidlog.version import ENGINE_INFO
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

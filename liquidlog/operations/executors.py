@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack
 from importlib.metadata import entry_points
+from inspect import signature
 from typing import Final, Self
 
 from liquidlog.errors import ExecutorError, UsageError
@@ -17,8 +18,18 @@ SPARK: Final = "spark"
 Executor = Callable[[ClusteringPlan, Sequence[int], Progress], Iterator[Outcome]]
 """(plan, ids of the groups to rewrite, progress) -> outcomes, each as soon as its group ends."""
 
-Start = Callable[[Mapping[str, str], Mapping[str, str]], AbstractContextManager[Executor]]
-"""(configuration, storage options) -> context manager of an Executor."""
+Start = Callable[..., AbstractContextManager[Executor]]
+"""(configuration, storage options) -> context manager of an Executor.
+
+One that reads its outputs back to prove them may take the keyword `read_back`, a bool that is true
+by default; it is given only to leave that out.
+"""
+
+NOT_READ_BACK: Final = (
+    "outputs are not read back: what the Parquet encoder and the storage make of the rows is not"
+    " proved, only that the rows handed to them are those of the inputs"
+)
+"""What a run without `read_back` does not prove, as a warning."""
 
 
 class ExecutorWhenNeeded:
@@ -51,12 +62,17 @@ def _rewrite_nothing(*_: object) -> Iterator[Outcome]:
 
 
 def open_executor(
-    name: str, configuration: Mapping[str, str], storage_options: Mapping[str, str]
+    name: str,
+    configuration: Mapping[str, str],
+    storage_options: Mapping[str, str],
+    *,
+    read_back: bool = True,
 ) -> AbstractContextManager[Executor]:
     """Return a context manager that starts the executor `name` when it is entered.
 
     Raises:
-        UsageError: As `find_executor`, or if the executor takes no Spark configuration.
+        UsageError: As `find_executor`, or if the executor takes no Spark configuration, or cannot
+            leave out `read_back`.
         ExecutorError: As `find_executor`.
     """
     if configuration and name != SPARK:
@@ -64,7 +80,15 @@ def open_executor(
             f"a Spark configuration has no effect with the executor {name}: it is for {SPARK}",
             option="spark_conf",
         )
-    return find_executor(name)(configuration, storage_options)
+    start = find_executor(name)
+    if read_back:
+        return start(configuration, storage_options)
+    if "read_back" not in signature(start).parameters:
+        raise UsageError(
+            f"no_read_back has no effect with the executor {name}: it takes no read_back",
+            option="no_read_back",
+        )
+    return start(configuration, storage_options, read_back=False)
 
 
 def find_executor(name: str) -> Start:

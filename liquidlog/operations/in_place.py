@@ -6,9 +6,9 @@ from liquidlog.clustering.columns import CLUSTERING_DOMAIN
 from liquidlog.commit.conflicts import ReadSet
 from liquidlog.commit.transaction import Clock, Proposal, land_and_checkpoint, require_writable
 from liquidlog.log.store import TableStore
-from liquidlog.operations.rewrite import ENGINE_INFO
 from liquidlog.snapshot import Snapshot
 from liquidlog.spec.change import Change
+from liquidlog.version import ENGINE_INFO
 
 Derive = Callable[[Snapshot], Change | None]
 """Function from a snapshot to the change to commit, None if there is nothing to change."""

@@ -21,12 +21,12 @@ from liquidlog.log.loader import load_snapshot
 from liquidlog.log.named import named_files
 from liquidlog.log.store import TableStore
 from liquidlog.operations.outputs import delete_unnamed, max_age_ms, table_directory
-from liquidlog.operations.rewrite import ENGINE_INFO
 from liquidlog.snapshot import Snapshot
 from liquidlog.spec.change import Change
 from liquidlog.spec.rows import Rows
 from liquidlog.spec.times import iso_time
 from liquidlog.storage.files import FileFacts
+from liquidlog.version import ENGINE_INFO
 
 OPERATION: Final = "ORPHANS"
 """Operation of the version that is put before files of finished runs are deleted."""

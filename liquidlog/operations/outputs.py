@@ -4,14 +4,16 @@ The claims of a document are compared with the run that it names, and with the f
 missing output proves nothing, so nothing is deleted because of it.
 """
 
-from collections.abc import Iterator, Sequence
+import warnings
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import Final
 
 from liquidlog.data.evidence import footer_problems
 from liquidlog.data.runs import Run
-from liquidlog.errors import LiquidlogError, ResultMismatchError
+from liquidlog.errors import DataFileError, LiquidlogError, ResultMismatchError, StorageError
 from liquidlog.log.named import named_files
 from liquidlog.log.store import TableStore
 from liquidlog.plan import (
@@ -62,58 +64,110 @@ def require_own_names(run: Run, outputs: Sequence[WrittenFile]) -> None:
         raise ResultMismatchError(problems)
 
 
-def require_evidence(store: TableStore, plan: ClusteringPlan, group: RewrittenGroup) -> None:
-    """Read the footers of outputs; refuse outputs that contradict the result.
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """The run that a document names, the digest that it must have left, and its outputs."""
+
+    run: Run
+    digest: str
+    outputs: tuple[WrittenFile, ...]
+
+
+def evidence_against(
+    store: TableStore, plan: ClusteringPlan, groups: Sequence[RewrittenGroup]
+) -> Mapping[int, ResultMismatchError | DataFileError]:
+    """Read the footers of outputs; return an error for each group that they contradict, by its id.
+
+    An error has every missing output, or else every contradiction.
 
     Raises:
-        ResultMismatchError: With every contradiction, or every missing output.
-        DataFileError: If an output is not Parquet.
         StorageError: If the storage does not answer.
     """
-    _require_there(store, group.outputs, oldest_ms=0)
     schema = file_schema(parse_schema(plan.schema_string, where="the plan"), plan.row_tracking)
 
-    def problems_of(file: WrittenFile) -> tuple[str, ...]:
-        return footer_problems(store.data_path(file.path), file, schema, store.storage)
+    def problems_of(file: WrittenFile) -> tuple[str, ...] | DataFileError:
+        try:
+            return footer_problems(store.data_path(file.path), file, schema, store.storage)
+        except DataFileError as error:
+            return error
 
+    against: dict[int, ResultMismatchError | DataFileError] = {}
+    for group_id, problems in _missing(store, groups).items():
+        against[group_id] = ResultMismatchError(problems)
+    there = [
+        (group.group_id, file)
+        for group in groups
+        if group.group_id not in against
+        for file in group.outputs
+    ]
+    contradictions: dict[int, tuple[str, ...]] = {}
     with ThreadPoolExecutor(_PARALLEL_REQUESTS) as pool:
-        problems = tuple(text for found in pool.map(problems_of, group.outputs) for text in found)
-    if problems:
-        raise ResultMismatchError(problems)
+        found = pool.map(lambda of_group: problems_of(of_group[1]), there)
+        for (group_id, _), problem in zip(there, found, strict=True):
+            if isinstance(problem, DataFileError):
+                against.setdefault(group_id, problem)
+            elif problem:
+                contradictions[group_id] = (*contradictions.get(group_id, ()), *problem)
+    for group_id, problems in contradictions.items():
+        against.setdefault(group_id, ResultMismatchError(problems))
+    return against
 
 
 def require_committable(
-    store: TableStore,
-    run: Run,
-    digest: str,
-    outputs: Sequence[WrittenFile],
-    snapshot: Snapshot,
-    *,
-    now_ms: int,
+    store: TableStore, claims: Sequence[Claim], snapshot: Snapshot, *, now_ms: int
 ) -> None:
     """Refuse, directly before a put, outputs that are, were or may be about to be deleted.
 
-    Their run must have finished with this digest, so that their deletion has not begun; each must
-    exist; and none may be so old that a VACUUM that lists it now could delete it later.
+    Each run must have finished with its digest, so that the deletion of its outputs has not begun;
+    each output must exist; and none may be so old that a VACUUM that lists it now could delete it
+    later.
 
     Raises:
         ResultMismatchError: With every problem; nothing was deleted.
         StorageError: If the storage does not answer.
     """
-    if run.finished_digest() != digest:
-        raise ResultMismatchError((_run_problem(run),))
-    _require_there(store, outputs, oldest_ms=now_ms - max_age_ms(snapshot))
-
-
-def _require_there(store: TableStore, outputs: Sequence[WrittenFile], *, oldest_ms: int) -> None:
     with ThreadPoolExecutor(_PARALLEL_REQUESTS) as pool:
-        facts = list(pool.map(lambda file: store.file_facts(file.path), outputs))
-    problems = tuple(_file_problems(outputs, facts, oldest_ms))
+        digests = list(pool.map(lambda claim: claim.run.finished_digest(), claims))
+    problems = tuple(
+        _run_problem(claim.run)
+        for claim, digest in zip(claims, digests, strict=True)
+        if digest != claim.digest
+    )
+    if problems:
+        raise ResultMismatchError(problems)
+    outputs = [file for claim in claims for file in claim.outputs]
+    problems = _file_problems(store, outputs, oldest_ms=now_ms - max_age_ms(snapshot))
     if problems:
         raise ResultMismatchError(problems)
 
 
-def clear_run(store: TableStore, run: Run, digest: str) -> None:
+class RunWarning(UserWarning):
+    """A commit landed, but the trace of a run that wrote its files could not be removed."""
+
+
+def settle(claims: Sequence[Claim]) -> None:
+    """Remove the traces of runs whose outputs are committed; a failure is only a RunWarning.
+
+    A trace that is left says only that the run finished. The log names its files, so they are never
+    deleted.
+    """
+    with ThreadPoolExecutor(_PARALLEL_REQUESTS) as pool:
+        for problem in pool.map(_unsettled, claims):
+            if problem is not None:
+                message = f"committed, but the trace of its run could not be removed: {problem}"
+                warnings.warn(message, RunWarning, stacklevel=3)
+
+
+def _unsettled(claim: Claim) -> str | None:
+    """Remove the trace of a run; return why it is still there, None if it is not."""
+    try:
+        claim.run.forget(named={file.path for file in claim.outputs})
+    except StorageError as error:
+        return error.message
+    return None
+
+
+def clear_run(store: TableStore, claim: Claim) -> None:
     """Delete the files of a finished run that the log does not name; keep all if a check fails.
 
     Call this only for runs whose files no commit can name any more: a version in the log forbids it
@@ -121,9 +175,9 @@ def clear_run(store: TableStore, run: Run, digest: str) -> None:
     right run. Files that are kept stay listed among the runs of the table.
     """
     with suppress(LiquidlogError):
-        if run.finished_digest() == digest:
-            run.withdraw()
-            delete_unnamed(store, (run,))
+        if claim.run.finished_digest() == claim.digest:
+            claim.run.withdraw()
+            delete_unnamed(store, (claim.run,))
 
 
 def delete_unnamed(store: TableStore, runs: Sequence[Run]) -> tuple[str, ...]:
@@ -165,17 +219,39 @@ def _run_problem(run: Run) -> str:
     )
 
 
+def _missing(store: TableStore, groups: Sequence[RewrittenGroup]) -> Mapping[int, tuple[str, ...]]:
+    """Return what is wrong with the sizes of outputs, by the group's id; nothing of the others."""
+    outputs = [(group.group_id, file) for group in groups for file in group.outputs]
+    found = _facts(store, [file for _, file in outputs])
+    problems: dict[int, tuple[str, ...]] = {}
+    for (group_id, file), facts in zip(outputs, found, strict=True):
+        problem = _file_problem(file, facts, oldest_ms=0)
+        if problem is not None:
+            problems[group_id] = (*problems.get(group_id, ()), problem)
+    return problems
+
+
 def _file_problems(
-    outputs: Sequence[WrittenFile], facts: Sequence[FileFacts | None], oldest_ms: int
-) -> Iterator[str]:
-    for file, found in zip(outputs, facts, strict=True):
-        if found is None:
-            yield f"output {file.path} is missing"
-        elif found.size_bytes != file.size_bytes:
-            yield f"output {file.path} has {found.size_bytes} bytes, expected {file.size_bytes}"
-        elif found.modification_time_ms < oldest_ms:
-            yield (
-                f"output {file.path} is from {iso_time(found.modification_time_ms)}, before half"
-                " of delta.deletedFileRetentionDuration: a VACUUM may be deleting it; plan and"
-                " run again"
-            )
+    store: TableStore, outputs: Sequence[WrittenFile], *, oldest_ms: int
+) -> tuple[str, ...]:
+    found = zip(outputs, _facts(store, outputs), strict=True)
+    problems = (_file_problem(file, facts, oldest_ms) for file, facts in found)
+    return tuple(problem for problem in problems if problem is not None)
+
+
+def _facts(store: TableStore, outputs: Sequence[WrittenFile]) -> list[FileFacts | None]:
+    with ThreadPoolExecutor(_PARALLEL_REQUESTS) as pool:
+        return list(pool.map(lambda file: store.file_facts(file.path), outputs))
+
+
+def _file_problem(file: WrittenFile, found: FileFacts | None, oldest_ms: int) -> str | None:
+    if found is None:
+        return f"output {file.path} is missing"
+    if found.size_bytes != file.size_bytes:
+        return f"output {file.path} has {found.size_bytes} bytes, expected {file.size_bytes}"
+    if found.modification_time_ms < oldest_ms:
+        return (
+            f"output {file.path} is from {iso_time(found.modification_time_ms)}, before half of"
+            " delta.deletedFileRetentionDuration: a VACUUM may be deleting it; plan and run again"
+        )
+    return None

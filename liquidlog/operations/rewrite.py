@@ -1,63 +1,39 @@
-"""Commit finished rewrites, one commit per group, and clean up after certain failures only.
+"""Commit finished rewrites, in batches, and say of each group what became of it.
 
 A problem of one group does not stop the others: the report has the outcome of each.
 """
 
-import warnings
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Final, Self
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Final
 
-from liquidlog.clustering.columns import CLUSTERING_DOMAIN
-from liquidlog.clustering.outcome.change import Staleness, planned_group, rewrite_change, staleness
-from liquidlog.commit.conflicts import ReadSet, Winners
-from liquidlog.commit.transaction import (
-    Clock,
-    Proposal,
-    land_and_checkpoint,
-    rehearse,
-    require_writable,
-)
-from liquidlog.data.runs import Run
+from liquidlog.commit.transaction import Clock, require_writable
 from liquidlog.errors import (
     CommitConflictError,
     Conflict,
-    DataFileError,
     ExecutorError,
-    ResultMismatchError,
-    StorageError,
-    TableReplacedError,
     UnsupportedFeatureError,
 )
-from liquidlog.log.loader import load_commits
 from liquidlog.log.second_opinion import SecondOpinion
-from liquidlog.log.segment import list_log_from, mark_of
-from liquidlog.log.store import TableStore
-from liquidlog.operations.outputs import (
-    clear_run,
-    require_committable,
-    require_evidence,
-    require_own_names,
-    run_of,
-)
+from liquidlog.operations.batches import CommitRun, commit_batch
 from liquidlog.plan import (
-    GROUP_ID_TAG,
-    PLAN_ID_TAG,
     ClusteringPlan,
     GroupFailure,
-    InputFile,
     Outcome,
-    RewriteGroup,
+    RewriteMode,
     RewrittenGroup,
-    WrittenFile,
-    rewrite_digest,
 )
-from liquidlog.snapshot import LogMark, Snapshot
-from liquidlog.spec.actions import FileKey
+from liquidlog.snapshot import Snapshot
 from liquidlog.spec.arrow import unsupported_types
-from liquidlog.spec.change import Change
 from liquidlog.spec.markup import Summary
-from liquidlog.version import __version__
+
+_GROUPS_PER_COMMIT: Final = {RewriteMode.COMPACTION: 100}
+"""A group of a compaction becomes one file, of at most 1 GiB unless asked otherwise: a hundred of
+them are about one cube, the size of other commits, so that a crash loses no more work."""
+
+_LONGEST_WAIT_MS: Final = 10 * 60_000
+"""How long a finished group waits for others, at least until another one finishes. Its outputs must
+be committed before a VACUUM could take them for forgotten, which can be after an hour."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,20 +51,31 @@ class GroupConflict(Conflict):
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class CommitReport(Summary):
-    """The outcome of committing a plan's groups; `versions` are the commits made, in order.
+    """The outcome of committing a plan's groups.
 
-    `conflicts` and `failures` (sentences) say why groups were not committed; `finished` are the
-    results that this call committed. For a dry run, the outcome that a real run would have now.
+    `group_versions` has the version of each group that this call committed, in order; several
+    groups may share one. `conflicts` and `failures` (sentences) say why groups were not committed;
+    `finished` are the results that this call committed. For a dry run, the outcome that a real run
+    would have now.
     """
 
     read_version: int
-    versions: tuple[int, ...]
-    committed_groups: tuple[int, ...]
+    group_versions: Mapping[int, int]
     skipped_groups: tuple[int, ...]
     finished: tuple[RewrittenGroup, ...]
     conflicts: tuple[GroupConflict, ...]
     failures: tuple[str, ...]
     dry_run: bool = False
+
+    @property
+    def versions(self) -> tuple[int, ...]:
+        """The commits made, in order."""
+        return tuple(dict.fromkeys(self.group_versions.values()))
+
+    @property
+    def committed_groups(self) -> tuple[int, ...]:
+        """The ids of the groups committed, in order."""
+        return tuple(self.group_versions)
 
     @property
     def rows_verified(self) -> int:
@@ -137,57 +124,9 @@ def require_rewritable(snapshot: Snapshot, plan: ClusteringPlan, opinion: Second
         opinion.require(snapshot)
 
 
-class LandedGroups:
-    """Which groups of a plan are committed, and all commits since the plan: each is read once."""
-
-    def __init__(self, store: TableStore, plan: ClusteringPlan) -> None:
-        """Know of nothing after the plan's version; nothing is read yet."""
-        self._store = store
-        self._plan = plan
-        self._forget()
-
-    def _forget(self) -> None:
-        self.winners = Winners(self._plan.read_version)
-        self._groups: set[int] = set()
-        # Not the winners' version: an attempt to commit takes commits in whose tags nobody read.
-        self._version = self._plan.read_version
-        self._mark: LogMark | None = None
-
-    def update(self) -> frozenset[int]:
-        """Read the commits that came since the last time; return the ids of the committed groups.
-
-        If the log does not hold the last commit that was read as it was, all are read anew.
-
-        Raises:
-            VersionNotFoundError: If commits after the plan's version are gone from the log.
-        """
-        listing = list_log_from(self._store, self._version)
-        known = self._version == self._plan.read_version
-        if not known and (self._mark is None or not listing.has(self._mark)):
-            self._forget()
-            listing = list_log_from(self._store, self._version)
-        for commit in load_commits(self._store, self._version + 1, listing.newest):
-            tags = commit.info.tags or {}
-            if tags.get(PLAN_ID_TAG) == self._plan.plan_id:
-                self._groups.add(int(tags[GROUP_ID_TAG]))
-            self.winners.take([commit])
-            file = listing.commits.get(commit.version)
-            self._version, self._mark = commit.version, None if file is None else mark_of(file)
-        return frozenset(self._groups)
-
-
-class CommitRun:
-    """What the groups of a run share: each log file and each agreement serves all that follow."""
-
-    def __init__(
-        self, store: TableStore, plan: ClusteringPlan, clock: Clock, opinion: SecondOpinion
-    ) -> None:
-        self.store = store
-        self.plan = plan
-        self.clock = clock
-        self.opinion = opinion
-        self.landed = LandedGroups(store, plan)
-        self.base: Snapshot | None = None
+def default_groups_per_commit(plan: ClusteringPlan) -> int:
+    """Return how many groups of a plan are committed together, at least 1."""
+    return _GROUPS_PER_COMMIT.get(plan.mode, 1)
 
 
 def commit_groups(
@@ -195,11 +134,15 @@ def commit_groups(
     groups: Iterable[Outcome],
     *,
     on_commit: Callable[[int], None],
+    groups_per_commit: int,
     dry_run: bool = False,
 ) -> CommitReport:
-    """Commit each group when it arrives; a group that cannot be committed does not stop the others.
+    """Commit groups as they arrive, up to `groups_per_commit` in a version.
 
-    With `dry_run` nothing is committed, and the report is the one that a real run would return.
+    A group that cannot be committed does not stop the others. Groups that wait for more are
+    committed at the end, also when `groups` ends with an error or an interrupt, which is then
+    raised. With `dry_run` nothing is committed, and the report is the one that a real run would
+    return.
 
     Raises:
         CommitStateUnknownError: If a commit may or may not have landed.
@@ -210,31 +153,33 @@ def commit_groups(
     finished: list[RewrittenGroup] = []
     conflicts: list[GroupConflict] = []
     failures: list[str] = []
-    become = rehearse_group if dry_run else commit_group
-    for group in groups:
-        if isinstance(group, GroupFailure):
-            failures.append(f"group {group.group_id}: {group.reason}")
-            continue
-        try:
-            committed = become(run, group)
-        except CommitConflictError as error:
-            conflicts.extend(GroupConflict(group.group_id, found) for found in error.conflicts)
-        except (ResultMismatchError, DataFileError) as error:
-            failures.append(f"group {group.group_id}: {error.message}")
-        else:
-            run.base = committed.base or run.base
-            if committed.version is None:
-                skipped.append(group.group_id)
+
+    def rewritten() -> Iterator[RewrittenGroup]:
+        for outcome in groups:
+            if isinstance(outcome, GroupFailure):
+                failures.append(f"group {outcome.group_id}: {outcome.reason}")
             else:
-                # All rehearsed groups are based on the current version.
-                before = len(versions) if dry_run else 0
-                versions[group.group_id] = committed.version + before
-                finished.append(group)
-                on_commit(group.group_id)
+                yield outcome
+
+    for batch in _batches(rewritten(), groups_per_commit, run.clock):
+        done = commit_batch(run, batch, dry_run=dry_run)
+        skipped.extend(done.skipped)
+        for group_id, error in done.refused.items():
+            if isinstance(error, CommitConflictError):
+                conflicts.extend(GroupConflict(group_id, found) for found in error.conflicts)
+            else:
+                failures.append(f"group {group_id}: {error.message}")
+        if done.version is None:
+            continue
+        # All rehearsed batches are based on the current version.
+        version = done.version + (len(set(versions.values())) if dry_run else 0)
+        finished.extend(done.committed)
+        for group in done.committed:
+            versions[group.group_id] = version
+            on_commit(group.group_id)
     return CommitReport(
         read_version=run.plan.read_version,
-        versions=tuple(versions.values()),
-        committed_groups=tuple(versions),
+        group_versions=versions,
         skipped_groups=tuple(skipped),
         finished=tuple(finished),
         conflicts=tuple(conflicts),
@@ -243,194 +188,32 @@ def commit_groups(
     )
 
 
-ENGINE_INFO: Final = f"liquidlog/{__version__}"
+def _batches(
+    groups: Iterable[RewrittenGroup], most: int, clock: Clock
+) -> Iterator[list[RewrittenGroup]]:
+    """Yield groups in lists of at most `most`, none of them with two results of one group.
 
-
-class RunWarning(UserWarning):
-    """A commit landed, but the trace of the run that wrote its files could not be removed."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GroupCommit:
-    """The outcome of a finished group; `version` is None if the group had been committed before.
-
-    `base` is the version of the table from which its commit was derived.
-    """
-
-    group_id: int
-    version: int | None
-    base: Snapshot | None = field(default=None, compare=False, repr=False)
-
-
-def commit_group(run: CommitRun, group: RewrittenGroup) -> GroupCommit:
-    """Commit a finished group on top of the newest version.
-
-    A group that is already committed is not committed again. Outputs are deleted only if the log
-    proves that no commit can ever name them: another result of the group was committed, or other
-    commits made it impossible. Otherwise they stay, listed as files of a finished run.
+    If `groups` raises an error or is interrupted, what waits is yielded before that is raised.
 
     Raises:
-        CommitConflictError: If other commits made it impossible; has every conflict.
-        TableReplacedError: If another table is there now; nothing is deleted.
-        ResultMismatchError: If the result does not match the plan or its run, or lost a row.
-        DataFileError: If an output cannot be read.
-        StorageError: If the storage does not answer, or refuses the commit.
-        CommitStateUnknownError: If the commit may or may not have landed.
-        UnsupportedFeatureError: If the table can no longer be written.
-        CorruptLogError: If delta-rs reads the log differently.
+        Exception: What `groups` raises.
+        KeyboardInterrupt: If `groups` is interrupted.
     """
-    store, plan, clock = run.store, run.plan, run.clock
-    claim = _Claim.of(store, plan, group)
-    if group.group_id in run.landed.update():
-        clear_run(store, claim.run, claim.digest)
-        return GroupCommit(group_id=group.group_id, version=None)
+    waiting: list[RewrittenGroup] = []
+    since_ms = 0
     try:
-        require_evidence(store, plan, group)
-        rewrite = _GroupRewrite(run, group, claim, started_ms=clock.now_ms())
-        landed = land_and_checkpoint(store, rewrite.proposal(), clock, engine_info=ENGINE_INFO)
-    except TableReplacedError:
-        raise  # the log of another table proves nothing about this run
-    except CommitConflictError:
-        clear_run(store, claim.run, claim.digest)
-        if group.group_id in run.landed.update():
-            return GroupCommit(group_id=group.group_id, version=None)
+        for group in groups:
+            if any(one.group_id == group.group_id for one in waiting):
+                yield waiting
+                waiting = []
+            since_ms = since_ms if waiting else clock.now_ms()
+            waiting.append(group)
+            if len(waiting) >= most or clock.now_ms() - since_ms >= _LONGEST_WAIT_MS:
+                ready, waiting = waiting, []
+                yield ready
+    except (Exception, KeyboardInterrupt):
+        if waiting:
+            yield waiting
         raise
-    except ResultMismatchError:
-        # The process that committed the same outputs meanwhile has removed the trace of their run.
-        if group.group_id in run.landed.update():
-            return GroupCommit(group_id=group.group_id, version=None)
-        raise
-    settle(claim.run, group.outputs)
-    return GroupCommit(group_id=group.group_id, version=landed.version, base=landed.base)
-
-
-def rehearse_group(run: CommitRun, group: RewrittenGroup) -> GroupCommit:
-    """Return what `commit_group` would return now; nothing is committed and nothing is deleted.
-
-    Raises:
-        CommitConflictError: As `commit_group`.
-        ResultMismatchError: As `commit_group`.
-        DataFileError: As `commit_group`.
-        StorageError: As `commit_group`.
-        UnsupportedFeatureError: As `commit_group`.
-        CorruptLogError: As `commit_group`.
-    """
-    store, plan, clock = run.store, run.plan, run.clock
-    claim = _Claim.of(store, plan, group)
-    if group.group_id in run.landed.update():
-        return GroupCommit(group_id=group.group_id, version=None)
-    require_evidence(store, plan, group)
-    rewrite = _GroupRewrite(run, group, claim, started_ms=clock.now_ms())
-    would = rehearse(store, rewrite.proposal())
-    return GroupCommit(group_id=group.group_id, version=would.version, base=would.base)
-
-
-def settle(run: Run, outputs: Sequence[WrittenFile]) -> None:
-    """Remove the trace of a run whose outputs are committed; a failure is only a RunWarning.
-
-    A trace that is left says only that the run finished. The log names its files, so they are never
-    deleted.
-    """
-    try:
-        run.forget(named={file.path for file in outputs})
-    except StorageError as error:
-        message = f"committed, but the trace of its run could not be removed: {error.message}"
-        warnings.warn(message, RunWarning, stacklevel=3)
-
-
-def committed_groups(store: TableStore, plan: ClusteringPlan) -> frozenset[int]:
-    """Return the ids of the plan's groups that are committed according to the log.
-
-    Raises:
-        VersionNotFoundError: If commits after the plan's version are no longer in the log.
-    """
-    return LandedGroups(store, plan).update()
-
-
-def pending_groups(store: TableStore, plan: ClusteringPlan) -> tuple[RewriteGroup, ...]:
-    """Return the groups of a plan that are still to be rewritten."""
-    done = committed_groups(store, plan)
-    return tuple(group for group in plan.groups if group.group_id not in done)
-
-
-def read_set_of(plan: ClusteringPlan, group: RewriteGroup) -> ReadSet:
-    """Return what the rewrite of a group depends on: its inputs and the clustering columns."""
-    return ReadSet(
-        version=plan.read_version,
-        files=frozenset(_key(file) for file in group.inputs),
-        domains=frozenset({CLUSTERING_DOMAIN}),
-    )
-
-
-@dataclass(frozen=True, slots=True)
-class _Claim:
-    """The run that a result names, and the digest that the run must have left."""
-
-    run: Run
-    digest: str
-
-    @classmethod
-    def of(cls, store: TableStore, plan: ClusteringPlan, group: RewrittenGroup) -> Self:
-        """Return the claim of a finished group.
-
-        Raises:
-            ResultMismatchError: If the result does not match the plan, or names files of other
-                runs.
-        """
-        run = run_of(store, group.run)
-        digest = rewrite_digest(plan, planned_group(plan, group), group)
-        require_own_names(run, group.outputs)
-        return cls(run, digest)
-
-
-@dataclass(slots=True)
-class _GroupRewrite:
-    """A finished group with the functions that attempts to land it call."""
-
-    run: CommitRun
-    group: RewrittenGroup
-    claim: _Claim
-    started_ms: int
-    _stale: Staleness | None = None
-
-    def proposal(self) -> Proposal:
-        """Return the group as a proposal that builds on the commits already read in this run."""
-        plan = self.run.plan
-        return Proposal(
-            read_set=read_set_of(plan, planned_group(plan, self.group)),
-            derive=self._derive,
-            problems=self._problems,
-            before_put=self._before_put,
-            base=self.run.base,
-            winners=self.run.landed.winners,
-        )
-
-    def _problems(self, snapshot: Snapshot) -> tuple[str, ...]:
-        return self._staleness(snapshot).reasons
-
-    def _derive(self, snapshot: Snapshot) -> Change:
-        stale = self._staleness(snapshot)
-        plan, now_ms = self.run.plan, self.started_ms
-        return rewrite_change(snapshot, plan, self.group, now_ms=now_ms, stale=stale)
-
-    def _before_put(self, snapshot: Snapshot) -> None:
-        claim, outputs = self.claim, self.group.outputs
-        self.run.opinion.require(snapshot)
-        now_ms = self.run.clock.now_ms()
-        require_committable(
-            self.run.store, claim.run, claim.digest, outputs, snapshot, now_ms=now_ms
-        )
-
-    def _staleness(self, snapshot: Snapshot) -> Staleness:
-        """Return the staleness against a snapshot; it is computed once per attempt."""
-        if self._stale is None or self._stale.snapshot is not snapshot:
-            plan = self.run.plan
-            self._stale = staleness(snapshot, plan, planned_group(plan, self.group))
-        return self._stale
-
-
-def _key(file: InputFile) -> FileKey:
-    vector = file.deletion_vector
-    if vector is None:
-        return file.path, None
-    return file.path, vector.descriptor.unique_id
+    if waiting:
+        yield waiting

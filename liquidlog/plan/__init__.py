@@ -14,8 +14,6 @@ from liquidlog.plan.documents import (
     DEFAULT_TOLERANCE,
     FORMAT_VERSION,
     GIB,
-    GROUP_ID_TAG,
-    PLAN_ID_TAG,
     RESULT_FORMAT_VERSION,
     ClusteringPlan,
     ClusteringPolicy,
@@ -51,6 +49,13 @@ from liquidlog.plan.files import (
     repeated_inputs,
     repeated_message,
 )
+from liquidlog.plan.tags import (
+    GROUP_ID_TAG,
+    GROUP_IDS_TAG,
+    PLAN_ID_TAG,
+    group_tags,
+    tagged_groups,
+)
 
 __all__ = [
     "DEFAULT_MAX_FILE_BYTES",
@@ -61,6 +66,7 @@ __all__ = [
     "DEFAULT_TOLERANCE",
     "FORMAT_VERSION",
     "GIB",
+    "GROUP_IDS_TAG",
     "GROUP_ID_TAG",
     "PLAN_ID_TAG",
     "RESULT_FORMAT_VERSION",
@@ -90,9 +96,11 @@ __all__ = [
     "encode_plan",
     "encode_rewritten_group",
     "file_schema",
+    "group_tags",
     "plan_document",
     "repeated_inputs",
     "repeated_message",
     "rewrite_digest",
     "rewritten_group_begins",
+    "tagged_groups",
 ]

@@ -29,10 +29,6 @@ FORMAT_VERSION: Final = 1
 RESULT_FORMAT_VERSION: Final = 2
 """Results of version 1 name no run, so whether their files may be committed is not known."""
 
-PLAN_ID_TAG: Final = "liquidlog.planId"
-GROUP_ID_TAG: Final = "liquidlog.groupId"
-"""Tags of commitInfo by which a run of a plan recognises the groups already committed."""
-
 GIB: Final = 1 << 30
 DEFAULT_MIN_CUBE_BYTES: Final = 100 * GIB
 """Cubes of at least this logical size are stable. Source: design document, MIN_CUBE_SIZE."""
@@ -248,7 +244,8 @@ class RewrittenGroup(Document, frozen=True, kw_only=True):
     """Facts about a finished group. Checksums are 32 hex digits, equal for equal multisets.
 
     `run` is the token of the run that wrote the outputs: it is part of their names, and the table's
-    directory has the run's fate (see `data.runs`). A group is one line of a result document.
+    directory has the run's fate (see `data.runs`). `read_back` is there, and false, if the outputs
+    were not read back to prove them. A group is one line of a result document.
     """
 
     format_version: int = RESULT_FORMAT_VERSION
@@ -262,6 +259,7 @@ class RewrittenGroup(Document, frozen=True, kw_only=True):
     checksum_written: str
     seconds: float
     costs: GroupCosts = GroupCosts()
+    read_back: bool | msgspec.UnsetType = msgspec.UNSET
 
 
 class GroupFailure(Document, frozen=True, kw_only=True):

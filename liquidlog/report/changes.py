@@ -110,7 +110,9 @@ def optimized(result: Mapping[str, Any]) -> Report:
         f"committed {len(result['groups'])} group(s) as version(s) {_listed(result['versions'])} in"
         f" {result['seconds']} s; {result['rows_verified']} rows verified"
     )
-    return (head, *pairs(result["metrics"]))
+    unproved = [group["group_id"] for group in result["groups"] if "read_back" in group]
+    warned = (Line(f"{len(unproved)} group(s) were not read back"),) if unproved else ()
+    return (head, *warned, *pairs(result["metrics"]))
 
 
 def optimized_finally(result: Mapping[str, Any]) -> Report:

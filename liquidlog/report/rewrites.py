@@ -6,19 +6,31 @@ What only a rewrite can tell, like the sizes of the files it writes, is null bef
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from msgspec import to_builtins
+from msgspec import UNSET, to_builtins
 
-from liquidlog.operations.rewrite import CommitReport
+from liquidlog.operations.rewrite import CommitReport, default_groups_per_commit
 from liquidlog.operations.rounds import Round, depth_after_round
 from liquidlog.plan import RESULT_FORMAT_VERSION, ClusteringPlan, RewriteResult, RewrittenGroup
 from liquidlog.table import Table
 
 
+def commit_policy(plan: ClusteringPlan, groups_per_commit: int | None) -> Mapping[str, Any]:
+    """Return how groups of a plan are committed, setting by setting, and who has chosen it."""
+    value = groups_per_commit or default_groups_per_commit(plan)
+    chosen_by = "default" if groups_per_commit is None else "option"
+    return {"groups_per_commit": {"value": value, "from": chosen_by}}
+
+
 def round_document(
-    plan: ClusteringPlan, report: CommitReport, metrics: Mapping[str, Any], seconds: float
+    plan: ClusteringPlan,
+    report: CommitReport,
+    metrics: Mapping[str, Any],
+    seconds: float,
+    groups_per_commit: int | None,
 ) -> Mapping[str, Any]:
     """Return the document of an OPTIMIZE that took `seconds`, planning included."""
     costs = {group.group_id: group.costs for group in report.finished}
+    proofs = _proofs(report)
     return {
         "versions": report.versions,
         "groups": [
@@ -28,12 +40,22 @@ def round_document(
                 "version": version,
                 "inputs": len(plan.groups[group_id].inputs),
                 "costs": to_builtins(costs[group_id]),
+                **proofs[group_id],
             }
-            for group_id, version in zip(report.committed_groups, report.versions, strict=True)
+            for group_id, version in report.group_versions.items()
         ],
+        "policy": commit_policy(plan, groups_per_commit),
         "metrics": metrics,
         "rows_verified": report.rows_verified,
         "seconds": round(seconds, 3),
+    }
+
+
+def _proofs(report: CommitReport) -> Mapping[int, Mapping[str, Any]]:
+    """Return what to say of the proof of each group, by its id: nothing if it is whole."""
+    return {
+        group.group_id: {} if group.read_back is UNSET else {"read_back": group.read_back}
+        for group in report.finished
     }
 
 
@@ -50,27 +72,39 @@ def rounds_document(opened: Table, rounds: Sequence[Round[Mapping[str, Any]]]) -
     }
 
 
-def committed_document(report: CommitReport) -> Mapping[str, Any]:
+def committed_document(
+    plan: ClusteringPlan, report: CommitReport, groups_per_commit: int | None
+) -> Mapping[str, Any]:
     """Return the document of a commit of groups."""
+    proofs = _proofs(report)
     return {
         "versions": report.versions,
         "committed_groups": report.committed_groups,
         "skipped_groups": report.skipped_groups,
+        "groups": [
+            {"group_id": group_id, "version": version, **proofs[group_id]}
+            for group_id, version in report.group_versions.items()
+        ],
+        "policy": commit_policy(plan, groups_per_commit),
     }
 
 
-def would_do_round(opened: Table, made: ClusteringPlan, seconds: float) -> dict[str, Any]:
+def would_do_round(
+    opened: Table, made: ClusteringPlan, seconds: float, groups_per_commit: int | None
+) -> dict[str, Any]:
     """Return the document of an OPTIMIZE, with the versions that would commit its groups.
 
     Args:
         opened: The table, whose newest version has been read.
         made: The plan for that version.
         seconds: The duration of planning.
+        groups_per_commit: How many groups one version would commit, None for the default.
     """
     first = (opened.seen_version or 0) + 1
-    versions = list(range(first, first + len(made.groups)))
+    most = groups_per_commit or default_groups_per_commit(made)
+    versions = [first + number // most for number in range(len(made.groups))]
     return {
-        "versions": versions,
+        "versions": list(dict.fromkeys(versions)),
         "groups": [
             {
                 "group_id": group.group_id,
@@ -81,21 +115,27 @@ def would_do_round(opened: Table, made: ClusteringPlan, seconds: float) -> dict[
             }
             for group, version in zip(made.groups, versions, strict=True)
         ],
-        "metrics": opened.planned_metrics(made),
+        "policy": commit_policy(made, groups_per_commit),
+        "metrics": opened.planned_metrics(made, groups_per_commit=groups_per_commit),
         "rows_verified": made.live_rows,
         "seconds": round(seconds, 3),
     }
 
 
 def would_do_rounds(
-    opened: Table, made: ClusteringPlan, seconds: float, min_gain: float
+    opened: Table,
+    made: ClusteringPlan,
+    seconds: float,
+    min_gain: float,
+    groups_per_commit: int | None,
 ) -> Mapping[str, Any]:
     """Return the document of the first round, if it gains enough; later rounds depend on it."""
     depth = opened.health().average_depth
     after = depth_after_round(opened, made, depth, min_gain)
     rounds = []
     if after is not None:
-        rounds.append({**would_do_round(opened, made, seconds), "average_depth": after})
+        first = would_do_round(opened, made, seconds, groups_per_commit)
+        rounds.append({**first, "average_depth": after})
         depth = after
     return {
         "versions": [version for one in rounds for version in one["versions"]],
@@ -110,6 +150,7 @@ def would_run(made: ClusteringPlan, finished: RewriteResult) -> Mapping[str, Any
     """Return the document of a result: finished groups unchanged, the others as planned."""
     done = {group.group_id: to_builtins(group) for group in finished.groups}
     unknown = dict.fromkeys(RewrittenGroup.__struct_fields__)
+    del unknown["read_back"]  # only there if it was left out
     planned = {
         group.group_id: {
             **unknown,

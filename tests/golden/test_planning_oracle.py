@@ -93,7 +93,8 @@ def test_forms_the_cubes_that_the_reference_engine_formed(case: OracleCase) -> N
 def test_counts_what_the_reference_engine_counted(case: OracleCase) -> None:
     snapshot = load_snapshot(open_store(str(case.directory)))
     made = _plan(snapshot, case.policy)
-    found = optimize_metrics(snapshot, made, [_finished(made, group) for group in made.groups])
+    finished = [_finished(made, group) for group in made.groups]
+    found = optimize_metrics(snapshot, made, finished, commits=1)
     recorded = case.recorded["clusteringStats"]
     # The reference also counts an empty cube before a first file larger than a whole cube.
     counted = recorded["numOutputZCubes"]

@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from liquidlog.clustering.outcome.change import staleness
+from liquidlog.clustering.outcome.staleness import staleness
 from liquidlog.clustering.planning.planner import plan as make_plan
 from liquidlog.commit.conflicts import check_conflicts
 from liquidlog.log.loader import load_commits, load_snapshot, open_store
-from liquidlog.operations.rewrite import read_set_of
+from liquidlog.operations.batches import read_set_of
 from liquidlog.plan import ClusteringPolicy
 from liquidlog.spec.features import unsupported_for_writing
 

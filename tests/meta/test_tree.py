@@ -5,7 +5,7 @@ from importlib.metadata import version as installed_version
 
 import liquidlog
 import liquidspark
-from liquidlog.operations.rewrite import ENGINE_INFO
+from liquidlog.version import ENGINE_INFO
 from support.repository import ROOT, committed_files
 
 MACHINE_PATHS = re.compile(rb"(?<![\w.])/(?:work|root|home/\w+|Users/\w+)/")

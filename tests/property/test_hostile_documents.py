@@ -83,7 +83,7 @@ def fail(plan: ClusteringPlan, groups: Sequence[int], _: object) -> Iterator[Gro
     return (GroupFailure(group_id=group, reason="no") for group in groups)
 
 
-def refusing_executor(*_: object) -> AbstractContextManager[Any]:
+def refusing_executor(*_: object, **__: object) -> AbstractContextManager[Any]:
     return nullcontext(fail)
 
 

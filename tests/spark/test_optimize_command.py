@@ -82,6 +82,16 @@ def test_optimize_commits_cube_by_cube_and_then_has_nothing_to_do(table: Table) 
     assert run(optimize_command(table, size))[:2][1]["groups"] == []
 
 
+def test_groups_share_a_version_and_say_that_they_were_not_read_back(table: Table) -> None:
+    words = optimize_command(table, group_bytes(table))
+    status, out, err = run([*words, "--groups-per-commit", "2", "--no-read-back"])
+    assert status == 0, err
+    assert [group["version"] for group in out["groups"]] == [7, 7, 8]
+    assert (out["versions"], out["metrics"]["numBatches"]) == ([7, 8], 2)
+    assert [group["read_back"] for group in out["groups"]] == [False] * 3
+    assert_no_row_is_lost(table)
+
+
 def live_at(table: Table, version: int) -> list[str]:
     """Return the paths that are live at a version."""
     paths: list[str] = table.files(version)["path"].to_pylist()

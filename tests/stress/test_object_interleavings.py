@@ -35,7 +35,7 @@ OTHERS = effort(
 FAULTY = effort(("append",), ("append", "commit", "commit again", "orphans"))
 SWITCHES, SAMPLES, FAULTS = effort((0, 0, 1), (1, 10, 10_000))
 SWITCHES_IN_MEMORY = effort(1, 3)
-LOCAL = ("commit, a delete", "commit, a deletion vector")
+LOCAL = ("commit, a delete", "commit, a deletion vector", "a batch, a delete")
 """Pairs with another engine that writes on local disk only."""
 
 

@@ -3,7 +3,7 @@
 import json
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any, Final
 from unittest import mock
@@ -35,7 +35,7 @@ def documents(home: Path) -> dict[str, list[Mapping[str, Any]]]:
     """
     _sources(home)
     found: dict[str, list[Mapping[str, Any]]] = {}
-    with mock.patch.object(rewriting, "open_executor", return_value=nullcontext(_rewrite)):
+    with mock.patch.object(rewriting, "open_executor", _open_executor):
         for words in _calls(home):
             status, out, err = said(*words, "--json")
             assert (status == 0) == bool(out.strip()), (words, status, out, err)
@@ -57,14 +57,14 @@ def _calls(home: Path) -> Iterator[Words]:
     yield from _looks("t")
     yield from (["plan", "t", *_OVERLAP, *_PAID], ["plan", "t", "--where", "x < 9", *_OVERLAP])
     yield ["plan", "t", "-o", "plan.json", "--full", *_SMALL]
-    yield from _dry(["run", "plan.json", "-o", "result.jsonl"])
+    yield from _dry(["run", "plan.json", "-o", "result.jsonl", "--no-read-back"])
     yield from _dry(["commit", "plan.json", "result.jsonl"])
     yield ["commit", "plan.json", "result.jsonl"]
     yield ["explain", "t", "--replay", str(Table.open("t").update().version)]
     yield ["append", "t", "rows.parquet"]
-    yield from _dry(["optimize", "t", *_OVERLAP, "--final", "--min-gain", "0"])
+    yield from _dry(["optimize", "t", *_OVERLAP, "--final", "--min-gain", "0", "--no-read-back"])
     yield ["append", "t", "rows.parquet"]
-    yield from _dry(["optimize", "t"])
+    yield from _dry(["optimize", "t", "--no-read-back"])
     yield ["optimize", "t"]
     yield from _looks("t")
     yield from _dry(["rename-column", "t", "s", "word"])
@@ -135,5 +135,10 @@ def _sources(home: Path) -> None:
     (home / "w.jsonl").write_text("".join(json.dumps(one) + "\n" for one in readers))
 
 
-def _rewrite(plan: ClusteringPlan, pending: Sequence[int], _: object) -> Iterator[RewrittenGroup]:
-    return (group for group in execute(plan).groups if group.group_id in set(pending))
+def _open_executor(*_: object, read_back: bool) -> AbstractContextManager[Any]:
+    def rewrite(
+        plan: ClusteringPlan, pending: Sequence[int], _: object
+    ) -> Iterator[RewrittenGroup]:
+        return iter(execute(plan, pending, read_back=read_back).groups)
+
+    return nullcontext(rewrite)

@@ -105,14 +105,13 @@ class PlainLog:
         infos = (action.get("commitInfo") for action in self.commits[version])
         return next((str(info["operation"]) for info in infos if info), "")
 
-    def tagged(self, tags: Mapping[str, str]) -> list[int]:
-        """Return the versions whose commitInfo has all these tags."""
-        return [
-            version
-            for version, actions in self.commits.items()
-            for action in actions
-            if tags.items() <= (action.get("commitInfo", {}).get("tags") or {}).items()
-        ]
+    def tags_of(self, tags: Mapping[str, str]) -> list[Mapping[str, str]]:
+        """Return all tags of each commit whose commitInfo has these tags."""
+        infos = (
+            action.get("commitInfo", {}) for actions in self.commits.values() for action in actions
+        )
+        found = (info.get("tags") or {} for info in infos)
+        return [one for one in found if tags.items() <= one.items()]
 
     def _actions(self, version: int) -> tuple[Mapping[str, Any], ...]:
         lines = self.files.read(f"_delta_log/{version:020d}.json").splitlines()

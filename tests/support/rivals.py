@@ -13,7 +13,7 @@ import pyarrow as pa
 from liquidlog.errors import CommitStateUnknownError, LiquidlogError
 from liquidlog.operations.append import Appended
 from liquidlog.operations.orphans import OPERATION as ORPHANS
-from liquidlog.plan import GROUP_ID_TAG, PLAN_ID_TAG, ClusteringPlan, RewriteResult, RewrittenGroup
+from liquidlog.plan import PLAN_ID_TAG, ClusteringPlan, RewriteResult, RewrittenGroup, tagged_groups
 from liquidlog.table import Table
 from support.arrow_executor import execute, execute_groups
 from support.plain_log import PlainLog, State
@@ -77,6 +77,17 @@ BASE: Final = [1, 2, 3, 4]
 def commit(stage: Stage, number: int = 0) -> Program:
     def program(ground: Playground, name: str) -> Any:
         return ground.table(name).commit(stage.plan, stage.results[number])
+
+    return program
+
+
+def commit_together(stage: Stage, *numbers: int) -> Program:
+    """Commit groups in one version: the first result's, or of each group the numbered result's."""
+
+    def program(ground: Playground, name: str) -> Any:
+        chosen = numbers or (0,) * len(stage.plan.groups)
+        groups = [stage.results[number].groups[at] for at, number in enumerate(chosen)]
+        return ground.table(name).commit_each(stage.plan, groups, groups_per_commit=2)
 
     return program
 
@@ -212,6 +223,26 @@ PAIRS: Final = (
     Pair("half an optimize, orphans", lambda s: (optimize_half(s), orphans), results=0, groups=2),
     Pair("discard, orphans", lambda s: (discard(s), orphans)),
     Pair("commit, cluster by", lambda s: (commit(s), cluster_by_nothing)),
+    Pair("a batch, orphans", lambda s: (commit_together(s), orphans), groups=2),
+    Pair("a batch, a delete", lambda s: (commit_together(s), foreign(s, deletes)), groups=2),
+    Pair(
+        "a batch, other metadata",
+        lambda s: (commit_together(s), foreign(s, changes_metadata)),
+        groups=2,
+    ),
+    Pair(
+        "a batch, each group alone",
+        lambda s: (commit_together(s), commit(s)),
+        groups=2,
+        always_done=True,
+    ),
+    Pair(
+        "two batches of other results",
+        lambda s: (commit_together(s, 0, 1), commit_together(s, 1, 0)),
+        results=2,
+        groups=2,
+        always_done=True,
+    ),
 )
 
 
@@ -228,8 +259,9 @@ def check(
         landed = [v for v in log.versions_of(f"{name} ") if log.operation_of(v) != ORPHANS]
         check_told(landed, outcome)
     for group in stage.plan.groups:
-        tags = {PLAN_ID_TAG: stage.plan.plan_id, GROUP_ID_TAG: str(group.group_id)}
-        assert len(log.tagged(tags)) <= 1, "a group was committed twice"
+        tags = log.tags_of({PLAN_ID_TAG: stage.plan.plan_id})
+        commits = [one for one in tags if group.group_id in tagged_groups(one, stage.plan.plan_id)]
+        assert len(commits) <= 1, "a group was committed twice"
     expected = _expected(log, stage)
     assert log.values("x") == expected
     if log.state in cleaned:

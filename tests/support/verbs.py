@@ -3,6 +3,7 @@
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final
 from unittest import mock
 
@@ -133,15 +134,25 @@ def _run_and_commit(ground: Playground) -> Verb:
     return lambda ground: ground.table("A").commit(plan, execute(plan, storage=ground.storage))
 
 
+def _commit_together(ground: Playground) -> Verb:
+    """Commit two groups in one version, where one of three cannot be committed any more."""
+    table = a_table(ground)
+    table.append(rows([5, 6]))
+    plan = table.plan(min_cube_size=1, target_cube_size=1)
+    groups = execute(plan, storage=ground.storage).groups
+    table.commit_each(plan, execute(plan, [1], storage=ground.storage).groups)
+    return lambda ground: ground.table("A").commit_each(plan, groups, groups_per_commit=3)
+
+
 @dataclass(frozen=True)
 class Stopped:
-    """What stopped an optimize, after it told of so many commits."""
+    """What stopped an optimize, after it told of so many versions."""
 
     error: LiquidlogError
     told: int
 
 
-def _optimize(ground: Playground) -> Verb:
+def _optimize(ground: Playground, groups_per_commit: int = 1) -> Verb:
     plan = a_table(ground).plan(min_cube_size=1, target_cube_size=1)
     assert len(plan.groups) == len(BASE) // 2
 
@@ -149,10 +160,13 @@ def _optimize(ground: Playground) -> Verb:
         told: list[int] = []
         try:
             return ground.table("A").commit_each(
-                plan, _outcomes(ground, plan), on_commit=told.append
+                plan,
+                _outcomes(ground, plan),
+                on_commit=told.append,
+                groups_per_commit=groups_per_commit,
             )
         except LiquidlogError as error:
-            return Stopped(error, len(told))
+            return Stopped(error, -(-len(told) // groups_per_commit))
 
     return optimize
 
@@ -218,5 +232,7 @@ OPERATIONS: Final = (
     Operation("commit in vain", _commit_in_vain),
     Operation("run and commit", _run_and_commit),
     Operation("optimize", _optimize),
+    Operation("optimize in batches", partial(_optimize, groups_per_commit=2)),
+    Operation("commit of a batch", _commit_together, base=(*BASE, 5, 6)),
     Operation("orphans", _orphans, base=(*BASE, 5, 6)),
 )

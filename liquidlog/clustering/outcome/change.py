@@ -1,12 +1,9 @@
-"""From plan and result to a change: the actions that replace a group's inputs by its outputs.
-
-A group is stale, and cannot be committed, if its inputs or the table differ from what was planned.
+"""From plan and result to a change: the actions that replace the inputs of groups by outputs.
 
 Source: PROTOCOL.md, "Add File and Remove File"; Delta Spark, OptimizeExecutor.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 from urllib.parse import quote
 
@@ -16,18 +13,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from liquidlog.clustering.columns import clustering_state
-from liquidlog.clustering.row_tracking import PRESERVED_TAG, assign_row_ids, planned_row_tracking
+from liquidlog.clustering.outcome.staleness import Staleness, staleness_of
+from liquidlog.clustering.row_tracking import PRESERVED_TAG, assign_row_ids
 from liquidlog.clustering.zcubes import PROVIDER
 from liquidlog.errors import (
     CommitConflictError,
-    CorruptLogError,
     Outdated,
     ResultMismatchError,
-    UnsupportedFeatureError,
 )
 from liquidlog.plan import (
-    GROUP_ID_TAG,
     PLAN_ID_TAG,
     ClusteringPlan,
     PlannedColumn,
@@ -35,6 +29,7 @@ from liquidlog.plan import (
     RewriteMode,
     RewrittenGroup,
     WrittenFile,
+    group_tags,
     repeated_inputs,
     repeated_message,
 )
@@ -47,165 +42,7 @@ from liquidlog.spec.actions import (
     RemoveFile,
 )
 from liquidlog.spec.change import Change
-from liquidlog.spec.schema import parse_schema, quote_path
-
-_NAMED: Final = 5
-
-_VECTOR_ID: Final = ("storageType", "pathOrInlineDv", "offset")
-_PLANNED_VECTOR_ID: Final = ("storage_type", "path_or_inline_dv", "offset")
-"""Fields that identify a deletion vector: their names in snapshots and in plans."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Staleness:
-    """The reasons that prevent the commit of a planned group on top of `snapshot`.
-
-    `reasons` are sentences; there are none if the group can be committed. `rows` (int64) numbers
-    the rows of Snapshot.files that are inputs and live as planned, in the plan's order.
-    """
-
-    snapshot: Snapshot
-    rows: NDArray[np.int64]
-    reasons: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class _InputRows:
-    """The rows of Snapshot.files that are a group's inputs.
-
-    `rows` (int64) has the row number of each live input, in the plan's order. `missing` lists the
-    inputs whose path is not live, `changed` those that are live with another deletion vector.
-    """
-
-    rows: NDArray[np.int64]
-    missing: tuple[str, ...]
-    changed: tuple[str, ...]
-
-
-def staleness(snapshot: Snapshot, plan: ClusteringPlan, group: RewriteGroup) -> Staleness:
-    """Return every reason why `group` cannot be committed on top of `snapshot`.
-
-    Its inputs must be live with the same decoded path and deletion vector; the table, its schema
-    and its clustering columns must equal those of the plan.
-
-    Raises:
-        CorruptLogError: If the clustering domain cannot be read.
-    """
-    inputs = _locate_inputs(snapshot, group)
-    reasons = tuple(_reasons(snapshot, plan, group, inputs))
-    return Staleness(snapshot=snapshot, rows=inputs.rows, reasons=reasons)
-
-
-def _locate_inputs(snapshot: Snapshot, group: RewriteGroup) -> _InputRows:
-    """Return the rows of a planned group's inputs among the live files."""
-    inputs = group.inputs.columns
-    paths = inputs["path"].combine_chunks()
-    positions = _positions(paths, snapshot.paths())
-    live = positions >= 0
-    found = snapshot.files["deletion_vector"].take(pa.array(positions[live])).combine_chunks()
-    planned = inputs["deletion_vector"].filter(pa.array(live)).combine_chunks()
-    changed = np.zeros(len(positions), np.bool_)
-    changed[live] = _differ(planned, _PLANNED_VECTOR_ID, found, _VECTOR_ID)
-    return _InputRows(
-        rows=positions[live & ~changed],
-        missing=tuple(paths.filter(pa.array(~live)).to_pylist()),
-        changed=tuple(paths.filter(pa.array(changed)).to_pylist()),
-    )
-
-
-def _positions(paths: pa.Array, live: pa.Array) -> NDArray[np.int64]:
-    """Return the position of each of `paths` in `live` (int64), -1 if it is absent.
-
-    The hash table is built from `paths`: there are far more live paths.
-    """
-    rows = np.flatnonzero(pc.is_in(live, value_set=paths))
-    found = pc.index_in(paths, value_set=live.take(pa.array(rows)))
-    among = pc.fill_null(found, -1).to_numpy()
-    return np.where(among < 0, -1, np.append(rows, -1)[among])
-
-
-def _reasons(
-    snapshot: Snapshot, plan: ClusteringPlan, group: RewriteGroup, inputs: _InputRows
-) -> Iterator[str]:
-    if snapshot.metadata.id != plan.table_id:
-        yield (
-            f"the plan is for the table with id {plan.table_id},"
-            f" this one has id {snapshot.metadata.id}"
-        )
-    if inputs.missing:
-        yield f"{_listed(inputs.missing)} no longer in the table"
-    if inputs.changed:
-        yield f"{_listed(inputs.changed)} no longer with the rows that were read (deletions)"
-    yield from _row_tracking_changes(snapshot, plan, group, inputs)
-    if _schema_changed(snapshot, plan):
-        yield "the table's schema changed"
-    if snapshot.metadata.partition_columns:
-        yield "the table became partitioned"
-    yield from _clustering_changes(snapshot, plan)
-
-
-def _row_tracking_changes(
-    snapshot: Snapshot, plan: ClusteringPlan, group: RewriteGroup, inputs: _InputRows
-) -> Iterator[str]:
-    """Yield every change since the plan that makes the written row ids, or their absence, wrong."""
-    try:
-        now = planned_row_tracking(snapshot)
-    except UnsupportedFeatureError as error:
-        yield f"the table uses {', '.join(error.features)}"
-        return
-    if now != plan.row_tracking:
-        yield "the table's row tracking changed"
-    if now is None or not now.preserved or inputs.missing or inputs.changed:
-        return
-    rows = snapshot.files.take(pa.array(inputs.rows))
-    names = ("base_row_id", "default_row_commit_version")
-    before, after = (
-        pa.StructArray.from_arrays([table[name].combine_chunks() for name in names], names=names)
-        for table in (group.inputs.columns, rows)
-    )
-    renumbered = int(_differ(before, names, after, names).sum())
-    if renumbered:
-        yield f"{renumbered} input file(s) got other row ids"
-
-
-def _schema_changed(snapshot: Snapshot, plan: ClusteringPlan) -> bool:
-    if snapshot.metadata.schema_string == plan.schema_string:
-        return False
-    try:
-        return parse_schema(plan.schema_string, where="the plan") != snapshot.schema
-    except CorruptLogError:
-        return True
-
-
-def _clustering_changes(snapshot: Snapshot, plan: ClusteringPlan) -> Iterator[str]:
-    state = clustering_state(snapshot)
-    now = tuple((column.logical, column.physical) for column in state.columns)
-    planned = tuple((column.logical, column.physical) for column in plan.columns)
-    expected = planned if plan.mode is RewriteMode.CLUSTERING else ()
-    if now != expected or state.unresolved:
-        before = ", ".join(quote_path(logical) for logical, _ in expected) or "none"
-        after = ", ".join(state.names) or "none"
-        yield f"the table's clustering columns changed from {before} to {after}"
-
-
-def _listed(paths: tuple[str, ...]) -> str:
-    shown = ", ".join(paths[:_NAMED])
-    rest = len(paths) - _NAMED
-    more = f" and {rest} more" if rest > 0 else ""
-    return f"{shown}{more} {'is' if len(paths) == 1 else 'are'}"
-
-
-def _differ(
-    one: pa.StructArray, its: Sequence[str], other: pa.StructArray, others: Sequence[str]
-) -> NDArray[np.bool_]:
-    """Return a mask of the rows where fields of two struct columns differ; null equals null."""
-    differ = np.zeros(len(one), np.bool_)
-    for name, twin in zip(its, others, strict=True):
-        values, found = pc.struct_field(one, name), pc.struct_field(other, twin)
-        unequal = pc.fill_null(pc.not_equal(values, found), fill_value=False)
-        differ |= np.asarray(pc.or_(unequal, pc.xor(values.is_null(), found.is_null())))
-    return differ
-
+from liquidlog.spec.schema import quote_path
 
 _REMOVED: Final = ("path", "size", "num_records", "base_row_id", "default_row_commit_version")
 """Columns of live files that a remove repeats unchanged."""
@@ -217,39 +54,40 @@ _PATH_SAFE: Final = "/!$&'()*+,;=:@-._~"
 def rewrite_change(
     snapshot: Snapshot,
     plan: ClusteringPlan,
-    group: RewrittenGroup,
-    *,
+    *groups: RewrittenGroup,
     now_ms: int,
-    stale: Staleness | None = None,
+    stale: Sequence[Staleness] | None = None,
 ) -> Change:
-    """Return the change that commits a finished group: its adds, then the removes of its inputs.
+    """Return the change that commits finished groups: all adds, then the removes of their inputs.
 
     The removes repeat the add of each input as the current `snapshot` has it. `now_ms` (since 1970)
-    becomes their deletion time. `stale` is the group's staleness against this snapshot, if the
+    becomes their deletion time. `stale` is each group's staleness against this snapshot, if the
     caller has computed it. If the table has row tracking, the adds get fresh row ids for the
     version after `snapshot`, and its high-water mark rises.
 
     Raises:
-        ResultMismatchError: If the result belongs to another plan, or does not prove that every row
+        ResultMismatchError: If a result belongs to another plan, or does not prove that every row
             of the inputs is in the outputs; lists every problem.
-        CommitConflictError: If the table changed such that the group can no longer be committed.
+        CommitConflictError: If the table changed such that a group can no longer be committed.
         CorruptLogError: If the table's row ids contradict each other.
     """
-    planned = planned_group(plan, group)
-    problems = tuple(_mismatches(plan, planned, group))
+    planned = [planned_group(plan, group) for group in groups]
+    problems = tuple(_mismatches(plan, planned, groups))
     if problems:
         raise ResultMismatchError(problems)
-    stale = stale or staleness(snapshot, plan, planned)
-    if stale.reasons:
-        conflicts = [Outdated(reason) for reason in stale.reasons]
+    if stale is None:
+        stale = staleness_of(snapshot, plan, planned)
+    conflicts = [Outdated(reason) for one in stale for reason in one.reasons]
+    if conflicts:
         raise CommitConflictError(plan.read_version, conflicts)
-    _check_outputs_are_new(snapshot, group)
+    outputs = [file for group in groups for file in group.outputs]
+    _check_outputs_are_new(snapshot, outputs)
     adds, domains = assign_row_ids(
         snapshot,
-        list(_adds(plan, planned, group.outputs)),
-        [file.num_records for file in group.outputs],
+        [add for of, group in zip(planned, groups, strict=True) for add in _adds(plan, of, group)],
+        [file.num_records for file in outputs],
     )
-    removes = tuple(_removes(snapshot, stale.rows, now_ms))
+    removes = tuple(_removes(snapshot, np.concatenate([one.rows for one in stale]), now_ms))
     return Change(
         operation="OPTIMIZE",
         parameters=_parameters(plan),
@@ -257,7 +95,7 @@ def rewrite_change(
         metrics=_operation_metrics(adds, removes),
         is_blind_append=False,
         isolation_level="SnapshotIsolation",
-        tags=_tags(plan, group),
+        tags=_tags(plan, groups),
     )
 
 
@@ -275,15 +113,15 @@ def planned_group(plan: ClusteringPlan, group: RewrittenGroup) -> RewriteGroup:
     return found
 
 
-def _tags(plan: ClusteringPlan, group: RewrittenGroup) -> dict[str, str]:
-    tags = {PLAN_ID_TAG: plan.plan_id, GROUP_ID_TAG: str(group.group_id)}
+def _tags(plan: ClusteringPlan, groups: Sequence[RewrittenGroup]) -> dict[str, str]:
+    tags = {PLAN_ID_TAG: plan.plan_id, **group_tags([group.group_id for group in groups])}
     if plan.row_tracking is not None and plan.row_tracking.preserved:
         tags[PRESERVED_TAG] = "true"
     return tags
 
 
-def _check_outputs_are_new(snapshot: Snapshot, group: RewrittenGroup) -> None:
-    paths = pa.array([file.path for file in group.outputs], pa.string())
+def _check_outputs_are_new(snapshot: Snapshot, outputs: Sequence[WrittenFile]) -> None:
+    paths = pa.array([file.path for file in outputs], pa.string())
     files = snapshot.paths()
     live = files.filter(pc.is_in(files, value_set=paths))
     if len(live):
@@ -293,23 +131,24 @@ def _check_outputs_are_new(snapshot: Snapshot, group: RewrittenGroup) -> None:
 
 
 def _mismatches(
-    plan: ClusteringPlan, planned: RewriteGroup, group: RewrittenGroup
+    plan: ClusteringPlan, planned: Sequence[RewriteGroup], groups: Sequence[RewrittenGroup]
 ) -> Iterator[str]:
-    repeated = repeated_inputs([planned.inputs])
+    repeated = repeated_inputs([group.inputs for group in planned])
     if repeated:
         yield f"the plan {repeated_message(repeated)}"
-    yield from _row_mismatches(planned, group)
-    if group.checksum_read != group.checksum_written:
-        yield (
-            f"the rows written are not the rows read: checksum {group.checksum_written},"
-            f" expected {group.checksum_read}"
-        )
     seen: set[str] = set()
-    for file in group.outputs:
-        if file.path in seen:
-            yield f"the output {file.path} is listed twice"
-        seen.add(file.path)
-        yield from _output_problems(plan, file)
+    for group, of in zip(groups, planned, strict=True):
+        yield from _row_mismatches(of, group)
+        if group.checksum_read != group.checksum_written:
+            yield (
+                f"the rows written are not the rows read: checksum {group.checksum_written},"
+                f" expected {group.checksum_read}"
+            )
+        for file in group.outputs:
+            if file.path in seen:
+                yield f"the output {file.path} is listed twice"
+            seen.add(file.path)
+            yield from _output_problems(plan, file)
 
 
 def _row_mismatches(planned: RewriteGroup, group: RewrittenGroup) -> Iterator[str]:
@@ -352,13 +191,11 @@ def _at(document: Mapping[str, Any], column: PlannedColumn) -> object:
     return value
 
 
-def _adds(
-    plan: ClusteringPlan, planned: RewriteGroup, outputs: Iterable[WrittenFile]
-) -> Iterator[AddFile]:
+def _adds(plan: ClusteringPlan, planned: RewriteGroup, group: RewrittenGroup) -> Iterator[AddFile]:
     tags: dict[str, str | None] | None = None
     if planned.zcube_id is not None:
         tags = {ZCUBE_ID: planned.zcube_id, ZCUBE_ZORDER_BY: _names(plan)}
-    for file in outputs:
+    for file in group.outputs:
         yield AddFile(
             path=quote(file.path, safe=_PATH_SAFE),
             partition_values={},

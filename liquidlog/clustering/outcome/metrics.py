@@ -17,11 +17,16 @@ from liquidlog.snapshot import Snapshot
 
 
 def optimize_metrics(
-    snapshot: Snapshot, plan: ClusteringPlan, finished: Sequence[RewrittenGroup]
+    snapshot: Snapshot,
+    plan: ClusteringPlan,
+    finished: Sequence[RewrittenGroup],
+    *,
+    commits: int,
 ) -> dict[str, object]:
     """Return the metrics of the committed groups of a plan; sizes are in bytes.
 
-    `snapshot` is the table at the plan's read version; all its files count as considered.
+    `snapshot` is the table at the plan's read version; all its files count as considered. `commits`
+    is the number of versions that hold the groups: the reference engine calls them batches.
     `numOutputZCubes` counts the cubes written. The reference engine also counts the empty cube that
     it makes before a first file larger than a whole cube, so its number can be one higher.
     """
@@ -31,11 +36,11 @@ def optimize_metrics(
     return {
         "numFilesAdded": len(added),
         "filesAdded": _size_stats(added),
-        **_metrics_of_inputs(snapshot, plan, groups),
+        **_metrics_of_inputs(snapshot, plan, groups, commits),
     }
 
 
-def planned_metrics(snapshot: Snapshot, plan: ClusteringPlan) -> dict[str, object]:
+def planned_metrics(snapshot: Snapshot, plan: ClusteringPlan, *, commits: int) -> dict[str, object]:
     """Return the metrics that the commit of a whole plan would have.
 
     The number and sizes of added files are None, because only the rewrite determines them.
@@ -43,12 +48,12 @@ def planned_metrics(snapshot: Snapshot, plan: ClusteringPlan) -> dict[str, objec
     return {
         "numFilesAdded": None,
         "filesAdded": dict.fromkeys(_size_stats(np.zeros(0, np.int64))),
-        **_metrics_of_inputs(snapshot, plan, plan.groups),
+        **_metrics_of_inputs(snapshot, plan, plan.groups, commits),
     }
 
 
 def _metrics_of_inputs(
-    snapshot: Snapshot, plan: ClusteringPlan, groups: Sequence[RewriteGroup]
+    snapshot: Snapshot, plan: ClusteringPlan, groups: Sequence[RewriteGroup], commits: int
 ) -> dict[str, object]:
     inputs = pa.concat_tables(
         [InputFiles.of().columns, *(group.inputs.columns for group in groups)]
@@ -59,7 +64,7 @@ def _metrics_of_inputs(
         "filesRemoved": _size_stats(removed),
         "partitionsOptimized": 1 if groups else 0,
         "numBins": len(groups),
-        "numBatches": len(groups),
+        "numBatches": commits,
         "totalConsideredFiles": snapshot.files.num_rows,
         "totalFilesSkipped": snapshot.files.num_rows - len(removed),
     }

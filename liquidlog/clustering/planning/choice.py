@@ -152,6 +152,20 @@ def pack(sizes: NDArray[np.int64], limit: int) -> tuple[slice, ...]:
     return tuple(slices)
 
 
+def pack_evenly(sizes: NDArray[np.int64], limit: int) -> tuple[slice, ...]:
+    """Return as many slices as `pack` does, the largest of them as small as possible."""
+    best = pack(sizes, limit)
+    low, high = max(1, int(sizes.sum()) // max(1, len(best))), limit
+    while low < high:
+        middle = (low + high) // 2
+        slices = pack(sizes, middle)
+        if len(slices) <= len(best):
+            best, high = slices, middle
+        else:
+            low = middle + 1
+    return best
+
+
 def output_count(size_bytes: int, max_file_bytes: int) -> int:
     """Return the number of files to write for `size_bytes` of inputs.
 

@@ -8,21 +8,29 @@ Source: Delta Spark, CompactionStrategy and ZOrderStrategy.
 from typing import Final
 
 import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
 
 from liquidlog.clustering.columns import resolve_columns
+from liquidlog.clustering.keyspace.widths import key_space
 from liquidlog.clustering.planning.choice import (
     TAKEN,
     Choice,
+    Columns,
     NewId,
     build_plan,
     deleted_shares,
     output_count,
     pack,
+    pack_evenly,
     reason_code,
 )
 from liquidlog.clustering.zcubes import sizes
+from liquidlog.curve.curves import Curve
+from liquidlog.curve.order import order_rows
 from liquidlog.plan import ClusteringPlan, ClusteringPolicy, RewriteMode, SkipReason
 from liquidlog.snapshot import Snapshot
+from liquidlog.spec.bounds import BoundsOf
 
 MAX_DELETED_SHARE: Final = 0.05
 """A file with a larger share of deleted rows is compacted, whatever its size.
@@ -53,11 +61,18 @@ def plan_compaction(snapshot: Snapshot, policy: ClusteringPolicy, new_id: NewId)
     )
 
 
-def plan_zorder(snapshot: Snapshot, policy: ClusteringPolicy, new_id: NewId) -> ClusteringPlan:
-    """Return the plan that rewrites all files along `policy.zorder_by`, in one group.
+def plan_zorder(
+    snapshot: Snapshot, policy: ClusteringPolicy, new_id: NewId, bounds_of: BoundsOf
+) -> ClusteringPlan:
+    """Return the plan that rewrites all files along `policy.zorder_by`.
+
+    Up to `target_cube_bytes` they are one group, as in the reference engine. More are cut, in the
+    order of their bounds along the Z-order curve, into as few groups of at most that size as
+    possible, all about equally large. Files without bounds lie in the middle of a column; files
+    that share a place keep the order in which they were written.
 
     Raises:
-        UsageError: If the group would be cut into too many files.
+        UsageError: If a group would be cut into too many files.
         ClusteringColumnError: If rows cannot be ordered by a column, or it has no statistics.
         UnsupportedFeatureError: If the table's row ids cannot be kept.
     """
@@ -68,13 +83,14 @@ def plan_zorder(snapshot: Snapshot, policy: ClusteringPolicy, new_id: NewId) -> 
         partition_columns=(),
         limit=len(policy.zorder_by),
     )
-    rows = np.arange(snapshot.files.num_rows)
+    groups = _zorder_groups(snapshot, policy, columns, bounds_of)
+    size = sizes(snapshot.files)
     choice = Choice(
-        groups=(rows,) if len(rows) else (),
-        reasons=np.full(len(rows), TAKEN, np.int64),
-        expected_outputs=(output_count(snapshot.size_bytes, policy.max_file_bytes),)
-        if len(rows)
-        else (),
+        groups=groups,
+        reasons=np.full(snapshot.files.num_rows, TAKEN, np.int64),
+        expected_outputs=tuple(
+            output_count(int(size[rows].sum()), policy.max_file_bytes) for rows in groups
+        ),
     )
     return build_plan(
         snapshot,
@@ -85,6 +101,21 @@ def plan_zorder(snapshot: Snapshot, policy: ClusteringPolicy, new_id: NewId) -> 
         choice=choice,
         new_id=new_id,
     )
+
+
+def _zorder_groups(
+    snapshot: Snapshot, policy: ClusteringPolicy, columns: Columns, bounds_of: BoundsOf
+) -> tuple[NDArray[np.int64], ...]:
+    """Return the rows of Snapshot.files (int64) of each group."""
+    rows = np.arange(snapshot.files.num_rows)
+    size = sizes(snapshot.files)
+    if size.sum() <= policy.target_cube_bytes:
+        return (rows,) if len(rows) else ()
+    written = np.argsort(snapshot.files["modification_time"].to_numpy(), kind="stable")
+    space = key_space(bounds_of([column.leaf for column in columns]), size)
+    middles = [pa.array(((one.low + one.high) / 2)[written]) for one in space.columns]
+    rows = written[order_rows(middles, Curve.ZORDER)]
+    return tuple(rows[part] for part in pack_evenly(size[rows], policy.target_cube_bytes))
 
 
 def _choose_small(snapshot: Snapshot, policy: ClusteringPolicy) -> Choice:

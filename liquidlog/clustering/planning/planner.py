@@ -50,7 +50,7 @@ CLUSTERING_OPTIONS: Final = frozenset(
 CUBE_OPTIONS: Final = CLUSTERING_OPTIONS
 OVERLAP_OPTIONS: Final = ALL_OPTIONS - {"zorder_by"}
 COMPACTION_OPTIONS: Final = frozenset({"max_file_bytes"})
-ZORDER_OPTIONS: Final = frozenset({"max_file_bytes", "zorder_by"})
+ZORDER_OPTIONS: Final = frozenset({"target_cube_bytes", "max_file_bytes", "zorder_by"})
 
 MIN_FILE_BYTES: Final = 128
 """The smallest file size that can be asked for: no Parquet file is smaller."""
@@ -241,7 +241,7 @@ def plan(  # noqa: PLR0913  what a plan depends on
     require_effect(policy, state.columns, named=named, strategy=strategy, listens=listens)
     if policy.zorder_by:
         _require_unclustered(state)
-        return plan_zorder(snapshot, policy, new_id)
+        return plan_zorder(snapshot, policy, new_id, bounds_of)
     if not state.columns:
         return plan_compaction(snapshot, policy, new_id)
     made = strategies[strategy](snapshot, state.columns, policy, new_id, bounds_of)

@@ -127,10 +127,14 @@ def test_a_saved_plan_is_executed_and_committed_once(
 
     plan = read_plan(plan_path)
     result_path.write_bytes(b"".join(encode_rewritten_group(g) for g in execute(plan).groups))
+    policy = {"groups_per_commit": {"value": 1, "from": "default"}}
     expected = {"format_version": 1, "versions": [4], "committed_groups": [0], "skipped_groups": []}
+    expected |= {"groups": [{"group_id": 0, "version": 4}], "policy": policy}
     assert call("commit", plan_path, str(result_path))[:2] == (0, expected)
-    expected = {"format_version": 1, "versions": [], "committed_groups": [], "skipped_groups": [0]}
-    assert call("commit", plan_path, str(result_path))[:2] == (0, expected)
+    expected |= {"versions": [], "committed_groups": [], "skipped_groups": [0], "groups": []}
+    expected |= {"policy": {"groups_per_commit": {"value": 7, "from": "option"}}}
+    words = (plan_path, str(result_path), "--groups-per-commit", "7")
+    assert call("commit", *words)[:2] == (0, expected)
 
 
 def test_a_conflict_exits_with_3_and_names_it(table: str, tmp_path: Path, call: Call) -> None:

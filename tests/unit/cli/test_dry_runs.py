@@ -185,7 +185,7 @@ def executor(monkeypatch: pytest.MonkeyPatch) -> None:
     ) -> Iterator[RewrittenGroup]:
         return (group for group in execute(plan).groups if group.group_id in set(pending))
 
-    monkeypatch.setattr(rewriting, "open_executor", lambda *_: nullcontext(rewrite))
+    monkeypatch.setattr(rewriting, "open_executor", lambda *_, **__: nullcontext(rewrite))
 
 
 def tree(directory: Path) -> dict[str, bytes | None]:

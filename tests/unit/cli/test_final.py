@@ -27,7 +27,7 @@ def table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Table:
     ) -> Iterator[RewrittenGroup]:
         return (group for group in execute(plan).groups if group.group_id in set(pending))
 
-    def opened(*_: object) -> nullcontext[object]:
+    def opened(*_: object, **__: object) -> nullcontext[object]:
         return nullcontext(rewrite)
 
     monkeypatch.setattr(rewriting, "open_executor", opened)

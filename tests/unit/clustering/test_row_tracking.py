@@ -4,7 +4,8 @@ from typing import Any
 
 import pytest
 
-from liquidlog.clustering.outcome.change import rewrite_change, staleness
+from liquidlog.clustering.outcome.change import rewrite_change
+from liquidlog.clustering.outcome.staleness import staleness
 from liquidlog.clustering.planning.planner import plan
 from liquidlog.clustering.row_tracking import assign_row_ids, planned_row_tracking
 from liquidlog.errors import CommitConflictError, CorruptLogError, UnsupportedFeatureError

@@ -12,6 +12,7 @@ from deltalake import DeltaTable
 from msgspec import structs
 
 from liquidlog.clustering.outcome import change
+from liquidlog.clustering.outcome import staleness as stale
 from liquidlog.commit.conflicts import ConcurrentDeleteRead
 from liquidlog.errors import (
     ClusteringColumnError,
@@ -21,7 +22,7 @@ from liquidlog.errors import (
     TableNotFoundError,
     UsageError,
 )
-from liquidlog.operations import rewrite
+from liquidlog.operations import batches
 from liquidlog.operations.rewrite import GroupConflict
 from liquidlog.plan import RewriteResult
 from liquidlog.snapshot import Snapshot
@@ -259,14 +260,14 @@ def test_staleness_is_computed_once_per_attempt(
     table: Table, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     versions = []
-    original = change.staleness
+    original = stale.staleness_of
 
-    def counted(snapshot: Snapshot, *rest: Any) -> change.Staleness:
+    def counted(snapshot: Snapshot, *rest: Any) -> tuple[stale.Staleness, ...]:
         versions.append(snapshot.version)
         return original(snapshot, *rest)
 
-    for module in (change, rewrite):
-        monkeypatch.setattr(module, "staleness", counted)
+    for module in (change, batches):
+        monkeypatch.setattr(module, "staleness_of", counted)
     plan = table.plan()
     result = execute(plan)
     table.append(rows(10, 7))

@@ -5,8 +5,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from liquidlog.clustering.outcome.change import rewrite_change, staleness
+from liquidlog.clustering.outcome.change import rewrite_change
 from liquidlog.clustering.outcome.metrics import optimize_metrics
+from liquidlog.clustering.outcome.staleness import staleness
 from liquidlog.clustering.planning.planner import plan
 from liquidlog.errors import CommitConflictError, Outdated, ResultMismatchError
 from liquidlog.plan import ClusteringPlan, ClusteringPolicy, RewrittenGroup, WrittenFile
@@ -153,7 +154,7 @@ def test_metrics_have_deltas_names() -> None:
     snapshot = snapshot_of([*FILES, stable, replace(stable, path="o", zorder_by=("y",))])
     made = planned(snapshot, min_cube_bytes=9)
     assert [file.path for file in made.groups[0].inputs] == ["a b"]
-    metrics = optimize_metrics(snapshot, made, [finished()])
+    metrics = optimize_metrics(snapshot, made, [finished()], commits=1)
     assert metrics == {
         "numFilesAdded": 1,
         "numFilesRemoved": 1,
