@@ -494,14 +494,16 @@ class Table(Summary):
         tolerance: float | None = None,
         min_overlapping_files: int | None = None,
         min_overlap: float | None = None,
+        compression: str | None = None,
         version: int | None = None,
     ) -> ClusteringPlan:
         """Return the plan of what OPTIMIZE would rewrite; writes nothing.
 
         Arguments that are None have the defaults of ClusteringPolicy; the default `strategy` is
         "cube". The arguments from `budget` on are for the strategy "overlap"; `target_cube_size`
-        limits groups of cubes and of `zorder_by`. An argument without effect on this table with
-        this strategy is refused.
+        limits groups of cubes and of `zorder_by`. `compression` is the codec of the files to write
+        instead of the one that the table's property names. An argument without effect on this table
+        with this strategy is refused.
 
         Raises:
             UsageError: If the table cannot be planned with these arguments, or an argument would
@@ -525,6 +527,7 @@ class Table(Summary):
                 "tolerance": tolerance,
                 "min_overlapping_files": min_overlapping_files,
                 "min_overlap": min_overlap,
+                "compression": compression,
             }
         )
         snapshot = self.snapshot(version)

@@ -191,6 +191,11 @@ def _policy(given: Mapping[str, Any]) -> Mapping[str, Any]:
     return given if columns is None else {**given, "zorder_by": split_names(columns)}
 
 
+def rewrite_options(command: Callable[P, R]) -> Callable[P, R]:
+    """Add the options of a plan that is to be rewritten, as `policy_options` does."""
+    return gathered(command, _REWRITE_OPTIONS, "policy", _policy)
+
+
 _POLICY_OPTIONS = {
     "full": click.option(
         "--full", is_flag=True, help="Also rewrite files of other clustering columns or providers."
@@ -244,6 +249,15 @@ _POLICY_OPTIONS = {
         type=float,
         help="overlap: the share of a file's range, 0 to 1, that others must cover."
         "  [default: 0.75]",
+    ),
+}
+
+_REWRITE_OPTIONS = {
+    **_POLICY_OPTIONS,
+    "compression": click.option(
+        "--compression",
+        help="Codec of the files to write: zstd, snappy, gzip, lz4_raw or uncompressed."
+        "  [default: as the table's property says, else zstd]",
     ),
 }
 

@@ -16,6 +16,7 @@ from liquidlog.cli.options import (
     limit_option,
     mapping,
     policy_options,
+    rewrite_options,
     storage_option,
     table_argument,
     verb,
@@ -76,7 +77,7 @@ def _price_options(command: Callable[P, R]) -> Callable[P, R]:
     "liquidlog plan ./sales --strategy overlap --budget 50GiB",
 )
 @table_argument
-@policy_options
+@rewrite_options
 @click.option(
     "-o",
     "--output",

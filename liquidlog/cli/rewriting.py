@@ -17,8 +17,8 @@ from liquidlog.cli.options import (
     dry_run_option,
     json_option,
     mapping,
-    policy_options,
     read_back_option,
+    rewrite_options,
     storage_option,
     table_argument,
     verb,
@@ -86,7 +86,7 @@ _MIN_GAIN_OPTION = click.option(
     "liquidlog optimize ./sales --strategy overlap --budget 50GiB --final",
 )
 @table_argument
-@policy_options
+@rewrite_options
 @_FINAL
 @_MIN_GAIN_OPTION
 @_GROUPS_PER_COMMIT

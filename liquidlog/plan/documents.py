@@ -60,7 +60,8 @@ class ClusteringPolicy(Document, frozen=True, kw_only=True):
     that narrow predicates read, as a multiple of those after a full rewrite. A clustered file
     overlaps if at least `min_overlapping_files` others share on average `min_overlap` of its range
     (names and defaults from Fabric). At most `budget_bytes` are rewritten, only of files that may
-    match `where`.
+    match `where`. `compression` is the codec of the files to write, by the names of the table
+    property; None for the codec that the property names.
     """
 
     min_cube_bytes: int = DEFAULT_MIN_CUBE_BYTES
@@ -74,6 +75,7 @@ class ClusteringPolicy(Document, frozen=True, kw_only=True):
     min_overlap: float = DEFAULT_MIN_OVERLAP
     budget_bytes: int | None = None
     where: str | None = None
+    compression: str | None = None
 
 
 class RewriteGroup(Document, frozen=True, kw_only=True):

@@ -49,6 +49,7 @@ VALUES: Final[Mapping[str, tuple[Any, ...]]] = {
     "min_overlap": (0.75, 0.1, 1.0),
     "budget_bytes": (90 * MIB, 400 * MIB),
     "where": ("x > 3", "s = 'a'"),
+    "compression": ("snappy", "gzip"),
 }
 """Values that callers may name for each option, its default among them where it has one."""
 
@@ -106,6 +107,7 @@ def _content(made: ClusteringPlan) -> object:
         made.mode,
         made.columns,
         made.strategy,
+        made.writer_options,
     )
 
 
@@ -156,6 +158,7 @@ ARGUMENTS: Final[Mapping[str, tuple[object, ...]]] = {
     "tolerance": (0.5, 1.27),
     "min_overlapping_files": (0, 4),
     "min_overlap": (0.75, 2.0),
+    "compression": ("LZ4", "snappy", "brotli"),
 }
 _arguments = st.fixed_dictionaries(
     {}, optional={name: st.sampled_from(values) for name, values in ARGUMENTS.items()}

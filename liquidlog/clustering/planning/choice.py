@@ -11,6 +11,7 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from msgspec import structs
 from numpy.typing import NDArray
 
 from liquidlog.clustering.columns import (
@@ -221,7 +222,7 @@ def build_plan(  # noqa: PLR0913  the parts of a plan
         ),
         schema_string=snapshot.metadata.schema_string,
         mapping_mode=mapping_mode(snapshot.metadata.configuration),
-        writer_options=writer_options(snapshot, columns),
+        writer_options=_planned_writer_options(snapshot, columns, policy),
         row_tracking=planned_row_tracking(snapshot),
         groups=tuple(
             RewriteGroup(
@@ -246,6 +247,15 @@ def _require_few_outputs(policy: ClusteringPolicy, choice: Choice) -> None:
             f" and at most {MAX_OUTPUTS} are planned; choose a larger max_file_size",
             option="max_file_size",
         )
+
+
+def _planned_writer_options(
+    snapshot: Snapshot, columns: Sequence[ClusteringColumn], policy: ClusteringPolicy
+) -> WriterOptions:
+    options = writer_options(snapshot, columns)
+    if policy.compression is None:
+        return options
+    return structs.replace(options, compression=parse_codec(policy.compression).value)
 
 
 def writer_options(snapshot: Snapshot, columns: Sequence[ClusteringColumn]) -> WriterOptions:

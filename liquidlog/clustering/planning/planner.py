@@ -26,6 +26,7 @@ from liquidlog.plan import ClusteringPlan, ClusteringPolicy, repeated_inputs, re
 from liquidlog.snapshot import Snapshot
 from liquidlog.spec.arguments import column_paths, one, whole_number
 from liquidlog.spec.bounds import BoundsOf
+from liquidlog.spec.codecs import parse_codec
 from liquidlog.spec.schema import Leaf
 from liquidlog.spec.sizes import parse_size, render_size
 
@@ -43,14 +44,22 @@ SPELLING: Final[Mapping[str, str]] = {
 """The callers' name of a field of the policy; the field's own name states its unit."""
 
 CLUSTERING_OPTIONS: Final = frozenset(
-    {STRATEGY, "full", "curve", "min_cube_bytes", "target_cube_bytes", "max_file_bytes"}
+    {
+        STRATEGY,
+        "full",
+        "curve",
+        "min_cube_bytes",
+        "target_cube_bytes",
+        "max_file_bytes",
+        "compression",
+    }
 )
 """The options that every built-in strategy uses."""
 
 CUBE_OPTIONS: Final = CLUSTERING_OPTIONS
 OVERLAP_OPTIONS: Final = ALL_OPTIONS - {"zorder_by"}
-COMPACTION_OPTIONS: Final = frozenset({"max_file_bytes"})
-ZORDER_OPTIONS: Final = frozenset({"target_cube_bytes", "max_file_bytes", "zorder_by"})
+COMPACTION_OPTIONS: Final = frozenset({"max_file_bytes", "compression"})
+ZORDER_OPTIONS: Final = COMPACTION_OPTIONS | {"target_cube_bytes", "zorder_by"}
 
 MIN_FILE_BYTES: Final = 128
 """The smallest file size that can be asked for: no Parquet file is smaller."""
@@ -80,6 +89,8 @@ def _setting(name: str, value: Any) -> Any:  # noqa: ANN401  a field's value
             return _file_size(value)
         case "zorder_by":
             return column_paths(value, argument=name)
+        case "compression":
+            return parse_codec(one(value, str, argument=name, expected="a codec")).value
         case "full":
             return one(value, bool, argument=name, expected="True or False")
         case "min_overlapping_files":
