@@ -13,18 +13,20 @@ from liquidlog.cli.rewriting import executors_heard
 from liquidlog.operations.executors import Executor
 from liquidlog.operations.results import complete_result, read_plan
 from liquidlog.plan import ClusteringPlan, Outcome, Progress, RewrittenGroup
+from liquidlog.storage.options import OptionsSource
 from liquidspark.session import open_session
 
 
 @contextmanager
 def open_executor(
-    conf: Mapping[str, str], storage_options: Mapping[str, str] | None = None
+    conf: Mapping[str, str], storage_options: OptionsSource | None = None
 ) -> Iterator[Executor]:
     """Context manager: an executor on the active Spark session, or on a new local one.
 
     Args:
         conf: Spark settings by name.
-        storage_options: With which workers open the files of tables.
+        storage_options: With which workers open the files of tables, or a callable that gives
+            them, asked before each job.
 
     Raises:
         ExecutorError: If pyspark or Java is missing, or Spark does not start.

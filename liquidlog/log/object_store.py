@@ -116,6 +116,7 @@ class ObjectTableStore:
 
     def put_log_if_absent(self, name: str, content: bytes) -> bool:
         """See TableStore."""
+        self._options.fresh()  # for the whole of the commit, and what reads it back
         self.require_writable()
         return self._put(f"{self._log}/{name}", content)
 

@@ -116,9 +116,8 @@ def require_agreement(snapshot: Snapshot, storage: StorageOptions = NO_OPTIONS) 
 
     try:
         with _readable_by_delta_rs(snapshot.uri) as uri:
-            table = DeltaTable(
-                uri, version=snapshot.version, storage_options=storage.given() or None
-            )
+            options = storage.fresh().given()
+            table = DeltaTable(uri, version=snapshot.version, storage_options=options or None)
             found = _paths_in(table)
     except (DeltaError, OSError, ValueError) as error:
         said = redacted(str(error), storage, os.environ)
