@@ -241,7 +241,8 @@ def _readable_by_delta_rs(uri: str) -> Iterator[str]:
     """Context manager: an address at which delta-rs reads this table's log and no other."""
     if not is_local(uri):
         scheme, _, rest = uri.partition("://")
-        yield f"{scheme}://{quote(rest, safe='/@')}"
+        place, slash, path = rest.partition("/")
+        yield f"{scheme}://{place}{slash}{quote(path, safe='/@')}"
     elif not _MISREAD.search(uri):
         yield uri
     else:

@@ -19,6 +19,7 @@ from liquidlog.errors import StorageError, UsageError
 from liquidlog.storage.addresses import ObjectAddress
 from liquidlog.storage.azure import azure_arguments
 from liquidlog.storage.gcs import gcs_arguments
+from liquidlog.storage.hadoop import hdfs_arguments
 from liquidlog.storage.options import StorageOptions, redacted
 from liquidlog.storage.s3 import s3_arguments
 
@@ -40,6 +41,7 @@ FAMILIES: Final[Mapping[str, Family]] = {
     # gcsfs's default class first asks every bucket for its type, over another protocol.
     "gcs": Family("gcsfs.core", "GCSFileSystem", "gcs", gcs_arguments),
     "azure": Family("adlfs", "AzureBlobFileSystem", "azure", azure_arguments),
+    "hdfs": Family("liquidlog.storage.hdfs", "HdfsFiles", "hdfs", hdfs_arguments),
 }
 
 for _name in ("s3fs", "gcsfs", "adlfs", "azure", "aiobotocore", "botocore"):
@@ -157,7 +159,8 @@ def _opened(kind: Any, arguments: Mapping[str, Any], options: StorageOptions) ->
 def _wanted(family: Family | None) -> str:
     if family is None:
         return "the fsspec client of this storage"
-    return f"the extra {family.extra} of liquidlog ({family.module.partition('.')[0]})"
+    package = "hdfs-native" if family.extra == "hdfs" else family.module.partition(".")[0]
+    return f"the extra {family.extra} of liquidlog ({package})"
 
 
 def _class(family: Family) -> Any:  # noqa: ANN401  an fsspec class
@@ -176,7 +179,8 @@ def _plain_arguments(protocol: str, uri: str, options: StorageOptions) -> dict[s
         kind = _plain_class(protocol)
     except ValueError as error:
         raise UsageError(
-            f"there is no storage {protocol}://; known are s3://, gs://, az://, abfss:// and file:"
+            f"there is no storage {protocol}://; known are s3://, gs://, az://, abfss://, hdfs://"
+            " and file:"
         ) from error
     except ImportError:
         return {}
