@@ -52,6 +52,7 @@ from liquidlog.spec.rows import Rows
 from liquidlog.spec.schema import Leaf, StructType, split_path
 from liquidlog.spec.sizes import parse_size
 from liquidlog.spec.times import parse_duration, parse_time
+from liquidlog.storage.options import OptionsSource
 
 # Opening a table and looking at it need a fifth of the modules that all methods need together.
 # Importing all of them takes longer than that work, so each method imports what it calls.
@@ -102,11 +103,13 @@ class Table(Summary):
 
     @classmethod
     def open(
-        cls, uri: str | PathLike[str], *, storage_options: Mapping[str, str] | None = None
+        cls, uri: str | PathLike[str], *, storage_options: OptionsSource | None = None
     ) -> "Table":
         """Return the table at `uri`: a path, or a URI of file:, s3:, gs:, az: or abfss:.
 
         Storage options have the names that delta-rs gives them; environment variables are read too.
+        A callable that returns options is asked again when they may have expired: before each
+        commit, and a minute after it was asked last.
 
         Raises:
             TableNotFoundError: If there is no table.
@@ -126,7 +129,7 @@ class Table(Summary):
         like: "Table | None" = None,
         cluster_by: str | Sequence[str] | None = None,
         properties: Mapping[str, str] | None = None,
-        storage_options: Mapping[str, str] | None = None,
+        storage_options: OptionsSource | None = None,
     ) -> "Table":
         """Create an empty table and return it.
 
@@ -182,7 +185,7 @@ class Table(Summary):
         uri: str | PathLike[str],
         definition: "Definition",
         *,
-        storage_options: Mapping[str, str] | None = None,
+        storage_options: OptionsSource | None = None,
         dry_run: bool = False,
     ) -> "Table":
         """Create an empty table as defined; with `dry_run`, check everything and write nothing.

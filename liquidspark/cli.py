@@ -13,13 +13,14 @@ from liquidlog.cli.rewriting import executors_heard
 from liquidlog.operations.executors import NOT_READ_BACK, Executor
 from liquidlog.operations.results import complete_result, read_plan
 from liquidlog.plan import ClusteringPlan, Outcome, Progress, RewrittenGroup
+from liquidlog.storage.options import OptionsSource
 from liquidspark.session import open_session
 
 
 @contextmanager
 def open_executor(
     conf: Mapping[str, str],
-    storage_options: Mapping[str, str] | None = None,
+    storage_options: OptionsSource | None = None,
     *,
     read_back: bool = True,
 ) -> Iterator[Executor]:
@@ -27,7 +28,8 @@ def open_executor(
 
     Args:
         conf: Spark settings by name.
-        storage_options: With which workers open the files of tables.
+        storage_options: With which workers open the files of tables, or a callable that gives
+            them, asked before each job.
         read_back: Whether every output is read back and proved to hold what was read.
 
     Raises:

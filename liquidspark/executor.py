@@ -7,7 +7,7 @@ log.
 
 import math
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from typing import Final
@@ -39,7 +39,7 @@ from liquidlog.spec.deletion_vectors import vector_path
 from liquidlog.spec.schema import parse_schema
 from liquidlog.storage.addresses import file_address
 from liquidlog.storage.files import require_creatable
-from liquidlog.storage.options import NO_OPTIONS, StorageOptions
+from liquidlog.storage.options import NO_OPTIONS, OptionsSource, StorageOptions
 from liquidspark.flight import Flight, task_slots
 from liquidspark.pipeline import ExecutorOptions, GroupJobs, run_group
 from liquidspark.probing import require_ready
@@ -68,7 +68,7 @@ def execute(  # noqa: PLR0913  what to do, and four ways to watch and steer it
     on_group: Callable[[Outcome], None] | None = None,
     progress: Progress | None = None,
     options: ExecutorOptions = DEFAULT_OPTIONS,
-    storage_options: Mapping[str, str] | None = None,
+    storage_options: OptionsSource | None = None,
 ) -> RewriteResult:
     """Rewrite the plan's groups and return the facts about all of them, in group order.
 
@@ -80,7 +80,7 @@ def execute(  # noqa: PLR0913  what to do, and four ways to watch and steer it
         progress: Called now and then with the share of a running group that is done.
         options: How the work of a group is divided.
         storage_options: Workers open the table's files with these and with what their own
-            environment says.
+            environment says. A callable that returns options is asked here, before each job.
 
     Raises:
         UsageError: If the plan has no such group.
@@ -125,7 +125,7 @@ def execute_groups(
     groups: int | Collection[int] | None = None,
     progress: Progress | None = None,
     options: ExecutorOptions = DEFAULT_OPTIONS,
-    storage_options: Mapping[str, str] | None = None,
+    storage_options: OptionsSource | None = None,
 ) -> Iterator[Outcome]:
     """Yield each group of the plan when it finishes or fails; a failure does not stop the others.
 
@@ -139,7 +139,7 @@ def execute_groups(
         progress: Called now and then with the share of a running group that is done.
         options: How the work of a group is divided.
         storage_options: Workers open the table's files with these and with what their own
-            environment says.
+            environment says. A callable that returns options is asked here, before each job.
 
     Raises:
         UsageError: If the plan has no such group.

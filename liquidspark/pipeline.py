@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import cache
-from operator import attrgetter
-from typing import Final, NamedTuple, Protocol
+from operator import attrgetter, itemgetter
+from typing import Final, NamedTuple, Protocol, TypeVar
 from uuid import uuid4  # noqa: TID251  names jobs, not files
 
 import pyarrow as pa
@@ -52,12 +52,16 @@ from liquidspark.source import (
 )
 from liquidspark.whole import CompactionTasks, GroupTask
 
+T = TypeVar("T")
+
 _SURVEY_SCHEMA: Final = "survey binary, failure binary"
 _MAX_SURVEY_TASKS: Final = 1000
 _SURVEY_SHARE: Final = 0.1
 """About the share of the sampling pass in a group's time; only a progress bar depends on it."""
 _MIN_TASKS_PER_SLOT: Final = 4
 _MIN_TASK_BYTES: Final = 8 << 20
+_MOST_SENT: Final = 3
+"""How often a job's tasks are sent with newer credentials, the first time included."""
 _LOCAL_ATTEMPTS: Final = re.compile(r"local(?:\[[^,\]]*(?:,\s*(\d+)\s*)?\])?")
 _DEFAULT_ATTEMPTS: Final = 4
 _LEAST_OPTIONS: Final = {
@@ -237,6 +241,8 @@ def run_group(
 ) -> TaskFacts:
     """Rewrite one group and return the summed facts of its tasks, failure included.
 
+    Tasks are sent storage options of the moment their job begins; see `_sent`.
+
     Args:
         spark: The session.
         work: The group.
@@ -247,21 +253,53 @@ def run_group(
     work = replace(work, task_attempts=task_attempts(spark))
     sample_rows = options.sample_rows_of(work.outputs)
     if work.size_bytes <= options.single_task_bytes:
-        jobs.begin_phase(1, until=1.0)
-        return _collect(_tasks(spark, GroupTask(work=work, sample_rows=sample_rows), 1))
+
+        def whole(sent: GroupWork) -> TaskFacts:
+            jobs.begin_phase(1, until=1.0)
+            return _collect(_tasks(spark, GroupTask(work=sent, sample_rows=sample_rows), 1))
+
+        return _sent(work, whole, facts_of=lambda facts: facts)
     sampling = Timer()
     with sampling.running():
-        surveys, failure = _survey(spark, work, sample_rows=sample_rows, jobs=jobs)
+        surveys, failure = _sent(
+            work,
+            lambda sent: _survey(spark, sent, sample_rows=sample_rows, jobs=jobs),
+            facts_of=itemgetter(1),
+        )
     if failure is not None:
         return failure
-    if work.curve is None:
-        jobs.begin_phase(work.outputs, until=1.0)
-        tasks = CompactionTasks(work=work, surveys=tuple(surveys))
-        facts = _collect(_tasks(spark, tasks, work.outputs))
-    else:
-        facts = _shuffle(spark, work, surveys, options=options, jobs=jobs, slots=slots)
+
+    def main_pass(sent: GroupWork) -> TaskFacts:
+        if sent.curve is not None:
+            return _shuffle(spark, sent, surveys, options=options, jobs=jobs, slots=slots)
+        jobs.begin_phase(sent.outputs, until=1.0)
+        tasks = CompactionTasks(work=sent, surveys=tuple(surveys))
+        return _collect(_tasks(spark, tasks, sent.outputs))
+
+    facts = _sent(work, main_pass, facts_of=lambda facts: facts)
     sampled = TaskFacts(costs=GroupCosts(sample_seconds=sampling.seconds))
     return check_rows(merge_facts([facts, sampled]), surveys)
+
+
+def _sent(
+    work: GroupWork, job: Callable[[GroupWork], T], *, facts_of: Callable[[T], TaskFacts | None]
+) -> T:
+    """Return what a job gives whose tasks are sent the work with options of this moment.
+
+    If nothing failed but credentials that have expired meanwhile, the job begins again with those
+    of then, a few times. Tasks cannot do that: Spark tries them with what they were sent.
+
+    Raises:
+        StorageError: If a callable that gives the options fails.
+    """
+    sent = work.sent()
+    for _ in range(_MOST_SENT - 1):
+        found = job(sent)
+        facts = facts_of(found)
+        if facts is None or not facts.denied or not work.storage.differ_from(sent.storage):
+            return found
+        sent = work.sent()
+    return job(sent)
 
 
 def task_attempts(spark: SparkSession) -> int:

@@ -71,7 +71,8 @@ def require_ready(
     Raises:
         ExecutorError: If the rewrite cannot work; says where, why, and what to do.
     """
-    table: dict[str, Any] = {"directory": directory, "file": file, "options": dict(storage.items)}
+    options = dict(storage.fresh().items)
+    table: dict[str, Any] = {"directory": directory, "file": file, "options": options}
     here = storage_problem(**table, token=_token())
     unreadable = here is not None and here.startswith(_CANNOT_READ)
     if here is not None and not unreadable:

@@ -17,7 +17,7 @@ from liquidlog.data.runs import Run
 from liquidlog.data.writer import DataFileWriter
 from liquidlog.errors import ExecutorError, LiquidlogError
 from liquidlog.plan import Document, GroupCosts, WrittenFile
-from liquidlog.storage.failures import AmbiguousPutError, may_pass
+from liquidlog.storage.failures import AmbiguousPutError, is_denied, may_pass
 from liquidlog.storage.files import delete_file
 from liquidspark.source import GroupWork, Survey
 
@@ -63,7 +63,8 @@ class RowsProof(Document, frozen=True, kw_only=True):
 class TaskFacts(Document, frozen=True, kw_only=True):
     """What one task did: proofs of the rows it read and wrote, the files, or why it failed.
 
-    Bytes read and written are 0 in the costs: the group's plan and outputs say them.
+    Bytes read and written are 0 in the costs: the group's plan and outputs say them. `denied` says
+    that nothing failed but credentials that expire, so that the same tasks may succeed with others.
     """
 
     read: RowsProof | None = None
@@ -71,6 +72,7 @@ class TaskFacts(Document, frozen=True, kw_only=True):
     outputs: tuple[WrittenFile, ...] = ()
     costs: GroupCosts = GroupCosts()
     failure: str | None = None
+    denied: bool = False
 
 
 class Proof:
@@ -184,14 +186,16 @@ def merge_facts(facts: list[TaskFacts]) -> TaskFacts:
 
     That a run had ended counts only where no task says why.
     """
-    failures = [fact.failure for fact in facts if fact.failure is not None]
-    failures.sort(key=lambda failure: failure == _ENDED)
+    failed_tasks = [fact for fact in facts if fact.failure is not None]
+    failed_tasks.sort(key=lambda fact: (fact.failure == _ENDED, fact.denied))
+    first = failed_tasks[0] if failed_tasks else TaskFacts()
     return TaskFacts(
         read=_sum_proofs([fact.read for fact in facts if fact.read is not None]),
         written=_sum_proofs([fact.written for fact in facts if fact.written is not None]),
         outputs=tuple(output for fact in facts for output in fact.outputs),
         costs=_sum_costs([fact.costs for fact in facts]),
-        failure=failures[0] if failures else None,
+        failure=first.failure,
+        denied=first.denied,
     )
 
 
@@ -209,16 +213,20 @@ def failed(error: LiquidlogError, work: GroupWork) -> TaskFacts:
     """Return the facts of a task that failed with one of our errors, on one line.
 
     An error that may pass is raised as long as Spark will try the task again. Any other retires the
-    run, so that tasks which have not begun do not; see `require_running`.
+    run, so that tasks which have not begun do not; see `require_running`. Expired credentials do
+    not: the driver sends the tasks again with new ones.
 
     Raises:
         LiquidlogError: The same.
     """
     if may_pass(error) and _tried_again(work):
         raise error
+    reason = "; ".join(str(error).splitlines())
+    if work.storage.expiring and is_denied(error):
+        return TaskFacts(failure=reason, denied=True)
     with suppress(LiquidlogError, AmbiguousPutError):
         Run(work.directory, work.token, work.storage).retire()
-    return TaskFacts(failure="; ".join(str(error).splitlines()))
+    return TaskFacts(failure=reason)
 
 
 def require_running(work: GroupWork) -> None:

@@ -103,6 +103,10 @@ class GroupWork:
         """Return the work of a task that reads these inputs, numbered from 0."""
         return replace(self, inputs=inputs, paths=paths, vector_paths=vector_paths)
 
+    def sent(self) -> "GroupWork":
+        """Return the work as tasks are sent it now, with storage options of this moment."""
+        return replace(self, storage=self.storage.fresh())
+
     def without_inputs(self) -> "GroupWork":
         """Return the work as tasks need it that read no input, or are sent theirs."""
         return self.with_inputs((), (), ())

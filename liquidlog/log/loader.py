@@ -1,7 +1,7 @@
 """The read path, top to bottom: address, list, read, replay, Snapshot."""
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pyarrow as pa
@@ -42,14 +42,15 @@ from liquidlog.spec.file_paths import are_plain
 from liquidlog.spec.log_files import LOG_DIR, commit_name, log_path
 from liquidlog.spec.schema import parse_schema
 from liquidlog.storage.addresses import is_local, table_address
-from liquidlog.storage.options import StorageOptions
+from liquidlog.storage.options import OptionsSource, StorageOptions
 
 
 def open_store(
-    uri: str | os.PathLike[str], storage_options: Mapping[str, str] | None = None
+    uri: str | os.PathLike[str], storage_options: OptionsSource | None = None
 ) -> TableStore:
     """Return the store of the table at `uri`; nothing is read yet.
 
+    Options may come from a callable; it is asked again after a minute, and before each commit.
     A table on local disk takes no storage options: they are refused, so that a mistyped scheme is
     noticed.
 
@@ -66,7 +67,7 @@ def open_store(
     return LocalTableStore(Path(place))
 
 
-def require_used(uri: str, storage_options: Mapping[str, str] | None) -> None:
+def require_used(uri: str, storage_options: OptionsSource | None) -> None:
     """Refuse storage options for a table on local disk, which has no use for them.
 
     Raises:
@@ -75,7 +76,7 @@ def require_used(uri: str, storage_options: Mapping[str, str] | None) -> None:
     options = StorageOptions.of(storage_options)
     if options and is_local(uri):
         names = [name for name, _ in options.items]
-        listed = ", ".join(names)
+        listed = ", ".join(names) or "a callable gives some"
         raise UsageError(f"a table on local disk has no storage options: {listed}", options=names)
 
 

@@ -28,7 +28,7 @@ _MISREAD: Final = re.compile(r"%[0-9A-Fa-f]{2}|[\x00-\x1f\x7f]")
 
 
 class ObjectTableStore:
-    """A table in S3, Google Cloud Storage or Azure, or read-only in any other fsspec storage."""
+    """A table in S3, Google Cloud Storage, Azure or HDFS, or read-only in any other storage."""
 
     def __init__(self, uri: str, options: StorageOptions) -> None:
         """Make the client; no request is sent yet.
@@ -116,6 +116,7 @@ class ObjectTableStore:
 
     def put_log_if_absent(self, name: str, content: bytes) -> bool:
         """See TableStore."""
+        self._options.fresh()  # for the whole of the commit, and what reads it back
         self.require_writable()
         return self._put(f"{self._log}/{name}", content)
 

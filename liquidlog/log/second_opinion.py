@@ -116,9 +116,8 @@ def require_agreement(snapshot: Snapshot, storage: StorageOptions = NO_OPTIONS) 
 
     try:
         with _readable_by_delta_rs(snapshot.uri) as uri:
-            table = DeltaTable(
-                uri, version=snapshot.version, storage_options=storage.given() or None
-            )
+            options = storage.fresh().given()
+            table = DeltaTable(uri, version=snapshot.version, storage_options=options or None)
             found = _paths_in(table)
     except (DeltaError, OSError, ValueError) as error:
         said = redacted(str(error), storage, os.environ)
@@ -242,7 +241,8 @@ def _readable_by_delta_rs(uri: str) -> Iterator[str]:
     """Context manager: an address at which delta-rs reads this table's log and no other."""
     if not is_local(uri):
         scheme, _, rest = uri.partition("://")
-        yield f"{scheme}://{quote(rest, safe='/@')}"
+        place, slash, path = rest.partition("/")
+        yield f"{scheme}://{place}{slash}{quote(path, safe='/@')}"
     elif not _MISREAD.search(uri):
         yield uri
     else:

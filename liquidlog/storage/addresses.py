@@ -26,13 +26,16 @@ _FAMILIES: Final = {
     "azure": "azure",
     "abfs": "azure",
     "abfss": "azure",
+    "hdfs": "hdfs",
 }
 _CANONICAL: Final = {"s3a": "s3", "gcs": "gs"}
 
 
 @dataclass(frozen=True, slots=True)
 class ObjectAddress:
-    """The place of an object: `family` is s3, gcs, azure or another fsspec protocol.
+    """The place of an object: `family` is s3, gcs, azure, hdfs or another fsspec protocol.
+
+    In HDFS `bucket` is a NameNode with its port, or a nameservice.
 
     `account` is the Azure storage account, if the address names one.
     """
@@ -44,7 +47,9 @@ class ObjectAddress:
 
     @property
     def path(self) -> str:
-        """Bucket and key in the form that fsspec's clients expect."""
+        """Bucket and key in the form that the family's client expects."""
+        if self.family == "hdfs":
+            return f"/{self.key}"
         return f"{self.bucket}/{self.key}" if self.key else self.bucket
 
 
@@ -189,7 +194,7 @@ def parse_object_address(uri: str) -> ObjectAddress:
         problems.append("is a web address, where no table can be; give s3://, gs:// or abfss://")
     if "::" in uri:
         problems.append("is a chain of protocols")
-    if "@" in bucket or (in_cloud and ":" in bucket):
+    if "@" in bucket or (in_cloud and family != "hdfs" and ":" in bucket):
         problems.append("has a user or password in it; give storage options instead")
     if "?" in bucket or (in_cloud and "?" in key):
         problems.append("has a query in it; give storage options instead")

@@ -9,14 +9,17 @@ import importlib
 import inspect
 import logging
 import os
+from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from threading import Lock
 from typing import Any, Final
 
 from liquidlog.errors import StorageError, UsageError
 from liquidlog.storage.addresses import ObjectAddress
 from liquidlog.storage.azure import azure_arguments
 from liquidlog.storage.gcs import gcs_arguments
+from liquidlog.storage.hadoop import hdfs_arguments
 from liquidlog.storage.options import StorageOptions, redacted
 from liquidlog.storage.s3 import s3_arguments
 
@@ -38,6 +41,7 @@ FAMILIES: Final[Mapping[str, Family]] = {
     # gcsfs's default class first asks every bucket for its type, over another protocol.
     "gcs": Family("gcsfs.core", "GCSFileSystem", "gcs", gcs_arguments),
     "azure": Family("adlfs", "AzureBlobFileSystem", "azure", azure_arguments),
+    "hdfs": Family("liquidlog.storage.hdfs", "HdfsFiles", "hdfs", hdfs_arguments),
 }
 
 for _name in ("s3fs", "gcsfs", "adlfs", "azure", "aiobotocore", "botocore"):
@@ -45,12 +49,65 @@ for _name in ("s3fs", "gcsfs", "adlfs", "azure", "aiobotocore", "botocore"):
     logging.getLogger(_name).addHandler(logging.NullHandler())
 
 
+_KEPT: Final = 8
+"""Clients kept for options that expire."""
+
+
 @dataclass(frozen=True, slots=True)
 class Client:
-    """A file system, and whether its server is another one than the cloud's own."""
+    """A file system, the options of it, and whether its server is other than the cloud's own."""
 
     file_system: Any
+    options: StorageOptions
     own_endpoint: bool
+
+
+class CurrentClient:
+    """The client of an address: another one whenever a callable gives other options; mutable."""
+
+    def __init__(self, address: ObjectAddress, uri: str, options: StorageOptions) -> None:
+        """Open nothing yet."""
+        self._address = address
+        self._uri = uri
+        self._options = options
+        self._client: Client | None = None
+
+    def get(self) -> Client:
+        """Return the client with the options to use now.
+
+        Raises:
+            UsageError: As `open_client`.
+            StorageError: As `open_client`, or if the callable fails.
+        """
+        options, client = self._options.latest(), self._client
+        if client is None or client.options != options:
+            client = self._client = open_client(self._address, self._uri, options)
+        return client
+
+
+class _RecentClients:
+    """File systems of options that expire: fsspec itself would keep each of them for ever."""
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._kept: OrderedDict[tuple[object, ...], Any] = OrderedDict()
+
+    def get(self, kind: Any, arguments: Mapping[str, Any]) -> Any:  # noqa: ANN401  fsspec's
+        from fsspec.utils import tokenize
+
+        key = (os.getpid(), kind, tokenize(arguments))
+        with self._lock:
+            found = self._kept.get(key)
+            if found is None:
+                found = kind(skip_instance_cache=True, **arguments)
+            self._kept[key] = found
+            self._kept.move_to_end(key)
+            if len(self._kept) > _KEPT:
+                self._kept.popitem(last=False)
+        return found
+
+
+_recent: Final = _RecentClients()
 
 
 def open_client(address: ObjectAddress, uri: str, options: StorageOptions) -> Client:
@@ -68,7 +125,7 @@ def open_client(address: ObjectAddress, uri: str, options: StorageOptions) -> Cl
     )
     try:
         kind = _class(family) if family else _plain_class(address.family)
-        client = kind(use_listings_cache=False, **arguments)
+        client = _opened(kind, {"use_listings_cache": False, **arguments}, options)
     except ImportError as error:
         raise UsageError(
             f"{address.family}: a package is not installed ({error}); install {_wanted(family)}"
@@ -76,7 +133,17 @@ def open_client(address: ObjectAddress, uri: str, options: StorageOptions) -> Cl
     except Exception as error:  # noqa: BLE001  clients raise what they like; it may hold a secret
         raise StorageError(address.bucket, explained(error, options)) from None
     own = arguments.get("endpoint_url") or "BlobEndpoint" in arguments.get("connection_string", "")
-    return Client(client, own_endpoint=bool(own))
+    return Client(client, options, own_endpoint=bool(own))
+
+
+def single_shot(client: Client) -> Any:  # noqa: ANN401  fsspec has no types
+    """Return an S3 file system like the client's that never sends a request twice."""
+    arguments = dict(client.file_system.storage_options)
+    config = {**arguments["config_kwargs"], "retries": {"total_max_attempts": 1}}
+    kind = type(client.file_system)
+    found = _opened(kind, {**arguments, "config_kwargs": config}, client.options)
+    found.retries = 1
+    return found
 
 
 def explained(error: BaseException, options: StorageOptions) -> str:
@@ -85,10 +152,15 @@ def explained(error: BaseException, options: StorageOptions) -> str:
     return f"{type(error).__name__}: {text}" if text else type(error).__name__
 
 
+def _opened(kind: Any, arguments: Mapping[str, Any], options: StorageOptions) -> Any:  # noqa: ANN401  fsspec's
+    return _recent.get(kind, arguments) if options.expiring else kind(**arguments)
+
+
 def _wanted(family: Family | None) -> str:
     if family is None:
         return "the fsspec client of this storage"
-    return f"the extra {family.extra} of liquidlog ({family.module.partition('.')[0]})"
+    package = "hdfs-native" if family.extra == "hdfs" else family.module.partition(".")[0]
+    return f"the extra {family.extra} of liquidlog ({package})"
 
 
 def _class(family: Family) -> Any:  # noqa: ANN401  an fsspec class
@@ -107,7 +179,8 @@ def _plain_arguments(protocol: str, uri: str, options: StorageOptions) -> dict[s
         kind = _plain_class(protocol)
     except ValueError as error:
         raise UsageError(
-            f"there is no storage {protocol}://; known are s3://, gs://, az://, abfss:// and file:"
+            f"there is no storage {protocol}://; known are s3://, gs://, az://, abfss://, hdfs://"
+            " and file:"
         ) from error
     except ImportError:
         return {}

@@ -15,6 +15,8 @@ _TRANSIENT_STATUS: Final = frozenset({408, 425, 429, 500, 502, 503, 504})
 _CONFLICT_STATUS: Final = 409
 _MISSING_STATUS: Final = 404
 _FIRST_CLIENT_ERROR, _FIRST_SERVER_ERROR = 400, 500
+_DENIED_STATUS: Final = frozenset({400, 401, 403})
+"""S3 answers a request whose token has expired with 400, most others with 401 or 403."""
 _CLIENT_REFUSALS: Final = frozenset({"NoCredentialsError", "PartialCredentialsError"})
 _GCSFS_REFUSALS: Final = ("Forbidden: ", "Bad Request: ")
 """Messages of errors without a status in gcsfs; source: `gcsfs.retry.validate_response`."""
@@ -80,23 +82,39 @@ def is_busy(error: BaseException) -> bool:
     return False
 
 
+def is_denied(error: BaseException) -> bool:
+    """Return whether a store does not let the caller in: newer credentials may change that."""
+    return any(
+        isinstance(one, PermissionError)
+        or type(one).__name__ in _CLIENT_REFUSALS
+        or str(one).startswith(_GCSFS_REFUSALS)
+        or http_status(one) in _DENIED_STATUS
+        for one in _chain(error)
+    )
+
+
 def may_pass(error: BaseException) -> bool:
     """Return whether a later try may succeed, because the storage failed and not the file.
 
     The answer depends on the original error of the client or of the operating system. Faults that
     Arrow or our own checks see in a file are permanent.
     """
-    chain: list[BaseException] = []
-    found: BaseException | None = error
-    while found is not None and found not in chain:
-        chain.append(found)
-        found = found.__cause__ or found.__context__
-    origin = chain[-1]
+    origin = _chain(error)[-1]
     if isinstance(origin, OSError) and type(origin).__module__ == "builtins":
         number = origin.errno
         return number in _PASSING_ERRNO or isinstance(origin, ConnectionError | TimeoutError)
     foreign = type(origin).__module__.partition(".")[0] not in _NO_CLIENTS
     return foreign and classify(origin) is Failure.TRANSIENT
+
+
+def _chain(error: BaseException) -> list[BaseException]:
+    """Return an error, its cause, and so on to the original one."""
+    chain: list[BaseException] = []
+    found: BaseException | None = error
+    while found is not None and found not in chain:
+        chain.append(found)
+        found = found.__cause__ or found.__context__
+    return chain
 
 
 def http_status(error: BaseException | None) -> int | None:

@@ -13,7 +13,7 @@ from typing import Any, Final, TypeVar
 
 from liquidlog.errors import StorageError, UnsupportedFeatureError
 from liquidlog.storage.addresses import ObjectAddress, parse_object_address
-from liquidlog.storage.clients import FAMILIES, Client, explained, open_client
+from liquidlog.storage.clients import FAMILIES, Client, CurrentClient, explained, single_shot
 from liquidlog.storage.failures import (
     AmbiguousPutError,
     Failure,
@@ -21,6 +21,7 @@ from liquidlog.storage.failures import (
     again,
     classify,
     http_status,
+    is_denied,
 )
 from liquidlog.storage.options import StorageOptions
 
@@ -53,12 +54,16 @@ class ObjectFacts:
 
 @dataclass(frozen=True, slots=True)
 class Objects:
-    """The store of an address; `path` is the address in the client's form."""
+    """The store of an address; `path` is the address in the client's form.
+
+    If options come from a callable, each request uses the values of the last minute. A refused
+    request that can be repeated is, if the callable has other values now.
+    """
 
     address: ObjectAddress
     path: str
     options: StorageOptions
-    client: Client
+    current: CurrentClient
 
     @classmethod
     def at(cls, uri: str, options: StorageOptions) -> "Objects":
@@ -69,10 +74,16 @@ class Objects:
             StorageError: If the client refuses its arguments.
         """
         address = parse_object_address(uri)
-        client = open_client(address, uri, options)
+        current = CurrentClient(address, uri, options)
+        file_system = current.get().file_system
         in_cloud = address.family in FAMILIES
-        path = address.path if in_cloud else client.file_system._strip_protocol(uri)  # noqa: SLF001
-        return cls(address, path, options, client)
+        path = address.path if in_cloud else file_system._strip_protocol(uri)  # noqa: SLF001
+        return cls(address, path, options, current)
+
+    @property
+    def client(self) -> Client:
+        """The client with the options to use now."""
+        return self.current.get()
 
     @property
     def _fs(self) -> Any:  # noqa: ANN401  fsspec has no types
@@ -94,7 +105,7 @@ class Objects:
         Raises:
             StorageError: If the store does not answer.
         """
-        info = self._asked(path, lambda: again(lambda: self._fs.info(path)))
+        info = self._asked(path, lambda: self._again(lambda: self._fs.info(path)))
         if info is None or info.get("type") == "directory":
             return None
         return _facts(path, info)
@@ -107,7 +118,9 @@ class Objects:
         """
         # With several concurrent requests, s3fs would first ask for the size.
         alone = {} if self.address.family not in {"s3", "azure"} else {"max_concurrency": 1}
-        return self._asked(path, lambda: again(lambda: bytes(self._fs.cat_file(path, **alone))))
+        return self._asked(
+            path, lambda: self._again(lambda: bytes(self._fs.cat_file(path, **alone)))
+        )
 
     def read_range(self, path: str, start: int, stop: int) -> bytes:
         """Return bytes `start` to `stop` of an object, with concurrent requests for a large range.
@@ -136,7 +149,7 @@ class Objects:
             return bytes(self._fs.cat_file(path, start=start, end=size_bytes + 1))
 
         try:
-            found = again(request)
+            found = self._again(request)
         except FileNotFoundError:
             raise
         except Exception as error:  # noqa: BLE001  clients raise what they like
@@ -160,7 +173,7 @@ class Objects:
         Raises:
             StorageError: If the directory cannot be listed.
         """
-        found = self._asked(path, lambda: again(lambda: self._listed(path, first)))
+        found = self._asked(path, lambda: self._again(lambda: self._listed(path, first)))
         return None if found is None else tuple(found)
 
     def holds_any(self, path: str) -> bool:
@@ -169,7 +182,7 @@ class Objects:
         Raises:
             StorageError: If the directory cannot be listed.
         """
-        return bool(self._asked(path, lambda: again(lambda: self._first_below(path))))
+        return bool(self._asked(path, lambda: self._again(lambda: self._first_below(path))))
 
     def names_with_prefix(self, path: str, prefix: str) -> tuple[str, ...]:
         """Return the names in a directory that begin with `prefix`; only these are requested.
@@ -177,7 +190,7 @@ class Objects:
         Raises:
             StorageError: If the directory cannot be listed.
         """
-        found = self._asked(path, lambda: again(lambda: self._matching(path, prefix)))
+        found = self._asked(path, lambda: self._again(lambda: self._matching(path, prefix)))
         return tuple(found or ())
 
     def put_if_absent(self, path: str, content: bytes) -> bool:
@@ -187,7 +200,10 @@ class Objects:
             StorageError: If nothing was stored.
             AmbiguousPutError: If the object may have been stored.
         """
+        used = self.client.options
         error = self._put_error(path, content)
+        if error is not None and self._denied_to(used, error) and not self._holds(path, content):
+            error = self._put_error(path, content)
         if error is None:
             return True
         if isinstance(error, FileExistsError):
@@ -204,7 +220,7 @@ class Objects:
             StorageError: If the object was not written, or may not have been.
         """
         try:
-            again(lambda: self._fs.pipe_file(path, content))
+            self._again(lambda: self._fs.pipe_file(path, content))
         except Exception as error:  # noqa: BLE001  clients raise what they like
             raise StorageError(path, f"cannot be written: {self.explained(error)}") from None
 
@@ -219,7 +235,7 @@ class Objects:
             StorageError: If the object may still be there.
         """
         try:
-            again(lambda: self._fs.rm_file(path))
+            self._again(lambda: self._fs.rm_file(path))
         except Exception as error:  # noqa: BLE001  clients raise what they like
             if classify(error) is not Failure.MISSING:
                 detail = f"cannot be deleted: {self.explained(error)}"
@@ -229,6 +245,25 @@ class Objects:
         """Return a client's error as a sentence without secrets."""
         return explained(error, self.options)
 
+    def _again(self, request: Callable[[], T]) -> T:
+        """Return the answer to a request that can be repeated; see `failures.again`.
+
+        Raises:
+            Exception: The client's error.
+            StorageError: If a callable that gives the options fails.
+        """
+        used = self.client.options
+        try:
+            return again(request)
+        except Exception as error:
+            if not self._denied_to(used, error):
+                raise
+        return again(request)
+
+    def _denied_to(self, used: StorageOptions, error: Exception) -> bool:
+        """Return whether credentials were refused, and there are others by now."""
+        return is_denied(error) and self.options.differ_from(used)
+
     def _piece(self, path: str, start: int, stop: int) -> bytes:
         def request() -> bytes:
             found = bytes(self._fs.cat_file(path, start=start, end=stop))
@@ -237,7 +272,7 @@ class Objects:
             return found
 
         try:
-            return again(request)
+            return self._again(request)
         except FileNotFoundError:
             raise
         except Exception as error:  # noqa: BLE001  clients raise what they like
@@ -280,18 +315,11 @@ class Objects:
         match self.address.family:
             case "s3":
                 # A client of its own that never sends a request twice, so that a refusal is final.
-                self._single_shot().pipe_file(path, content, mode="create")
+                single_shot(self.client).pipe_file(path, content, mode="create")
             case "azure":
                 self._fs.pipe_file(path, content, mode="create", retry_total=0)
             case _:
                 self._fs.pipe_file(path, content, mode="create")
-
-    def _single_shot(self) -> Any:  # noqa: ANN401  fsspec has no types
-        options = dict(self._fs.storage_options)
-        config = {**options["config_kwargs"], "retries": {"total_max_attempts": 1}}
-        client = type(self._fs)(**{**options, "config_kwargs": config})
-        client.retries = 1
-        return client
 
     def _listed(self, path: str, first: str) -> Iterator[ObjectFacts]:
         if self.address.family == "s3":

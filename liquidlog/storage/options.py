@@ -2,14 +2,20 @@
 
 An option may be spelled in upper or lower case, with or without the prefix of its storage.
 Messages, reprs and documents contain only the names of options.
+
+Options may come from a callable, as credentials do that expire. It is asked where tables are
+opened, never in a task: tasks are sent the values of the moment.
 """
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+import time
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from threading import Lock
+from typing import Final, NoReturn, TypeAlias
 
-from liquidlog.errors import UsageError
+from liquidlog.errors import StorageError, UsageError
 from liquidlog.spec.arguments import text_mapping
 from liquidlog.spec.near import near_names
 
@@ -20,6 +26,12 @@ _SIGNATURES: Final = re.compile(
 )
 SINGLE_WRITER: Final = "liquidlog_single_writer"
 """An option of our own, never passed to a client."""
+OptionsSource: TypeAlias = Mapping[str, str] | Callable[[], Mapping[str, str]]
+"""Options by name, or a callable that returns them, called again whenever they may have expired."""
+_KEPT_SECONDS: Final = 60.0
+"""How long what a callable returned is used before the callable is asked again."""
+_REMEMBERED: Final = 8
+"""How many answers of a callable are kept out of messages: a request may outlast some of them."""
 _SHORTEST_SECRET: Final = 6
 _MOST_SHOWN: Final = 300
 _DURATION: Final = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m)?")
@@ -28,37 +40,86 @@ _SECONDS: Final = {"ms": 0.001, "s": 1.0, None: 1.0, "m": 60.0}
 
 @dataclass(frozen=True, slots=True, repr=False)
 class StorageOptions:
-    """Options as the user gave them; they are sent to workers but are never part of a document."""
+    """Options as the user gave them; they are sent to workers but are never part of a document.
+
+    Attributes:
+        items: Names and values; none if there is a supply.
+        expiring: Whether a callable gave these values, so that later ones may differ.
+        supply: Where the values come from, if they are asked for.
+    """
 
     items: tuple[tuple[str, str], ...] = field(default=())
+    expiring: bool = False
+    supply: "Supply | None" = None
 
     @classmethod
-    def of(cls, options: Mapping[str, str] | None) -> "StorageOptions":
-        """Return the options in a mapping; None means no options.
+    def of(cls, options: OptionsSource | None) -> "StorageOptions":
+        """Return the options in a mapping, or those that a callable will give; None means none.
 
         Raises:
-            UsageError: If the argument is not a mapping from str to str.
+            UsageError: If the argument is neither a callable nor a mapping from str to str.
         """
         if options is None:
             return cls()
-        return cls(tuple(sorted(text_mapping(options, argument="storage_options").items())))
+        if callable(options) and not isinstance(options, Mapping):
+            return cls(supply=Supply(options))
+        return cls(_sorted_items(options, argument="storage_options"))
 
     def __repr__(self) -> str:
         """Return the names only."""
+        if self.supply is not None:
+            return "StorageOptions(from a callable)"
         return f"StorageOptions({', '.join(name for name, _ in self.items)})"
 
     def __bool__(self) -> bool:
-        """Return whether there are any options."""
-        return bool(self.items)
+        """Return whether there are any options, or a callable that may give some."""
+        return bool(self.items) or self.supply is not None
+
+    def latest(self) -> "StorageOptions":
+        """Return the values to use now: a callable's are at most a minute old.
+
+        Raises:
+            StorageError: If the callable fails.
+            UsageError: If it does not return options.
+        """
+        return self if self.supply is None else self.supply.latest()
+
+    def fresh(self) -> "StorageOptions":
+        """Return the values of this moment: a callable is asked again.
+
+        Raises:
+            StorageError: If the callable fails.
+            UsageError: If it does not return options.
+        """
+        return self if self.supply is None else self.supply.fresh()
+
+    def differ_from(self, used: "StorageOptions") -> bool:
+        """Return whether there are other values than those used; a callable is asked again.
+
+        Raises:
+            StorageError: If the callable fails.
+            UsageError: If it does not return options.
+        """
+        return self.supply is not None and (
+            self.supply.latest() != used or self.supply.fresh() != used
+        )
 
     def given(self) -> dict[str, str]:
         """Return the given options without our own, by name; for clients only."""
-        return {name: value for name, value in self.items if name.lower() != SINGLE_WRITER}
+        items = self.latest().items
+        return {name: value for name, value in items if name.lower() != SINGLE_WRITER}
+
+    def known(self) -> Iterator[tuple[str, str]]:
+        """Yield all names and values that a message may not show; a callable is not asked."""
+        yield from self.items
+        if self.supply is not None:
+            yield from self.supply.known()
 
     @property
     def single_writer(self) -> bool:
         """Whether the user vouches that no writer commits to the table in a way we cannot see."""
-        return any(name.lower() == SINGLE_WRITER and is_true(value) for name, value in self.items)
+        items = self.latest().items
+        return any(name.lower() == SINGLE_WRITER and is_true(value) for name, value in items)
 
     def named(
         self, aliases: Mapping[str, Sequence[str]], prefixes: Sequence[str], *, storage: str
@@ -88,6 +149,62 @@ class StorageOptions:
                 f"{storage} has no option {', '.join(unknown)}; {hint}", options=unknown
             )
         return {known[name.lower()]: value for name, value in self.items}
+
+
+class Supply:
+    """The options that a callable gives; threads share it, and no other process."""
+
+    def __init__(
+        self,
+        ask: Callable[[], Mapping[str, str]],
+        *,
+        now_seconds: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._ask = ask
+        self._now_seconds = now_seconds
+        self._lock = Lock()
+        self._asked_seconds: float | None = None
+        self._given: deque[StorageOptions] = deque(maxlen=_REMEMBERED)
+
+    def __reduce__(self) -> NoReturn:
+        """Refuse to be pickled: a task is sent values.
+
+        Raises:
+            TypeError: Always.
+        """
+        raise TypeError("a callable that gives storage options stays in its process")
+
+    def latest(self) -> StorageOptions:
+        """Return what the callable gave at most a minute ago."""
+        return self._asked_after(self._now_seconds() - _KEPT_SECONDS)
+
+    def fresh(self) -> StorageOptions:
+        """Return what the callable gives now; threads that ask at once share an answer."""
+        return self._asked_after(self._now_seconds())
+
+    def known(self) -> Iterator[tuple[str, str]]:
+        """Yield the names and values of the last answers."""
+        for options in tuple(self._given):
+            yield from options.items
+
+    def _asked_after(self, seconds: float) -> StorageOptions:
+        with self._lock:
+            if self._asked_seconds is None or self._asked_seconds <= seconds:
+                asked_seconds = self._now_seconds()
+                found = StorageOptions(self._asked(), expiring=True)
+                self._asked_seconds = asked_seconds
+                if not self._given or self._given[-1] != found:
+                    self._given.append(found)
+            return self._given[-1]
+
+    def _asked(self) -> tuple[tuple[str, str], ...]:
+        try:
+            found = self._ask()
+        except Exception as error:
+            # What the callable says may hold a secret; its error is the cause of this one.
+            detail = f"the callable failed with {type(error).__name__}"
+            raise StorageError("storage_options", detail) from error
+        return _sorted_items(found, argument="what storage_options returns")
 
 
 NO_OPTIONS: Final = StorageOptions()
@@ -121,8 +238,12 @@ def seconds(name: str, value: str) -> float:
     return float(found[1]) * _SECONDS[found[2]]
 
 
+def _sorted_items(options: object, *, argument: str) -> tuple[tuple[str, str], ...]:
+    return tuple(sorted(text_mapping(options, argument=argument).items()))
+
+
 def _secrets(options: StorageOptions, environment: Mapping[str, str]) -> Iterator[str]:
-    for name, value in (*options.items, *environment.items()):
+    for name, value in (*options.known(), *environment.items()):
         if not _SECRET.search(name):
             continue
         # Clients put parts of a secret into URLs: those of a SAS token appear as query parameters.

@@ -39,6 +39,7 @@ WRONG: Mapping[str, tuple[object, ...]] = {
     "int | str | None": NOT_SIZE,
     "Mapping[str, str]": NOT_MAPPING,
     "Mapping[str, str] | None": NOT_MAPPING,
+    "Mapping[str, str] | Callable[[], Mapping[str, str]] | None": NOT_MAPPING,
     "tuple[WeightedPredicate, ...]": NOT_OBJECT,
     "ClusteringPlan": NOT_OBJECT,
     "ClusteringPlan | None": NOT_OBJECT,

@@ -15,21 +15,25 @@ _HOP_BY_HOP = {"connection", "transfer-encoding", "content-length", "keep-alive"
 class Request:
     method: str
     target: str
+    token: str | None = None
+    """The session token of S3's temporary credentials, if the request has one."""
 
 
 @dataclass
 class Proxy:
     """`lose` says whose answer becomes a 503 after the server has done what was asked, `refuse`
-    who gets a status without the server being asked."""
+    who gets a status without the server being asked, and `refusal` the answer's content."""
 
     url: str
     requests: list[Request] = field(default_factory=list)
     lose: Callable[[Request], bool] = lambda _: False
     refuse: Callable[[Request], int | None] = lambda _: None
+    refusal: bytes = b""
 
     def clear(self) -> None:
         self.requests.clear()
         self.lose, self.refuse = (lambda _: False), (lambda _: None)
+        self.refusal = b""
 
     def count(self, method: str, part: str) -> int:
         return sum(r.method == method and part in r.target for r in self.requests)
@@ -63,12 +67,12 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _pass_on(self) -> None:
         proxy: Proxy = self.server.proxy  # type: ignore[attr-defined]
-        request = Request(self.command, self.path)
+        request = Request(self.command, self.path, self.headers.get("x-amz-security-token"))
         proxy.requests.append(request)
         body = self._body()
         refused = proxy.refuse(request)
         if refused is not None:
-            self._answer(refused, [], b"")
+            self._answer(refused, [], proxy.refusal)
             return
         upstream = http.client.HTTPConnection(self.server.upstream, timeout=30)  # type: ignore[attr-defined]
         try:
