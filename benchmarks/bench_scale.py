@@ -2,28 +2,38 @@
 
 dictionaries: texts that repeat 50 times each, in many outputs: what goes through the shuffle, what
 is written. wide-rows: one row in twenty has 4 KiB, of one tenant in twenty or of any: how large
-the files come out.
+the files come out. concatenation: lineitem compacted by decoding and by copying row groups, in CPU
+seconds of the tasks alone, without a JVM.
 
     python benchmarks/bench_scale.py dictionaries
 """
 
 import argparse
 import json
+import os
+import shutil
+import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
 
 import deltalake
+import duckdb
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 from bench_memory import Peaks
-from bench_rewrite import Stopwatch
+from bench_rewrite import Stopwatch, make_plan
+from msgspec import structs
 
-from liquidlog.plan import GroupFailure, RewrittenGroup
+from liquidlog.plan import CopiedRowGroups, GroupFailure, RewriteMode, RewrittenGroup
 from liquidlog.table import Table
-from liquidspark.executor import execute_groups
+from liquidspark.executor import ExecutorOptions, GroupRun, execute_groups
 from liquidspark.session import open_session
+from liquidspark.sink import decode_facts
+from liquidspark.source import survey_file
+from liquidspark.whole import CompactionTasks
 
 MIB: Final = 1 << 20
 
@@ -122,6 +132,66 @@ def rewrite(
     }
 
 
+def concatenation(arguments: argparse.Namespace) -> list[dict[str, Any]]:
+    return [result for size in ("7MiB", "128MiB") for result in both_ways(arguments.home, size)]
+
+
+def both_ways(home: Path, row_group_bytes: str) -> list[dict[str, Any]]:
+    source = home / f"lineitem zstd {row_group_bytes}"
+    if not source.exists():
+        tool = Path(sys.executable).parent / "tpchgen-cli"
+        command = [tool, "parquet", "--scale-factor", "1", "--tables", "lineitem", "--parts", "16"]
+        command += ["-c", "ZSTD(1)", "--row-group-bytes", row_group_bytes]
+        subprocess.run([*command, "--output-dir", source], check=True)
+    table = home / "concatenation"
+    shutil.rmtree(table, ignore_errors=True)
+    table.mkdir()
+    for path in source.rglob("*.parquet"):
+        os.link(path, table / path.name)
+    expected = rows_of(table / "lineitem*.parquet")
+    return [compact(table, expected, copied=copied) for copied in (False, True)]
+
+
+def compact(table: Path, expected: tuple[Any, ...], *, copied: bool) -> dict[str, Any]:
+    """Compact the inputs of a table into one file, in this process, without a commit."""
+    plan = structs.replace(make_plan(table, 1 << 40, ()), mode=RewriteMode.COMPACTION)
+    options = ExecutorOptions(copy_row_groups=copied)
+    run = GroupRun(plan=plan, group=plan.groups[0], options=options)
+    run.run.begin()
+    work = run.work()
+    with Stopwatch() as watch:
+        surveys = [survey_file(work, file, sample_rows=0) for file in range(len(work.paths))]
+        tasks = CompactionTasks(work=work, surveys=tuple(surveys))
+        numbers = pa.RecordBatch.from_arrays([pa.array([0])], ["id"])
+        (row,) = (batch[0][0].as_py() for batch in tasks([numbers]))
+    seconds, cpu_seconds = watch.result()
+    group = run.outcome(decode_facts(row), seconds=seconds)
+    if isinstance(group, GroupFailure):
+        sys.exit(group.reason)
+    (output,) = group.outputs
+    if rows_of(table / output.path) != expected:
+        sys.exit("the rows of the output are not those of the inputs")
+    row_groups = pq.read_metadata(table / output.path).num_row_groups
+    (table / output.path).unlink()
+    groups = group.copied.row_groups if isinstance(group.copied, CopiedRowGroups) else 0
+    return {
+        "inputs": len(work.paths),
+        "input MB": round(plan.size_bytes / 1e6, 1),
+        "written MB": round(output.size_bytes / 1e6, 1),
+        "row groups": row_groups,
+        "copied": groups,
+        "seconds": round(seconds, 1),
+        "cpu seconds": round(cpu_seconds, 2),
+    }
+
+
+def rows_of(files: Path) -> tuple[Any, ...]:
+    """Return the number of rows and the sum of their hashes, as DuckDB reads them."""
+    query = "select count(*), sum(hash(t)) from read_parquet(?) t"
+    (found,) = duckdb.connect().execute(query, [str(files)]).fetchall()
+    return tuple(found)
+
+
 def facts_of(group: RewrittenGroup, size_bytes: int) -> dict[str, Any]:
     sizes = sorted(output.size_bytes for output in group.outputs)
     mean = sum(sizes) / len(sizes)
@@ -138,6 +208,7 @@ def facts_of(group: RewrittenGroup, size_bytes: int) -> dict[str, Any]:
 PARTS: Final[dict[str, Callable[[argparse.Namespace], list[dict[str, Any]]]]] = {
     "dictionaries": dictionaries,
     "wide-rows": wide_rows,
+    "concatenation": concatenation,
 }
 
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Final
 from uuid import uuid4  # noqa: TID251  names the files of a run
 
-from msgspec import UNSET, structs
+from msgspec import UNSET, UnsetType, structs
 from pyspark.sql import SparkSession
 
 from liquidlog.curve.curves import Curve, parse_curve
@@ -21,6 +21,7 @@ from liquidlog.data.runs import Run
 from liquidlog.errors import ExecutorError, LiquidlogError, UsageError
 from liquidlog.plan import (
     ClusteringPlan,
+    CopiedRowGroups,
     GroupCosts,
     GroupFailure,
     InputFile,
@@ -44,7 +45,7 @@ from liquidspark.flight import Flight, task_slots
 from liquidspark.pipeline import ExecutorOptions, GroupJobs, run_group
 from liquidspark.probing import require_ready
 from liquidspark.session import failure_reason, piece_settings
-from liquidspark.sink import TaskFacts
+from liquidspark.sink import RowsProof, TaskFacts
 from liquidspark.source import GroupWork
 
 __all__ = ["ExecutorOptions", "GroupRun", "execute", "execute_groups"]
@@ -271,6 +272,7 @@ class GroupRun:
             token=self.token,
             storage=self.storage,
             read_back=self.options.read_back,
+            copy_row_groups=self.options.copy_row_groups,
             slice_bytes=max(self.options.slice_bytes, math.isqrt(size_bytes * self._piece_bytes())),
         )
 
@@ -343,6 +345,7 @@ class GroupRun:
             seconds=round(seconds, 3),
             costs=self._costs(facts),
             read_back=UNSET if self.options.read_back else False,
+            copied=_copied(facts.read, facts.written),
         )
 
     def _costs(self, facts: TaskFacts) -> GroupCosts:
@@ -371,6 +374,17 @@ def file_location(table_uri: str, path: str) -> str:
         return file_address(table_uri, path)
     except UsageError as error:
         raise ExecutorError(str(error)) from error
+
+
+def _copied(read: RowsProof, written: RowsProof) -> CopiedRowGroups | UnsetType:
+    if not read.copied_row_groups:
+        return UNSET
+    return CopiedRowGroups(
+        row_groups=read.copied_row_groups,
+        rows=read.copied_rows,
+        checksum_read=read.copied_checksum,
+        checksum_written=written.copied_checksum,
+    )
 
 
 def _curve(plan: ClusteringPlan) -> Curve | None:

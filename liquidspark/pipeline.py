@@ -99,6 +99,8 @@ class ExecutorOptions:
         sample_rows: Rows sampled per group.
         sample_rows_per_output: Rows sampled per output, where that makes more per group.
         read_back: Whether every output is read back and proved to hold what was read.
+        copy_row_groups: Whether a compaction copies row groups byte by byte where it can, instead
+            of decoding and encoding their rows.
 
     Raises:
         UsageError: If a number is no whole number or is below its least value.
@@ -110,12 +112,14 @@ class ExecutorOptions:
     sample_rows: int = 200_000
     sample_rows_per_output: int = 2_000
     read_back: bool = True
+    copy_row_groups: bool = True
 
     def __post_init__(self) -> None:
         """Check the values."""
         for name, least in _LEAST_OPTIONS.items():
             whole_number(getattr(self, name), argument=name, least=least)
-        one(self.read_back, bool, argument="read_back", expected="True or False")
+        for name in ("read_back", "copy_row_groups"):
+            one(getattr(self, name), bool, argument=name, expected="True or False")
 
     def sample_rows_of(self, outputs: int) -> int:
         """Return how many rows are sampled in a group of this many outputs."""

@@ -1,7 +1,7 @@
 """Writing one output file of a group, with the proof of what went into it."""
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from types import TracebackType
 from typing import Final, Self, TypeVar
@@ -12,6 +12,7 @@ import pyarrow as pa
 from pyspark import TaskContext
 
 from liquidlog.data.checksum import add_checksums, format_checksum, multiset_checksum
+from liquidlog.data.concatenation import ConcatenatedFile
 from liquidlog.data.reader import DataFile
 from liquidlog.data.runs import Run
 from liquidlog.data.writer import DataFileWriter
@@ -22,6 +23,8 @@ from liquidlog.storage.files import delete_file
 from liquidspark.source import GroupWork, Survey
 
 T = TypeVar("T")
+
+NO_CHECKSUM: Final = format_checksum(0)
 
 _ENDED: Final = "the run of this task has ended or was cancelled"
 """Never the reason where another task has one."""
@@ -54,10 +57,17 @@ class Timer:
 
 
 class RowsProof(Document, frozen=True, kw_only=True):
-    """How many rows passed, and the checksum of them as 32 hex digits."""
+    """How many rows passed, and what proves which: checksums of 32 hex digits.
+
+    `checksum` is that of the rows that were decoded. `copied_checksum` is the sum of the digests of
+    the row groups that were copied, which have `copied_rows` of all `rows`.
+    """
 
     rows: int
     checksum: str
+    copied_row_groups: int = 0
+    copied_rows: int = 0
+    copied_checksum: str = NO_CHECKSUM
 
 
 class TaskFacts(Document, frozen=True, kw_only=True):
@@ -82,6 +92,9 @@ class Proof:
         self.timer = Timer()
         self._rows = 0
         self._checksum = 0
+        self._copied_row_groups = 0
+        self._copied_rows = 0
+        self._copied_checksum = 0
 
     def add(self, table: pa.Table) -> None:
         """Count rows and add their checksum."""
@@ -89,9 +102,22 @@ class Proof:
             self._rows += len(table)
             self._checksum = add_checksums(self._checksum, multiset_checksum(table))
 
+    def add_copies(self, rows: int, digests: Sequence[int]) -> None:
+        """Count the rows of row groups that were copied, and add their digests."""
+        self._rows += rows
+        self._copied_rows += rows
+        self._copied_row_groups += len(digests)
+        self._copied_checksum = add_checksums(self._copied_checksum, *digests)
+
     def total(self) -> RowsProof:
         """Return what was added so far."""
-        return RowsProof(rows=self._rows, checksum=format_checksum(self._checksum))
+        return RowsProof(
+            rows=self._rows,
+            checksum=format_checksum(self._checksum),
+            copied_row_groups=self._copied_row_groups,
+            copied_rows=self._copied_rows,
+            copied_checksum=format_checksum(self._copied_checksum),
+        )
 
 
 class OutputFile:
@@ -112,7 +138,7 @@ class OutputFile:
         self._name = self._run.file_name(number, str(uuid4())[14:], codec)
         self._path = f"{work.directory}/{self._name}"
         self._proof = proof
-        self._writer: DataFileWriter | None = None
+        self._writer: DataFileWriter | ConcatenatedFile | None = None
         self._finished = False
 
     def __enter__(self) -> Self:
@@ -123,17 +149,10 @@ class OutputFile:
         """Append rows; they are in the file in the order of the calls."""
         if len(table) == 0:
             return
-        if self._writer is None:
-            self._writer = DataFileWriter(
-                self._path,
-                schema=self._work.schema,
-                options=self._work.writer_options,
-                storage=self._work.storage,
-            )
-            self._writer.__enter__()
+        writer = self._open_writer()
         if not self._work.read_back:
             self._proof.add(table)
-        self._writer.write(table)
+        writer.write(table)
 
     def finish(self) -> WrittenFile | None:
         """Close the file and return the facts about it; None if there were no rows.
@@ -153,7 +172,25 @@ class OutputFile:
         self._finished = True
         return written
 
+    def _open_writer(self) -> DataFileWriter | ConcatenatedFile:
+        if self._writer is None:
+            self._writer = self._new_writer()
+            self._writer.__enter__()
+        return self._writer
+
+    def _new_writer(self) -> DataFileWriter | ConcatenatedFile:
+        return DataFileWriter(
+            self._path,
+            schema=self._work.schema,
+            options=self._work.writer_options,
+            storage=self._work.storage,
+        )
+
     def _prove_what_is_there(self) -> None:
+        self._prove_rows(None)
+
+    def _prove_rows(self, row_groups: Sequence[int] | None) -> None:
+        """Add the rows of these row groups, of all if None, to the proof."""
         reading = self._proof.timer.running
         with DataFile.open(
             self._path,
@@ -162,7 +199,7 @@ class OutputFile:
             dictionary=True,
             storage=self._work.storage,
         ) as file:
-            for group in range(file.num_row_groups):
+            for group in range(file.num_row_groups) if row_groups is None else row_groups:
                 with reading():
                     rows = file.read(row_groups=[group])
                 self._proof.add(rows)
@@ -262,6 +299,13 @@ def _sum_costs(costs: list[GroupCosts]) -> GroupCosts:
 
 
 def _sum_proofs(proofs: list[RowsProof]) -> RowsProof:
-    checksum = add_checksums(*(int(proof.checksum, 16) for proof in proofs))
-    rows = sum(proof.rows for proof in proofs)
-    return RowsProof(rows=rows, checksum=format_checksum(checksum))
+    def checksum(values: Iterable[str]) -> str:
+        return format_checksum(add_checksums(*(int(value, 16) for value in values)))
+
+    return RowsProof(
+        rows=sum(proof.rows for proof in proofs),
+        checksum=checksum(proof.checksum for proof in proofs),
+        copied_row_groups=sum(proof.copied_row_groups for proof in proofs),
+        copied_rows=sum(proof.copied_rows for proof in proofs),
+        copied_checksum=checksum(proof.copied_checksum for proof in proofs),
+    )

@@ -65,6 +65,7 @@ class GroupWork:
         storage: Opens the files; its values are never shown.
         read_back: Whether outputs are proved by reading what was written.
         task_attempts: How often Spark tries a task before it gives up.
+        copy_row_groups: Whether a compaction copies row groups without decoding where it can.
     """
 
     directory: str
@@ -83,6 +84,7 @@ class GroupWork:
     storage: StorageOptions = NO_OPTIONS
     read_back: bool = True
     task_attempts: int = 1
+    copy_row_groups: bool = True
 
     @property
     def table_schema(self) -> StructType:

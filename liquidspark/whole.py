@@ -1,6 +1,7 @@
 """Rewriting without a shuffle: a whole small group in one task, or a compaction output by output.
 
-Compaction keeps row order and gives each output a contiguous, equal share of the group's rows.
+Compaction keeps row order and gives each output a contiguous, equal share of the group's rows. It
+copies row groups without decoding them where it can (`copying`).
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -12,6 +13,13 @@ import pyarrow as pa
 from liquidlog.data.encodings import concat
 from liquidlog.errors import LiquidlogError
 from liquidlog.plan import GroupCosts, WrittenFile
+from liquidspark.copying import (
+    Composition,
+    ConcatenatedOutput,
+    compose,
+    copy_run,
+    pieces_between,
+)
 from liquidspark.layout import build_layout, first_ordinals, table_keys
 from liquidspark.shuffle import slice_table, sorted_slice
 from liquidspark.sink import (
@@ -100,17 +108,43 @@ def _compact(work: GroupWork, surveys: Sequence[Survey], outputs: range) -> Task
     for number in outputs:
         start, stop = number * total // work.outputs, (number + 1) * total // work.outputs
         read, written, whole, reading = Proof(), Proof(), Timer(), Timer()
-        with whole.running(), OutputFile(work, number, proof=written) as output:
-            for table in reading.each(_rows_between(work, surveys, start, stop)):
-                read.add(table)
-                output.write(table)
-            file = output.finish()
+        with whole.running():
+            composition = compose(work, pieces_between(surveys, start, stop))
+            if composition is None:
+                with OutputFile(work, number, proof=written) as output:
+                    for table in reading.each(_rows_between(work, surveys, start, stop)):
+                        read.add(table)
+                        output.write(table)
+                    file = output.finish()
+            else:
+                file = _concatenate(work, surveys, number, composition, (read, written, reading))
         files = () if file is None else (file,)
         costs = _costs(whole, reading, read, written)
         facts.append(
             TaskFacts(read=read.total(), written=written.total(), outputs=files, costs=costs)
         )
     return merge_facts(facts)
+
+
+def _concatenate(
+    work: GroupWork,
+    surveys: Sequence[Survey],
+    number: int,
+    composition: Composition,
+    measures: tuple[Proof, Proof, Timer],
+) -> WrittenFile | None:
+    """Write an output of copied row groups and of rows between them."""
+    read, written, reading = measures
+    schema = composition.schema
+    with ConcatenatedOutput(work, number, proof=written, footer_schema=schema) as output:
+        for run in composition.runs:
+            if run.copied:
+                copy_run(work, composition, run, output, read=read)
+                continue
+            for table in reading.each(_rows_between(work, surveys, run.start, run.stop)):
+                read.add(table)
+                output.write(table)
+        return output.finish()
 
 
 def _costs(whole: Timer, reading: Timer, read: Proof, written: Proof) -> GroupCosts:

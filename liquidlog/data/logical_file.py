@@ -123,6 +123,11 @@ class LogicalFile:
         self._file.close()
 
     @property
+    def data_file(self) -> DataFile | None:
+        """The data file, if its rows are the live ones as they are; None otherwise."""
+        return None if len(self._deleted) or self._row_tracking is not None else self._file
+
+    @property
     def num_rows(self) -> int:
         """Live rows of the file."""
         return self._starts[-1] - len(self._deleted)

@@ -23,7 +23,7 @@ from liquidlog.data.buffers import fixed_width
 from liquidlog.errors import DataFileError, StorageError
 from liquidlog.spec.arrow import TIMESTAMP, is_list
 from liquidlog.storage.addresses import is_local, local_path
-from liquidlog.storage.files import OtherSizeError, StoredFile
+from liquidlog.storage.files import OtherSizeError, Source, StoredFile
 from liquidlog.storage.options import NO_OPTIONS, StorageOptions
 
 _BUFFERS_BYTES: Final = 64 << 20
@@ -61,7 +61,7 @@ class ParquetFile:
         self.path = path
         self.dictionaries = dictionaries
         self._stored = stored or StoredFile(path, storage, size_bytes=size_bytes)
-        with self._refusing():
+        with self.refusing():
             self._parquet = _open(self._stored, dictionaries=dictionaries)
             self.schema = _found_schema(self._parquet)
             self._nanoseconds = (
@@ -92,6 +92,14 @@ class ParquetFile:
         """
         self.close()
         return type(self)(self.path, dictionaries=names, stored=self._stored)
+
+    def open_bytes(self) -> Source:
+        """Return the file's bytes, opened once more; the caller closes them.
+
+        Raises:
+            OSError: If the file cannot be opened any more; see `refusing`.
+        """
+        return self._stored.open()
 
     @property
     def metadata(self) -> pq.FileMetaData:
@@ -163,7 +171,7 @@ class ParquetFile:
         """
         groups, names = list(row_groups), None if columns is None else list(columns)
         rows = sum(self.metadata.row_group(group).num_rows for group in groups)
-        with self._refusing():
+        with self.refusing():
             table = _read(self._parquet, groups, names)
             if table.num_rows != rows:
                 raise DataFileError(
@@ -188,7 +196,7 @@ class ParquetFile:
         """
         names = None if columns is None else list(columns)
         rows = 0
-        with self._refusing(), ExitStack() as stack:
+        with self.refusing(), ExitStack() as stack:
             share = _BUFFERS_BYTES // self.metadata.num_columns
             buffer_bytes = max(_MIN_BUFFER_BYTES, min(_MAX_BUFFER_BYTES, share))
             readers = [
@@ -223,8 +231,8 @@ class ParquetFile:
             parquet.close(force=True)
 
     @contextmanager
-    def _refusing(self) -> Iterator[None]:
-        """Turn every way in which reading Parquet fails into one error.
+    def refusing(self) -> Iterator[None]:
+        """Context manager: turn every way in which reading Parquet fails into one error.
 
         Raises:
             DataFileError: If the body fails because of the file.

@@ -153,6 +153,11 @@ class DataFile:
         self._file.close()
 
     @property
+    def parquet(self) -> ParquetFile:
+        """The file in its own types."""
+        return self._file
+
+    @property
     def num_rows(self) -> int:
         """Physical rows of the file."""
         return int(self._file.metadata.num_rows)

@@ -8,7 +8,7 @@ strings are truncated) and its tests.
 """
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Self
 
@@ -43,6 +43,32 @@ _LAST_IN_ONE_UNIT: Final = "\uffff"
 _EXPANSION: Final = 2
 
 
+@dataclass(frozen=True, slots=True)
+class Ends:
+    """Smallest and largest value in a form that Python orders as the table does.
+
+    Integers, days and microseconds are int, strings are UTF-8, decimals Decimal, floats _Float.
+    """
+
+    minimum: Any
+    maximum: Any
+
+    def merge(self, other: Self) -> "Ends":
+        """Return the ends of both."""
+        return Ends(min(self.minimum, other.minimum), max(self.maximum, other.maximum))
+
+
+@dataclass(frozen=True, slots=True)
+class KnownColumn:
+    """What is known of a column without reading it: how many rows are null, the others' ends.
+
+    `ends` is None if there are no others, or the column has no bounds.
+    """
+
+    null_count: int
+    ends: Ends | None
+
+
 class StatisticsCollector:
     """Collects what an add action says about one file; slices may come in any number and size."""
 
@@ -55,18 +81,56 @@ class StatisticsCollector:
         self._num_records = 0
         self._null_count = dict.fromkeys((leaf.physical for leaf in asked), 0)
         self._void = tuple(leaf.physical for leaf in asked if leaf.data_type == _VOID)
-        self._bounds: dict[Path, _Bounds] = {}
+        self._ends: dict[Path, Ends] = {}
+
+    @property
+    def asked(self) -> tuple[Leaf, ...]:
+        """The leaves that values are needed of."""
+        return self._leaves
 
     def add(self, table: pa.Table) -> None:
         """Add the rows of a slice, whose columns have physical names."""
         self._num_records += table.num_rows
         for leaf in self._leaves:
-            column = leaf_column(table, leaf.physical)
-            self._null_count[leaf.physical] += column.null_count
-            if has_bounds(leaf.data_type) and column.null_count < len(column):
-                found = _bounds(column, leaf.data_type)
-                known = self._bounds.get(leaf.physical)
-                self._bounds[leaf.physical] = found if known is None else known.merge(found)
+            self._add(leaf, table)
+
+    def add_known(
+        self, num_rows: int, known: Mapping[Path, KnownColumn], rest: Iterable[pa.Table]
+    ) -> None:
+        """Add rows of which some columns are known by their ends, and the rest are given.
+
+        Args:
+            num_rows: How many rows they are.
+            known: By the physical paths of leaves.
+            rest: The columns of all other leaves in parts, under physical names.
+
+        Raises:
+            ValueError: If the parts do not have all the rows of the other leaves.
+        """
+        self._num_records += num_rows
+        others = [leaf for leaf in self._leaves if leaf.physical not in known]
+        for leaf in self._leaves:
+            if leaf.physical in known:
+                column = known[leaf.physical]
+                self._merge(leaf, column.null_count, column.ends)
+        rows = 0
+        for part in rest:
+            rows += part.num_rows
+            for leaf in others:
+                self._add(leaf, part)
+        if others and rows != num_rows:
+            raise ValueError(f"{rows} rows of {num_rows} are given")
+
+    def _add(self, leaf: Leaf, table: pa.Table) -> None:
+        column = leaf_column(table, leaf.physical)
+        bounded = has_bounds(leaf.data_type) and column.null_count < len(column)
+        self._merge(leaf, column.null_count, _ends(column, leaf.data_type) if bounded else None)
+
+    def _merge(self, leaf: Leaf, null_count: int, found: Ends | None) -> None:
+        self._null_count[leaf.physical] += null_count
+        if found is not None:
+            known = self._ends.get(leaf.physical)
+            self._ends[leaf.physical] = found if known is None else known.merge(found)
 
     def finish(self) -> FileStatistics:
         """Return the statistics of all slices so far."""
@@ -81,27 +145,13 @@ class StatisticsCollector:
     def _values(self, side: str, truncate: Callable[[str, int], str | None]) -> Mapping[Path, Any]:
         values: dict[Path, Any] = {}
         for leaf in self._leaves:
-            bounds = self._bounds.get(leaf.physical)
+            bounds = self._ends.get(leaf.physical)
             value = None if bounds is None else _json_value(getattr(bounds, side), leaf)
             if isinstance(value, str) and leaf.data_type == PrimitiveType("string"):
                 value = truncate(value, self._prefix_chars)
             if value is not None:
                 values[leaf.physical] = value
         return values
-
-
-@dataclass(frozen=True, slots=True)
-class _Bounds:
-    """Smallest and largest value in a form that Python orders as the table does.
-
-    Integers, days and microseconds are int, strings are UTF-8, floats are _Float.
-    """
-
-    minimum: Any
-    maximum: Any
-
-    def merge(self, other: Self) -> "_Bounds":
-        return _Bounds(min(self.minimum, other.minimum), max(self.maximum, other.maximum))
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -122,7 +172,7 @@ class _Float:
         )
 
 
-def _bounds(column: pa.ChunkedArray, data_type: DataType) -> _Bounds:
+def _ends(column: pa.ChunkedArray, data_type: DataType) -> Ends:
     """Return the bounds of a column that has values."""
     if isinstance(column.type, pa.DictionaryType):
         used = [chunk.dictionary.take(chunk.indices.unique()) for chunk in column.chunks]
@@ -137,24 +187,24 @@ def _bounds(column: pa.ChunkedArray, data_type: DataType) -> _Bounds:
         found = pc.min_max(column.cast(pa.int32()))
     else:
         found = pc.min_max(column.cast(pa.int64()))
-    return _Bounds(found["min"].as_py(), found["max"].as_py())
+    return Ends(found["min"].as_py(), found["max"].as_py())
 
 
-def _float_bounds(column: pa.ChunkedArray) -> _Bounds:
+def _float_bounds(column: pa.ChunkedArray) -> Ends:
     present = column.drop_null().combine_chunks()
     values = fixed_width(present, f"<f{present.type.bit_width // 8}")
     is_nan = np.isnan(values)
     numbers = values[~is_nan] if is_nan.any() else values
     if not len(numbers):
         nan = _Float.of(values[0])
-        return _Bounds(nan, nan)
+        return Ends(nan, nan)
     minimum, maximum = numbers.min(), numbers.max()
     if minimum == 0 and np.signbit(numbers[numbers == 0]).any():
         minimum = -np.abs(minimum)
     if maximum == 0 and not np.signbit(numbers[numbers == 0]).all():
         maximum = np.abs(maximum)
     largest = values[is_nan][0] if is_nan.any() else maximum
-    return _Bounds(_Float.of(minimum), _Float.of(largest))
+    return Ends(_Float.of(minimum), _Float.of(largest))
 
 
 def _json_value(bound: Any, leaf: Leaf) -> Any:  # noqa: ANN401  JSON

@@ -48,6 +48,49 @@ _DISTINCT_SHARE: Final = 0.75
 """Of a sample this large: about 27 000 distinct values in all, whose dictionary fits its page."""
 
 
+class RowGroups:
+    """Gathers slices of rows into row groups, one in memory at a time; mutable."""
+
+    def __init__(self, schema: pa.Schema) -> None:
+        """Gather rows of the columns of `schema`."""
+        self._schema = schema
+        self._pending: list[pa.Table] = []
+        self._pending_bytes = 0
+        self.pending_rows = 0
+
+    def add(self, table: pa.Table) -> Iterator[pa.Table]:
+        """Yield the row groups that fill up as rows come in.
+
+        Raises:
+            ValueError: If the columns are not the table's.
+        """
+        _check_columns(table.schema, self._schema)
+        row_bytes = max(1, table.nbytes // max(table.num_rows, 1))
+        position = 0
+        while position < table.num_rows:
+            room_bytes = ROW_GROUP_BYTES - self._pending_bytes
+            room = min(ROW_GROUP_ROWS - self.pending_rows, max(1, room_bytes // row_bytes))
+            rows = table.slice(position, room)
+            self._pending.append(rows)
+            self.pending_rows += rows.num_rows
+            self._pending_bytes += rows.num_rows * row_bytes
+            position += rows.num_rows
+            if self._is_full(row_bytes):
+                yield from self.rest()
+
+    def rest(self) -> Iterator[pa.Table]:
+        """Yield the rows that fill no row group yet as one, if there are any."""
+        if not self._pending:
+            return
+        table = compacted(concat(_uniform(self._pending, self._schema)).unify_dictionaries())
+        self._pending, self.pending_rows, self._pending_bytes = [], 0, 0
+        yield table
+
+    def _is_full(self, row_bytes: int) -> bool:
+        fits = self._pending_bytes + row_bytes <= ROW_GROUP_BYTES
+        return self.pending_rows >= ROW_GROUP_ROWS or not fits
+
+
 class DataFileWriter:
     """Writes slices of rows into one new file; a context manager that deletes it on failure.
 
@@ -71,12 +114,11 @@ class DataFileWriter:
         """
         self._path = path
         self._schema = arrow_schema(schema, physical=True)
-        self._codec = _codec_arguments(options.compression)
+        self._compression = options.compression
+        parse_codec(options.compression)
         self._statistics = StatisticsCollector(schema, options)
         self._tight_bounds = options.tight_bounds
-        self._pending: list[pa.Table] = []
-        self._pending_rows = 0
-        self._pending_bytes = 0
+        self._row_groups = RowGroups(self._schema)
         self._num_rows = 0
         self._writer: pq.ParquetWriter | None = None
         self._file = create(path, storage)
@@ -93,7 +135,7 @@ class DataFileWriter:
     @property
     def num_rows(self) -> int:
         """Rows written so far."""
-        return self._num_rows + self._pending_rows
+        return self._num_rows + self._row_groups.pending_rows
 
     def write(self, table: pa.Table) -> None:
         """Append rows with physical names; strings may be dictionary-encoded.
@@ -102,19 +144,8 @@ class DataFileWriter:
             StorageError: If the storage refuses.
             ValueError: If the columns are not the table's.
         """
-        _check_columns(table.schema, self._schema)
-        row_bytes = max(1, table.nbytes // max(table.num_rows, 1))
-        position = 0
-        while position < table.num_rows:
-            room_bytes = ROW_GROUP_BYTES - self._pending_bytes
-            room = min(ROW_GROUP_ROWS - self._pending_rows, max(1, room_bytes // row_bytes))
-            rows = table.slice(position, room)
-            self._pending.append(rows)
-            self._pending_rows += rows.num_rows
-            self._pending_bytes += rows.num_rows * row_bytes
-            position += rows.num_rows
-            if self._is_full(row_bytes):
-                self._flush()
+        for rows in self._row_groups.add(table):
+            self._write_row_group(rows)
 
     def finish(self, relative_path: str) -> WrittenFile:
         """Complete the file, make it durable and return its facts under the given path.
@@ -122,7 +153,8 @@ class DataFileWriter:
         Raises:
             StorageError: If the storage refuses.
         """
-        self._flush()
+        for rows in self._row_groups.rest():
+            self._write_row_group(rows)
         writer = self._writer or self._open_writer(self._schema.empty_table())
         try:
             writer.close()
@@ -144,20 +176,12 @@ class DataFileWriter:
                 self._writer.close()
         self._file.discard()
 
-    def _is_full(self, row_bytes: int) -> bool:
-        fits = self._pending_bytes + row_bytes <= ROW_GROUP_BYTES
-        return self._pending_rows >= ROW_GROUP_ROWS or not fits
-
-    def _flush(self) -> None:
-        """Write the pending rows as one row group.
+    def _write_row_group(self, table: pa.Table) -> None:
+        """Write rows as one row group.
 
         Raises:
             StorageError: If the storage refuses.
         """
-        if not self._pending:
-            return
-        table = compacted(concat(_uniform(self._pending, self._schema)).unify_dictionaries())
-        self._pending, self._pending_rows, self._pending_bytes = [], 0, 0
         self._statistics.add(table)
         try:
             if self._writer is None:
@@ -169,19 +193,40 @@ class DataFileWriter:
         self._num_rows += table.num_rows
 
     def _open_writer(self, first: pa.Table) -> pq.ParquetWriter:
-        return pq.ParquetWriter(
-            self._file,
-            first.schema,
-            use_dictionary=repetitive_leaves(first),
-            data_page_version="1.0",
-            coerce_timestamps="us",
-            # As the reference engine; other decimals are fixed-length bytes, slower on both sides.
-            store_decimal_as_integer=True,
-            store_schema=False,
-            write_page_index=True,
-            write_page_checksum=True,
-            **self._codec,
-        )
+        return _parquet_writer(self._file, first, self._compression)
+
+
+def encoded(table: pa.Table, compression: str) -> pa.Buffer:
+    """Return a Parquet file of one row group, as a `DataFileWriter` would write these rows.
+
+    Args:
+        table: Rows that `RowGroups` gathered; none for a file without row groups.
+        compression: Name of the codec.
+
+    Raises:
+        UsageError: If the codec is unknown.
+    """
+    sink = pa.BufferOutputStream()
+    with _parquet_writer(sink, table, compression) as writer:
+        if table.num_rows:
+            writer.write_table(table, row_group_size=table.num_rows)
+    return sink.getvalue()
+
+
+def _parquet_writer(sink: object, first: pa.Table, compression: str) -> pq.ParquetWriter:
+    return pq.ParquetWriter(
+        sink,
+        first.schema,
+        use_dictionary=repetitive_leaves(first),
+        data_page_version="1.0",
+        coerce_timestamps="us",
+        # As the reference engine; other decimals are fixed-length bytes, slower on both sides.
+        store_decimal_as_integer=True,
+        store_schema=False,
+        write_page_index=True,
+        write_page_checksum=True,
+        **_codec_arguments(compression),
+    )
 
 
 def _codec_arguments(name: str) -> dict[str, Any]:

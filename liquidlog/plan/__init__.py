@@ -17,7 +17,6 @@ from liquidlog.plan.documents import (
     RESULT_FORMAT_VERSION,
     ClusteringPlan,
     ClusteringPolicy,
-    GroupCosts,
     GroupFailure,
     Outcome,
     PlannedColumn,
@@ -28,7 +27,6 @@ from liquidlog.plan.documents import (
     RewrittenGroup,
     RowTracking,
     WriterOptions,
-    WrittenFile,
     decode_plan,
     decode_result,
     encode_plan,
@@ -38,6 +36,7 @@ from liquidlog.plan.documents import (
     rewrite_digest,
     rewritten_group_begins,
 )
+from liquidlog.plan.facts import CopiedRowGroups, GroupCosts, WrittenFile
 from liquidlog.plan.files import (
     Document,
     InputFile,
@@ -72,6 +71,7 @@ __all__ = [
     "RESULT_FORMAT_VERSION",
     "ClusteringPlan",
     "ClusteringPolicy",
+    "CopiedRowGroups",
     "Document",
     "GroupCosts",
     "GroupFailure",

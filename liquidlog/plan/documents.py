@@ -13,6 +13,7 @@ from typing import Final
 import msgspec
 
 from liquidlog.errors import DocumentError
+from liquidlog.plan.facts import CopiedRowGroups, GroupCosts, WrittenFile
 from liquidlog.plan.files import (
     Document,
     InputFiles,
@@ -210,40 +211,12 @@ class ClusteringPlan(Summary, Document, frozen=True, kw_only=True):
         ]
 
 
-class WrittenFile(Document, frozen=True, kw_only=True):
-    """Facts about a data file written by an executor.
-
-    `path` is relative to the table and not URI-encoded; `stats` is the JSON of the protocol.
-    """
-
-    path: str
-    size_bytes: int
-    modification_time_ms: int
-    num_records: int
-    stats: str
-
-
-class GroupCosts(Document, frozen=True, kw_only=True):
-    """Time that a rewrite spent per phase, and bytes that it moved.
-
-    Seconds are sums over all tasks, except `sample_seconds`, the elapsed time of sampling the
-    group. `map` is reading rows and cutting them into slices, `shuffle` is waiting for slices and
-    unpacking them, `write` is sorting rows and writing files, `verify` is the checksums on both
-    sides.
-    """
-
-    sample_seconds: float = 0.0
-    map_seconds: float = 0.0
-    shuffle_seconds: float = 0.0
-    write_seconds: float = 0.0
-    verify_seconds: float = 0.0
-    read_bytes: int = 0
-    shuffled_bytes: int = 0
-    written_bytes: int = 0
-
-
 class RewrittenGroup(Document, frozen=True, kw_only=True):
     """Facts about a finished group. Checksums are 32 hex digits, equal for equal multisets.
+
+    `rows_read` and `rows_written` count all rows. `checksum_read` and `checksum_written` are those
+    of the rows that were decoded: of all rows, unless row groups were `copied`, which have their
+    own. `copied` is absent from the document where there are none.
 
     `run` is the token of the run that wrote the outputs: it is part of their names, and the table's
     directory has the run's fate (see `data.runs`). `read_back` is there, and false, if the outputs
@@ -262,6 +235,7 @@ class RewrittenGroup(Document, frozen=True, kw_only=True):
     seconds: float
     costs: GroupCosts = GroupCosts()
     read_back: bool | msgspec.UnsetType = msgspec.UNSET
+    copied: CopiedRowGroups | msgspec.UnsetType = msgspec.UNSET
 
 
 class GroupFailure(Document, frozen=True, kw_only=True):

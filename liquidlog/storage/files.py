@@ -49,7 +49,7 @@ class Output(Protocol):
         """Whether the file was finished or discarded."""
         ...
 
-    def write(self, content: bytes) -> int:
+    def write(self, content: bytes | memoryview) -> int:
         """Append bytes; return their number."""
         ...
 
@@ -275,7 +275,7 @@ class _LocalOutput:
     def closed(self) -> bool:
         return self._file.closed
 
-    def write(self, content: bytes) -> int:
+    def write(self, content: bytes | memoryview) -> int:
         return self._file.write(content)
 
     def flush(self) -> None:
@@ -308,8 +308,9 @@ class _Upload:
         except OSError as error:
             raise StorageError(path, f"cannot be created: {error}") from None
 
-    def write(self, content: bytes) -> int:
-        size_bytes = int(self._guarded(self._file.write, content))
+    def write(self, content: bytes | memoryview) -> int:
+        # Not every client takes a view; bytes are not copied by this.
+        size_bytes = int(self._guarded(self._file.write, bytes(content)))
         self._size_bytes += size_bytes
         return size_bytes
 

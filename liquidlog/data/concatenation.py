@@ -1,0 +1,405 @@
+"""Joining files row group by row group: the bytes of column chunks are copied, not decoded.
+
+A file can be a source if its row groups would be read as the same rows from any file of the table:
+its columns are those of the table, in order and in the very types that the table has; its pages
+have the table's codec; its writer is trusted with statistics; and its footer says nothing that we
+do not know. All sources of a file have the same Parquet schema, repetition and field ids included.
+Rows that must be decoded go into the same file if that schema is the one we write.
+
+Of the key-value metadata of sources nothing is kept, as when they are decoded. It cannot say how
+values are to be understood: a source has the table's types without it, and `ParquetFile` knows
+which keys mean another calendar.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Final, Self
+
+import pyarrow as pa
+
+from liquidlog.data.chunk_statistics import known_column
+from liquidlog.data.footer import (
+    MAGIC,
+    Chunk,
+    Footer,
+    FooterRowGroup,
+    FooterSchema,
+    Indexes,
+    NotMovableError,
+    Span,
+    framed,
+    read_footer,
+)
+from liquidlog.data.pages import Page, PageError, data_pages
+from liquidlog.data.reader import DataFile
+from liquidlog.data.row_group_digest import (
+    ChunkIndexes,
+    RowGroupDigest,
+    read_indexes,
+    read_spans,
+)
+from liquidlog.data.statistics import KnownColumn, StatisticsCollector
+from liquidlog.data.thrift import Encoded, ThriftError
+from liquidlog.data.writer import RowGroups, encoded
+from liquidlog.errors import DataFileError, StorageError
+from liquidlog.plan import WriterOptions, WrittenFile
+from liquidlog.spec.arrow import VARIANT, arrow_schema, is_list
+from liquidlog.spec.codecs import parse_codec
+from liquidlog.spec.schema import Path, StructType
+from liquidlog.spec.stats import encode_stats
+from liquidlog.storage.files import create
+from liquidlog.storage.options import NO_OPTIONS, StorageOptions
+
+_PART_BYTES: Final = 128 << 20
+"""Columns whose ends no footer says are read in parts of about this size in memory."""
+
+
+@dataclass(frozen=True)
+class CopySource:
+    """An open data file whose row groups can be copied."""
+
+    file: DataFile
+    footer: Footer
+    footer_bytes: int = 0
+
+    @classmethod
+    def of(cls, file: DataFile, schema: StructType, options: WriterOptions) -> Self:
+        """Return an open file as a source.
+
+        Args:
+            file: All of whose rows are live, of a table without column mapping.
+            schema: The table's.
+            options: How outputs are written.
+
+        Raises:
+            NotMovableError: If it must be decoded; says why.
+            DataFileError: If it cannot be read.
+        """
+        parquet = file.parquet
+        with parquet.refusing():
+            source = parquet.open_bytes()
+            try:
+                source.seek(0, 2)
+                size_bytes = source.tell()
+                footer, end = read_footer(source, size_bytes)
+            except ThriftError as error:
+                raise NotMovableError(f"its footer cannot be taken apart: {error}") from error
+            finally:
+                source.close()
+        _require_types(footer, arrow_schema(schema, physical=True))
+        try:
+            footer.require_movable(parse_codec(options.compression), end=end)
+        except ThriftError as error:
+            raise NotMovableError(f"its footer cannot be taken apart: {error}") from error
+        if len(footer.row_groups) != file.num_row_groups:
+            raise NotMovableError("Arrow sees other row groups in its footer")
+        return cls(file, footer, size_bytes - end)
+
+    def chunks(self, row_group: int) -> Iterator[tuple[memoryview, ChunkIndexes]]:
+        """Yield (pages, indexes) of each column chunk of a row group, checked.
+
+        Raises:
+            DataFileError: If they cannot be read, or the pages are not what the footer promises.
+        """
+        chunks = self.footer.row_groups[row_group].chunks
+        parquet = self.file.parquet
+        with parquet.refusing():
+            source = parquet.open_bytes()
+            try:
+                indexes = read_indexes(source, chunks)
+                content = read_spans(source, [chunk.span for chunk in chunks])
+                for chunk, found in zip(chunks, indexes, strict=True):
+                    data = next(content)
+                    yield data, found.that_fit(chunk.span[0], self._data_pages(chunk, data))
+            finally:
+                source.close()
+
+    def _data_pages(self, chunk: Chunk, content: memoryview) -> list[Page]:
+        """Return the data pages of a chunk.
+
+        Raises:
+            DataFileError: If they are not what the footer promises.
+        """
+        try:
+            return data_pages(content, num_values=chunk.num_values)
+        except PageError as error:
+            name = ".".join(chunk.path)
+            raise DataFileError(self.file.path, f"column {name}: {error}") from error
+
+    def known_columns(
+        self, row_group: int, statistics: StatisticsCollector, *, exact: bool
+    ) -> Mapping[Path, KnownColumn]:
+        """Return what the footer says for certain of leaves in a row group."""
+        chunks = {chunk.path: chunk for chunk in self.footer.row_groups[row_group].chunks}
+        found = {
+            leaf.physical: known_column(chunks[leaf.physical], leaf, exact=exact)
+            for leaf in statistics.asked
+            if leaf.physical in chunks
+        }
+        return {path: column for path, column in found.items() if column is not None}
+
+    def read_columns(self, row_group: int, names: list[str]) -> Iterator[pa.Table]:
+        """Yield the values of top-level columns in a row group; none for no columns.
+
+        Raises:
+            DataFileError: If they cannot be read exactly.
+        """
+        if not names:
+            return
+        rows = self.file.row_group_rows(row_group)
+        parts = max(1, self.file.row_group_memory_bytes(row_group) // _PART_BYTES)
+        paths = [(name,) for name in names]
+        for part in self.file.read_in_parts(paths, row_group, max_rows=max(1, -(-rows // parts))):
+            yield part.rename_columns(names)
+
+
+@dataclass(frozen=True, slots=True)
+class _Moved:
+    """A row group whose pages are written, and whose indexes are not."""
+
+    group: FooterRowGroup
+    starts: list[int] = field(default_factory=list)
+    bloom_filters: list[Span | None] = field(default_factory=list)
+    column_indexes: list[bytes | None] = field(default_factory=list)
+    offset_indexes: list[bytes | None] = field(default_factory=list)
+
+    def row_group(
+        self, number: int, column_indexes: list[Span | None], offset_indexes: list[Span | None]
+    ) -> Encoded:
+        """Return it as row group `number` of the footer, given where its indexes are."""
+        places = zip(
+            self.group.chunks,
+            self.starts,
+            offset_indexes,
+            column_indexes,
+            self.bloom_filters,
+            strict=True,
+        )
+        return self.group.moved(
+            number,
+            [
+                chunk.moved(
+                    start, Indexes(offset_index=offset, column_index=column, bloom_filter=bloom)
+                )
+                for chunk, start, offset, column, bloom in places
+            ],
+        )
+
+
+class ConcatenatedFile:
+    """Writes one new file of row groups that are copied and of rows that are encoded.
+
+    A context manager; the file exists only if `finish` returned, leaving the block without it
+    deletes the file.
+    """
+
+    def __init__(
+        self,
+        path: str,
+        *,
+        schema: StructType,
+        options: WriterOptions,
+        footer_schema: FooterSchema,
+        storage: StorageOptions = NO_OPTIONS,
+    ) -> None:
+        """Create the file at a local path that must not exist yet, or at a URI nobody else uses.
+
+        Args:
+            path: Of the file.
+            schema: The table's.
+            options: How outputs are written.
+            footer_schema: The Parquet schema of all sources.
+            storage: Creates the file.
+
+        Raises:
+            StorageError: If the file cannot be created.
+        """
+        self._path = path
+        self._options = options
+        self._schema = footer_schema
+        self._statistics = StatisticsCollector(schema, options)
+        self._pending = RowGroups(arrow_schema(schema, physical=True))
+        self._moved: list[_Moved] = []
+        self._num_rows = 0
+        self._position = 0
+        self._copied: list[int] = []
+        self._file = create(path, storage)
+        self._write(MAGIC)
+
+    def __enter__(self) -> Self:
+        """Return itself."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Delete the file unless it was finished."""
+        if not self._file.closed:
+            self._file.discard()
+
+    @property
+    def copied(self) -> tuple[int, ...]:
+        """The numbers of the row groups that are copies."""
+        return tuple(self._copied)
+
+    @property
+    def encoded(self) -> tuple[int, ...]:
+        """The numbers of all other row groups."""
+        return tuple(number for number in range(len(self._moved)) if number not in self._copied)
+
+    def copy(self, source: CopySource, row_group: int) -> int:
+        """Append a row group byte by byte, behind all rows so far; return its digest.
+
+        Raises:
+            DataFileError: If the source cannot be read, or a page is damaged.
+            StorageError: If the storage refuses.
+            ValueError: If the source has another schema.
+        """
+        self._require_schema(source.footer.schema)
+        self._encode_pending()
+        group = source.footer.row_groups[row_group]
+        digest = RowGroupDigest(source.file.parquet.metadata, row_group)
+        self._copied.append(len(self._moved))
+        self._append(group, source.chunks(row_group), digest)
+        exact = self._options.tight_bounds
+        known = source.known_columns(row_group, self._statistics, exact=exact)
+        others = {leaf.physical[0] for leaf in self._statistics.asked if leaf.physical not in known}
+        names = [name for name in source.file.schema.names if name in others]
+        rest = source.read_columns(row_group, names)
+        self._statistics.add_known(group.num_rows, known, rest)
+        return digest.total()
+
+    def write(self, table: pa.Table) -> None:
+        """Append rows, which are encoded; columns as for `DataFileWriter.write`.
+
+        Raises:
+            StorageError: If the storage refuses.
+            ValueError: If the columns are not the table's, or the sources have another schema than
+                the rows would get.
+        """
+        for rows in self._pending.add(table):
+            self._encode(rows)
+
+    def finish(self, relative_path: str) -> WrittenFile:
+        """Complete the file, make it durable and return its facts under the given path.
+
+        Raises:
+            StorageError: If the storage refuses.
+        """
+        self._encode_pending()
+        columns = [self._write_all(moved.column_indexes) for moved in self._moved]
+        offsets = [self._write_all(moved.offset_indexes) for moved in self._moved]
+        groups = [
+            moved.row_group(number, columns[number], offsets[number])
+            for number, moved in enumerate(self._moved)
+        ]
+        self._write(framed(self._schema.footer(groups, self._num_rows)))
+        try:
+            facts = self._file.finish()
+        except OSError as error:
+            raise StorageError(self._path, f"cannot be written: {error}") from error
+        return WrittenFile(
+            path=relative_path,
+            size_bytes=facts.size_bytes,
+            modification_time_ms=facts.modification_time_ms,
+            num_records=self._num_rows,
+            stats=encode_stats(self._statistics.finish(), tight_bounds=self._options.tight_bounds),
+        )
+
+    def _encode_pending(self) -> None:
+        for rows in self._pending.rest():
+            self._encode(rows)
+
+    def _encode(self, table: pa.Table) -> None:
+        """Append rows as one row group."""
+        self._statistics.add(table)
+        source = pa.BufferReader(encoded(table, self._options.compression))
+        footer, _ = read_footer(source, source.size())
+        self._require_schema(footer.schema)
+        for group in footer.row_groups:
+            indexes = read_indexes(source, group.chunks)
+            content = read_spans(source, [chunk.span for chunk in group.chunks])
+            self._append(group, zip(content, indexes, strict=True), None)
+
+    def _append(
+        self,
+        group: FooterRowGroup,
+        chunks: Iterator[tuple[memoryview, ChunkIndexes]],
+        digest: RowGroupDigest | None,
+    ) -> None:
+        moved = _Moved(group)
+        bloom_filters: list[bytes | None] = []
+        for chunk, (data, indexes) in zip(group.chunks, chunks, strict=True):
+            if digest is not None:
+                digest.add(data, indexes)
+            by = self._position - chunk.span[0]
+            moved.starts.append(self._position)
+            self._write(data)
+            moved.column_indexes.append(indexes.column_index)
+            moved.offset_indexes.append(indexes.moved_offset_index(by))
+            bloom_filters.append(indexes.bloom_filter)
+        moved.bloom_filters.extend(self._write_all(bloom_filters))
+        self._moved.append(moved)
+        self._num_rows += group.num_rows
+
+    def _require_schema(self, schema: FooterSchema) -> None:
+        if schema.key != self._schema.key:
+            raise ValueError(f"the row groups of {self._path} would have several schemas")
+
+    def _write_all(self, contents: list[bytes | None]) -> list[Span | None]:
+        """Append contents; return where each is, None for None."""
+        spans: list[Span | None] = []
+        for content in contents:
+            spans.append(None if content is None else (self._position, len(content)))
+            self._write(content or b"")
+        return spans
+
+    def _write(self, content: bytes | memoryview) -> None:
+        try:
+            self._file.write(content)
+        except OSError as error:
+            raise StorageError(self._path, f"cannot be written: {error}") from error
+        self._position += len(content)
+
+
+def written_schema_key(schema: StructType, options: WriterOptions) -> bytes:
+    """Return the key of the Parquet schema that we write: see `FooterSchema.key`.
+
+    Raises:
+        UsageError: If the codec is unknown or a column cannot be written.
+    """
+    empty = arrow_schema(schema, physical=True).empty_table()
+    source = pa.BufferReader(encoded(empty, options.compression))
+    return read_footer(source, source.size())[0].schema.key
+
+
+def _require_types(footer: Footer, wanted: pa.Schema) -> None:
+    try:
+        found = footer.schema.arrow()
+    except ThriftError as error:
+        raise NotMovableError(f"its schema cannot be read by itself: {error}") from error
+    if not _same(pa.struct(list(found)), pa.struct(list(wanted))):
+        raise NotMovableError("its columns are not exactly those of the table")
+
+
+def _same(found: pa.DataType, wanted: pa.DataType) -> bool:
+    """Return whether values are stored as the table's type, whatever may be null."""
+    if wanted == VARIANT:
+        return False  # variants may be shredded, which only a reader sees
+    if isinstance(wanted, pa.StructType):
+        return (
+            isinstance(found, pa.StructType)
+            and [child.name for child in found] == [child.name for child in wanted]
+            and all(_same(*map(_type, pair)) for pair in zip(found, wanted, strict=True))
+        )
+    if isinstance(wanted, pa.MapType):
+        return (
+            isinstance(found, pa.MapType)
+            and _same(found.key_type, wanted.key_type)
+            and _same(found.item_type, wanted.item_type)
+        )
+    if is_list(wanted):
+        return is_list(found) and _same(found.value_type, wanted.value_type)
+    return bool(found == wanted)
+
+
+def _type(child: pa.Field) -> pa.DataType:
+    return child.type

@@ -1,0 +1,48 @@
+"""What an executor says of one output, of row groups that it copied, and of what a group took."""
+
+from liquidlog.plan.files import Document
+
+
+class WrittenFile(Document, frozen=True, kw_only=True):
+    """Facts about a data file written by an executor.
+
+    `path` is relative to the table and not URI-encoded; `stats` is the JSON of the protocol.
+    """
+
+    path: str
+    size_bytes: int
+    modification_time_ms: int
+    num_records: int
+    stats: str
+
+
+class GroupCosts(Document, frozen=True, kw_only=True):
+    """Time that a rewrite spent per phase, and bytes that it moved.
+
+    Seconds are sums over all tasks, except `sample_seconds`, the elapsed time of sampling the
+    group. `map` is reading rows and cutting them into slices, `shuffle` is waiting for slices and
+    unpacking them, `write` is sorting rows and writing files, `verify` is the checksums on both
+    sides.
+    """
+
+    sample_seconds: float = 0.0
+    map_seconds: float = 0.0
+    shuffle_seconds: float = 0.0
+    write_seconds: float = 0.0
+    verify_seconds: float = 0.0
+    read_bytes: int = 0
+    shuffled_bytes: int = 0
+    written_bytes: int = 0
+
+
+class CopiedRowGroups(Document, frozen=True, kw_only=True):
+    """Row groups that a compaction copied byte by byte, without decoding their rows.
+
+    Checksums are 32 hex digits, the sums of their digests as read and as written. A digest covers
+    the bytes of a row group and what a footer says of them (see `data.row_group_digest`).
+    """
+
+    row_groups: int
+    rows: int
+    checksum_read: str
+    checksum_written: str
