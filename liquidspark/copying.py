@@ -122,7 +122,7 @@ def compose(work: GroupWork, pieces: Sequence[Piece]) -> Composition | None:
     Raises:
         DataFileError: If a file cannot be read.
     """
-    if not work.copy_row_groups or not _may_copy(work):
+    if not pieces or not work.copy_row_groups or not _may_copy(work):
         return None
     worth = _beside_large([piece.whole for piece in pieces], pieces)
     files = sorted({piece.file for piece, copied in zip(pieces, worth, strict=True) if copied})

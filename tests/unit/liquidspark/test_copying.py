@@ -365,3 +365,11 @@ def test_results_without_copies_are_written_as_ever_and_read(tmp_path: Path) -> 
 def test_results_with_copies_are_read_as_written(tmp_path: Path) -> None:
     group = finished(run_of(compaction(tmp_path, inputs_of(tmp_path, [1_000]))))
     assert decode_result(encode_rewritten_group(group), where="here").groups == (group,)
+
+
+def test_an_output_without_rows_is_no_file(tmp_path: Path) -> None:
+    inputs = inputs_of(tmp_path, [1])
+    run = run_of(compaction(tmp_path, inputs, outputs=3))
+    facts = compact(run)
+    assert facts.failure is None
+    assert sum(output.num_records for output in facts.outputs) == 1
