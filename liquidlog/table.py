@@ -486,6 +486,7 @@ class Table(Summary):
         self,
         *,
         full: bool = False,
+        skip_clustered: bool = False,
         strategy: str | None = None,
         curve: str | None = None,
         min_cube_size: Size | None = None,
@@ -520,6 +521,7 @@ class Table(Summary):
         settings = policy_settings(
             {
                 "full": full or None,
+                "skip_clustered": skip_clustered or None,
                 "curve": curve,
                 "min_cube_size": min_cube_size,
                 "target_cube_size": target_cube_size,
