@@ -83,8 +83,6 @@ class ClusteringPolicy(Document, frozen=True, kw_only=True):
     skip_clustered: bool = False
 
 
-
-
 class PlannedColumn(Document, frozen=True, kw_only=True):
     """A clustering column: its logical and its physical path."""
 

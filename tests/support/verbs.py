@@ -108,7 +108,9 @@ def _commit_kept(ground: Playground) -> Verb:
     )
     for values in ([1, 2], [3, 4], [1, 2]):
         table.append(rows(values))
-    plan = table.plan(max_file_size=max(table.files()["size"].to_pylist()), skip_clustered=True)
+    plan = table.plan(
+        max_file_size=max(table.snapshot().files["size"].to_pylist()), skip_clustered=True
+    )
     assert [len(group.kept) for group in plan.groups] == [1]
     result = execute(plan, storage=ground.storage)
     return lambda ground: ground.table("A").commit(plan, result)

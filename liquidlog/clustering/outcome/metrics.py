@@ -63,7 +63,7 @@ def planned_metrics(snapshot: Snapshot, plan: ClusteringPlan, *, commits: int) -
 def operation_metrics(
     adds: Sequence[AddFile], removes: Sequence[RemoveFile], kept: Sequence[KeptFiles]
 ) -> dict[str, str]:
-    """Return the metrics of a commit; the files that its groups keep are neither added nor removed."""
+    """Return the metrics of a commit; what its groups keep is neither added nor removed."""
     added = sorted(file.size for file in adds)
     metrics = {
         "numRemovedFiles": len(removes),
