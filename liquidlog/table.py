@@ -503,18 +503,18 @@ class Table(Summary):
     ) -> ClusteringPlan:
         """Return the plan of what OPTIMIZE would rewrite; writes nothing.
 
-                Arguments that are None have the defaults of ClusteringPolicy; the default `strategy` is
-                "cube". With `skip_clustered`, it keeps the bytes of files that lie well in their group. The
+        Arguments that are None have the defaults of ClusteringPolicy; the default `strategy` is
+        "cube". With `skip_clustered`, it keeps the bytes of files that lie well in their group. The
         arguments from `budget` on are for the strategy "overlap"; `target_cube_size` limits groups
         of cubes and of `zorder_by`. `compression` is the codec of the files to write instead of the
         one that the table's property names. An argument without effect on this table with this
         strategy is refused.
 
-                Raises:
-                    UsageError: If the table cannot be planned with these arguments, or an argument would
-                        have no effect.
-                    ClusteringColumnError: If a column cannot be clustered by.
-                    UnsupportedFeatureError: If the table cannot be read or planned.
+        Raises:
+            UsageError: If the table cannot be planned with these arguments, or an argument would
+                have no effect.
+            ClusteringColumnError: If a column cannot be clustered by.
+            UnsupportedFeatureError: If the table cannot be read or planned.
         """
         from liquidlog.clustering.planning import cube
         from liquidlog.clustering.planning.planner import STRATEGY, plan, policy_settings
