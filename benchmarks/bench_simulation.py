@@ -19,8 +19,9 @@ GIB = 1 << 30
 
 
 def contenders(max_file_bytes: int) -> tuple[Contender, ...]:
-    def policy(min_cube_bytes: int) -> ClusteringPolicy:
+    def policy(min_cube_bytes: int, *, skip_clustered: bool = False) -> ClusteringPolicy:
         return ClusteringPolicy(
+            skip_clustered=skip_clustered,
             min_cube_bytes=min_cube_bytes,
             target_cube_bytes=EVERYTHING if min_cube_bytes == 1 else min_cube_bytes * 3 // 2,
             max_file_bytes=max_file_bytes,
@@ -31,6 +32,11 @@ def contenders(max_file_bytes: int) -> tuple[Contender, ...]:
         Contender(name="new (option 2)", strategy="cube", policy=policy(1)),
         Contender(name="cube, 4 GiB (option 3)", strategy="cube", policy=policy(4 * GIB)),
         Contender(name="cube, 100 GiB (option 3)", strategy="cube", policy=policy(100 * GIB)),
+        Contender(
+            name="cube, 100 GiB, --skip-clustered",
+            strategy="cube",
+            policy=policy(100 * GIB, skip_clustered=True),
+        ),
         Contender(name="overlap, 100 GiB", strategy="overlap", policy=policy(100 * GIB)),
     )
 

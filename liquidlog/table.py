@@ -486,6 +486,7 @@ class Table(Summary):
         self,
         *,
         full: bool = False,
+        skip_clustered: bool = False,
         strategy: str | None = None,
         curve: str | None = None,
         min_cube_size: Size | None = None,
@@ -503,10 +504,11 @@ class Table(Summary):
         """Return the plan of what OPTIMIZE would rewrite; writes nothing.
 
         Arguments that are None have the defaults of ClusteringPolicy; the default `strategy` is
-        "cube". The arguments from `budget` on are for the strategy "overlap"; `target_cube_size`
-        limits groups of cubes and of `zorder_by`. `compression` is the codec of the files to write
-        instead of the one that the table's property names. An argument without effect on this table
-        with this strategy is refused.
+        "cube". With `skip_clustered`, it keeps the bytes of files that lie well in their group. The
+        arguments from `budget` on are for the strategy "overlap"; `target_cube_size` limits groups
+        of cubes and of `zorder_by`. `compression` is the codec of the files to write instead of the
+        one that the table's property names. An argument without effect on this table with this
+        strategy is refused.
 
         Raises:
             UsageError: If the table cannot be planned with these arguments, or an argument would
@@ -520,6 +522,7 @@ class Table(Summary):
         settings = policy_settings(
             {
                 "full": full or None,
+                "skip_clustered": skip_clustered or None,
                 "curve": curve,
                 "min_cube_size": min_cube_size,
                 "target_cube_size": target_cube_size,

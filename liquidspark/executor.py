@@ -149,7 +149,7 @@ def execute_groups(
     """
     wanted = _wanted(plan, groups)
     one(options, ExecutorOptions, argument="options", expected="ExecutorOptions")
-    repeated = repeated_inputs(group.inputs for group in plan.groups)
+    repeated = repeated_inputs(plan.groups)
     if repeated:
         raise ExecutorError(f"the plan {repeated_message(repeated)}")
     storage = StorageOptions.of(storage_options)

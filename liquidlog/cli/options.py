@@ -200,6 +200,12 @@ _POLICY_OPTIONS = {
     "full": click.option(
         "--full", is_flag=True, help="Also rewrite files of other clustering columns or providers."
     ),
+    "skip_clustered": click.option(
+        "--skip-clustered",
+        is_flag=True,
+        help="cube: files that lie well beside the others of their group keep their bytes and only"
+        " join the new cube.",
+    ),
     "strategy": click.option(
         "--strategy", help="How files are chosen: cube or overlap.  [default: cube]"
     ),

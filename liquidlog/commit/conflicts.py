@@ -30,8 +30,8 @@ from liquidlog.spec.actions import (
 class ReadSet:
     """What a change depends on; none of it may have changed after `version`.
 
-    `files` are the logical files that the change removes, `domains` the domains from which it was
-    derived.
+    `files` are the logical files that the change removes or adds again, `domains` the domains from
+    which it was derived.
     """
 
     version: int

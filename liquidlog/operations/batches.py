@@ -9,6 +9,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
+import numpy as np
+import pyarrow as pa
+from msgspec import Raw
+from numpy.typing import NDArray
+
 from liquidlog.clustering.columns import CLUSTERING_DOMAIN
 from liquidlog.clustering.outcome.change import planned_group, rewrite_change
 from liquidlog.clustering.outcome.staleness import Staleness, staleness_of
@@ -20,6 +25,7 @@ from liquidlog.errors import (
     ResultMismatchError,
     TableReplacedError,
 )
+from liquidlog.log.originals import original_adds
 from liquidlog.log.second_opinion import SecondOpinion
 from liquidlog.log.store import TableStore
 from liquidlog.operations.landed import LandedGroups
@@ -98,11 +104,34 @@ def commit_batch(
     return _Batch(run, dry_run=dry_run).commit(groups)
 
 
+def kept_adds(
+    store: TableStore, snapshot: Snapshot, kept: Sequence[NDArray[np.int64]]
+) -> list[Sequence[Mapping[str, Raw]]]:
+    """Return the adds of each group's kept files as the log has them, one JSON object per file.
+
+    `kept` has the row numbers of the files in `snapshot.files`, group by group.
+
+    Raises:
+        CorruptLogError: If a commit or checkpoint that added a file can no longer be read.
+    """
+    rows = np.concatenate(kept)
+    if not len(rows):
+        return [()] * len(kept)
+    adds = original_adds(store, snapshot, snapshot.files.take(pa.array(rows)))
+    ends = np.cumsum([len(files) for files in kept])
+    return [adds[end - len(files) : end] for files, end in zip(kept, ends, strict=True)]
+
+
 def read_set_of(plan: ClusteringPlan, *groups: RewriteGroup) -> ReadSet:
-    """Return what the rewrite of groups depends on: their inputs and the clustering columns."""
+    """Return what the rewrite of groups depends on: their files and the clustering columns."""
     return ReadSet(
         version=plan.read_version,
-        files=frozenset(_key(file) for group in groups for file in group.inputs),
+        files=frozenset(
+            [
+                *(_key(file) for group in groups for file in group.inputs),
+                *((path, None) for group in groups for path in group.kept.paths()),
+            ]
+        ),
         domains=frozenset({CLUSTERING_DOMAIN}),
     )
 
@@ -267,7 +296,14 @@ class _Rewrite:
     def _derive(self, snapshot: Snapshot) -> Change:
         stale = self._staleness(snapshot)
         groups = (one.group for one in self.claimed)
-        return rewrite_change(snapshot, self.run.plan, *groups, now_ms=self.started_ms, stale=stale)
+        return rewrite_change(
+            snapshot,
+            self.run.plan,
+            *groups,
+            now_ms=self.started_ms,
+            stale=stale,
+            kept=kept_adds(self.run.store, snapshot, [one.kept for one in stale]),
+        )
 
     def _before_put(self, snapshot: Snapshot) -> None:
         self.run.opinion.require(snapshot)

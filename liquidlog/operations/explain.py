@@ -35,6 +35,10 @@ _GOALS: Final[Mapping[RewriteMode, str]] = {
 }
 
 
+_KEPT: Final = "lies_well"
+_KEPT_WORDS: Final = "it lies well in its group: it joins the new cube with its bytes unchanged"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Explained:
     """The files with the same decision for the same reason: count, bytes, and some paths."""
@@ -61,6 +65,9 @@ def _explained(plan: ClusteringPlan, examples: int) -> Iterator[Explained]:
         inputs = (group.inputs.columns.select(["path", "size_bytes"]) for group in plan.groups)
         words = f"rewritten {_GOALS[plan.mode]}: {len(plan.groups)} group(s)"
         yield _counted("rewrite", plan.mode.value, words, pa.concat_tables(inputs), examples)
+    kept = [group.kept.columns for group in plan.groups if len(group.kept)]
+    if kept:
+        yield _counted("keep", _KEPT, _KEPT_WORDS, pa.concat_tables(kept), examples)
     reasons = plan.skipped.columns["reason"].cast(pa.string())
     for name in sorted(pc.unique(reasons).to_pylist()):
         left = plan.skipped.columns.filter(pc.equal(reasons, name))
@@ -109,7 +116,18 @@ def explain(
         }
         for file in plan.skipped.named(path)
     ]
-    return Rows(sorted([*taken, *skipped], key=lambda row: row["path"]))
+    kept = [
+        {
+            "path": file.path,
+            "decision": "keep",
+            "reason": _KEPT,
+            "detail": f"{_KEPT_WORDS} {group.zcube_id} ({file.size_bytes} bytes)"
+            + measures.get(file.path, ""),
+        }
+        for group in plan.groups
+        for file in group.kept.named(path)
+    ]
+    return Rows(sorted([*taken, *kept, *skipped], key=lambda row: row["path"]))
 
 
 def _measures(snapshot: Snapshot, bounds_of: BoundsOf, path: str | None) -> Mapping[str, str]:

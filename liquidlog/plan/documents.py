@@ -17,6 +17,8 @@ from liquidlog.plan.facts import CopiedRowGroups, GroupCosts, WrittenFile
 from liquidlog.plan.files import (
     Document,
     InputFiles,
+    KeptFiles,
+    RewriteGroup,
     SkippedFiles,
     repeated_inputs,
     repeated_message,
@@ -62,7 +64,8 @@ class ClusteringPolicy(Document, frozen=True, kw_only=True):
     overlaps if at least `min_overlapping_files` others share on average `min_overlap` of its range
     (names and defaults from Fabric). At most `budget_bytes` are rewritten, only of files that may
     match `where`. `compression` is the codec of the files to write, by the names of the table
-    property; None for the codec that the property names.
+    property; None for the codec that the property names. With `skip_clustered`, the strategy `cube`
+    keeps the bytes of files that lie well in their group; `overlap` always does.
     """
 
     min_cube_bytes: int = DEFAULT_MIN_CUBE_BYTES
@@ -77,29 +80,7 @@ class ClusteringPolicy(Document, frozen=True, kw_only=True):
     budget_bytes: int | None = None
     where: str | None = None
     compression: str | None = None
-
-
-class RewriteGroup(Document, frozen=True, kw_only=True):
-    """Files to rewrite and commit together: one future ZCube, whose id is already assigned.
-
-    `zcube_id` is None if the outputs belong to no cube (compaction, ZORDER BY). `expected_outputs`
-    is the number of files to write.
-    """
-
-    group_id: int
-    zcube_id: str | None
-    inputs: InputFiles
-    expected_outputs: int
-
-    @property
-    def size_bytes(self) -> int:
-        """Total bytes of the inputs."""
-        return self.inputs.size_bytes
-
-    @property
-    def live_rows(self) -> int | None:
-        """Rows that the rewrite moves, None if unknown."""
-        return self.inputs.live_rows
+    skip_clustered: bool = False
 
 
 class PlannedColumn(Document, frozen=True, kw_only=True):
@@ -301,7 +282,7 @@ def decode_plan(content: bytes, *, where: str) -> ClusteringPlan:
         plan = msgspec.json.decode(content, type=ClusteringPlan, dec_hook=_files)
     except UNREADABLE as error:
         raise DocumentError(where, f"is not a plan: {error}") from error
-    repeated = repeated_inputs(group.inputs for group in plan.groups)
+    repeated = repeated_inputs(plan.groups)
     if repeated:
         raise DocumentError(where, repeated_message(repeated))
     return plan
@@ -397,7 +378,9 @@ def _head(content: bytes) -> _Head | None:
         return None
 
 
-def _files(kind: type[InputFiles] | type[SkippedFiles], rows: object) -> InputFiles | SkippedFiles:
+def _files(
+    kind: type[InputFiles | KeptFiles | SkippedFiles], rows: object
+) -> InputFiles | KeptFiles | SkippedFiles:
     """Return a decoded list as files in columns; msgspec calls this for unknown types."""
     return kind.from_document(rows)
 

@@ -71,6 +71,20 @@ class InputFile(Document, frozen=True, kw_only=True, gc=False):
     default_row_commit_version: int | None = None
 
 
+class KeptFile(Document, frozen=True, kw_only=True, gc=False):
+    """A data file that joins the cube of its group with its bytes unchanged.
+
+    `num_records` counts its rows; none is deleted. `zcube_id` and `zorder_by` are its tags when the
+    plan was made, which the group's commit replaces.
+    """
+
+    path: str
+    size_bytes: int
+    num_records: int
+    zcube_id: str | None = None
+    zorder_by: str | None = None
+
+
 class SkippedFile(Document, frozen=True, kw_only=True, gc=False):
     """A live file that is not rewritten, and the reason."""
 
@@ -79,7 +93,7 @@ class SkippedFile(Document, frozen=True, kw_only=True, gc=False):
     reason: SkipReason
 
 
-FileT = TypeVar("FileT", InputFile, SkippedFile)
+FileT = TypeVar("FileT", InputFile, KeptFile, SkippedFile)
 
 
 class _Files(Sequence[FileT]):
@@ -200,6 +214,28 @@ class InputFiles(_Files[InputFile]):
         return int(pc.sum(rows).as_py() or 0) - int(deleted)
 
 
+class KeptFiles(_Files[KeptFile]):
+    """Data files that keep their bytes, in the order of the group's inputs."""
+
+    schema = pa.schema(
+        [
+            ("path", pa.string()),
+            ("size_bytes", pa.int64()),
+            ("num_records", pa.int64()),
+            ("zcube_id", pa.string()),
+            ("zorder_by", pa.string()),
+        ]
+    )
+    _struct = KeptFile
+
+    __slots__ = ()
+
+    def paths(self) -> list[str]:
+        """Return the paths of the files."""
+        paths: list[str] = self.columns["path"].to_pylist()
+        return paths
+
+
 class SkippedFiles(_Files[SkippedFile]):
     """Live files that are not rewritten."""
 
@@ -215,9 +251,38 @@ class SkippedFiles(_Files[SkippedFile]):
     __slots__ = ()
 
 
-def repeated_inputs(inputs: Iterable[InputFiles]) -> tuple[str, ...]:
-    """Return the paths that occur more than once, sorted; a rewrite would double their rows."""
-    chunks = [chunk for files in inputs for chunk in files.columns["path"].chunks]
+NONE_KEPT: Final = KeptFiles.of()
+
+
+class RewriteGroup(Document, frozen=True, kw_only=True, omit_defaults=True):
+    """Files to rewrite and commit together: one future ZCube, whose id is already assigned.
+
+    `zcube_id` is None if the outputs belong to no cube (compaction, ZORDER BY). `expected_outputs`
+    is the number of files to write. The `kept` files are not read: the commit of the group only
+    makes them members of its cube.
+    """
+
+    group_id: int
+    zcube_id: str | None
+    inputs: InputFiles
+    expected_outputs: int
+    kept: KeptFiles = NONE_KEPT
+
+    @property
+    def size_bytes(self) -> int:
+        """Total bytes of the inputs."""
+        return self.inputs.size_bytes
+
+    @property
+    def live_rows(self) -> int | None:
+        """Rows that the rewrite moves, None if unknown."""
+        return self.inputs.live_rows
+
+
+def repeated_inputs(groups: Iterable[RewriteGroup]) -> tuple[str, ...]:
+    """Return the paths that groups list more than once, sorted; their rows would be doubled."""
+    files = [files.columns["path"] for group in groups for files in (group.inputs, group.kept)]
+    chunks = [chunk for paths in files for chunk in paths.chunks]
     counts = pc.value_counts(pa.chunked_array(chunks, pa.string()))
     repeated = counts.filter(pc.greater(counts.field("counts"), 1))
     return tuple(sorted(repeated.field("values").to_pylist()))

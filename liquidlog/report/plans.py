@@ -28,6 +28,9 @@ def plan(made: ClusteringPlan) -> Report:
         + f": {taken} files ({render_size(made.size_bytes)}) in {len(made.groups)} group(s),"
         f" {len(made.skipped)} files left alone"
     )
+    kept = sum(len(group.kept) for group in made.groups)
+    kept_bytes = sum(group.kept.size_bytes for group in made.groups)
+    lies_well = f"{kept} files ({render_size(kept_bytes)}) lie well and only join the new cubes"
     groups = (
         (
             str(group.group_id),
@@ -48,6 +51,7 @@ def plan(made: ClusteringPlan) -> Report:
     )
     return (
         head,
+        *([Line(lies_well)] if kept else []),
         *listing(("group", "cube", "files in", "size", "files out"), groups),
         *listing(("left alone because", "files", "size"), skipped),
         *([Line(_CURVE_ADVICE)] if made.kd_would_be_narrower else []),

@@ -17,10 +17,11 @@ import pyarrow.compute as pc
 
 from liquidlog.clustering.columns import clustering_state
 from liquidlog.clustering.health.measure import Health, measure_health
+from liquidlog.clustering.keyspace.cells import placed
 from liquidlog.plan import ClusteringPlan, RewriteGroup
 from liquidlog.predicates.workload import Workload, shares
 from liquidlog.simulation.imagined import ImaginedFiles, with_imagined
-from liquidlog.simulation.table import Points, Rows, placed
+from liquidlog.simulation.table import Points, Rows
 from liquidlog.snapshot import Snapshot
 from liquidlog.spec.bounds import Bounds, BoundsOf, ColumnBounds, concat_bounds
 from liquidlog.spec.schema import Leaf, leaves

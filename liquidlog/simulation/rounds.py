@@ -8,6 +8,7 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
+from liquidlog.clustering.keyspace.cells import placed
 from liquidlog.clustering.keyspace.depth import column_ranges, depths, key_ranges
 from liquidlog.clustering.planning.choice import check_policy
 from liquidlog.clustering.planning.planner import plan
@@ -20,7 +21,7 @@ from liquidlog.simulation.table import (
     SimulatedTable,
     as_snapshot,
     exact_bounds,
-    placed,
+    in_next_cube,
     rewritten,
     with_files,
 )
@@ -193,9 +194,12 @@ def _applied(
     table: SimulatedTable, made: ClusteringPlan, group_id: int, curve: str
 ) -> SimulatedTable:
     group = made.groups[group_id]
-    names = group.inputs.columns["path"].cast(pa.int64()).to_numpy()
-    files = np.flatnonzero(np.isin(table.names, names))
-    return rewritten(table, files, group.expected_outputs, curve=curve)
+    files, kept = (
+        np.flatnonzero(np.isin(table.names, some.columns["path"].cast(pa.int64()).to_numpy()))
+        for some in (group.inputs, group.kept)
+    )
+    joined = in_next_cube(table, kept)
+    return rewritten(joined, files, group.expected_outputs, curve=curve)
 
 
 def _questions(

@@ -11,8 +11,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from liquidlog.curve.curves import Curve
-from liquidlog.curve.placing import key_order_bits, place_rows
+from liquidlog.clustering.keyspace.cells import placed
 from liquidlog.simulation.imagined import ImaginedFiles, imagined_table
 from liquidlog.snapshot import Snapshot
 from liquidlog.spec.bounds import Bounds, ColumnBounds
@@ -138,19 +137,14 @@ def rewritten(table: SimulatedTable, files: Rows, outputs: int, *, curve: str) -
     return with_files(rest, points, ids, parts, made, cube=table.cubes)
 
 
+def in_next_cube(table: SimulatedTable, files: Rows) -> SimulatedTable:
+    """Return the table with some files in the cube that the next rewrite makes."""
+    cube = table.cube.copy()
+    cube[files] = table.cubes
+    return replace(table, cube=cube)
+
+
 _FILE_ARRAYS: Final = ("low", "high", "size", "rows", "deleted", "cube", "names")
-
-
-def placed(points: Points, outputs: int, *, curve: str) -> Rows:
-    """Return the file per row (int64, below `outputs`), as the executor would place the rows."""
-    count, columns = points.shape
-    kind = Curve(curve) if columns > 1 else Curve.LINEAR
-    bits = key_order_bits(columns, kind)
-    ranks = np.argsort(np.argsort(points, axis=0, kind="stable"), axis=0, kind="stable")
-    coords = np.asfortranarray((ranks << bits) // count, np.uint32)
-    ordinals = np.arange(count, dtype=np.uint64)
-    order, _, cuts = place_rows(coords, ordinals, min(outputs, count), curve=kind, bits=bits)
-    return cuts.parts_of(order.keys_of(coords), ordinals)
 
 
 def as_snapshot(table: SimulatedTable) -> Snapshot:

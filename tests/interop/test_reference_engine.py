@@ -93,6 +93,44 @@ def test_the_engine_continues_from_our_cube_as_from_its_own(spark: Any, table: T
     assert fingerprint(spark, table)[0]["c"] == 6001
 
 
+@pytest.mark.parametrize("tracking", ["false", "true"])
+def test_the_engine_takes_files_that_kept_their_bytes_for_members_of_the_cube(
+    spark: Any, tmp_path: Path, tracking: str
+) -> None:
+    properties = {"delta.enableRowTracking": tracking}
+    table = Table.create(
+        str(tmp_path / "kept"), schema=SCHEMA, cluster_by=["id"], properties=properties
+    )
+    for seed in (0, 1, 2, 0):  # the last lies across the first
+        table.append(rows(2000, seed))
+    before = fingerprint(spark, table)
+    where = f"delta.`{table.uri}`"
+    tracked = (
+        f"select id, _metadata.row_id r, _metadata.row_commit_version v from {where} order by r"
+    )
+    ids = sql(spark, tracked) if tracking == "true" else None
+    size = max(table.snapshot().files["size"].to_pylist())
+    (group,) = table.plan(max_file_size=size, skip_clustered=True).groups
+    assert len(group.kept) == 2
+    optimize(spark, table, max_file_size=size, skip_clustered=True)
+    live = table.snapshot().files
+    assert set(group.kept.paths()) <= set(table.files()["path"].to_pylist())
+    assert len(set(live["zcube_id"].to_pylist())) == 1
+    assert fingerprint(spark, table) == before
+    if ids is not None:
+        assert sql(spark, tracked) == ids
+
+    nothing = sql(spark, f"optimize delta.`{table.uri}`")[0]["metrics"]
+    assert (nothing["numFilesAdded"], nothing["numFilesRemoved"]) == (0, 0)
+    table.append(rows(1, 9))
+    merged = sql(spark, f"optimize delta.`{table.uri}`")[0]["metrics"]
+    stats = merged["clusteringStats"]
+    assert stats["inputNumZCubes"] == 1
+    assert stats["inputZCubeFiles"]["numFiles"] == live.num_rows
+    assert merged["numFilesRemoved"] == live.num_rows + 1
+    assert fingerprint(spark, table)[0]["c"] == 8001
+
+
 @pytest.mark.parametrize(
     "where",
     [

@@ -39,6 +39,7 @@ SITUATIONS: Final[Mapping[str, tuple[int, Mapping[str, Any]]]] = {
 VALUES: Final[Mapping[str, tuple[Any, ...]]] = {
     STRATEGY: ("cube", "overlap"),
     "full": (True,),
+    "skip_clustered": (True,),
     "curve": ("hilbert", "kd", "zorder", "linear"),
     "min_cube_bytes": (100 << 30, 400 * MIB, 1),
     "target_cube_bytes": (150 << 30, 700 * MIB),
@@ -147,6 +148,7 @@ def test_every_option_has_values() -> None:
 
 ARGUMENTS: Final[Mapping[str, tuple[object, ...]]] = {
     "full": (True,),
+    "skip_clustered": (True,),
     "strategy": ("cube", "overlap", "magic"),
     "curve": ("hilbert", "kd", "spiral"),
     "min_cube_size": (1, "100GiB"),

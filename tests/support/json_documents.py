@@ -116,6 +116,17 @@ def _other_tables() -> Iterator[Words]:
     yield from [["append", "plain", "rows.parquet"]] * 2
     yield from _dry(["optimize", "plain", "--zorder-by", "x,s"])
     yield from ([verb, "plain"] for verb in ("health", "files", "explain", "plan", "optimize"))
+    yield from _files_that_lie_well()
+
+
+def _files_that_lie_well() -> Iterator[Words]:
+    yield ["create", "apart", "--schema-from", "rows.parquet", "--cluster-by", "x"]
+    for source in ("rows.parquet", "far.parquet", "rows.parquet"):
+        yield ["append", "apart", source]
+    size = max(Table.open("apart").snapshot().files["size"].to_pylist())
+    keeping = ("apart", "--skip-clustered", "--max-file-size", str(size))
+    yield from ([verb, *keeping] for verb in ("plan", "explain"))
+    yield from _dry(["optimize", *keeping])
 
 
 def _leave_an_orphan(table: Path) -> None:
@@ -130,6 +141,8 @@ def _leave_an_orphan(table: Path) -> None:
 def _sources(home: Path) -> None:
     rows = {"x": list(range(100)), "s": ["a", "b"] * 50, "unused": [None, 1.5] * 50}
     pq.write_table(pa.table(rows), home / "rows.parquet")
+    far = {**rows, "x": list(range(200, 300))}
+    pq.write_table(pa.table(far), home / "far.parquet")
     pq.write_table(pa.table({"y": [1]}), home / "other.parquet")
     readers = [{"where": "x < 9", "weight": 3}, {"where": "s = 'a'"}]
     (home / "w.jsonl").write_text("".join(json.dumps(one) + "\n" for one in readers))

@@ -101,6 +101,21 @@ def _commit(ground: Playground) -> Verb:
     return lambda ground: ground.table("A").commit(plan, result)
 
 
+def _commit_kept(ground: Playground) -> Verb:
+    """Commit a group whose files that lie well keep their bytes."""
+    table = Table.create(
+        ground.uri, schema=SCHEMA, cluster_by=["x"], storage_options=ground.storage.given()
+    )
+    for values in ([1, 2], [3, 4], [1, 2]):
+        table.append(rows(values))
+    plan = table.plan(
+        max_file_size=max(table.snapshot().files["size"].to_pylist()), skip_clustered=True
+    )
+    assert [len(group.kept) for group in plan.groups] == [1]
+    result = execute(plan, storage=ground.storage)
+    return lambda ground: ground.table("A").commit(plan, result)
+
+
 def _commit_again(ground: Playground) -> Verb:
     """Commit what is committed, where its run could not be forgotten."""
     table = a_table(ground)
@@ -227,6 +242,7 @@ OPERATIONS: Final = (
     Operation("checkpoint", _plainly(lambda table: table.checkpoint())),
     Operation("fix statistics", _fix),
     Operation("commit", _commit),
+    Operation("commit with kept files", _commit_kept, base=(1, 1, 2, 2, 3, 4)),
     Operation("commit again", _commit_again),
     Operation("commit too late", _commit_too_late),
     Operation("commit in vain", _commit_in_vain),

@@ -13,6 +13,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from liquidlog.clustering.outcome.joining import column_names, cube_tags, joined
+from liquidlog.clustering.outcome.metrics import operation_metrics
 from liquidlog.clustering.outcome.staleness import Staleness, staleness_of
 from liquidlog.clustering.row_tracking import PRESERVED_TAG, assign_row_ids
 from liquidlog.clustering.zcubes import PROVIDER
@@ -37,8 +39,6 @@ from liquidlog.plan import (
 from liquidlog.snapshot import Snapshot, deletion_vector
 from liquidlog.spec.actions import (
     UNREADABLE,
-    ZCUBE_ID,
-    ZCUBE_ZORDER_BY,
     AddFile,
     RemoveFile,
 )
@@ -58,13 +58,16 @@ def rewrite_change(
     *groups: RewrittenGroup,
     now_ms: int,
     stale: Sequence[Staleness] | None = None,
+    kept: Sequence[Sequence[Mapping[str, msgspec.Raw]]] | None = None,
 ) -> Change:
     """Return the change that commits finished groups: all adds, then the removes of their inputs.
 
     The removes repeat the add of each input as the current `snapshot` has it. `now_ms` (since 1970)
     becomes their deletion time. `stale` is each group's staleness against this snapshot, if the
     caller has computed it. If the table has row tracking, the adds get fresh row ids for the
-    version after `snapshot`, and its high-water mark rises.
+    version after `snapshot`, and its high-water mark rises. `kept` has the adds of each group's
+    kept files as the log has them, in the order of `Staleness.kept`; each file is added again as it
+    is, with the tags of its group's cube.
 
     Raises:
         ResultMismatchError: If a result belongs to another plan, or does not prove that every row
@@ -88,12 +91,16 @@ def rewrite_change(
         [add for of, group in zip(planned, groups, strict=True) for add in _adds(plan, of, group)],
         [file.num_records for file in outputs],
     )
+    originals = [()] * len(planned) if kept is None else kept
+    joining = tuple(
+        add for of, files in zip(planned, originals, strict=True) for add in joined(plan, of, files)
+    )
     removes = tuple(_removes(snapshot, np.concatenate([one.rows for one in stale]), now_ms))
     return Change(
         operation="OPTIMIZE",
         parameters=_parameters(plan),
-        actions=(*adds, *removes, *domains),
-        metrics=_operation_metrics(adds, removes),
+        actions=(*adds, *joining, *removes, *domains),
+        metrics=operation_metrics(adds, removes, [group.kept for group in planned]),
         is_blind_append=False,
         isolation_level="SnapshotIsolation",
         tags=_tags(plan, groups),
@@ -134,7 +141,7 @@ def _check_outputs_are_new(snapshot: Snapshot, outputs: Sequence[WrittenFile]) -
 def _mismatches(
     plan: ClusteringPlan, planned: Sequence[RewriteGroup], groups: Sequence[RewrittenGroup]
 ) -> Iterator[str]:
-    repeated = repeated_inputs([group.inputs for group in planned])
+    repeated = repeated_inputs(planned)
     if repeated:
         yield f"the plan {repeated_message(repeated)}"
     seen: set[str] = set()
@@ -208,9 +215,7 @@ def _at(document: Mapping[str, Any], column: PlannedColumn) -> object:
 
 
 def _adds(plan: ClusteringPlan, planned: RewriteGroup, group: RewrittenGroup) -> Iterator[AddFile]:
-    tags: dict[str, str | None] | None = None
-    if planned.zcube_id is not None:
-        tags = {ZCUBE_ID: planned.zcube_id, ZCUBE_ZORDER_BY: _names(plan)}
+    tags = cube_tags(plan, planned)
     for file in group.outputs:
         yield AddFile(
             path=quote(file.path, safe=_PATH_SAFE),
@@ -257,41 +262,14 @@ def _decoded(column: pa.ChunkedArray) -> Iterator[dict[str, str | None] | None]:
     return (None if index is None else kinds[index] for index in values.indices.to_pylist())
 
 
-def _names(plan: ClusteringPlan) -> str:
-    return msgspec.json.encode([quote_path(column.logical) for column in plan.columns]).decode()
-
-
 def _parameters(plan: ClusteringPlan) -> dict[str, object]:
     if plan.mode is RewriteMode.CLUSTERING:
         return {
-            "clusterBy": _names(plan),
+            "clusterBy": column_names(plan),
             "predicate": "[]",
             "auto": False,
             "isFull": plan.policy.full,
             "zOrderBy": "[]",
         }
     # The reference engine omits isFull if there are no clustering columns.
-    return {"predicate": "[]", "zOrderBy": _names(plan), "clusterBy": "[]", "auto": False}
-
-
-def _operation_metrics(
-    adds: tuple[AddFile, ...], removes: tuple[RemoveFile, ...]
-) -> dict[str, str]:
-    added = sorted(file.size for file in adds)
-    metrics = {
-        "numRemovedFiles": len(removes),
-        "numRemovedBytes": sum(file.size or 0 for file in removes),
-        "numAddedFiles": len(added),
-        "numAddedBytes": sum(added),
-        "numDeletionVectorsRemoved": sum(file.deletion_vector is not None for file in removes),
-    }
-    if added:
-        # Quartiles are elements, not interpolated, as in Delta Spark (FileSizeStats).
-        metrics |= {
-            "minFileSize": added[0],
-            "p25FileSize": added[len(added) // 4],
-            "p50FileSize": added[len(added) // 2],
-            "p75FileSize": added[3 * len(added) // 4],
-            "maxFileSize": added[-1],
-        }
-    return {name: str(value) for name, value in metrics.items()}
+    return {"predicate": "[]", "zOrderBy": column_names(plan), "clusterBy": "[]", "auto": False}

@@ -12,8 +12,16 @@ from numpy.typing import NDArray
 
 from liquidlog.clustering.columns import clustering_state
 from liquidlog.clustering.zcubes import membership, sizes
-from liquidlog.plan import ClusteringPlan, InputFiles, RewriteGroup, RewriteMode, RewrittenGroup
+from liquidlog.plan import (
+    ClusteringPlan,
+    InputFiles,
+    KeptFiles,
+    RewriteGroup,
+    RewriteMode,
+    RewrittenGroup,
+)
 from liquidlog.snapshot import Snapshot
+from liquidlog.spec.actions import AddFile, RemoveFile
 
 
 def optimize_metrics(
@@ -52,6 +60,33 @@ def planned_metrics(snapshot: Snapshot, plan: ClusteringPlan, *, commits: int) -
     }
 
 
+def operation_metrics(
+    adds: Sequence[AddFile], removes: Sequence[RemoveFile], kept: Sequence[KeptFiles]
+) -> dict[str, str]:
+    """Return the metrics of a commit; what its groups keep is neither added nor removed."""
+    added = sorted(file.size for file in adds)
+    metrics = {
+        "numRemovedFiles": len(removes),
+        "numRemovedBytes": sum(file.size or 0 for file in removes),
+        "numAddedFiles": len(added),
+        "numAddedBytes": sum(added),
+        "numDeletionVectorsRemoved": sum(file.deletion_vector is not None for file in removes),
+    }
+    if added:
+        # Quartiles are elements, not interpolated, as in Delta Spark (FileSizeStats).
+        metrics |= {
+            "minFileSize": added[0],
+            "p25FileSize": added[len(added) // 4],
+            "p50FileSize": added[len(added) // 2],
+            "p75FileSize": added[3 * len(added) // 4],
+            "maxFileSize": added[-1],
+        }
+    if any(map(len, kept)):
+        metrics["numKeptFiles"] = sum(map(len, kept))
+        metrics["numKeptBytes"] = sum(files.size_bytes for files in kept)
+    return {name: str(value) for name, value in metrics.items()}
+
+
 def _metrics_of_inputs(
     snapshot: Snapshot, plan: ClusteringPlan, groups: Sequence[RewriteGroup], commits: int
 ) -> dict[str, object]:
@@ -72,6 +107,12 @@ def _metrics_of_inputs(
         metrics["clusteringStats"] = _clustering_stats(snapshot, plan, removed, len(groups))
     if plan.mode is RewriteMode.ZORDER:
         metrics["zOrderStats"] = _zorder_stats(removed, len(groups))
+    kept = [group.kept for group in groups if len(group.kept)]
+    if kept:
+        metrics["filesKept"] = {
+            "numFiles": sum(map(len, kept)),
+            "size": sum(files.size_bytes for files in kept),
+        }
     vectors = _deletion_vector_stats(inputs)
     if vectors:
         metrics["deletionVectorStats"] = vectors

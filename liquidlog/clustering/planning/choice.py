@@ -23,9 +23,11 @@ from liquidlog.clustering.columns import (
 from liquidlog.clustering.row_tracking import planned_row_tracking
 from liquidlog.errors import ClusteringColumnError, UnsupportedFeatureError, UsageError
 from liquidlog.plan import (
+    NONE_KEPT,
     ClusteringPlan,
     ClusteringPolicy,
     InputFiles,
+    KeptFiles,
     PlannedColumn,
     RewriteGroup,
     RewriteMode,
@@ -76,12 +78,14 @@ class Choice:
 
     `groups` holds row numbers of Snapshot.files (int64 per group), in reading order. `reasons`
     (int64) has one code per file: TAKEN, or an index into REASONS. `expected_outputs` has one entry
-    per group.
+    per group. `kept` holds the row numbers of files that join the cube of each group with their
+    bytes unchanged; without it, there are none.
     """
 
     groups: tuple[NDArray[np.int64], ...]
     reasons: NDArray[np.int64]
     expected_outputs: tuple[int, ...]
+    kept: tuple[NDArray[np.int64], ...] = ()
 
 
 def reason_code(reason: SkipReason) -> int:
@@ -209,6 +213,7 @@ def build_plan(  # noqa: PLR0913  the parts of a plan
     _require_few_outputs(policy, choice)
     plan_id = new_id()
     inputs = _input_files(snapshot.files, choice)
+    kept = [_kept_files(snapshot.files, rows) for rows in choice.kept] or [NONE_KEPT] * len(inputs)
     return ClusteringPlan(
         plan_id=plan_id,
         table_uri=snapshot.uri,
@@ -230,9 +235,10 @@ def build_plan(  # noqa: PLR0913  the parts of a plan
                 zcube_id=new_id() if mode is RewriteMode.CLUSTERING else None,
                 inputs=files,
                 expected_outputs=expected,
+                kept=staying,
             )
-            for number, (files, expected) in enumerate(
-                zip(inputs, choice.expected_outputs, strict=True)
+            for number, (files, expected, staying) in enumerate(
+                zip(inputs, choice.expected_outputs, kept, strict=True)
             )
         ),
         skipped=_skipped_files(snapshot.files, choice),
@@ -305,6 +311,20 @@ def _input_files(files: pa.Table, choice: Choice) -> list[InputFiles]:
     starts = np.cumsum([0, *lengths[:-1]]).tolist()
     slices = zip(starts, lengths, strict=True)
     return [InputFiles(rows.slice(start, length)) for start, length in slices]
+
+
+def _kept_files(files: pa.Table, rows: NDArray[np.int64]) -> KeptFiles:
+    if not len(rows):
+        return NONE_KEPT
+    taken = files.take(pa.array(rows))
+    columns = {
+        "path": decoded_paths(taken),
+        "size_bytes": taken["size"],
+        "num_records": taken["num_records"],
+        "zcube_id": taken["zcube_id"].cast(pa.string()),
+        "zorder_by": taken["zorder_by"].cast(pa.string()),
+    }
+    return KeptFiles(pa.table(columns, schema=KeptFiles.schema))
 
 
 def _deletion_vectors(vectors: pa.StructArray) -> pa.StructArray:

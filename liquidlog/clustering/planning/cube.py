@@ -16,6 +16,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from liquidlog.clustering.keyspace.widths import key_space
 from liquidlog.clustering.planning.choice import (
     TAKEN,
     Choice,
@@ -26,13 +27,20 @@ from liquidlog.clustering.planning.choice import (
     pack,
     reason_code,
 )
+from liquidlog.clustering.planning.kept import keepable, without_kept
+from liquidlog.clustering.planning.read_model import read_model
 from liquidlog.clustering.zcubes import Membership, logical_sizes, membership, sizes
 from liquidlog.plan import ClusteringPlan, ClusteringPolicy, RewriteMode, SkipReason
 from liquidlog.snapshot import Snapshot
+from liquidlog.spec.bounds import Bounds, BoundsOf
 
 NAME: Final = "cube"
 
 _UNCLUSTERED_RUN: Final = -1
+
+_TOLERANCE: Final = 1.03
+"""Limit of the bytes that readers read of a group with kept files, as a multiple of those after a
+rewrite of them all."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -61,7 +69,11 @@ class _Runs:
 
 
 def plan_cubes(
-    snapshot: Snapshot, columns: Columns, policy: ClusteringPolicy, new_id: NewId
+    snapshot: Snapshot,
+    columns: Columns,
+    policy: ClusteringPolicy,
+    new_id: NewId,
+    bounds_of: BoundsOf,
 ) -> ClusteringPlan:
     """Return the plan that rewrites what the reference engine's OPTIMIZE would.
 
@@ -70,19 +82,25 @@ def plan_cubes(
     before it exceeds the larger of `target_cube_bytes` and `min_cube_bytes`. If the first file
     alone exceeds it, the reference counts an empty cube before that file; this planner makes none.
     A cube that would be alone in its group is left. With `full`, files of other columns and other
-    providers are taken too; stable cubes of these columns are never taken.
+    providers are taken too; stable cubes of these columns are never taken. With `skip_clustered`,
+    files that lie well join the cube of their group with their bytes unchanged; nothing else needs
+    `bounds_of`.
 
     Raises:
         UsageError: If a group would be too many files.
         UnsupportedFeatureError: If the table's row ids cannot be kept.
     """
+    places = membership(snapshot.files, columns)
+    choice = _choose(snapshot, policy, places=places)
+    if policy.skip_clustered:
+        choice = _kept(snapshot, policy, places, choice, bounds_of([c.leaf for c in columns]))
     return build_plan(
         snapshot,
         policy,
         mode=RewriteMode.CLUSTERING,
         strategy=NAME,
         columns=columns,
-        choice=_choose(snapshot, policy, places=membership(snapshot.files, columns)),
+        choice=choice,
         new_id=new_id,
     )
 
@@ -111,6 +129,22 @@ def _choose(snapshot: Snapshot, policy: ClusteringPolicy, *, places: Membership)
             output_count(int(bytes_taken[part].sum()), policy.max_file_bytes) for part in slices
         ),
     )
+
+
+def _kept(
+    snapshot: Snapshot,
+    policy: ClusteringPolicy,
+    places: Membership,
+    choice: Choice,
+    bounds: Bounds,
+) -> Choice:
+    """Return the choice with the files that lie well in their group kept as they are."""
+    space = key_space(bounds, sizes(snapshot.files))
+    cube = np.where(places.ours & places.same_columns, places.cube, _UNCLUSTERED_RUN)
+    everything = np.ones(len(cube), np.bool_)
+    model = read_model(space, cube, everything, policy.max_file_bytes)
+    may = keepable(snapshot, places, bounds)
+    return without_kept(choice, space, model, may, curve=policy.curve, tolerance=_TOLERANCE)
 
 
 def _foreign_reasons(places: Membership) -> NDArray[np.int64]:

@@ -6,7 +6,8 @@ strategy rewrites nothing. The widest files cost readers most, so a rewrite take
 some width and makes one new cube of them. The strategy chooses the width at which the fewest bytes
 are rewritten. Two rules keep it from rewriting the same bytes again and again: each rewrite lowers
 the ratio well below the tolerance, so that several appends are rewritten together, and narrow files
-are left alone, however small their cube is. Stable cubes are never touched, so the reference engine
+are left alone, however small their cube is. Files of a group that lie well beside the others join
+its cube with their bytes unchanged. Stable cubes are never touched, so the reference engine
 finds its own cubes as it left them.
 """
 
@@ -28,6 +29,7 @@ from liquidlog.clustering.planning.choice import (
     pack,
     reason_code,
 )
+from liquidlog.clustering.planning.kept import keepable, without_kept
 from liquidlog.clustering.planning.read_model import ReadModel, read_model
 from liquidlog.clustering.zcubes import STABLE, Membership, file_states, membership, sizes
 from liquidlog.plan import ClusteringPlan, ClusteringPolicy, RewriteMode, SkipReason
@@ -50,6 +52,9 @@ bytes of the one that goes deeper."""
 
 _MOST_DELETED_SHARE: Final = 0.25
 """A file with a larger share of deleted rows is always rewritten."""
+
+_TOLERANCE_OF_GROUP: Final = 1.0
+"""As `cube` has it; the tolerance of readers went into the choice of the group."""
 
 _SMALL_SHARE: Final = 0.5
 """A clustered file below this share of the maximum file size is small."""
@@ -113,13 +118,17 @@ def plan_overlap(
     asked = _asked(snapshot, policy, bounds_of)
     space = key_space(bounds, sizes(snapshot.files))
     table = _table(snapshot, policy, places, stable=stable, asked=asked, space=space)
+    choice = _choice(table, policy, _left_alone(places, stable, asked, policy))
+    may = keepable(snapshot, places, bounds)
     return build_plan(
         snapshot,
         policy,
         mode=RewriteMode.CLUSTERING,
         strategy=NAME,
         columns=columns,
-        choice=_choice(table, policy, _left_alone(places, stable, asked, policy)),
+        choice=without_kept(
+            choice, space, table.model, may, curve=policy.curve, tolerance=_TOLERANCE_OF_GROUP
+        ),
         new_id=new_id,
     )
 

@@ -13,7 +13,6 @@ import pyarrow as pa
 from liquidlog.clustering.columns import ClusteringColumn, ClusteringState
 from liquidlog.clustering.planning import cube, overlap
 from liquidlog.clustering.planning.choice import (
-    Columns,
     NewId,
     Strategy,
     check_policy,
@@ -56,8 +55,8 @@ CLUSTERING_OPTIONS: Final = frozenset(
 )
 """The options that every built-in strategy uses."""
 
-CUBE_OPTIONS: Final = CLUSTERING_OPTIONS
-OVERLAP_OPTIONS: Final = ALL_OPTIONS - {"zorder_by"}
+CUBE_OPTIONS: Final = CLUSTERING_OPTIONS | {"skip_clustered"}
+OVERLAP_OPTIONS: Final = ALL_OPTIONS - {"zorder_by", "skip_clustered"}
 COMPACTION_OPTIONS: Final = frozenset({"max_file_bytes", "compression"})
 ZORDER_OPTIONS: Final = COMPACTION_OPTIONS | {"target_cube_bytes", "zorder_by"}
 
@@ -91,7 +90,7 @@ def _setting(name: str, value: Any) -> Any:  # noqa: ANN401  a field's value
             return column_paths(value, argument=name)
         case "compression":
             return parse_codec(one(value, str, argument=name, expected="a codec")).value
-        case "full":
+        case "full" | "skip_clustered":
             return one(value, bool, argument=name, expected="True or False")
         case "min_overlapping_files":
             return whole_number(value, argument=name)
@@ -188,12 +187,6 @@ def _refuse(given: Collection[str], listens: frozenset[str], reason: str) -> Non
         raise UsageError(f"{', '.join(names)} {verb} no effect {reason}", option=names[0])
 
 
-def _cubes(
-    snapshot: Snapshot, columns: Columns, policy: ClusteringPolicy, new_id: NewId, _: BoundsOf
-) -> ClusteringPlan:
-    return cube.plan_cubes(snapshot, columns, policy, new_id)
-
-
 def no_bounds(_: Sequence[Leaf]) -> pa.Table:
     """Refuse to return bounds: the default for callers that cannot load any.
 
@@ -204,7 +197,7 @@ def no_bounds(_: Sequence[Leaf]) -> pa.Table:
 
 
 STRATEGIES: Final[Mapping[str, Strategy]] = {
-    cube.NAME: _cubes,
+    cube.NAME: cube.plan_cubes,
     overlap.NAME: overlap.plan_overlap,
 }
 """The built-in strategies by name."""
@@ -256,7 +249,7 @@ def plan(  # noqa: PLR0913  what a plan depends on
     if not state.columns:
         return plan_compaction(snapshot, policy, new_id)
     made = strategies[strategy](snapshot, state.columns, policy, new_id, bounds_of)
-    repeated = repeated_inputs(group.inputs for group in made.groups)
+    repeated = repeated_inputs(made.groups)
     if repeated:
         raise UsageError(f"the plan of the strategy {strategy} {repeated_message(repeated)}")
     return made

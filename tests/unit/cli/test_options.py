@@ -51,6 +51,7 @@ ALWAYS: Final = {
 PLANNING: Final = {
     # Option: what makes it have no effect.
     "--full": "plain --full",
+    "--skip-clustered": "two --strategy overlap --skip-clustered",
     "--strategy": "plain --strategy cube",
     "--min-cube-size": "plain --min-cube-size 1GiB",
     "--target-cube-size": "two --target-cube-size 1GiB",

@@ -1,0 +1,59 @@
+"""Cells: the ranges of the files that a rewrite would write, foreseen from those of its inputs.
+
+Rows are made up, spread evenly over the box of each input in proportion to its bytes, and placed in
+files by the executor's own kernels.
+"""
+
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from liquidlog.clustering.keyspace.widths import Floats, KeySpace
+from liquidlog.curve.curves import Curve
+from liquidlog.curve.placing import key_order_bits, place_rows
+
+_ROWS_IN_A_CELL: Final = 24
+_MOST_ROWS: Final = 100_000
+
+
+def placed(points: Floats, outputs: int, *, curve: str) -> NDArray[np.int64]:
+    """Return the file per row (int64, below `outputs`), as the executor would place the rows.
+
+    `points` has the keys of rows, in rows by columns.
+    """
+    count, columns = points.shape
+    kind = Curve(curve) if columns > 1 else Curve.LINEAR
+    bits = key_order_bits(columns, kind)
+    ranks = np.argsort(np.argsort(points, axis=0, kind="stable"), axis=0, kind="stable")
+    coords = np.asfortranarray((ranks << bits) // count, np.uint32)
+    ordinals = np.arange(count, dtype=np.uint64)
+    order, _, cuts = place_rows(coords, ordinals, min(outputs, count), curve=kind, bits=bits)
+    return np.asarray(cuts.parts_of(order.keys_of(coords), ordinals), np.int64)
+
+
+def cells(space: KeySpace, outputs: int, *, curve: str) -> tuple[Floats, Floats]:
+    """Return bytes and width of each file that a rewrite of all files of `space` would write.
+
+    Both are float64; a width is the mean share of a column that the file spans. The same files have
+    the same cells at every call.
+    """
+    rows = min(_MOST_ROWS, _ROWS_IN_A_CELL * max(outputs, len(space.size_bytes)))
+    total = float(space.size_bytes.sum())
+    wanted = np.maximum(1, np.round(space.size_bytes * (rows / max(total, 1.0))))
+    owner = np.repeat(np.arange(len(wanted)), wanted.astype(np.int64))
+    random = np.random.default_rng(len(owner)).random((len(owner), len(space.columns)))
+    low, width = (
+        np.stack([end[owner] for end in ends], axis=1)
+        for ends in zip(*((spans.low, spans.width) for spans in space.columns), strict=True)
+    )
+    points = low + random * width
+    files, part = np.unique(placed(points, outputs, curve=curve), return_inverse=True)
+    shape = len(files), points.shape[1]
+    first, last = np.full(shape, np.inf), np.zeros(shape)
+    np.minimum.at(first, part, points)
+    np.maximum.at(last, part, points)
+    count = np.bincount(part).astype(np.float64)
+    # The range of n even rows falls short of their cell by this much.
+    unseen = (count + 1) / np.maximum(count - 1, 1)
+    return total * count / len(owner), np.minimum((last - first).mean(axis=1) * unseen, 1.0)

@@ -1,0 +1,215 @@
+"""Kept inputs: files of a group that lie well, so that they join its cube without being rewritten.
+
+A file can be kept if the log alone says where all its rows are: it has bounds and no null in every
+clustering column, no deleted row, and about the size of a file that the group's rewrite would
+write. Which of these files are kept is one choice for the whole group. The widest files are
+rewritten, alone or with all files in the region that they span, from that width on at which readers
+read little more than after a rewrite of the whole group. Of all such choices, the one that rewrites
+the fewest bytes is taken. The files that are written are as narrow as those of the whole rewrite,
+which may make them smaller.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from liquidlog.clustering.keyspace.cells import cells
+from liquidlog.clustering.keyspace.widths import ColumnSpans, KeySpace
+from liquidlog.clustering.planning.choice import Choice, reason_code
+from liquidlog.clustering.planning.read_model import NARROWER, ReadModel
+from liquidlog.clustering.zcubes import Membership
+from liquidlog.plan import SkipReason
+from liquidlog.snapshot import Snapshot, num_records
+from liquidlog.spec.bounds import Bounds, Mask
+
+_SMALLEST: Final = 0.8 / NARROWER
+_LARGEST: Final = 1.5
+"""Limits of a kept file's size, as multiples of the mean size of the files of a whole rewrite. The
+lower one is a little below the smallest files that a rewrite of a part writes."""
+
+_THRESHOLDS: Final = 16
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Parted:
+    """A group in two parts: numbers of live files (int64) to rewrite and to keep, in their order.
+
+    `outputs` is the number of files to write.
+    """
+
+    rewritten: NDArray[np.int64]
+    kept: NDArray[np.int64]
+    outputs: int
+
+
+def keepable(snapshot: Snapshot, places: Membership, bounds: Bounds) -> Mask:
+    """Return which live files may be kept, whatever their size.
+
+    `places` and `bounds` are by the clustering columns. Bounds that are not tight are bounds: such
+    a file lies at least as well as they say.
+    """
+    counted = pc.is_valid(num_records(snapshot.files))
+    whole = pc.is_null(snapshot.files["deletion_vector"])
+    mask = np.asarray(counted, np.bool_) & np.asarray(whole, np.bool_)
+    mask &= places.candidates & bounds.all_known()
+    for number in range(len(bounds.columns)):
+        nulls = pc.fill_null(bounds.null_count(number), 1)
+        mask &= np.asarray(pc.equal(nulls, 0), np.bool_)
+    return mask
+
+
+def without_kept(
+    choice: Choice,
+    space: KeySpace,
+    model: ReadModel,
+    may: Mask,
+    *,
+    curve: str,
+    tolerance: float,
+) -> Choice:
+    """Return a choice whose groups rewrite fewer files and keep those that lie well.
+
+    A group whose files all lie well is left alone. `space` and `may`, which masks the files that
+    may be kept, have one entry per live file; `curve` orders the rows of a rewrite. `tolerance`
+    limits the bytes that readers read of a group, as a multiple of those after its rewrite.
+    """
+    parts = [
+        _Group(_selected(space, files), model, files, outputs, curve, tolerance).parted(may[files])
+        for files, outputs in zip(choice.groups, choice.expected_outputs, strict=True)
+    ]
+    reasons = choice.reasons.copy()
+    for parted in parts:
+        if not len(parted.rewritten):
+            reasons[parted.kept] = reason_code(SkipReason.WELL_CLUSTERED)
+    taken = [parted for parted in parts if len(parted.rewritten)]
+    return Choice(
+        groups=tuple(parted.rewritten for parted in taken),
+        reasons=reasons,
+        expected_outputs=tuple(parted.outputs for parted in taken),
+        kept=tuple(parted.kept for parted in taken),
+    )
+
+
+class _Group:
+    """A group while it is decided what is kept of it; masks have one entry per file of the group.
+
+    `space` has only the group's `files`, and a rewrite of them all would write `outputs` files.
+    """
+
+    def __init__(
+        self,
+        space: KeySpace,
+        model: ReadModel,
+        files: NDArray[np.int64],
+        outputs: int,
+        curve: str,
+        tolerance: float,
+    ) -> None:
+        self._space = space
+        self._model = model
+        self._files = files
+        self._outputs = outputs
+        self._curve = curve
+        self._tolerance = tolerance
+        self._everything = np.ones(len(files), np.bool_)
+        self._extent = space.extent(self._everything)
+
+    def parted(self, may: Mask) -> Parted:
+        """Return the group in two parts; `may` masks the files that may be kept."""
+        size = self._space.size_bytes
+        mean = float(size.sum()) / self._outputs
+        may = may & (size >= _SMALLEST * mean) & (size <= _LARGEST * mean)
+        rest = self._everything
+        if self._outputs > 1 and may.any():
+            rest = self._cheapest(may)
+        return Parted(
+            rewritten=self._files[rest],
+            kept=self._files[~rest],
+            outputs=self._outputs_of(rest) if rest.any() else 0,
+        )
+
+    def _cheapest(self, may: Mask) -> Mask:
+        """Return the mask of the fewest bytes to rewrite that readers hardly notice."""
+        space = self._space
+        limit = self._tolerance * self._cost_of_rewrite(self._everything)
+        cost = self._model.now(space.size_bytes, space.widths)
+        options = sorted(self._options(may), key=lambda rest: float(space.size_bytes[rest].sum()))
+        for rest in options:
+            left = limit - float(cost[~rest].sum())
+            if left >= 0 and self._cost_of_rewrite(rest) <= left:
+                return rest
+        return self._everything
+
+    def _options(self, may: Mask) -> Iterator[Mask]:
+        """Yield masks of files to rewrite: the wide ones, then also those in their region."""
+        widths = self._space.widths
+        steps = np.quantile(widths[may], np.linspace(0, 1, _THRESHOLDS), method="lower")
+        for step in np.unique(steps):
+            wide = ~may | (widths > step)
+            yield wide
+            yield wide | (may & self._in_region_of(wide))
+
+    def _in_region_of(self, wide: Mask) -> Mask:
+        """Return which files have their middle where files of `wide` lie, in every column."""
+        inside = self._everything.copy()
+        for spans in self._space.columns:
+            inside &= _covered(spans, wide, (spans.low + spans.high) / 2)
+        return inside
+
+    def _cost_of_rewrite(self, files: Mask) -> float:
+        """Return the cost for the mean reader of `files` after a rewrite of them alone, in bytes.
+
+        It is the lower of two estimates that are both too high, if anything: that of cells, whose
+        made-up rows are spread wider than those of files that overlap, and that of files that are
+        as narrow as files can be if no column says anything of another.
+        """
+        if not files.any():
+            return 0.0
+        outputs = self._outputs_of(files)
+        part = _selected(self._space, np.flatnonzero(files))
+        foreseen = self._model.now(*cells(part, outputs, curve=self._curve))
+        width = self._space.extent(files) * outputs ** (-1 / len(part.columns))
+        size = np.full(outputs, part.size_bytes.sum() / outputs)
+        even = self._model.now(size, np.full(outputs, width))
+        return min(float(foreseen.sum()), float(even.sum()))
+
+    def _outputs_of(self, files: Mask) -> int:
+        """Return the number of files to write for `files`, as narrow as those of a whole rewrite.
+
+        They are smaller than the maximum size by a factor of at most NARROWER.
+        """
+        if files.all():
+            return self._outputs
+        size = float(self._space.size_bytes[files].sum())
+        share = self._space.extent(files) / self._extent if self._extent else 1.0
+        even = self._outputs * share ** len(self._space.columns)
+        fewest = max(1, int(size // self._model.max_file_bytes))
+        most = max(fewest, int(NARROWER * size // self._model.max_file_bytes))
+        return min(max(fewest, round(even)), most)
+
+
+def _selected(space: KeySpace, files: NDArray[np.int64]) -> KeySpace:
+    columns = tuple(
+        ColumnSpans(
+            low=spans.low[files],
+            high=spans.high[files],
+            mean_depth=spans.mean_depth[files],
+            order=np.argsort(spans.low[files], kind="stable"),
+        )
+        for spans in space.columns
+    )
+    return KeySpace(size_bytes=space.size_bytes[files], columns=columns)
+
+
+def _covered(spans: ColumnSpans, files: Mask, points: NDArray[np.float64]) -> Mask:
+    """Return which points are in the range of one of `files`."""
+    rows = spans.order[files[spans.order]]
+    if not len(rows):
+        return np.zeros(len(points), np.bool_)
+    reach = np.maximum.accumulate(spans.high[rows])
+    begun = np.searchsorted(spans.low[rows], points, side="right")
+    return np.asarray((begun > 0) & (reach[np.maximum(begun, 1) - 1] >= points), np.bool_)

@@ -1,0 +1,193 @@
+"""Files that lie well join the cube of their group, and nothing else of them changes."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pyarrow as pa
+import pytest
+from deltalake import DeltaTable
+
+from liquidlog.commit.conflicts import ConcurrentDeleteRead
+from liquidlog.errors import CommitConflictError, ExecutorError
+from liquidlog.operations.rewrite import GroupConflict
+from liquidlog.plan import ClusteringPlan, KeptFiles, decode_plan, encode_plan, plan_document
+from liquidlog.report import plans
+from liquidlog.table import Table
+from support.arrow_executor import execute
+
+SCHEMA = pa.schema([("x", pa.int64()), ("y", pa.string())])
+
+
+def rows(low: int, high: int) -> pa.Table:
+    values = list(range(low, high))
+    return pa.table([values, [f"y{value % 7}" for value in values]], schema=SCHEMA)
+
+
+def made(path: Path, **properties: str) -> Table:
+    """Return a table of four files, of which the last lies across the first."""
+    table = Table.create(
+        str(path / "t"),
+        schema=SCHEMA,
+        cluster_by=["x"],
+        properties={f"delta.{name}": value for name, value in properties.items()},
+    )
+    for low in (0, 1000, 2000, 0):
+        table.append(rows(low, low + 1000))
+    return table
+
+
+def planned(table: Table, **more: Any) -> ClusteringPlan:
+    size = max(table.snapshot().files["size"].to_pylist())
+    return table.plan(max_file_size=size, skip_clustered=True, **more)
+
+
+def adds(table: Table, version: int) -> dict[str, dict[str, Any]]:
+    text = (Path(table.uri) / "_delta_log" / f"{version:020}.json").read_text()
+    actions = [json.loads(line) for line in text.splitlines()]
+    return {action["add"]["path"]: action["add"] for action in actions if "add" in action}
+
+
+def commit_info(table: Table, version: int) -> dict[str, Any]:
+    text = (Path(table.uri) / "_delta_log" / f"{version:020}.json").read_text()
+    info: dict[str, Any] = json.loads(text.splitlines()[0])["commitInfo"]
+    return info
+
+
+def content(table: Table) -> list[tuple[int, str]]:
+    read = DeltaTable(table.uri).to_pyarrow_table().to_pylist()
+    return sorted((row["x"], row["y"]) for row in read)
+
+
+def test_kept_files_change_their_tags_and_nothing_else(tmp_path: Path) -> None:
+    table = made(tmp_path, enableRowTracking="true")
+    before = content(table)
+    original = {path: add for version in range(1, 5) for path, add in adds(table, version).items()}
+    plan = planned(table)
+    (group,) = plan.groups
+    assert (len(group.inputs), len(group.kept)) == (2, 2)
+    report = table.commit(plan, execute(plan))
+    added = adds(table, report.versions[0])
+    for path in group.kept.paths():
+        expected = {
+            **original[path],
+            "dataChange": False,
+            "clusteringProvider": "liquid",
+            "tags": {"ZCUBE_ID": group.zcube_id, "ZCUBE_ZORDER_BY": '["x"]'},
+        }
+        assert added[path] == expected
+    assert content(table) == before
+    live = table.snapshot().files
+    assert set(live["zcube_id"].to_pylist()) == {group.zcube_id}
+    info = commit_info(table, report.versions[0])["operationMetrics"]
+    kept_bytes = str(group.kept.size_bytes)
+    assert (info["numKeptFiles"], info["numKeptBytes"]) == ("2", kept_bytes)
+    assert info["numRemovedFiles"] == "2"
+    metrics = table.optimize_metrics(plan, report)
+    assert metrics["filesKept"] == {"numFiles": 2, "size": group.kept.size_bytes}
+    assert metrics["numFilesRemoved"] == 2
+    assert table.plan(skip_clustered=True).groups == ()
+    assert table.checkpoint() is not None
+    assert set(table.snapshot().files["zcube_id"].to_pylist()) == {group.zcube_id}
+
+
+def test_tags_and_fields_that_others_wrote_stay(tmp_path: Path) -> None:
+    table = made(tmp_path)
+    (path,) = adds(table, 2)
+    log = Path(table.uri) / "_delta_log" / f"{2:020}.json"
+    lines = [json.loads(line) for line in log.read_text().splitlines()]
+    for line in lines:
+        if "add" in line:
+            line["add"] |= {"tags": {"OPTIMIZE_TARGET_SIZE": "1", "none": None}, "theirs": [1]}
+    log.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    table = Table.open(table.uri)
+    plan = planned(table)
+    assert path in plan.groups[0].kept.paths()
+    report = table.commit(plan, execute(plan))
+    add = adds(table, report.versions[0])[path]
+    assert add["theirs"] == [1]
+    assert add["tags"]["OPTIMIZE_TARGET_SIZE"] == "1"
+    assert "none" in add["tags"]
+    assert add["tags"]["ZCUBE_ID"] == plan.groups[0].zcube_id
+
+
+def test_a_kept_file_that_was_removed_is_a_conflict(tmp_path: Path) -> None:
+    table = made(tmp_path)
+    plan = planned(table)
+    result = execute(plan)
+    kept = plan.groups[0].kept[0].path
+    _commit(table, {"remove": {"path": kept, "dataChange": True, "deletionTimestamp": 1}})
+    with pytest.raises(CommitConflictError) as caught:
+        table.commit(plan, result)
+    (conflict,) = caught.value.conflicts
+    assert isinstance(conflict, GroupConflict)
+    assert isinstance(conflict.conflict, ConcurrentDeleteRead)
+    assert conflict.conflict.paths == (kept,)
+
+
+def _all_adds(table: Table) -> list[dict[str, Any]]:
+    return [add for version in range(1, 5) for add in adds(table, version).values()]
+
+
+def test_a_kept_file_that_joined_another_cube_is_a_conflict(tmp_path: Path) -> None:
+    table = made(tmp_path)
+    plan = planned(table)
+    result = execute(plan)
+    add = next(a for a in _all_adds(table) if a["path"] == plan.groups[0].kept[0].path)
+    tags = {"ZCUBE_ID": "another", "ZCUBE_ZORDER_BY": '["x"]'}
+    _commit(table, {"add": {**add, "dataChange": False, "tags": tags}})
+    with pytest.raises(CommitConflictError) as caught:
+        table.commit(plan, result)
+    assert len(caught.value.conflicts) == 1
+    assert set(table.snapshot().files["zcube_id"].to_pylist()) == {None, "another"}
+
+
+def _commit(table: Table, action: dict[str, Any]) -> None:
+    lines = [{"commitInfo": {"operation": "BY HAND"}}, action]
+    log = Path(table.uri) / "_delta_log" / f"{5:020}.json"
+    log.write_text("".join(json.dumps(line) + "\n" for line in lines))
+
+
+def test_a_plan_without_its_kept_files_is_another_plan(tmp_path: Path) -> None:
+    table = made(tmp_path)
+    plan = planned(table)
+    result = execute(plan)
+    (group,) = plan.groups
+    fewer = msgspec.structs.replace(group, kept=group.kept[:1])
+    with pytest.raises(ExecutorError):
+        table.commit(msgspec.structs.replace(plan, groups=(fewer,)), result)
+    assert table.snapshot().version == 4
+
+
+def test_plans_of_older_releases_are_read_and_keep_nothing(tmp_path: Path) -> None:
+    table = made(tmp_path)
+    plan = table.plan()
+    document = msgspec.json.decode(encode_plan(plan))
+    assert "kept" not in document["groups"][0]
+    del document["policy"]["skip_clustered"]
+    read = decode_plan(msgspec.json.encode(document), where="an older plan")
+    assert read == plan
+    assert read.groups[0].kept == KeptFiles.of()
+
+
+def test_a_plan_says_what_it_keeps(tmp_path: Path) -> None:
+    table = made(tmp_path)
+    plan = planned(table)
+    document = plan_document(plan)
+    assert len(document["groups"][0]["kept"]) == 2  # type: ignore[index]
+    by_decision = {row["decision"]: row for row in table.explain(plan)}
+    assert set(by_decision) == {"rewrite", "keep"}
+    assert by_decision["keep"]["reason"] == "lies_well"
+    counted = {row.decision: row.files for row in table.explain_together(plan)}
+    assert counted == {"rewrite": 2, "keep": 2}
+    assert len(plans.plan(plan)) > len(plans.plan(table.plan()))
+
+
+def test_files_that_all_lie_well_are_left_alone(tmp_path: Path) -> None:
+    table = Table.create(str(tmp_path / "t"), schema=SCHEMA, cluster_by=["x"])
+    for low in (0, 1000, 2000):
+        table.append(rows(low, low + 1000))
+    plan = planned(table)
+    assert plan.groups == ()
+    assert {file.reason.value for file in plan.skipped} == {"well_clustered"}
