@@ -251,7 +251,7 @@ class SkippedFiles(_Files[SkippedFile]):
     __slots__ = ()
 
 
-NONE_KEPT: Final = KeptFiles.of()
+NONE_KEPT: Final = KeptFiles(pa.Table.from_batches([], KeptFiles.schema))
 
 
 class RewriteGroup(Document, frozen=True, kw_only=True, omit_defaults=True):

@@ -150,7 +150,7 @@ def would_run(made: ClusteringPlan, finished: RewriteResult) -> Mapping[str, Any
     """Return the document of a result: finished groups unchanged, the others as planned."""
     done = {group.group_id: to_builtins(group) for group in finished.groups}
     unknown = dict.fromkeys(RewrittenGroup.__struct_fields__)
-    del unknown["read_back"]  # only there if it was left out
+    del unknown["read_back"], unknown["copied"]  # only there if they say something
     planned = {
         group.group_id: {
             **unknown,

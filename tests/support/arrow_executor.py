@@ -1,10 +1,10 @@
 """An executor without a JVM: reads a group into memory, sorts it, writes it. For tests."""
 
 import secrets
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import pyarrow as pa
-from msgspec import UNSET, UnsetType, structs
+from msgspec import structs
 
 from liquidlog.curve.order import order_rows
 from liquidlog.data.checksum import format_checksum, multiset_checksum
@@ -14,6 +14,7 @@ from liquidlog.data.writer import DataFileWriter
 from liquidlog.errors import ExecutorError
 from liquidlog.plan import (
     ClusteringPlan,
+    CopiedRowGroups,
     InputFile,
     RewriteGroup,
     RewriteResult,
@@ -27,6 +28,8 @@ from liquidlog.spec.schema import parse_schema, quote_path
 from liquidlog.storage.addresses import file_address
 from liquidlog.storage.files import delete_file
 from liquidlog.storage.options import NO_OPTIONS, StorageOptions
+
+_COPIED = CopiedRowGroups(row_groups=1, rows=0, checksum_read="0" * 32, checksum_written="0" * 32)
 
 
 def execute(
@@ -47,19 +50,26 @@ def execute_groups(
     storage: StorageOptions = NO_OPTIONS,
     read_back: bool = True,
 ) -> Iterator[RewrittenGroup]:
-    """Yield groups; without `read_back` they only say that nothing was, as nothing is here."""
-    told = UNSET if read_back else False
+    """Yield groups; without `read_back` they only say that nothing was, as nothing is here.
+
+    They also say then that one row group was copied, so that documents have all that they may.
+    """
+    told: dict[str, object] = {} if read_back else {"read_back": False, "copied": _COPIED}
     wanted = range(len(plan.groups)) if groups is None else groups
     return (_rewrite(plan, plan.groups[group_id], storage, told=told) for group_id in wanted)
 
 
 def _rewrite(
-    plan: ClusteringPlan, group: RewriteGroup, storage: StorageOptions, *, told: bool | UnsetType
+    plan: ClusteringPlan,
+    group: RewriteGroup,
+    storage: StorageOptions,
+    *,
+    told: Mapping[str, object],
 ) -> RewrittenGroup:
     run = Run(_located(plan, "").rstrip("/"), secrets.token_hex(6), storage)
     try:
         run.begin()
-        rewritten = structs.replace(_rewritten(plan, group, run), read_back=told)
+        rewritten = structs.replace(_rewritten(plan, group, run), **told)
         digest = rewrite_digest(plan, group, rewritten)
         run.finish(digest, keep={output.path for output in rewritten.outputs})
     except BaseException:
