@@ -142,7 +142,7 @@ rows = None
 _RUN = """
 from msgspec import structs
 from liquidlog.log.second_opinion import SecondOpinion
-from liquidlog.operations.landed import LandedGroups
+from liquidlog.operations.batches import LandedGroups
 read_logs = type(table._store).read_logs
 reads = 0
 def counted(store, names):

@@ -671,7 +671,7 @@ class Table(Summary):
 
     def pending(self, plan: ClusteringPlan) -> tuple[int, ...]:
         """Return the ids of the plan's groups that are not committed yet."""
-        from liquidlog.operations.landed import pending_groups
+        from liquidlog.operations.batches import pending_groups
 
         return tuple(group.group_id for group in pending_groups(self._store, _plan(plan)))
 

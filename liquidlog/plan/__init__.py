@@ -14,6 +14,9 @@ from liquidlog.plan.documents import (
     DEFAULT_TOLERANCE,
     FORMAT_VERSION,
     GIB,
+    GROUP_ID_TAG,
+    GROUP_IDS_TAG,
+    PLAN_ID_TAG,
     RESULT_FORMAT_VERSION,
     ClusteringPlan,
     ClusteringPolicy,
@@ -31,9 +34,11 @@ from liquidlog.plan.documents import (
     encode_plan,
     encode_rewritten_group,
     file_schema,
+    group_tags,
     plan_document,
     rewrite_digest,
     rewritten_group_begins,
+    tagged_groups,
 )
 from liquidlog.plan.facts import CopiedRowGroups, GroupCosts, WrittenFile
 from liquidlog.plan.files import (
@@ -50,13 +55,6 @@ from liquidlog.plan.files import (
     SkipReason,
     repeated_inputs,
     repeated_message,
-)
-from liquidlog.plan.tags import (
-    GROUP_ID_TAG,
-    GROUP_IDS_TAG,
-    PLAN_ID_TAG,
-    group_tags,
-    tagged_groups,
 )
 
 __all__ = [
