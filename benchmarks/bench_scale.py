@@ -3,7 +3,8 @@
 dictionaries: texts that repeat 50 times each, in many outputs: what goes through the shuffle, what
 is written. wide-rows: one row in twenty has 4 KiB, of one tenant in twenty or of any: how large
 the files come out. concatenation: lineitem compacted by decoding and by copying row groups, in CPU
-seconds of the tasks alone, without a JVM.
+seconds of the tasks alone, without a JVM. memory: what workers need where groups are large, step by
+step (large_group).
 
     python benchmarks/bench_scale.py dictionaries
 """
@@ -14,7 +15,7 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any, Final
 
@@ -24,7 +25,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 from bench_memory import Peaks
-from bench_rewrite import Stopwatch, make_plan
+from bench_rewrite import Stopwatch, fresh_table, generate, make_plan
+from large_group import simulate
 from msgspec import structs
 
 from liquidlog.plan import CopiedRowGroups, GroupFailure, RewriteMode, RewrittenGroup
@@ -36,6 +38,7 @@ from liquidspark.source import survey_file
 from liquidspark.whole import CompactionTasks
 
 MIB: Final = 1 << 20
+GIB: Final = 1 << 30
 
 
 def main() -> None:
@@ -43,6 +46,9 @@ def main() -> None:
     parser.add_argument("part", choices=PARTS)
     parser.add_argument("--home", type=Path, default=Path(".bench"))
     parser.add_argument("--outputs", type=int, nargs="*", default=[1, 286])
+    parser.add_argument("--gib", type=int, nargs="*", default=[1, 150, 1024])
+    parser.add_argument("--slice-mib", type=int, default=32)
+    parser.add_argument("--tables", nargs="*", default=["lineitem", "many columns"])
     arguments = parser.parse_args()
     arguments.home.mkdir(parents=True, exist_ok=True)
     for result in PARTS[arguments.part](arguments):
@@ -103,6 +109,46 @@ def write_wide_rows(
         payload = pa.Array.from_buffers(pa.binary(), rows, buffers)
         ts = pa.array(np.arange(number * rows, (number + 1) * rows))
         table.append(pa.table([pa.array(tenant), ts, payload], schema=schema))
+
+
+def memory(arguments: argparse.Namespace) -> Iterator[dict[str, Any]]:
+    wide = arguments.home / "many columns"
+    if not wide.exists():
+        write_many_columns(wide)
+    arguments.input = arguments.home / "input 1"
+    generate(arguments.input, "1")
+    lineitem = fresh_table(arguments, "lineitem")
+    plans = {
+        "lineitem": make_plan(lineitem, GIB, ("l_shipdate", "l_partkey")),
+        "many columns": Table.open(str(wide)).plan(),
+    }
+    for name in arguments.tables:
+        for gib in arguments.gib:
+            found = simulate(
+                plans[name],
+                arguments.home,
+                size_bytes=gib * GIB,
+                slice_bytes=arguments.slice_mib * MIB,
+            )
+            yield {"table": name, **found}
+
+
+def write_many_columns(
+    path: Path, *, columns: int = 2000, files: int = 2, rows: int = 20_000
+) -> None:
+    """Write integers, doubles and texts, a third each."""
+    random = np.random.default_rng(1)
+    kinds = [pa.int64(), pa.float64(), pa.string()]
+    words = pa.array([f"word {number}" for number in range(1000)])
+    schema = pa.schema([(f"c{number}", kinds[number % 3]) for number in range(columns)])
+    table = Table.create(str(path), schema=schema, cluster_by=["c0", "c3"])
+    for _ in range(files):
+        made = {
+            pa.int64(): lambda: pa.array(random.integers(0, 1_000_000, rows)),
+            pa.float64(): lambda: pa.array(random.random(rows)),
+            pa.string(): lambda: words.take(pa.array(random.integers(0, 1000, rows))),
+        }
+        table.append(pa.table([made[child.type]() for child in schema], schema=schema))
 
 
 def rewrite(
@@ -205,10 +251,11 @@ def facts_of(group: RewrittenGroup, size_bytes: int) -> dict[str, Any]:
     }
 
 
-PARTS: Final[dict[str, Callable[[argparse.Namespace], list[dict[str, Any]]]]] = {
+PARTS: Final[dict[str, Callable[[argparse.Namespace], Iterable[dict[str, Any]]]]] = {
     "dictionaries": dictionaries,
     "wide-rows": wide_rows,
     "concatenation": concatenation,
+    "memory": memory,
 }
 
 

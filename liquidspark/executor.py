@@ -5,7 +5,6 @@ finishes, whatever the order, so that it can be committed at once. Nothing here 
 log.
 """
 
-import math
 import time
 from collections.abc import Callable, Collection, Iterator
 from collections.abc import Set as AbstractSet
@@ -37,7 +36,6 @@ from liquidlog.plan import (
 )
 from liquidlog.spec.arguments import one, several
 from liquidlog.spec.deletion_vectors import vector_path
-from liquidlog.spec.schema import parse_schema
 from liquidlog.storage.addresses import file_address
 from liquidlog.storage.files import require_creatable
 from liquidlog.storage.options import NO_OPTIONS, OptionsSource, StorageOptions
@@ -53,10 +51,6 @@ __all__ = ["ExecutorOptions", "GroupRun", "execute", "execute_groups"]
 _INPUT_BYTES: Final = 2 << 10
 _SAMPLED_BYTES: Final = 32
 """Estimates of what an input, and a sampled value, take on the driver."""
-_MIN_PIECE_BYTES: Final = 24 << 10
-"""Slices of large groups grow, so that what a task sends to one slice stays above this size."""
-_MIN_PIECE_COLUMN_BYTES: Final = 256
-"""Added per column, for tables with hundreds: Arrow needs about as much to describe a column."""
 
 DEFAULT_OPTIONS: Final = ExecutorOptions()
 
@@ -256,7 +250,7 @@ class GroupRun:
 
     def work(self) -> GroupWork:
         """Return the group as tasks see it."""
-        inputs, size_bytes = tuple(self.group.inputs), self.group.size_bytes
+        inputs = tuple(self.group.inputs)
         return GroupWork(
             directory=self.directory,
             inputs=inputs,
@@ -273,13 +267,8 @@ class GroupRun:
             storage=self.storage,
             read_back=self.options.read_back,
             copy_row_groups=self.options.copy_row_groups,
-            slice_bytes=max(self.options.slice_bytes, math.isqrt(size_bytes * self._piece_bytes())),
+            slice_bytes=self.options.slice_bytes,
         )
-
-    def _piece_bytes(self) -> int:
-        """Return how many bytes a task should send to a slice at least; columns add to it."""
-        columns = len(parse_schema(self.plan.schema_string, where="the plan").fields)
-        return max(_MIN_PIECE_BYTES, columns * _MIN_PIECE_COLUMN_BYTES)
 
     def execute(self, spark: SparkSession, *, slots: int) -> Outcome:
         """Rewrite the group; its run ends finished, or discarded with all its files.

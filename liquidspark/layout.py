@@ -7,6 +7,7 @@ Files are cut by rows, or, where that would make them of very unlike sizes, by b
 are then taken as often as the rows near them on the curve are wide.
 """
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate
@@ -37,6 +38,11 @@ _MIN_SIZE: Final = 0.4
 _MAX_SIZES: Final = (1.6, 1.4, 1.4)
 """Of the mean, as estimated: a layout by rows is kept within the first, one by bytes within the
 others. Chosen cuts make files of 0.5 to 1.5; if all fail, cuts are equal."""
+
+_MIN_PIECE_BYTES: Final = 24 << 10
+_MIN_PIECE_COLUMN_BYTES: Final = 256
+"""What a piece should have at least, as stored, and per column, for tables with hundreds: Arrow
+needs about as much to describe a column."""
 
 _MEASURED_PER_MEAN: Final = 64
 _CHANCE: Final = 3.0
@@ -71,6 +77,52 @@ class Layout:
         for j, (axis, column) in enumerate(zip(self.axes, columns, strict=True)):
             coords[:, j] = axis.coordinates_of(column)
         return self.order.keys_of(coords)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Route:
+    """How rows get from reading tasks to those that write.
+
+    Each of `tasks` writing tasks has `outputs_per_task` consecutive outputs, the last one what is
+    left. `in_two_steps` says that reading tasks send pieces of many slices.
+    """
+
+    tasks: int
+    outputs_per_task: int
+    slices_per_output: int
+    in_two_steps: bool
+
+    @property
+    def slices_per_task(self) -> int:
+        """Slices of one writing task."""
+        return self.outputs_per_task * self.slices_per_output
+
+
+def choose_route(work: GroupWork, *, slices_per_output: int) -> Route:
+    """Return the way of the rows of a group.
+
+    A reading task sends what it holds at a time, about `slice_bytes`, in one piece for each slice.
+    If that would make pieces that are too small to be worth their description, it sends them to
+    fewer writing tasks, of as many slices as that takes. With n slices, pieces are then of
+    slice_bytes / sqrt(n) or larger, in both steps.
+    """
+    slices = work.outputs * slices_per_output
+    piece_bytes = max(_MIN_PIECE_BYTES, len(work.schema.fields) * _MIN_PIECE_COLUMN_BYTES)
+    most = max(1, work.slice_bytes // piece_bytes)
+    if slices <= most:
+        return Route(
+            tasks=work.outputs,
+            outputs_per_task=1,
+            slices_per_output=slices_per_output,
+            in_two_steps=False,
+        )
+    outputs_per_task = -(-work.outputs // max(most, math.isqrt(slices)))
+    return Route(
+        tasks=-(-work.outputs // outputs_per_task),
+        outputs_per_task=outputs_per_task,
+        slices_per_output=slices_per_output,
+        in_two_steps=outputs_per_task * slices_per_output > 1,
+    )
 
 
 def table_keys(work: GroupWork, layout: Layout, table: pa.Table) -> Keys:

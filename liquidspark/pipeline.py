@@ -23,13 +23,9 @@ from liquidlog.errors import LiquidlogError
 from liquidlog.plan import GroupCosts
 from liquidlog.spec.arguments import one, whole_number
 from liquidspark.assignment import Assignment, assigned, partition_values
-from liquidspark.layout import build_layout, first_ordinals
-from liquidspark.shuffle import (
-    FACTS_SCHEMA,
-    SHUFFLE_SCHEMA,
-    OutputTasks,
-    SplitTasks,
-)
+from liquidspark.layout import build_layout, choose_route, first_ordinals
+from liquidspark.pieces import SHUFFLE_SCHEMA
+from liquidspark.shuffle import FACTS_SCHEMA, OutputTasks, RegroupTasks, SplitTasks
 from liquidspark.sink import (
     TaskFacts,
     Timer,
@@ -95,7 +91,7 @@ class ExecutorOptions:
             without a shuffle.
         task_bytes: Input bytes, as stored, that one reading task takes at most.
         slice_bytes: Input bytes, as stored, that a task turns into rows, or sorts, at a time.
-            Large groups use larger slices.
+            The memory of a Python worker goes by it, whatever the size of the group.
         sample_rows: Rows sampled per group.
         sample_rows_per_output: Rows sampled per output, where that makes more per group.
         read_back: Whether every output is read back and proved to hold what was read.
@@ -350,17 +346,19 @@ def _shuffle(
         return merge_facts([])
     layout = build_layout(work, surveys)
     splits = _splits(work, surveys, task_bytes=options.task_bytes, slots=slots)
-    jobs.begin_phase(len(splits) + work.outputs, until=1.0)
-    tasks = SplitTasks(
-        work=work.without_inputs(), layout=layout, targets=partition_values(work.outputs)
-    )
-    frame, mapped = assigned(spark, tasks, [_assignment(work, own) for own in splits])
-    pieces = _mapped(frame, mapped, SHUFFLE_SCHEMA)
-    moved = pieces.repartition(work.outputs, "target")
-    if layout.slices_per_output > 1:
+    route = choose_route(work, slices_per_output=layout.slices_per_output)
+    jobs.begin_phase(len(splits) + route.tasks, until=1.0)
+    sent = work.without_inputs()
+    targets = partition_values(route.tasks)
+    reading = SplitTasks(work=sent, layout=layout, route=route, targets=targets)
+    frame, mapped = assigned(spark, reading, [_assignment(work, own) for own in splits])
+    moved = _mapped(frame, mapped, SHUFFLE_SCHEMA).repartition(route.tasks, "target")
+    if route.in_two_steps:
         moved = moved.sortWithinPartitions("slice", "ordinal")
-    outputs = OutputTasks(work=work.without_inputs(), slices_per_output=layout.slices_per_output)
-    return _collect(_mapped(moved, outputs, FACTS_SCHEMA))
+        moved = _mapped(moved, RegroupTasks(work=sent), SHUFFLE_SCHEMA)
+    if route.slices_per_task > 1:
+        moved = moved.sortWithinPartitions("slice", "ordinal")
+    return _collect(_mapped(moved, OutputTasks(work=sent, route=route), FACTS_SCHEMA))
 
 
 def _assignment(work: GroupWork, splits: Sequence[Split]) -> Assignment[tuple[Split, ...]]:

@@ -1,15 +1,20 @@
 """The main pass: rows read by splits, moved through Spark's shuffle as columns, written by output.
 
-A *piece* is the rows of one chunk of one split that go into one slice, in row order, as an Arrow
-IPC stream with the curve key as last column. The shuffle moves rows of SHUFFLE_SCHEMA: few, large
-and opaque to Spark. What a reading task did, or why it failed, travels the same way, as a *note*:
-only what finished tasks did counts.
+A reading task sends each slice a piece of what it holds at a time: rows in order, with the curve
+key as last column. Where slices are so many that such pieces would be tiny, it sends each writing
+task a piece instead, with every row's slice, and the rows go in two steps: before that task gets
+its pieces, sorted by slice, they pass through `RegroupTasks`, which puts rows together slice by
+slice. So slices, and with them the memory of a worker, are as small in large groups as in others.
+
+What a task did, or why it failed, travels among the pieces, as a note: only what finished tasks did
+counts.
 """
 
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import groupby
+from operator import attrgetter
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -19,13 +24,14 @@ import pyarrow as pa
 from liquidlog.curve.curves import Curve
 from liquidlog.curve.grid import Keys
 from liquidlog.curve.order import RowOrder, order_rows, stable_order
-from liquidlog.data.encodings import compacted, concat
-from liquidlog.data.narrow import aligned, narrowed, widened
-from liquidlog.errors import ExecutorError, LiquidlogError
-from liquidlog.plan import GroupCosts
+from liquidlog.data.encodings import concat
+from liquidlog.data.narrow import aligned, narrow_columns, widened
+from liquidlog.errors import LiquidlogError
+from liquidlog.plan import GroupCosts, WrittenFile
 from liquidlog.spec.arrow import arrow_schema, leaf_column
 from liquidspark.assignment import Assignment
-from liquidspark.layout import Layout, table_keys
+from liquidspark.layout import Layout, Route, table_keys
+from liquidspark.pieces import NOTES, Piece, in_batches, pieces_of, received
 from liquidspark.sink import (
     OutputFile,
     Proof,
@@ -37,70 +43,34 @@ from liquidspark.sink import (
     merge_facts,
     require_running,
 )
-from liquidspark.source import (
-    GroupWork,
-    Split,
-    decode_table,
-    encode_table,
-    ordinals_from,
-    read_split,
-)
+from liquidspark.source import GroupWork, Split, decode_table, ordinals_from, read_split
 
-SHUFFLE_SCHEMA: Final = "target int, slice int, ordinal long, payload binary"
 FACTS_SCHEMA: Final = "facts binary"
 
 KEY_COLUMN: Final = "\x00curve key"
-"""A name that no Delta column can have."""
+SLICE_COLUMN: Final = "\x00slice"
+"""Names that no Delta column can have."""
 
-_NOTES: Final = -1
-"""The slice of notes: sorted before all others, so that a failure is known before rows are."""
+_WRITTEN_BYTES: Final = 32 << 20
+"""Sorted rows get their own types back by so many bytes at a time."""
 
-_PIECE_BYTES: Final = 16 << 20
-"""Bytes of one piece's rows in memory; Spark keeps whole pieces in single rows."""
-
-_MAX_PAYLOAD_BYTES: Final = 256 << 20
-"""Above this, a value is so large that executors of 1 GiB may run out of memory."""
-
-_BATCH_BYTES: Final = 32 << 20
-"""Payload bytes of one batch handed to Spark."""
-
-_IPC_OPTIONS: Final = pa.ipc.IpcWriteOptions(compression="lz4", use_threads=False)
-_TEXT_IPC_OPTIONS: Final = pa.ipc.IpcWriteOptions(
-    compression=pa.Codec("zstd", compression_level=1), use_threads=False
-)
-"""For rows with dictionaries of their own: lz4 makes little of texts such as keys in hex digits."""
-
-
-class Piece(NamedTuple):
-    """One row of SHUFFLE_SCHEMA: rows of a slice, or a note.
-
-    `target` leads to the output; see `partition_values`. `ordinal` is that of the first row.
-    """
-
-    target: int
-    slice: int
-    ordinal: int
-    payload: bytes | pa.Buffer
-
-    @classmethod
-    def note(cls, target: int, task: int, facts: TaskFacts) -> "Piece":
-        """Return a note to an output's task: what the reading task of that number did."""
-        return cls(target, _NOTES, task, encode_facts(facts))
+Slices = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SplitTasks:
-    """The map side: each task reads its splits and sends pieces to `targets` (by output)."""
+    """The map side: each task reads its splits and sends pieces to `targets` (by writing task)."""
 
     work: GroupWork
     layout: Layout
+    route: Route
     targets: tuple[int, ...]
 
     def __call__(
         self, number: int, assignment: Assignment[tuple[Split, ...]]
     ) -> Iterator[pa.RecordBatch]:
         """Yield the pieces of a task."""
-        return _in_batches(self._run(number, assignment))
+        return in_batches(self._run(number, assignment))
 
     def _run(self, number: int, assignment: Assignment[tuple[Split, ...]]) -> Iterator[Piece]:
         proof, timer, shuffled_bytes = Proof(), Timer(), 0
@@ -127,33 +97,87 @@ class SplitTasks:
         for split in assignment.own:
             for table, first in read_split(work, split):
                 proof.add(table)
-                yield from self._pieces(table, first)
+                parts = self._parts(table, first)
+                del table  # while its rows wait to be sent, and the next ones are read
+                yield from self._pieces(parts, first)
 
-    def _pieces(self, table: pa.Table, first: int) -> Iterator[Piece]:
+    def _parts(self, table: pa.Table, first: int) -> Iterator["SliceRows"]:
         keys = table_keys(self.work, self.layout, table)
-        ordinals = ordinals_from(first, len(table))
-        for number, shared, places in slice_table(self.layout, narrowed(table), keys, ordinals):
-            rows = compacted(shared)
-            options = _IPC_OPTIONS if rows is shared else _TEXT_IPC_OPTIONS
-            target = self.targets[number // self.layout.slices_per_output]
-            step = max(1, len(rows) * _PIECE_BYTES // max(rows.nbytes, 1))
-            for start in range(0, len(rows), step):
-                payload = encode_table(rows.slice(start, step), options)
-                if len(payload) > _MAX_PAYLOAD_BYTES:
-                    raise ExecutorError(_too_large(step, len(payload)))
-                yield Piece(target, number, int(places[start]), payload)
+        slices = self.layout.cuts.parts_of(keys, ordinals_from(first, len(table)))
+        keyed = table.append_column(KEY_COLUMN, pa.array(keys).cast(self.layout.key_type))
+        if not self.route.in_two_steps:
+            return slice_rows(keyed, slices)
+        numbered = keyed.append_column(SLICE_COLUMN, pa.array(slices))
+        return slice_rows(numbered, slices, together=self.route.slices_per_task)
+
+    def _pieces(self, parts: Iterator["SliceRows"], first: int) -> Iterator[Piece]:
+        for number, start, rows in parts:
+            target = self.targets[number // self.route.slices_per_task]
+            yield from pieces_of(rows, target=target, first_slice=number, ordinal=first + start)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RegroupTasks:
+    """Between both, where rows go in two steps: makes pieces with one slice each.
+
+    Pieces come sorted by ordinal, after all notes. Some are held at a time, so that what goes to a
+    slice is worth a piece of its own.
+    """
+
+    work: GroupWork
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Yield the pieces of a partition slice by slice, notes as they are."""
+        yield from in_batches(self._run(received(batches)))
+
+    def _run(self, pieces: Iterator[Piece]) -> Iterator[Piece]:
+        timer, target = Timer(), 0
+        for piece in pieces:
+            if piece.slice != NOTES:
+                for regrouped in timer.each(self._regrouped(piece, pieces)):
+                    target = regrouped.target
+                    yield regrouped
+                break
+            yield piece
+            if decode_facts(piece.payload).failure is not None:
+                deque(pieces, maxlen=0)
+                return
+        costs = GroupCosts(shuffle_seconds=timer.seconds)
+        yield Piece.note(target, 0, TaskFacts(costs=costs))
+
+    def _regrouped(self, first: Piece, others: Iterator[Piece]) -> Iterator[Piece]:
+        """Yield the rows of all pieces, as many at a time as a slice may have in memory."""
+        held, held_bytes, ordinal = [decode_table(first.payload)], 0, first.ordinal
+        for piece in others:
+            table = decode_table(piece.payload)
+            held_bytes += held[-1].nbytes
+            if held_bytes + table.nbytes > self.work.regrouped_bytes:
+                yield from self._slices(held, first.target, ordinal)
+                held, held_bytes, ordinal = [], 0, piece.ordinal
+            held.append(table)
+        yield from self._slices(held, first.target, ordinal)
+
+    def _slices(self, held: list[pa.Table], target: int, ordinal: int) -> Iterator[Piece]:
+        """Yield the rows of some tables slice by slice; empties the list."""
+        together = _joined(self.work, held)
+        position = together.column_names.index(SLICE_COLUMN)
+        slices = together.column(position).to_numpy().astype(np.int64, copy=False)
+        rows = slice_rows(together.remove_column(position), slices)
+        del together
+        for number, start, part in rows:
+            yield from pieces_of(part, target=target, first_slice=number, ordinal=ordinal + start)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OutputTasks:
-    """The reduce side: each task writes the output whose pieces it receives."""
+    """The reduce side: each task writes the outputs whose pieces it receives."""
 
     work: GroupWork
-    slices_per_output: int
+    route: Route
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Yield one row of facts for the pieces of a partition."""
-        facts = self._run(_received(batches))
+        facts = self._run(received(batches))
         yield pa.RecordBatch.from_arrays(
             [pa.array([encode_facts(facts)], pa.binary())], names=["facts"]
         )
@@ -173,39 +197,36 @@ class OutputTasks:
     def _written(self, pieces: Iterator[Piece], waiting: Timer) -> tuple[TaskFacts, Proof]:
         proof = Proof()
         # More slices than one arrive sorted by slice; a lone slice arrives in any order.
-        if self.slices_per_output == 1:
+        if self.route.slices_per_task == 1:
             pieces = iter(sorted(pieces, key=lambda piece: piece[:3]))
         notes: list[TaskFacts] = []
-        output: OutputFile | None = None
+        outputs: list[WrittenFile | None] = []
         try:
-            for number, members in groupby(pieces, key=lambda piece: piece.slice):
-                if number == _NOTES:
+            for number, members in groupby(pieces, key=self._output_of):
+                if number == NOTES:
                     notes = [decode_facts(piece.payload) for piece in members]
                     if any(note.failure is not None for note in notes):
                         return _drained(pieces, merge_facts(notes)), proof
                     continue
-                output = output or OutputFile(
-                    self.work, number // self.slices_per_output, proof=proof
-                )
-                payloads = [piece.payload for piece in members]
-                with waiting.running():
-                    tables = [decode_table(payload) for payload in payloads]
-                output.write(sorted_slice(self.work, tables))
-            written = output.finish() if output else None
+                outputs.append(self._output(number, members, proof, waiting))
         except LiquidlogError as error:
             return failed(error, self.work), proof
-        finally:
-            if output is not None:
-                output.__exit__(None, None, None)
-        outputs = () if written is None else (written,)
-        return merge_facts([*notes, TaskFacts(written=proof.total(), outputs=outputs)]), proof
+        written = tuple(output for output in outputs if output is not None)
+        return merge_facts([*notes, TaskFacts(written=proof.total(), outputs=written)]), proof
 
+    def _output_of(self, piece: Piece) -> int:
+        return piece.slice // self.route.slices_per_output  # which keeps NOTES as it is
 
-def _too_large(rows: int, found_bytes: int) -> str:
-    return (
-        f"{rows} rows take {found_bytes} bytes compressed, expected at most {_MAX_PAYLOAD_BYTES}"
-        " in one piece: a value is too large to be moved through Spark safely"
-    )
+    def _output(
+        self, number: int, pieces: Iterator[Piece], proof: Proof, waiting: Timer
+    ) -> WrittenFile | None:
+        with OutputFile(self.work, number, proof=proof) as output:
+            for _, members in groupby(pieces, key=attrgetter("slice")):
+                with waiting.running():
+                    tables = [decode_table(piece.payload) for piece in members]
+                for rows in sorted_slice(self.work, tables):
+                    output.write(rows)
+            return output.finish()
 
 
 def _drained(pieces: Iterator[Piece], facts: TaskFacts) -> TaskFacts:
@@ -215,52 +236,92 @@ def _drained(pieces: Iterator[Piece], facts: TaskFacts) -> TaskFacts:
 
 
 class SliceRows(NamedTuple):
-    """Rows of one slice in row order, n of them, with their keys as last column.
+    """Rows of a slice, or of several slices that go together, in row order slice by slice.
 
-    `ordinals` are theirs, (n,) uint64.
+    `slice` is the first slice they may be of; `start` their place among all rows that were divided.
     """
 
     slice: int
+    start: int
     rows: pa.Table
-    ordinals: npt.NDArray[np.uint64]
 
 
-def slice_table(
-    layout: Layout, table: pa.Table, keys: Keys, ordinals: npt.NDArray[np.uint64]
-) -> Iterator[SliceRows]:
-    """Yield the rows of each slice that has rows in a table, by slice number.
+def slice_table(layout: Layout, table: pa.Table, keys: Keys) -> Iterator[SliceRows]:
+    """Yield the rows of each slice that has rows in a table, by slice number, with their keys last.
 
     Args:
         layout: Where rows go.
-        table: n rows.
+        table: n rows, the first ones of the group.
         keys: (n,) uint64, their curve keys.
-        ordinals: (n,) uint64, their ordinals.
     """
-    slices = layout.cuts.parts_of(keys, ordinals)
-    count = len(layout.cuts.keys) + 1
+    slices = layout.cuts.parts_of(keys, ordinals_from(0, len(table)))
+    keyed = table.append_column(KEY_COLUMN, pa.array(keys).cast(layout.key_type))
+    return slice_rows(keyed, slices)
+
+
+def slice_rows(table: pa.Table, slices: Slices, *, together: int = 1) -> Iterator[SliceRows]:
+    """Return the rows of a table in narrow columns, sorted by slice, `together` slices at a time.
+
+    Args:
+        table: n rows.
+        slices: (n,) int64, the slice of each.
+        together: How many slices go together, the first ones from slice 0 on.
+    """
     # Stable sorting of 16-bit numbers is a radix sort.
+    count = int(slices.max(initial=0)) + 1
     narrow = slices.astype(np.uint16) if count <= 1 << 16 else slices
     order = np.argsort(narrow, kind="stable")
-    edges = np.concatenate([[0], np.cumsum(np.bincount(slices, minlength=count))])
-    keyed = table.append_column(KEY_COLUMN, pa.array(keys).cast(layout.key_type)).combine_chunks()
-    moved, moved_ordinals = keyed.take(pa.array(order)), ordinals[order]
-    for number in np.flatnonzero(np.diff(edges)).tolist():
-        start, stop = int(edges[number]), int(edges[number + 1])
-        yield SliceRows(number, moved.slice(start, stop - start), moved_ordinals[start:stop])
+    units = slices[order] // together
+    starts = np.flatnonzero(np.diff(units, prepend=-1))
+    moved = _taken(narrow_columns(table), table.column_names, pa.array(order))
+    return _parts(moved, (units[starts] * together).tolist(), [*starts.tolist(), len(units)])
 
 
-def sorted_slice(work: GroupWork, pieces: Sequence[pa.Table]) -> pa.Table:
-    """Return the rows of one slice sorted along the curve, without keys.
+def _parts(moved: pa.Table, numbers: list[int], edges: list[int]) -> Iterator[SliceRows]:
+    for number, start, stop in zip(numbers, edges, edges[1:], strict=False):
+        yield SliceRows(number, start, moved.slice(start, stop - start))
+
+
+def sorted_slice(work: GroupWork, pieces: list[pa.Table]) -> Iterator[pa.Table]:
+    """Yield the rows of one slice sorted along the curve, without keys, some at a time.
 
     Args:
         work: The group.
-        pieces: The slice's rows in the order of their ordinals, with keys as last column.
+        pieces: The slice's rows in row order, with keys as last column. The list is emptied, so
+            that columns can leave the memory one by one.
     """
     kinds = arrow_schema(work.schema, physical=True)
-    together = concat(aligned(pieces, kinds)).combine_chunks()
+    together = _joined(work, pieces)
     keys = together.column(KEY_COLUMN).to_numpy().astype(np.uint64, copy=False)
-    table = together.drop_columns([KEY_COLUMN])
-    return widened(table.take(pa.array(row_order(work, table, keys))), kinds)
+    together = together.drop_columns([KEY_COLUMN])
+    order = pa.array(row_order(work, together, keys))
+    names, columns = together.column_names, together.columns
+    del together
+    rows = _taken(_emptied(columns), names, order)
+    step = max(1, len(rows) * _WRITTEN_BYTES // max(rows.nbytes, 1))
+    for start in range(0, len(rows), step):
+        yield widened(rows.slice(start, step), kinds)
+
+
+def _joined(work: GroupWork, pieces: list[pa.Table]) -> pa.Table:
+    """Return the rows of pieces as one table with narrow columns; empties the list."""
+    kinds = arrow_schema(work.schema, physical=True)
+    together = concat(aligned(pieces, kinds))
+    pieces.clear()
+    return together
+
+
+def _taken(columns: Iterable[pa.ChunkedArray], names: list[str], order: pa.Array) -> pa.Table:
+    """Return rows of columns, each of which is put into one piece before rows are taken."""
+    taken = [pa.table([column], [""]).combine_chunks().take(order).column(0) for column in columns]
+    return pa.table(taken, names)
+
+
+def _emptied(columns: list[pa.ChunkedArray]) -> Iterator[pa.ChunkedArray]:
+    """Yield columns; the list keeps those that are left."""
+    columns.reverse()
+    while columns:
+        yield columns.pop()
 
 
 def row_order(work: GroupWork, table: pa.Table, keys: Keys) -> RowOrder:
@@ -271,42 +332,3 @@ def row_order(work: GroupWork, table: pa.Table, keys: Keys) -> RowOrder:
     if work.curve is Curve.LINEAR and len(work.columns) == 1:
         return order_rows([leaf_column(table, work.columns[0])], Curve.LINEAR)
     return stable_order(keys)
-
-
-def _in_batches(pieces: Iterator[Piece]) -> Iterator[pa.RecordBatch]:
-    waiting: list[Piece] = []
-    waiting_bytes = 0
-    for piece in pieces:
-        waiting.append(piece)
-        waiting_bytes += len(piece.payload)
-        if waiting_bytes >= _BATCH_BYTES:
-            yield _batch(waiting)
-            waiting, waiting_bytes = [], 0
-    if waiting:
-        yield _batch(waiting)
-
-
-def _batch(pieces: list[Piece]) -> pa.RecordBatch:
-    targets, slices, ordinals, payloads = zip(*pieces, strict=True)
-    columns = [
-        pa.array(targets, pa.int32()),
-        pa.array(slices, pa.int32()),
-        pa.array(ordinals, pa.int64()),
-        _binary_array(payloads),
-    ]
-    return pa.RecordBatch.from_arrays(columns, names=["target", "slice", "ordinal", "payload"])
-
-
-def _binary_array(values: Sequence[bytes | pa.Buffer]) -> pa.BinaryArray:
-    """Return the values as an array; each is copied once, which `pa.array` does not manage."""
-    offsets = np.cumsum([0, *map(len, values)]).astype(np.int32)
-    buffers = [None, pa.py_buffer(offsets), pa.py_buffer(b"".join(values))]
-    return pa.Array.from_buffers(pa.binary(), len(values), buffers)
-
-
-def _received(batches: Iterable[pa.RecordBatch]) -> Iterator[Piece]:
-    for batch in batches:
-        targets, slices, ordinals = (batch.column(i).to_pylist() for i in range(3))
-        payloads = batch.column(3)
-        for row, place in enumerate(zip(targets, slices, ordinals, strict=True)):
-            yield Piece(*place, payloads[row].as_buffer())

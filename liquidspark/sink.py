@@ -203,6 +203,7 @@ class OutputFile:
                 with reading():
                     rows = file.read(row_groups=[group])
                 self._proof.add(rows)
+                del rows  # before the next ones are read
 
     def __exit__(
         self,

@@ -128,6 +128,11 @@ class GroupWork:
         """What a slice may become in memory: more than that of ordinary files."""
         return _MEMORY_BYTES_PER_STORED * self.slice_bytes
 
+    @property
+    def regrouped_bytes(self) -> int:
+        """How many bytes of narrow rows are divided by slice at a time: about those of a slice."""
+        return self.slice_memory_bytes // 4
+
 
 @dataclass(frozen=True, slots=True)
 class Split:
@@ -186,8 +191,10 @@ def read_split(work: GroupWork, split: Split) -> Iterator[tuple[pa.Table, int]]:
             row_groups = [split.row_groups[number] for number in chunk.row_groups]
             ordinal = chunk.first_ordinal
             for rows in read_bounded(data_file, None, row_groups, max_rows=max_rows):
+                following = ordinal + len(rows)
                 yield rows, ordinal
-                ordinal += len(rows)
+                del rows  # before the next ones are read
+                ordinal = following
 
 
 def read_bounded(

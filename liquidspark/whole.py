@@ -37,7 +37,6 @@ from liquidspark.source import (
     GroupWork,
     Split,
     Survey,
-    ordinals_from,
     read_split,
     rows_to_sample,
     split_file,
@@ -205,10 +204,11 @@ def _sorted_outputs(
     layout = build_layout(work, surveys)
     keys = table_keys(work, layout, table)
     files = []
-    slices = slice_table(layout, table, keys, ordinals_from(0, len(table)))
+    slices = slice_table(layout, table, keys)
     for number, members in groupby(slices, key=lambda one: one.slice // layout.slices_per_output):
         with OutputFile(work, number, proof=written) as output:
             for member in members:
-                output.write(sorted_slice(work, [member.rows]))
+                for rows in sorted_slice(work, [member.rows]):
+                    output.write(rows)
             files.append(output.finish())
     return tuple(file for file in files if file is not None)

@@ -6,7 +6,8 @@ sorted, as integers of the narrowest type that fits the rows at hand, and get th
 before they are written. Columns inside structs, lists and maps stay as they are.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from operator import attrgetter
 from typing import Final
 
 import pyarrow as pa
@@ -23,11 +24,16 @@ _DECIMAL64_DIGITS: Final = 18
 
 def narrowed(table: pa.Table) -> pa.Table:
     """Return the table with narrow columns; inverse: `widened`."""
-    return pa.table([_narrow(column) for column in table.itercolumns()], names=table.column_names)
+    return pa.table(list(narrow_columns(table)), names=table.column_names)
+
+
+def narrow_columns(table: pa.Table) -> Iterator[pa.ChunkedArray]:
+    """Yield the columns of `narrowed`, each made when it is asked for."""
+    return map(_narrow, table.itercolumns())
 
 
 def aligned(tables: Sequence[pa.Table], kinds: pa.Schema) -> list[pa.Table]:
-    """Return tables from `narrowed` with the columns widened in whose types they differ.
+    """Return tables from `narrowed` with columns in whose types they differ as wide as in any.
 
     Args:
         tables: At least one; the columns have the same names in all.
@@ -36,12 +42,16 @@ def aligned(tables: Sequence[pa.Table], kinds: pa.Schema) -> list[pa.Table]:
     first = tables[0].schema.types
     if all(table.schema.types == first for table in tables):
         return list(tables)
-    differing = {
-        name
-        for position, name in enumerate(tables[0].column_names)
-        if len({table.schema.field(position).type for table in tables}) > 1
-    }
-    return [_widened(table, kinds, differing) for table in tables]
+    integers, others = {}, set()
+    for position, name in enumerate(tables[0].column_names):
+        found = {table.schema.field(position).type for table in tables}
+        if len(found) == 1:
+            continue
+        if all(map(pa.types.is_signed_integer, found)):
+            integers[name] = max(found, key=attrgetter("bit_width"))
+        else:
+            others.add(name)
+    return [_widened(_with_types(table, integers), kinds, others) for table in tables]
 
 
 def widened(table: pa.Table, kinds: pa.Schema) -> pa.Table:
@@ -52,6 +62,14 @@ def widened(table: pa.Table, kinds: pa.Schema) -> pa.Table:
         kinds: The columns' own types by name, without dictionaries; other columns stay as they are.
     """
     return _widened(table, kinds, set(kinds.names))
+
+
+def _with_types(table: pa.Table, types: Mapping[str, pa.DataType]) -> pa.Table:
+    columns = [
+        column.cast(types[name]) if name in types else column
+        for name, column in zip(table.column_names, table.itercolumns(), strict=True)
+    ]
+    return pa.table(columns, names=table.column_names)
 
 
 def _widened(table: pa.Table, kinds: pa.Schema, names: set[str]) -> pa.Table:

@@ -95,3 +95,12 @@ def test_more_digits_than_the_type_has_are_kept() -> None:
     fat = pa.Array.from_buffers(pa.decimal128(15, 2), 1, [None, words.buffers()[1]])
     table = pa.table({"price": fat})
     assert multiset_checksum(narrowed(table)) == multiset_checksum(table)
+
+
+def test_tables_that_differ_stay_as_narrow_as_the_widest() -> None:
+    kinds = pa.schema([("price", pa.decimal128(18, 2))])
+    few = pa.table({"price": pa.array([Decimal(1), None], pa.decimal128(18, 2))})
+    many = pa.table({"price": pa.array([Decimal(300), Decimal(2)], pa.decimal128(18, 2))})
+    found = aligned([narrowed(few), narrowed(many)], kinds)
+    assert [table.schema.types for table in found] == [[pa.int16()]] * 2
+    assert widened(concat(found), kinds).equals(concat([few, many]))

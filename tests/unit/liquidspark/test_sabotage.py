@@ -73,6 +73,10 @@ def by_shuffle(work: GroupWork) -> TaskFacts:
     return shuffled(work)
 
 
+def by_two_steps(work: GroupWork) -> TaskFacts:
+    return shuffled(work, in_two_steps=True, outputs_per_task=2)
+
+
 def by_one_task(work: GroupWork) -> TaskFacts:
     return facts_of(list(GroupTask(work=work, sample_rows=500)(numbered(0))))
 
@@ -83,7 +87,7 @@ def by_compaction(work: GroupWork) -> TaskFacts:
     return facts_of([batch for number in range(work.outputs) for batch in tasks(numbered(number))])
 
 
-WAYS = (by_shuffle, by_one_task, by_compaction)
+WAYS = (by_shuffle, by_two_steps, by_one_task, by_compaction)
 
 
 def outcome(run: GroupRun, facts: TaskFacts) -> RewrittenGroup | GroupFailure:

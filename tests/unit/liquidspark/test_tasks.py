@@ -17,18 +17,26 @@ from liquidlog.curve.curves import Curve
 from liquidlog.data.runs import Run, Stage
 from liquidlog.errors import DataFileError
 from liquidlog.plan import RowTracking, WriterOptions
-from liquidspark import shuffle
-from liquidspark.layout import build_layout
+from liquidspark import pieces
+from liquidspark.layout import build_layout, choose_route
 from liquidspark.shuffle import OutputTasks
-from liquidspark.sink import TaskFacts, check_rows, failed, merge_facts
+from liquidspark.sink import check_rows, failed, merge_facts
 from liquidspark.source import GroupWork, open_logical_file, survey_file
 from liquidspark.whole import CompactionTasks, GroupTask
 from support.plans import parquet_names, rows_of, schema_json_of, write_inputs
-from support.tasks import facts_of, numbered, shuffled, surveys_of
+from support.tasks import (
+    ROWS,
+    RUN,
+    check,
+    facts_of,
+    in_order,
+    make_work,
+    numbered,
+    shuffled,
+    surveys_of,
+)
 from support.vectors import write_vector
 
-ROWS = 3000
-RUN = "0123456789ab"
 ROW_TRACKING = RowTracking(
     row_id_column="_id", row_commit_version_column="_version", preserved=True
 )
@@ -40,34 +48,6 @@ DELETED = {
     "files": [np.arange(750), np.arange(0), np.arange(750), np.arange(749)],
     "all": [np.arange(750)] * 4,
 }
-
-
-def make_work(
-    directory: Path, *, outputs: int = 3, curve: Curve | None = Curve.HILBERT, slice_bytes: int
-) -> GroupWork:
-    random = np.random.default_rng(5)
-    table = pa.table(
-        {
-            "a": pa.array(random.integers(0, 5, ROWS), pa.int64()),
-            "b": pa.array([f"name {i}" for i in random.integers(0, 400, ROWS)]),
-            "row": pa.array(range(ROWS), pa.int64()),
-        }
-    )
-    inputs = write_inputs(directory, table, 4, row_group_rows=200)
-    Run(str(directory), RUN).begin()
-    return GroupWork(
-        directory=str(directory),
-        paths=tuple(str(directory / file.path) for file in inputs),
-        inputs=inputs,
-        vector_paths=(None,) * len(inputs),
-        outputs=outputs,
-        schema_string=schema_json_of({"a": "long", "b": "string", "row": "long"}),
-        columns=(("b",), ("a",)) if curve is not None else (),
-        curve=curve,
-        writer_options=WriterOptions(indexed=(("a",), ("b",))),
-        token=RUN,
-        slice_bytes=slice_bytes,
-    )
 
 
 def with_vectors(work: GroupWork, deleted: Sequence[npt.NDArray[np.int64]]) -> GroupWork:
@@ -88,20 +68,6 @@ def with_vectors(work: GroupWork, deleted: Sequence[npt.NDArray[np.int64]]) -> G
     return replace(
         work, inputs=tuple(inputs), vector_paths=tuple(vectors), row_tracking=ROW_TRACKING
     )
-
-
-def check(work: GroupWork, facts: TaskFacts) -> list[pa.Table]:
-    assert facts.failure is None
-    assert facts.read == facts.written
-    assert facts.read is not None
-    assert facts.read.rows == ROWS
-    directory = Path(work.directory)
-    tables = [pq.read_table(directory / output.path) for output in facts.outputs]
-    assert [len(table) for table in tables] == [output.num_records for output in facts.outputs]
-    assert rows_of(tables) == rows_of([pq.read_table(path) for path in work.paths])
-    spent = structs.asdict(facts.costs)
-    assert min(spent[f"{name}_seconds"] for name in ("map", "write", "verify")) > 0
-    return tables
 
 
 @pytest.mark.parametrize("slice_bytes", [1 << 30, 3000, 500])
@@ -181,11 +147,8 @@ def test_shuffled_and_whole_group_write_the_same_rows_in_the_same_order(
     one = check(work, shuffled(work, sample_rows=ROWS))
     whole = GroupTask(work=work, sample_rows=ROWS * ROWS)
     other = check(work, facts_of(list(whole(numbered(0)))))
-    ordered = sorted(one, key=lambda table: table["row"][0].as_py())
     assert len(one) == len(other) == 3
-    for left, right in zip(
-        ordered, sorted(other, key=lambda table: table["row"][0].as_py()), strict=True
-    ):
+    for left, right in zip(in_order(one), in_order(other), strict=True):
         assert left.equals(right)
 
 
@@ -269,7 +232,7 @@ def test_row_groups_larger_than_a_slice_are_written_once(
 def test_a_value_too_large_to_be_moved_fails_the_group(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(shuffle, "_MAX_PAYLOAD_BYTES", 100)
+    monkeypatch.setattr(pieces, "_MAX_PAYLOAD_BYTES", 100)
     work = make_work(tmp_path, slice_bytes=1 << 30)
     facts = shuffled(work)
     assert facts.failure is not None
@@ -415,8 +378,9 @@ def test_a_task_begins_nothing_after_another_one_failed_for_good(tmp_path: Path)
 def test_writing_tasks_are_sent_no_inputs(tmp_path: Path) -> None:
     few = make_work(tmp_path, slice_bytes=1 << 30)
     many = replace(few, inputs=few.inputs * 25_000, paths=few.paths * 25_000)
+    route = choose_route(few, slices_per_output=2)
     sizes = [
-        len(pickle.dumps(OutputTasks(work=work.without_inputs(), slices_per_output=2)))
+        len(pickle.dumps(OutputTasks(work=work.without_inputs(), route=route)))
         for work in (few, many)
     ]
     assert sizes[0] == sizes[1] < 8 << 10
