@@ -93,6 +93,7 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument("--max-file-mib", type=int, default=16)
     parser.add_argument("--cores", type=int, default=2)
     parser.add_argument("--memory", default="4g")
+    parser.add_argument("--reference-codec", default="snappy", help="Spark's default, or zstd.")
     parser.add_argument("--engine", choices=ENGINES, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     arguments.keys = tuple(arguments.columns.split(","))
@@ -110,8 +111,8 @@ def generate(directory: Path, scale: str, *, files: int = 4) -> None:
 
 
 def run_engine(engine: str, arguments: argparse.Namespace) -> dict[str, Any]:
-    names = ("home", "scale", "columns", "cores", "memory")
-    options = [f"--{name}={getattr(arguments, name)}" for name in names]
+    names = ("home", "scale", "columns", "cores", "memory", "reference_codec")
+    options = [f"--{name.replace('_', '-')}={getattr(arguments, name)}" for name in names]
     options.append(f"--max-file-mib={arguments.max_file_mib}")
     command = [sys.executable, __file__, f"--engine={engine}", *options]
     done = subprocess.run(command, check=True, stdout=subprocess.PIPE)
@@ -173,6 +174,7 @@ def reference_conf(arguments: argparse.Namespace) -> dict[str, str]:
     return {
         **session_conf(arguments),
         "spark.jars": ",".join(map(str, jars)),
+        "spark.sql.parquet.compression.codec": arguments.reference_codec,
         "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
         "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
         # Spark's own defaults where liquidspark's local sessions differ.
