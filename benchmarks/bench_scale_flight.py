@@ -26,14 +26,14 @@ from pyspark.sql import SparkSession
 
 from liquidlog.plan import ClusteringPlan, RewrittenGroup
 from liquidlog.table import Table
-from liquidspark import execute_groups
+from liquidspark import ExecutorOptions, execute_groups
 from liquidspark.session import open_session
 
 SLOTS = 8
 GROUPS = 6
 FILES_PER_GROUP = 6
 OUTPUTS_PER_GROUP = 3
-ROWS_PER_FILE = 350_000
+ROWS_PER_FILE = 1_400_000
 SAMPLE_SECONDS = 0.05
 
 
@@ -107,7 +107,9 @@ def busy(spark: SparkSession, plan: ClusteringPlan) -> dict[str, Any]:
     watcher = Thread(target=watch, args=(spark, samples, ended))
     started = time.perf_counter()
     watcher.start()
-    for outcome in execute_groups(spark, plan):
+    # Copying row groups would be over before the slots could be counted.
+    options = ExecutorOptions(copy_row_groups=False)
+    for outcome in execute_groups(spark, plan, options=options):
         if not isinstance(outcome, RewrittenGroup):
             raise SystemExit(outcome.reason)
     seconds = time.perf_counter() - started
