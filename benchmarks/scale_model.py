@@ -26,8 +26,8 @@ COMMIT_CPU_SECONDS_PER_LIVE_FILE: Final = 26.1 / 41 / 1e6
 AGREEMENT_CPU_SECONDS_PER_LIVE_FILE: Final = 3.7 / 1e6
 # A plan of 500 000 inputs and as many skipped files, encoded: 217 127 727 bytes.
 PLAN_DOCUMENT_BYTES_PER_FILE: Final = 217
-# RESULTS, "Rewrite": lineitem SF2, 455 MiB, warm, proof included; "Memory of a worker": rows of groups
-# above 43 GiB take a second step, which took 31.3 CPU seconds where one step took 27.0.
+# RESULTS, "Rewrite": lineitem SF2, 455 MiB, warm, proof included. Rows of groups above 43 GiB take
+# a second step: on SF1 that took 31.3 CPU seconds where one step took 27.0.
 CPU_SECONDS_PER_GB: Final = 23.0 / (455 * MIB / GB) * (31.3 / 27.0)
 # RESULTS, "Memory and scaling": 10.55 GB shuffled of 9.02 GB.
 SHUFFLED_SHARE: Final = 10.55 / 9.02
