@@ -180,6 +180,8 @@ def reference_conf(arguments: argparse.Namespace) -> dict[str, str]:
         # Spark's own defaults where liquidspark's local sessions differ.
         "spark.shuffle.compress": "true",
         "spark.shuffle.spill.compress": "true",
+        "spark.driver.extraJavaOptions": "",
+        "spark.python.unix.domain.socket.enabled": "false",
     }
 
 
@@ -241,7 +243,14 @@ def fresh_table(arguments: argparse.Namespace, name: str) -> Path:
 
 def make_plan(table: Path, max_file_bytes: int, keys: Sequence[str]) -> ClusteringPlan:
     files = sorted(table.glob("*.parquet"))
-    inputs = InputFiles.of(InputFile(path=p.name, size_bytes=p.stat().st_size) for p in files)
+    inputs = InputFiles.of(
+        InputFile(
+            path=path.name,
+            size_bytes=path.stat().st_size,
+            num_records=pq.read_metadata(path).num_rows,
+        )
+        for path in files
+    )
     group = RewriteGroup(
         group_id=0,
         zcube_id=str(uuid.UUID(int=0)),

@@ -23,6 +23,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from bench_memory import high_water_bytes
 
+from liquidlog.data.ipc import decode_table
 from liquidlog.plan import ClusteringPlan
 from liquidspark.assignment import Assignment, partition_values
 from liquidspark.executor import GroupRun
@@ -31,7 +32,7 @@ from liquidspark.pieces import NOTES, Piece, in_batches, pieces_of, received
 from liquidspark.pipeline import ExecutorOptions, prepare_worker
 from liquidspark.shuffle import SLICE_COLUMN, OutputTasks, RegroupTasks, SplitTasks
 from liquidspark.sink import decode_facts, merge_facts
-from liquidspark.source import GroupWork, Survey, decode_table, split_file, survey_file
+from liquidspark.source import GroupWork, Survey, split_file, survey_file
 
 MIB = 1 << 20
 LIMIT_BYTES = 192 * MIB

@@ -11,9 +11,9 @@ import numpy as np
 import pyarrow as pa
 
 from liquidlog.data.encodings import compacted
+from liquidlog.data.ipc import encode_table
 from liquidlog.errors import ExecutorError
 from liquidspark.sink import TaskFacts, encode_facts
-from liquidspark.source import encode_table
 
 SHUFFLE_SCHEMA: Final = "target int, slice int, ordinal long, payload binary"
 

@@ -318,11 +318,12 @@ def _survey(
 ) -> tuple[list[Survey], TaskFacts | None]:
     tasks = min(len(work.paths), _MAX_SURVEY_TASKS)
     jobs.begin_phase(tasks, until=_SURVEY_SHARE)
-    group_bytes, counts = work.size_bytes, rows_to_sample(work.sizes_bytes, sample_rows)
+    planned = Planned(0, work.size_bytes, work.num_records)
+    counts = rows_to_sample(work.sizes_bytes, sample_rows)
     assignments = []
     for number in range(tasks):
         files = range(number, len(counts), tasks)
-        orders = tuple(SurveyOrder(Planned(file, group_bytes), counts[file]) for file in files)
+        orders = tuple(SurveyOrder(planned._replace(file=file), counts[file]) for file in files)
         assignments.append(Assignment.of(work, files, orders))
     function = SurveyTasks(work=work.without_inputs())
     frame, mapped = assigned(spark, function, assignments)

@@ -22,9 +22,11 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from liquidlog.curve.curves import Curve
+from liquidlog.curve.cuts import ordinals_from
 from liquidlog.curve.grid import Keys
 from liquidlog.curve.order import RowOrder, order_rows, stable_order
 from liquidlog.data.encodings import concat
+from liquidlog.data.ipc import decode_table
 from liquidlog.data.narrow import aligned, narrow_columns, widened
 from liquidlog.errors import LiquidlogError
 from liquidlog.plan import GroupCosts, WrittenFile
@@ -43,7 +45,7 @@ from liquidspark.sink import (
     merge_facts,
     require_running,
 )
-from liquidspark.source import GroupWork, Split, decode_table, ordinals_from, read_split
+from liquidspark.source import GroupWork, Split, read_split
 
 FACTS_SCHEMA: Final = "facts binary"
 

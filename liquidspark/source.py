@@ -21,6 +21,7 @@ import pyarrow as pa
 
 from liquidlog.curve.curves import Curve
 from liquidlog.data.encodings import decoded
+from liquidlog.data.ipc import decode_table, encode_table
 from liquidlog.data.logical_file import LogicalFile, Span
 from liquidlog.data.widths import value_bytes
 from liquidlog.plan import InputFile, RowTracking, WriterOptions, file_schema
@@ -37,6 +38,10 @@ _PARTS_FROM: Final = 2
 _MEASURED_BYTES: Final = 1 << 30
 _MEASURED_SHARE: Final = 8
 """The widths of rows are measured in row groups of about 1 GiB of a group, or of an eighth."""
+
+_ALIKE: Final = 0.1
+_ALIKE_STEP: Final = 4
+"""Of row groups whose rows are about as wide as the group's, each fourth is measured."""
 
 _MIN_UNEVEN_SHARE: Final = 1 / 8
 """Columns of less than this share of a row group's bytes are not measured."""
@@ -122,6 +127,12 @@ class GroupWork:
     def size_bytes(self) -> int:
         """Bytes of all inputs."""
         return sum(self.sizes_bytes)
+
+    @property
+    def num_records(self) -> int | None:
+        """Physical rows of all inputs; None if the log does not say them of each."""
+        known = [file.num_records for file in self.inputs if file.num_records is not None]
+        return sum(known) if len(known) == len(self.inputs) else None
 
     @property
     def slice_memory_bytes(self) -> int:
@@ -233,24 +244,6 @@ def rows_at_a_time(
     return min(by_stored, by_memory)
 
 
-def encode_table(table: pa.Table, options: pa.ipc.IpcWriteOptions | None = None) -> pa.Buffer:
-    """Return rows as an Arrow IPC stream; inverse: decode_table."""
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, table.schema, options=options) as stream:
-        stream.write_table(table)
-    return sink.getvalue()
-
-
-def decode_table(content: bytes | pa.Buffer) -> pa.Table:
-    """Return the rows in an Arrow IPC stream, without copying what is not compressed."""
-    return pa.ipc.open_stream(content).read_all()
-
-
-def ordinals_from(first: int, rows: int) -> npt.NDArray[np.uint64]:
-    """Return the ordinals of `rows` consecutive rows, (rows,) uint64."""
-    return np.arange(first, first + rows, dtype=np.uint64)
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Survey:
     """What one input holds: its row groups and sampled rows.
@@ -275,16 +268,21 @@ class Survey:
 
 
 class Planned(NamedTuple):
-    """An input's number in the plan, and the bytes of all inputs of its group, as stored."""
+    """An input's number in the plan; stored bytes and, if the log says them, rows of its group."""
 
     file: int
     group_bytes: int
+    group_rows: int | None
 
-    @property
-    def measured_step(self) -> int:
-        """Of how many row groups one is measured, at least 1."""
+    def is_measured(self, row_group: int, *, row_bytes: float) -> bool:
+        """Return whether widths are measured in a row group with so many stored bytes per row."""
         measured_bytes = max(_MEASURED_BYTES, self.group_bytes // _MEASURED_SHARE)
-        return max(1, -(-self.group_bytes // measured_bytes))
+        step = max(1, -(-self.group_bytes // measured_bytes))
+        if self.group_rows:
+            mean_bytes = self.group_bytes / self.group_rows
+            is_alike = abs(row_bytes - mean_bytes) <= _ALIKE * mean_bytes
+            step = max(step, _ALIKE_STEP) if is_alike else step
+        return (self.file + row_group) % step == 0
 
 
 def survey_file(
@@ -297,7 +295,7 @@ def survey_file(
     Raises:
         DataFileError: If the file cannot be read.
     """
-    planned = planned or Planned(file, work.size_bytes)
+    planned = planned or Planned(file, work.size_bytes, work.num_records)
     with open_logical_file(work, file) as opened:
         sizes = tuple(opened.row_group_rows(i) for i in range(opened.num_row_groups))
         picked = sample_positions(sum(sizes), sample_rows if work.columns else 0)
@@ -334,10 +332,11 @@ class _Sample:
 
     def row_bytes(self) -> npt.NDArray[np.float64]:
         """Return about what each picked row takes as stored, (n,); NaN where not measured."""
-        step = self.planned.measured_step
         found = np.full(len(self.picked), np.nan)
         for group, span in self._row_groups():
-            if (self.planned.file + group) % step == 0:
+            rows = max(self.opened.row_group_physical_rows(group), 1)
+            row_bytes = self.opened.row_group_stored_bytes(group) / rows
+            if self.planned.is_measured(group, row_bytes=row_bytes):
                 low, high = np.searchsorted(self.picked, np.array(span, np.uint64)).tolist()
                 found[low:high] = self._row_bytes_in(group, span)
         return found

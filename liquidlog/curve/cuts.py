@@ -46,6 +46,11 @@ _EVENNESS: Final = 0.1
 """Weight of equal sizes, small beside extents: decides where boxes do not differ."""
 
 
+def ordinals_from(first: int, rows: int) -> Ordinals:
+    """Return the ordinals of `rows` consecutive rows, (rows,) uint64."""
+    return np.arange(first, first + rows, dtype=np.uint64)
+
+
 @dataclass(frozen=True, slots=True)
 class Cuts:
     """Cuts in order: `keys` and `ordinals`, (parts - 1,) uint64 each; ordinals below 2**40."""

@@ -7,12 +7,16 @@ columns, which values stand in one row, how often a row occurs.
 Equal values (bit by bit: NaN payloads and the sign of zero count) have equal hashes whatever
 their encoding; null is a value of its own. Fixed-width values are hashed without collisions.
 
-Rounds are `(h ^ word) * odd; h ^= h >> 32`: each is a bijection of h and of the word.
+A row's hash is the sum of its values' words, each folded and then times an odd constant of its
+column and lane, scrambled at the end. Folding (`w = word * odd; w ^ w >> 32`), odd multiples and
+the scrambling are bijections of 64-bit words. Folding keeps apart, in all bits, what differs in few
+high ones, such as the sign of a double.
 """
 
 import hashlib
-from collections.abc import Iterable
-from typing import Any, Final
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
@@ -23,8 +27,13 @@ from liquidlog.data.buffers import buffer_bytes, fixed_width, list_offsets, null
 
 Lane = npt.NDArray[np.uint64]
 Lanes = tuple[Lane, Lane]
+Positions = npt.NDArray[np.int64]
 
 _WORD_BYTES: Final = 8
+_WORD_SHIFT: Final = 3
+_BYTE_SHIFT: Final = 3
+_WORD_BITS: Final = np.uint64(64)
+_SIGN: Final = np.int64(63)
 _INLINE_BYTES: Final = 256
 """Longer byte strings are rare and hashed one by one."""
 
@@ -50,13 +59,26 @@ def _constant(number: int) -> np.uint64:
     return np.uint64(_scrambled((number + 1) * 0x9E3779B97F4A7C15 & _LANE) | 1)
 
 
-_MULTIPLIERS: Final = (_constant(0), _constant(1))
-_NULLS: Final = (_constant(2), _constant(3))
-_LENGTHS: Final = (_constant(4), _constant(5))
-_POSITIONS: Final = (_constant(6), _constant(7))
-_ROWS: Final = (_constant(8), _constant(9))
-_FIELDS: Final = 1000
-"""Constants from here on belong to the fields of rows and structs, two per field."""
+Keys = tuple[np.uint64, np.uint64]
+"""Odd constants of the two lanes."""
+
+
+def _keys(number: int) -> Keys:
+    return _constant(2 * number), _constant(2 * number + 1)
+
+
+_MULTIPLIER: Final = _constant(14)
+_ELEMENTS: Final = _keys(0)
+_NULLS: Final = _keys(1)
+_NULL_LANES: Final = np.full(1, _NULLS[0]), np.full(1, _NULLS[1])
+_LENGTHS: Final = _keys(2)
+_POSITIONS: Final = _keys(3)
+_ROWS: Final = _keys(4)
+_HIGH_WORDS: Final = _keys(5)
+_LAST_WORDS: Final = _keys(6)
+_TEXT_WORDS: Final = tuple(_keys(100 + number) for number in range(_INLINE_BYTES // _WORD_BYTES))
+_FIELDS: Final = 500
+"""Keys from here on belong to the fields of rows and structs."""
 
 
 def multiset_checksum(table: pa.Table) -> int:
@@ -94,29 +116,45 @@ class _LaneHasher:
 
     def __init__(self) -> None:
         self._dictionaries: dict[tuple[int, ...], tuple[pa.Array, Lanes]] = {}
+        self._field_keys: list[Keys] = []
 
     def rows(self, columns: Iterable[pa.Array], num_rows: int) -> Lanes:
         """Return the hashes of rows: of their values in this order."""
         # Never zero to begin with: a row of zeros must count too.
         rows = np.full(num_rows, _ROWS[0]), np.full(num_rows, _ROWS[1])
         for ordinal, column in enumerate(columns):
-            for lane, (row, value) in enumerate(zip(rows, self.values(column), strict=True)):
-                np.add(row, value * _constant(_FIELDS + 2 * ordinal + lane), out=row)
+            for row, term in zip(rows, self._terms(column, self._keys(ordinal)), strict=True):
+                np.add(row, term, out=row)
         return _finish(rows[0]), _finish(rows[1])
 
     def values(self, array: pa.Array) -> Lanes:
-        """Return the hashes of the values, one per entry and lane."""
+        """Return the hashes of the values, one per entry and lane; to be read only."""
         lanes = self._valid_values(array)
-        if array.null_count:
-            is_null = null_mask(array)
-            for lane, null in zip(lanes, _NULLS, strict=True):
-                lane[is_null] = null
-        return lanes
+        if not array.null_count:
+            return lanes
+        is_null = null_mask(array)
+        first, second = (
+            np.where(is_null, null, lane) for lane, null in zip(lanes, _NULLS, strict=True)
+        )
+        return first, second
+
+    def _terms(self, array: pa.Array, keys: Keys) -> Iterator[Lane]:
+        """Yield what the values add to their rows, lane by lane."""
+        if isinstance(array.type, pa.DictionaryType) and not array.null_count:
+            hashes, positions = self._dictionary(array)
+            return ((lane * key)[positions] for lane, key in zip(hashes, keys, strict=True))
+        return (lane * key for lane, key in zip(self.values(array), keys, strict=True))
+
+    def _keys(self, ordinal: int) -> Keys:
+        while len(self._field_keys) <= ordinal:
+            self._field_keys.append(_keys(_FIELDS + len(self._field_keys)))
+        return self._field_keys[ordinal]
 
     def _valid_values(self, array: pa.Array) -> Lanes:
         kind = array.type
         if isinstance(kind, pa.DictionaryType):
-            return self._dictionary(array)
+            hashes, positions = self._dictionary(array)
+            return hashes[0][positions], hashes[1][positions]
         if isinstance(kind, pa.StructType):
             return self.rows(array.flatten(), len(array))
         if isinstance(kind, pa.ListType):
@@ -128,20 +166,22 @@ class _LaneHasher:
             return _byte_strings(array)
         return _numbers(array)
 
-    def _dictionary(self, array: pa.DictionaryArray) -> Lanes:
+    def _dictionary(self, array: pa.DictionaryArray) -> tuple[Lanes, Positions]:
+        """Return the hashes of a dictionary's values, at least one, and which of them entries have.
+
+        Entries that are null have any.
+        """
         dictionary = array.dictionary
         addresses = (buffer.address if buffer else 0 for buffer in dictionary.buffers())
         key = (dictionary.offset, len(dictionary), *addresses)
         # The dictionary is kept beside its hashes: its addresses stay taken.
         if key not in self._dictionaries:
-            self._dictionaries[key] = dictionary, self.values(dictionary)
-        hashes = self._dictionaries[key][1]
-        if not len(dictionary):
-            return np.zeros(len(array), np.uint64), np.zeros(len(array), np.uint64)
+            hashes = self.values(dictionary) if len(dictionary) else _NULL_LANES
+            self._dictionaries[key] = dictionary, hashes
         positions = fixed_width(pc.cast(array.indices, pa.int64()), np.int64)
         if array.null_count:
             positions = np.where(null_mask(array), 0, positions)
-        return hashes[0][positions], hashes[1][positions]
+        return self._dictionaries[key][1], positions
 
 
 def _finish(lane: Lane) -> Lane:
@@ -154,17 +194,10 @@ def _finish(lane: Lane) -> Lane:
     return lane
 
 
-def _round(lane: Lane, multiplier: np.uint64) -> None:
-    lane *= multiplier
-    lane ^= lane >> _HALF
-
-
-def _words(words: Lane) -> Lanes:
-    """Return the hashes of 64-bit values."""
-    first, second = words * _MULTIPLIERS[0], words * _MULTIPLIERS[1]
-    first ^= first >> _HALF
-    second ^= second >> _HALF
-    return first, second
+def _folded(words: Lane) -> Lane:
+    mixed = words * _MULTIPLIER
+    mixed ^= mixed >> _HALF
+    return mixed
 
 
 def _numbers(array: pa.Array) -> Lanes:
@@ -173,69 +206,108 @@ def _numbers(array: pa.Array) -> Lanes:
     if pa.types.is_boolean(array.type):
         array = pc.cast(array, pa.uint8())
     values = fixed_width(array, f"<i{array.type.bit_width // 8}")
-    return _words(values.astype(np.int64).view(np.uint64))
+    words = _folded(values.astype(np.int64, copy=False).view(np.uint64))
+    return words, words
 
 
 def _decimals(array: pa.Array) -> Lanes:
-    words = fixed_width(array, np.uint64)
-    lanes = _words(words[::2])
-    for lane, multiplier in zip(lanes, _MULTIPLIERS, strict=True):
-        np.bitwise_xor(lane, words[1::2], out=lane)
-        _round(lane, multiplier)
-    return lanes
+    halves = fixed_width(array, np.int64)
+    low, high = halves[::2].copy(), halves[1::2]
+    words = _folded(low.view(np.uint64))
+    beyond = high ^ (low >> _SIGN)
+    if not beyond.any():
+        return words, words
+    first, second = (words + _folded(beyond.view(np.uint64)) * key for key in _HIGH_WORDS)
+    return first, second
 
 
 def _byte_strings(array: pa.Array) -> Lanes:
-    _, offsets_buffer, data_buffer = array.buffers()
     if not len(array):
         return np.zeros(0, np.uint64), np.zeros(0, np.uint64)
+    _, offsets_buffer, data_buffer = array.buffers()
     offsets = buffer_bytes(offsets_buffer).view(np.int32)[array.offset :][: len(array) + 1]
-    starts, lengths = offsets[:-1].astype(np.int64), np.diff(offsets)
-    words = _every_word(buffer_bytes(data_buffer), int(starts[0]), int(offsets[-1]))
-    starts -= starts[0]
-    lanes = _words(lengths.astype(np.uint64))
-    short = lengths <= _INLINE_BYTES
-    _absorb(lanes, words, starts, np.where(short, lengths, 0))
-    for index in np.flatnonzero(~short):
+    data = buffer_bytes(data_buffer)[offsets[0] : offsets[-1]]
+    starts, lengths = (offsets[:-1] - offsets[0]).astype(np.int64), np.diff(offsets)
+    words = _Words.of(data)
+    if lengths.max() <= _INLINE_BYTES:
+        return _texts(words, starts, lengths)
+    is_long = lengths > _INLINE_BYTES
+    lanes = _texts(words, starts, np.where(is_long, 0, lengths))
+    for index in np.flatnonzero(is_long):
         digest = hashlib.blake2b(array[index].as_buffer(), digest_size=16).digest()
-        first, second = np.frombuffer(digest, np.uint64)
-        lanes[0][index], lanes[1][index] = first, second
+        lanes[0][index], lanes[1][index] = np.frombuffer(digest, np.uint64)
     return lanes
 
 
-def _absorb(
-    lanes: Lanes, words: Lane, starts: npt.NDArray[np.int64], lengths: npt.NDArray[Any]
-) -> None:
-    """Add the bytes of all strings to their hashes, eight at a time, all strings at once."""
-    rows: npt.NDArray[np.intp] | slice = slice(None)
-    position = 0
+@dataclass(frozen=True, slots=True)
+class _Words:
+    """Bytes as aligned words with some zeros behind them, so that any word can be read."""
+
+    aligned: Lane
+
+    @classmethod
+    def of(cls, data: npt.NDArray[np.uint8]) -> "_Words":
+        aligned = np.zeros((len(data) + _INLINE_BYTES) // _WORD_BYTES + 2, np.uint64)
+        aligned.view(np.uint8)[: len(data)] = data
+        return cls(aligned)
+
+    def from_each(self, starts: Positions) -> Iterator[Lane]:
+        """Yield the words at the starts, (n,), then those behind them, and so on.
+
+        Two aligned words are put together, which costs half of reading one that is not aligned.
+        """
+        places = starts >> _WORD_SHIFT
+        right = ((starts & (_WORD_BYTES - 1)) << _BYTE_SHIFT).astype(np.uint64)
+        left = _WORD_BITS - right  # numpy shifts by 64 bits to 0
+        low = self.aligned[places]
+        while True:
+            places += 1
+            high = self.aligned[places]
+            yield (low >> right) | (high << left)
+            low = high
+
+
+def _texts(words: _Words, starts: Positions, lengths: npt.NDArray[np.int32]) -> Lanes:
+    """Return the hashes of byte strings, all of them at once.
+
+    A string of more than 8 bytes has the words from its start on that end before its last 8 bytes
+    begin to be the rest, and the word of its last 8 bytes, which may overlap.
+    """
+    last = next(words.from_each(starts + np.maximum(lengths - _WORD_BYTES, 0)))
+    if (lengths < _WORD_BYTES).any():
+        last &= _WORD_MASKS[np.minimum(lengths, _WORD_BYTES)]
+    last = _folded(last)
+    rest = _absorbed(words, starts, lengths, 0)
+    counts = lengths.astype(np.uint64)
+    for lane, key, length in zip(rest, _LAST_WORDS, _LENGTHS, strict=True):
+        np.add(lane, last * key + counts * length, out=lane)
+        np.bitwise_xor(lane, lane >> _HALF, out=lane)
+    return rest
+
+
+def _absorbed(
+    words: _Words, starts: Positions, lengths: npt.NDArray[np.int32], number: int
+) -> Lanes:
+    """Return the sums of the words from `number` on, but for the last word of each string."""
+    sums = np.zeros(len(starts), np.uint64), np.zeros(len(starts), np.uint64)
+    texts = words.from_each(starts + number * _WORD_BYTES)
     while True:
-        word = words[starts + position]
-        word &= _WORD_MASKS[np.minimum(lengths - position, _WORD_BYTES)]
-        for lane, multiplier in zip(lanes, _MULTIPLIERS, strict=True):
-            current = lane[rows]
-            current ^= word
-            _round(current, multiplier)
-            lane[rows] = current
-        position += _WORD_BYTES
-        left = np.flatnonzero(lengths > position)
-        if not len(left):
-            return
-        starts, lengths = starts[left], lengths[left]
-        rows = left if isinstance(rows, slice) else rows[left]
-
-
-def _every_word(data: npt.NDArray[np.uint8], start: int, end: int) -> Lane:
-    """Return the 64-bit word at every byte of data[start:end]; what lies behind may be anything."""
-    if end + _WORD_BYTES > len(data):
-        data = np.concatenate([data[start:end], np.zeros(_WORD_BYTES, np.uint8)])
-        start, end = 0, end - start
-    return np.ndarray(
-        shape=(end - start + 1,),
-        dtype=np.uint64,
-        buffer=data[start : end + _WORD_BYTES],
-        strides=(1,),
-    )
+        inside = lengths > (number + 1) * _WORD_BYTES
+        left = np.count_nonzero(inside)
+        if left * 2 <= len(starts):
+            break
+        folded = _folded(next(texts))
+        if left < len(starts):
+            folded *= inside
+        for lane, key in zip(sums, _TEXT_WORDS[number], strict=True):
+            np.add(lane, folded * key, out=lane)
+        number += 1
+    if left:
+        rows = np.flatnonzero(inside)
+        others = _absorbed(words, starts[rows], lengths[rows], number)
+        for lane, other in zip(sums, others, strict=True):
+            lane[rows] += other
+    return sums
 
 
 def _sequences(offsets: npt.NDArray[np.int64], elements: Lanes) -> Lanes:
@@ -243,14 +315,14 @@ def _sequences(offsets: npt.NDArray[np.int64], elements: Lanes) -> Lanes:
     offsets = offsets - offsets[0]
     counts = np.diff(offsets)
     positions = np.arange(offsets[-1]) - np.repeat(offsets[:-1], counts)
-    lanes = _words(counts.astype(np.uint64))
-    for lane, element, key, length in zip(lanes, elements, _POSITIONS, _LENGTHS, strict=True):
-        terms = _finish(element + positions.astype(np.uint64) * key)
+    lanes = []
+    for lane, element in enumerate(elements):
+        places = positions.astype(np.uint64) * _POSITIONS[lane]
+        terms = _finish(element * _ELEMENTS[lane] + places)
         sums = np.concatenate([np.zeros(1, np.uint64), np.cumsum(terms, dtype=np.uint64)])
-        np.multiply(lane, length, out=lane)
-        np.add(lane, sums[offsets[1:]] - sums[offsets[:-1]], out=lane)
-        _finish(lane)
-    return lanes
+        within = sums[offsets[1:]] - sums[offsets[:-1]]
+        lanes.append(_finish(counts.astype(np.uint64) * _LENGTHS[lane] + within))
+    return lanes[0], lanes[1]
 
 
 def _within(array: pa.Array, children: pa.Array) -> pa.Array:

@@ -43,6 +43,9 @@ _ZSTD_LEVEL: Final = 1
 # level 1 543 ns and 9.34 MB, level 3 663 ns and 9.38 MB, snappy 379 ns and 13.7 MB. Text alone
 # is 9 % smaller with level 3.
 
+_BATCH_ROWS: Final = 65_536
+"""Rows that Arrow encodes at a time; its default of 1024 takes 6 % longer on lineitem."""
+
 _SAMPLE_ROWS: Final = 16_384
 _DISTINCT_SHARE: Final = 0.75
 """Of a sample this large: about 27 000 distinct values in all, whose dictionary fits its page."""
@@ -225,6 +228,7 @@ def _parquet_writer(sink: object, first: pa.Table, compression: str) -> pq.Parqu
         store_schema=False,
         write_page_index=True,
         write_page_checksum=True,
+        write_batch_size=_BATCH_ROWS,
         **_codec_arguments(compression),
     )
 
