@@ -4,12 +4,14 @@
 which costs every Spark worker half a second.
 """
 
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
+
+_SIGN: Final = np.int64(63)
 
 
 def buffer_bytes(buffer: pa.Buffer | None) -> npt.NDArray[np.uint8]:
@@ -51,3 +53,32 @@ def list_offsets(array: pa.Array) -> npt.NDArray[np.int64]:
 def integer_array(values: npt.NDArray[np.int64]) -> pa.Int64Array:
     """Return (n,) int64 as an Arrow array of n values over the same memory, without nulls."""
     return pa.Array.from_buffers(pa.int64(), len(values), [None, pa.py_buffer(values)])
+
+
+def decimal_integers(array: pa.Decimal128Array) -> pa.Int64Array | None:
+    """Return the unscaled values of decimals, n values; None if one needs more than 64 bits."""
+    halves = fixed_width(array, np.int64)
+    values, beyond = halves[::2].copy(), halves[1::2]
+    wide = (values >> _SIGN) != beyond
+    validity = _validity(array)
+    if array.null_count:
+        wide &= ~null_mask(array)
+    if wide.any():
+        return None
+    return pa.Array.from_buffers(pa.int64(), len(array), [validity, pa.py_buffer(values)])
+
+
+def decimals_of(array: pa.Int64Array, kind: pa.Decimal128Type) -> pa.Decimal128Array:
+    """Return the decimals with these unscaled values; inverse: `decimal_integers`."""
+    values = fixed_width(array, np.int64)
+    halves = np.empty((len(array), 2), np.int64)
+    halves[:, 0] = values
+    np.right_shift(values, _SIGN, out=halves[:, 1])
+    return pa.Array.from_buffers(kind, len(array), [_validity(array), pa.py_buffer(halves)])
+
+
+def _validity(array: pa.Array) -> pa.Buffer | None:
+    """Return a bitmap of which entries are valid, from the first one on; None if all are."""
+    if not array.null_count:
+        return None
+    return pa.py_buffer(np.packbits(~null_mask(array), bitorder="little"))

@@ -13,13 +13,13 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from liquidlog.data.buffers import decimal_integers, decimals_of
 from liquidlog.data.encodings import CODES, joinable, with_indices
 
 _NARROW: Final = tuple(
     (kind, -(1 << (kind.bit_width - 1)), (1 << (kind.bit_width - 1)) - 1)
     for kind in (pa.int8(), pa.int16(), pa.int32())
 )
-_DECIMAL64_DIGITS: Final = 18
 
 
 def narrowed(table: pa.Table) -> pa.Table:
@@ -89,7 +89,7 @@ def _narrow(column: pa.ChunkedArray) -> pa.ChunkedArray:
         return _narrow_integers(column.cast(pa.int32()), otherwise=column)
     if pa.types.is_signed_integer(kind):
         return _narrow_integers(column, otherwise=column)
-    if pa.types.is_decimal128(kind) and kind.precision <= _DECIMAL64_DIGITS:
+    if pa.types.is_decimal128(kind):
         return _narrow_decimals(column)
     return column
 
@@ -104,12 +104,12 @@ def _narrow_integers(column: pa.ChunkedArray, *, otherwise: pa.ChunkedArray) -> 
 
 
 def _narrow_decimals(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    try:
-        halves = column.cast(pa.decimal64(column.type.precision, column.type.scale))
-    except pa.ArrowInvalid:
+    found = [decimal_integers(chunk) for chunk in column.chunks]
+    chunks = [chunk for chunk in found if chunk is not None]
+    if len(chunks) < len(found):
         # Foreign files can hold more digits than their type has; they are kept.
         return column
-    integers = pa.chunked_array([chunk.view(pa.int64()) for chunk in halves.chunks], pa.int64())
+    integers = pa.chunked_array(chunks, pa.int64())
     return _narrow_integers(integers, otherwise=integers)
 
 
@@ -130,9 +130,8 @@ def _wide(column: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
     if found == kind or not pa.types.is_integer(found):
         return column
     if pa.types.is_decimal128(kind):
-        halves = pa.decimal64(kind.precision, kind.scale)
-        chunks = [chunk.view(halves) for chunk in column.cast(pa.int64()).chunks]
-        return pa.chunked_array(chunks, halves).cast(kind)
+        chunks = [decimals_of(chunk, kind) for chunk in column.cast(pa.int64()).chunks]
+        return pa.chunked_array(chunks, kind)
     if pa.types.is_date32(kind):
         return column.cast(pa.int32()).cast(kind)
     return column.cast(kind)
