@@ -19,6 +19,8 @@ RowOrder = npt.NDArray[np.int64]
 _EXACT_RANGES: Final = 1 << 31
 """More ranges than a batch can have rows: every distinct value gets its own."""
 
+_RADIX_BITS: Final = 16
+
 
 def order_rows(columns: Sequence[Column], curve: str) -> RowOrder:
     """Return the row order that sorts a whole batch along a curve.
@@ -51,8 +53,9 @@ def order_rows(columns: Sequence[Column], curve: str) -> RowOrder:
 def stable_order(keys: npt.NDArray[np.unsignedinteger]) -> RowOrder:
     """Return the row order that sorts by unsigned key, equal keys in row order.
 
-    Where key and row number fit in one word they are sorted as one, which is several times
-    faster than a stable sort of indices.
+    numpy sorts numbers of 16 bits by radix: keys that span 32 bits take two such sorts, in half the
+    time of one sort of words. Where longer keys and row numbers fit in one word they are sorted as
+    one, which is several times faster than a stable sort of indices.
 
     Args:
         keys: (n,) of any unsigned dtype.
@@ -64,8 +67,11 @@ def stable_order(keys: npt.NDArray[np.unsignedinteger]) -> RowOrder:
     if n == 0:
         return np.empty(0, np.int64)
     lowest = keys.min()
+    key_bits = int(keys.max() - lowest).bit_length()
+    if key_bits <= 2 * _RADIX_BITS:
+        return _order_by_radix((keys - lowest).astype(np.uint32), key_bits)
     row_bits = max(n - 1, 1).bit_length()
-    if int(keys.max() - lowest).bit_length() + row_bits > KEY_BITS:
+    if key_bits + row_bits > KEY_BITS:
         return np.argsort(keys, kind="stable")
     packed: Keys = (keys - lowest).astype(np.uint64)
     packed <<= np.uint64(row_bits)
@@ -73,3 +79,11 @@ def stable_order(keys: npt.NDArray[np.unsignedinteger]) -> RowOrder:
     packed.sort()
     packed &= np.uint64((1 << row_bits) - 1)
     return packed.astype(np.int64)
+
+
+def _order_by_radix(keys: npt.NDArray[np.uint32], key_bits: int) -> RowOrder:
+    order = np.argsort(keys.astype(np.uint16), kind="stable")
+    if key_bits <= _RADIX_BITS:
+        return order
+    high = (keys >> np.uint32(_RADIX_BITS)).astype(np.uint16)
+    return order[np.argsort(high[order], kind="stable")]
