@@ -499,6 +499,7 @@ class Table(Summary):
         min_overlapping_files: int | None = None,
         min_overlap: float | None = None,
         compression: str | None = None,
+        bloom_filter: str | Sequence[str] | None = None,
         version: int | None = None,
     ) -> ClusteringPlan:
         """Return the plan of what OPTIMIZE would rewrite; writes nothing.
@@ -507,8 +508,8 @@ class Table(Summary):
         "cube". With `skip_clustered`, it keeps the bytes of files that lie well in their group. The
         arguments from `budget` on are for the strategy "overlap"; `target_cube_size` limits groups
         of cubes and of `zorder_by`. `compression` is the codec of the files to write instead of the
-        one that the table's property names. An argument without effect on this table with this
-        strategy is refused.
+        one that the table's property names. Columns of `bloom_filter` get Bloom filters in the
+        files to write. An argument without effect on this table with this strategy is refused.
 
         Raises:
             UsageError: If the table cannot be planned with these arguments, or an argument would
@@ -534,6 +535,7 @@ class Table(Summary):
                 "min_overlapping_files": min_overlapping_files,
                 "min_overlap": min_overlap,
                 "compression": compression,
+                "bloom_filter": bloom_filter,
             }
         )
         snapshot = self.snapshot(version)

@@ -187,8 +187,8 @@ def policy_options(command: Callable[P, R]) -> Callable[P, R]:
 
 
 def _policy(given: Mapping[str, Any]) -> Mapping[str, Any]:
-    columns = given.get("zorder_by")
-    return given if columns is None else {**given, "zorder_by": split_names(columns)}
+    listed = {"zorder_by", "bloom_filter"} & given.keys()
+    return {**given, **{name: split_names(given[name]) for name in listed}}
 
 
 def rewrite_options(command: Callable[P, R]) -> Callable[P, R]:
@@ -264,6 +264,11 @@ _REWRITE_OPTIONS = {
         "--compression",
         help="Codec of the files to write: zstd, snappy, gzip, lz4_raw or uncompressed."
         "  [default: as the table's property says, else zstd]",
+    ),
+    "bloom_filter": click.option(
+        "--bloom-filter",
+        help="Write Bloom filters for these columns, a,b: readers skip row groups by equality on"
+        " them too.",
     ),
 }
 
