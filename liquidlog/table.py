@@ -347,14 +347,17 @@ class Table(Summary):
         *,
         where: str | None = None,
         min_cube_size: Size = DEFAULT_MIN_CUBE_BYTES,
+        row_groups: bool = False,
     ) -> "Health":
         """Return how well the table is clustered, by its own or by other columns.
 
-        With `where`, only files with rows that the SQL predicate may match are measured.
+        With `where`, only files with rows that the SQL predicate may match are measured. With
+        `row_groups`, the footers of at most 128 files say what narrow readers open inside.
 
         Raises:
             ClusteringColumnError: If a column cannot be measured.
-            UsageError: If the predicate is not valid.
+            UsageError: If the predicate is not valid, or there are no columns to ask for.
+            DataFileError: If a file whose footer is read is missing or is not Parquet.
         """
         from liquidlog.operations.inspect import health
 
@@ -366,6 +369,7 @@ class Table(Summary):
             where=where,
             min_cube_bytes=parse_size(min_cube_size),
             now_ms=self._clock.now_ms(),
+            row_groups=one(row_groups, bool, argument="row_groups", expected="True or False"),
         )
 
     def doctor(self, *, min_cube_size: Size = DEFAULT_MIN_CUBE_BYTES) -> "tuple[Finding, ...]":
@@ -400,16 +404,19 @@ class Table(Summary):
         workload: Workload = (),
         version: int | None = None,
         time_zone: str | None = None,
+        row_groups: bool = False,
     ) -> "Scan":
         """Return the files and bytes that a reader of a predicate must open, by statistics alone.
 
         Instead of a predicate, give a workload, as `parse_workload` returns it. `time_zone` is that
         of the readers' sessions, like "Europe/Berlin"; without it, times without a zone in
-        predicates may be in any zone.
+        predicates may be in any zone. With `row_groups`, the footers of at most 128 of these files
+        say what the reader opens inside.
 
         Raises:
             UsageError: If a predicate is not valid, if not exactly one of the two is given, or
                 if the time zone does not exist.
+            DataFileError: If a file whose footer is read is missing or is not Parquet.
         """
         from liquidlog.operations.scan import scan
 
@@ -418,7 +425,13 @@ class Table(Summary):
         asked = _workload(workload) if where is None else (WeightedPredicate(where),)
         if time_zone is not None:
             one(time_zone, str, argument="time_zone", expected="a name like Europe/Berlin")
-        return scan(self._store, self.snapshot(version), asked, time_zone=time_zone)
+        return scan(
+            self._store,
+            self.snapshot(version),
+            asked,
+            time_zone=time_zone,
+            row_groups=one(row_groups, bool, argument="row_groups", expected="True or False"),
+        )
 
     def written_bytes(self) -> "tuple[WrittenBytes, ...]":
         """Return the bytes that each commit still in the log wrote, new and moved, oldest first."""
