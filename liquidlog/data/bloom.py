@@ -39,24 +39,29 @@ class EncodedRowGroup:
     schema: FooterSchema
 
 
+def require_possible(paths: Sequence[Path]) -> None:
+    """Refuse filters that the installed pyarrow cannot make.
+
+    Raises:
+        UsageError: If there are any; says what to do.
+    """
+    if paths and _ARGUMENT not in inspect.signature(pq.ParquetWriter.__init__).parameters:
+        raise UsageError(
+            f"Bloom filters need a newer pyarrow than {pa.__version__}, which writes none;"
+            " install a newer one wherever files are written, or leave out bloom_filter",
+            option="bloom_filter",
+        )
+
+
 def writer_arguments(table: pa.Table, paths: Sequence[Path]) -> dict[str, Any]:
     """Return the arguments with which Arrow's Parquet writer makes filters for these rows.
 
     Args:
         table: The rows of one row group.
         paths: Of the leaves, outside lists and maps; none for no filters.
-
-    Raises:
-        UsageError: If the installed pyarrow makes no filters.
     """
     if not paths:
         return {}
-    if _ARGUMENT not in inspect.signature(pq.ParquetWriter.__init__).parameters:
-        raise UsageError(
-            f"Bloom filters need a newer pyarrow than {pa.__version__}, which writes none;"
-            " install a newer one wherever files are written, or leave out bloom_filter",
-            option="bloom_filter",
-        )
     return {
         _ARGUMENT: {
             ".".join(path): {"ndv": max(1, distinct_values(table, path)), "fpp": FALSE_POSITIVES}

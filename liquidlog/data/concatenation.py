@@ -18,6 +18,7 @@ from typing import Final, Self
 
 import pyarrow as pa
 
+from liquidlog.data.bloom import require_possible
 from liquidlog.data.chunk_statistics import known_column
 from liquidlog.data.footer import (
     Chunk,
@@ -178,6 +179,7 @@ class ConcatenatedFile:
 
         Raises:
             StorageError: If the file cannot be created.
+            UsageError: If the installed pyarrow makes no Bloom filters, and some are asked for.
         """
         self._path = path
         self._options = options
@@ -185,6 +187,7 @@ class ConcatenatedFile:
         self._statistics = StatisticsCollector(schema, options)
         self._pending = RowGroups(arrow_schema(schema, physical=True))
         self._copied: list[int] = []
+        require_possible(options.bloom_filters)
         self._file = create(path, storage)
         self._joined = RowGroupFile(self._write)
 

@@ -19,6 +19,7 @@ from liquidlog.data.bloom import (
     EncodedRowGroup,
     FilteringWriter,
     read_encoded,
+    require_possible,
     writer_arguments,
 )
 from liquidlog.data.buffers import integer_array
@@ -122,12 +123,14 @@ class DataFileWriter:
 
         Raises:
             StorageError: If the file cannot be created.
-            UsageError: If the codec is unknown or a column cannot be written.
+            UsageError: If the codec is unknown, a column cannot be written, or the installed
+                pyarrow makes no Bloom filters.
         """
         self._path = path
         self._schema = arrow_schema(schema, physical=True)
         self._options = options
         parse_codec(options.compression)
+        require_possible(options.bloom_filters)
         self._statistics = StatisticsCollector(schema, options)
         self._row_groups = RowGroups(self._schema)
         self._num_rows = 0
@@ -218,7 +221,7 @@ def encoded_row_group(table: pa.Table, options: WriterOptions) -> EncodedRowGrou
         options: How outputs are written.
 
     Raises:
-        UsageError: If the codec is unknown, or the installed pyarrow makes no Bloom filters.
+        UsageError: If the codec is unknown.
     """
     filters = writer_arguments(table, options.bloom_filters)
     return read_encoded(_encoded(table, options.compression, filters), options.bloom_filters)

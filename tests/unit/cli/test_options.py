@@ -27,7 +27,7 @@ ALWAYS: Final = {
     "cubes": {"--limit"},
     "explain": {"--file", "--max-file-size", "--all"},
     "files": {"--version", "--limit"},
-    "health": {"--columns", "--where", "--fail-if", "--openmetrics", "--trend"},
+    "health": {"--columns", "--where", "--fail-if", "--openmetrics", "--trend", "--row-groups"},
     "history": {"--limit", "--amplification"},
     "optimize": {
         "--dry-run",
@@ -43,7 +43,7 @@ ALWAYS: Final = {
     "rename-column": {"--dry-run"},
     "report": {"--output"},
     "run": {"--output", "--executor", "--dry-run", "--no-read-back"},
-    "scan": {"--version", "--limit", "--time-zone"},
+    "scan": {"--version", "--limit", "--time-zone", "--row-groups"},
     "set-properties": {"--dry-run", "--unset"},
     "simulate": {"--append-rate", "--rounds", "--strategy", "--max-file-size", "--plot"},
 }

@@ -233,12 +233,21 @@ def test_nothing_is_left_of_a_file_that_fails(tmp_path: Path) -> None:
     assert not [*tmp_path.iterdir()]
 
 
-def test_a_pyarrow_without_filters_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_pyarrow_without_filters_is_refused_before_a_file_is_made(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def without(self: object, where: object, schema: object) -> None: ...
 
     monkeypatch.setattr(pq.ParquetWriter, "__init__", without)
-    with pytest.raises(UsageError, match="need a newer pyarrow than"):
-        bloom.writer_arguments(table(), [("long",)])
+    schema = delta_schema(table().schema.remove(8))
+    for asked in ((("long",),), ()):
+        options = WriterOptions(indexed=(), bloom_filters=asked)
+        if not asked:
+            DataFileWriter(str(tmp_path / "f"), schema=schema, options=options).discard()
+            continue
+        with pytest.raises(UsageError, match="need a newer pyarrow than"):
+            DataFileWriter(str(tmp_path / "f"), schema=schema, options=options)
+    assert not [*tmp_path.iterdir()]
 
 
 @pytest.mark.parametrize(
