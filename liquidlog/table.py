@@ -347,14 +347,17 @@ class Table(Summary):
         *,
         where: str | None = None,
         min_cube_size: Size = DEFAULT_MIN_CUBE_BYTES,
+        row_groups: bool = False,
     ) -> "Health":
         """Return how well the table is clustered, by its own or by other columns.
 
-        With `where`, only files with rows that the SQL predicate may match are measured.
+        With `where`, only files with rows that the SQL predicate may match are measured. With
+        `row_groups`, the footers of at most 128 files say what narrow readers open inside.
 
         Raises:
             ClusteringColumnError: If a column cannot be measured.
-            UsageError: If the predicate is not valid.
+            UsageError: If the predicate is not valid, or there are no columns to ask for.
+            DataFileError: If a file whose footer is read is missing or is not Parquet.
         """
         from liquidlog.operations.inspect import health
 
@@ -366,6 +369,7 @@ class Table(Summary):
             where=where,
             min_cube_bytes=parse_size(min_cube_size),
             now_ms=self._clock.now_ms(),
+            row_groups=one(row_groups, bool, argument="row_groups", expected="True or False"),
         )
 
     def doctor(self, *, min_cube_size: Size = DEFAULT_MIN_CUBE_BYTES) -> "tuple[Finding, ...]":
@@ -400,16 +404,19 @@ class Table(Summary):
         workload: Workload = (),
         version: int | None = None,
         time_zone: str | None = None,
+        row_groups: bool = False,
     ) -> "Scan":
         """Return the files and bytes that a reader of a predicate must open, by statistics alone.
 
         Instead of a predicate, give a workload, as `parse_workload` returns it. `time_zone` is that
         of the readers' sessions, like "Europe/Berlin"; without it, times without a zone in
-        predicates may be in any zone.
+        predicates may be in any zone. With `row_groups`, the footers of at most 128 of these files
+        say what the reader opens inside.
 
         Raises:
             UsageError: If a predicate is not valid, if not exactly one of the two is given, or
                 if the time zone does not exist.
+            DataFileError: If a file whose footer is read is missing or is not Parquet.
         """
         from liquidlog.operations.scan import scan
 
@@ -418,7 +425,13 @@ class Table(Summary):
         asked = _workload(workload) if where is None else (WeightedPredicate(where),)
         if time_zone is not None:
             one(time_zone, str, argument="time_zone", expected="a name like Europe/Berlin")
-        return scan(self._store, self.snapshot(version), asked, time_zone=time_zone)
+        return scan(
+            self._store,
+            self.snapshot(version),
+            asked,
+            time_zone=time_zone,
+            row_groups=one(row_groups, bool, argument="row_groups", expected="True or False"),
+        )
 
     def written_bytes(self) -> "tuple[WrittenBytes, ...]":
         """Return the bytes that each commit still in the log wrote, new and moved, oldest first."""
@@ -499,6 +512,7 @@ class Table(Summary):
         min_overlapping_files: int | None = None,
         min_overlap: float | None = None,
         compression: str | None = None,
+        bloom_filter: str | Sequence[str] | None = None,
         version: int | None = None,
     ) -> ClusteringPlan:
         """Return the plan of what OPTIMIZE would rewrite; writes nothing.
@@ -507,8 +521,8 @@ class Table(Summary):
         "cube". With `skip_clustered`, it keeps the bytes of files that lie well in their group. The
         arguments from `budget` on are for the strategy "overlap"; `target_cube_size` limits groups
         of cubes and of `zorder_by`. `compression` is the codec of the files to write instead of the
-        one that the table's property names. An argument without effect on this table with this
-        strategy is refused.
+        one that the table's property names. Columns of `bloom_filter` get Bloom filters in the
+        files to write. An argument without effect on this table with this strategy is refused.
 
         Raises:
             UsageError: If the table cannot be planned with these arguments, or an argument would
@@ -534,6 +548,7 @@ class Table(Summary):
                 "min_overlapping_files": min_overlapping_files,
                 "min_overlap": min_overlap,
                 "compression": compression,
+                "bloom_filter": bloom_filter,
             }
         )
         snapshot = self.snapshot(version)

@@ -12,6 +12,7 @@ from liquidlog.cli.options import (
     json_option,
     limit_option,
     mapping,
+    row_groups_option,
     split_names,
     table_argument,
     verb,
@@ -141,6 +142,7 @@ def cubes(table: str, limit: int | None, storage_options: Pairs, *, as_json: boo
     type=click.Path(dir_okay=False, path_type=Path),
     help="Also append the JSON document to this file, as one line.",
 )
+@row_groups_option
 @json_option
 def health(  # noqa: PLR0913  one parameter per option
     table: str,
@@ -151,6 +153,7 @@ def health(  # noqa: PLR0913  one parameter per option
     trend: Path | None,
     storage_options: Pairs,
     *,
+    row_groups: bool,
     as_json: bool,
 ) -> int:
     """Show how well the table is clustered."""
@@ -162,7 +165,7 @@ def health(  # noqa: PLR0913  one parameter per option
         require_lines(trend, _TREND_FIELDS, kind="a trend of health")
     opened = Table.open(table, storage_options=mapping(storage_options))
     names = None if columns is None else split_names(columns)
-    measured = opened.health(names, where=where)
+    measured = opened.health(names, where=where, row_groups=row_groups)
     crossed = [limit for limit in limits if is_crossed(limit, measured)]
     if openmetrics is not None:
         from liquidlog.report.openmetrics import openmetrics as render_openmetrics
@@ -183,6 +186,7 @@ def health(  # noqa: PLR0913  one parameter per option
     "--workload", help="A file of weighted predicates: JSON lines, or SQL if its name ends in .sql."
 )
 @click.option("--time-zone", help="The readers' time zone, like Europe/Berlin.  [default: any]")
+@row_groups_option
 @version_options
 @limit_option
 @json_option
@@ -196,6 +200,7 @@ def scan(  # noqa: PLR0913  one parameter per option
     limit: int | None,
     storage_options: Pairs,
     *,
+    row_groups: bool,
     as_json: bool,
 ) -> None:
     """List the files that a reader of a predicate must open."""
@@ -207,7 +212,9 @@ def scan(  # noqa: PLR0913  one parameter per option
     asked = () if workload is None else read_workload(workload)
     opened = Table.open(table, storage_options=mapping(storage_options))
     chosen = chosen_version(opened, version, timestamp)
-    found = opened.scan(where, workload=asked, version=chosen, time_zone=time_zone)
+    found = opened.scan(
+        where, workload=asked, version=chosen, time_zone=time_zone, row_groups=row_groups
+    )
     shown = replace(found, files=first_of(found.files, limit))
     emit(shown.document() if as_json else shown, tables.scan, as_json=as_json)
     say_rest(found.files.num_rows, limit)

@@ -159,6 +159,12 @@ def limit_option(command: Callable[P, R]) -> Callable[P, R]:
     return click.option("--limit", type=WholeNumber(1), help=help_text)(command)
 
 
+def row_groups_option(command: Callable[P, R]) -> Callable[P, R]:
+    """Add `--row-groups`."""
+    help_text = "Also say what readers open inside files, by the footers of at most 128 of them."
+    return click.option("--row-groups", is_flag=True, help=help_text)(command)
+
+
 def version_options(command: Callable[P, R]) -> Callable[P, R]:
     """Add `--version` and `--timestamp`."""
     at_time = "The table as it was at this time, in UTC unless a zone is named: 2026-01-31T12:00Z."
@@ -187,8 +193,8 @@ def policy_options(command: Callable[P, R]) -> Callable[P, R]:
 
 
 def _policy(given: Mapping[str, Any]) -> Mapping[str, Any]:
-    columns = given.get("zorder_by")
-    return given if columns is None else {**given, "zorder_by": split_names(columns)}
+    listed = {"zorder_by", "bloom_filter"} & given.keys()
+    return {**given, **{name: split_names(given[name]) for name in listed}}
 
 
 def rewrite_options(command: Callable[P, R]) -> Callable[P, R]:
@@ -264,6 +270,11 @@ _REWRITE_OPTIONS = {
         "--compression",
         help="Codec of the files to write: zstd, snappy, gzip, lz4_raw or uncompressed."
         "  [default: as the table's property says, else zstd]",
+    ),
+    "bloom_filter": click.option(
+        "--bloom-filter",
+        help="Write Bloom filters for these columns, a,b: readers skip row groups by equality on"
+        " them too.",
     ),
 }
 

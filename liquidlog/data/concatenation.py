@@ -2,9 +2,10 @@
 
 A file can be a source if its row groups would be read as the same rows from any file of the table:
 its columns are those of the table, in order and in the very types that the table has; its pages
-have the table's codec; its writer is trusted with statistics; and its footer says nothing that we
-do not know. All sources of a file have the same Parquet schema, repetition and field ids included.
-Rows that must be decoded go into the same file if that schema is the one we write.
+have the table's codec; its writer is trusted with statistics; it has the Bloom filters that are
+asked for; and its footer says nothing that we do not know. All sources of a file have the same
+Parquet schema, repetition and field ids included. Rows that must be decoded go into the same file
+if that schema is the one we write.
 
 Of the key-value metadata of sources nothing is kept, as when they are decoded. It cannot say how
 values are to be understood: a source has the table's types without it, and `ParquetFile` knows
@@ -12,22 +13,18 @@ which keys mean another calendar.
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Final, Self
 
 import pyarrow as pa
 
+from liquidlog.data.bloom import require_possible
 from liquidlog.data.chunk_statistics import known_column
 from liquidlog.data.footer import (
-    MAGIC,
     Chunk,
     Footer,
-    FooterRowGroup,
     FooterSchema,
-    Indexes,
     NotMovableError,
-    Span,
-    framed,
     read_footer,
 )
 from liquidlog.data.pages import Page, PageError, data_pages
@@ -38,9 +35,10 @@ from liquidlog.data.row_group_digest import (
     read_indexes,
     read_spans,
 )
+from liquidlog.data.row_group_file import RowGroupFile
 from liquidlog.data.statistics import KnownColumn, StatisticsCollector
-from liquidlog.data.thrift import Encoded, ThriftError
-from liquidlog.data.writer import RowGroups, encoded
+from liquidlog.data.thrift import ThriftError
+from liquidlog.data.writer import RowGroups, encoded_row_group, footer_schema
 from liquidlog.errors import DataFileError, StorageError
 from liquidlog.plan import WriterOptions, WrittenFile
 from liquidlog.spec.arrow import VARIANT, arrow_schema, is_list
@@ -91,6 +89,7 @@ class CopySource:
             footer.require_movable(parse_codec(options.compression), end=end)
         except ThriftError as error:
             raise NotMovableError(f"its footer cannot be taken apart: {error}") from error
+        _require_filters(footer, options)
         if len(footer.row_groups) != file.num_row_groups:
             raise NotMovableError("Arrow sees other row groups in its footer")
         return cls(file, footer, size_bytes - end)
@@ -153,39 +152,6 @@ class CopySource:
             yield part.rename_columns(names)
 
 
-@dataclass(frozen=True, slots=True)
-class _Moved:
-    """A row group whose pages are written, and whose indexes are not."""
-
-    group: FooterRowGroup
-    starts: list[int] = field(default_factory=list)
-    bloom_filters: list[Span | None] = field(default_factory=list)
-    column_indexes: list[bytes | None] = field(default_factory=list)
-    offset_indexes: list[bytes | None] = field(default_factory=list)
-
-    def row_group(
-        self, number: int, column_indexes: list[Span | None], offset_indexes: list[Span | None]
-    ) -> Encoded:
-        """Return it as row group `number` of the footer, given where its indexes are."""
-        places = zip(
-            self.group.chunks,
-            self.starts,
-            offset_indexes,
-            column_indexes,
-            self.bloom_filters,
-            strict=True,
-        )
-        return self.group.moved(
-            number,
-            [
-                chunk.moved(
-                    start, Indexes(offset_index=offset, column_index=column, bloom_filter=bloom)
-                )
-                for chunk, start, offset, column, bloom in places
-            ],
-        )
-
-
 class ConcatenatedFile:
     """Writes one new file of row groups that are copied and of rows that are encoded.
 
@@ -213,18 +179,17 @@ class ConcatenatedFile:
 
         Raises:
             StorageError: If the file cannot be created.
+            UsageError: If the installed pyarrow makes no Bloom filters, and some are asked for.
         """
         self._path = path
         self._options = options
         self._schema = footer_schema
         self._statistics = StatisticsCollector(schema, options)
         self._pending = RowGroups(arrow_schema(schema, physical=True))
-        self._moved: list[_Moved] = []
-        self._num_rows = 0
-        self._position = 0
         self._copied: list[int] = []
+        require_possible(options.bloom_filters)
         self._file = create(path, storage)
-        self._write(MAGIC)
+        self._joined = RowGroupFile(self._write)
 
     def __enter__(self) -> Self:
         """Return itself."""
@@ -243,7 +208,8 @@ class ConcatenatedFile:
     @property
     def encoded(self) -> tuple[int, ...]:
         """The numbers of all other row groups."""
-        return tuple(number for number in range(len(self._moved)) if number not in self._copied)
+        numbers = range(self._joined.num_row_groups)
+        return tuple(number for number in numbers if number not in self._copied)
 
     def copy(self, source: CopySource, row_group: int) -> int:
         """Append a row group byte by byte, behind all rows so far; return its digest.
@@ -257,8 +223,8 @@ class ConcatenatedFile:
         self._encode_pending()
         group = source.footer.row_groups[row_group]
         digest = RowGroupDigest(source.file.parquet.metadata, row_group)
-        self._copied.append(len(self._moved))
-        self._append(group, source.chunks(row_group), digest)
+        self._copied.append(self._joined.num_row_groups)
+        self._joined.append(group, source.chunks(row_group), digest)
         exact = self._options.tight_bounds
         known = source.known_columns(row_group, self._statistics, exact=exact)
         others = {leaf.physical[0] for leaf in self._statistics.asked if leaf.physical not in known}
@@ -285,13 +251,7 @@ class ConcatenatedFile:
             StorageError: If the storage refuses.
         """
         self._encode_pending()
-        columns = [self._write_all(moved.column_indexes) for moved in self._moved]
-        offsets = [self._write_all(moved.offset_indexes) for moved in self._moved]
-        groups = [
-            moved.row_group(number, columns[number], offsets[number])
-            for number, moved in enumerate(self._moved)
-        ]
-        self._write(framed(self._schema.footer(groups, self._num_rows)))
+        self._joined.finish(self._schema)
         try:
             facts = self._file.finish()
         except OSError as error:
@@ -300,7 +260,7 @@ class ConcatenatedFile:
             path=relative_path,
             size_bytes=facts.size_bytes,
             modification_time_ms=facts.modification_time_ms,
-            num_records=self._num_rows,
+            num_records=self._joined.num_rows,
             stats=encode_stats(self._statistics.finish(), tight_bounds=self._options.tight_bounds),
         )
 
@@ -311,53 +271,19 @@ class ConcatenatedFile:
     def _encode(self, table: pa.Table) -> None:
         """Append rows as one row group."""
         self._statistics.add(table)
-        source = pa.BufferReader(encoded(table, self._options.compression))
-        footer, _ = read_footer(source, source.size())
-        self._require_schema(footer.schema)
-        for group in footer.row_groups:
-            indexes = read_indexes(source, group.chunks)
-            content = read_spans(source, [chunk.span for chunk in group.chunks])
-            self._append(group, zip(content, indexes, strict=True), None)
-
-    def _append(
-        self,
-        group: FooterRowGroup,
-        chunks: Iterator[tuple[memoryview, ChunkIndexes]],
-        digest: RowGroupDigest | None,
-    ) -> None:
-        moved = _Moved(group)
-        bloom_filters: list[bytes | None] = []
-        for chunk, (data, indexes) in zip(group.chunks, chunks, strict=True):
-            if digest is not None:
-                digest.add(data, indexes)
-            by = self._position - chunk.span[0]
-            moved.starts.append(self._position)
-            self._write(data)
-            moved.column_indexes.append(indexes.column_index)
-            moved.offset_indexes.append(indexes.moved_offset_index(by))
-            bloom_filters.append(indexes.bloom_filter)
-        moved.bloom_filters.extend(self._write_all(bloom_filters))
-        self._moved.append(moved)
-        self._num_rows += group.num_rows
+        made = encoded_row_group(table, self._options)
+        self._require_schema(made.schema)
+        self._joined.append(made.group, made.chunks)
 
     def _require_schema(self, schema: FooterSchema) -> None:
         if schema.key != self._schema.key:
             raise ValueError(f"the row groups of {self._path} would have several schemas")
-
-    def _write_all(self, contents: list[bytes | None]) -> list[Span | None]:
-        """Append contents; return where each is, None for None."""
-        spans: list[Span | None] = []
-        for content in contents:
-            spans.append(None if content is None else (self._position, len(content)))
-            self._write(content or b"")
-        return spans
 
     def _write(self, content: bytes | memoryview) -> None:
         try:
             self._file.write(content)
         except OSError as error:
             raise StorageError(self._path, f"cannot be written: {error}") from error
-        self._position += len(content)
 
 
 def written_schema_key(schema: StructType, options: WriterOptions) -> bytes:
@@ -367,8 +293,15 @@ def written_schema_key(schema: StructType, options: WriterOptions) -> bytes:
         UsageError: If the codec is unknown or a column cannot be written.
     """
     empty = arrow_schema(schema, physical=True).empty_table()
-    source = pa.BufferReader(encoded(empty, options.compression))
-    return read_footer(source, source.size())[0].schema.key
+    return footer_schema(empty, options.compression).key
+
+
+def _require_filters(footer: Footer, options: WriterOptions) -> None:
+    wanted = {*options.bloom_filters}
+    for group in footer.row_groups:
+        found = {chunk.path for chunk in group.chunks if chunk.bloom_filter is not None}
+        if not wanted <= found:
+            raise NotMovableError("a row group lacks a Bloom filter that is asked for")
 
 
 def _require_types(footer: Footer, wanted: pa.Schema) -> None:

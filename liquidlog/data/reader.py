@@ -128,7 +128,7 @@ class DataFile:
         """
         wanted = arrow_schema(schema, physical=True)
         file = ParquetFile(path, storage=storage, size_bytes=size_bytes)
-        columns = _find_columns(file.schema, wanted, mapping)
+        columns = find_columns(file.schema, wanted, mapping)
         try:
             own = columns.without(CHANGE_COLUMNS | ignored)
             _check(file, wanted, own, _leniency(schema, mapping))
@@ -319,7 +319,7 @@ def _position_of(parent: pa.Schema | pa.DataType, name: str) -> int | None:
     return position if position >= 0 else None
 
 
-def _find_columns(stored: pa.Schema, wanted: pa.Schema, mode: MappingMode) -> _FileColumns:
+def find_columns(stored: pa.Schema, wanted: pa.Schema, mode: MappingMode) -> _FileColumns:
     """Return where the columns of `wanted` are in a file.
 
     In `id` mode the ids that fields carry say which column is which. A wanted column without an id

@@ -4,8 +4,10 @@ Everything is nullable, timestamps are INT64 microseconds, names and field ids a
 the reference engine's readers expect.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
+from types import MappingProxyType
 from typing import Any, Final, Self
 
 import numpy as np
@@ -13,9 +15,17 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from liquidlog.data.bloom import (
+    EncodedRowGroup,
+    FilteringWriter,
+    read_encoded,
+    require_possible,
+    writer_arguments,
+)
 from liquidlog.data.buffers import integer_array
 from liquidlog.data.encodings import CODES, common_type, compacted, concat, plain_type, with_indices
 from liquidlog.data.exact import convert_chunks
+from liquidlog.data.footer import FooterSchema, read_footer
 from liquidlog.data.statistics import StatisticsCollector
 from liquidlog.errors import StorageError
 from liquidlog.plan import WriterOptions, WrittenFile
@@ -113,17 +123,18 @@ class DataFileWriter:
 
         Raises:
             StorageError: If the file cannot be created.
-            UsageError: If the codec is unknown or a column cannot be written.
+            UsageError: If the codec is unknown, a column cannot be written, or the installed
+                pyarrow makes no Bloom filters.
         """
         self._path = path
         self._schema = arrow_schema(schema, physical=True)
-        self._compression = options.compression
+        self._options = options
         parse_codec(options.compression)
+        require_possible(options.bloom_filters)
         self._statistics = StatisticsCollector(schema, options)
-        self._tight_bounds = options.tight_bounds
         self._row_groups = RowGroups(self._schema)
         self._num_rows = 0
-        self._writer: pq.ParquetWriter | None = None
+        self._writer: pq.ParquetWriter | FilteringWriter | None = None
         self._file = create(path, storage)
 
     def __enter__(self) -> Self:
@@ -169,7 +180,7 @@ class DataFileWriter:
             size_bytes=facts.size_bytes,
             modification_time_ms=facts.modification_time_ms,
             num_records=self._num_rows,
-            stats=encode_stats(self._statistics.finish(), tight_bounds=self._tight_bounds),
+            stats=encode_stats(self._statistics.finish(), tight_bounds=self._options.tight_bounds),
         )
 
     def discard(self) -> None:
@@ -195,28 +206,54 @@ class DataFileWriter:
             raise StorageError(self._path, f"cannot be written: {error}") from error
         self._num_rows += table.num_rows
 
-    def _open_writer(self, first: pa.Table) -> pq.ParquetWriter:
-        return _parquet_writer(self._file, first, self._compression)
+    def _open_writer(self, first: pa.Table) -> pq.ParquetWriter | FilteringWriter:
+        if self._options.bloom_filters and first.num_rows:
+            encode = partial(encoded_row_group, options=self._options)
+            return FilteringWriter(self._file.write, first.schema, encode)
+        return _parquet_writer(self._file, first, self._options.compression)
 
 
-def encoded(table: pa.Table, compression: str) -> pa.Buffer:
-    """Return a Parquet file of one row group, as a `DataFileWriter` would write these rows.
+def encoded_row_group(table: pa.Table, options: WriterOptions) -> EncodedRowGroup:
+    """Return rows as one row group, as a `DataFileWriter` would write them.
 
     Args:
-        table: Rows that `RowGroups` gathered; none for a file without row groups.
-        compression: Name of the codec.
+        table: Rows that `RowGroups` gathered; at least one.
+        options: How outputs are written.
 
     Raises:
         UsageError: If the codec is unknown.
     """
+    filters = writer_arguments(table, options.bloom_filters)
+    return read_encoded(_encoded(table, options.compression, filters), options.bloom_filters)
+
+
+def footer_schema(empty: pa.Table, compression: str) -> FooterSchema:
+    """Return the Parquet schema of the files that a `DataFileWriter` writes; takes no rows.
+
+    Raises:
+        UsageError: If the codec is unknown.
+    """
+    source = pa.BufferReader(_encoded(empty, compression))
+    return read_footer(source, source.size())[0].schema
+
+
+def _encoded(
+    table: pa.Table, compression: str, filters: Mapping[str, Any] = MappingProxyType({})
+) -> pa.Buffer:
+    """Return a Parquet file of one row group, of none without rows."""
     sink = pa.BufferOutputStream()
-    with _parquet_writer(sink, table, compression) as writer:
+    with _parquet_writer(sink, table, compression, filters) as writer:
         if table.num_rows:
             writer.write_table(table, row_group_size=table.num_rows)
     return sink.getvalue()
 
 
-def _parquet_writer(sink: object, first: pa.Table, compression: str) -> pq.ParquetWriter:
+def _parquet_writer(
+    sink: object,
+    first: pa.Table,
+    compression: str,
+    filters: Mapping[str, Any] = MappingProxyType({}),
+) -> pq.ParquetWriter:
     return pq.ParquetWriter(
         sink,
         first.schema,
@@ -230,6 +267,7 @@ def _parquet_writer(sink: object, first: pa.Table, compression: str) -> pq.Parqu
         write_page_checksum=True,
         write_batch_size=_BATCH_ROWS,
         **_codec_arguments(compression),
+        **filters,
     )
 
 
@@ -267,7 +305,7 @@ def _uniform(tables: Sequence[pa.Table], wanted: pa.Schema) -> list[pa.Table]:
 
 def _matching(table: pa.Table, wanted: pa.Schema) -> pa.Table:
     columns = [
-        _encoded(column, child.type)
+        _in_dictionary(column, child.type)
         if isinstance(child.type, pa.DictionaryType)
         else convert_chunks(column, child.type)
         for column, child in zip(table.itercolumns(), wanted, strict=True)
@@ -275,7 +313,7 @@ def _matching(table: pa.Table, wanted: pa.Schema) -> pa.Table:
     return pa.Table.from_arrays(columns, schema=wanted)
 
 
-def _encoded(column: pa.ChunkedArray, wanted: pa.DictionaryType) -> pa.ChunkedArray:
+def _in_dictionary(column: pa.ChunkedArray, wanted: pa.DictionaryType) -> pa.ChunkedArray:
     found = column if isinstance(column.type, pa.DictionaryType) else column.dictionary_encode()
     return with_indices(found, wanted.index_type)
 

@@ -1,18 +1,23 @@
 """Answer questions about a table: detail, files, health, and the files that match a predicate."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from liquidlog.clustering.columns import ClusteringColumn, clustering_state, resolve_columns
+from liquidlog.clustering.health.grain import RowGroupHealth, measure_row_groups
 from liquidlog.clustering.health.measure import Health, measure_health
 from liquidlog.clustering.zcubes import file_states
+from liquidlog.errors import UsageError
 from liquidlog.log.statistics import load_bounds
 from liquidlog.log.store import TableStore
+from liquidlog.operations.row_groups import read_sample, sample_files
 from liquidlog.operations.scan import matching
 from liquidlog.snapshot import Snapshot, decoded_paths, deleted_rows, num_records
-from liquidlog.spec.schema import Path
+from liquidlog.spec.schema import Leaf, Path
 
 
 def files(store: TableStore, snapshot: Snapshot, min_cube_bytes: int) -> pa.Table:
@@ -42,7 +47,7 @@ def files(store: TableStore, snapshot: Snapshot, min_cube_bytes: int) -> pa.Tabl
     )
 
 
-def health(
+def health(  # noqa: PLR0913  what is measured, and how
     store: TableStore,
     snapshot: Snapshot,
     columns: Sequence[Path] | None,
@@ -50,14 +55,17 @@ def health(
     where: str | None,
     min_cube_bytes: int,
     now_ms: int | None = None,
+    row_groups: bool = False,
 ) -> Health:
     """Return how well the table is clustered, by its own columns or by `columns`.
 
-    With `where`, only files with rows that the SQL predicate may match are measured.
+    With `where`, only files with rows that the SQL predicate may match are measured. With
+    `row_groups`, footers of some of them are read.
 
     Raises:
         ClusteringColumnError: If a column cannot be measured.
-        UsageError: If the predicate is not valid.
+        UsageError: If the predicate is not valid, or there are no columns to read row groups for.
+        DataFileError: If a file whose footer is read is missing or is not Parquet.
     """
     measured = clustering_state(snapshot).columns
     if columns is not None:
@@ -68,15 +76,39 @@ def health(
             partition_columns=(),
             limit=len(columns),
         )
+    if row_groups and not measured:
+        raise UsageError(
+            "row_groups has no effect on a table without clustering columns; name some in columns",
+            option="row_groups",
+        )
     mask = None if where is None else pa.array(*matching(store, snapshot, [where]))
-    bounds = load_bounds(store, snapshot, [column.leaf for column in measured])
-    return measure_health(
+    leaves = [column.leaf for column in measured]
+    found = measure_health(
         snapshot,
         measured,
-        bounds,
+        load_bounds(store, snapshot, leaves),
         min_cube_bytes=min_cube_bytes,
         mask=mask,
         measured_at_ms=now_ms,
+    )
+    return (
+        replace(found, row_groups=_inside(store, snapshot, leaves, mask)) if row_groups else found
+    )
+
+
+def _inside(
+    store: TableStore, snapshot: Snapshot, leaves: Sequence[Leaf], mask: pa.BooleanArray | None
+) -> RowGroupHealth:
+    """Return what narrow readers of these leaves open inside the files where `mask` is true."""
+    sizes = np.asarray(snapshot.files["size"].to_numpy(), np.int64)
+    chosen = np.ones(len(sizes), np.bool_) if mask is None else np.asarray(mask, np.bool_)
+    sample = read_sample(store, snapshot, sample_files([chosen]), leaves)
+    return measure_row_groups(
+        sample.groups.bounds,
+        sample.groups.size_bytes,
+        sample.groups.file,
+        sampled_bytes=sizes[sample.files],
+        all_bytes=sizes[chosen],
     )
 
 

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, tzinfo
 from functools import partial
+from itertools import repeat
 from typing import Any
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
@@ -16,18 +17,23 @@ from liquidlog.errors import UsageError
 from liquidlog.log.statistics import load_bounds
 from liquidlog.log.store import TableStore
 from liquidlog.operations.results import read_file
+from liquidlog.operations.row_groups import OpenedRowGroups, mean_opened, opened_row_groups
 from liquidlog.predicates.workload import Workload, shares
 from liquidlog.snapshot import Snapshot
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PredicateScan:
-    """The files that a reader with one predicate must open; `share` is its share of all queries."""
+    """The files that a reader with one predicate must open; `share` is its share of all queries.
+
+    `row_groups` is None where nobody asked for them.
+    """
 
     where: str
     share: float
     files: int
     bytes: int
+    row_groups: OpenedRowGroups | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -36,7 +42,7 @@ class Scan:
 
     `files_read` and `bytes_read` are means over the workload. `files` has the files that a
     predicate may match: path (decoded), size_bytes, and the share of the workload that opens the
-    file.
+    file. `row_groups` are means over the workload too, None where nobody asked for them.
     """
 
     version: int
@@ -46,6 +52,7 @@ class Scan:
     bytes_read: float
     predicates: tuple[PredicateScan, ...]
     files: pa.Table
+    row_groups: OpenedRowGroups | None = None
 
     def document(self) -> dict[str, Any]:
         """Return the scan as plain JSON values, with the files as a table."""
@@ -53,17 +60,28 @@ class Scan:
 
 
 def scan(
-    store: TableStore, snapshot: Snapshot, workload: Workload, *, time_zone: str | None = None
+    store: TableStore,
+    snapshot: Snapshot,
+    workload: Workload,
+    *,
+    time_zone: str | None = None,
+    row_groups: bool = False,
 ) -> Scan:
     """Return the files that readers with the predicates of a workload must open.
 
-    `time_zone` names the time zone of the readers' sessions; without it, any zone is possible.
+    `time_zone` names the time zone of the readers' sessions; without it, any zone is possible. With
+    `row_groups`, footers of some of these files are read.
 
     Raises:
         UsageError: If a predicate is not valid, or the time zone does not exist.
+        DataFileError: If a file whose footer is read is missing or is not Parquet.
     """
+    zone = _time_zone(time_zone)
     asked = [predicate.where for predicate in workload]
-    masks = matching(store, snapshot, asked, time_zone=_time_zone(time_zone))
+    masks = matching(store, snapshot, asked, time_zone=zone)
+    inside = None
+    if row_groups:
+        inside = opened_row_groups(store, snapshot, asked, masks, time_zone=zone)
     sizes = np.asarray(snapshot.files["size"].to_numpy(), np.int64)
     weights = shares(workload)
     touched = np.zeros(len(sizes))
@@ -88,10 +106,14 @@ def scan(
                 share=share,
                 files=int(mask.sum()),
                 bytes=int(sizes[mask].sum()),
+                row_groups=opened,
             )
-            for predicate, share, mask in zip(workload, weights, masks, strict=True)
+            for predicate, share, mask, opened in zip(
+                workload, weights, masks, inside.readers if inside else repeat(None), strict=False
+            )
         ),
         files=live.filter(pa.array(touched > 0)),
+        row_groups=mean_opened(inside, weights) if inside else None,
     )
 
 

@@ -65,7 +65,8 @@ class ClusteringPolicy(Document, frozen=True, kw_only=True):
     (names and defaults from Fabric). At most `budget_bytes` are rewritten, only of files that may
     match `where`. `compression` is the codec of the files to write, by the names of the table
     property; None for the codec that the property names. With `skip_clustered`, the strategy `cube`
-    keeps the bytes of files that lie well in their group; `overlap` always does.
+    keeps the bytes of files that lie well in their group; `overlap` always does. Columns
+    of `bloom_filter` get Bloom filters in the files to write.
     """
 
     min_cube_bytes: int = DEFAULT_MIN_CUBE_BYTES
@@ -81,6 +82,7 @@ class ClusteringPolicy(Document, frozen=True, kw_only=True):
     where: str | None = None
     compression: str | None = None
     skip_clustered: bool = False
+    bloom_filter: tuple[tuple[str, ...], ...] = ()
 
 
 class PlannedColumn(Document, frozen=True, kw_only=True):
@@ -107,13 +109,15 @@ class WriterOptions(Document, frozen=True, kw_only=True):
 
     `indexed` are the physical paths of the leaves that get statistics; they always include the
     clustering columns. With `tight_bounds`, statistics declare their bounds exact, which tables
-    with deletion vectors need.
+    with deletion vectors need. `bloom_filters` are the physical paths of the leaves whose row
+    groups get Bloom filters, the most wanted first.
     """
 
     indexed: tuple[tuple[str, ...], ...]
     string_prefix_chars: int = 32
     compression: str = "zstd"
     tight_bounds: bool = False
+    bloom_filters: tuple[tuple[str, ...], ...] = ()
 
 
 class ClusteringPlan(Summary, Document, frozen=True, kw_only=True):

@@ -233,7 +233,8 @@ def _outcome(
     if name == "plan":
         where = home / f"new{len(list(home.iterdir()))}"
         made = Table.create(where, schema=table_schema())
-        return made.plan(**given).columns
+        planned = made.plan(**given)
+        return planned.columns, planned.writer_options.bloom_filters
     try:
         found = _call(table, ready, name, given)
     except LiquidlogError as error:

@@ -51,6 +51,7 @@ VALUES: Final[Mapping[str, tuple[Any, ...]]] = {
     "budget_bytes": (90 * MIB, 400 * MIB),
     "where": ("x > 3", "s = 'a'"),
     "compression": ("snappy", "gzip"),
+    "bloom_filter": ((("x",),), (("s",), ("x",))),
 }
 """Values that callers may name for each option, its default among them where it has one."""
 
@@ -161,6 +162,7 @@ ARGUMENTS: Final[Mapping[str, tuple[object, ...]]] = {
     "min_overlapping_files": (0, 4),
     "min_overlap": (0.75, 2.0),
     "compression": ("LZ4", "snappy", "brotli"),
+    "bloom_filter": ("x", "nope"),
 }
 _arguments = st.fixed_dictionaries(
     {}, optional={name: st.sampled_from(values) for name, values in ARGUMENTS.items()}

@@ -90,6 +90,8 @@ def _looks(table: str) -> Iterator[Words]:
     yield ["health", table, "--where", "x < 9"]
     yield ["scan", table, "--where", "x < 9"]
     yield ["scan", table, "--workload", "w.jsonl"]
+    yield ["scan", table, "--where", "x < 9", "--row-groups"]
+    yield ["health", table, "--row-groups"]
     yield ["report", table, "-o", "page.html"]
 
 

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from liquidlog.clustering.columns import ClusteringColumn, clustering_state
 from liquidlog.clustering.health.cubes import Between, CubeFiles, CubeHealth, measure_cubes
+from liquidlog.clustering.health.grain import RowGroupHealth
 from liquidlog.clustering.health.notes import (
     deleted_rows_note,
     health_notes,
@@ -81,7 +82,7 @@ class Health(Summary):
     cube is a range from its first to its last key. `average_box_overlaps` is the mean number of
     other files that meet a file in every column. It is an estimate if `box_files_measured` is
     smaller than the number of files; `box_overlaps_error` is half the width of its 95 % confidence
-    interval.
+    interval. `row_groups` is None where nobody asked what narrow readers open inside files.
     """
 
     table_uri: str
@@ -115,6 +116,7 @@ class Health(Summary):
     columns: tuple[ColumnHealth, ...]
     cubes: tuple[CubeHealth, ...]
     notes: tuple[str, ...]
+    row_groups: RowGroupHealth | None = None
 
     def _facts(self) -> Mapping[str, object]:
         return {

@@ -20,6 +20,7 @@ from liquidlog.clustering.columns import (
     clustering_state,
     unresolved_problem,
 )
+from liquidlog.clustering.filters import filtered_leaves
 from liquidlog.clustering.row_tracking import planned_row_tracking
 from liquidlog.errors import ClusteringColumnError, UnsupportedFeatureError, UsageError
 from liquidlog.plan import (
@@ -259,9 +260,10 @@ def _planned_writer_options(
     snapshot: Snapshot, columns: Sequence[ClusteringColumn], policy: ClusteringPolicy
 ) -> WriterOptions:
     options = writer_options(snapshot, columns)
-    if policy.compression is None:
-        return options
-    return structs.replace(options, compression=parse_codec(policy.compression).value)
+    if policy.compression is not None:
+        options = structs.replace(options, compression=parse_codec(policy.compression).value)
+    filtered = filtered_leaves(snapshot, policy.bloom_filter)
+    return structs.replace(options, bloom_filters=tuple(leaf.physical for leaf in filtered))
 
 
 def writer_options(snapshot: Snapshot, columns: Sequence[ClusteringColumn]) -> WriterOptions:

@@ -51,13 +51,14 @@ CLUSTERING_OPTIONS: Final = frozenset(
         "target_cube_bytes",
         "max_file_bytes",
         "compression",
+        "bloom_filter",
     }
 )
 """The options that every built-in strategy uses."""
 
 CUBE_OPTIONS: Final = CLUSTERING_OPTIONS | {"skip_clustered"}
 OVERLAP_OPTIONS: Final = ALL_OPTIONS - {"zorder_by", "skip_clustered"}
-COMPACTION_OPTIONS: Final = frozenset({"max_file_bytes", "compression"})
+COMPACTION_OPTIONS: Final = frozenset({"max_file_bytes", "compression", "bloom_filter"})
 ZORDER_OPTIONS: Final = COMPACTION_OPTIONS | {"target_cube_bytes", "zorder_by"}
 
 MIN_FILE_BYTES: Final = 128
@@ -86,7 +87,7 @@ def _setting(name: str, value: Any) -> Any:  # noqa: ANN401  a field's value
             return parse_size(value)
         case "max_file_size":
             return _file_size(value)
-        case "zorder_by":
+        case "zorder_by" | "bloom_filter":
             return column_paths(value, argument=name)
         case "compression":
             return parse_codec(one(value, str, argument=name, expected="a codec")).value

@@ -308,7 +308,7 @@ def test_a_row_group_that_is_lost_or_doubled_is_refused(
     finish = ConcatenatedFile.finish
 
     def finish_other(self: ConcatenatedFile, name: str) -> Any:
-        self._moved = change(self._moved)
+        self._joined._moved = change(self._joined._moved)
         return finish(self, name)
 
     monkeypatch.setattr(ConcatenatedFile, "finish", finish_other)

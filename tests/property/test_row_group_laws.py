@@ -1,0 +1,77 @@
+"""A row group that holds a matching row is never ruled out; DuckDB says which rows match."""
+
+from dataclasses import replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import duckdb
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from liquidlog.data.parquet_file import ParquetFile
+from liquidlog.data.row_group_bounds import RowGroups, joined, read_row_groups
+from liquidlog.predicates.matching import may_match_each, referenced_leaves
+from liquidlog.spec.mapping import MappingMode
+from support.effort import effort
+from support.snapshots import FileSpec, snapshot_of
+from support.sql_predicates import ARROW, FILES, PREDICATES, SCHEMA
+
+CONNECTION = duckdb.connect()
+
+_options = st.fixed_dictionaries(
+    {
+        "row_group_size": st.integers(1, 3),
+        "use_dictionary": st.booleans(),
+        "store_decimal_as_integer": st.booleans(),
+        "version": st.sampled_from(["1.0", "2.6"]),
+        "write_statistics": st.sampled_from([True, True, True, ["i", "s", "z"], False]),
+        "store_schema": st.booleans(),
+    }
+)
+
+
+@settings(max_examples=effort(60, 2_000), deadline=None)
+@given(files=FILES, predicate=PREDICATES, options=_options, knows=st.booleans())
+def test_row_groups_with_a_matching_row_are_never_ruled_out(
+    files: list[list[dict[str, Any]]], predicate: str, options: dict[str, Any], *, knows: bool
+) -> None:
+    snapshot = snapshot_of(
+        [FileSpec(path=str(number)) for number in range(len(files))], schema=SCHEMA
+    )
+    wanted = referenced_leaves(snapshot, [predicate])
+    parts, tables, first = [], [], 0
+    for rows in files:
+        table = pa.Table.from_pylist(rows, ARROW.remove(0))
+        groups = np.arange(len(rows)) // options["row_group_size"]
+        tables.append(table.add_column(0, "row_group", pa.array(groups + first)))
+        parts.append(_read(table, options, wanted, knows=knows))
+        first += int(groups[-1]) + 1
+    found = joined(parts, wanted)
+    assert len(found.bounds) == first
+    inside = replace(snapshot, files=snapshot.files.take(pa.array(found.file)), plain_files=None)
+    (mask,) = may_match_each(
+        inside,
+        [predicate],
+        lambda leaves: found.bounds.select([wanted.index(leaf) for leaf in leaves]),
+    )
+    CONNECTION.register("rows", pa.concat_tables(tables))
+    query = f"SELECT DISTINCT row_group FROM rows WHERE {predicate}"
+    matching = {number for (number,) in CONNECTION.execute(query).fetchall()}
+    assert matching <= {number for number, may in enumerate(mask.to_pylist()) if may}
+
+
+def _read(table: pa.Table, options: dict[str, Any], wanted: Any, *, knows: bool) -> RowGroups:
+    """Return a file's row groups; with `knows`, the log says where no value is NaN."""
+    with TemporaryDirectory() as directory:
+        path = Path(directory) / "f.parquet"
+        pq.write_table(table, path, **options)
+        nan = any(value != value for value in table["f"].to_pylist())  # noqa: PLR0124
+        without = [leaf for leaf in wanted if knows and not nan and leaf.logical == ("f",)]
+        with ParquetFile(str(path)) as file:
+            return read_row_groups(
+                file, schema=SCHEMA, mapping=MappingMode.NONE, wanted=wanted, without_nan=without
+            )

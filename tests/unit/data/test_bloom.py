@@ -1,0 +1,316 @@
+"""Bloom filters in data files: right, sized by their row group, bounded, and used by readers."""
+
+import datetime as dt
+from collections.abc import Callable
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+import pytest
+from deltalake import DeltaTable, QueryBuilder, convert_to_deltalake
+
+from liquidlog.data import bloom, writer
+from liquidlog.data.bloom import distinct_values
+from liquidlog.data.footer import Chunk, read_footer
+from liquidlog.data.reader import DataFile
+from liquidlog.data.writer import DataFileWriter
+from liquidlog.errors import UsageError
+from liquidlog.plan import WriterOptions
+from liquidlog.spec.arrow import delta_schema
+from liquidlog.spec.schema import Path as Column
+
+ROWS = 8_000
+GROUP_ROWS = 2_000
+
+
+def table(seed: int = 1) -> pa.Table:
+    """Rows of every type that may have filters, in no order, without nearby values."""
+    random = np.random.default_rng(seed)
+    values = random.permutation(ROWS) * 7
+    return pa.table(
+        {
+            "byte": pa.array(values % 100 - 50, pa.int8()),
+            "short": pa.array(values % 30_000, pa.int16()),
+            "integer": pa.array(values, pa.int32()),
+            "long": pa.array(values << 33),
+            "day": pa.array(values, pa.int32()).cast(pa.date32()),
+            "at": pa.array(values * 1_000_000).cast(pa.timestamp("us", "UTC")),
+            "local": pa.array(values * 1_000_000).cast(pa.timestamp("us")),
+            "text": pa.array([f"name {value}" for value in values]),
+            "few": pa.array([f"name {value % 50}" for value in values]).dictionary_encode(),
+            "bytes": pa.array([b"%d" % value for value in values]),
+            "small": pa.array([Decimal(int(v)) / 100 for v in values], pa.decimal128(9, 2)),
+            "wide": pa.array([Decimal(int(v)) / 100 for v in values], pa.decimal128(38, 2)),
+            "part": pa.array([{"a.b": int(value)} for value in values]),
+            "filler": pa.array([random.bytes(40).hex() for _ in values]),
+        }
+    )
+
+
+def paths_of(rows: pa.Table) -> tuple[Column, ...]:
+    return tuple(("part", "a.b") if name == "part" else (name,) for name in rows.column_names)
+
+
+def written(path: Path, rows: pa.Table, *columns: Column) -> list[list[Chunk]]:
+    """Write rows to a file with filters of these columns; return its chunks per row group."""
+    plain = pa.schema([_plain(child) for child in rows.schema])
+    options = WriterOptions(indexed=(), bloom_filters=columns)
+    with DataFileWriter(str(path), schema=delta_schema(plain), options=options) as file:
+        file.write(rows)
+        facts = file.finish("f")
+    assert facts.size_bytes == path.stat().st_size
+    found = DataFile.open(str(path), schema=delta_schema(plain)).read()
+    assert found.equals(rows.cast(found.schema))
+    return chunks_of(path)
+
+
+def _plain(child: pa.Field) -> pa.Field:
+    is_encoded = isinstance(child.type, pa.DictionaryType)
+    return child.with_type(child.type.value_type) if is_encoded else child
+
+
+def chunks_of(path: Path) -> list[list[Chunk]]:
+    with path.open("rb") as file:
+        footer, _ = read_footer(file, path.stat().st_size)
+    return [list(group.chunks) for group in footer.row_groups]
+
+
+def filters_of(chunks: list[list[Chunk]]) -> list[set[Column]]:
+    return [{chunk.path for chunk in group if chunk.bloom_filter} for group in chunks]
+
+
+@pytest.fixture(autouse=True)
+def row_groups_are_small(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(writer, "ROW_GROUP_ROWS", GROUP_ROWS)
+
+
+@pytest.fixture
+def any_share(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bloom, "MAX_SHARE", 1.0)
+
+
+def literal(value: Any) -> str:
+    match value:
+        case bytes():
+            return f"'{value.decode()}'::BLOB"
+        case dt.datetime():
+            return f"'{value}'::TIMESTAMP{'TZ' if value.tzinfo else ''}"
+        case dt.date():
+            return f"'{value}'::DATE"
+        case str():
+            return f"'{value}'"
+        case _:
+            return str(value)
+
+
+@pytest.mark.usefixtures("any_share")
+def test_duckdb_finds_every_value_of_every_type(tmp_path: Path) -> None:
+    rows = table()
+    chunks = written(tmp_path / "f.parquet", rows, *paths_of(rows))
+    assert filters_of(chunks) == [{*paths_of(rows)}] * (ROWS // GROUP_ROWS)
+    connection = duckdb.connect()
+    for name in rows.column_names:
+        column = rows[name] if name != "part" else pc.struct_field(rows[name], ["a.b"])
+        shown = f'"{name}"' if name != "part" else 'part."a.b"'
+        for value in column.slice(GROUP_ROWS - 10, 20).to_pylist():
+            query = f"select count(*) from '{tmp_path}/f.parquet' where {shown} = {literal(value)}"
+            expected = pc.sum(pc.equal(column, pa.scalar(value, column.type))).as_py()
+            assert connection.execute(query).fetchall() == [(expected,)], (name, value)
+
+
+@pytest.mark.usefixtures("any_share")
+def test_duckdb_excludes_absent_values(tmp_path: Path) -> None:
+    rows = table()
+    written(tmp_path / "f.parquet", rows, *paths_of(rows))
+    connection = duckdb.connect()
+    probe = f"select bloom_filter_excludes from parquet_bloom_probe('{tmp_path}/f.parquet', ?, ?)"
+    asked = [("integer", value) for value in range(1, 7 * ROWS, 71) if value % 7]
+    found = [excluded for one in asked for (excluded,) in connection.execute(probe, one).fetchall()]
+    # One in a hundred is not excluded; twice as many would say that filters are too small.
+    assert len(found) == len(asked) * ROWS // GROUP_ROWS
+    assert sum(found) >= 0.98 * len(found)
+
+
+@pytest.mark.usefixtures("any_share")
+def test_delta_rs_finds_every_value_and_skips_by_filters(tmp_path: Path) -> None:
+    rows = table().drop_columns(["local"])
+    written(tmp_path / "f.parquet", rows, *paths_of(rows))
+    convert_to_deltalake(str(tmp_path))
+    query = QueryBuilder().register("t", DeltaTable(str(tmp_path)))
+
+    def counted(where: str) -> int:
+        result = query.execute(f"select count(*) as n from t where {where}")
+        return int(pa.table(result.read_all())["n"][0].as_py())
+
+    places = np.random.default_rng(2).integers(0, ROWS, 5).tolist()
+    for name in ("byte", "short", "integer", "long", "text", "small", "wide", "few"):
+        for value in rows[name].take(pa.array(places)).to_pylist():
+            shown = f"arrow_cast('{value}', '{_arrow_name(rows[name].type)}')"
+            expected = pc.sum(pc.equal(rows[name], pa.scalar(value))).as_py()
+            assert counted(f"{name} = {shown}") == expected
+    found = query.execute("explain analyze select * from t where text = 'name 15'").read_all()
+    metrics = str(pa.table(found).to_pylist())
+    assert f"row_groups_pruned_bloom_filter={ROWS // GROUP_ROWS} total → 0 matched" in metrics
+
+
+def _arrow_name(found: pa.DataType) -> str:
+    if pa.types.is_decimal(found):
+        return f"Decimal128({found.precision}, {found.scale})"
+    return "Utf8" if not pa.types.is_integer(found) else str(found).capitalize()
+
+
+@pytest.mark.usefixtures("any_share")
+def test_filters_are_sized_by_the_values_of_their_own_row_group(tmp_path: Path) -> None:
+    many, few = pa.array(range(GROUP_ROWS)), pa.array([7] * GROUP_ROWS)
+    nulls = pa.nulls(GROUP_ROWS, pa.int64())
+    rows = pa.table({"a": pa.chunked_array([few, many, nulls])})
+    rows = rows.append_column("filler", pa.array([f"{place}" * 99 for place in range(len(rows))]))
+    spans = [group[0].bloom_filter for group in written(tmp_path / "f.parquet", rows, ("a",))]
+    one, two_thousand, none = (span[1] for span in spans if span is not None)
+    # 9.7 bits per value, up to the next power of two; and a header.
+    assert 32 < one < 64
+    assert none == one
+    assert 4_096 < two_thousand < 4_096 + 32
+
+
+def test_a_filter_that_would_take_too_much_is_left_out(tmp_path: Path) -> None:
+    rows = table().select(["integer", "text", "filler"])
+    asked = [("integer",), ("text",), ("filler",)]
+    chunks = written(tmp_path / "f.parquet", rows, *asked)
+    kept = filters_of(chunks)
+    assert set.union(*kept) < {*asked}
+    assert ("integer",) in set.intersection(*kept)
+    for group in chunks:
+        pages = sum(chunk.span[1] for chunk in group)
+        assert sum(chunk.bloom_filter[1] for chunk in group if chunk.bloom_filter) <= pages / 10
+    # The first that is asked for is the first to be kept.
+    reverse = filters_of(written(tmp_path / "g.parquet", rows, *asked[::-1]))
+    assert ("filler",) in set.intersection(*reverse)
+
+
+@pytest.mark.usefixtures("any_share")
+def test_only_the_column_that_is_asked_for_has_filters(tmp_path: Path) -> None:
+    values = pa.array(range(GROUP_ROWS))
+    rows = pa.table({"a.b": values, "a": pa.StructArray.from_arrays([values], ["b"])})
+    assert filters_of(written(tmp_path / "f.parquet", rows, ("a.b",))) == [{("a.b",)}]
+    assert filters_of(written(tmp_path / "g.parquet", rows, ("a", "b"))) == [{("a", "b")}]
+
+
+@pytest.mark.usefixtures("any_share")
+def test_files_are_otherwise_those_without_filters(tmp_path: Path) -> None:
+    rows = table()
+    written(tmp_path / "f.parquet", rows, ("long",))
+    written(tmp_path / "g.parquet", rows)
+    ours, plain = pq.read_metadata(tmp_path / "f.parquet"), pq.read_metadata(tmp_path / "g.parquet")
+    assert ours.schema.equals(plain.schema)
+    assert ours.num_row_groups == plain.num_row_groups
+    for number in range(plain.num_row_groups):
+        for column in range(plain.num_columns):
+            one, other = (f.row_group(number).column(column) for f in (ours, plain))
+            assert one.statistics == other.statistics
+            assert one.has_offset_index
+            assert one.has_column_index
+
+
+def test_a_file_without_rows_needs_no_filter(tmp_path: Path) -> None:
+    rows = table().slice(0, 0)
+    assert written(tmp_path / "f.parquet", rows, ("long",)) == []
+
+
+@pytest.mark.usefixtures("any_share")
+def test_nothing_is_left_of_a_file_that_fails(tmp_path: Path) -> None:
+    options = WriterOptions(indexed=(), bloom_filters=(("long",),))
+    rows = table().select(["long"])
+    with DataFileWriter(
+        str(tmp_path / "f.parquet"), schema=delta_schema(rows.schema), options=options
+    ) as file:
+        file.write(rows)
+    assert not [*tmp_path.iterdir()]
+
+
+def test_a_pyarrow_without_filters_is_refused_before_a_file_is_made(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def without(self: object, where: object, schema: object) -> None: ...
+
+    monkeypatch.setattr(pq.ParquetWriter, "__init__", without)
+    schema = delta_schema(table().schema.remove(8))
+    for asked in ((("long",),), ()):
+        options = WriterOptions(indexed=(), bloom_filters=asked)
+        if not asked:
+            DataFileWriter(str(tmp_path / "f"), schema=schema, options=options).discard()
+            continue
+        with pytest.raises(UsageError, match="need a newer pyarrow than"):
+            DataFileWriter(str(tmp_path / "f"), schema=schema, options=options)
+    assert not [*tmp_path.iterdir()]
+
+
+@pytest.mark.parametrize(
+    "column",
+    [
+        pa.array(["a", "b", None, "a"]),
+        pa.chunked_array([["a"], ["b", None, "a"]]).dictionary_encode(),
+        pa.chunked_array([pa.array(["a"]), pa.array(["b", None, "a"])]),
+        pa.array([Decimal("1.1"), Decimal("2.2"), None, None], pa.decimal128(38, 1)),
+    ],
+)
+def test_distinct_values_do_not_count_nulls(column: Any) -> None:
+    rows = pa.table({"a": column})
+    assert distinct_values(rows, ("a",)) == 2
+    nested = pa.StructArray.from_arrays(
+        [column if isinstance(column, pa.Array) else column.combine_chunks()],
+        ["x"],
+        mask=pa.array([False, False, False, True]),
+    )
+    assert distinct_values(pa.table({"a": nested}), ("a", "x")) == 2
+
+
+def bytes_read(read: Callable[[], object]) -> int:
+    """Return how many bytes this process asks its file system for while `read` runs."""
+
+    def asked() -> int:
+        lines = Path("/proc/self/io").read_text(encoding="ascii").splitlines()
+        return int(next(line for line in lines if line.startswith("rchar")).split()[1])
+
+    asked()
+    overhead = -asked() + asked()
+    before = asked()
+    read()
+    return asked() - before - overhead
+
+
+def _query(reader: str, directory: Path) -> Callable[[], object]:
+    """Return what asks for a name that no row has, everything else being ready."""
+    query = "select * from t where text = 'name 15'"
+    if reader == "duckdb":
+        connection = duckdb.connect()
+        connection.execute(f"create view t as from '{directory}/f.parquet'")
+        return lambda: connection.execute(query).fetchall()
+    convert_to_deltalake(str(directory))
+    delta = QueryBuilder().register("t", DeltaTable(str(directory)))
+    return lambda: delta.execute(query).read_all()
+
+
+@pytest.mark.skipif(not Path("/proc/self/io").exists(), reason="the kernel does not count bytes")
+@pytest.mark.parametrize("reader", ["duckdb", "delta-rs"])
+def test_an_equality_fetches_fewer_bytes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, reader: str
+) -> None:
+    random = np.random.default_rng(3)
+    rows = pa.table({"text": [f"name {value * 7}" for value in random.permutation(20 * ROWS)]})
+    rows = rows.append_column(
+        "filler", pa.array([random.bytes(20).hex() for _ in range(len(rows))])
+    )
+    monkeypatch.setattr(writer, "ROW_GROUP_ROWS", 5 * ROWS)
+    sizes = {}
+    for name, columns in {"with": [("text",)], "without": []}.items():
+        directory = tmp_path / name
+        directory.mkdir()
+        written(directory / "f.parquet", rows, *columns)
+        sizes[name] = bytes_read(_query(reader, directory))
+    assert sizes["with"] < 0.6 * sizes["without"], sizes
