@@ -7,6 +7,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from liquidlog.clustering.columns import clustering_state
+from liquidlog.clustering.planning.remembered import layout
+from liquidlog.operations.strategies import strategy_names
 from liquidlog.snapshot import Snapshot, deleted_rows, num_records
 from liquidlog.spec.features import table_features
 from liquidlog.spec.schema import quote_path
@@ -18,13 +20,15 @@ def detail(snapshot: Snapshot) -> Mapping[str, Any]:
 
     `numRecords` is the number of live rows, None if a file's statistics do not tell.
     `clusteringColumns` holds logical names, quoted where needed; a column that the schema no
-    longer has keeps its physical name.
+    longer has keeps its physical name. `layout` says what the table remembers of the settings of a
+    plan, and what decided it; `layoutNotes` which properties about them are wrong or not known.
 
     Raises:
         CorruptLogError: If the clustering domain cannot be read.
     """
     state = clustering_state(snapshot)
     metadata, protocol = snapshot.metadata, snapshot.protocol
+    remembered, notes = layout(snapshot, strategy_names)
     return {
         "version": snapshot.version,
         "format": "delta",
@@ -43,7 +47,17 @@ def detail(snapshot: Snapshot) -> Mapping[str, Any]:
         "minReaderVersion": protocol.min_reader_version,
         "minWriterVersion": protocol.min_writer_version,
         "tableFeatures": list(table_features(protocol)),
+        "layout": {name: _shown(setting) for name, setting in remembered.items()},
+        "layoutNotes": list(notes),
     }
+
+
+def _shown(setting: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return a setting with columns as in `clusteringColumns`."""
+    value = setting["value"]
+    if not isinstance(value, tuple):
+        return setting
+    return {**setting, "value": [quote_path(path) for path in value]}
 
 
 def live_rows(files: pa.Table) -> int | None:
