@@ -829,7 +829,7 @@ class Table(Summary):
 
         Raises:
             UsageError: If the data is of another type or an empty list, or if `cluster` is set and
-                the table has no clustering columns.
+                the table has no clustering columns, or remembers a curve that there is not.
             SchemaMismatchError: If the data does not have the table's schema; shows both.
             DataFileError: If a file cannot be read.
             UnsupportedFeatureError: If the table requires more of a writer than we do.

@@ -45,8 +45,10 @@ def properties_change(
             problem.
     """
     setting = {canonical_key(name): value for name, value in properties.items()}
-    removing = tuple(dict.fromkeys(canonical_key(name) for name in unset))
     before = snapshot.metadata.configuration
+    removing = tuple(
+        dict.fromkeys(name if name in before else canonical_key(name) for name in unset)
+    )
     problems = list(_problems(snapshot, setting, removing))
     after = {name: value for name, value in {**before, **setting}.items() if name not in removing}
     problems.extend(_mode_problems(before, after))
