@@ -28,6 +28,7 @@ from liquidlog.log.loader import (
 )
 from liquidlog.log.store import TableStore
 from liquidlog.plan import (
+    DEFAULT_MIN_CUBE_BYTES,
     ClusteringPlan,
     ClusteringPolicy,
     Outcome,
@@ -531,7 +532,8 @@ class Table(Summary):
         from msgspec import structs
 
         from liquidlog.clustering.planning.planner import plan, policy_settings
-        from liquidlog.clustering.planning.remembered import notes, settle
+        from liquidlog.clustering.planning.remembered import settle
+        from liquidlog.clustering.properties import notes
         from liquidlog.operations.strategies import find_strategies, strategy_names
 
         given = policy_settings(
@@ -1007,6 +1009,10 @@ def _min_cube_bytes(snapshot: Snapshot, size: Size | None) -> int:
     """Return the minimum cube size: the argument, else what the table remembers."""
     if size is not None:
         return parse_size(size)
+    from liquidlog.clustering.properties import deciding_property
+
+    if deciding_property(snapshot.metadata.configuration, "min_cube_bytes") is None:
+        return DEFAULT_MIN_CUBE_BYTES
     from liquidlog.clustering.planning.remembered import remembered
 
     found: int = remembered(snapshot, "min_cube_bytes")

@@ -7,13 +7,12 @@ import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import Final
 
-from liquidlog.clustering.planning.remembered import (
+from liquidlog.clustering.properties import (
     BY_NAME,
     StrategyNames,
     built_in,
     is_unknown,
     unknown_text,
-    wrong_value,
 )
 from liquidlog.errors import SchemaProblem, SchemaProblemKind, UsageError
 from liquidlog.spec.codecs import CODEC_NAMES, CODEC_PROPERTY
@@ -214,10 +213,13 @@ def layout_problems(
         schema: Its schema.
         strategies: The strategies that there are.
     """
-    for name in names:
-        known = BY_NAME.get(canonical_key(name))
-        if known is None:
-            continue
+    found = [known for known in (BY_NAME.get(canonical_key(name)) for name in names) if known]
+    if not found:
+        return
+    # What checks them imports the planners, which changes of other properties need not wait for.
+    from liquidlog.clustering.planning.remembered import wrong_value
+
+    for known in found:
         value = configuration[known.name]
         problem = wrong_value(
             known, value, schema=schema, configuration=configuration, strategies=strategies

@@ -13,7 +13,7 @@ import msgspec
 from msgspec import structs
 
 from liquidlog.clustering.columns import clustering_state
-from liquidlog.clustering.planning.remembered import COLUMN_PROPERTIES, columns_of
+from liquidlog.clustering.properties import COLUMN_PROPERTIES, columns_of
 from liquidlog.errors import SchemaChangeError, SchemaProblem, SchemaProblemKind
 from liquidlog.snapshot import Snapshot
 from liquidlog.spec.actions import CopiedAdd, Metadata, Protocol

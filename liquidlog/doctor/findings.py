@@ -21,11 +21,7 @@ from liquidlog.clustering.health.notes import (
     prefix_chars,
     truncation,
 )
-from liquidlog.clustering.planning.remembered import (
-    ZORDER_PROPERTY,
-    unknown_names,
-    unknown_text,
-)
+from liquidlog.clustering.properties import ZORDER_PROPERTY, unknown_names, unknown_text
 from liquidlog.clustering.zcubes import (
     OTHER_COLUMNS,
     OTHER_PROVIDER,

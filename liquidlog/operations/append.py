@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from liquidlog.clustering.columns import clustering_state
 from liquidlog.clustering.planning.choice import writer_options
-from liquidlog.clustering.planning.remembered import remembered
+from liquidlog.clustering.properties import deciding_property, default_of
 from liquidlog.clustering.row_tracking import assign_row_ids
 from liquidlog.commit.conflicts import ReadSet
 from liquidlog.commit.transaction import Clock, Proposal, land_and_checkpoint, require_writable
@@ -196,8 +196,14 @@ def _curve(snapshot: Snapshot) -> str:
     Raises:
         UsageError: If the table's property names none.
     """
-    is_one = len(clustering_state(snapshot).columns) == 1
-    curve: str = "linear" if is_one else remembered(snapshot, "curve")
+    if len(clustering_state(snapshot).columns) == 1:
+        return "linear"
+    if deciding_property(snapshot.metadata.configuration, "curve") is None:
+        return str(default_of("curve"))
+    # Few tables have the property, and the planners that check it take long to import.
+    from liquidlog.clustering.planning.remembered import remembered
+
+    curve: str = remembered(snapshot, "curve")
     return curve
 
 

@@ -1,14 +1,14 @@
 """What DESCRIBE DETAIL says of a table."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from liquidlog.clustering.columns import clustering_state
-from liquidlog.clustering.planning.remembered import layout
-from liquidlog.operations.strategies import strategy_names
+from liquidlog.clustering.properties import SETTINGS, deciding_property, default_of, notes
+from liquidlog.errors import UsageError
 from liquidlog.snapshot import Snapshot, deleted_rows, num_records
 from liquidlog.spec.features import table_features
 from liquidlog.spec.schema import quote_path
@@ -28,7 +28,7 @@ def detail(snapshot: Snapshot) -> Mapping[str, Any]:
     """
     state = clustering_state(snapshot)
     metadata, protocol = snapshot.metadata, snapshot.protocol
-    remembered, notes = layout(snapshot, strategy_names)
+    layout, wrong = _layout(snapshot)
     return {
         "version": snapshot.version,
         "format": "delta",
@@ -47,17 +47,44 @@ def detail(snapshot: Snapshot) -> Mapping[str, Any]:
         "minReaderVersion": protocol.min_reader_version,
         "minWriterVersion": protocol.min_writer_version,
         "tableFeatures": list(table_features(protocol)),
-        "layout": {name: _shown(setting) for name, setting in remembered.items()},
-        "layoutNotes": list(notes),
+        "layout": layout,
+        "layoutNotes": [*wrong, *notes(metadata.configuration)],
     }
 
 
-def _shown(setting: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return a setting with columns as in `clusteringColumns`."""
-    value = setting["value"]
-    if not isinstance(value, tuple):
-        return setting
-    return {**setting, "value": [quote_path(path) for path in value]}
+def _layout(snapshot: Snapshot) -> tuple[Mapping[str, Mapping[str, Any]], Sequence[str]]:
+    """Return what a table remembers of every setting, and which properties are wrong, in words.
+
+    Per setting: `value` (None if it is wrong), `from` (property or default) and, for a property,
+    its name as `property`.
+    """
+    found, wrong = {}, []
+    for setting in SETTINGS:
+        name = deciding_property(snapshot.metadata.configuration, setting)
+        if name is None:
+            found[setting] = {"value": _shown(default_of(setting)), "from": "default"}
+            continue
+        value, problem = _remembered(snapshot, setting)
+        wrong.extend([problem] if problem else [])
+        found[setting] = {"value": _shown(value), "from": "property", "property": name}
+    return found, wrong
+
+
+def _remembered(snapshot: Snapshot, setting: str) -> tuple[Any, str | None]:
+    """Return what a property says, or None and what is wrong with it."""
+    # Few tables have such properties, and the planners that check them take long to import.
+    from liquidlog.clustering.planning.remembered import remembered
+    from liquidlog.operations.strategies import strategy_names
+
+    try:
+        return remembered(snapshot, setting, strategy_names), None
+    except UsageError as error:
+        return None, error.message
+
+
+def _shown(value: Any) -> Any:  # noqa: ANN401  any setting's value
+    """Return columns as in `clusteringColumns`, any other value as it is."""
+    return [quote_path(path) for path in value] if isinstance(value, tuple) else value
 
 
 def live_rows(files: pa.Table) -> int | None:

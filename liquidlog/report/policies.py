@@ -5,7 +5,7 @@ from typing import Any, Final
 
 import msgspec
 
-from liquidlog.clustering.planning.planner import SPELLING
+from liquidlog.clustering.properties import DEFAULT_STRATEGY, LAYOUT_PROPERTIES
 from liquidlog.plan import (
     OPTION,
     ClusteringPlan,
@@ -19,7 +19,10 @@ from liquidlog.spec.sizes import render_size
 
 _DEFAULTS: Final = ClusteringPolicy()
 _STRATEGY: Final = "strategy"
-_DEFAULT_STRATEGY: Final = "cube"
+_SPELLING: Final = {
+    "budget_bytes": "budget",
+    **{known.setting: known.argument for known in LAYOUT_PROPERTIES},
+}
 
 
 def policy_document(plan: ClusteringPlan) -> Mapping[str, Any]:
@@ -46,7 +49,7 @@ def printed_plan(plan: ClusteringPlan) -> Mapping[str, Any]:
 def settings_text(settings: Mapping[str, Mapping[str, Any]]) -> str:
     """Return the settings that do not have their default as one line, empty if there are none."""
     return ", ".join(
-        f"{SPELLING.get(name, name)} {_value(name, setting['value'])}"
+        f"{_SPELLING.get(name, name)} {_value(name, setting['value'])}"
         f" ({setting.get('property', setting['from'])})"
         for name, setting in settings.items()
         if setting["from"] != "default"
@@ -63,7 +66,7 @@ def _source(plan: ClusteringPlan, name: str) -> Mapping[str, str]:
     if by is None:
         # In a plan of an earlier release, and one made from a policy, only an option can decide.
         if name == _STRATEGY:
-            is_given = plan.mode is RewriteMode.CLUSTERING and plan.strategy != _DEFAULT_STRATEGY
+            is_given = plan.mode is RewriteMode.CLUSTERING and plan.strategy != DEFAULT_STRATEGY
         else:
             is_given = getattr(plan.policy, name) != getattr(_DEFAULTS, name)
         return {"from": OPTION if is_given else "default"}

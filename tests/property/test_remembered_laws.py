@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from liquidlog.clustering.planning.planner import STRATEGY, plan, policy_settings
-from liquidlog.clustering.planning.remembered import BY_NAME, Settled, settle, wrong_values
+from liquidlog.clustering.planning.planner import STRATEGIES, STRATEGY, plan, policy_settings
+from liquidlog.clustering.planning.remembered import Settled, settle, wrong_values
+from liquidlog.clustering.properties import BY_NAME, LAYOUT_PROPERTIES, built_in
 from liquidlog.errors import UsageError
 from liquidlog.plan import OPTION, ClusteringPlan, ClusteringPolicy
 from liquidlog.snapshot import Snapshot
@@ -153,3 +154,11 @@ def test_any_text_is_a_value_or_one_error_that_names_the_property(
     with pytest.raises(UsageError, match=rf"{name} .*set-properties") as refused:
         settle(snapshot, {})
     assert refused.value.fields == {"property": name, "value": text}
+
+
+def test_properties_stand_for_settings_that_there_are() -> None:
+    assert set(VALUES) == {known.name for known in LAYOUT_PROPERTIES}
+    assert set(built_in()) == set(STRATEGIES)
+    for known in LAYOUT_PROPERTIES:
+        value = known.read(VALUES[known.name][0])
+        assert [*policy_settings({known.argument: value})] == [known.setting]

@@ -8,109 +8,39 @@ Any engine can set these properties, to any text. A wrong value is refused when 
 unknown name, perhaps of a later release, is noted.
 """
 
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any
 
 from liquidlog.clustering.columns import clustering_state, resolve_columns
-from liquidlog.clustering.planning import cube
 from liquidlog.clustering.planning.choice import check_policy
 from liquidlog.clustering.planning.planner import (
     CLUSTERING_OPTIONS,
     COMPACTION_OPTIONS,
     LISTENS,
-    SPELLING,
-    STRATEGIES,
     STRATEGY,
     ZORDER_OPTIONS,
     check_known,
     policy_settings,
+)
+from liquidlog.clustering.properties import (
+    BY_NAME,
+    COLUMN_PROPERTIES,
+    LAYOUT_PROPERTIES,
+    SETTINGS,
+    LayoutProperty,
+    StrategyNames,
+    built_in,
+    deciding_property,
+    default_of,
 )
 from liquidlog.curve.curves import Curve
 from liquidlog.errors import UsageError
 from liquidlog.plan import OPTION, ClusteringPolicy
 from liquidlog.snapshot import Snapshot
 from liquidlog.spec.codecs import CODEC_PROPERTY
-from liquidlog.spec.near import near_names
-from liquidlog.spec.schema import Path, StructType, quote_path, split_paths
-
-PREFIX: Final = "liquidlog."
-"""The beginning of the names of our own properties; no other name may begin like that."""
-
-ZORDER_PROPERTY: Final = "liquidlog.zorderBy"
-TARGET_FILE_SIZE: Final = "delta.targetFileSize"
-"""A property of Databricks and delta-rs. Delta Spark keeps it and does nothing with it."""
-
-StrategyNames = Callable[[], Collection[str]]
-"""Returns the names of the strategies that are installed; called only if a property names one."""
-
-
-def built_in() -> Collection[str]:
-    """Return the names of the strategies that need no installation."""
-    return tuple(STRATEGIES)
-
-
-@dataclass(frozen=True, slots=True)
-class LayoutProperty:
-    """A table property that stands for an option.
-
-    `argument` is the option's name as callers write it. `read` turns the property's text into the
-    option's value, whose own parser then checks it.
-    """
-
-    name: str
-    argument: str
-    read: Callable[[str], Any] = str
-
-    @property
-    def setting(self) -> str:
-        """The field of the policy, or STRATEGY."""
-        return _FIELDS.get(self.argument, self.argument)
-
-
-def _number(text: str) -> float:
-    try:
-        return float(text)
-    except ValueError:
-        raise UsageError(f"{text!r} is not a number") from None
-
-
-def _names(text: str) -> tuple[str, ...]:
-    names = tuple(quote_path(path) for path in split_paths(text))
-    if not names:
-        raise UsageError("a list of columns is needed, as a,b")
-    return names
-
-
-_FIELDS: Final = {public: field for field, public in SPELLING.items()}
-
-LAYOUT_PROPERTIES: Final = (
-    LayoutProperty("liquidlog.strategy", STRATEGY),
-    LayoutProperty("liquidlog.curve", "curve"),
-    LayoutProperty("liquidlog.minCubeSize", "min_cube_size"),
-    LayoutProperty("liquidlog.targetCubeSize", "target_cube_size"),
-    LayoutProperty("liquidlog.maxFileSize", "max_file_size"),
-    LayoutProperty(TARGET_FILE_SIZE, "max_file_size"),
-    LayoutProperty("liquidlog.tolerance", "tolerance", _number),
-    LayoutProperty(ZORDER_PROPERTY, "zorder_by", _names),
-)
-"""All of them. Of several for one option, the first that a table has decides."""
-
-COLUMN_PROPERTIES: Final = (ZORDER_PROPERTY,)
-"""Those whose values are lists of columns by their logical names, as a,b."""
-
-SETTINGS: Final = tuple(dict.fromkeys(known.setting for known in LAYOUT_PROPERTIES))
-"""The settings that a table can remember, each once."""
-
-BY_NAME: Final[Mapping[str, LayoutProperty]] = {known.name: known for known in LAYOUT_PROPERTIES}
-
-_DEFAULTS: Final = ClusteringPolicy()
-
-
-def default_of(setting: str) -> Any:  # noqa: ANN401  any setting's value
-    """Return the value that a setting has without an option and a property."""
-    return cube.NAME if setting == STRATEGY else getattr(_DEFAULTS, setting)
+from liquidlog.spec.schema import StructType
 
 
 def parse_property(
@@ -182,32 +112,6 @@ def wrong_values(snapshot: Snapshot, strategies: StrategyNames = built_in) -> Ma
     return {name: problem for name, problem in found.items() if problem is not None}
 
 
-def is_unknown(name: str) -> bool:
-    """Return whether a property has a name of ours that this release does not know."""
-    return name.lower().startswith(PREFIX) and name not in BY_NAME
-
-
-def unknown_names(configuration: Mapping[str, str]) -> tuple[str, ...]:
-    """Return the names among a table's properties that look like ours and are not known."""
-    return tuple(name for name in configuration if is_unknown(name))
-
-
-def unknown_text(name: str) -> str:
-    """Return the clause that a property is not known; it has similar names, if there are any."""
-    known = {one.name.removeprefix(PREFIX): one.name for one in LAYOUT_PROPERTIES}
-    near = near_names(name[len(PREFIX) :], known)
-    hint = f" (did you mean {' or '.join(known[one] for one in near)}?)" if near else ""
-    return f"{name} is not a property that this release of liquidlog knows{hint}"
-
-
-def notes(configuration: Mapping[str, str]) -> tuple[str, ...]:
-    """Return a sentence for each property of the table that looks like ours and has no effect."""
-    return tuple(
-        f"the table's property {unknown_text(name)}; it has no effect"
-        for name in unknown_names(configuration)
-    )
-
-
 class _Recall:
     """Reads settings from the properties of a table at one version."""
 
@@ -216,24 +120,13 @@ class _Recall:
         self._strategies = strategies
         self._configuration = snapshot.metadata.configuration
 
-    def property_of(self, setting: str) -> str | None:
-        """Return the name of the property that decides a setting, None if there is none."""
-        return next(
-            (
-                known.name
-                for known in LAYOUT_PROPERTIES
-                if known.setting == setting and known.name in self._configuration
-            ),
-            None,
-        )
-
     def value_of(self, setting: str) -> Any:  # noqa: ANN401  any setting's value
         """Return what the table remembers of a setting, its default if there is no property.
 
         Raises:
             UsageError: If the property has a wrong value; names it, and how to mend it.
         """
-        name = self.property_of(setting)
+        name = deciding_property(self._configuration, setting)
         if name is None:
             return default_of(setting)
         with self._blaming(name):
@@ -260,13 +153,13 @@ class _Recall:
             ) from error
 
 
-def remembered(snapshot: Snapshot, setting: str) -> Any:  # noqa: ANN401  any setting's value
+def remembered(snapshot: Snapshot, setting: str, strategies: StrategyNames = built_in) -> Any:  # noqa: ANN401  any setting's value
     """Return what a table remembers of one setting, its default if there is no property.
 
     Raises:
         UsageError: If the property has a wrong value; names it, and how to mend it.
     """
-    return _Recall(snapshot).value_of(setting)
+    return _Recall(snapshot, strategies).value_of(setting)
 
 
 def remembered_among(snapshot: Snapshot, settings: Collection[str]) -> Mapping[str, Any]:
@@ -276,7 +169,11 @@ def remembered_among(snapshot: Snapshot, settings: Collection[str]) -> Mapping[s
         UsageError: If such a property has a wrong value; names it, and how to mend it.
     """
     recall = _Recall(snapshot)
-    found = [setting for setting in SETTINGS if setting in settings and recall.property_of(setting)]
+    found = [
+        setting
+        for setting in SETTINGS
+        if setting in settings and deciding_property(snapshot.metadata.configuration, setting)
+    ]
     return {setting: recall.value_of(setting) for setting in found}
 
 
@@ -286,29 +183,6 @@ def remembered_if_right(snapshot: Snapshot, setting: str) -> Any:  # noqa: ANN40
         return remembered(snapshot, setting)
     except UsageError:
         return default_of(setting)
-
-
-def layout(
-    snapshot: Snapshot, strategies: StrategyNames = built_in
-) -> tuple[Mapping[str, Mapping[str, Any]], tuple[str, ...]]:
-    """Return what a table remembers of every setting, and notes about what it does not.
-
-    Per setting: `value` (None if it is wrong), `from` (property or default) and, for a property,
-    its name as `property`. The notes say which values are wrong and which names are not known.
-    """
-    recall, found, wrong = _Recall(snapshot, strategies), {}, []
-    for setting in SETTINGS:
-        name = recall.property_of(setting)
-        if name is None:
-            found[setting] = {"value": default_of(setting), "from": "default"}
-            continue
-        try:
-            value = recall.value_of(setting)
-        except UsageError as error:
-            wrong.append(error.message)
-            value = None
-        found[setting] = {"value": value, "from": "property", "property": name}
-    return found, (*wrong, *notes(snapshot.metadata.configuration))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -345,7 +219,11 @@ def settle(
     found, decided_by = dict(given), dict.fromkeys(given, OPTION)
 
     def remember(setting: str) -> None:
-        name = None if setting in found else recall.property_of(setting)
+        name = (
+            None
+            if setting in found
+            else deciding_property(snapshot.metadata.configuration, setting)
+        )
         if name is not None:
             found[setting] = recall.value_of(setting)
             decided_by[setting] = name
@@ -372,13 +250,5 @@ def _listening(columns: int, found: Mapping[str, Any]) -> frozenset[str]:
     """
     if not columns:
         return ZORDER_OPTIONS if found.get("zorder_by") else COMPACTION_OPTIONS
-    used = LISTENS.get(found.get(STRATEGY, cube.NAME), CLUSTERING_OPTIONS)
+    used = LISTENS.get(found.get(STRATEGY, default_of(STRATEGY)), CLUSTERING_OPTIONS)
     return used if columns > 1 else used - {"curve"}
-
-
-def columns_of(text: str) -> tuple[Path, ...]:
-    """Return the columns that a value of COLUMN_PROPERTIES lists, none if it is no list."""
-    try:
-        return split_paths(text)
-    except UsageError:
-        return ()
