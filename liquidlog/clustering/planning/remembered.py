@@ -8,6 +8,7 @@ Any engine can set these properties, to any text. A wrong value is refused when 
 unknown name, perhaps of a later release, is noted.
 """
 
+import shlex
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -143,7 +144,7 @@ class _Recall:
         try:
             yield
         except UsageError as error:
-            value, uri = self._configuration[name], self._snapshot.uri
+            value, uri = self._configuration[name], shlex.quote(self._snapshot.uri)
             raise UsageError(
                 f"the table's property {name} cannot be {value!r}: {error.message}; set another"
                 f" value with liquidlog set-properties {uri} {name}=..., or remove it with --unset"

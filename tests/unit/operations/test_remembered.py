@@ -1,6 +1,7 @@
 """Tables remember the settings of their layout: every verb honours them, and says who decided."""
 
 import json
+from importlib.metadata import EntryPoint, EntryPoints
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +12,10 @@ import pytest
 from deltalake import DeltaTable, Field, write_deltalake
 from deltalake.schema import PrimitiveType
 
+from liquidlog.clustering.planning import cube
 from liquidlog.errors import CommitConflictError, DocumentError, SchemaChangeError, UsageError
 from liquidlog.errors import SchemaProblemKind as Kind
+from liquidlog.operations import strategies
 from liquidlog.plan import decode_plan, encode_plan
 from liquidlog.report.policies import policy_document
 from liquidlog.spec.sizes import parse_size
@@ -414,3 +417,21 @@ def test_sizes_are_read_as_options_read_them(tmp_path: Path) -> None:
     for text in ("16MiB", "1.5gb", "104857600", "100mb", "64 k"):
         table.set_properties({"delta.targetFileSize": text})
         assert deciders(table)["max_file_bytes"][0] == parse_size(text)
+
+
+def test_a_strategy_of_another_package_is_remembered_while_it_is_installed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = made(tmp_path, curve="kd", tolerance="2")
+    installed = EntryPoint("mine", f"{cube.__name__}:plan_cubes", strategies.STRATEGY_GROUP)
+    points = EntryPoints((installed,))
+    with monkeypatch.context() as patched:
+        patched.setattr(strategies, "entry_points", lambda **_: points)
+        table.set_properties({"liquidlog.strategy": "mine"})
+        # It may refuse what only some strategies use, so it gets what every one does.
+        assert {*deciders(table)} == {"strategy", "curve"}
+        assert [one.name for one in table.doctor() if one.name == "wrong-property"] == []
+    with pytest.raises(UsageError, match=r"liquidlog\.strategy cannot be 'mine'"):
+        table.plan()
+    assert table.plan(strategy="cube").groups
+    assert [one.name for one in table.doctor() if one.name == "wrong-property"]
