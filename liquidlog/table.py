@@ -58,7 +58,6 @@ from liquidlog.storage.options import OptionsSource
 # Importing all of them takes longer than that work, so each method imports what it calls.
 if TYPE_CHECKING:
     from liquidlog.clustering.health.measure import Health
-    from liquidlog.clustering.planning.choice import Strategy
     from liquidlog.doctor.findings import Finding
     from liquidlog.log.checkpointing import Checkpointed
     from liquidlog.log.second_opinion import SecondOpinion
@@ -76,9 +75,6 @@ if TYPE_CHECKING:
     from liquidlog.simulation.table import SimulatedTable
 
 __all__ = ["Size", "Table", "system_clock"]
-
-STRATEGY_GROUP: Final = "liquidlog.strategies"
-"""Group of entry points for further planning strategies, each a Strategy."""
 
 Size = int | str
 """Bytes, as a number or as text: 1073741824, "1GiB", "100GB"."""
@@ -317,36 +313,43 @@ class Table(Summary):
 
         return count_commits(self._store)
 
-    def files(
-        self, version: int | None = None, *, min_cube_size: Size = DEFAULT_MIN_CUBE_BYTES
-    ) -> pa.Table:
-        """Return one row per live file: size, rows, cube, state, clustering columns' bounds."""
-        from liquidlog.operations.inspect import files
+    def files(self, version: int | None = None, *, min_cube_size: Size | None = None) -> pa.Table:
+        """Return one row per live file: size, rows, cube, state, clustering columns' bounds.
 
-        return files(self._store, self.snapshot(version), parse_size(min_cube_size))
+        Raises:
+            UsageError: If a property of the table that is needed here has a wrong value.
+        """
+        return self._files(self.snapshot(version), min_cube_size)
 
     def files_at(self, version: int | None = None) -> tuple[int, pa.Table]:
         """Return (version, files): the files, and the version at which they are live."""
+        snapshot = self.snapshot(version)
+        return snapshot.version, self._files(snapshot, None)
+
+    def _files(self, snapshot: Snapshot, min_cube_size: Size | None) -> pa.Table:
         from liquidlog.operations.inspect import files
 
-        snapshot = self.snapshot(version)
-        return snapshot.version, files(self._store, snapshot, DEFAULT_MIN_CUBE_BYTES)
+        return files(self._store, snapshot, _min_cube_bytes(snapshot, min_cube_size))
 
-    def cubes(self, *, min_cube_size: Size = DEFAULT_MIN_CUBE_BYTES) -> pa.Table:
-        """Return one row per ZCube."""
+    def cubes(self, *, min_cube_size: Size | None = None) -> pa.Table:
+        """Return one row per ZCube.
+
+        Raises:
+            UsageError: If a property of the table that is needed here has a wrong value.
+        """
         from liquidlog.clustering.columns import clustering_state
         from liquidlog.clustering.zcubes import cube_table
 
         snapshot = self.snapshot()
         columns = clustering_state(snapshot).columns
-        return cube_table(snapshot, columns, parse_size(min_cube_size))
+        return cube_table(snapshot, columns, _min_cube_bytes(snapshot, min_cube_size))
 
     def health(
         self,
         columns: str | Sequence[str] | None = None,
         *,
         where: str | None = None,
-        min_cube_size: Size = DEFAULT_MIN_CUBE_BYTES,
+        min_cube_size: Size | None = None,
         row_groups: bool = False,
     ) -> "Health":
         """Return how well the table is clustered, by its own or by other columns.
@@ -356,35 +359,38 @@ class Table(Summary):
 
         Raises:
             ClusteringColumnError: If a column cannot be measured.
-            UsageError: If the predicate is not valid, or there are no columns to ask for.
+            UsageError: If the predicate is not valid, there are no columns to ask for, or a
+                property of the table that is needed here has a wrong value.
             DataFileError: If a file whose footer is read is missing or is not Parquet.
         """
         from liquidlog.operations.inspect import health
 
         paths = None if columns is None else column_paths(columns, argument="columns")
+        snapshot = self.snapshot()
         return health(
             self._store,
-            self.snapshot(),
+            snapshot,
             paths,
             where=where,
-            min_cube_bytes=parse_size(min_cube_size),
+            min_cube_bytes=_min_cube_bytes(snapshot, min_cube_size),
             now_ms=self._clock.now_ms(),
             row_groups=one(row_groups, bool, argument="row_groups", expected="True or False"),
         )
 
-    def doctor(self, *, min_cube_size: Size = DEFAULT_MIN_CUBE_BYTES) -> "tuple[Finding, ...]":
+    def doctor(self, *, min_cube_size: Size | None = None) -> "tuple[Finding, ...]":
         """Return what is wrong with the clustering; a finding names the command that repairs it."""
         from liquidlog.doctor.findings import findings
         from liquidlog.operations.doctor import examine
 
-        cube_bytes = parse_size(min_cube_size)
+        cube_bytes = None if min_cube_size is None else parse_size(min_cube_size)
         return findings(examine(self._store, self.snapshot(), min_cube_bytes=cube_bytes))
 
-    def overview(self, *, min_cube_size: Size = DEFAULT_MIN_CUBE_BYTES) -> "Overview":
+    def overview(self, *, min_cube_size: Size | None = None) -> "Overview":
         """Return what a report shows: health, findings, pictures and the past."""
         from liquidlog.operations.overview import overview
 
-        cube_bytes, now_ms = parse_size(min_cube_size), self._clock.now_ms()
+        cube_bytes = None if min_cube_size is None else parse_size(min_cube_size)
+        now_ms = self._clock.now_ms()
         return overview(self._store, self.snapshot(), min_cube_bytes=cube_bytes, now_ms=now_ms)
 
     def scan_files(self, where: str, version: int | None = None) -> pa.Table:
@@ -467,22 +473,27 @@ class Table(Summary):
         """Return how strategies would do in rounds of appends and rewrites, from this table on.
 
         Nothing is written. Each round appends `append_bytes` of keys as the scenario says. The
-        strategies are all, new, cube and overlap; without names, each takes part.
+        strategies are all, new, cube and overlap; without names, each takes part. Arguments that
+        are None are what the table's properties say.
 
         Raises:
             UsageError: If the table has no clustering columns, a name is unknown, or an argument
                 is of the wrong kind or would have no effect.
         """
+        from liquidlog.operations.simulate import remembered_settings
         from liquidlog.simulation.contenders import contenders, setting
         from liquidlog.simulation.rounds import simulate
 
-        contending = contenders(
-            texts(strategies, argument="strategies", of="strategies", empty=True),
-            max_file_size=max_file_size,
-            curve=curve,
-            tolerance=tolerance,
-        )
+        names = texts(strategies, argument="strategies", of="strategies", empty=True)
+        given: dict[str, Any] = {
+            "max_file_size": max_file_size,
+            "curve": curve,
+            "tolerance": tolerance,
+        }
+        contenders(names, **given)  # refuses wrong arguments before a file is looked at
         first = self.simulated(append_bytes=append_bytes, scenario=scenario)
+        remembered = remembered_settings(self.snapshot(), names)
+        contending = contenders(names, **given, remembered=remembered)
         made = setting(
             first,
             scenario=scenario,
@@ -490,6 +501,7 @@ class Table(Summary):
             append_bytes=append_bytes,
             max_file_size=max_file_size,
             curve=curve,
+            remembered=remembered,
         )
         return simulate(made, contending, first)
 
@@ -517,26 +529,34 @@ class Table(Summary):
     ) -> ClusteringPlan:
         """Return the plan of what OPTIMIZE would rewrite; writes nothing.
 
-        Arguments that are None have the defaults of ClusteringPolicy; the default `strategy` is
-        "cube". With `skip_clustered`, it keeps the bytes of files that lie well in their group. The
-        arguments from `budget` on are for the strategy "overlap"; `target_cube_size` limits groups
-        of cubes and of `zorder_by`. `compression` is the codec of the files to write instead of the
-        one that the table's property names. Columns of `bloom_filter` get Bloom filters in the
-        files to write. An argument without effect on this table with this strategy is refused.
+        Arguments that are None are what the table's properties say, where these have an effect on
+        the plan, else the defaults of ClusteringPolicy; the default `strategy` is "cube". With
+        `skip_clustered`, it keeps the bytes of files that lie well in their group. The arguments
+        from `budget` on are for the strategy "overlap"; `target_cube_size` limits groups of cubes
+        and of `zorder_by`. `compression` is the codec of the files to write instead of the one that
+        the table's property names; columns of `bloom_filter` get Bloom filters in these files. An
+        argument without effect on this table with this strategy is refused.
 
         Raises:
-            UsageError: If the table cannot be planned with these arguments, or an argument would
-                have no effect.
+            UsageError: If the table cannot be planned with these arguments, an argument would have
+                no effect, or a property that has an effect has a wrong value.
             ClusteringColumnError: If a column cannot be clustered by.
             UnsupportedFeatureError: If the table cannot be read or planned.
         """
-        from liquidlog.clustering.planning import cube
-        from liquidlog.clustering.planning.planner import STRATEGY, plan, policy_settings
+        from msgspec import structs
 
-        settings = policy_settings(
+        from liquidlog.clustering.planning.planner import plan, policy_settings
+        from liquidlog.clustering.planning.remembered import settle
+        from liquidlog.clustering.properties import notes
+        from liquidlog.operations.strategies import find_strategies, strategy_names
+
+        given = policy_settings(
             {
                 "full": full or None,
                 "skip_clustered": skip_clustered or None,
+                "strategy": None
+                if strategy is None
+                else one(strategy, str, argument="strategy", expected="a name"),
                 "curve": curve,
                 "min_cube_size": min_cube_size,
                 "target_cube_size": target_cube_size,
@@ -552,19 +572,21 @@ class Table(Summary):
             }
         )
         snapshot = self.snapshot(version)
-        name = (
-            cube.NAME
-            if strategy is None
-            else one(strategy, str, argument="strategy", expected="a name")
-        )
-        return plan(
+        settled = settle(snapshot, given, strategy_names)
+        made = plan(
             snapshot,
-            ClusteringPolicy(**settings),
+            ClusteringPolicy(**settled.settings),
             new_id=self._clock.new_id,
-            strategy=name,
-            strategies=_strategies(name),
+            strategy=settled.strategy,
+            strategies=find_strategies(settled.strategy),
             bounds_of=self.bounds_of(snapshot),
-            named={*settings, *(() if strategy is None else (STRATEGY,))},
+            named=settled.named,
+            decided_by=settled.decided_by,
+        )
+        return structs.replace(
+            made,
+            decided_by=dict(settled.decided_by),
+            notes=notes(snapshot.metadata.configuration),
         )
 
     def predict(
@@ -786,19 +808,23 @@ class Table(Summary):
             execute: Rewrites and commits a plan, as
                 `lambda plan: table.commit(plan, liquidspark.execute(spark, plan))` does.
             min_gain: By how much a round must lower the average depth.
-            policy: What `plan` takes, with the strategy "overlap".
+            policy: What `plan` takes, with the strategy "overlap", unless the table remembers it.
 
         Raises:
             UsageError: If the strategy is another, or `min_gain` is not a number from 0.
         """
+        from liquidlog.clustering.planning.planner import policy_settings
+        from liquidlog.clustering.planning.remembered import settle
         from liquidlog.operations.rounds import (
             DEFAULT_MIN_GAIN,
             optimize_in_rounds,
             require_rounds,
         )
+        from liquidlog.operations.strategies import strategy_names
 
         least = DEFAULT_MIN_GAIN if min_gain is None else number(min_gain, argument="min_gain")
-        require_rounds(policy)
+        chosen = policy_settings({"strategy": policy.get("strategy")})
+        require_rounds(settle(self.update(), chosen, strategy_names).strategy)
         return optimize_in_rounds(self, execute, policy, min_gain=least)
 
     # Commits without an executor
@@ -820,7 +846,7 @@ class Table(Summary):
 
         Raises:
             UsageError: If the data is of another type or an empty list, or if `cluster` is set and
-                the table has no clustering columns.
+                the table has no clustering columns, or remembers a curve that there is not.
             SchemaMismatchError: If the data does not have the table's schema; shows both.
             DataFileError: If a file cannot be read.
             UnsupportedFeatureError: If the table requires more of a writer than we do.
@@ -994,24 +1020,18 @@ class Table(Summary):
         return orphans.stray_rows(strays, orphans.deletable_paths(strays))
 
 
-def _strategies(name: str) -> "Mapping[str, Strategy]":
-    """Return our strategies and, if it is another, the installed one of that name.
+def _min_cube_bytes(snapshot: Snapshot, size: Size | None) -> int:
+    """Return the minimum cube size: the argument, else what the table remembers."""
+    if size is not None:
+        return parse_size(size)
+    from liquidlog.clustering.properties import deciding_property
 
-    Raises:
-        UsageError: If the strategy is not installed or cannot be loaded.
-    """
-    from importlib.metadata import entry_points
+    if deciding_property(snapshot.metadata.configuration, "min_cube_bytes") is None:
+        return DEFAULT_MIN_CUBE_BYTES
+    from liquidlog.clustering.planning.remembered import remembered
 
-    from liquidlog.clustering.planning.planner import STRATEGIES, check_known
-
-    if name in STRATEGIES:
-        return STRATEGIES
-    installed = {point.name: point for point in entry_points(group=STRATEGY_GROUP)}
-    check_known("strategy", name, (*STRATEGIES, *installed))
-    try:
-        return {**STRATEGIES, name: installed[name].load()}
-    except Exception as error:  # importing another package may raise anything
-        raise UsageError(f"the strategy {name} cannot be loaded: {error}", strategy=name) from error
+    found: int = remembered(snapshot, "min_cube_bytes")
+    return found
 
 
 def _plan(value: object) -> ClusteringPlan:

@@ -27,6 +27,7 @@ from liquidlog.cli.output import (
     say_rest,
 )
 from liquidlog.errors import EXIT_BAR_CROSSED, EXIT_OK, UsageError
+from liquidlog.report import policies
 from liquidlog.report.jsonable import render_line
 from liquidlog.report.layout import pairs
 from liquidlog.report.printing import say
@@ -53,7 +54,7 @@ def detail(
     """Show the table as DESCRIBE DETAIL does."""
     opened = Table.open(table, storage_options=mapping(storage_options))
     chosen = chosen_version(opened, version, timestamp)
-    emit(opened.detail(chosen), pairs, as_json=as_json)
+    emit(opened.detail(chosen), policies.detail, as_json=as_json)
 
 
 @verb("liquidlog history ./sales --limit 10")

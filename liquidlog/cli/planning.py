@@ -1,6 +1,7 @@
 """Commands that plan: what would be rewritten, why, and with which effect."""
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any, Final, ParamSpec, TypeVar
 
@@ -24,10 +25,12 @@ from liquidlog.cli.options import (
 from liquidlog.cli.output import emit, first_of, replace_file, say_rest
 from liquidlog.errors import UsageError
 from liquidlog.operations.scan import read_workload
-from liquidlog.plan import encode_plan, plan_document
+from liquidlog.operations.simulate import remembered_settings
+from liquidlog.plan import encode_plan
 from liquidlog.predicates.workload import WeightedPredicate
 from liquidlog.report import plans
 from liquidlog.report.courses import course_document, courses, plot
+from liquidlog.report.policies import printed_plan
 from liquidlog.simulation.contenders import CONTENDERS, contenders, setting
 from liquidlog.simulation.prices import Prices, costs
 from liquidlog.simulation.rounds import Course, Setting
@@ -122,7 +125,7 @@ def plan(  # noqa: PLR0913  one parameter per option
         emit(made, plans.plan, as_json=as_json)
         return
     paid = None if prices is None else costs(predicted, prices)
-    document = {**plan_document(made), "prediction": predicted.document()}
+    document = {**printed_plan(made), "prediction": predicted.document()}
     if paid is not None:
         document["costs"] = paid.document()
     emit(document if as_json else (made, predicted, paid), plans.predicted_plan, as_json=as_json)
@@ -256,19 +259,23 @@ def simulate(  # noqa: PLR0913  one parameter per option
             "--columns": not known and columns is not None and "on a table, which has its own",
         }
     )
-    contending = contenders(
+    contending = partial(
+        contenders,
         strategies,
         min_cube_bytes=min_cubes,
         max_file_size=max_file_size,
         curve=curve,
         tolerance=tolerance,
     )
+    contending()  # refuses wrong options before a table is opened
+    remembered: Mapping[str, Any] = {}
     played = subject if known else scenario or DEFAULT_SCENARIO
     if known:
         first = empty_table(columns or 2)
     else:
         opened = Table.open(subject, storage_options=mapping(storage_options))
         first = opened.simulated(append_bytes=append_rate, scenario=played)
+        remembered = remembered_settings(opened.snapshot(), strategies)
     made = setting(
         first,
         scenario=played,
@@ -276,8 +283,9 @@ def simulate(  # noqa: PLR0913  one parameter per option
         append_bytes=append_rate,
         max_file_size=max_file_size,
         curve=curve,
+        remembered=remembered,
     )
-    found = play_rounds(made, contending, first)
+    found = play_rounds(made, contending(remembered=remembered), first)
     if plot_path is not None:
         _save(plot_path, found, made)
     document = {

@@ -115,6 +115,8 @@ def optimize(  # noqa: PLR0913  one parameter per option
     started = time.monotonic()
     made = opened.plan(**policy)
     planned_seconds = time.monotonic() - started
+    if final:
+        require_rounds(made.strategy)
     opened.require_writable(made)
     gain = DEFAULT_MIN_GAIN if min_gain is None else min_gain
     _warn_of_what_is_not_read_back(no_read_back=no_read_back, as_json=as_json)
@@ -174,9 +176,9 @@ def _warn_of_what_is_not_read_back(*, no_read_back: bool, as_json: bool) -> None
 
 
 def _check_final(policy: Mapping[str, Any], min_gain: float | None, *, final: bool) -> None:
-    if final:
-        require_rounds(policy)
-    elif min_gain is not None:
+    if final and "strategy" in policy:
+        require_rounds(policy["strategy"])  # no table needs to be read to refuse it
+    if not final and min_gain is not None:
         raise UsageError("--min-gain says when --final ends", option="min_gain")
 
 

@@ -15,6 +15,7 @@ from liquidlog.clustering.columns import (
     clustering_state,
     resolve_columns,
 )
+from liquidlog.clustering.properties import StrategyNames, built_in
 from liquidlog.definition.new_table import (
     check_properties,
     needed_features,
@@ -22,8 +23,8 @@ from liquidlog.definition.new_table import (
     with_row_tracking_columns,
     without_state,
 )
-from liquidlog.definition.property_rules import canonical_key
-from liquidlog.errors import ClusteringColumnError, UnsupportedFeatureError
+from liquidlog.definition.property_rules import canonical_key, layout_problems
+from liquidlog.errors import ClusteringColumnError, UnsupportedFeatureError, UsageError
 from liquidlog.snapshot import Snapshot
 from liquidlog.spec.actions import AnyAction, DomainMetadata, Format, Metadata, Protocol
 from liquidlog.spec.change import Change
@@ -53,12 +54,13 @@ def create_change(
     properties: Mapping[str, str],
     new_id: Callable[[], str],
     now_ms: int,
+    strategies: StrategyNames = built_in,
 ) -> Change:
     """Return the change that is version 0 of a new, empty table.
 
     Without `cluster_by` the table is not clustered. Column names are case-sensitive, as in the
     reference engine's CREATE TABLE. If the properties ask for column mapping, every column gets an
-    id and a physical name of its own.
+    id and a physical name of its own. `strategies` are those that a property may name.
 
     Raises:
         ClusteringColumnError: If the table cannot be clustered by these columns; lists every
@@ -68,6 +70,9 @@ def create_change(
     """
     properties = {canonical_key(name): value for name, value in properties.items()}
     check_properties(properties)
+    problems = [str(one) for one in layout_problems(properties, properties, schema, strategies)]
+    if problems:
+        raise UsageError("; ".join(problems), problems=problems)
     table_id = new_id()
     schema, configuration = _mapped(schema, table_configuration(properties), new_id)
     columns = resolve_columns(

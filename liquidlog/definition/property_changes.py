@@ -10,7 +10,13 @@ import msgspec
 from msgspec import structs
 
 from liquidlog.clustering.columns import clustering_state
-from liquidlog.definition.property_rules import canonical_key, refusal, value_problems
+from liquidlog.clustering.properties import StrategyNames, built_in
+from liquidlog.definition.property_rules import (
+    canonical_key,
+    layout_problems,
+    refusal,
+    value_problems,
+)
 from liquidlog.definition.schema_changes import unwritable
 from liquidlog.errors import SchemaChangeError, SchemaProblem, SchemaProblemKind
 from liquidlog.snapshot import Snapshot
@@ -23,23 +29,31 @@ from liquidlog.spec.stats import indexed_leaves
 
 
 def properties_change(
-    snapshot: Snapshot, properties: Mapping[str, str], unset: Sequence[str]
+    snapshot: Snapshot,
+    properties: Mapping[str, str],
+    unset: Sequence[str],
+    strategies: StrategyNames = built_in,
 ) -> Change | None:
     """Return the change that sets and removes properties, None if nothing changes.
 
     The change can turn column mapping by name on: columns get ids, and their names as physical
-    names, and the same commit upgrades the protocol.
+    names, and the same commit upgrades the protocol. `strategies` are those that a property may
+    name.
 
     Raises:
         SchemaChangeError: If a user cannot change a property, or a value is invalid; lists every
             problem.
     """
     setting = {canonical_key(name): value for name, value in properties.items()}
-    removing = tuple(dict.fromkeys(canonical_key(name) for name in unset))
     before = snapshot.metadata.configuration
+    removing = tuple(
+        dict.fromkeys(name if name in before else canonical_key(name) for name in unset)
+    )
     problems = list(_problems(snapshot, setting, removing))
     after = {name: value for name, value in {**before, **setting}.items() if name not in removing}
     problems.extend(_mode_problems(before, after))
+    kept = [name for name in setting if name in after]
+    problems.extend(layout_problems(kept, after, snapshot.schema, strategies))
     if problems:
         raise SchemaChangeError(tuple(dict.fromkeys(problems)))
     if after == dict(before):

@@ -4,9 +4,16 @@ Source: Delta Spark, DeltaConfigs and AlterTableSetPropertiesDeltaCommand.
 """
 
 import re
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import Final
 
+from liquidlog.clustering.properties import (
+    BY_NAME,
+    StrategyNames,
+    built_in,
+    is_unknown,
+    unknown_text,
+)
 from liquidlog.errors import SchemaProblem, SchemaProblemKind, UsageError
 from liquidlog.spec.codecs import CODEC_NAMES, CODEC_PROPERTY
 from liquidlog.spec.features import switched_feature
@@ -97,6 +104,8 @@ _SETTABLE: Final[Mapping[str, Check]] = {
     MODE: _is_one_of("none", "name", "id"),
     NUM_INDEXED_COLUMNS: _is_integer(-1),
     STATS_COLUMNS: _is_text,
+    # Their values are what the options of a plan can be; see layout_problems.
+    **dict.fromkeys(BY_NAME, _is_text),
 }
 
 _REFUSED: Final[Mapping[str, str]] = {
@@ -151,7 +160,8 @@ def refusal(name: str) -> SchemaProblem | None:
 
 def unknown_property(name: str) -> SchemaProblem:
     """Return the problem that Delta has no such property; its text has similar names."""
-    known = {spelled.removeprefix(DELTA_PREFIX): spelled for spelled in _SPELLING.values()}
+    delta = [spelled for spelled in _SPELLING.values() if spelled.startswith(DELTA_PREFIX)]
+    known = {spelled.removeprefix(DELTA_PREFIX): spelled for spelled in delta}
     near = near_names(name[len(DELTA_PREFIX) :], known)
     hint = f"; did you mean {' or '.join(known[one] for one in near)}?" if near else ""
     text = f"{name} is not a property that Delta knows{hint}"
@@ -159,15 +169,17 @@ def unknown_property(name: str) -> SchemaProblem:
 
 
 def new_table_problems(properties: Mapping[str, str]) -> Iterator[SchemaProblem]:
-    """Yield the problems of a new table's properties: names unknown to Delta, and wrong values.
+    """Yield the problems of a new table's properties: unknown names, and wrong values.
 
-    A new table may have properties that cannot be set on an existing table.
+    A new table may have properties that cannot be set on an existing table. The values of those
+    about the layout depend on its schema; `layout_problems` checks them.
     """
     for name, value in properties.items():
         lowered = name.lower()
         known = lowered in _SPELLING or lowered.startswith(tuple(_REFUSED))
         if lowered.startswith(DELTA_PREFIX) and not known:
             yield unknown_property(name)
+        yield from _unknown_layout(name)
         yield from _wrong_value(name, value)
 
 
@@ -175,6 +187,7 @@ def value_problems(
     name: str, value: str, *, schema: StructType, features: Collection[str]
 ) -> Iterator[SchemaProblem]:
     """Yield the reasons why a property of a table with these features cannot have the value."""
+    yield from _unknown_layout(name)
     yield from _wrong_value(name, value)
     # A change of the mode adds its feature.
     needed = None if name == MODE else switched_feature(name, value)
@@ -184,6 +197,42 @@ def value_problems(
         yield SchemaProblem(kind, text, property=name, feature=needed)
     if name == STATS_COLUMNS:
         yield from _stats_column_problems(value, schema)
+
+
+def layout_problems(
+    names: Iterable[str],
+    configuration: Mapping[str, str],
+    schema: StructType,
+    strategies: StrategyNames = built_in,
+) -> Iterator[SchemaProblem]:
+    """Yield the reasons why properties about the layout cannot have their values.
+
+    Args:
+        names: The properties that are set; those that are not about the layout are passed over.
+        configuration: All properties that the table would have.
+        schema: Its schema.
+        strategies: The strategies that there are.
+    """
+    found = [known for known in (BY_NAME.get(canonical_key(name)) for name in names) if known]
+    if not found:
+        return
+    # What checks them imports the planners, which changes of other properties need not wait for.
+    from liquidlog.clustering.planning.remembered import wrong_value
+
+    for known in found:
+        value = configuration[known.name]
+        problem = wrong_value(
+            known, value, schema=schema, configuration=configuration, strategies=strategies
+        )
+        if problem is not None:
+            text = f"{known.name} cannot be {value!r}: {problem}"
+            yield SchemaProblem(SchemaProblemKind.PROPERTY_VALUE, text, property=known.name)
+
+
+def _unknown_layout(name: str) -> Iterator[SchemaProblem]:
+    if is_unknown(canonical_key(name)):
+        text = unknown_text(name)
+        yield SchemaProblem(SchemaProblemKind.PROPERTY_UNKNOWN, text, property=name)
 
 
 def _wrong_value(name: str, value: str) -> Iterator[SchemaProblem]:

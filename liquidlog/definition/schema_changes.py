@@ -13,6 +13,7 @@ import msgspec
 from msgspec import structs
 
 from liquidlog.clustering.columns import clustering_state
+from liquidlog.clustering.properties import COLUMN_PROPERTIES, columns_of
 from liquidlog.errors import SchemaChangeError, SchemaProblem, SchemaProblemKind
 from liquidlog.snapshot import Snapshot
 from liquidlog.spec.actions import CopiedAdd, Metadata, Protocol
@@ -82,7 +83,7 @@ def rename_change(snapshot: Snapshot, rename: Rename, retagged: Sequence[CopiedA
         snapshot.schema, rename.old, lambda field: replace(field, name=rename.new[-1])
     )
     partitions = snapshot.metadata.partition_columns
-    metadata = _metadata(snapshot, schema, _renamed_stats_columns(snapshot, rename))
+    metadata = _metadata(snapshot, schema, _renamed_lists(snapshot, rename))
     metadata = structs.replace(
         metadata, partition_columns=tuple(rename.applied((name,))[0] for name in partitions)
     )
@@ -116,36 +117,43 @@ def drop_change(snapshot: Snapshot, column: Path) -> Change:
     )
 
 
-def _renamed_stats_columns(snapshot: Snapshot, rename: Rename) -> Mapping[str, str]:
-    """Return the properties; the list of columns with statistics gets the new name."""
+def _renamed_lists(snapshot: Snapshot, rename: Rename) -> Mapping[str, str]:
+    """Return the properties; those that list columns get the new name."""
 
     def renamed(path: Path) -> Path:
         depth = len(rename.old)
         same = _lower(path[:depth]) == _lower(rename.old)
         return rename.applied((*rename.old, *path[depth:])) if same else path
 
-    return _with_stats_columns(snapshot, lambda paths: map(renamed, paths))
+    configuration = dict(snapshot.metadata.configuration)
+    _change_list(configuration, STATS_COLUMNS, split_paths, lambda paths: map(renamed, paths))
+    for name in COLUMN_PROPERTIES:
+        _change_list(configuration, name, columns_of, lambda paths: map(renamed, paths))
+    return configuration
 
 
 def _kept_stats_columns(snapshot: Snapshot, dropped: Path) -> Mapping[str, str]:
     def is_kept(path: Path) -> bool:
         return _lower(path[: len(dropped)]) != _lower(dropped)
 
-    return _with_stats_columns(snapshot, lambda paths: filter(is_kept, paths))
-
-
-def _with_stats_columns(
-    snapshot: Snapshot, changed: Callable[[tuple[Path, ...]], Iterable[Path]]
-) -> Mapping[str, str]:
     configuration = dict(snapshot.metadata.configuration)
-    named = configuration.get(STATS_COLUMNS)
-    if named is None:
-        return configuration
-    before = split_paths(named)
+    _change_list(configuration, STATS_COLUMNS, split_paths, lambda paths: filter(is_kept, paths))
+    return configuration
+
+
+def _change_list(
+    configuration: dict[str, str],
+    name: str,
+    read: Callable[[str], tuple[Path, ...]],
+    changed: Callable[[tuple[Path, ...]], Iterable[Path]],
+) -> None:
+    """Change the columns that a property lists; a list that stays the same keeps its spelling."""
+    if name not in configuration:
+        return
+    before = read(configuration[name])
     after = tuple(changed(before))
     if after != before:
-        configuration[STATS_COLUMNS] = ",".join(map(quote_path, after))
-    return configuration
+        configuration[name] = ",".join(map(quote_path, after))
 
 
 def _metadata(snapshot: Snapshot, schema: StructType, configuration: Mapping[str, str]) -> Metadata:
@@ -221,6 +229,8 @@ def _loss_problems(snapshot: Snapshot, dropped: Path) -> Iterator[SchemaProblem]
             )
             kind = SchemaProblemKind.COLUMN_IS_CLUSTERED_BY
             yield SchemaProblem(kind, text, column=column.name)
+    for key in COLUMN_PROPERTIES:
+        yield from _remembered_problems(snapshot, key, dropped)
     if len(dropped) == 1 and dropped[0] in snapshot.metadata.partition_columns:
         text = f"the table is partitioned by {name}"
         yield SchemaProblem(SchemaProblemKind.COLUMN_IS_PARTITIONED_BY, text, column=name)
@@ -230,6 +240,19 @@ def _loss_problems(snapshot: Snapshot, dropped: Path) -> Iterator[SchemaProblem]
             inside = quote_path(path)
             text = f"{inside} has a bloom filter"
             yield SchemaProblem(SchemaProblemKind.COLUMN_HAS_BLOOM_FILTER, text, column=inside)
+
+
+def _remembered_problems(snapshot: Snapshot, key: str, dropped: Path) -> Iterator[SchemaProblem]:
+    """Yield a problem per column inside the dropped one that a property about the layout lists."""
+    for path in columns_of(snapshot.metadata.configuration.get(key, "")):
+        if _lower(path[: len(dropped)]) == _lower(dropped):
+            name = quote_path(path)
+            text = (
+                f"the table's property {key} lists {name}; set it to other columns first, or remove"
+                f" it with set-properties --unset {key}"
+            )
+            kind = SchemaProblemKind.COLUMN_IS_USED
+            yield SchemaProblem(kind, text, column=name, property=key)
 
 
 def _dependents(snapshot: Snapshot, path: Path) -> Iterator[SchemaProblem]:

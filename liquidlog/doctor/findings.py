@@ -1,8 +1,8 @@
 """Findings about a table's clustering, each with the command that repairs it."""
 
 import shlex
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Final
 
 import numpy as np
@@ -21,6 +21,7 @@ from liquidlog.clustering.health.notes import (
     prefix_chars,
     truncation,
 )
+from liquidlog.clustering.properties import ZORDER_PROPERTY, unknown_names, unknown_text
 from liquidlog.clustering.zcubes import (
     OTHER_COLUMNS,
     OTHER_PROVIDER,
@@ -39,6 +40,9 @@ LOST_COLUMNS: Final = "lost-columns"
 RENAMED_CUBES: Final = "renamed-cubes"
 MISSING_STATISTICS: Final = "missing-statistics"
 CUT_STRINGS: Final = "cut-strings"
+WRONG_PROPERTY: Final = "wrong-property"
+UNKNOWN_PROPERTY: Final = "unknown-property"
+UNUSED_PROPERTY: Final = "unused-property"
 
 FIXES: Final = (BROKEN_DOMAIN, LOST_COLUMNS, RENAMED_CUBES, MISSING_STATISTICS, CUT_STRINGS)
 """Findings that `doctor --fix` repairs, in the order in which it repairs them."""
@@ -64,7 +68,8 @@ class Examined:
     """The facts about a table that findings are derived from.
 
     `bounds` has those of the clustering columns, one entry per live file. `state` and `health` are
-    None if the domain cannot be read; `domain_problem` says why.
+    None if the domain cannot be read; `domain_problem` says why. `wrong_properties` says what is
+    wrong with the values of properties about the layout, by their names.
     """
 
     snapshot: Snapshot
@@ -74,11 +79,12 @@ class Examined:
     health: Health | None
     retagging: Retagging | None
     lost: LostColumns | None
+    wrong_properties: Mapping[str, str] = field(default_factory=dict)
 
 
 def findings(examined: Examined) -> tuple[Finding, ...]:
     """Return all faults; one whose repair also resolves others comes before them."""
-    found = [*_domain_findings(examined)]
+    found = [*_domain_findings(examined), *_property_findings(examined)]
     if examined.state is not None and examined.state.columns:
         found += _statistics_findings(examined, examined.state.columns)
         found += _tag_findings(examined, examined.state.columns)
@@ -135,6 +141,34 @@ def _domain_findings(examined: Examined) -> Iterator[Finding]:
             f"the table was clustered by {names} until version {examined.lost.version}"
             f" ({examined.lost.operation}) took the clustering columns away",
         )
+
+
+def _property_findings(examined: Examined) -> Iterator[Finding]:
+    snapshot = examined.snapshot
+    configuration = snapshot.metadata.configuration
+    for name, problem in examined.wrong_properties.items():
+        value = configuration[name]
+        yield _unset(
+            snapshot,
+            WRONG_PROPERTY,
+            f"the property {name} cannot be {value!r}: {problem}; what needs it is refused",
+            name,
+        )
+    for name in unknown_names(configuration):
+        yield _unset(snapshot, UNKNOWN_PROPERTY, f"{unknown_text(name)}; it has no effect", name)
+    if ZORDER_PROPERTY in configuration and examined.state is not None and examined.state.columns:
+        yield _unset(
+            snapshot,
+            UNUSED_PROPERTY,
+            f"the property {ZORDER_PROPERTY} has no effect: the table is clustered by"
+            f" {', '.join(examined.state.names)}, and clustering columns decide the order",
+            ZORDER_PROPERTY,
+        )
+
+
+def _unset(snapshot: Snapshot, name: str, detail: str, unset: str) -> Finding:
+    command = f"liquidlog set-properties {shlex.quote(snapshot.uri)} --unset {shlex.quote(unset)}"
+    return Finding(name=name, detail=detail, files=None, command=command, fixable=False)
 
 
 def _statistics_findings(

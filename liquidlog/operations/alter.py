@@ -16,6 +16,7 @@ from liquidlog.errors import SchemaChangeError, SchemaProblem, SchemaProblemKind
 from liquidlog.log.originals import original_adds
 from liquidlog.log.store import TableStore
 from liquidlog.operations.in_place import Derive, commit_in_place
+from liquidlog.operations.strategies import strategy_names
 from liquidlog.snapshot import Snapshot
 from liquidlog.spec.change import Change
 from liquidlog.spec.features import is_true
@@ -88,7 +89,7 @@ def set_properties(
     """
 
     def derive(newest: Snapshot) -> Change | None:
-        return properties_change(newest, properties, unset)
+        return properties_change(newest, properties, unset, strategy_names)
 
     return _commit(store, snapshot, derive, clock, dry_run=dry_run)
 

@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from liquidlog.clustering.columns import clustering_state
 from liquidlog.clustering.planning.choice import writer_options
+from liquidlog.clustering.properties import deciding_property, default_of
 from liquidlog.clustering.row_tracking import assign_row_ids
 from liquidlog.commit.conflicts import ReadSet
 from liquidlog.commit.transaction import Clock, Proposal, land_and_checkpoint, require_writable
@@ -54,7 +55,7 @@ Source: TypeAlias = str | pa.Table | pa.RecordBatchReader
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AppendRequest:
-    """What to append; with `cluster`, each batch is sorted along the Hilbert curve first."""
+    """What to append; with `cluster`, each batch is first sorted along the table's curve."""
 
     sources: tuple[Source, ...]
     cluster: bool = False
@@ -81,7 +82,8 @@ def append(store: TableStore, snapshot: Snapshot, request: AppendRequest, clock:
 
     Raises:
         UnsupportedFeatureError: If the table requires more of a writer than we do.
-        UsageError: If rows are to be clustered and the table has no clustering columns.
+        UsageError: If rows are to be clustered and the table has no clustering columns, or
+            remembers a curve that there is not.
         SchemaMismatchError: If a source does not have the table's schema.
         DataFileError: If a source cannot be read, or changes while the sources are read; no file is
             left.
@@ -95,6 +97,8 @@ def append(store: TableStore, snapshot: Snapshot, request: AppendRequest, clock:
         raise UsageError(
             "cluster has no effect on a table without clustering columns; set some with cluster-by"
         )
+    if request.cluster:
+        _curve(snapshot)  # refuses a wrong property before a source is read
     sources = [open_source(source, snapshot.schema, store.storage) for source in request.sources]
     if request.dry_run:
         return _counted(sources, snapshot, request)
@@ -183,7 +187,24 @@ def _batches(source: Iterable[pa.Table], request: AppendRequest) -> Iterator[pa.
 def _sorted(batch: pa.Table, snapshot: Snapshot) -> pa.Table:
     columns = clustering_state(snapshot).columns
     keys = [leaf_column(batch, column.physical) for column in columns]
-    return batch.take(order_rows(keys, "hilbert" if len(columns) > 1 else "linear"))
+    return batch.take(order_rows(keys, _curve(snapshot)))
+
+
+def _curve(snapshot: Snapshot) -> str:
+    """Return the curve along which appended rows are sorted; its property has no effect on one.
+
+    Raises:
+        UsageError: If the table's property names none.
+    """
+    if len(clustering_state(snapshot).columns) == 1:
+        return "linear"
+    if deciding_property(snapshot.metadata.configuration, "curve") is None:
+        return str(default_of("curve"))
+    # Few tables have the property, and the planners that check it take long to import.
+    from liquidlog.clustering.planning.remembered import remembered
+
+    curve: str = remembered(snapshot, "curve")
+    return curve
 
 
 def _rebatched(batches: Iterable[pa.Table], max_rows: int) -> Iterator[pa.Table]:

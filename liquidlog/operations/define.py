@@ -14,6 +14,7 @@ from liquidlog.definition.property_rules import new_table_problems
 from liquidlog.errors import TableExistsError, UsageError
 from liquidlog.log.store import TableStore
 from liquidlog.operations.in_place import commit_in_place
+from liquidlog.operations.strategies import strategy_names
 from liquidlog.snapshot import Snapshot
 from liquidlog.spec.arrow import delta_schema
 from liquidlog.spec.change import Change
@@ -76,6 +77,7 @@ def creation(definition: Definition, clock: Clock) -> Change:
         properties=definition.properties,
         new_id=clock.new_id,
         now_ms=clock.now_ms(),
+        strategies=strategy_names,
     )
 
 
@@ -90,6 +92,7 @@ def _like(source: Snapshot, definition: Definition, clock: Clock) -> Change:
         properties={**properties, **definition.properties},
         new_id=clock.new_id,
         now_ms=clock.now_ms(),
+        strategies=strategy_names,
     )
 
 

@@ -1,12 +1,14 @@
 """What DESCRIBE DETAIL says of a table."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from liquidlog.clustering.columns import clustering_state
+from liquidlog.clustering.properties import SETTINGS, deciding_property, default_of, notes
+from liquidlog.errors import UsageError
 from liquidlog.snapshot import Snapshot, deleted_rows, num_records
 from liquidlog.spec.features import table_features
 from liquidlog.spec.schema import quote_path
@@ -18,13 +20,15 @@ def detail(snapshot: Snapshot) -> Mapping[str, Any]:
 
     `numRecords` is the number of live rows, None if a file's statistics do not tell.
     `clusteringColumns` holds logical names, quoted where needed; a column that the schema no
-    longer has keeps its physical name.
+    longer has keeps its physical name. `layout` says what the table remembers of the settings of a
+    plan, and what decided it; `layoutNotes` which properties about them are wrong or not known.
 
     Raises:
         CorruptLogError: If the clustering domain cannot be read.
     """
     state = clustering_state(snapshot)
     metadata, protocol = snapshot.metadata, snapshot.protocol
+    layout, wrong = _layout(snapshot)
     return {
         "version": snapshot.version,
         "format": "delta",
@@ -43,7 +47,44 @@ def detail(snapshot: Snapshot) -> Mapping[str, Any]:
         "minReaderVersion": protocol.min_reader_version,
         "minWriterVersion": protocol.min_writer_version,
         "tableFeatures": list(table_features(protocol)),
+        "layout": layout,
+        "layoutNotes": [*wrong, *notes(metadata.configuration)],
     }
+
+
+def _layout(snapshot: Snapshot) -> tuple[Mapping[str, Mapping[str, Any]], Sequence[str]]:
+    """Return what a table remembers of every setting, and which properties are wrong, in words.
+
+    Per setting: `value` (None if it is wrong), `from` (property or default) and, for a property,
+    its name as `property`.
+    """
+    found, wrong = {}, []
+    for setting in SETTINGS:
+        name = deciding_property(snapshot.metadata.configuration, setting)
+        if name is None:
+            found[setting] = {"value": _shown(default_of(setting)), "from": "default"}
+            continue
+        value, problem = _remembered(snapshot, setting)
+        wrong.extend([problem] if problem else [])
+        found[setting] = {"value": _shown(value), "from": "property", "property": name}
+    return found, wrong
+
+
+def _remembered(snapshot: Snapshot, setting: str) -> tuple[Any, str | None]:
+    """Return what a property says, or None and what is wrong with it."""
+    # Few tables have such properties, and the planners that check them take long to import.
+    from liquidlog.clustering.planning.remembered import remembered
+    from liquidlog.operations.strategies import strategy_names
+
+    try:
+        return remembered(snapshot, setting, strategy_names), None
+    except UsageError as error:
+        return None, error.message
+
+
+def _shown(value: Any) -> Any:  # noqa: ANN401  any setting's value
+    """Return columns as in `clusteringColumns`, any other value as it is."""
+    return [quote_path(path) for path in value] if isinstance(value, tuple) else value
 
 
 def live_rows(files: pa.Table) -> int | None:

@@ -11,6 +11,7 @@ from msgspec import structs
 from liquidlog.clustering.columns import ClusteringColumn, ClusteringState, clustering_state
 from liquidlog.clustering.health.measure import measure_health
 from liquidlog.clustering.planning.choice import writer_options
+from liquidlog.clustering.planning.remembered import remembered_if_right, wrong_values
 from liquidlog.commit.transaction import Clock, require_writable
 from liquidlog.definition.create import cluster_by_change
 from liquidlog.definition.past import last_whole_columns, lost_columns, past_schemas
@@ -35,6 +36,7 @@ from liquidlog.log.statistics import load_bounds
 from liquidlog.log.store import TableStore
 from liquidlog.operations.backfill import Mended, Rescan, backfill
 from liquidlog.operations.in_place import commit_in_place
+from liquidlog.operations.strategies import strategy_names
 from liquidlog.snapshot import Snapshot
 from liquidlog.spec.actions import Commit
 from liquidlog.spec.change import Change
@@ -46,9 +48,12 @@ LONG_PREFIX_CHARS: Final = 256
 
 
 def examine(
-    store: TableStore, snapshot: Snapshot, *, min_cube_bytes: int, now_ms: int | None = None
+    store: TableStore, snapshot: Snapshot, *, min_cube_bytes: int | None, now_ms: int | None = None
 ) -> Examined:
     """Return what the log says about the table's clustering, now and in the past.
+
+    Without `min_cube_bytes`, the minimum cube size is the one that the table remembers, the default
+    if that is wrong.
 
     Raises:
         CorruptLogError: If a past definition of the table cannot be read.
@@ -57,6 +62,8 @@ def examine(
     columns = () if state is None else state.columns
     bounds = load_bounds(store, snapshot, [column.leaf for column in columns])
     past = _past(store, snapshot, state)
+    if min_cube_bytes is None:
+        min_cube_bytes = remembered_if_right(snapshot, "min_cube_bytes")
     return Examined(
         snapshot=snapshot,
         state=state,
@@ -69,6 +76,7 @@ def examine(
         ),
         retagging=_retagging(snapshot, past),
         lost=lost_columns(snapshot, past) if state is not None and _is_empty(state) else None,
+        wrong_properties=wrong_values(snapshot, strategy_names),
     )
 
 

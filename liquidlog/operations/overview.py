@@ -7,6 +7,7 @@ from typing import Any, Final
 from liquidlog.clustering.columns import ClusteringColumn
 from liquidlog.clustering.health.measure import Health, measure_health
 from liquidlog.clustering.health.pictures import Pictures, pictures
+from liquidlog.clustering.planning.remembered import remembered_if_right
 from liquidlog.doctor.findings import Finding, findings
 from liquidlog.errors import LiquidlogError
 from liquidlog.log.history import read_history
@@ -56,13 +57,18 @@ class Overview:
 
 
 def overview(
-    store: TableStore, snapshot: Snapshot, *, min_cube_bytes: int, now_ms: int
+    store: TableStore, snapshot: Snapshot, *, min_cube_bytes: int | None, now_ms: int
 ) -> Overview:
     """Return what a report of the snapshot shows; only the log is read.
+
+    Without `min_cube_bytes`, the minimum cube size is the one that the table remembers, the default
+    if that is wrong.
 
     Raises:
         CorruptLogError: If the log is broken.
     """
+    if min_cube_bytes is None:
+        min_cube_bytes = remembered_if_right(snapshot, "min_cube_bytes")
     examined = examine(store, snapshot, min_cube_bytes=min_cube_bytes, now_ms=now_ms)
     found = findings(examined)
     if examined.state is None:

@@ -40,13 +40,13 @@ class Round(Generic[Done]):
     average_depth: float
 
 
-def require_rounds(policy: Mapping[str, Any]) -> None:
+def require_rounds(strategy: str) -> None:
     """Refuse strategies that leave nothing for a second round.
 
     Raises:
-        UsageError: If the strategy of the policy is not "overlap".
+        UsageError: If the strategy is not "overlap".
     """
-    if policy.get("strategy") != _STRATEGY:
+    if strategy != _STRATEGY:
         raise UsageError(
             f"rounds are for the strategy {_STRATEGY}; the strategy cube is done in one round",
             option="final",
@@ -84,15 +84,15 @@ def optimize_in_rounds(
         table: The table.
         execute: Rewrites and commits a plan, as
             `lambda plan: table.commit(plan, liquidspark.execute(spark, plan))` does.
-        policy: The arguments of `Table.plan`, with the strategy "overlap".
+        policy: The arguments of `Table.plan`. The strategy is "overlap", there or in the table.
         min_gain: By how much a round must lower the average depth.
         first: The plan of the first round, if it has already been made.
 
     Raises:
-        UsageError: If the strategy of the policy is not "overlap".
+        UsageError: If the strategy of the first plan is not "overlap".
     """
-    require_rounds(policy)
     plan = table.plan(**policy) if first is None else first
+    require_rounds(plan.strategy)
     depth = table.health().average_depth
     while depth_after_round(table, plan, depth, min_gain) is not None:
         done = execute(plan)

@@ -1,23 +1,42 @@
 """Simulations that begin with the files of a real table."""
 
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 
 from liquidlog.clustering.columns import clustering_state
 from liquidlog.clustering.keyspace.widths import key_space
 from liquidlog.clustering.planning.choice import check_clustered
+from liquidlog.clustering.planning.remembered import remembered_among
 from liquidlog.clustering.zcubes import membership, sizes
 from liquidlog.errors import UsageError
 from liquidlog.log.statistics import load_bounds
 from liquidlog.log.store import TableStore
+from liquidlog.simulation.contenders import CONTENDERS, SIZED
 from liquidlog.simulation.rounds import SAMPLED_ROWS
 from liquidlog.simulation.scenarios import check_scenario
 from liquidlog.simulation.table import NO_CUBE, SimulatedTable, empty_table, with_files
 from liquidlog.snapshot import Snapshot
 
 _MOST_ROWS: Final = 200_000
+
+
+def remembered_settings(snapshot: Snapshot, names: Sequence[str]) -> Mapping[str, Any]:
+    """Return the fields of the policy that a table remembers and these contenders listen to.
+
+    Raises:
+        UsageError: If such a property has a wrong value.
+    """
+    listening = {"max_file_bytes"}
+    if len(clustering_state(snapshot).columns) > 1:
+        listening.add("curve")
+    if SIZED & set(names or CONTENDERS):
+        listening |= {"min_cube_bytes", "target_cube_bytes"}
+    if "overlap" in (names or CONTENDERS):
+        listening.add("tolerance")
+    return remembered_among(snapshot, listening)
 
 
 def simulated_table(

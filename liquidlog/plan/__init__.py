@@ -14,9 +14,7 @@ from liquidlog.plan.documents import (
     DEFAULT_TOLERANCE,
     FORMAT_VERSION,
     GIB,
-    GROUP_ID_TAG,
-    GROUP_IDS_TAG,
-    PLAN_ID_TAG,
+    OPTION,
     RESULT_FORMAT_VERSION,
     ClusteringPlan,
     ClusteringPolicy,
@@ -34,11 +32,9 @@ from liquidlog.plan.documents import (
     encode_plan,
     encode_rewritten_group,
     file_schema,
-    group_tags,
     plan_document,
     rewrite_digest,
     rewritten_group_begins,
-    tagged_groups,
 )
 from liquidlog.plan.facts import CopiedRowGroups, GroupCosts, WrittenFile
 from liquidlog.plan.files import (
@@ -56,6 +52,13 @@ from liquidlog.plan.files import (
     repeated_inputs,
     repeated_message,
 )
+from liquidlog.plan.tags import (
+    GROUP_ID_TAG,
+    GROUP_IDS_TAG,
+    PLAN_ID_TAG,
+    group_tags,
+    tagged_groups,
+)
 
 __all__ = [
     "DEFAULT_MAX_FILE_BYTES",
@@ -69,6 +72,7 @@ __all__ = [
     "GROUP_IDS_TAG",
     "GROUP_ID_TAG",
     "NONE_KEPT",
+    "OPTION",
     "PLAN_ID_TAG",
     "RESULT_FORMAT_VERSION",
     "ClusteringPlan",

@@ -45,6 +45,9 @@ DEFAULT_MIN_OVERLAPPING_FILES: Final = 4
 DEFAULT_MIN_OVERLAP: Final = 0.75
 """Source: Microsoft Fabric, autoRecluster.minOffendingFiles and minOverlapThreshold."""
 
+OPTION: Final = "option"
+"""Who decided a setting that the caller gave; see ClusteringPlan."""
+
 _KD_PAYS_FROM_FILES: Final = 8
 
 
@@ -126,6 +129,10 @@ class ClusteringPlan(Summary, Document, frozen=True, kw_only=True):
     `schema_string` is the table's schema in the protocol's JSON, `mapping_mode` says how columns
     are identified in data files. `columns` are the curve's dimensions, in order; empty for
     compaction. `row_tracking` is None if data files have no hidden columns.
+
+    `decided_by` says which settings do not have their defaults: OPTION, or the name of the table's
+    property, by the field of the policy or "strategy". `notes` are sentences for whoever reads the
+    plan. Neither is part of what the executor is asked for.
     """
 
     format_version: int = FORMAT_VERSION
@@ -143,6 +150,8 @@ class ClusteringPlan(Summary, Document, frozen=True, kw_only=True):
     row_tracking: RowTracking | None = None
     groups: tuple[RewriteGroup, ...]
     skipped: SkippedFiles
+    decided_by: dict[str, str] = msgspec.field(default_factory=dict)
+    notes: tuple[str, ...] = ()
 
     @property
     def size_bytes(self) -> int:
@@ -341,6 +350,7 @@ class _Head(msgspec.Struct):
     format_version: object = None
     group_id: object = None
     groups: object = None
+    policy: object = None
 
     @property
     def kind(self) -> str | None:
@@ -350,6 +360,12 @@ class _Head(msgspec.Struct):
         if self.groups is not None:
             return "a plan"
         return None if self.group_id is None else "a result"
+
+    @property
+    def is_printed(self) -> bool:
+        """Whether the settings say who decided them, as `--json` prints a plan."""
+        settings = self.policy.values() if isinstance(self.policy, dict) else ()
+        return any(isinstance(setting, dict) for setting in settings)
 
 
 def _check_head(content: bytes, where: str, *, kind: str, expected: int) -> None:
@@ -373,6 +389,9 @@ def _check_head(content: bytes, where: str, *, kind: str, expected: int) -> None
     if found is None or found.kind is None:
         maker = "liquidlog plan TABLE -o FILE" if kind == "a plan" else "liquidlog run PLAN -o FILE"
         raise DocumentError(where, f"is not {kind}; {maker} writes one")
+    if found.is_printed:
+        detail = "is a plan as --json prints it; liquidlog plan TABLE -o FILE saves one to run"
+        raise DocumentError(where, detail)
 
 
 def _head(content: bytes) -> _Head | None:
@@ -394,36 +413,17 @@ def rewrite_digest(plan: ClusteringPlan, planned: RewriteGroup, group: Rewritten
 
     The digest binds the result to the plan: the run that wrote the outputs leaves it in the table's
     directory, and a plan or result edited since then has another digest. The table's address is
-    left out, since machines may mount the table at different places.
+    left out, since machines may mount the table at different places, and so is what a plan only
+    says to people.
     """
-    terms = msgspec.structs.replace(plan, groups=(), skipped=SkippedFiles.of(), table_uri="")
+    terms = dict(
+        plan_document(
+            msgspec.structs.replace(plan, groups=(), skipped=SkippedFiles.of(), table_uri="")
+        )
+    )
+    del terms["decided_by"], terms["notes"]
     digest = hashlib.sha256()
     for document in (terms, planned, group):
         digest.update(msgspec.json.encode(document, enc_hook=list))
         digest.update(b"\n")
     return digest.hexdigest()
-
-
-PLAN_ID_TAG: Final = "liquidlog.planId"
-GROUP_ID_TAG: Final = "liquidlog.groupId"
-GROUP_IDS_TAG: Final = "liquidlog.groupIds"
-"""Tags of commitInfo by which a run of a plan recognises the groups already committed.
-
-A commit of several groups names the first of them as if it were alone, for readers that know no
-more than one, and then all of them.
-"""
-
-
-def group_tags(group_ids: Sequence[int]) -> dict[str, str]:
-    """Return the tags of a commit of these groups, at least one."""
-    tags = {GROUP_ID_TAG: str(group_ids[0])}
-    if len(group_ids) > 1:
-        tags[GROUP_IDS_TAG] = ",".join(map(str, group_ids))
-    return tags
-
-
-def tagged_groups(tags: Mapping[str, str], plan_id: str) -> frozenset[int]:
-    """Return the groups of a plan that a commit with these tags has committed; mostly none."""
-    if tags.get(PLAN_ID_TAG) != plan_id:
-        return frozenset()
-    return frozenset(map(int, tags.get(GROUP_IDS_TAG, tags[GROUP_ID_TAG]).split(",")))

@@ -11,7 +11,8 @@ import msgspec
 import pyarrow as pa
 
 from liquidlog.errors import Conflict, LiquidlogError
-from liquidlog.plan import ClusteringPlan, plan_document
+from liquidlog.plan import ClusteringPlan
+from liquidlog.report.policies import printed_plan
 from liquidlog.spec.scalars import json_scalar
 from liquidlog.spec.visible import visible_json
 
@@ -51,7 +52,7 @@ def jsonable(value: Any) -> Any:  # noqa: ANN401  any value
         case pa.Table():
             return [jsonable(row) for row in value.to_pylist()]
         case ClusteringPlan():
-            return jsonable(plan_document(value))
+            return jsonable(printed_plan(value))
         case msgspec.Struct():
             return jsonable(msgspec.to_builtins(value))
         case Conflict():

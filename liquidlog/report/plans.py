@@ -8,6 +8,7 @@ from liquidlog.operations.explain import Explained
 from liquidlog.operations.past_commits import OptimizeComparison
 from liquidlog.plan import ClusteringPlan
 from liquidlog.report.layout import Line, Report, amount, listing
+from liquidlog.report.policies import policy_document, settings_text
 from liquidlog.simulation.prediction import Prediction
 from liquidlog.simulation.prices import Costs
 from liquidlog.spec.schema import quote_path
@@ -31,6 +32,9 @@ def plan(made: ClusteringPlan) -> Report:
     kept = sum(len(group.kept) for group in made.groups)
     kept_bytes = sum(group.kept.size_bytes for group in made.groups)
     lies_well = f"{kept} files ({render_size(kept_bytes)}) lie well and only join the new cubes"
+    policy = policy_document(made)
+    is_remembered = any(setting["from"] == "property" for setting in policy.values())
+    settings = settings_text(policy) if is_remembered else ""
     groups = (
         (
             str(group.group_id),
@@ -52,9 +56,11 @@ def plan(made: ClusteringPlan) -> Report:
     return (
         head,
         *([Line(lies_well)] if kept else []),
+        *([Line(f"settings: {settings}")] if settings else []),
         *listing(("group", "cube", "files in", "size", "files out"), groups),
         *listing(("left alone because", "files", "size"), skipped),
         *([Line(_CURVE_ADVICE)] if made.kd_would_be_narrower else []),
+        *(Line(f"note: {note}") for note in made.notes),
     )
 
 

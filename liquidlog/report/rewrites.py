@@ -11,7 +11,13 @@ from msgspec import UNSET, to_builtins
 from liquidlog.operations.rewrite import CommitReport, default_groups_per_commit
 from liquidlog.operations.rounds import Round, depth_after_round
 from liquidlog.plan import RESULT_FORMAT_VERSION, ClusteringPlan, RewriteResult, RewrittenGroup
+from liquidlog.report.policies import policy_document
 from liquidlog.table import Table
+
+
+def _policy(plan: ClusteringPlan, groups_per_commit: int | None) -> Mapping[str, Any]:
+    """Return all settings of an OPTIMIZE, and who has chosen them."""
+    return {**policy_document(plan), **commit_policy(plan, groups_per_commit)}
 
 
 def commit_policy(plan: ClusteringPlan, groups_per_commit: int | None) -> Mapping[str, Any]:
@@ -44,7 +50,7 @@ def round_document(
             }
             for group_id, version in report.group_versions.items()
         ],
-        "policy": commit_policy(plan, groups_per_commit),
+        "policy": _policy(plan, groups_per_commit),
         "metrics": metrics,
         "rows_verified": report.rows_verified,
         "seconds": round(seconds, 3),
@@ -115,7 +121,7 @@ def would_do_round(
             }
             for group, version in zip(made.groups, versions, strict=True)
         ],
-        "policy": commit_policy(made, groups_per_commit),
+        "policy": _policy(made, groups_per_commit),
         "metrics": opened.planned_metrics(made, groups_per_commit=groups_per_commit),
         "rows_verified": made.live_rows,
         "seconds": round(seconds, 3),

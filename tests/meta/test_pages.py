@@ -141,7 +141,7 @@ def test_the_site_is_built_strictly() -> None:
 
 def test_settable_properties_are_all_listed() -> None:
     table = text("docs/reference/properties.md").partition("## Properties that can be set")[2]
-    listed = re.findall(r"^\| `(delta\.\S+)` \|", table, re.MULTILINE)
+    listed = re.findall(r"^\| `((?:delta|liquidlog)\.\S+)` \|", table, re.MULTILINE)
     assert sorted(listed) == sorted(property_rules._SETTABLE)
 
 

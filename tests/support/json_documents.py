@@ -119,6 +119,17 @@ def _other_tables() -> Iterator[Words]:
     yield from _dry(["optimize", "plain", "--zorder-by", "x,s"])
     yield from ([verb, "plain"] for verb in ("health", "files", "explain", "plan", "optimize"))
     yield from _files_that_lie_well()
+    yield from _a_table_that_remembers()
+
+
+def _a_table_that_remembers() -> Iterator[Words]:
+    names = ("strategy=overlap", "curve=kd", "tolerance=1.5", "minCubeSize=1GiB")
+    properties = [f"liquidlog.{name}" for name in (*names, "targetCubeSize=2GiB")]
+    yield ["create", "mine", "--schema-from", "rows.parquet", "--cluster-by", "x,s"]
+    yield ["append", "mine", "rows.parquet"]
+    yield ["set-properties", "mine", *properties, "delta.targetFileSize=2048"]
+    yield ["set-properties", "mine", "liquidlog.zorderBy=x"]
+    yield from ([verb, "mine"] for verb in ("detail", "plan", "doctor", "optimize"))
 
 
 def _files_that_lie_well() -> Iterator[Words]:

@@ -88,6 +88,8 @@ CASES: Final[Mapping[str, Cases]] = {
     "Properties": (
         ("A property misspelled.", "set-properties orders delta.appendonyl=true"),
         ("A property with no similar name.", "set-properties orders delta.nope=1"),
+        ("A property of ours misspelled.", "set-properties orders liquidlog.maxFilesSize=1GiB"),
+        ("A layout that there is not.", "set-properties orders liquidlog.curve=spiral"),
         ("An invalid value.", "set-properties orders delta.appendOnly=yes"),
         ("A text that is no number.", "set-properties orders delta.checkpointInterval=often"),
         ("A text that is no interval.", "set-properties orders delta.logRetentionDuration=30"),

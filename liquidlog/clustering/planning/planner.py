@@ -21,7 +21,13 @@ from liquidlog.clustering.planning.choice import (
 from liquidlog.clustering.planning.compaction import plan_compaction, plan_zorder
 from liquidlog.curve.curves import Curve
 from liquidlog.errors import UsageError
-from liquidlog.plan import ClusteringPlan, ClusteringPolicy, repeated_inputs, repeated_message
+from liquidlog.plan import (
+    OPTION,
+    ClusteringPlan,
+    ClusteringPolicy,
+    repeated_inputs,
+    repeated_message,
+)
 from liquidlog.snapshot import Snapshot
 from liquidlog.spec.arguments import column_paths, one, whole_number
 from liquidlog.spec.bounds import BoundsOf
@@ -119,6 +125,7 @@ def require_effect(
     named: Collection[str],
     strategy: str,
     listens: frozenset[str],
+    decided_by: Mapping[str, str],
 ) -> None:
     """Refuse options that have no effect on a plan of a table with these clustering columns.
 
@@ -128,13 +135,16 @@ def require_effect(
         named: The options that the caller named.
         strategy: The name of the strategy.
         listens: The options that the strategy uses.
+        decided_by: The names of properties of the table that decided options, by option.
 
     Raises:
         UsageError: If there are any; names them all and says why they have no effect.
     """
     given = {*named, *_changed(policy)}
     if policy.zorder_by:
-        _refuse(given, ZORDER_OPTIONS, "with zorder_by, which orders all files by these columns")
+        by = decided_by.get("zorder_by", OPTION)
+        source = "zorder_by" if by == OPTION else f"the table's property {by}"
+        _refuse(given, ZORDER_OPTIONS, f"with {source}, which orders all files by these columns")
     elif not columns:
         reason = (
             "on a table without clustering columns, whose small files are only joined;"
@@ -142,7 +152,9 @@ def require_effect(
         )
         _refuse(given, COMPACTION_OPTIONS, reason)
     else:
-        _refuse(given, listens, _other_strategy(strategy))
+        by = decided_by.get(STRATEGY, OPTION)
+        source = "" if by == OPTION else f"; {strategy} is the table's property {by}"
+        _refuse(given, listens, _other_strategy(strategy) + source)
         _require_effect_of_values(named, policy, columns)
 
 
@@ -220,6 +232,7 @@ def plan(  # noqa: PLR0913  what a plan depends on
     strategies: Mapping[str, Strategy] = STRATEGIES,
     bounds_of: BoundsOf = no_bounds,
     named: Collection[str] = (),
+    decided_by: Mapping[str, str] | None = None,
 ) -> ClusteringPlan:
     """Return the plan for a rewrite of the table at the snapshot's version.
 
@@ -227,7 +240,8 @@ def plan(  # noqa: PLR0913  what a plan depends on
     or ordered by `policy.zorder_by`. Files are considered in the order of `snapshot.files`; the
     same snapshot and policy give the same groups. `new_id` makes the id of the plan, then that of
     each group's cube. Strategies that need bounds load them with `bounds_of`. `named` lists the
-    options that the caller gave, perhaps with their default values.
+    options that the caller gave, perhaps with their default values; `decided_by` says which options
+    properties of the table decided, as the plan does.
 
     Raises:
         UsageError: If the strategy or the curve is unknown, the policy asks for something that this
@@ -243,7 +257,14 @@ def plan(  # noqa: PLR0913  what a plan depends on
     check_policy(policy)
     state = check_table(snapshot)
     listens = LISTENS.get(strategy, ALL_OPTIONS - {"zorder_by"})
-    require_effect(policy, state.columns, named=named, strategy=strategy, listens=listens)
+    require_effect(
+        policy,
+        state.columns,
+        named=named,
+        strategy=strategy,
+        listens=listens,
+        decided_by=decided_by or {},
+    )
     if policy.zorder_by:
         _require_unclustered(state)
         return plan_zorder(snapshot, policy, new_id, bounds_of)

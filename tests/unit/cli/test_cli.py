@@ -121,7 +121,11 @@ def test_a_saved_plan_is_executed_and_committed_once(
     plan_path, result_path = str(tmp_path / "plan.json"), tmp_path / "result.jsonl"
     status, document, _ = call("plan", table, "-o", plan_path)
     assert status == 0
-    assert document == json.loads(Path(plan_path).read_text())
+    saved = json.loads(Path(plan_path).read_text())
+    values = {name: setting["value"] for name, setting in document["policy"].items()}
+    saved["policy"] |= {"strategy": "cube", "compression": "zstd"}
+    assert saved.pop("decided_by") == {}
+    assert {**document, "policy": values} == saved
     assert {"table_uri", "read_version", "strategy", "policy", "groups", "skipped"} <= set(document)
     from liquidlog.operations.results import read_plan
 
@@ -385,7 +389,7 @@ def test_plan_predicts_for_a_workload(table: str, source: str, tmp_path: Path, c
     assert predicted["bytes_after"] < predicted["bytes_before"]
     assert call("plan", table, "--where", "x = 1")[0] == 2
     limited = call("plan", table, "--strategy", "overlap", "--where", "x = 1")[1]
-    assert limited["policy"]["where"] == "x = 1"
+    assert limited["policy"]["where"] == {"value": "x = 1", "from": "option"}
     assert [row["where"] for row in limited["prediction"]["predicates"]] == ["x = 1"]
 
 

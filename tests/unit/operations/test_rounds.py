@@ -74,7 +74,7 @@ def test_the_depth_after_a_round_is_the_predicted_one(table: Table) -> None:
 @pytest.mark.parametrize("policy", [{}, {"strategy": "cube"}])
 def test_rounds_of_another_strategy_are_refused(policy: dict[str, str], table: Table) -> None:
     with pytest.raises(UsageError) as refused:
-        require_rounds(policy)
+        require_rounds(policy.get("strategy", "cube"))
     assert refused.value.fields["option"] == "final"
     with pytest.raises(UsageError):
         next(optimize_in_rounds(table, lambda _: None, policy))

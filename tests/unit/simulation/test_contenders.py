@@ -57,7 +57,7 @@ def test_an_unknown_contender_is_refused() -> None:
 def test_a_setting_has_the_defaults_of_plans() -> None:
     made = setting(empty_table(2), scenario="merge", rounds=3, append_bytes=1 << 20)
     assert (made.max_file_bytes, made.curve) == (DEFAULT_MAX_FILE_BYTES, "hilbert")
-    named = {"max_file_size": "1MiB", "curve": "kd"}
+    named: dict[str, Any] = {"max_file_size": "1MiB", "curve": "kd"}
     made = setting(empty_table(2), scenario="merge", rounds=3, append_bytes=1, **named)
     assert (made.max_file_bytes, made.curve) == (1 << 20, "kd")
 

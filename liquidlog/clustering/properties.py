@@ -1,0 +1,133 @@
+"""The properties by which a table remembers its layout, and the settings of a plan they stand for.
+
+Any engine can set them, to any text: `planning.remembered` checks what they say.
+"""
+
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from liquidlog.errors import UsageError
+from liquidlog.plan import ClusteringPolicy
+from liquidlog.spec.near import near_names
+from liquidlog.spec.schema import Path, quote_path, split_paths
+
+PREFIX: Final = "liquidlog."
+"""The beginning of the names of our own properties; no other name may begin like that."""
+
+DEFAULT_STRATEGY: Final = "cube"
+
+ZORDER_PROPERTY: Final = "liquidlog.zorderBy"
+TARGET_FILE_SIZE: Final = "delta.targetFileSize"
+"""A property of Databricks and delta-rs. Delta Spark keeps it and does nothing with it."""
+
+StrategyNames = Callable[[], Collection[str]]
+"""Returns the names of the strategies that there are; called only if a property names one."""
+
+
+def built_in() -> Collection[str]:
+    """Return the names of the strategies that need no installation."""
+    return (DEFAULT_STRATEGY, "overlap")
+
+
+@dataclass(frozen=True, slots=True)
+class LayoutProperty:
+    """A table property that stands for an option.
+
+    `setting` is the field of the policy, or "strategy"; `argument` the option's name as callers
+    write it. `read` turns the property's text into the option's value, whose own parser then checks
+    it.
+    """
+
+    name: str
+    setting: str
+    argument: str
+    read: Callable[[str], Any] = str
+
+
+def _number(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        raise UsageError(f"{text!r} is not a number") from None
+
+
+def _names(text: str) -> tuple[str, ...]:
+    names = tuple(quote_path(path) for path in split_paths(text))
+    if not names:
+        raise UsageError("a list of columns is needed, as a,b")
+    return names
+
+
+LAYOUT_PROPERTIES: Final = (
+    LayoutProperty("liquidlog.strategy", "strategy", "strategy"),
+    LayoutProperty("liquidlog.curve", "curve", "curve"),
+    LayoutProperty("liquidlog.minCubeSize", "min_cube_bytes", "min_cube_size"),
+    LayoutProperty("liquidlog.targetCubeSize", "target_cube_bytes", "target_cube_size"),
+    LayoutProperty("liquidlog.maxFileSize", "max_file_bytes", "max_file_size"),
+    LayoutProperty(TARGET_FILE_SIZE, "max_file_bytes", "max_file_size"),
+    LayoutProperty("liquidlog.tolerance", "tolerance", "tolerance", _number),
+    LayoutProperty(ZORDER_PROPERTY, "zorder_by", "zorder_by", _names),
+)
+"""All of them. Of several for one option, the first that a table has decides."""
+
+COLUMN_PROPERTIES: Final = (ZORDER_PROPERTY,)
+"""Those whose values are lists of columns by their logical names, as a,b."""
+
+SETTINGS: Final = tuple(dict.fromkeys(known.setting for known in LAYOUT_PROPERTIES))
+"""The settings that a table can remember, each once."""
+
+BY_NAME: Final[Mapping[str, LayoutProperty]] = {known.name: known for known in LAYOUT_PROPERTIES}
+
+_DEFAULTS: Final = ClusteringPolicy()
+
+
+def default_of(setting: str) -> Any:  # noqa: ANN401  any setting's value
+    """Return the value that a setting has without an option and a property."""
+    return DEFAULT_STRATEGY if setting == "strategy" else getattr(_DEFAULTS, setting)
+
+
+def deciding_property(configuration: Mapping[str, str], setting: str) -> str | None:
+    """Return the name of the property that decides a setting of a table, None if none does."""
+    return next(
+        (
+            known.name
+            for known in LAYOUT_PROPERTIES
+            if known.setting == setting and known.name in configuration
+        ),
+        None,
+    )
+
+
+def is_unknown(name: str) -> bool:
+    """Return whether a property has a name of ours that this release does not know."""
+    return name.lower().startswith(PREFIX) and name not in BY_NAME
+
+
+def unknown_names(configuration: Mapping[str, str]) -> tuple[str, ...]:
+    """Return the names among a table's properties that look like ours and are not known."""
+    return tuple(name for name in configuration if is_unknown(name))
+
+
+def unknown_text(name: str) -> str:
+    """Return the clause that a property is not known; it has similar names, if there are any."""
+    known = {one.name.removeprefix(PREFIX): one.name for one in LAYOUT_PROPERTIES}
+    near = near_names(name[len(PREFIX) :], known)
+    hint = f" (did you mean {' or '.join(known[one] for one in near)}?)" if near else ""
+    return f"{name} is not a property that this release of liquidlog knows{hint}"
+
+
+def notes(configuration: Mapping[str, str]) -> tuple[str, ...]:
+    """Return a sentence for each property of the table that looks like ours and has no effect."""
+    return tuple(
+        f"the table's property {unknown_text(name)}; it has no effect"
+        for name in unknown_names(configuration)
+    )
+
+
+def columns_of(text: str) -> tuple[Path, ...]:
+    """Return the columns that a value of COLUMN_PROPERTIES lists, none if it is no list."""
+    try:
+        return split_paths(text)
+    except UsageError:
+        return ()

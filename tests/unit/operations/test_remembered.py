@@ -1,0 +1,437 @@
+"""Tables remember the settings of their layout: every verb honours them, and says who decided."""
+
+import json
+from importlib.metadata import EntryPoint, EntryPoints
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from deltalake import DeltaTable, Field, write_deltalake
+from deltalake.schema import PrimitiveType
+
+from liquidlog.clustering.planning import cube
+from liquidlog.errors import CommitConflictError, DocumentError, SchemaChangeError, UsageError
+from liquidlog.errors import SchemaProblemKind as Kind
+from liquidlog.operations import strategies
+from liquidlog.plan import decode_plan, encode_plan
+from liquidlog.report.policies import policy_document
+from liquidlog.spec.sizes import parse_size
+from liquidlog.table import Table
+from support.arrow_executor import execute
+from support.commands import Call, caller, said
+from support.properties import set_elsewhere
+
+SCHEMA = pa.schema([("x", pa.int64()), ("y", pa.int64())])
+GIB = 1 << 30
+
+
+@pytest.fixture
+def call(capsys: pytest.CaptureFixture[str]) -> Call:
+    return caller(capsys)
+
+
+def rows(seed: int = 0) -> pa.Table:
+    chance = np.random.default_rng(seed)
+    return pa.table([chance.permutation(4096), chance.permutation(4096)], schema=SCHEMA)
+
+
+def made(path: Path, columns: tuple[str, ...] = ("x", "y"), **properties: str) -> Table:
+    """Return a table of two files; `liquidlog.` goes before the names of the properties."""
+    named = {f"liquidlog.{name}": value for name, value in properties.items()}
+    table = Table.create(path / "t", schema=SCHEMA, cluster_by=columns, properties=named)
+    table.append(rows(0))
+    table.append(rows(1))
+    return table
+
+
+def deciders(table: Table, **options: Any) -> dict[str, tuple[Any, str]]:
+    """Return the settings of a plan that are not by default: value, and property or option."""
+    found = policy_document(table.plan(**options))
+    return {
+        name: (one["value"], one.get("property", one["from"]))
+        for name, one in found.items()
+        if one["from"] != "default"
+    }
+
+
+def test_a_plan_takes_options_then_properties_then_defaults(tmp_path: Path) -> None:
+    table = made(tmp_path, curve="kd", maxFileSize="8KiB", minCubeSize="1GiB")
+    assert table.plan().policy.max_file_bytes == 8 << 10
+    assert deciders(table, curve="zorder") == {
+        "curve": ("zorder", "option"),
+        "max_file_bytes": (8 << 10, "liquidlog.maxFileSize"),
+        "min_cube_bytes": (GIB, "liquidlog.minCubeSize"),
+    }
+    # What is given explicitly may be what the table remembers.
+    assert deciders(table, curve="kd")["curve"] == ("kd", "option")
+    plan = table.plan()
+    outputs = execute(plan).groups[0].outputs
+    assert len(outputs) == plan.groups[0].expected_outputs > 1
+
+
+def test_a_file_size_of_delta_is_taken_unless_there_is_one_of_ours(tmp_path: Path) -> None:
+    table = made(tmp_path)
+    table.set_properties({"delta.targetFileSize": "33554432"})
+    assert deciders(table) == {"max_file_bytes": (32 << 20, "delta.targetFileSize")}
+    table.set_properties({"LIQUIDLOG.MAXFILESIZE": "16 MiB"})
+    assert deciders(table) == {"max_file_bytes": (16 << 20, "liquidlog.maxFileSize")}
+
+
+def test_a_strategy_brings_its_own_settings(tmp_path: Path) -> None:
+    table = made(tmp_path, tolerance="2", minCubeSize="1GiB")
+    assert "tolerance" not in deciders(table)
+    table.set_properties({"liquidlog.strategy": "overlap"})
+    assert deciders(table)["tolerance"] == (2.0, "liquidlog.tolerance")
+    assert table.plan(budget="1KiB").strategy == "overlap"
+    with pytest.raises(UsageError, match=r"liquidlog\.strategy"):
+        table.plan(skip_clustered=True)
+    assert "tolerance" not in deciders(table, strategy="cube")
+
+
+def test_a_table_without_clustering_columns_is_ordered_by_what_it_remembers(
+    tmp_path: Path,
+) -> None:
+    table = made(tmp_path, (), zorderBy="y, X", strategy="overlap", curve="kd")
+    plan = table.plan()
+    assert [column.logical for column in plan.columns] == [("y",), ("x",)]
+    assert deciders(table) == {"zorder_by": ((("y",), ("X",)), "liquidlog.zorderBy")}
+    assert deciders(table, zorder_by="x") == {"zorder_by": ((("x",),), "option")}
+    with pytest.raises(UsageError, match=r"liquidlog\.zorderBy"):
+        table.plan(strategy="overlap")
+    table.commit(plan, execute(plan))
+    # delta-rs can still write it, and keeps what the table remembers.
+    write_deltalake(table.uri, rows(2), mode="append")
+    DeltaTable(table.uri).alter.set_table_properties({"delta.logRetentionDuration": "9 days"})
+    DeltaTable(table.uri).alter.add_columns([Field("z", PrimitiveType("long"))])
+    assert table.detail()["properties"]["liquidlog.zorderBy"] == "y, X"
+    assert table.update().schema.fields[-1].name == "z"
+    assert deciders(table)["zorder_by"][1] == "liquidlog.zorderBy"
+
+
+def test_clustering_columns_win_over_a_remembered_order(tmp_path: Path) -> None:
+    table = made(tmp_path, (), zorderBy="y")
+    assert [one.name for one in table.doctor()] == []
+    table.cluster_by("x")
+    assert table.plan().mode == "clustering"
+    assert "zorder_by" not in deciders(table)
+    (finding,) = (one for one in table.doctor() if one.name == "unused-property")
+    assert "liquidlog.zorderBy" in finding.detail
+    with pytest.raises(UsageError):
+        table.plan(zorder_by="y")
+
+
+def test_a_curve_waits_for_a_second_column(tmp_path: Path) -> None:
+    table = made(tmp_path, ("x",), curve="kd")
+    assert deciders(table) == {}
+    with pytest.raises(UsageError):
+        table.plan(curve="kd")
+
+
+def test_appended_rows_are_sorted_along_the_remembered_curve(tmp_path: Path) -> None:
+    orders = {}
+    for curve in ("linear", "zorder", "hilbert"):
+        table = made(tmp_path / curve, curve=curve)
+        before = {*table.files()["path"].to_pylist()}
+        table.append(rows(2), cluster=True)
+        (path,) = {*table.files()["path"].to_pylist()} - before
+        orders[curve] = pq.read_table(Path(table.uri) / path)["x"].to_pylist()
+    assert orders["linear"] == sorted(orders["linear"])
+    assert len({tuple(order) for order in orders.values()}) == 3
+
+
+def test_states_of_cubes_are_by_the_remembered_size(tmp_path: Path) -> None:
+    table = made(tmp_path)
+    plan = table.plan()
+    table.commit(plan, execute(plan))
+    assert table.cubes()["state"].to_pylist() == ["partial"]
+    table.set_properties({"liquidlog.minCubeSize": "1KiB"})
+    assert table.cubes()["state"].to_pylist() == ["stable"]
+    assert table.files()["state"].to_pylist() == ["stable"]
+    assert table.files_at()[1]["state"].to_pylist() == ["stable"]
+    assert table.health().stable_cube_count == table.overview().health.stable_cube_count == 1  # type: ignore[union-attr]
+    assert table.health(min_cube_size="1GiB").stable_cube_count == 0
+    assert table.plan().groups == ()
+    # At an earlier version the table remembered nothing.
+    assert deciders(table, version=3) == {}
+    assert len(table.explain_together()) == 1
+
+
+def test_simulations_begin_with_what_the_table_remembers(tmp_path: Path, call: Call) -> None:
+    table = made(
+        tmp_path, curve="kd", maxFileSize="1MiB", minCubeSize="2MiB", targetCubeSize="4MiB"
+    )
+    table.set_properties({"liquidlog.tolerance": "3"})
+    courses = table.simulate(append_bytes=1 << 20, rounds=1)
+    policies = {course.contender.name.split()[0]: course.contender.policy for course in courses}
+    assert {(one.curve, one.max_file_bytes) for one in policies.values()} == {("kd", 1 << 20)}
+    assert (policies["cube"].min_cube_bytes, policies["cube"].target_cube_bytes) == (
+        2 << 20,
+        4 << 20,
+    )
+    assert policies["overlap"].tolerance == 3.0
+    (own,) = table.simulate(
+        append_bytes=1 << 20, rounds=1, strategies="cube", curve="linear", max_file_size="2MiB"
+    )
+    assert (own.contender.policy.curve, own.contender.policy.max_file_bytes) == ("linear", 2 << 20)
+    words = ("simulate", table.uri, "--rounds", "1", "--append-rate", "1MiB", "--strategy", "cube")
+    document = call(*words)[1]
+    assert document["max_file_bytes"] == 1 << 20
+    assert document["courses"][0]["min_cube_bytes"] == 2 << 20
+    resized = call(*words, "--min-cube-size", "8MiB")[1]["courses"][0]
+    assert resized["min_cube_bytes"] == 8 << 20
+    set_elsewhere(table, {"liquidlog.tolerance": "much"})
+    assert call(*words)[0] == 0
+    assert call(*words, "--strategy", "overlap")[0] == 2
+
+
+WRONG = {
+    "liquidlog.strategy": "fast",
+    "liquidlog.curve": "kdd",
+    "liquidlog.minCubeSize": "big",
+    "liquidlog.targetCubeSize": "-1",
+    "liquidlog.maxFileSize": "12",
+    "delta.targetFileSize": "0",
+    "liquidlog.tolerance": "0.5",
+    "liquidlog.zorderBy": "z",
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_wrong_values_are_not_set(name: str, tmp_path: Path) -> None:
+    table, value = made(tmp_path), WRONG[name]
+    with pytest.raises(SchemaChangeError) as refused:
+        table.set_properties({name.upper() if name.startswith("delta") else name: value})
+    (reason,) = refused.value.reasons
+    assert (reason.kind, reason.property) == (Kind.PROPERTY_VALUE, name)
+    with pytest.raises(UsageError, match=name):
+        Table.create(tmp_path / "new", schema=SCHEMA, properties={name: value})
+    with pytest.raises(UsageError, match=name):
+        Table.create(tmp_path / "new", like=table, properties={name: value})
+    assert not (tmp_path / "new").exists()
+    assert table.update().version == 2
+
+
+def test_unknown_names_are_not_set_and_near_ones_are_told(tmp_path: Path) -> None:
+    table = made(tmp_path)
+    with pytest.raises(SchemaChangeError, match=r"liquidlog\.maxFileSize") as refused:
+        table.set_properties({"liquidlog.maxFilesSize": "1GiB"})
+    assert refused.value.reasons[0].kind is Kind.PROPERTY_UNKNOWN
+    with pytest.raises(UsageError, match=r"liquidlog\.curve"):
+        Table.create(tmp_path / "new", schema=SCHEMA, properties={"liquidlog.curv": "kd"})
+
+
+def test_unknown_names_of_other_engines_are_noted_and_can_be_removed(
+    tmp_path: Path, call: Call
+) -> None:
+    table = made(tmp_path)
+    set_elsewhere(table, {"liquidlog.later": "1", "liquidlog.Curve": "kd"})
+    plan = table.plan()
+    assert plan.policy.curve == "hilbert"
+    assert [note.split()[3] for note in plan.notes] == ["liquidlog.later", "liquidlog.Curve"]
+    assert "liquidlog.curve?" in plan.notes[1]
+    assert call("plan", table.uri)[1]["notes"] == list(plan.notes)
+    assert plan.notes[1] in said("plan", table.uri)[1]
+    assert call("detail", table.uri)[1]["layoutNotes"] == list(plan.notes)
+    found = [one for one in table.doctor() if one.name == "unknown-property"]
+    assert len(found) == 2
+    for one in found:
+        _, verb, _, *words = one.command.split()
+        assert call(verb, table.uri, *words)[0] == 0
+    assert [one for one in table.doctor() if one.name == "unknown-property"] == []
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_a_wrong_value_is_refused_only_where_it_is_needed(
+    name: str, tmp_path: Path, call: Call
+) -> None:
+    columns = () if name == "liquidlog.zorderBy" else ("x", "y")
+    table = made(tmp_path, columns)
+    also = {"liquidlog.strategy": "overlap"} if name == "liquidlog.tolerance" else {}
+    set_elsewhere(table, {name: WRONG[name], **also})
+    for verb in ("plan", "explain", "optimize"):
+        status, _, error = call(verb, table.uri, *(("--dry-run",) if verb == "optimize" else ()))
+        assert (status, error["error"]["property"]) == (2, name)
+        assert error["error"]["value"] == WRONG[name]
+        assert f"--unset {name}" in error["error"]["message"]
+    needs_size = name == "liquidlog.minCubeSize"
+    for verb in ("health", "cubes", "files"):
+        assert (call(verb, table.uri)[0] == 2) == needs_size
+    for verb in ("detail", "history", "doctor", "checkpoint"):
+        assert call(verb, table.uri)[0] == 0
+    assert call("report", table.uri, "-o", str(tmp_path / "page.html"))[0] == 0
+    table.append(rows(3))
+    (finding,) = (one for one in table.doctor() if one.name == "wrong-property")
+    assert name in finding.detail
+    (note,) = table.detail()["layoutNotes"]
+    assert repr(WRONG[name]) in note
+    options: dict[str, dict[str, Any]] = {
+        "liquidlog.zorderBy": {"zorder_by": "x"},
+        "liquidlog.tolerance": {"tolerance": 1.5},
+        "liquidlog.strategy": {"strategy": "cube"},
+        "liquidlog.curve": {"curve": "kd"},
+        "liquidlog.minCubeSize": {"min_cube_size": "1GiB"},
+        "liquidlog.targetCubeSize": {"target_cube_size": "200GiB"},
+    }
+    assert table.plan(**options.get(name, {"max_file_size": "1MiB"})).groups
+    _, verb, _, *words = finding.command.split()
+    assert call(verb, table.uri, *words)[0] == 0
+    assert table.plan() is not None
+
+
+def test_a_wrong_curve_is_refused_before_rows_are_read(tmp_path: Path) -> None:
+    table = made(tmp_path)
+    set_elsewhere(table, {"liquidlog.curve": "kdd"})
+    with pytest.raises(UsageError, match=r"liquidlog\.curve"):
+        table.append("no such file", cluster=True)
+    assert {path.suffix for path in Path(table.uri).iterdir() if path.is_file()} == {".parquet"}
+    assert len([*Path(table.uri).glob("*.parquet")]) == 2
+
+
+def test_a_wrong_value_without_effect_is_left_alone(tmp_path: Path) -> None:
+    table = made(tmp_path)
+    set_elsewhere(table, {"liquidlog.tolerance": "much", "liquidlog.zorderBy": "z"})
+    assert deciders(table) == {}
+    names = [one.name for one in table.doctor()]
+    assert names.count("wrong-property") == 2
+
+
+def test_detail_says_who_decided(tmp_path: Path, call: Call) -> None:
+    table = made(tmp_path, (), zorderBy="`x`,y", maxFileSize="2MiB")
+    layout = call("detail", table.uri)[1]["layout"]
+    assert layout["zorder_by"] == {
+        "value": ["x", "y"],
+        "from": "property",
+        "property": "liquidlog.zorderBy",
+    }
+    assert layout["curve"] == {"value": "hilbert", "from": "default"}
+    shown = said("detail", table.uri)[1]
+    assert "max_file_size 2.0 MiB (liquidlog.maxFileSize), zorder_by x,y" in shown
+    table.set_properties({}, unset=["liquidlog.zorderBy", "liquidlog.maxFileSize"])
+    assert "all by default" in said("detail", table.uri)[1]
+
+
+def test_plans_and_optimizes_say_who_decided(tmp_path: Path, call: Call) -> None:
+    table = made(tmp_path, curve="kd")
+    printed = call("plan", table.uri, "--max-file-size", "1MiB")[1]["policy"]
+    assert printed["curve"] == {"value": "kd", "from": "property", "property": "liquidlog.curve"}
+    assert printed["max_file_bytes"] == {"value": 1 << 20, "from": "option"}
+    assert printed["strategy"] == {"value": "cube", "from": "default"}
+    assert printed["compression"] == {"value": "zstd", "from": "default"}
+    rehearsed = call("optimize", table.uri, "--max-file-size", "1MiB", "--dry-run")[1]["policy"]
+    assert rehearsed == {**printed, "groups_per_commit": {"value": 1, "from": "default"}}
+    line = "settings: max_file_size 1.0 MiB (option), curve kd (liquidlog.curve)"
+    assert line in said("plan", table.uri, "--max-file-size", "1MiB")[1]
+    table.set_properties({"delta.parquet.compression.codec": "snappy"})
+    assert deciders(table)["compression"] == ("snappy", "delta.parquet.compression.codec")
+    assert deciders(table, compression="zstd")["compression"] == ("zstd", "option")
+
+
+def test_saved_plans_have_values_and_those_of_earlier_releases_are_read(tmp_path: Path) -> None:
+    table = made(tmp_path, curve="kd")
+    plan = table.plan(max_file_size="1MiB")
+    document = json.loads(encode_plan(plan))
+    assert document["policy"]["curve"] == "kd"
+    assert document["decided_by"] == {"curve": "liquidlog.curve", "max_file_bytes": "option"}
+    assert decode_plan(encode_plan(plan), where="p.json") == plan
+    del document["decided_by"], document["notes"]
+    earlier = decode_plan(json.dumps(document).encode(), where="p.json")
+    assert earlier.policy == plan.policy
+    found = policy_document(earlier)
+    assert found["curve"] == found["curve"] | {"value": "kd", "from": "option"}
+    assert found["full"]["from"] == found["strategy"]["from"] == "default"
+    # Neither release refuses what the other one executed.
+    report = table.commit(plan, execute(earlier))
+    assert report.versions == (3,)
+
+
+def test_a_printed_plan_is_no_plan_to_run(tmp_path: Path, call: Call) -> None:
+    table = made(tmp_path)
+    printed = call("plan", table.uri)[1]
+    with pytest.raises(DocumentError, match="-o FILE"):
+        decode_plan(json.dumps(printed).encode(), where="p.json")
+
+
+def test_rounds_need_no_option_if_the_table_remembers_the_strategy(
+    tmp_path: Path, call: Call
+) -> None:
+    table = made(tmp_path, ("x",), strategy="overlap", maxFileSize="8KiB", tolerance="1")
+    for seed in range(4):
+        table.append(rows(seed))
+    assert call("optimize", table.uri, "--final", "--dry-run")[0] == 0
+    rounds = table.optimize_in_rounds(lambda plan: table.commit(plan, execute(plan)))
+    assert len(list(rounds)) >= 1
+    assert call("optimize", table.uri, "--final", "--strategy", "cube", "--dry-run")[0] == 2
+    table.set_properties({"liquidlog.strategy": "cube"})
+    assert call("optimize", table.uri, "--final", "--dry-run")[0] == 2
+    with pytest.raises(UsageError):
+        table.optimize_in_rounds(lambda plan: plan)
+
+
+def test_a_change_of_a_property_conflicts_with_a_rewrite_like_any_other(tmp_path: Path) -> None:
+    table = made(tmp_path)
+    plan = table.plan()
+    result = execute(plan)
+    Table.open(table.uri).set_properties({"liquidlog.curve": "kd"})
+    with pytest.raises(CommitConflictError):
+        table.commit(plan, result)
+    assert table.update().version == 3
+
+
+def test_copies_of_a_table_remember_the_same(tmp_path: Path) -> None:
+    table = made(tmp_path, curve="kd", zorderBy="y")
+    copy = Table.create(tmp_path / "copy", like=table)
+    assert copy.detail()["layout"] == table.detail()["layout"]
+    other = Table.create(tmp_path / "other", like=table, properties={"liquidlog.curve": "linear"})
+    assert other.detail()["layout"]["curve"]["value"] == "linear"
+    assert other.detail()["layout"]["zorder_by"]["value"] == ["y"]
+
+
+def test_remembered_columns_follow_a_rename_and_are_not_dropped(tmp_path: Path) -> None:
+    inner = pa.struct([("a", pa.int64()), ("b", pa.int64())])
+    schema = pa.schema([("x", pa.int64()), ("p", inner), ("z", pa.int64())])
+    properties = {"delta.columnMapping.mode": "name", "liquidlog.zorderBy": "P.a, x"}
+    table = Table.create(tmp_path / "t", schema=schema, properties=properties)
+    table.rename_column("p", "q r")
+    assert table.detail()["properties"]["liquidlog.zorderBy"] == "`q r`.a,x"
+    table.rename_column("z", "w")
+    table.rename_column("`q r`.a", "c")
+    assert table.detail()["properties"]["liquidlog.zorderBy"] == "`q r`.c,x"
+    assert [column.logical for column in table.plan().columns] == [("q r", "c"), ("x",)]
+    for name in ("x", "`q r`.c", "`q r`"):
+        with pytest.raises(SchemaChangeError) as refused:
+            table.drop_column(name)
+        assert [(one.kind, one.property) for one in refused.value.reasons] == [
+            (Kind.COLUMN_IS_USED, "liquidlog.zorderBy")
+        ]
+    table.drop_column("w")
+    set_elsewhere(table, {"liquidlog.zorderBy": "`x"})
+    table.rename_column("x", "y")  # what is no list of columns stays as it is
+    assert table.detail()["properties"]["liquidlog.zorderBy"] == "`x"
+
+
+def test_sizes_are_read_as_options_read_them(tmp_path: Path) -> None:
+    table = made(tmp_path)
+    for text in ("16MiB", "1.5gb", "104857600", "100mb", "64 k"):
+        table.set_properties({"delta.targetFileSize": text})
+        assert deciders(table)["max_file_bytes"][0] == parse_size(text)
+
+
+def test_a_strategy_of_another_package_is_remembered_while_it_is_installed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = made(tmp_path, curve="kd", tolerance="2")
+    installed = EntryPoint("mine", f"{cube.__name__}:plan_cubes", strategies.STRATEGY_GROUP)
+    points = EntryPoints((installed,))
+    with monkeypatch.context() as patched:
+        patched.setattr(strategies, "entry_points", lambda **_: points)
+        table.set_properties({"liquidlog.strategy": "mine"})
+        # It may refuse what only some strategies use, so it gets what every one does.
+        assert {*deciders(table)} == {"strategy", "curve"}
+        assert [one.name for one in table.doctor() if one.name == "wrong-property"] == []
+    with pytest.raises(UsageError, match=r"liquidlog\.strategy cannot be 'mine'"):
+        table.plan()
+    assert table.plan(strategy="cube").groups
+    assert [one.name for one in table.doctor() if one.name == "wrong-property"]
