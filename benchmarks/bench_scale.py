@@ -10,6 +10,7 @@ step (large_group).
 """
 
 import argparse
+import gc
 import json
 import os
 import shutil
@@ -32,10 +33,11 @@ from msgspec import structs
 from liquidlog.plan import CopiedRowGroups, GroupFailure, RewriteMode, RewrittenGroup
 from liquidlog.table import Table
 from liquidspark.executor import ExecutorOptions, GroupRun, execute_groups
+from liquidspark.pipeline import prepare_worker
 from liquidspark.session import open_session
 from liquidspark.sink import decode_facts
 from liquidspark.source import survey_file
-from liquidspark.whole import CompactionTasks
+from liquidspark.whole import CompactionTasks, shares
 
 MIB: Final = 1 << 20
 GIB: Final = 1 << 30
@@ -178,8 +180,11 @@ def rewrite(
     }
 
 
-def concatenation(arguments: argparse.Namespace) -> list[dict[str, Any]]:
-    return [result for size in ("7MiB", "128MiB") for result in both_ways(arguments.home, size)]
+def concatenation(arguments: argparse.Namespace) -> Iterator[dict[str, Any]]:
+    prepare_worker()
+    for size in ("7MiB", "128MiB"):
+        yield from both_ways(arguments.home, size)
+    gc.unfreeze()
 
 
 def both_ways(home: Path, row_group_bytes: str) -> list[dict[str, Any]]:
@@ -207,9 +212,9 @@ def compact(table: Path, expected: tuple[Any, ...], *, copied: bool) -> dict[str
     work = run.work()
     with Stopwatch() as watch:
         surveys = [survey_file(work, file, sample_rows=0) for file in range(len(work.paths))]
-        tasks = CompactionTasks(work=work, surveys=tuple(surveys))
-        numbers = pa.RecordBatch.from_arrays([pa.array([0])], ["id"])
-        (row,) = (batch[0][0].as_py() for batch in tasks([numbers]))
+        tasks = CompactionTasks(work=work.without_inputs())
+        (share,) = shares(work, surveys)
+        (row,) = (batch[0][0].as_py() for batch in tasks(0, share))
     seconds, cpu_seconds = watch.result()
     group = run.outcome(decode_facts(row), seconds=seconds)
     if isinstance(group, GroupFailure):

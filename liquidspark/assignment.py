@@ -1,4 +1,6 @@
-"""What each task is sent besides the function of its job: its inputs, and what to do with them.
+"""What each task is sent besides the function of its job, and surveys as they come back.
+
+A task is sent its inputs, and what to do with them.
 
 A function travels whole to every task of a job. A group may have hundreds of thousands of inputs,
 of which a task reads few. So they are rows of a DataFrame, of which each task receives its own.
@@ -19,8 +21,9 @@ import numpy.typing as npt
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
+from liquidlog.data.ipc import decode_table, encode_table
 from liquidlog.plan import InputFile
-from liquidspark.source import GroupWork
+from liquidspark.source import GroupWork, Survey, flat_array
 
 _MAX_EMBEDDED_BYTES: Final = 64 << 10
 """Most bytes of all assignments together that travel with the function."""
@@ -107,6 +110,38 @@ def assigned(
     )
     frame = spark.createDataFrame(rows).repartition(count, "target")
     return frame, AssignedTasks(function, None)
+
+
+def encode_survey(survey: Survey) -> bytes:
+    """Return a survey as an Arrow IPC stream of its sampled rows; inverse: decode_survey."""
+    names = [f"c{i}" for i in range(len(survey.columns))]
+    facts_of_rows = [pa.array(survey.rows), pa.array(survey.row_bytes)]
+    table = pa.table([*facts_of_rows, *survey.columns], names=["row", "bytes", *names])
+    facts = {
+        "file": str(survey.file),
+        "row_group_rows": ",".join(map(str, survey.row_group_rows)),
+        "memory_bytes": str(survey.memory_bytes),
+        **({} if survey.copy_key is None else {"copy_key": survey.copy_key}),
+    }
+    content: bytes = encode_table(table.replace_schema_metadata(facts)).to_pybytes()
+    return content
+
+
+def decode_survey(content: bytes) -> Survey:
+    """Return the survey in an Arrow IPC stream."""
+    table = decode_table(content)
+    metadata = table.schema.metadata
+    sizes = metadata[b"row_group_rows"].decode()
+    rows, sizes_of_rows, *columns = [flat_array(column) for column in table.columns]
+    return Survey(
+        file=int(metadata[b"file"]),
+        row_group_rows=tuple(int(size) for size in sizes.split(",") if size),
+        memory_bytes=int(metadata[b"memory_bytes"]),
+        rows=rows.to_numpy(),
+        columns=tuple(columns),
+        row_bytes=sizes_of_rows.to_numpy(),
+        copy_key=metadata.get(b"copy_key"),
+    )
 
 
 def partition_values(partitions: int) -> tuple[int, ...]:

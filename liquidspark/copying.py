@@ -2,7 +2,8 @@
 
 Row groups are copied where that is all that decoding would do: the table has no column mapping, no
 row ids and no widened types, the file has no deleted rows, and it is a `CopySource`. Of a table
-that asks for more, and of any other file, rows are decoded.
+that asks for more, and of any other file, rows are decoded. The survey looks whether a file is one,
+so that it is opened once more only, when its row groups are copied.
 
 Many small row groups make readers slow, and compaction is there to make one of them. So small ones
 that lie beside each other, or beside rows that are decoded anyway, are decoded and become one. A
@@ -20,22 +21,19 @@ from dataclasses import dataclass
 from itertools import accumulate, groupby, pairwise
 from typing import Final
 
-from liquidlog.data.concatenation import ConcatenatedFile, CopySource, written_schema_key
-from liquidlog.data.footer import Footer, FooterSchema, NotMovableError
+from liquidlog.data.concatenation import ConcatenatedFile, CopySource, written_schema
+from liquidlog.data.footer import FooterSchema, NotMovableError
+from liquidlog.data.logical_file import LogicalFile
 from liquidlog.data.row_group_digest import stored_digests
 from liquidlog.data.writer import ROW_GROUP_BYTES
 from liquidlog.errors import DataFileError
-from liquidlog.spec.mapping import MappingMode
-from liquidlog.spec.widening import earlier_types
 from liquidspark.layout import first_ordinals
 from liquidspark.sink import OutputFile, Proof
 from liquidspark.source import GroupWork, Survey, open_logical_file
 
+_CHANGED: Final = "has changed since it was surveyed"
 SMALL_BYTES: Final = ROW_GROUP_BYTES // 8
 """Row groups of less than this in memory, an eighth of what we write, are small."""
-_MAX_FOOTER_BYTES: Final = 8 << 20
-"""Of all sources of an output, which are in memory until it is complete: up to 60 times as many
-bytes. The files behind are decoded."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,19 +80,6 @@ class Run:
         return self.pieces[-1].stop
 
 
-@dataclass(frozen=True, slots=True)
-class Composition:
-    """What an output is made of, in order, and the footers of its sources by their numbers."""
-
-    runs: tuple[Run, ...]
-    footers: Mapping[int, Footer]
-
-    @property
-    def schema(self) -> FooterSchema:
-        """The Parquet schema of the output."""
-        return next(self.footers[run.file].schema for run in self.runs if run.copied)
-
-
 def pieces_between(surveys: Sequence[Survey], start: int, stop: int) -> list[Piece]:
     """Return the parts of row groups whose rows have ordinals of start <= ordinal < stop."""
     pieces: list[Piece] = []
@@ -116,23 +101,16 @@ def pieces_between(surveys: Sequence[Survey], start: int, stop: int) -> list[Pie
     return pieces
 
 
-def compose(work: GroupWork, pieces: Sequence[Piece]) -> Composition | None:
-    """Return what an output is made of; None if all its rows must be decoded.
-
-    Raises:
-        DataFileError: If a file cannot be read.
-    """
-    if not pieces or not work.copy_row_groups or not _may_copy(work):
+def compose(
+    work: GroupWork, surveys: Sequence[Survey], pieces: Sequence[Piece]
+) -> tuple[Run, ...] | None:
+    """Return what an output is made of, in order; None if all its rows must be decoded."""
+    keys = {survey.file: survey.copy_key for survey in surveys if survey.copy_key is not None}
+    if not keys or not work.may_copy:
         return None
-    worth = _beside_large([piece.whole for piece in pieces], pieces)
-    files = sorted({piece.file for piece, copied in zip(pieces, worth, strict=True) if copied})
-    footers = _footers(work, files)
-    if not footers:
-        return None
-    keys = {file: footer.schema.key for file, footer in footers.items()}
-    copied = choose(pieces, keys, ours=written_schema_key(work.schema, work.writer_options))
-    runs = tuple(_runs(pieces, copied))
-    return Composition(runs, footers) if any(copied) else None
+    ours = written_schema(work.schema, work.writer_options).digest
+    copied = choose(pieces, keys, ours=ours)
+    return tuple(_runs(pieces, copied)) if any(copied) else None
 
 
 def choose(pieces: Sequence[Piece], keys: Mapping[int, bytes], *, ours: bytes) -> tuple[bool, ...]:
@@ -154,11 +132,9 @@ def choose(pieces: Sequence[Piece], keys: Mapping[int, bytes], *, ours: bytes) -
 class ConcatenatedOutput(OutputFile):
     """An output file of copied row groups and of rows; as `OutputFile` otherwise."""
 
-    def __init__(
-        self, work: GroupWork, number: int, *, proof: Proof, footer_schema: FooterSchema
-    ) -> None:
+    def __init__(self, work: GroupWork, number: int, *, proof: Proof) -> None:
         super().__init__(work, number, proof=proof)
-        self._footer_schema = footer_schema
+        self._footer_schema: FooterSchema | None = None
         self._file: ConcatenatedFile | None = None
 
     def copy(self, source: CopySource, row_group: int, *, read: Proof) -> None:
@@ -169,17 +145,19 @@ class ConcatenatedOutput(OutputFile):
             StorageError: If the storage refuses.
         """
         rows = source.file.row_group_rows(row_group)
+        self._footer_schema = self._footer_schema or source.footer.schema
         digest = self._opened().copy(source, row_group)
         read.add_copies(rows, [digest])
         if not self._work.read_back:
             self._proof.add_copies(rows, [digest])
 
     def _new_writer(self) -> ConcatenatedFile:
+        schema, options = self._work.schema, self._work.writer_options
         self._file = ConcatenatedFile(
             self._path,
-            schema=self._work.schema,
-            options=self._work.writer_options,
-            footer_schema=self._footer_schema,
+            schema=schema,
+            options=options,
+            footer_schema=self._footer_schema or written_schema(schema, options),
             storage=self._work.storage,
         )
         return self._file
@@ -199,49 +177,44 @@ class ConcatenatedOutput(OutputFile):
 
 
 def copy_run(
-    work: GroupWork, composition: Composition, run: Run, output: ConcatenatedOutput, *, read: Proof
+    work: GroupWork, survey: Survey, run: Run, output: ConcatenatedOutput, *, read: Proof
 ) -> None:
     """Append a run of copied row groups to an output.
 
+    Args:
+        work: The group.
+        survey: Of the run's file.
+        run: The row groups.
+        output: Gets them.
+        read: Gets the digests of what was read.
+
     Raises:
-        DataFileError: If the file is not what the log says, or changed since its footer was read.
+        DataFileError: If the file is not what the log says, or changed since it was surveyed.
         StorageError: If the storage refuses.
     """
     with open_logical_file(work, run.file) as opened:
-        file = opened.data_file
-        if file is None or file.num_row_groups != len(composition.footers[run.file].row_groups):
-            raise DataFileError(work.paths[run.file], "has changed since its footer was read")
-        source = CopySource(file, composition.footers[run.file])
+        source = _source(work, opened, survey, run)
         for piece in run.pieces:
             output.copy(source, piece.row_group, read=read)
 
 
-def _may_copy(work: GroupWork) -> bool:
-    """Return whether rows of the table are in its files just as they are."""
-    return (
-        work.mapping_mode is MappingMode.NONE
-        and work.row_tracking is None
-        and not earlier_types(work.table_schema)
-    )
+def _source(work: GroupWork, opened: LogicalFile, survey: Survey, run: Run) -> CopySource:
+    """Return the file of a run, opened again, as what the survey found.
 
-
-def _footers(work: GroupWork, files: Sequence[int]) -> Mapping[int, Footer]:
-    """Return the footers of the files that are sources, as many as may be in memory."""
-    footers: dict[int, Footer] = {}
-    room_bytes = _MAX_FOOTER_BYTES
-    for file in files:
-        with open_logical_file(work, file) as opened:
-            if opened.data_file is None:
-                continue
-            try:
-                source = CopySource.of(opened.data_file, work.schema, work.writer_options)
-            except NotMovableError:
-                continue
-        room_bytes -= source.footer_bytes
-        if room_bytes < 0:
-            break
-        footers[file] = source.footer
-    return footers
+    Raises:
+        DataFileError: If it is not that any more.
+    """
+    file, wanted = opened.data_file, [piece.row_group for piece in run.pieces]
+    rows = tuple(map(opened.row_group_rows, range(opened.num_row_groups)))
+    if file is None or rows != survey.row_group_rows:
+        raise DataFileError(work.paths[run.file], _CHANGED)
+    try:
+        source = CopySource.of(file, work.schema, work.writer_options, wanted)
+    except NotMovableError as error:
+        raise DataFileError(work.paths[run.file], f"{_CHANGED}: {error}") from error
+    if source.footer.schema.digest != survey.copy_key:
+        raise DataFileError(work.paths[run.file], _CHANGED)
+    return source
 
 
 def _beside_large(able: Sequence[bool], pieces: Sequence[Piece]) -> list[bool]:

@@ -22,7 +22,13 @@ from pyspark.sql import DataFrame, SparkSession
 from liquidlog.errors import LiquidlogError
 from liquidlog.plan import GroupCosts
 from liquidlog.spec.arguments import one, whole_number
-from liquidspark.assignment import Assignment, assigned, partition_values
+from liquidspark.assignment import (
+    Assignment,
+    assigned,
+    decode_survey,
+    encode_survey,
+    partition_values,
+)
 from liquidspark.layout import build_layout, choose_route, first_ordinals
 from liquidspark.pieces import SHUFFLE_SCHEMA
 from liquidspark.shuffle import FACTS_SCHEMA, OutputTasks, RegroupTasks, SplitTasks
@@ -40,13 +46,11 @@ from liquidspark.source import (
     Planned,
     Split,
     Survey,
-    decode_survey,
-    encode_survey,
     rows_to_sample,
     split_file,
     survey_file,
 )
-from liquidspark.whole import CompactionTasks, GroupTask
+from liquidspark.whole import CompactionTasks, GroupTask, shares
 
 T = TypeVar("T")
 
@@ -273,8 +277,9 @@ def run_group(
         if sent.curve is not None:
             return _shuffle(spark, sent, surveys, options=options, jobs=jobs, slots=slots)
         jobs.begin_phase(sent.outputs, until=1.0)
-        tasks = CompactionTasks(work=sent, surveys=tuple(surveys))
-        return _collect(_tasks(spark, tasks, sent.outputs))
+        tasks = CompactionTasks(work=sent.without_inputs())
+        frame, mapped = assigned(spark, tasks, shares(sent, surveys))
+        return _collect(_mapped(frame, mapped, FACTS_SCHEMA))
 
     facts = _sent(work, main_pass, facts_of=lambda facts: facts)
     sampled = TaskFacts(costs=GroupCosts(sample_seconds=sampling.seconds))

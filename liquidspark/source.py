@@ -20,13 +20,14 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from liquidlog.curve.curves import Curve
+from liquidlog.data.concatenation import copy_key
 from liquidlog.data.encodings import decoded
-from liquidlog.data.ipc import decode_table, encode_table
 from liquidlog.data.logical_file import LogicalFile, Span
 from liquidlog.data.widths import value_bytes
 from liquidlog.plan import InputFile, RowTracking, WriterOptions, file_schema
 from liquidlog.spec.mapping import MappingMode
 from liquidlog.spec.schema import Path, StructType, parse_schema
+from liquidlog.spec.widening import earlier_types
 from liquidlog.storage.options import NO_OPTIONS, StorageOptions
 
 _MEMORY_BYTES_PER_STORED: Final = 8
@@ -117,6 +118,17 @@ class GroupWork:
     def without_inputs(self) -> "GroupWork":
         """Return the work as tasks need it that read no input, or are sent theirs."""
         return self.with_inputs((), (), ())
+
+    @property
+    def may_copy(self) -> bool:
+        """Whether row groups of files may be copied: rows are in them just as they are."""
+        return (
+            self.copy_row_groups
+            and self.curve is None
+            and self.mapping_mode is MappingMode.NONE
+            and self.row_tracking is None
+            and not earlier_types(self.table_schema)
+        )
 
     @property
     def sizes_bytes(self) -> tuple[int, ...]:
@@ -251,7 +263,8 @@ class Survey:
     `file` is the input's position in the plan. `rows` are the sampled row numbers, (n,) uint64,
     increasing; `columns` the clustering columns at them, n values each. `row_bytes` is about what
     each of them takes as stored, (n,) float64, NaN where that was not measured. `memory_bytes` is
-    about what all rows of the input take in memory.
+    about what all rows of the input take in memory. `copy_key` is that of its Parquet schema if row
+    groups of the input can be copied to an output, else None.
     """
 
     file: int
@@ -260,6 +273,7 @@ class Survey:
     rows: npt.NDArray[np.uint64]
     columns: tuple[pa.Array, ...]
     row_bytes: npt.NDArray[np.float64]
+    copy_key: bytes | None = None
 
     @property
     def num_rows(self) -> int:
@@ -307,6 +321,11 @@ def survey_file(
             rows=picked,
             columns=sample.clustering_columns(),
             row_bytes=sample.row_bytes(),
+            copy_key=(
+                copy_key(opened.data_file, work.schema, work.writer_options)
+                if work.may_copy
+                else None
+            ),
         )
 
 
@@ -328,7 +347,7 @@ class _Sample:
             for table, rows in self._read(group, span, self.work.columns)
         ]
         columns = pa.concat_tables(pieces).combine_chunks().columns if pieces else []
-        return tuple(_flat(column) for column in columns)
+        return tuple(flat_array(column) for column in columns)
 
     def row_bytes(self) -> npt.NDArray[np.float64]:
         """Return about what each picked row takes as stored, (n,); NaN where not measured."""
@@ -408,37 +427,8 @@ def rows_to_sample(sizes_bytes: Sequence[int], total_rows: int) -> list[int]:
     return [-(-total_rows * size // total_bytes) for size in sizes_bytes]
 
 
-def encode_survey(survey: Survey) -> bytes:
-    """Return a survey as an Arrow IPC stream of its sampled rows; inverse: decode_survey."""
-    names = [f"c{i}" for i in range(len(survey.columns))]
-    facts_of_rows = [pa.array(survey.rows), pa.array(survey.row_bytes)]
-    table = pa.table([*facts_of_rows, *survey.columns], names=["row", "bytes", *names])
-    facts = {
-        "file": str(survey.file),
-        "row_group_rows": ",".join(map(str, survey.row_group_rows)),
-        "memory_bytes": str(survey.memory_bytes),
-    }
-    content: bytes = encode_table(table.replace_schema_metadata(facts)).to_pybytes()
-    return content
-
-
-def decode_survey(content: bytes) -> Survey:
-    """Return the survey in an Arrow IPC stream."""
-    table = decode_table(content)
-    metadata = table.schema.metadata
-    sizes = metadata[b"row_group_rows"].decode()
-    rows, sizes_of_rows, *columns = [_flat(column) for column in table.columns]
-    return Survey(
-        file=int(metadata[b"file"]),
-        row_group_rows=tuple(int(size) for size in sizes.split(",") if size),
-        memory_bytes=int(metadata[b"memory_bytes"]),
-        rows=rows.to_numpy(),
-        columns=tuple(columns),
-        row_bytes=sizes_of_rows.to_numpy(),
-    )
-
-
-def _flat(column: pa.ChunkedArray) -> pa.Array:
+def flat_array(column: pa.ChunkedArray) -> pa.Array:
+    """Return the values of a column in one array."""
     return pa.concat_arrays(column.chunks) if column.num_chunks else pa.array([], column.type)
 
 

@@ -4,8 +4,9 @@ Compaction keeps row order and gives each output a contiguous, equal share of th
 copies row groups without decoding them where it can (`copying`).
 """
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import accumulate, groupby, pairwise
 
 import pyarrow as pa
@@ -13,13 +14,8 @@ import pyarrow as pa
 from liquidlog.data.encodings import concat
 from liquidlog.errors import LiquidlogError
 from liquidlog.plan import GroupCosts, WrittenFile
-from liquidspark.copying import (
-    Composition,
-    ConcatenatedOutput,
-    compose,
-    copy_run,
-    pieces_between,
-)
+from liquidspark.assignment import Assignment
+from liquidspark.copying import ConcatenatedOutput, Run, compose, copy_run, pieces_between
 from liquidspark.layout import build_layout, first_ordinals, table_keys
 from liquidspark.shuffle import slice_table, sorted_slice
 from liquidspark.sink import (
@@ -66,7 +62,9 @@ class GroupTask:
                     for file, count in enumerate(counts)
                 ]
             if self.work.curve is None:
-                facts = _compact(self.work, surveys, range(self.work.outputs))
+                facts = merge_facts(
+                    [_compact(one.work(self.work), one.own) for one in shares(self.work, surveys)]
+                )
             else:
                 facts = _sort_group(self.work, surveys)
         except LiquidlogError as error:
@@ -76,22 +74,54 @@ class GroupTask:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Share:
+    """What one output of a compaction gets: rows of inputs that are numbered from 0.
+
+    `number` is that of the output; `surveys` are those of the inputs, and `start` <= ordinal <
+    `stop` says which of all their rows.
+    """
+
+    number: int
+    surveys: tuple[Survey, ...]
+    start: int
+    stop: int
+
+
+def shares(work: GroupWork, surveys: Sequence[Survey]) -> list[Assignment[Share]]:
+    """Return for each output of a compaction its inputs and its share of their rows.
+
+    Every output has a contiguous share of all rows, each as many.
+    """
+    edges = list(accumulate((survey.num_rows for survey in surveys), initial=0))
+    found = []
+    for number in range(work.outputs):
+        start, stop = (end * edges[-1] // work.outputs for end in (number, number + 1))
+        files = (
+            range(bisect_right(edges, start) - 1, bisect_left(edges, stop))
+            if stop > start
+            else range(0)
+        )
+        own = tuple(replace(surveys[file], file=place) for place, file in enumerate(files))
+        first = edges[files.start]
+        share = Share(number=number, surveys=own, start=start - first, stop=stop - first)
+        found.append(Assignment.of(work, [surveys[file].file for file in files], share))
+    return found
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class CompactionTasks:
-    """One task per output of a compaction."""
+    """One task per output of a compaction; `work` has no inputs."""
 
     work: GroupWork
-    surveys: tuple[Survey, ...]
 
-    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Yield one row of facts for each output whose number is in the batches."""
-        for batch in batches:
-            for number in batch.column(0).to_pylist():
-                yield facts_batch(self._run(number))
+    def __call__(self, _: int, assignment: Assignment[Share]) -> Iterator[pa.RecordBatch]:
+        """Yield one row of facts for the output."""
+        yield facts_batch(self._run(assignment))
 
-    def _run(self, number: int) -> TaskFacts:
+    def _run(self, assignment: Assignment[Share]) -> TaskFacts:
         try:
             require_running(self.work)
-            return _compact(self.work, self.surveys, range(number, number + 1))
+            return _compact(assignment.work(self.work), assignment.own)
         except LiquidlogError as error:
             return failed(error, self.work)
 
@@ -101,46 +131,37 @@ def facts_batch(facts: TaskFacts) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays([pa.array([encode_facts(facts)], pa.binary())], ["facts"])
 
 
-def _compact(work: GroupWork, surveys: Sequence[Survey], outputs: range) -> TaskFacts:
-    total = sum(survey.num_rows for survey in surveys)
-    facts = []
-    for number in outputs:
-        start, stop = number * total // work.outputs, (number + 1) * total // work.outputs
-        read, written, whole, reading = Proof(), Proof(), Timer(), Timer()
-        with whole.running():
-            composition = compose(work, pieces_between(surveys, start, stop))
-            if composition is None:
-                with OutputFile(work, number, proof=written) as output:
-                    for table in reading.each(_rows_between(work, surveys, start, stop)):
-                        read.add(table)
-                        output.write(table)
-                    file = output.finish()
-            else:
-                file = _concatenate(work, surveys, number, composition, (read, written, reading))
-        files = () if file is None else (file,)
-        costs = _costs(whole, reading, read, written)
-        facts.append(
-            TaskFacts(read=read.total(), written=written.total(), outputs=files, costs=costs)
-        )
-    return merge_facts(facts)
+def _compact(work: GroupWork, share: Share) -> TaskFacts:
+    read, written, whole, reading = Proof(), Proof(), Timer(), Timer()
+    with whole.running():
+        runs = compose(work, share.surveys, pieces_between(share.surveys, share.start, share.stop))
+        if runs is None:
+            with OutputFile(work, share.number, proof=written) as output:
+                for table in reading.each(_rows_between(work, share, share.start, share.stop)):
+                    read.add(table)
+                    output.write(table)
+                file = output.finish()
+        else:
+            file = _concatenate(work, share, runs, (read, written, reading))
+    return TaskFacts(
+        read=read.total(),
+        written=written.total(),
+        outputs=() if file is None else (file,),
+        costs=_costs(whole, reading, read, written),
+    )
 
 
 def _concatenate(
-    work: GroupWork,
-    surveys: Sequence[Survey],
-    number: int,
-    composition: Composition,
-    measures: tuple[Proof, Proof, Timer],
+    work: GroupWork, share: Share, runs: Sequence[Run], measures: tuple[Proof, Proof, Timer]
 ) -> WrittenFile | None:
     """Write an output of copied row groups and of rows between them."""
     read, written, reading = measures
-    schema = composition.schema
-    with ConcatenatedOutput(work, number, proof=written, footer_schema=schema) as output:
-        for run in composition.runs:
+    with ConcatenatedOutput(work, share.number, proof=written) as output:
+        for run in runs:
             if run.copied:
-                copy_run(work, composition, run, output, read=read)
+                copy_run(work, share.surveys[run.file], run, output, read=read)
                 continue
-            for table in reading.each(_rows_between(work, surveys, run.start, run.stop)):
+            for table in reading.each(_rows_between(work, share, run.start, run.stop)):
                 read.add(table)
                 output.write(table)
         return output.finish()
@@ -155,10 +176,8 @@ def _costs(whole: Timer, reading: Timer, read: Proof, written: Proof) -> GroupCo
     )
 
 
-def _rows_between(
-    work: GroupWork, surveys: Sequence[Survey], start: int, stop: int
-) -> Iterator[pa.Table]:
-    for survey, first in zip(surveys, first_ordinals(surveys), strict=True):
+def _rows_between(work: GroupWork, share: Share, start: int, stop: int) -> Iterator[pa.Table]:
+    for survey, first in zip(share.surveys, first_ordinals(share.surveys), strict=True):
         edges = list(accumulate(survey.row_group_rows, initial=first))
         inside = [
             number

@@ -17,8 +17,9 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from liquidlog.data.footer import FooterRowGroup, FooterSchema, read_footer
-from liquidlog.data.row_group_digest import ChunkIndexes, read_indexes, read_spans
+from liquidlog.data.row_group_digest import ChunkIndexes, read_indexes, spans_of
 from liquidlog.data.row_group_file import RowGroupFile, Write
+from liquidlog.data.spans import Spans
 from liquidlog.errors import UsageError
 from liquidlog.spec.schema import Path
 
@@ -94,8 +95,9 @@ def read_encoded(content: pa.Buffer, paths: Sequence[Path]) -> EncodedRowGroup:
     footer, _ = read_footer(source, source.size())
     (group,) = footer.row_groups
     chunks = group.chunks
-    pages = tuple(read_spans(source, [chunk.span for chunk in chunks]))
-    indexes = read_indexes(source, chunks)
+    spans = Spans(spans_of(chunks))
+    pages = tuple(spans.read(source, chunk.span) for chunk in chunks)
+    indexes = [read_indexes(source, chunk, spans) for chunk in chunks]
     room_bytes = int(MAX_SHARE * sum(chunk.span[1] for chunk in chunks))
     kept = _affordable(
         {chunk.path: found for chunk, found in zip(chunks, indexes, strict=True)}, paths, room_bytes

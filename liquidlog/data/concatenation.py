@@ -12,8 +12,9 @@ values are to be understood: a source has the table's types without it, and `Par
 which keys mean another calendar.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Final, Self
 
 import pyarrow as pa
@@ -31,11 +32,14 @@ from liquidlog.data.pages import Page, PageError, data_pages
 from liquidlog.data.reader import DataFile
 from liquidlog.data.row_group_digest import (
     ChunkIndexes,
+    ColumnTypes,
     RowGroupDigest,
+    column_types,
     read_indexes,
-    read_spans,
+    spans_of,
 )
 from liquidlog.data.row_group_file import RowGroupFile
+from liquidlog.data.spans import Spans
 from liquidlog.data.statistics import KnownColumn, StatisticsCollector
 from liquidlog.data.thrift import ThriftError
 from liquidlog.data.writer import RowGroups, encoded_row_group, footer_schema
@@ -54,20 +58,27 @@ _PART_BYTES: Final = 128 << 20
 
 @dataclass(frozen=True)
 class CopySource:
-    """An open data file whose row groups can be copied."""
+    """An open data file whose row groups can be copied: `wanted` are those that will be."""
 
     file: DataFile
     footer: Footer
-    footer_bytes: int = 0
+    wanted: Sequence[int]
 
     @classmethod
-    def of(cls, file: DataFile, schema: StructType, options: WriterOptions) -> Self:
+    def of(
+        cls,
+        file: DataFile,
+        schema: StructType,
+        options: WriterOptions,
+        wanted: Sequence[int] | None = None,
+    ) -> Self:
         """Return an open file as a source.
 
         Args:
             file: All of whose rows are live, of a table without column mapping.
             schema: The table's.
             options: How outputs are written.
+            wanted: The numbers of the row groups that will be copied, in order; all if None.
 
         Raises:
             NotMovableError: If it must be decoded; says why.
@@ -92,10 +103,20 @@ class CopySource:
         _require_filters(footer, options)
         if len(footer.row_groups) != file.num_row_groups:
             raise NotMovableError("Arrow sees other row groups in its footer")
-        return cls(file, footer, size_bytes - end)
+        return cls(file, footer, range(file.num_row_groups) if wanted is None else wanted)
+
+    @cached_property
+    def column_types(self) -> ColumnTypes:
+        """How Arrow understands the values of its columns."""
+        return column_types(self.file.parquet.metadata)
+
+    @cached_property
+    def _spans(self) -> Spans:
+        groups = [self.footer.row_groups[number] for number in self.wanted]
+        return Spans(spans_of(chunk for group in groups for chunk in group.chunks))
 
     def chunks(self, row_group: int) -> Iterator[tuple[memoryview, ChunkIndexes]]:
-        """Yield (pages, indexes) of each column chunk of a row group, checked.
+        """Yield (pages, indexes) of each column chunk of a row group that is wanted, checked.
 
         Raises:
             DataFileError: If they cannot be read, or the pages are not what the footer promises.
@@ -105,11 +126,10 @@ class CopySource:
         with parquet.refusing():
             source = parquet.open_bytes()
             try:
-                indexes = read_indexes(source, chunks)
-                content = read_spans(source, [chunk.span for chunk in chunks])
-                for chunk, found in zip(chunks, indexes, strict=True):
-                    data = next(content)
-                    yield data, found.that_fit(chunk.span[0], self._data_pages(chunk, data))
+                for chunk in chunks:
+                    indexes = read_indexes(source, chunk, self._spans)
+                    data = self._spans.read(source, chunk.span)
+                    yield data, indexes.that_fit(chunk.span[0], self._data_pages(chunk, data))
             finally:
                 source.close()
 
@@ -222,7 +242,7 @@ class ConcatenatedFile:
         self._require_schema(source.footer.schema)
         self._encode_pending()
         group = source.footer.row_groups[row_group]
-        digest = RowGroupDigest(source.file.parquet.metadata, row_group)
+        digest = RowGroupDigest(source.file.parquet.metadata, row_group, source.column_types)
         self._copied.append(self._joined.num_row_groups)
         self._joined.append(group, source.chunks(row_group), digest)
         exact = self._options.tight_bounds
@@ -286,14 +306,33 @@ class ConcatenatedFile:
             raise StorageError(self._path, f"cannot be written: {error}") from error
 
 
-def written_schema_key(schema: StructType, options: WriterOptions) -> bytes:
-    """Return the key of the Parquet schema that we write: see `FooterSchema.key`.
+def copy_key(file: DataFile | None, schema: StructType, options: WriterOptions) -> bytes | None:
+    """Return what is the same for sources whose row groups can be in one file; None if for none.
+
+    Args:
+        file: Open; None if its rows are not the live ones as they are.
+        schema: The table's.
+        options: How outputs are written.
+
+    Raises:
+        DataFileError: If the file cannot be read.
+    """
+    if file is None:
+        return None
+    try:
+        return CopySource.of(file, schema, options).footer.schema.digest
+    except NotMovableError:
+        return None
+
+
+def written_schema(schema: StructType, options: WriterOptions) -> FooterSchema:
+    """Return the Parquet schema that we write.
 
     Raises:
         UsageError: If the codec is unknown or a column cannot be written.
     """
     empty = arrow_schema(schema, physical=True).empty_table()
-    return footer_schema(empty, options.compression).key
+    return footer_schema(empty, options.compression)
 
 
 def _require_filters(footer: Footer, options: WriterOptions) -> None:

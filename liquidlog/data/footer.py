@@ -6,15 +6,17 @@ field that is unknown, and so may say such a thing, can be read and written but 
 Source: Apache Parquet format, parquet.thrift and README.md, "File format".
 """
 
+import hashlib
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any, Final, Self
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from liquidlog.data.spans import Span
 from liquidlog.data.thrift import (
     BINARY,
     I16,
@@ -28,6 +30,7 @@ from liquidlog.data.thrift import (
     Struct,
     ThriftError,
     encode_struct,
+    read_items,
     read_struct,
 )
 from liquidlog.spec.codecs import Codec
@@ -38,8 +41,12 @@ MAGIC: Final = b"PAR1"
 _TAIL_BYTES: Final = 8
 _MAX_FOOTER_BYTES: Final = 8 << 20
 """As fields, a footer takes up to sixty times its bytes."""
+_LEVELS: Final = 5
+"""A column's metadata is on this level of a footer. What is nested in it stays encoded: it is asked
+for seldom and copied as it is."""
 _MAX_CHUNK_BYTES: Final = 128 << 20
 """A chunk is in memory as a whole while it is copied."""
+_DIGEST_BYTES: Final = 16
 _MAX_ORDINAL: Final = (1 << 15) - 1
 _FORMAT_VERSION: Final = 2
 CREATED_BY: Final = f"liquidlog version {__version__}"
@@ -82,26 +89,19 @@ Statistics have an order that is said since parquet-mr 1.10. Whoever is not name
 too: its files are decoded.
 """
 
-Span = tuple[int, int]
-"""Bytes of a file: where they begin, and how many they are."""
-
-
-NO_PAGES: Final[Struct] = {1: (LIST, Items(STRUCT, []))}
-"""An offset index of no pages."""
-
 
 class NotMovableError(ValueError):
     """A file's row groups cannot be moved to another file as they are; the message says why."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Chunk:
     """A column chunk of a footer: where its bytes are, and what they are."""
 
     fields: Struct
     column: Struct
 
-    @property
+    @cached_property
     def span(self) -> Span:
         """Its pages: the dictionary, where there is one, then the data."""
         data, dictionary = _integer(self.column, _DATA), _integer(self.column, _DICTIONARY, 0)
@@ -121,8 +121,10 @@ class Chunk:
     @property
     def path(self) -> tuple[str, ...]:
         """The names on the way to it."""
-        found = _list(self.column, _PATH, BINARY)
-        return tuple(name.decode("utf-8", "replace") for name in found)
+        kind, value = self.column.get(_PATH, (0, None))
+        if kind == LIST and isinstance(value, Encoded):
+            return _names(value.content)
+        return tuple(map(_text, _list(self.column, _PATH, BINARY)))
 
     @property
     def codec(self) -> int:
@@ -174,7 +176,7 @@ class Indexes:
     bloom_filter: Span | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class FooterRowGroup:
     """A row group of a footer."""
 
@@ -185,7 +187,7 @@ class FooterRowGroup:
         """Its rows."""
         return _integer(self.fields, _ROWS)
 
-    @property
+    @cached_property
     def chunks(self) -> tuple[Chunk, ...]:
         """Its column chunks in the order of the columns."""
         found = _list(self.fields, _COLUMNS, STRUCT)
@@ -214,7 +216,7 @@ class Footer:
         Raises:
             ThriftError: If they are no struct, or more than one.
         """
-        fields, end = read_struct(content)
+        fields, end = read_struct(content, levels=_LEVELS)
         if end != len(content):
             raise ThriftError("something follows the footer")
         return cls(fields)
@@ -224,7 +226,7 @@ class Footer:
         """Its row groups."""
         return tuple(FooterRowGroup(fields) for fields in _list(self.fields, _ROW_GROUPS, STRUCT))
 
-    @property
+    @cached_property
     def schema(self) -> "FooterSchema":
         """What must be the same in files that are joined."""
         names = (_SCHEMA, _COLUMN_ORDERS)
@@ -277,6 +279,11 @@ class FooterSchema:
             old = {_CONVERTED, _SCALE, _PRECISION} if _LOGICAL in element else set()
             parts.append(_without(element, old))
         return b"".join(encode_struct(part) for part in parts)
+
+    @cached_property
+    def digest(self) -> bytes:
+        """A digest of the key, 16 bytes."""
+        return hashlib.sha256(self.key).digest()[:_DIGEST_BYTES]
 
     @property
     def num_leaves(self) -> int:
@@ -354,22 +361,6 @@ def is_trusted(created_by: str) -> bool:
     return (int(found[2]), int(found[3])) >= _TRUSTED[found[1]]
 
 
-def page_locations(offset_index: Struct) -> Iterator[tuple[int, int, int]]:
-    """Yield (offset, bytes, first row) of each data page by an offset index.
-
-    Raises:
-        ThriftError: If it is none.
-    """
-    for page in _list(offset_index, 1, STRUCT):
-        yield _integer(page, 1), _integer(page, 2, kind=I32), _integer(page, 3)
-
-
-def moved_offset_index(offset_index: Struct, by: int) -> bytes:
-    """Return the bytes of an offset index of pages that were moved by so many bytes."""
-    pages = [{**page, 1: (I64, _integer(page, 1) + by)} for page in _list(offset_index, 1, STRUCT)]
-    return encode_struct({**offset_index, 1: (LIST, Items(STRUCT, pages))})
-
-
 def _require_movable_chunk(chunk: Chunk, codec: Codec, end: int) -> None:
     _require_known(chunk.fields, _CHUNK_FIELDS, "a column chunk")
     _require_known(chunk.column, _COLUMN_FIELDS, "a column's metadata")
@@ -419,12 +410,13 @@ def _integer(struct: Struct, number: int, default: int | None = None, *, kind: i
 
 
 def _struct(struct: Struct, number: int) -> Struct:
-    found: Struct = _value(struct, number, STRUCT)
-    return found
+    found: Struct | Encoded = _value(struct, number, STRUCT)
+    return read_struct(found.content)[0] if isinstance(found, Encoded) else found
 
 
 def _list(struct: Struct, number: int, kind: int) -> list[Any]:
-    found: Items = _value(struct, number, LIST)
+    value: Items | Encoded = _value(struct, number, LIST)
+    found = read_items(value.content) if isinstance(value, Encoded) else value
     if found.values and found.kind != kind:
         raise ThriftError(f"field {number} is a list of type {found.kind}, not {kind}")
     return found.values
@@ -435,3 +427,20 @@ def _value(struct: Struct, number: int, kind: int) -> Any:  # noqa: ANN401  any 
     if found != kind:
         raise ThriftError(f"field {number} is {'of another type' if found else 'missing'}")
     return value
+
+
+@lru_cache(maxsize=4096)
+def _names(content: bytes) -> tuple[str, ...]:
+    """Return the texts of an encoded list; the same paths come again in every row group.
+
+    Raises:
+        ThriftError: If it is a list of something else.
+    """
+    found = read_items(content)
+    if found.values and found.kind != BINARY:
+        raise ThriftError(f"a path is a list of type {found.kind}, not {BINARY}")
+    return tuple(map(_text, found.values))
+
+
+def _text(content: bytes) -> str:
+    return content.decode("utf-8", "replace")

@@ -15,24 +15,19 @@ from typing import Final
 
 import pyarrow.parquet as pq
 
-from liquidlog.data.footer import (
-    NO_PAGES,
-    Chunk,
-    Span,
-    moved_offset_index,
-    page_locations,
-    read_footer,
-)
+from liquidlog.data.footer import Chunk, Footer, read_footer
+from liquidlog.data.offset_index import PageLocation, moved_offset_index, page_locations
 from liquidlog.data.pages import Page
 from liquidlog.data.parquet_file import ParquetFile
-from liquidlog.data.thrift import Struct, ThriftError, read_struct
+from liquidlog.data.spans import Span, Spans
+from liquidlog.data.thrift import I32, ThriftError, read_struct
 from liquidlog.errors import DataFileError
 from liquidlog.storage.files import Source
 from liquidlog.storage.options import NO_OPTIONS, StorageOptions
 
-READ_BYTES: Final = 32 << 20
-"""Adjacent chunks are read together up to this size."""
 _DIGEST_BITS: Final = 128
+_FILTER_BYTES: Final = 1
+"""The field of a Bloom filter's header with the size of what follows."""
 
 
 @dataclass(frozen=True)
@@ -44,24 +39,20 @@ class ChunkIndexes:
     bloom_filter: bytes | None
 
     @cached_property
-    def locations(self) -> list[tuple[int, int, int]]:
+    def locations(self) -> list[PageLocation]:
         """(offset, bytes, first row) of each data page; none if it is not said.
 
         Raises:
             ThriftError: If the offset index is none.
         """
-        return list(page_locations(self._fields))
+        return [] if self.offset_index is None else page_locations(self.offset_index)
 
     def moved_offset_index(self, by: int) -> bytes | None:
         """Return the offset index of the same pages, so many bytes further on."""
-        return None if self.offset_index is None else moved_offset_index(self._fields, by)
-
-    @cached_property
-    def _fields(self) -> Struct:
-        return NO_PAGES if self.offset_index is None else read_struct(self.offset_index)[0]
+        return None if self.offset_index is None else moved_offset_index(self.offset_index, by)
 
     def that_fit(self, start: int, pages: Sequence[Page]) -> "ChunkIndexes":
-        """Return the indexes, without a page index that is about other pages.
+        """Return the indexes, without a page index of other pages or a filter that is cut off.
 
         Args:
             start: Where the chunk begins in its file.
@@ -72,15 +63,22 @@ class ChunkIndexes:
             fits = [location[:2] for location in self.locations] == expected
         except ThriftError:
             fits = False
-        return self if fits else ChunkIndexes(None, None, self.bloom_filter)
+        bloom = self.bloom_filter if _is_whole(self.bloom_filter) else None
+        if fits and bloom is self.bloom_filter:
+            return self
+        of_pages = (self.offset_index, self.column_index) if fits else (None, None)
+        return ChunkIndexes(*of_pages, bloom)
 
 
 class RowGroupDigest:
     """Adds up what a row group is; mutable."""
 
-    def __init__(self, footer: pq.FileMetaData, number: int) -> None:
-        """Begin with what Arrow says of row group `number` as a whole."""
-        self._schema = footer.schema
+    def __init__(self, footer: pq.FileMetaData, number: int, types: "ColumnTypes") -> None:
+        """Begin with what Arrow says of row group `number` as a whole.
+
+        `types` are those of the columns of the same footer; see `column_types`.
+        """
+        self._types = types
         self._group = group = footer.row_group(number)
         self._hash = hashlib.sha256()
         self._column = 0
@@ -94,14 +92,16 @@ class RowGroupDigest:
         """
         column = self._group.column(self._column)
         start = arrow_span(column)[0]
-        self._add(self._column, *_type(self._schema.column(self._column)))
-        self._add(*_facts(column, start))
+        self._hash.update(self._types[self._column])
         self._hash.update(pages)
         try:
             locations = [(page - start, *rest) for page, *rest in indexes.locations]
         except ThriftError as error:
             raise ValueError(str(error)) from error
-        self._add(locations, indexes.column_index, indexes.bloom_filter)
+        self._add(self._column, *_facts(column, start), locations)
+        for index in (indexes.column_index, indexes.bloom_filter):
+            self._add(None if index is None else len(index))
+            self._hash.update(index or b"")
         self._column += 1
 
     def total(self) -> int:
@@ -112,6 +112,16 @@ class RowGroupDigest:
     def _add(self, *facts: object) -> None:
         # Texts and numbers only, each of which has one representation.
         self._hash.update(repr(facts).encode())
+
+
+ColumnTypes = Sequence[bytes]
+"""How the values of each column are to be understood, as bytes for the digest."""
+
+
+def column_types(footer: pq.FileMetaData) -> ColumnTypes:
+    """Return what Arrow says of the types of a file's columns."""
+    schema = footer.schema
+    return [repr(_type(schema.column(number))).encode() for number in range(len(schema))]
 
 
 def stored_digests(
@@ -127,11 +137,8 @@ def stored_digests(
         try:
             source.seek(0, 2)
             footer = read_footer(source, source.tell())[0]
-            groups = footer.row_groups
-            found = [
-                _stored_digest(source, file.metadata, number, groups[number].chunks)
-                for number in row_groups
-            ]
+            stored = _Stored(file.metadata, footer, row_groups)
+            found = [stored.digest(source, number) for number in row_groups]
         except (ValueError, IndexError) as error:
             raise DataFileError(path, f"cannot be proved: {error}") from error
         finally:
@@ -140,43 +147,21 @@ def stored_digests(
     return rows, found
 
 
-def read_spans(source: Source, spans: Sequence[Span]) -> Iterator[memoryview]:
-    """Yield the bytes of each span; adjacent ones are read together.
+def spans_of(chunks: Iterable[Chunk]) -> Iterator[Span | None]:
+    """Yield where the pages and the indexes of chunks are."""
+    for chunk in chunks:
+        yield chunk.span
+        yield from _index_spans(chunk)
+
+
+def read_indexes(source: Source, chunk: Chunk, spans: Spans) -> ChunkIndexes:
+    """Return the indexes of a chunk.
 
     Raises:
         EOFError: If the file ends before.
         OSError: If it cannot be read.
     """
-    done = 0
-    while done < len(spans):
-        start, size = spans[done]
-        stop, count = start + size, 1
-        for next_start, next_size in spans[done + 1 :]:
-            if next_start != stop or stop + next_size - start > READ_BYTES:
-                break
-            stop, count = stop + next_size, count + 1
-        source.seek(start)
-        content = memoryview(source.read(stop - start))
-        if len(content) != stop - start:
-            raise EOFError("the file ends inside a column chunk")
-        for begin, length in spans[done : done + count]:
-            yield content[begin - start : begin - start + length]
-        done += count
-
-
-def read_indexes(source: Source, chunks: Sequence[Chunk]) -> list[ChunkIndexes]:
-    """Return the indexes of chunks.
-
-    Raises:
-        EOFError: If the file ends before.
-        OSError: If it cannot be read.
-    """
-    columns = (
-        _stored(source, [chunk.offset_index for chunk in chunks]),
-        _stored(source, [chunk.column_index for chunk in chunks]),
-        _stored(source, [chunk.bloom_filter for chunk in chunks]),
-    )
-    return [ChunkIndexes(*indexes) for indexes in zip(*columns, strict=True)]
+    return ChunkIndexes(*spans.read_each(source, _index_spans(chunk)))
 
 
 def arrow_span(column: pq.ColumnChunkMetaData) -> Span:
@@ -186,26 +171,52 @@ def arrow_span(column: pq.ColumnChunkMetaData) -> Span:
     return int(start), int(column.total_compressed_size)
 
 
-def _stored_digest(
-    source: Source, footer: pq.FileMetaData, number: int, chunks: Sequence[Chunk]
-) -> int:
-    digest, group = RowGroupDigest(footer, number), footer.row_group(number)
-    columns = [group.column(place) for place in range(group.num_columns)]
-    for column, chunk in zip(columns, chunks, strict=True):
-        if column.has_offset_index != (chunk.offset_index is not None):
-            raise ValueError("Arrow sees another offset index than there is")
-    spans = [arrow_span(column) for column in columns]
-    indexes = read_indexes(source, chunks)
-    for pages, found in zip(read_spans(source, spans), indexes, strict=True):
-        digest.add(pages, found)
-    return digest.total()
+class _Stored:
+    """Row groups of a file that is read byte by byte."""
+
+    def __init__(self, arrow: pq.FileMetaData, footer: Footer, row_groups: Sequence[int]) -> None:
+        """Take the same footer as Arrow reads it, and as we do."""
+        self._arrow = arrow
+        self._groups = footer.row_groups
+        self._types = column_types(arrow)
+        self._pages = {
+            number: [arrow_span(group.column(place)) for place in range(group.num_columns)]
+            for number, group in ((number, arrow.row_group(number)) for number in row_groups)
+        }
+        pages = (span for spans in self._pages.values() for span in spans)
+        chunks = (chunk for number in row_groups for chunk in self._groups[number].chunks)
+        indexes = (span for chunk in chunks for span in _index_spans(chunk))
+        self._spans = Spans([*pages, *indexes])
+
+    def digest(self, source: Source, number: int) -> int:
+        """Return the digest of a row group.
+
+        Raises:
+            ValueError: If Arrow does not read what we read of the footer.
+        """
+        digest = RowGroupDigest(self._arrow, number, self._types)
+        group, chunks = self._arrow.row_group(number), self._groups[number].chunks
+        for place, (span, chunk) in enumerate(zip(self._pages[number], chunks, strict=True)):
+            if group.column(place).has_offset_index != (chunk.offset_index is not None):
+                raise ValueError("Arrow sees another offset index than there is")
+            indexes = read_indexes(source, chunk, self._spans)
+            digest.add(self._spans.read(source, span), indexes)
+        return digest.total()
 
 
-def _stored(source: Source, spans: Iterable[Span | None]) -> list[bytes | None]:
-    """Return the bytes of each span, None for None."""
-    wanted = list(spans)
-    found = read_spans(source, [span for span in wanted if span is not None])
-    return [None if span is None else bytes(next(found)) for span in wanted]
+def _is_whole(bloom_filter: bytes | None) -> bool:
+    """Return whether a Bloom filter has as many bytes as its header says; None is whole."""
+    if bloom_filter is None:
+        return True
+    try:
+        header, end = read_struct(bloom_filter)
+    except ThriftError:
+        return False
+    return header.get(_FILTER_BYTES) == (I32, len(bloom_filter) - end)
+
+
+def _index_spans(chunk: Chunk) -> tuple[Span | None, Span | None, Span | None]:
+    return chunk.offset_index, chunk.column_index, chunk.bloom_filter
 
 
 def _type(column: pq.ColumnSchema) -> tuple[object, ...]:

@@ -8,10 +8,10 @@ from liquidlog.data.footer import (
     FooterRowGroup,
     FooterSchema,
     Indexes,
-    Span,
     framed,
 )
 from liquidlog.data.row_group_digest import ChunkIndexes, RowGroupDigest
+from liquidlog.data.spans import Span
 from liquidlog.data.thrift import Encoded
 
 Write = Callable[[bytes | memoryview], object]

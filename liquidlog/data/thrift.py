@@ -28,6 +28,8 @@ _MAX_DEPTH: Final = 24
 _DOUBLE_BYTES: Final = 8
 _SHORT_LIST: Final = 15
 _SHORT_DELTA: Final = 15
+_LONG_HEAD: Final = 0x10
+"""Heads below this are followed by the number of their field."""
 _CONTINUED: Final = 0x80
 _LONGEST_VARINT_BITS: Final = 63
 
@@ -35,7 +37,7 @@ Field = tuple[int, Any]
 """A field's type and value.
 
 Integers of all widths and the bytes of lists of booleans are int, booleans bool, binaries and
-doubles bytes, lists and sets Items, maps Pairs, structs Struct.
+doubles bytes, lists and sets Items, maps Pairs, structs Struct; what holds others may be Encoded.
 """
 
 Struct = Mapping[int, Field]
@@ -62,23 +64,41 @@ class Pairs(NamedTuple):
 
 
 class Encoded(NamedTuple):
-    """A struct that is encoded already; stands for it where structs are written."""
+    """A struct, a list, a set or a map that is encoded; stands for it where values are written."""
 
     content: bytes
 
 
-def read_struct(content: bytes | memoryview, start: int = 0) -> tuple[dict[int, Field], int]:
+def read_struct(
+    content: bytes | memoryview, start: int = 0, *, levels: int = _MAX_DEPTH + 1
+) -> tuple[dict[int, Field], int]:
     """Return the struct that begins at `start`, and where it ends.
 
-    No more values are made than there are bytes.
+    No more values are made than there are bytes. What holds other values and is nested more than
+    `levels` deep is delimited, no more, and left encoded.
 
     Raises:
         ThriftError: If there is none, or it is nested too deeply.
     """
     try:
-        return _struct(content, start, STRUCT, 0)
+        return _struct(content, start, STRUCT, 0, levels)
     except IndexError:
         raise ThriftError("a struct is cut off") from None
+
+
+def read_items(content: bytes) -> Items:
+    """Return the list or set that content is.
+
+    Raises:
+        ThriftError: If it is none, or something follows it.
+    """
+    try:
+        found, end = _items(content, 0, LIST, 0, _MAX_DEPTH + 1)
+    except IndexError:
+        raise ThriftError("a list is cut off") from None
+    if end != len(content):
+        raise ThriftError("something follows a list")
+    return found
 
 
 def encode_struct(struct: Struct) -> bytes:
@@ -90,14 +110,34 @@ def encode_struct(struct: Struct) -> bytes:
 
 Bytes = bytes | memoryview
 
+
+def decode_integer(content: bytes) -> int:
+    """Return the integer that content is, as it is in a struct; inverse: encode_integer."""
+    found = shift = 0
+    for byte in content:
+        found |= (byte & 0x7F) << shift
+        shift += 7
+    return (found >> 1) ^ -(found & 1)
+
+
+def encode_integer(value: int) -> bytes:
+    """Return an integer's bytes in a struct."""
+    sink = bytearray()
+    _write_integer(sink, value)
+    return bytes(sink)
+
+
+Reader = Callable[[Bytes, int, int, int, int], tuple[Any, int]]
+
 # Each reader below returns a value that begins at a position, and where it ends. They raise
 # IndexError at the end of the bytes. The common cases of small numbers stand in the loop itself:
 # it runs for every field of footers that have hundreds of thousands.
 
 
 def _struct(  # noqa: PLR0912  the forms of a field, without calls
-    content: Bytes, at: int, _: int, depth: int
+    content: Bytes, at: int, _: int, depth: int, levels: int
 ) -> tuple[dict[int, Field], int]:
+    nested = _delimited if depth >= levels else None
     if depth > _MAX_DEPTH:
         raise ThriftError(f"values are nested more than {_MAX_DEPTH} deep")
     fields: dict[int, Field] = {}
@@ -121,26 +161,33 @@ def _struct(  # noqa: PLR0912  the forms of a field, without calls
         elif TRUE <= kind <= FALSE:
             value = kind == TRUE
         else:
-            value, at = _VALUES[kind](content, at, kind, depth + 1)
+            read = nested if nested is not None and kind >= LIST else _VALUES[kind]
+            value, at = read(content, at, kind, depth + 1, levels)
         fields[number] = kind, value
 
 
-def _items(content: Bytes, at: int, _: int, depth: int) -> tuple[Items, int]:
+def _items(content: Bytes, at: int, _: int, depth: int, levels: int) -> tuple[Items, int]:
+    kind, count, at = _list_head(content, at, depth)
+    values = []
+    read = _delimited if depth >= levels and kind >= LIST else _VALUES[kind]
+    for _ in range(count):
+        value, at = read(content, at, kind, depth + 1, levels)
+        values.append(value)
+    return Items(kind, values), at
+
+
+def _list_head(content: Bytes, at: int, depth: int) -> tuple[int, int, int]:
+    """Return the type of a list's values, their number and where they begin."""
     head = content[at]
     kind, count = head & 0x0F, head >> 4
     at += 1
     if count == _SHORT_LIST:
         count, at = _varint(content, at)
     _check_room(content, at, count, depth)
-    values = []
-    read = _VALUES[kind]
-    for _ in range(count):
-        value, at = read(content, at, kind, depth + 1)
-        values.append(value)
-    return Items(kind, values), at
+    return kind, count, at
 
 
-def _pairs(content: Bytes, at: int, _: int, depth: int) -> tuple[Pairs, int]:
+def _pairs(content: Bytes, at: int, _: int, depth: int, levels: int) -> tuple[Pairs, int]:
     count, at = _varint(content, at)
     if not count:
         return Pairs(0, 0, []), at
@@ -149,8 +196,8 @@ def _pairs(content: Bytes, at: int, _: int, depth: int) -> tuple[Pairs, int]:
     at += 1
     pairs = []
     for _ in range(count):
-        key, at = _VALUES[key_kind](content, at, key_kind, depth + 1)
-        value, at = _VALUES[value_kind](content, at, value_kind, depth + 1)
+        key, at = _VALUES[key_kind](content, at, key_kind, depth + 1, levels)
+        value, at = _VALUES[value_kind](content, at, value_kind, depth + 1, levels)
         pairs.append((key, value))
     return Pairs(key_kind, value_kind, pairs), at
 
@@ -167,12 +214,12 @@ def _check_room(content: Bytes, at: int, values: int, depth: int) -> None:
         raise ThriftError("a list is longer than what holds it")
 
 
-def _binary(content: Bytes, at: int, _: int, __: int) -> tuple[bytes, int]:
+def _binary(content: Bytes, at: int, _: int, __: int, ___: int) -> tuple[bytes, int]:
     size, at = _varint(content, at)
     return _sized(content, at, size)
 
 
-def _double(content: Bytes, at: int, _: int, __: int) -> tuple[bytes, int]:
+def _double(content: Bytes, at: int, _: int, __: int, ___: int) -> tuple[bytes, int]:
     return _sized(content, at, _DOUBLE_BYTES)
 
 
@@ -183,18 +230,18 @@ def _sized(content: Bytes, at: int, size: int) -> tuple[bytes, int]:
     return bytes(content[at:stop]), stop
 
 
-def _byte(content: Bytes, at: int, _: int, __: int) -> tuple[int, int]:
+def _byte(content: Bytes, at: int, _: int, __: int, ___: int) -> tuple[int, int]:
     return content[at], at + 1
 
 
-def _integer(content: Bytes, at: int, kind: int, _: int = 0) -> tuple[int, int]:
+def _integer(content: Bytes, at: int, kind: int, _: int = 0, __: int = 0) -> tuple[int, int]:
     found, at = _varint(content, at)
     if found >> _BITS[kind]:
         raise ThriftError(f"an integer has more than {_BITS[kind]} bits")
     return (found >> 1) ^ -(found & 1), at
 
 
-def _no_type(_: Bytes, __: int, kind: int, ___: int) -> tuple[Any, int]:
+def _no_type(_: Bytes, __: int, kind: int, ___: int, ____: int) -> tuple[Any, int]:
     raise ThriftError(f"there is no type {kind}")
 
 
@@ -211,7 +258,7 @@ def _varint(content: Bytes, at: int) -> tuple[int, int]:
             raise ThriftError("an integer has more than 64 bits")
 
 
-_VALUES: Final[Sequence[Callable[[Bytes, int, int, int], tuple[Any, int]]]] = (
+_VALUES: Final[Sequence[Reader]] = (
     _no_type,
     *(_byte, _byte, _byte),
     *(_integer, _integer, _integer),
@@ -225,10 +272,82 @@ _VALUES: Final[Sequence[Callable[[Bytes, int, int, int], tuple[Any, int]]]] = (
 """What reads a value, by its type."""
 
 
-def _write_struct(sink: bytearray, struct: Struct | Encoded) -> None:
-    if isinstance(struct, Encoded):
-        sink += struct.content
-        return
+# What delimits values without making them: where a value ends. Of structs it takes the fields in a
+# loop of its own, as most of a footer is structs in structs.
+
+
+def _end_of_struct(  # noqa: PLR0912  as `_struct`
+    content: Bytes, at: int, depth: int
+) -> int:
+    if depth > _MAX_DEPTH:
+        raise ThriftError(f"values are nested more than {_MAX_DEPTH} deep")
+    while True:
+        head = content[at]
+        at += 1
+        if head == 0:
+            return at
+        if head < _LONG_HEAD:
+            at = _end_of_varint(content, at)
+        kind = head & 0x0F
+        if I16 <= kind <= I64:
+            while content[at] >= _CONTINUED:
+                at += 1
+            at += 1
+        elif kind == BINARY and content[at] < _CONTINUED:
+            at += 1 + content[at]
+        elif kind > FALSE:
+            at = _end_of(content, at, kind, depth + 1)
+        elif not kind:
+            _no_type(content, at, kind, depth, 0)
+
+
+def _end_of(content: Bytes, at: int, kind: int, depth: int) -> int:
+    """Return where a value ends that begins at a position; a boolean is one of a list."""
+    if kind == STRUCT:
+        return _end_of_struct(content, at, depth)
+    if kind in {LIST, SET}:
+        kind, count, at = _list_head(content, at, depth)
+        for _ in range(count):
+            at = _end_of(content, at, kind, depth + 1)
+        return at
+    if kind in _BITS:
+        return _end_of_varint(content, at)
+    return _VALUES[kind](content, at, kind, depth, 0)[1]
+
+
+def _end_of_varint(content: Bytes, at: int) -> int:
+    while content[at] >= _CONTINUED:
+        at += 1
+    return at + 1
+
+
+_KNOWN_BY_BYTES: Final = 16
+_MAX_KNOWN: Final = 4096
+_known: dict[tuple[int, int, bytes], Encoded] = {}
+"""Values that were delimited before, by what they begin with: most come again in every row group.
+
+The bytes of a value say where it ends. So where the same bytes come again, so does the value.
+"""
+
+
+def _delimited(content: Bytes, at: int, kind: int, depth: int, _: int) -> tuple[Encoded, int]:
+    key = kind, depth, bytes(content[at : at + _KNOWN_BY_BYTES])
+    known = _known.get(key)
+    if known is not None:
+        end = at + len(known.content)
+        if content[at:end] == known.content:
+            return known, end
+    end = _end_of(content, at, kind, depth)
+    if end > len(content):
+        raise ThriftError("a value is cut off")
+    found = Encoded(bytes(content[at:end]))
+    if len(_known) >= _MAX_KNOWN:
+        _known.clear()
+    _known[key] = found
+    return found, end
+
+
+def _write_struct(sink: bytearray, struct: Struct) -> None:
     last = 0
     for number, (kind, value) in struct.items():
         delta = number - last
@@ -246,6 +365,8 @@ def _write_struct(sink: bytearray, struct: Struct | Encoded) -> None:
 def _write_value(sink: bytearray, kind: int, value: Any) -> None:  # noqa: ANN401  as above
     if kind in _BITS:
         _write_integer(sink, value)
+    elif isinstance(value, Encoded):
+        sink += value.content
     elif kind == BINARY:
         _write_varint(sink, len(value))
         sink += value

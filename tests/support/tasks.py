@@ -1,5 +1,6 @@
 """The executor's tasks without Spark: pieces are carried from map side to reduce side by hand."""
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -15,6 +16,7 @@ from liquidspark.layout import Route, build_layout, first_ordinals
 from liquidspark.shuffle import OutputTasks, RegroupTasks, SplitTasks
 from liquidspark.sink import TaskFacts, check_rows, decode_facts, merge_facts
 from liquidspark.source import GroupWork, Survey, split_file, survey_file
+from liquidspark.whole import CompactionTasks, shares
 from support.plans import rows_of, schema_json_of, write_inputs
 
 ROWS = 3000
@@ -32,6 +34,13 @@ def facts_of(batches: list[pa.RecordBatch]) -> TaskFacts:
 
 def surveys_of(work: GroupWork, sample_rows: int = 500) -> list[Survey]:
     return [survey_file(work, file, sample_rows=sample_rows) for file in range(len(work.paths))]
+
+
+def compacted(work: GroupWork, surveys: Sequence[Survey] | None = None) -> TaskFacts:
+    """Compact a group as its tasks do, each sent its own inputs."""
+    tasks = CompactionTasks(work=work.without_inputs())
+    sent = shares(work, surveys_of(work) if surveys is None else surveys)
+    return facts_of([batch for number, one in enumerate(sent) for batch in tasks(number, one)])
 
 
 def shuffled(

@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable, convert_to_deltalake
 
-from liquidlog.data.concatenation import ConcatenatedFile, CopySource, written_schema_key
+from liquidlog.data.concatenation import ConcatenatedFile, CopySource, written_schema
 from liquidlog.data.footer import Footer, NotMovableError, framed, is_trusted, read_footer
 from liquidlog.data.reader import DataFile
 from liquidlog.data.row_group_digest import stored_digests
@@ -213,7 +213,7 @@ def test_required_columns_stay_required(tmp_path: Path) -> None:
     strict = table.cast(pa.schema([child.with_nullable(nullable=False) for child in table.schema]))
     source = source_of(tmp_path / "in.parquet", strict, table)
     schema, options = delta_schema(table.schema), options_for(table)
-    assert source.footer.schema.key != written_schema_key(schema, options)
+    assert source.footer.schema.key != written_schema(schema, options).key
     concatenated(tmp_path / "out.parquet", table, [(source, 0)])
     assert not pq.read_schema(tmp_path / "out.parquet").field("id").nullable
     with pytest.raises(ValueError, match="several schemas"):
@@ -224,8 +224,9 @@ def test_required_columns_stay_required(tmp_path: Path) -> None:
 def test_schemas_of_engines_that_mean_the_same_are_the_same(tmp_path: Path) -> None:
     table = rows()
     source = source_of(tmp_path / "in.parquet", table)
-    assert source.footer.schema.key == written_schema_key(
-        delta_schema(table.schema), options_for(table)
+    assert (
+        source.footer.schema.key
+        == written_schema(delta_schema(table.schema), options_for(table)).key
     )
 
 

@@ -20,9 +20,8 @@ from liquidlog.plan import (
 )
 from liquidspark import copying
 from liquidspark.executor import ExecutorOptions, GroupRun
-from liquidspark.whole import CompactionTasks
 from support.plans import make_plan, read_outputs, schema_json_of
-from support.tasks import facts_of, numbered, surveys_of
+from support.tasks import compacted
 
 COLUMNS = {"a": "long", "b": "string", "d": "double"}
 GROUP_ROWS = 500
@@ -65,10 +64,7 @@ def compaction(directory: Path, inputs: tuple[InputFile, ...]) -> ClusteringPlan
 def finished(plan: ClusteringPlan) -> RewrittenGroup:
     run = GroupRun(plan=plan, group=plan.groups[0], options=ExecutorOptions())
     run.run.begin()
-    work = run.work()
-    tasks = CompactionTasks(work=work, surveys=tuple(surveys_of(work)))
-    batches = [batch for number in range(work.outputs) for batch in tasks(numbered(number))]
-    outcome = run.outcome(facts_of(batches), seconds=1.0)
+    outcome = run.outcome(compacted(run.work()), seconds=1.0)
     assert isinstance(outcome, RewrittenGroup), outcome
     return outcome
 

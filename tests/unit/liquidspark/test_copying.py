@@ -31,9 +31,9 @@ from liquidspark import copying
 from liquidspark.copying import Piece, choose
 from liquidspark.executor import ExecutorOptions, GroupRun
 from liquidspark.sink import TaskFacts
-from liquidspark.whole import CompactionTasks, GroupTask
+from liquidspark.whole import GroupTask
 from support.plans import make_plan, read_outputs, schema_json_of
-from support.tasks import facts_of, numbered, surveys_of
+from support.tasks import compacted, facts_of, numbered, surveys_of
 from support.vectors import write_vector
 
 COLUMNS = {"a": "long", "b": "string", "d": "double"}
@@ -84,9 +84,7 @@ def run_of(plan: ClusteringPlan, **options: Any) -> GroupRun:
 
 
 def compact(run: GroupRun) -> TaskFacts:
-    work = run.work()
-    tasks = CompactionTasks(work=work, surveys=tuple(surveys_of(work)))
-    return facts_of([batch for number in range(work.outputs) for batch in tasks(numbered(number))])
+    return compacted(run.work())
 
 
 def finished(run: GroupRun) -> RewrittenGroup:
@@ -288,7 +286,7 @@ def test_a_type_that_changes_in_the_footer_is_refused(
         return begin(self, name)
 
     monkeypatch.setattr(ConcatenatedFile, "finish", finish)
-    facts = facts_of(list(CompactionTasks(work=work, surveys=surveys)(numbered(0))))
+    facts = compacted(work, surveys)
     assert facts.failure is None
     assert isinstance(run.outcome(facts, seconds=1.0), GroupFailure)
 

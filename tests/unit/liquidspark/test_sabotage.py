@@ -16,9 +16,9 @@ from liquidspark import shuffle
 from liquidspark.executor import GroupRun
 from liquidspark.sink import TaskFacts
 from liquidspark.source import GroupWork
-from liquidspark.whole import CompactionTasks, GroupTask
+from liquidspark.whole import GroupTask
 from support.plans import make_plan, schema_json_of, write_inputs
-from support.tasks import facts_of, numbered, shuffled, surveys_of
+from support.tasks import compacted, facts_of, numbered, shuffled
 
 COLUMNS = {"a": "long", "b": "string", "d": "double"}
 ROWS = 3_000
@@ -83,8 +83,7 @@ def by_one_task(work: GroupWork) -> TaskFacts:
 
 def by_compaction(work: GroupWork) -> TaskFacts:
     work = replace(work, curve=None, columns=())
-    tasks = CompactionTasks(work=work, surveys=tuple(surveys_of(work)))
-    return facts_of([batch for number in range(work.outputs) for batch in tasks(numbered(number))])
+    return compacted(work)
 
 
 WAYS = (by_shuffle, by_two_steps, by_one_task, by_compaction)

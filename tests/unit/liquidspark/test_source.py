@@ -12,13 +12,12 @@ from msgspec import structs
 from liquidlog.errors import DataFileError
 from liquidlog.plan import InputFile, WriterOptions
 from liquidlog.spec.arrow import leaf_column
+from liquidspark.assignment import decode_survey, encode_survey
 from liquidspark.layout import slices_per_output
 from liquidspark.source import (
     GroupWork,
     Split,
     Survey,
-    decode_survey,
-    encode_survey,
     open_logical_file,
     read_split,
     rows_to_sample,

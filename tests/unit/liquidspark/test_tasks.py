@@ -11,23 +11,26 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from msgspec import structs
 
 from liquidlog.curve.curves import Curve
 from liquidlog.data.runs import Run, Stage
 from liquidlog.errors import DataFileError
-from liquidlog.plan import RowTracking, WriterOptions
+from liquidlog.plan import InputFile, RowTracking, WriterOptions
 from liquidspark import pieces
 from liquidspark.layout import build_layout, choose_route
 from liquidspark.shuffle import OutputTasks
 from liquidspark.sink import check_rows, failed, merge_facts
-from liquidspark.source import GroupWork, open_logical_file, survey_file
-from liquidspark.whole import CompactionTasks, GroupTask
+from liquidspark.source import GroupWork, Survey, open_logical_file
+from liquidspark.whole import GroupTask, shares
 from support.plans import parquet_names, rows_of, schema_json_of, write_inputs
 from support.tasks import (
     ROWS,
     RUN,
     check,
+    compacted,
     facts_of,
     in_order,
     make_work,
@@ -184,11 +187,73 @@ def test_compaction_by_output_keeps_the_order_of_rows(
     tmp_path: Path, outputs: int, slice_bytes: int
 ) -> None:
     work = make_work(tmp_path, outputs=outputs, curve=None, slice_bytes=slice_bytes)
-    surveys = tuple(survey_file(work, file, sample_rows=0) for file in range(4))
-    tasks = CompactionTasks(work=work, surveys=surveys)
-    batches = [batch for number in range(outputs) for batch in tasks(numbered(number))]
-    tables = check(work, facts_of(batches))
+    tables = check(work, compacted(work))
     assert [row for table in tables for row in table["row"].to_pylist()] == list(range(ROWS))
+
+
+@given(
+    counts=st.lists(st.integers(0, 40), min_size=1, max_size=30),
+    outputs=st.integers(1, 12),
+)
+def test_an_output_of_a_compaction_is_sent_the_inputs_that_it_reads(
+    counts: list[int], outputs: int
+) -> None:
+    surveys = [surveyed(file, rows) for file, rows in enumerate(counts)]
+    work = named_inputs(len(counts), outputs)
+    found: list[tuple[str, int]] = []
+    for number, one in enumerate(shares(work, surveys)):
+        share, rows = one.own, []
+        assert share.number == number
+        assert [survey.file for survey in share.surveys] == list(range(len(one.paths)))
+        for path, survey in zip(one.paths, share.surveys, strict=True):
+            rows += [(path, row) for row in range(survey.num_rows)]
+        own = rows[share.start : share.stop]
+        assert {path for path, _ in own} == set(one.paths) - {
+            path for path, s in zip(one.paths, share.surveys, strict=True) if not s.num_rows
+        }
+        assert abs(len(own) - sum(counts) / outputs) < 1
+        found += own
+    assert found == [(f"{file}", row) for file, rows in enumerate(counts) for row in range(rows)]
+
+
+def test_what_a_task_of_a_compaction_is_sent_does_not_grow_with_the_group() -> None:
+    largest = []
+    for outputs in (4, 400):
+        surveys = [surveyed(file, 20_000) for file in range(50 * outputs)]
+        sent = shares(named_inputs(len(surveys), outputs), surveys)
+        largest.append(max(len(pickle.dumps(one)) for one in sent))
+    assert largest[1] < 1.1 * largest[0]
+
+
+def surveyed(file: int, rows: int) -> Survey:
+    """An input of so many rows, of which none is sampled."""
+    none = np.empty(0)
+    return Survey(
+        file=file,
+        row_group_rows=(rows,),
+        memory_bytes=10 * rows,
+        rows=none.astype(np.uint64),
+        columns=(),
+        row_bytes=none,
+    )
+
+
+def named_inputs(count: int, outputs: int) -> GroupWork:
+    """A group of inputs whose paths are their numbers."""
+    names = tuple(map(str, range(count)))
+    return GroupWork(
+        directory="",
+        inputs=tuple(InputFile(path=name, size_bytes=1) for name in names),
+        paths=names,
+        vector_paths=(None,) * count,
+        outputs=outputs,
+        schema_string=schema_json_of({"a": "long"}),
+        columns=(),
+        curve=None,
+        writer_options=WriterOptions(indexed=()),
+        token=RUN,
+        slice_bytes=1,
+    )
 
 
 @pytest.mark.parametrize("slice_bytes", [1 << 30, 500])
@@ -221,9 +286,7 @@ def test_row_groups_larger_than_a_slice_are_written_once(
     elif way == "whole":
         facts = facts_of(list(GroupTask(work=work, sample_rows=500)(numbered(0))))
     else:
-        surveys = tuple(survey_file(work, file, sample_rows=0) for file in range(4))
-        tasks = CompactionTasks(work=work, surveys=surveys)
-        facts = facts_of([batch for number in range(3) for batch in tasks(numbered(number))])
+        facts = compacted(work)
     tables = check(work, facts)
     if way == "compaction":
         assert [row for table in tables for row in table["row"].to_pylist()] == list(range(ROWS))
@@ -242,7 +305,7 @@ def test_a_value_too_large_to_be_moved_fails_the_group(
 
 def test_rows_that_were_not_read_are_a_failure(tmp_path: Path) -> None:
     work = make_work(tmp_path, slice_bytes=1 << 30)
-    surveys = [survey_file(work, file, sample_rows=0) for file in range(4)]
+    surveys = surveys_of(work, 0)
     facts = facts_of(list(GroupTask(work=work, sample_rows=100)(numbered(0))))
     assert check_rows(facts, surveys) is facts
     assert check_rows(facts, surveys[:3]).failure == "the inputs have 2250 rows, 3000 were read"
@@ -368,8 +431,7 @@ def test_a_task_begins_nothing_after_another_one_failed_for_good(tmp_path: Path)
     error = DataFileError("input 0.parquet", "is corrupt")
     assert failed(error, work).failure == str(error)
     assert Run(str(tmp_path), RUN).stage() is Stage.RETIRED
-    surveys = tuple(surveys_of(work))
-    later = facts_of(list(CompactionTasks(work=work, surveys=surveys)(numbered(0))))
+    later = compacted(work)
     assert later.failure is not None
     assert later.failure != str(error)
     assert merge_facts([later, failed(error, work)]).failure == str(error)
