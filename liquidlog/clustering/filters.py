@@ -9,7 +9,6 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from liquidlog.errors import UsageError
-from liquidlog.snapshot import Snapshot
 from liquidlog.spec.near import unknown_columns
 from liquidlog.spec.schema import (
     ArrayType,
@@ -32,18 +31,18 @@ _FLOATING: Final = frozenset({"float", "double"})
 _COLLATIONS: Final = "__COLLATIONS"
 
 
-def filtered_leaves(snapshot: Snapshot, requested: Sequence[Path]) -> tuple[Leaf, ...]:
+def filtered_leaves(schema: StructType, requested: Sequence[Path]) -> tuple[Leaf, ...]:
     """Return the leaves that columns with Bloom filters are, in the requested order.
 
     Raises:
         UsageError: If the table lacks a column, it cannot have filters, or is requested twice; has
             every problem.
     """
-    known = {leaf.logical: leaf for leaf in leaves(snapshot.schema)}
-    problems = list(_problems(snapshot.schema, requested))
+    known = {leaf.logical: leaf for leaf in leaves(schema)}
+    problems = list(_problems(schema, requested))
     if problems:
         raise UsageError(f"bloom_filter: {'; '.join(problems)}", option="bloom_filter")
-    return tuple(known[resolve_path(snapshot.schema, path)[0]] for path in requested)
+    return tuple(known[resolve_path(schema, path)[0]] for path in requested)
 
 
 def _problems(schema: StructType, requested: Sequence[Path]) -> Iterator[str]:

@@ -18,6 +18,7 @@ PREFIX: Final = "liquidlog."
 DEFAULT_STRATEGY: Final = "cube"
 
 ZORDER_PROPERTY: Final = "liquidlog.zorderBy"
+BLOOM_FILTER_PROPERTY: Final = "liquidlog.bloomFilter"
 TARGET_FILE_SIZE: Final = "delta.targetFileSize"
 """A property of Databricks and delta-rs. Delta Spark keeps it and does nothing with it."""
 
@@ -68,10 +69,11 @@ LAYOUT_PROPERTIES: Final = (
     LayoutProperty(TARGET_FILE_SIZE, "max_file_bytes", "max_file_size"),
     LayoutProperty("liquidlog.tolerance", "tolerance", "tolerance", _number),
     LayoutProperty(ZORDER_PROPERTY, "zorder_by", "zorder_by", _names),
+    LayoutProperty(BLOOM_FILTER_PROPERTY, "bloom_filter", "bloom_filter", _names),
 )
 """All of them. Of several for one option, the first that a table has decides."""
 
-COLUMN_PROPERTIES: Final = (ZORDER_PROPERTY,)
+COLUMN_PROPERTIES: Final = (ZORDER_PROPERTY, BLOOM_FILTER_PROPERTY)
 """Those whose values are lists of columns by their logical names, as a,b."""
 
 SETTINGS: Final = tuple(dict.fromkeys(known.setting for known in LAYOUT_PROPERTIES))

@@ -8,10 +8,12 @@ from urllib.parse import quote
 
 import msgspec
 import pyarrow as pa
+from msgspec import structs
 
 from liquidlog.clustering.columns import clustering_state
+from liquidlog.clustering.filters import filtered_leaves
 from liquidlog.clustering.planning.choice import writer_options
-from liquidlog.clustering.properties import deciding_property, default_of
+from liquidlog.clustering.properties import BLOOM_FILTER_PROPERTY, deciding_property, default_of
 from liquidlog.clustering.row_tracking import assign_row_ids
 from liquidlog.commit.conflicts import ReadSet
 from liquidlog.commit.transaction import Clock, Proposal, land_and_checkpoint, require_writable
@@ -27,7 +29,7 @@ from liquidlog.errors import (
 )
 from liquidlog.log.store import TableStore
 from liquidlog.operations.outputs import Claim, clear_run, require_committable, run_of, settle
-from liquidlog.plan import WrittenFile
+from liquidlog.plan import WriterOptions, WrittenFile
 from liquidlog.snapshot import Snapshot
 from liquidlog.spec.actions import AddFile
 from liquidlog.spec.arrow import leaf_column
@@ -99,13 +101,14 @@ def append(store: TableStore, snapshot: Snapshot, request: AppendRequest, clock:
         )
     if request.cluster:
         _curve(snapshot)  # refuses a wrong property before a source is read
+    options = _writer_options(snapshot)
     sources = [open_source(source, snapshot.schema, store.storage) for source in request.sources]
     if request.dry_run:
         return _counted(sources, snapshot, request)
     run = run_of(store, run_token(clock.new_id()))
     run.begin()
     try:
-        written = tuple(_write_all(store, run, sources, snapshot, request))
+        written = tuple(_write_all(store, run, sources, snapshot, request, options))
         for source in sources:
             source.require_unchanged()
         digest = _digest(written)
@@ -235,14 +238,29 @@ def _one_file(first: pa.Table, pending: Iterator[pa.Table]) -> Iterator[pa.Table
         rows += batch.num_rows
 
 
+def _writer_options(snapshot: Snapshot) -> WriterOptions:
+    """Return how files are written, with the Bloom filters that the table remembers.
+
+    Raises:
+        UsageError: If a property of the table has a wrong value.
+    """
+    options = writer_options(snapshot, clustering_state(snapshot).columns)
+    if BLOOM_FILTER_PROPERTY not in snapshot.metadata.configuration:
+        return options
+    from liquidlog.clustering.planning.remembered import remembered
+
+    filtered = filtered_leaves(snapshot.schema, remembered(snapshot, "bloom_filter"))
+    return structs.replace(options, bloom_filters=tuple(leaf.physical for leaf in filtered))
+
+
 def _write_all(
     store: TableStore,
     run: Run,
     sources: Iterable[Iterable[pa.Table]],
     snapshot: Snapshot,
     request: AppendRequest,
+    options: WriterOptions,
 ) -> Iterator[WrittenFile]:
-    options = writer_options(snapshot, clustering_state(snapshot).columns)
     files = (batches for source in sources for batches in _file_batches(_batches(source, request)))
     for number, batches in enumerate(files):
         name = run.file_name(number, "0", options.compression)

@@ -28,16 +28,34 @@ VALUES: Final[Mapping[str, tuple[str, ...]]] = {
     "delta.targetFileSize": ("33554432", "64mb"),
     "liquidlog.tolerance": ("1.27", "1", "3e0"),
     "liquidlog.zorderBy": ("x", "`s`, x"),
+    "liquidlog.bloomFilter": ("s", "X,`s`"),
 }
 WRONG: Final = ("", "wrong", "-1", "0.5", "x,", "a.b.c", "nan", "x, x", "\N{BALLOON}")
 
 LISTENING: Final[Mapping[str, frozenset[str]]] = {
     # Source: the help of the options.
-    "compaction": frozenset({"max_file_bytes"}),
-    "zorder": frozenset({"max_file_bytes", "target_cube_bytes", "zorder_by"}),
-    "cube": frozenset({"max_file_bytes", "target_cube_bytes", "min_cube_bytes", "curve", STRATEGY}),
+    "compaction": frozenset({"max_file_bytes", "bloom_filter"}),
+    "zorder": frozenset({"max_file_bytes", "target_cube_bytes", "zorder_by", "bloom_filter"}),
+    "cube": frozenset(
+        {
+            "max_file_bytes",
+            "target_cube_bytes",
+            "min_cube_bytes",
+            "curve",
+            STRATEGY,
+            "bloom_filter",
+        }
+    ),
     "overlap": frozenset(
-        {"max_file_bytes", "target_cube_bytes", "min_cube_bytes", "curve", STRATEGY, "tolerance"}
+        {
+            "max_file_bytes",
+            "target_cube_bytes",
+            "min_cube_bytes",
+            "curve",
+            STRATEGY,
+            "tolerance",
+            "bloom_filter",
+        }
     ),
 }
 

@@ -262,7 +262,7 @@ def _planned_writer_options(
     options = writer_options(snapshot, columns)
     if policy.compression is not None:
         options = structs.replace(options, compression=parse_codec(policy.compression).value)
-    filtered = filtered_leaves(snapshot, policy.bloom_filter)
+    filtered = filtered_leaves(snapshot.schema, policy.bloom_filter)
     return structs.replace(options, bloom_filters=tuple(leaf.physical for leaf in filtered))
 
 

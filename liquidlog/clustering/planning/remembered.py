@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from liquidlog.clustering.columns import clustering_state, resolve_columns
+from liquidlog.clustering.filters import filtered_leaves
 from liquidlog.clustering.planning.choice import check_policy
 from liquidlog.clustering.planning.planner import (
     CLUSTERING_OPTIONS,
@@ -26,10 +27,11 @@ from liquidlog.clustering.planning.planner import (
     policy_settings,
 )
 from liquidlog.clustering.properties import (
+    BLOOM_FILTER_PROPERTY,
     BY_NAME,
-    COLUMN_PROPERTIES,
     LAYOUT_PROPERTIES,
     SETTINGS,
+    ZORDER_PROPERTY,
     LayoutProperty,
     StrategyNames,
     built_in,
@@ -71,7 +73,9 @@ def parse_property(
     policy = ClusteringPolicy(**{known.setting: value})
     check_policy(policy)
     check_known("curve", policy.curve, tuple(Curve))
-    if known.name in COLUMN_PROPERTIES:
+    if known.name == BLOOM_FILTER_PROPERTY:
+        filtered_leaves(schema, value)
+    elif known.name == ZORDER_PROPERTY:
         resolve_columns(
             schema, value, configuration=configuration, partition_columns=(), limit=len(value)
         )

@@ -48,7 +48,7 @@ def table(tmp_path: Path) -> Table:
 
 def test_columns_are_found_in_the_spelling_of_the_schema(table: Table) -> None:
     snapshot = table.snapshot()
-    found = filtered_leaves(snapshot, [("name",), ("PART", "code"), ("price",), ("ID",)])
+    found = filtered_leaves(snapshot.schema, [("name",), ("PART", "code"), ("price",), ("ID",)])
     assert [leaf.logical for leaf in found] == [("Name",), ("part", "code"), ("price",), ("id",)]
     plan = table.plan(bloom_filter=["name", "part.code"])
     assert plan.policy.bloom_filter == (("name",), ("part", "code"))
@@ -94,7 +94,7 @@ def test_collated_columns_are_refused() -> None:
     collation: dict[str, Any] = {"__COLLATIONS": {"Name": "icu.UNICODE_CI"}}
     schema = StructType((StructField("Name", PrimitiveType("string"), metadata=collation),))
     with pytest.raises(UsageError, match="Name is a collated string"):
-        filtered_leaves(snapshot_of([], schema=schema), [("Name",)])
+        filtered_leaves(snapshot_of([], schema=schema).schema, [("Name",)])
 
 
 def test_no_columns_are_a_mistake(table: Table) -> None:
