@@ -24,7 +24,7 @@ from liquidlog.data.concatenation import copy_key
 from liquidlog.data.encodings import decoded
 from liquidlog.data.logical_file import LogicalFile, Span
 from liquidlog.data.widths import value_bytes
-from liquidlog.plan import InputFile, RowTracking, WriterOptions, file_schema
+from liquidlog.plan import FittedWorkload, InputFile, RowTracking, WriterOptions, file_schema
 from liquidlog.spec.mapping import MappingMode
 from liquidlog.spec.schema import Path, StructType, parse_schema
 from liquidlog.spec.widening import earlier_types
@@ -64,6 +64,8 @@ class GroupWork:
         row_tracking: The table's hidden columns, if rows have ids.
         columns: Physical paths of the clustering columns.
         curve: What rows are sorted along; None for compaction.
+        readers: What the layout is fitted to; None if nothing.
+        prefix: The numbers of the clustering columns by whose single values rows are parted first.
         writer_options: How the outputs are written.
         token: Twelve hex digits, which begin the names of all files of this run.
         slice_bytes: Input bytes, as stored, that a task turns into rows at a time.
@@ -83,6 +85,8 @@ class GroupWork:
     row_tracking: RowTracking | None = None
     columns: tuple[Path, ...]
     curve: Curve | None
+    readers: FittedWorkload | None = None
+    prefix: tuple[int, ...] = ()
     writer_options: WriterOptions
     token: str
     slice_bytes: int

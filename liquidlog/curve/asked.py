@@ -110,7 +110,7 @@ class Asked:
         places = np.concatenate([self.lows[own], self.ends[own]])
         weights = np.tile(self.interval_weights[own], 2)
         distinct, numbers = np.unique(places, return_inverse=True)
-        summed = np.bincount(numbers, weights=weights, minlength=len(distinct))
+        summed: Shares = np.bincount(numbers, weights, len(distinct)).astype(np.float64)
         inside = (distinct > 0) & (distinct < 1)
         return distinct[inside], summed[inside]
 

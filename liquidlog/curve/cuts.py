@@ -8,8 +8,8 @@ Equal numbers of rows make ragged boxes: a segment of a Hilbert curve that ends 
 reaches across it. `choose_cuts` lets sizes vary from half to one and a half times the mean and
 takes the cuts with the smallest sum, over all files, of rows times box extents: the rows that a
 narrow predicate on one of the columns is expected to read. It finds them by dynamic programming
-over a sorted sample, O(sample * d + files). Where it is known what readers ask, `Reach` replaces the
-extents by the share of the readers that opens a box, O(files * intervals).
+over a sorted sample, O(sample * d + files). Where it is known what readers ask, `Reach` replaces
+the extents by the share of the readers that opens a box, O(files * intervals).
 
 Between two sampled rows a cut is put where the largest quadrants meet, so that rows which the
 sample missed fall on the side of their quadrant.

@@ -109,9 +109,7 @@ class _Candidates:
                 rows, self._parts, reach, prefix=prefix, curve=self._curve, bits=self._bits
             )
         axes = tuple(range(self._dimensions))
-        placed = fit_grid(
-            rows, self._parts, reach, axes=axes, curve=self._curve, bits=self._bits
-        )
+        placed = fit_grid(rows, self._parts, reach, axes=axes, curve=self._curve, bits=self._bits)
         return placed.order, placed.sample, placed.cuts
 
     def _has_few_values(self, axis: int) -> bool:

@@ -186,7 +186,7 @@ class _Search:
         cells: npt.NDArray[np.int64],
         values: Sequence[npt.NDArray[np.unsignedinteger]],
     ) -> Shares:
-        """Return what readers open of (m, d) numbers of cells, (m,), as if columns were independent."""
+        """Return what readers would open with (m, d) cells, (m,), were columns independent."""
         weights = self.reach.axis_weights[list(self.axes)]
         others: Shares = (1 / cells) @ weights
         asked = self.reach.asked
@@ -206,13 +206,14 @@ class _Search:
             first, last = np.floor(low * counts), np.ceil(end * counts)
             opened = np.clip(last - first, 1, counts) / counts
             shares[:, mine] = opened[numbers]
-        return asked.expected(shares) + OTHER_READERS * others
+        return np.asarray(asked.expected(shares) + OTHER_READERS * others, np.float64)
 
     def _met(self, asked: Asked) -> Shares:
         """Return 1 for intervals that meet the rows on their column, else 0, (k,)."""
         low, high = self.rows.lows.min(axis=0), self.rows.highs.max(axis=0)
         met = (low[asked.axes] < asked.ends) & (asked.lows < high[asked.axes])
-        return met.astype(np.float64)
+        shares: Shares = met.astype(np.float64)
+        return shares
 
 
 def _possible_cells(distinct: Sequence[int], parts: int) -> Iterator[tuple[int, ...]]:
@@ -236,7 +237,9 @@ def _possible_cells(distinct: Sequence[int], parts: int) -> Iterator[tuple[int, 
 
 def _counts(most: int, wanted: int) -> list[int]:
     """Return numbers from 1 to `most`, about `wanted` of them, denser at the beginning."""
-    spaced = np.geomspace(1, most, min(wanted, 2 * most)) if wanted < most else np.arange(1, most + 1)
+    spaced = (
+        np.geomspace(1, most, min(wanted, 2 * most)) if wanted < most else np.arange(1, most + 1)
+    )
     return np.unique(np.rint(spaced).astype(np.int64)).tolist()  # type: ignore[no-any-return]
 
 

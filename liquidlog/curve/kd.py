@@ -94,8 +94,9 @@ def fit_boxes(
         prefix: Columns by whose single values rows are parted first; see `liquidlog.curve.tree`.
 
     Returns:
-        The boxes; the sample; parts - 1 cuts, or more if more values of a prefix get files. Where a box cannot be divided although it is several
-        files, because its rows have the same coordinates, cuts are put along its keys.
+        The boxes; the sample; parts - 1 cuts, or more if more values of a prefix get files. Where a
+        box cannot be divided although it is several files, because its rows have the same
+        coordinates, cuts are put along its keys.
     """
     ends = coordinate_ends(coords, bits)
     chooser = _widest if reach is None else _least(reach, coords.shape[1], 1 << bits)
@@ -178,9 +179,7 @@ class _Planes:
     lopsided: npt.NDArray[np.float64]
 
     @classmethod
-    def through(
-        cls, values: npt.NDArray[np.unsignedinteger], axis: int, parts: int
-    ) -> "_Planes":
+    def through(cls, values: npt.NDArray[np.unsignedinteger], axis: int, parts: int) -> "_Planes":
         """Return the planes between different coordinates; `values` are sorted."""
         changes = np.flatnonzero(values[1:] != values[:-1]) + 1
         shares = changes * parts / len(values)
@@ -239,9 +238,7 @@ class _Least:
                 best, least = planes[number], costs[number]
         return best
 
-    def _tried(
-        self, values: npt.NDArray[np.unsignedinteger], axis: int, parts: int
-    ) -> _Planes:
+    def _tried(self, values: npt.NDArray[np.unsignedinteger], axis: int, parts: int) -> _Planes:
         planes = _Planes.through(values, axis, parts)
         if not len(planes.at):
             return planes

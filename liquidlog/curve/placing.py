@@ -78,7 +78,7 @@ class Placement:
     cuts: Cuts
 
 
-def place_columns(  # noqa: PLR0913  what a layout depends on
+def place_columns(
     columns: Sequence[pa.Array],
     ordinals: Ordinals,
     parts: int,

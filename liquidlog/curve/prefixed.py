@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from liquidlog.curve.cuts import CurveSample, Cuts, Reach
 from liquidlog.curve.curves import Curve
+from liquidlog.curve.cuts import CurveSample, Cuts, Reach
 from liquidlog.curve.fit import CurveGrid
 from liquidlog.curve.grid import Coords, Keys
 from liquidlog.curve.grids import Placement, Rows, fit_grid
@@ -21,7 +21,7 @@ _SHIFT = np.uint64(64 - BOX_BITS)
 
 @dataclass(frozen=True, slots=True)
 class Prefixed:
-    """Parts of the rows, the boxes of a tree, and a grid per part; grids' keys have 48 bits at most.
+    """Parts of the rows, as boxes of a tree, and a grid per part; its keys have 48 bits at most.
 
     Coordinates have `bits` bits.
     """
@@ -43,7 +43,7 @@ class Prefixed:
         return keys
 
 
-def fit_prefixed(  # noqa: PLR0913  what such a layout depends on
+def fit_prefixed(
     rows: Rows,
     parts: int,
     reach: Reach,
@@ -83,9 +83,7 @@ def fit_prefixed(  # noqa: PLR0913  what such a layout depends on
 
 def _joined_samples(placed: Sequence[Placement]) -> CurveSample:
     samples = [one.sample for one in placed]
-    keys = [
-        sample.keys | (np.uint64(number) << _SHIFT) for number, sample in enumerate(samples)
-    ]
+    keys = [sample.keys | (np.uint64(number) << _SHIFT) for number, sample in enumerate(samples)]
     return CurveSample(
         np.concatenate(keys),
         np.concatenate([sample.ordinals for sample in samples]),
@@ -103,4 +101,3 @@ def _joined_cuts(cuts: Sequence[Cuts]) -> Cuts:
         keys += [first, own.keys | begin]
         ordinals += [np.zeros(len(first), np.uint64), own.ordinals]
     return Cuts(np.concatenate(keys), np.concatenate(ordinals))
-
