@@ -125,12 +125,11 @@ def main() -> None:
     for files in map(int, arguments.files.split(",")):
         for curve in map(Curve, arguments.curves.split(",")):
             for name, mix in MIXES.items():
-                print(f"| {name} | {files} | {curve.value} |{row(arguments.inputs, table, mix, files, curve)}")
+                found = row(arguments.inputs, table, mix, files, curve)
+                print(f"| {name} | {files} | {curve.value} |{found}", flush=True)
 
 
-def row(
-    inputs: Sequence[Path], table: pa.Table, mix: Mix, files: int, curve: Curve
-) -> str:
+def row(inputs: Sequence[Path], table: pa.Table, mix: Mix, files: int, curve: Curve) -> str:
     random = np.random.default_rng(SEED)
     own, other = mix.workload(random, table), mix.workload(random, table)
     schema = delta_schema(pq.read_schema(inputs[0]))
@@ -142,7 +141,7 @@ def row(
     columns = table.select(list(mix.columns))
     even, fitted = bounds_of(even_layout, columns), bounds_of(fitted_layout, columns)
     found = [
-        (opened(even, asked, columns), opened(fitted, asked, columns))
+        (opened(even, asked), opened(fitted, asked))
         for asked in (readers, fitted_workload(other, paths, schema))
     ]
     changes = " | ".join(f"{after / before - 1:+.1%}" for before, after in found)
@@ -176,7 +175,7 @@ def bounds_of(layout: Layout, table: pa.Table) -> Bounds:
     return lows, highs, found["count_all"].to_numpy() / len(table)
 
 
-def opened(bounds: Bounds, asked: FittedWorkload, table: pa.Table) -> float:
+def opened(bounds: Bounds, asked: FittedWorkload) -> float:
     """Return the share of the rows that is in the files that the mean reader opens."""
     lows, highs, shares = bounds
     total = 0.0

@@ -56,20 +56,18 @@ class GroupWork:
 
     Attributes:
         directory: The table, as a local path or a URI.
-        inputs: What the log says of the files to rewrite.
-        paths: Where the inputs are.
-        vector_paths: Where the inputs' deletion vectors are; None for one in the log, or none.
+        inputs, paths: What the log says of the files to rewrite, and where they are.
+        vector_paths: Where their deletion vectors are; None for one in the log, or none.
         outputs: How many files to write, at least 1.
         schema_string: The table's schema.
         row_tracking: The table's hidden columns, if rows have ids.
         columns: Physical paths of the clustering columns.
         curve: What rows are sorted along; None for compaction.
-        readers: What the layout is fitted to; None if nothing.
-        prefix: The numbers of the clustering columns by whose single values rows are parted first.
+        readers, prefix: As `ClusteringPlan` has them, for the layout.
         writer_options: How the outputs are written.
         token: Twelve hex digits, which begin the names of all files of this run.
         slice_bytes: Input bytes, as stored, that a task turns into rows at a time.
-        mapping_mode: How data files name the table's columns.
+        mapping_mode: How data files name columns.
         storage: Opens the files; its values are never shown.
         read_back: Whether outputs are proved by reading what was written.
         task_attempts: How often Spark tries a task before it gives up.

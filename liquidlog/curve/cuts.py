@@ -47,8 +47,9 @@ _ORDINAL_BITS: Final = 40
 _EVENNESS: Final = 0.1
 """Weight of equal sizes, small beside extents: decides where boxes do not differ."""
 
-_ANY_VALUE: Final = 0.25
-"""Weight of extents beside what is asked: readers will also ask for other values."""
+_ANY_VALUE: Final = 1.0
+"""Weight of extents beside what is asked: readers will also ask for other values,
+and boxes of sampled rows are smaller than those of all rows. With a quarter, cuts follow chance."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -214,18 +214,7 @@ def _rewritten(
     points = _points(group, size, scales) if sample is None else _sampled(scales)
     parts = np.zeros(len(points), np.int64)
     if clustered:
-        for number in plan.prefix:
-            points[:, number] = scales[number].whole(points[:, number])
-        readers = plan.readers
-        placed_in = placed(
-            points,
-            group.expected_outputs,
-            curve=plan.curve,
-            conditions=None
-            if readers is None
-            else readers.conditions([scale.parsed for scale in scales]),
-            prefix=plan.prefix,
-        )
+        placed_in = _placed(plan, group, points, scales)
         parts = np.unique(placed_in, return_inverse=True)[1]
     outputs = int(parts.max(initial=0)) + 1
     shares_of = np.bincount(parts, minlength=outputs) / len(parts)
@@ -240,6 +229,19 @@ def _rewritten(
         num_records=num_records,
     )
     return files, Bounds(columns=tuple(columns), num_records=num_records)
+
+
+def _placed(
+    plan: ClusteringPlan, group: RewriteGroup, points: Points, scales: Sequence["_Scale"]
+) -> Rows:
+    """Return the output of each row; made-up rows become those of values where values count."""
+    readers, outputs = plan.readers, group.expected_outputs
+    if readers is None and not plan.prefix:
+        return placed(points, outputs, curve=plan.curve)
+    for number, scale in enumerate(scales):
+        points[:, number] = scale.whole(points[:, number])
+    conditions = None if readers is None else readers.conditions([one.parsed for one in scales])
+    return placed(points, outputs, curve=plan.curve, conditions=conditions, prefix=plan.prefix)
 
 
 def _points(group: RewriteGroup, size: Points, scales: Sequence["_Scale"]) -> Points:
