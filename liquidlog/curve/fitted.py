@@ -83,7 +83,8 @@ class _Candidates:
 
     def fitted(self, reach: Reach, prefix: Sequence[int], even: Placed) -> Iterator[Placed]:
         """Yield the layouts that come into question for readers."""
-        yield even[0], even[1], choose_cuts(even[1], len(even[2].keys) + 1, reach)
+        if isinstance(even[0], CurveGrid):
+            yield even[0], even[1], choose_cuts(even[1], self._parts, reach)
         if self._parts > MAX_GRID_PARTS:
             return
         yield self._parted(reach, prefix)
