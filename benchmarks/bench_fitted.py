@@ -117,9 +117,20 @@ def main() -> None:
     parser.add_argument("inputs", nargs="+", type=Path)
     parser.add_argument("--files", default="24,100")
     parser.add_argument("--curves", default="hilbert,kd")
+    parser.add_argument("--prefix", action="store_true", help="measure a prefix instead")
     arguments = parser.parse_args()
     table = pq.ParquetDataset([str(path) for path in arguments.inputs]).read(columns=list(THREE))
     table = table.cast(pa.schema([plain(field) for field in table.schema]))
+    if arguments.prefix:
+        print(
+            "| files | curve | mean | most | files of one mode | with prefix: mean | most | files |"
+        )
+        print("|---:|---|---:|---:|---:|---:|---:|---:|")
+        for files in map(int, arguments.files.split(",")):
+            for curve in map(Curve, arguments.curves.split(",")):
+                found = prefixed(arguments.inputs, table, files, curve)
+                print(f"| {files} | {curve.value} | {found} |", flush=True)
+        return
     print("| mix | files | curve | even | fitted | own | other | fitted in |")
     print("|---|---:|---|---:|---:|---:|---:|---:|")
     for files in map(int, arguments.files.split(",")):
@@ -127,6 +138,29 @@ def main() -> None:
             for name, mix in MIXES.items():
                 found = row(arguments.inputs, table, mix, files, curve)
                 print(f"| {name} | {files} | {curve.value} |{found}", flush=True)
+
+
+def prefixed(inputs: Sequence[Path], table: pa.Table, files: int, curve: Curve) -> str:
+    """Return what readers of one mode open, in multiples of its rows, without and with a prefix."""
+    columns = ("l_shipmode", "l_shipdate", "l_partkey")
+    work = group_work(inputs, columns, files, curve)
+    counts = pc.value_counts(table["l_shipmode"])
+    modes = list(zip(counts.field("values"), counts.field("counts").to_pylist(), strict=True))
+    found = []
+    for prefix in ((), (0,)):
+        layout, _ = layout_of(replace(work, prefix=prefix))
+        lows, highs, shares = bounds_of(layout, table.select(list(columns)))
+        met = [
+            np.asarray(pc.and_(pc.less_equal(lows[0], mode), pc.greater_equal(highs[0], mode)))
+            for mode, _ in modes
+        ]
+        opens = [
+            float(shares[mask].sum()) * len(table) / count
+            for mask, (_, count) in zip(met, modes, strict=True)
+        ]
+        single = int(np.asarray(pc.equal(lows[0], highs[0])).sum())
+        found.append(f"{np.mean(opens):.2f} | {max(opens):.2f} | {single} of {len(shares)}")
+    return " | ".join(found)
 
 
 def row(inputs: Sequence[Path], table: pa.Table, mix: Mix, files: int, curve: Curve) -> str:

@@ -34,7 +34,9 @@ def asked_of(
 ) -> Asked:
     """What weighted predicates ask: alternatives of intervals (shares) by column."""
     flat: list[tuple[int, float, float]] = []
-    terms, alternatives, starts = [], [], []
+    terms: list[int] = []
+    alternatives: list[int] = []
+    starts: list[int] = []
     for _, any_of in predicates:
         starts.append(len(alternatives))
         for alternative in any_of:
