@@ -23,7 +23,7 @@ from liquidlog.plan.files import (
     repeated_inputs,
     repeated_message,
 )
-from liquidlog.plan.fitted import FittedWorkload
+from liquidlog.plan.fitted import FittedWorkload, prefix_numbers
 from liquidlog.spec.actions import UNREADABLE
 from liquidlog.spec.mapping import MappingMode
 from liquidlog.spec.markup import Summary
@@ -178,16 +178,8 @@ class ClusteringPlan(Summary, Document, frozen=True, kw_only=True):
 
     @property
     def prefix(self) -> tuple[int, ...]:
-        """The numbers of the columns by whose values rows are parted first.
-
-        Raises:
-            DocumentError: If the policy names a column that the plan does not order by.
-        """
-        numbers = {column.logical: number for number, column in enumerate(self.columns)}
-        named = self.policy.prefix or ()
-        if not numbers.keys() >= set(named):
-            raise DocumentError("the plan", "has a prefix of other columns than it orders by")
-        return tuple(numbers[path] for path in named)
+        """The numbers of the columns by whose values rows are parted; see `prefix_numbers`."""
+        return prefix_numbers(self.policy.prefix or (), [column.logical for column in self.columns])
 
     @property
     def readers(self) -> FittedWorkload | None:

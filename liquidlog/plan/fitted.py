@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
+from liquidlog.errors import DocumentError
 from liquidlog.plan.files import Document
 
 if TYPE_CHECKING:
@@ -168,6 +169,20 @@ def parsed_as(kind: pa.DataType, texts: Sequence[str | None]) -> pa.Array:
     except (ArithmeticError, pa.ArrowException) as error:
         raise ValueError(f"a constant is no value of type {kind}: {error}") from error
     return found if stored == kind else found.cast(pa.timestamp("us")).cast(kind)
+
+
+def prefix_numbers(
+    prefix: Sequence[tuple[str, ...]], columns: Sequence[tuple[str, ...]]
+) -> tuple[int, ...]:
+    """Return the numbers of a prefix's columns among those that a plan orders by.
+
+    Raises:
+        DocumentError: If it names another column.
+    """
+    numbers = {path: number for number, path in enumerate(columns)}
+    if not numbers.keys() >= set(prefix):
+        raise DocumentError("the plan", "has a prefix of other columns than it orders by")
+    return tuple(numbers[path] for path in prefix)
 
 
 def weighted_columns(weights: Sequence[float]) -> FittedWorkload:
