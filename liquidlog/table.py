@@ -838,7 +838,6 @@ class Table(Summary):
             UsageError: If the strategy is another, or `min_gain` is not a number from 0.
         """
         from liquidlog.clustering.planning.planner import policy_settings
-        from liquidlog.clustering.planning.readers import require_fitted
         from liquidlog.clustering.planning.remembered import settle
         from liquidlog.operations.rounds import (
             DEFAULT_MIN_GAIN,

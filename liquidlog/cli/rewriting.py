@@ -118,8 +118,7 @@ def optimize(  # noqa: PLR0913  one parameter per option
 ) -> None:
     """Plan, rewrite on Spark and commit, cube by cube."""
     _check_final(policy, min_gain, final=final)
-    if workload is not None:
-        policy = {**policy, "workload": read_workload(workload)}
+    policy = _for_readers(policy, workload)
     opened = Table.open(table, storage_options=mapping(storage_options))
     started = time.monotonic()
     made = opened.plan(**policy)
@@ -182,6 +181,11 @@ def executors_heard(*, as_json: bool) -> Iterator[None]:
 def _warn_of_what_is_not_read_back(*, no_read_back: bool, as_json: bool) -> None:
     if no_read_back and not as_json:
         click.echo(f"warning: {NOT_READ_BACK}", err=True)
+
+
+def _for_readers(policy: Mapping[str, Any], workload: str | None) -> Mapping[str, Any]:
+    """Return the arguments of a plan, with the predicates in a file if one is named."""
+    return policy if workload is None else {**policy, "workload": read_workload(workload)}
 
 
 def _check_final(policy: Mapping[str, Any], min_gain: float | None, *, final: bool) -> None:

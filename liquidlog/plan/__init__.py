@@ -52,13 +52,6 @@ from liquidlog.plan.files import (
     repeated_inputs,
     repeated_message,
 )
-from liquidlog.plan.tags import (
-    GROUP_ID_TAG,
-    GROUP_IDS_TAG,
-    PLAN_ID_TAG,
-    group_tags,
-    tagged_groups,
-)
 from liquidlog.plan.fitted import (
     AskedPredicate,
     FittedWorkload,
@@ -67,6 +60,13 @@ from liquidlog.plan.fitted import (
     Term,
     parsed_as,
     weighted_columns,
+)
+from liquidlog.plan.tags import (
+    GROUP_ID_TAG,
+    GROUP_IDS_TAG,
+    PLAN_ID_TAG,
+    group_tags,
+    tagged_groups,
 )
 
 __all__ = [
