@@ -525,6 +525,8 @@ class Table(Summary):
         min_overlap: float | None = None,
         compression: str | None = None,
         bloom_filter: str | Sequence[str] | None = None,
+        prefix: str | Sequence[str] | None = None,
+        workload: Workload | None = None,
         version: int | None = None,
     ) -> ClusteringPlan:
         """Return the plan of what OPTIMIZE would rewrite; writes nothing.
@@ -534,8 +536,10 @@ class Table(Summary):
         `skip_clustered`, it keeps the bytes of files that lie well in their group. The arguments
         from `budget` on are for the strategy "overlap"; `target_cube_size` limits groups of cubes
         and of `zorder_by`. `compression` is the codec of the files to write instead of the one that
-        the table's property names; columns of `bloom_filter` get Bloom filters in these files. An
-        argument without effect on this table with this strategy is refused.
+        the table's property names; columns of `bloom_filter` get Bloom filters in these files. Rows
+        are parted by single values of the `prefix` before the other clustering columns, and the
+        layout is fitted to a `workload`, as `fitted` does. An argument without effect on this table
+        with this strategy is refused.
 
         Raises:
             UsageError: If the table cannot be planned with these arguments, an argument would have
@@ -546,6 +550,7 @@ class Table(Summary):
         from msgspec import structs
 
         from liquidlog.clustering.planning.planner import plan, policy_settings
+        from liquidlog.clustering.planning.readers import require_fitted
         from liquidlog.clustering.planning.remembered import settle
         from liquidlog.clustering.properties import notes
         from liquidlog.operations.strategies import find_strategies, strategy_names
@@ -569,8 +574,10 @@ class Table(Summary):
                 "min_overlap": min_overlap,
                 "compression": compression,
                 "bloom_filter": bloom_filter,
+                "prefix": prefix,
             }
         )
+        asked = () if workload is None else _workload(workload)
         snapshot = self.snapshot(version)
         settled = settle(snapshot, given, strategy_names)
         made = plan(
@@ -583,11 +590,28 @@ class Table(Summary):
             named=settled.named,
             decided_by=settled.decided_by,
         )
-        return structs.replace(
+        made = structs.replace(
             made,
             decided_by=dict(settled.decided_by),
             notes=notes(snapshot.metadata.configuration),
         )
+        if workload is None:
+            return made
+        made = self.fitted(made, asked)
+        require_fitted(made)
+        return made
+
+    def fitted(self, plan: ClusteringPlan, workload: Workload) -> ClusteringPlan:
+        """Return a plan whose layout is fitted to the readers of a workload.
+
+        Its `fitted.left_out` counts the predicates that it cannot be fitted to.
+
+        Raises:
+            UsageError: If a predicate is not one SQL condition, or names a column the table lacks.
+        """
+        from liquidlog.clustering.planning.readers import fitted_to
+
+        return fitted_to(_plan(plan), _workload(workload))
 
     def predict(
         self, plan: ClusteringPlan, workload: Workload, *, sample: bool = False

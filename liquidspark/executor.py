@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Collection, Iterator
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Final
 from uuid import uuid4  # noqa: TID251  names the files of a run
 
@@ -30,12 +31,15 @@ from liquidlog.plan import (
     RewriteMode,
     RewriteResult,
     RewrittenGroup,
+    parsed_as,
     repeated_inputs,
     repeated_message,
     rewrite_digest,
 )
 from liquidlog.spec.arguments import one, several
+from liquidlog.spec.arrow import arrow_type
 from liquidlog.spec.deletion_vectors import vector_path
+from liquidlog.spec.schema import leaves, parse_schema
 from liquidlog.storage.addresses import file_address
 from liquidlog.storage.files import require_creatable
 from liquidlog.storage.options import NO_OPTIONS, OptionsSource, StorageOptions
@@ -226,6 +230,7 @@ class GroupRun:
                 be created in the table.
         """
         _curve(self.plan)
+        _check_layout(self.plan)
         try:
             require_creatable(self.directory, self.storage)
         except LiquidlogError as error:
@@ -262,6 +267,8 @@ class GroupRun:
             mapping_mode=self.plan.mapping_mode,
             columns=tuple(column.physical for column in self.plan.columns),
             curve=_curve(self.plan),
+            readers=self.plan.readers,
+            prefix=self.plan.prefix,
             writer_options=self.plan.writer_options,
             token=self.token,
             storage=self.storage,
@@ -385,6 +392,27 @@ def _curve(plan: ClusteringPlan) -> Curve | None:
         return parse_curve(plan.curve)
     except UsageError as error:
         raise ExecutorError(str(error)) from error
+
+
+def _check_layout(plan: ClusteringPlan) -> None:
+    """Refuse a prefix or constants of readers that do not fit the plan's columns.
+
+    Raises:
+        ExecutorError: If there are any.
+    """
+    try:
+        numbers = plan.prefix
+        if len(set(numbers)) < len(numbers):
+            raise ExecutorError("the plan's prefix names a column twice")
+        if plan.readers is not None:
+            schema = parse_schema(plan.schema_string, where="the plan")
+            known = {leaf.physical: leaf.data_type for leaf in leaves(schema)}
+            kinds = [arrow_type(known[column.physical]) for column in plan.columns]
+            plan.readers.conditions([partial(parsed_as, kind) for kind in kinds])
+    except LiquidlogError as error:
+        raise ExecutorError(error.message) from error
+    except (ValueError, OverflowError, KeyError) as error:
+        raise ExecutorError(f"the plan's fitted workload is not valid: {error}") from error
 
 
 def _vector_location(plan: ClusteringPlan, file: InputFile) -> str | None:

@@ -10,6 +10,7 @@ are then taken as often as the rows near them on the curve are wide.
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import accumulate
 from typing import Final
 
@@ -21,16 +22,13 @@ from liquidlog.curve.cuts import CurveSample, Cuts, Ordinals, equal_cuts, refine
 from liquidlog.curve.grid import Keys
 from liquidlog.curve.kd import BOX_BITS, Boxes
 from liquidlog.curve.order import RowOrder, stable_order
-from liquidlog.curve.placing import KeyOrder, key_order_bits, place_rows
+from liquidlog.curve.placing import KeyOrder, place_columns
+from liquidlog.curve.prefixed import Prefixed
 from liquidlog.curve.ranges import Axis
+from liquidlog.curve.tree import LEAST_SHARE
+from liquidlog.plan import parsed_as
 from liquidlog.spec.arrow import leaf_column
 from liquidspark.source import GroupWork, Survey
-
-MAX_RANGES: Final = 4096
-"""Ranges of each of several columns; four times the reference engine's, at no measurable cost."""
-
-MAX_RANGES_ALONE: Final = 1 << 16
-"""Ranges of a sole clustering column, of which each can straddle only two files."""
 
 _KEY_TYPES: Final = (pa.uint16(), pa.uint32(), pa.uint64())
 
@@ -65,8 +63,15 @@ class Layout:
     slices_per_output: int
 
     @property
+    def outputs(self) -> int:
+        """How many files the rows go to; with a prefix, maybe more than were planned."""
+        return (len(self.cuts.keys) + 1) // self.slices_per_output
+
+    @property
     def key_type(self) -> pa.DataType:
         """The narrowest unsigned type that holds all keys."""
+        if isinstance(self.order, Prefixed):
+            return pa.uint64()
         box_bits = BOX_BITS if isinstance(self.order, Boxes) else 0
         bits = box_bits + len(self.axes) * self.order.bits
         return next(kind for kind in _KEY_TYPES if bits <= kind.bit_width)
@@ -143,6 +148,7 @@ def build_layout(work: GroupWork, surveys: Sequence[Survey]) -> Layout:
         for j in range(len(work.columns))
     ]
     layout, sample = _even_layout(work, columns, _ordinals(surveys), _bytes_of_rows(surveys))
+    work = replace(work, outputs=layout.outputs)
     slices = slices_per_output(work, memory_bytes=sum(survey.memory_bytes for survey in surveys))
     if slices == 1:
         return layout
@@ -169,12 +175,15 @@ def _even_layout(
         keys = layout.keys_of(columns)
         weights = local_means(measured, stable_order(keys))
         places = layout.cuts.parts_of(keys, ordinals)
-        sizes = np.bincount(places, weights=weights, minlength=work.outputs)
-        if sizes.min() >= _MIN_SIZE * sizes.mean() and sizes.max() <= max_size * sizes.mean():
+        sizes = np.bincount(places, weights=weights, minlength=layout.outputs)
+        least = _MIN_SIZE if not work.prefix else _MIN_SIZE * LEAST_SHARE
+        if sizes.min() >= least * sizes.mean() and sizes.max() <= max_size * sizes.mean():
             return layout, sample
         rows = rows_by_weight(weights)
         taken = pa.array(rows)
         layout, sample = _fitted(work, [c.take(taken) for c in columns], ordinals[rows])
+    if work.prefix:
+        return layout, sample  # equal cuts would mix its values
     return replace(layout, cuts=equal_cuts(sample, work.outputs)), sample
 
 
@@ -189,15 +198,19 @@ def _fitted(
         ordinals: (s,) uint64, the ordinals of the sampled rows, in order.
     """
     assert work.curve is not None  # noqa: S101  compaction has no layout
-    d = len(work.columns)
-    bits = key_order_bits(d, work.curve)
-    max_ranges = min(MAX_RANGES if d > 1 else MAX_RANGES_ALONE, 1 << bits)
-    axes, coords = [], np.empty((len(ordinals), d), np.uint32, order="F")
-    for j, column in enumerate(columns):
-        axis, coords[:, j] = Axis.fit(column, max_ranges=max_ranges, bits=bits)
-        axes.append(axis)
-    order, sample, cuts = place_rows(coords, ordinals, work.outputs, curve=work.curve, bits=bits)
-    return Layout(axes=tuple(axes), order=order, cuts=cuts, slices_per_output=1), sample
+    conditions = None
+    if work.readers is not None:
+        conditions = work.readers.conditions([partial(parsed_as, c.type) for c in columns])
+    placed = place_columns(
+        columns,
+        ordinals,
+        work.outputs,
+        curve=work.curve,
+        conditions=conditions,
+        prefix=work.prefix,
+    )
+    layout = Layout(axes=placed.axes, order=placed.order, cuts=placed.cuts, slices_per_output=1)
+    return layout, placed.sample
 
 
 def _bytes_of_rows(surveys: Sequence[Survey]) -> Weights:

@@ -351,6 +351,7 @@ def _shuffle(
     if not any(survey.num_rows for survey in surveys):
         return merge_facts([])
     layout = build_layout(work, surveys)
+    work = replace(work, outputs=layout.outputs)
     splits = _splits(work, surveys, task_bytes=options.task_bytes, slots=slots)
     route = choose_route(work, slices_per_output=layout.slices_per_output)
     jobs.begin_phase(len(splits) + route.tasks, until=1.0)

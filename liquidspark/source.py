@@ -24,7 +24,7 @@ from liquidlog.data.concatenation import copy_key
 from liquidlog.data.encodings import decoded
 from liquidlog.data.logical_file import LogicalFile, Span
 from liquidlog.data.widths import value_bytes
-from liquidlog.plan import InputFile, RowTracking, WriterOptions, file_schema
+from liquidlog.plan import FittedWorkload, InputFile, RowTracking, WriterOptions, file_schema
 from liquidlog.spec.mapping import MappingMode
 from liquidlog.spec.schema import Path, StructType, parse_schema
 from liquidlog.spec.widening import earlier_types
@@ -56,18 +56,18 @@ class GroupWork:
 
     Attributes:
         directory: The table, as a local path or a URI.
-        inputs: What the log says of the files to rewrite.
-        paths: Where the inputs are.
-        vector_paths: Where the inputs' deletion vectors are; None for one in the log, or none.
+        inputs, paths: What the log says of the files to rewrite, and where they are.
+        vector_paths: Where their deletion vectors are; None for one in the log, or none.
         outputs: How many files to write, at least 1.
         schema_string: The table's schema.
         row_tracking: The table's hidden columns, if rows have ids.
         columns: Physical paths of the clustering columns.
         curve: What rows are sorted along; None for compaction.
+        readers, prefix: As `ClusteringPlan` has them, for the layout.
         writer_options: How the outputs are written.
         token: Twelve hex digits, which begin the names of all files of this run.
         slice_bytes: Input bytes, as stored, that a task turns into rows at a time.
-        mapping_mode: How data files name the table's columns.
+        mapping_mode: How data files name columns.
         storage: Opens the files; its values are never shown.
         read_back: Whether outputs are proved by reading what was written.
         task_attempts: How often Spark tries a task before it gives up.
@@ -83,6 +83,8 @@ class GroupWork:
     row_tracking: RowTracking | None = None
     columns: tuple[Path, ...]
     curve: Curve | None
+    readers: FittedWorkload | None = None
+    prefix: tuple[int, ...] = ()
     writer_options: WriterOptions
     token: str
     slice_bytes: int

@@ -193,7 +193,7 @@ def policy_options(command: Callable[P, R]) -> Callable[P, R]:
 
 
 def _policy(given: Mapping[str, Any]) -> Mapping[str, Any]:
-    listed = {"zorder_by", "bloom_filter"} & given.keys()
+    listed = {"zorder_by", "bloom_filter", "prefix"} & given.keys()
     return {**given, **{name: split_names(given[name]) for name in listed}}
 
 
@@ -266,6 +266,11 @@ _POLICY_OPTIONS = {
 
 _REWRITE_OPTIONS = {
     **_POLICY_OPTIONS,
+    "prefix": click.option(
+        "--prefix",
+        help="Clustering columns of few values, a,b: each file holds one value of them, as far as"
+        " files keep a quarter of the target.",
+    ),
     "compression": click.option(
         "--compression",
         help="Codec of the files to write: zstd, snappy, gzip, lz4_raw or uncompressed."

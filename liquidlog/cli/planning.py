@@ -89,7 +89,8 @@ def _price_options(command: Callable[P, R]) -> Callable[P, R]:
 )
 @click.option(
     "--workload",
-    help="Predict what readers of these predicates read: a file of JSON lines, or .sql.",
+    help="Fit the layout to readers of these predicates, and predict what they read: a file of"
+    " JSON lines, or .sql.",
 )
 @click.option(
     "--sample", is_flag=True, help="Predict from rows of some files instead of statistics."
@@ -115,7 +116,7 @@ def plan(  # noqa: PLR0913  one parameter per option
         _refuse_without_readers(prices, sample=sample)
     asked = () if workload is None else read_workload(workload)
     opened = Table.open(table, storage_options=mapping(storage_options))
-    made = opened.plan(**policy)
+    made = opened.fitted(opened.plan(**policy), asked)
     if not asked and made.policy.where is not None:
         asked = (WeightedPredicate(made.policy.where),)
     predicted = opened.predict(made, asked, sample=sample) if asked else None

@@ -44,6 +44,7 @@ from liquidlog.operations.rounds import (
     optimize_in_rounds,
     require_rounds,
 )
+from liquidlog.operations.scan import read_workload
 from liquidlog.plan import ClusteringPlan, Outcome
 from liquidlog.report import changes
 from liquidlog.report.progress import rewrite_progress
@@ -69,6 +70,10 @@ _GROUPS_PER_COMMIT = click.option(
     help="Commit up to this many finished groups as one version."
     "  [default: 100 for a compaction, whose groups become one file each, else 1]",
 )
+_WORKLOAD = click.option(
+    "--workload",
+    help="Fit the layout to readers of these predicates: a file of JSON lines, or .sql.",
+)
 _FINAL = click.option(
     "--final",
     is_flag=True,
@@ -87,6 +92,7 @@ _MIN_GAIN_OPTION = click.option(
 )
 @table_argument
 @rewrite_options
+@_WORKLOAD
 @_FINAL
 @_MIN_GAIN_OPTION
 @_GROUPS_PER_COMMIT
@@ -98,6 +104,7 @@ _MIN_GAIN_OPTION = click.option(
 def optimize(  # noqa: PLR0913  one parameter per option
     table: str,
     policy: Mapping[str, Any],
+    workload: str | None,
     min_gain: float | None,
     groups_per_commit: int | None,
     executor: str,
@@ -111,6 +118,7 @@ def optimize(  # noqa: PLR0913  one parameter per option
 ) -> None:
     """Plan, rewrite on Spark and commit, cube by cube."""
     _check_final(policy, min_gain, final=final)
+    policy = _for_readers(policy, workload)
     opened = Table.open(table, storage_options=mapping(storage_options))
     started = time.monotonic()
     made = opened.plan(**policy)
@@ -173,6 +181,11 @@ def executors_heard(*, as_json: bool) -> Iterator[None]:
 def _warn_of_what_is_not_read_back(*, no_read_back: bool, as_json: bool) -> None:
     if no_read_back and not as_json:
         click.echo(f"warning: {NOT_READ_BACK}", err=True)
+
+
+def _for_readers(policy: Mapping[str, Any], workload: str | None) -> Mapping[str, Any]:
+    """Return the arguments of a plan, with the predicates in a file if one is named."""
+    return policy if workload is None else {**policy, "workload": read_workload(workload)}
 
 
 def _check_final(policy: Mapping[str, Any], min_gain: float | None, *, final: bool) -> None:

@@ -8,7 +8,8 @@ Equal numbers of rows make ragged boxes: a segment of a Hilbert curve that ends 
 reaches across it. `choose_cuts` lets sizes vary from half to one and a half times the mean and
 takes the cuts with the smallest sum, over all files, of rows times box extents: the rows that a
 narrow predicate on one of the columns is expected to read. It finds them by dynamic programming
-over a sorted sample, O(sample * d + files).
+over a sorted sample, O(sample * d + files). Where it is known what readers ask, `Reach` replaces
+the extents by the share of the readers that opens a box, O(files * intervals).
 
 Between two sampled rows a cut is put where the largest quadrants meet, so that rows which the
 sample missed fall on the side of their quadrant.
@@ -22,6 +23,7 @@ import numpy as np
 import numpy.typing as npt
 from numpy.lib.stride_tricks import sliding_window_view
 
+from liquidlog.curve.asked import Asked
 from liquidlog.curve.grid import Keys
 from liquidlog.curve.order import stable_order
 from liquidlog.curve.search import positions_in
@@ -44,6 +46,28 @@ _ORDINAL_BITS: Final = 40
 
 _EVENNESS: Final = 0.1
 """Weight of equal sizes, small beside extents: decides where boxes do not differ."""
+
+_ANY_VALUE: Final = 1.0
+"""Weight of extents beside what is asked: readers will also ask for other values,
+and boxes of sampled rows are smaller than those of all rows. With a quarter, cuts follow chance."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Reach:
+    """How many readers a box reaches: those who `asked`, and those who ask for other values.
+
+    `axis_weights` (d,) weigh the extents of a box; they add up to 1.
+    """
+
+    asked: Asked | None
+    axis_weights: Shares
+
+    def of(self, lows: Shares, highs: Shares) -> Shares:
+        """Return the reach of m boxes between `lows` and `highs`, (m, d) each; (m,)."""
+        extents: Shares = (highs - lows) @ self.axis_weights
+        if self.asked is None:
+            return extents
+        return self.asked.opened(lows, highs) + _ANY_VALUE * extents
 
 
 def ordinals_from(first: int, rows: int) -> Ordinals:
@@ -116,14 +140,17 @@ def equal_cuts(sample: CurveSample, parts: int) -> Cuts:
     return _rounded_cuts_at(sample, _equal_positions(sample.keys, parts))
 
 
-def choose_cuts(sample: CurveSample, parts: int) -> Cuts:
-    """Return cuts into `parts` files whose boxes are small, each 0.5 to 1.5 times the mean size."""
+def choose_cuts(sample: CurveSample, parts: int, reach: Reach | None = None) -> Cuts:
+    """Return cuts into `parts` files whose boxes are small, each 0.5 to 1.5 times the mean size.
+
+    With `reach`, boxes that few readers open count as small.
+    """
     count = parts * _UNITS_PER_PART
     unit_rows = len(sample.keys) // count
     if unit_rows < _MIN_ROWS_PER_UNIT or parts == 1:
         return equal_cuts(sample, parts)
     units = _even_positions(_levels(sample.keys), count, reach=(unit_rows - 1) // 2)
-    return _rounded_cuts_at(sample, units[_best_units(sample, units)[:-1]])
+    return _rounded_cuts_at(sample, units[_best_units(sample, units, reach)[:-1]])
 
 
 def opened_shares(sample: CurveSample, cuts: Cuts) -> Shares:
@@ -135,6 +162,18 @@ def opened_shares(sample: CurveSample, cuts: Cuts) -> Shares:
     rows = np.diff(np.append(starts, len(parts)))
     shares: Shares = rows @ sides / max(len(parts), 1)
     return shares
+
+
+def asked_share(sample: CurveSample, cuts: Cuts, asked: Asked) -> float:
+    """Return the share of the rows that the mean reader opens."""
+    parts = cuts.parts_of(sample.keys, sample.ordinals)
+    starts = np.flatnonzero(np.diff(parts, prepend=-1))
+    if not len(starts):
+        return 0.0
+    lows = np.minimum.reduceat(sample.lows, starts, axis=0)
+    highs = np.maximum.reduceat(sample.highs, starts, axis=0)
+    rows = np.diff(np.append(starts, len(parts)))
+    return float(rows @ asked.opened(lows, highs) / len(parts))
 
 
 def refine_cuts(sample: CurveSample, cuts: Cuts, *, slices: int) -> Cuts:
@@ -213,16 +252,16 @@ def _even_positions(levels: Positions, count: int, *, reach: int) -> Positions:
     return moved
 
 
-def _best_units(sample: CurveSample, units: Positions) -> Positions:
+def _best_units(sample: CurveSample, units: Positions, reach: Reach | None) -> Positions:
     """Return the unit edges where the parts end, the last one included."""
     parts = (len(units) - 1) // _UNITS_PER_PART
-    costs = _window_costs(sample, units)
+    costs = _window_costs(sample, units, reach)
     costs = np.pad(costs, ((0, 0), (_MAX_DRIFT_UNITS,) * 2), constant_values=np.inf)
     # Entry i is about parts that end at unit i - _MAX_DRIFT_UNITS, counted from the even end.
     drifts = 2 * _MAX_DRIFT_UNITS + 1
-    reach = len(_WIDTHS) // 2
-    padded = np.full(drifts + 2 * reach, np.inf)
-    best, before = padded[reach:-reach], sliding_window_view(padded, len(_WIDTHS)).T
+    margin = len(_WIDTHS) // 2
+    padded = np.full(drifts + 2 * margin, np.inf)
+    best, before = padded[margin:-margin], sliding_window_view(padded, len(_WIDTHS)).T
     best[_MAX_DRIFT_UNITS] = 0.0
     chosen = np.empty((parts, drifts), np.int64)
     for part in range(parts):
@@ -238,8 +277,8 @@ def _best_units(sample: CurveSample, units: Positions) -> Positions:
     return np.array(edges[::-1])
 
 
-def _window_costs(sample: CurveSample, units: Positions) -> Shares:
-    """Return rows times summed box extents of as many units as a part may have.
+def _window_costs(sample: CurveSample, units: Positions, reach: Reach | None) -> Shares:
+    """Return rows times summed box extents, or reach, of as many units as a part may have.
 
     (len(_WIDTHS), units) by the unit edge where they end, inf where they would start before the
     first.
@@ -254,6 +293,7 @@ def _window_costs(sample: CurveSample, units: Positions) -> Shares:
             high = np.maximum(high[1:], highs[: len(high) - 1])
         if width in _WIDTHS:
             rows = units[width:] - units[:-width]
-            reach = (high - low).sum(axis=1) + _EVENNESS * rows / len(sample.keys)
-            costs[_WIDTHS.index(width), width:] = rows * reach
+            extents = (high - low).sum(axis=1) if reach is None else reach.of(low, high)
+            even = _EVENNESS * rows / len(sample.keys)
+            costs[_WIDTHS.index(width), width:] = rows * (extents + even)
     return costs

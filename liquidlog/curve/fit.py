@@ -49,23 +49,42 @@ _MAX_STRETCH: Final = 1.6
 class CurveGrid:
     """A curve over a grid; the rows fill `cells[j]` steps of axis j, or all of it if all are one.
 
-    Coordinates have `bits` bits.
+    Coordinates have `bits` bits. The curve is over `axes`, in this order, or over all columns.
+    Cells are of equal width, or begin and end at `edges`: cells[j] + 1 coordinates for axis j.
     """
 
     curve: Curve
     bits: int
     cells: tuple[int, ...]
+    axes: tuple[int, ...] = ()
+    edges: tuple[tuple[int, ...], ...] = ()
 
     def keys_of(self, coords: Coords) -> Keys:
         """Return the key of each row of (n, d) coordinates below 2**bits, (n,) uint64."""
+        if self.axes:
+            coords = np.asfortranarray(coords[:, self.axes])
         steps = np.uint32((max(self.cells) - 1).bit_length())
         if steps == 0:
             return curve_index(coords, self.bits, self.curve)
+        if self.edges:
+            return curve_index(self._between_edges(coords, int(steps)), self.bits, self.curve)
         filled = np.empty(coords.shape, np.uint32, order="F")
         for axis, cells in enumerate(self.cells):
             np.multiply(coords[:, axis], np.uint32(cells), out=filled[:, axis])
         filled >>= steps
         return curve_index(filled, self.bits, self.curve)
+
+    def _between_edges(self, coords: Coords, steps: int) -> Coords:
+        """Return the coordinates on the steps of the grid: each cell fills one."""
+        width = np.int64(1 << (self.bits - steps))
+        every = np.arange(1 << self.bits)
+        filled = np.empty(coords.shape, np.uint32, order="F")
+        for axis, edges in enumerate(self.edges):
+            begins = np.array(edges, np.int64)
+            cell = np.searchsorted(begins, every, side="right") - 1
+            inside = (every - begins[cell]) * width // np.diff(begins)[cell]
+            filled[:, axis] = (cell * width + inside).astype(np.uint32)[coords[:, axis]]
+        return filled
 
 
 def fit_curve(

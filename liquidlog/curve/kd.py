@@ -11,22 +11,26 @@ O(sample * log files) to build, O(rows * log files) to find the boxes of rows.
 Source: J. L. Bentley, "Multidimensional Binary Search Trees Used for Associative Searching", 1975.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from liquidlog.curve.cuts import CurveSample, Cuts, Ordinals, equal_cuts
+from liquidlog.curve.cuts import CurveSample, Cuts, Ordinals, Reach, equal_cuts
 from liquidlog.curve.grid import BLOCK_ROWS, KEY_BITS, Coords, Keys, coordinate_ends
 from liquidlog.curve.hilbert import hilbert_index
+from liquidlog.curve.tree import Node, leaves, part_by_prefix
 
 BOX_BITS: Final = 16
 """Bits of a key that number the box."""
 
 _MAX_UNEVENNESS: Final = 0.25
 """How far rows per file may be from the mean, as a share of it, for a plane to be taken."""
+
+_LOPSIDED: Final = 1e-3
+"""Weight of even sides beside what readers open: decides where planes do not differ."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,10 +56,11 @@ class Boxes:
         keys = hilbert_index(coords, self.bits)
         for start in range(0, len(coords), BLOCK_ROWS):
             block = slice(start, start + BLOCK_ROWS)
-            keys[block] |= self._numbers_of(coords[block]) << np.uint64(d * self.bits)
+            keys[block] |= self.numbers_of(coords[block]) << np.uint64(d * self.bits)
         return keys
 
-    def _numbers_of(self, coords: Coords) -> npt.NDArray[np.uint64]:
+    def numbers_of(self, coords: Coords) -> npt.NDArray[np.uint64]:
+        """Return the number of each row's box, (n,) uint64."""
         nodes = np.zeros(len(coords), np.int64)
         rows = np.arange(len(coords))
         for _ in range(self.depth):
@@ -70,7 +75,13 @@ def kd_bits(dimensions: int, coordinate_bits: int) -> int:
 
 
 def fit_boxes(
-    coords: Coords, ordinals: Ordinals, parts: int, *, bits: int
+    coords: Coords,
+    ordinals: Ordinals,
+    parts: int,
+    *,
+    bits: int,
+    reach: Reach | None = None,
+    prefix: Sequence[int] = (),
 ) -> tuple[Boxes, CurveSample, Cuts]:
     """Return the boxes of sampled rows, the sample in the order of keys, and the cuts into files.
 
@@ -79,38 +90,36 @@ def fit_boxes(
         ordinals: (s,) uint64, the ordinals of the sampled rows, increasing.
         parts: Files.
         bits: Bits of a coordinate, as `kd_bits` gives.
+        reach: What readers ask, if planes are to be put where they open little.
+        prefix: Columns by whose single values rows are parted first; see `liquidlog.curve.tree`.
 
     Returns:
-        The boxes; the sample; parts - 1 cuts. Where a box cannot be divided although it is several
-        files, because its rows have the same coordinates, cuts are put along its keys.
+        The boxes; the sample; parts - 1 cuts, or more if more values of a prefix get files. Where a
+        box cannot be divided although it is several files, because its rows have the same
+        coordinates, cuts are put along its keys.
     """
     ends = coordinate_ends(coords, bits)
-    grown = _grow(coords, ends, parts)
-    boxes = _boxes(grown, bits)
+    chooser = _widest if reach is None else _least(reach, coords.shape[1], 1 << bits)
+    grown = _grow(coords, ends, parts, prefix, chooser)
+    boxes = boxes_of(grown, bits)
     sample = CurveSample.sort(
         boxes.keys_of(coords), ordinals, lows=coords / (1 << bits), highs=ends / (1 << bits)
     )
     return boxes, sample, _cuts(sample, grown, shift=coords.shape[1] * bits)
 
 
-class _Node(NamedTuple):
-    """A box while the tree grows; `axis` is -1 where it is not divided."""
-
-    axis: int
-    at: int
-    first_child: int
-    parts: int
-    depth: int
-
-
-def _grow(coords: Coords, ends: Coords, parts: int) -> list[_Node]:
+def _grow(
+    coords: Coords, ends: Coords, parts: int, prefix: Sequence[int], chooser: "_Chooser"
+) -> list[Node]:
     """Return the nodes, each before its children, which stand side by side."""
-    nodes = [_Node(-1, 0, 0, parts, 0)]
-    waiting = [(0, np.arange(len(coords)))]
+    nodes, boxes = part_by_prefix(coords, parts, prefix)
+    waiting = [(box.node, box.rows) for box in boxes]
     while waiting:
         number, rows = waiting.pop()
         node = nodes[number]
-        plane = _best_plane(coords, ends, rows, node.parts) if node.parts > 1 else None
+        if node.parts == 1 or not len(rows):
+            continue
+        plane = chooser(coords[rows], ends[rows], node.parts)
         if plane is None:
             continue
         first_child = len(nodes)
@@ -121,7 +130,7 @@ def _grow(coords: Coords, ends: Coords, parts: int) -> list[_Node]:
             (node.parts - plane.parts_below, rows[~below]),
         ):
             waiting.append((len(nodes), members))
-            nodes.append(_Node(-1, 0, 0, part_count, node.depth + 1))
+            nodes.append(Node(-1, 0, 0, part_count, node.depth + 1))
     return nodes
 
 
@@ -133,14 +142,13 @@ class _Plane(NamedTuple):
     parts_below: int
 
 
-def _best_plane(
-    coords: Coords, ends: Coords, rows: npt.NDArray[np.int64], parts: int
-) -> _Plane | None:
+_Chooser = Callable[[Coords, Coords, int], _Plane | None]
+"""Returns the plane that divides rows, by their coordinates and ends, into so many files."""
+
+
+def _widest(inside: Coords, ends: Coords, parts: int) -> _Plane | None:
     """Return the first even enough plane, longest side first; None if there is none."""
-    if len(rows) == 0:
-        return None
-    inside = coords[rows]
-    sides = ends[rows].max(axis=0).astype(np.int64) - inside.min(axis=0).astype(np.int64)
+    sides = ends.max(axis=0).astype(np.int64) - inside.min(axis=0).astype(np.int64)
     for axis in np.argsort(-sides, kind="stable").tolist():
         plane = _even_plane(np.sort(inside[:, axis]), axis, parts)
         if plane is not None:
@@ -150,22 +158,129 @@ def _best_plane(
 
 def _even_plane(values: npt.NDArray[np.unsignedinteger], axis: int, parts: int) -> _Plane | None:
     """Return the plane through sorted coordinates with the most even files, near the middle."""
-    changes = np.flatnonzero(values[1:] != values[:-1]) + 1
-    shares = changes * parts / len(values)
-    whole = np.clip(np.rint(shares), 1, parts - 1)
-    below, above = shares / whole, (parts - shares) / (parts - whole)
-    unevenness = np.maximum(np.abs(below - 1), np.abs(above - 1))
-    lopsided = np.abs(shares - parts / 2) / parts
-    possible = np.flatnonzero(unevenness <= _MAX_UNEVENNESS)
-    if not len(possible):
+    planes = _Planes.through(values, axis, parts)
+    if not len(planes.at):
         return None
-    chosen = possible[np.argmin((unevenness + lopsided)[possible])]
-    return _Plane(axis, int(values[changes[chosen]]), int(whole[chosen]))
+    return planes[int(np.argmin(planes.unevenness + planes.lopsided))]
 
 
-def _boxes(nodes: list[_Node], bits: int) -> Boxes:
+@dataclass(frozen=True, slots=True)
+class _Planes:
+    """Planes across one axis that leave files of about equal rows on either side, (p,) each.
+
+    `rows_below` of all `rows` are below a plane, as `parts_below` of the files.
+    """
+
+    axis: int
+    at: npt.NDArray[np.int64]
+    rows_below: npt.NDArray[np.int64]
+    parts_below: npt.NDArray[np.int64]
+    unevenness: npt.NDArray[np.float64]
+    lopsided: npt.NDArray[np.float64]
+
+    @classmethod
+    def through(cls, values: npt.NDArray[np.unsignedinteger], axis: int, parts: int) -> "_Planes":
+        """Return the planes between different coordinates; `values` are sorted."""
+        changes = np.flatnonzero(values[1:] != values[:-1]) + 1
+        shares = changes * parts / len(values)
+        whole = np.clip(np.rint(shares), 1, parts - 1)
+        below, above = shares / whole, (parts - shares) / (parts - whole)
+        unevenness = np.maximum(np.abs(below - 1), np.abs(above - 1))
+        lopsided = np.abs(shares - parts / 2) / parts
+        possible = np.flatnonzero(unevenness <= _MAX_UNEVENNESS)
+        return cls(
+            axis,
+            values[changes[possible]].astype(np.int64),
+            changes[possible],
+            whole[possible].astype(np.int64),
+            unevenness[possible],
+            lopsided[possible],
+        )
+
+    def __getitem__(self, number: int) -> _Plane:
+        return _Plane(self.axis, int(self.at[number]), int(self.parts_below[number]))
+
+    def some(self, numbers: npt.NDArray[np.int64]) -> "_Planes":
+        """Return the planes with these numbers."""
+        return _Planes(
+            self.axis,
+            self.at[numbers],
+            self.rows_below[numbers],
+            self.parts_below[numbers],
+            self.unevenness[numbers],
+            self.lopsided[numbers],
+        )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Least:
+    """Chooses the plane on whose sides readers open the fewest rows.
+
+    Planes are tried in the middle of each axis, and at the `borders` of what readers ask, which are
+    sorted coordinates per axis.
+    """
+
+    reach: Reach
+    borders: tuple[npt.NDArray[np.int64], ...]
+    side: int
+
+    def __call__(self, inside: Coords, ends: Coords, parts: int) -> _Plane | None:
+        """Return the plane; None if no plane leaves files of about equal rows."""
+        low, high = inside.min(axis=0) / self.side, ends.max(axis=0) / self.side
+        best, least = None, np.inf
+        for axis in range(inside.shape[1]):
+            planes = self._tried(np.sort(inside[:, axis]), axis, parts)
+            if not len(planes.at):
+                continue
+            costs = self._costs(planes, low, high, len(inside))
+            number = int(costs.argmin())
+            if costs[number] < least:
+                best, least = planes[number], costs[number]
+        return best
+
+    def _tried(self, values: npt.NDArray[np.unsignedinteger], axis: int, parts: int) -> _Planes:
+        planes = _Planes.through(values, axis, parts)
+        if not len(planes.at):
+            return planes
+        at_borders = np.searchsorted(planes.at, self.borders[axis])
+        at_borders = at_borders[at_borders < len(planes.at)]
+        middle = int(np.argmin(planes.unevenness + planes.lopsided))
+        return planes.some(np.unique(np.append(at_borders, middle)))
+
+    def _costs(
+        self,
+        planes: _Planes,
+        low: npt.NDArray[np.float64],
+        high: npt.NDArray[np.float64],
+        rows: int,
+    ) -> npt.NDArray[np.float64]:
+        """Return the share of the rows that readers open after each plane, (p,)."""
+        count = len(planes.at)
+        lows, highs = np.tile(low, (2 * count, 1)), np.tile(high, (2 * count, 1))
+        highs[:count, planes.axis] = planes.at / self.side
+        lows[count:, planes.axis] = planes.at / self.side
+        reached = self.reach.of(lows, highs)
+        below = planes.rows_below / rows
+        costs: npt.NDArray[np.float64] = (
+            below * reached[:count] + (1 - below) * reached[count:]
+        ) + _LOPSIDED * (planes.unevenness + planes.lopsided)
+        return costs
+
+
+def _least(reach: Reach, dimensions: int, side: int) -> _Least:
+    asked = reach.asked
+    none = np.empty(0, np.int64)
+    borders = tuple(
+        none if asked is None else (asked.borders(axis)[0] * side).astype(np.int64)
+        for axis in range(dimensions)
+    )
+    return _Least(reach, borders, side)
+
+
+def boxes_of(nodes: Sequence[Node], bits: int) -> Boxes:
+    """Return the tree of these nodes."""
     numbers = np.full(len(nodes), -1, np.int64)
-    for number, node in enumerate(_leaves(nodes)):
+    for number, node in enumerate(leaves(nodes)):
         numbers[node] = number
     children = np.array(
         [[i, i] if n.axis < 0 else [n.first_child, n.first_child + 1] for i, n in enumerate(nodes)],
@@ -181,21 +296,9 @@ def _boxes(nodes: list[_Node], bits: int) -> Boxes:
     )
 
 
-def _leaves(nodes: list[_Node]) -> Iterator[int]:
-    """Yield the boxes from left to right."""
-    waiting = [0]
-    while waiting:
-        number = waiting.pop()
-        node = nodes[number]
-        if node.axis < 0:
-            yield number
-        else:
-            waiting += [node.first_child + 1, node.first_child]
-
-
-def _cuts(sample: CurveSample, nodes: list[_Node], *, shift: int) -> Cuts:
+def _cuts(sample: CurveSample, nodes: list[Node], *, shift: int) -> Cuts:
     keys, ordinals = [], []
-    for number, leaf in enumerate(_leaves(nodes)):
+    for number, leaf in enumerate(leaves(nodes)):
         start, stop = np.searchsorted(
             sample.keys, np.array([number << shift, (number + 1) << shift], np.uint64)
         )

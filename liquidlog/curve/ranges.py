@@ -128,7 +128,17 @@ class Axis:
         Raises:
             ClusteringColumnError: If values of this type have no order to cluster by.
         """
-        boundaries = range_boundaries(sample, max_ranges)
+        return cls.fit_between(sample, range_boundaries(sample, max_ranges), bits=bits)
+
+    @classmethod
+    def fit_between(
+        cls, sample: Column, boundaries: pa.Array, *, bits: int
+    ) -> tuple["Axis", Coordinates]:
+        """Return the axis with these boundaries on which a sample spreads evenly, as `fit` does.
+
+        Raises:
+            ClusteringColumnError: If values of this type have no order to cluster by.
+        """
         ids = range_ids(sample, boundaries)
         axis = cls(boundaries, spread_ids(ids, max_id=len(boundaries) + 1, bits=bits))
         return axis, axis.coordinates[ids]

@@ -23,6 +23,7 @@ from liquidlog.plan.files import (
     repeated_inputs,
     repeated_message,
 )
+from liquidlog.plan.fitted import FittedWorkload, prefix_numbers
 from liquidlog.spec.actions import UNREADABLE
 from liquidlog.spec.mapping import MappingMode
 from liquidlog.spec.markup import Summary
@@ -69,7 +70,8 @@ class ClusteringPolicy(Document, frozen=True, kw_only=True):
     match `where`. `compression` is the codec of the files to write, by the names of the table
     property; None for the codec that the property names. With `skip_clustered`, the strategy `cube`
     keeps the bytes of files that lie well in their group; `overlap` always does. Columns
-    of `bloom_filter` get Bloom filters in the files to write.
+    of `bloom_filter` get Bloom filters in the files to write. `prefix` names clustering columns by
+    whose single values rows are parted first; absent from the document if there are none.
     """
 
     min_cube_bytes: int = DEFAULT_MIN_CUBE_BYTES
@@ -86,6 +88,7 @@ class ClusteringPolicy(Document, frozen=True, kw_only=True):
     compression: str | None = None
     skip_clustered: bool = False
     bloom_filter: tuple[tuple[str, ...], ...] = ()
+    prefix: tuple[tuple[str, ...], ...] | msgspec.UnsetType = msgspec.UNSET
 
 
 class PlannedColumn(Document, frozen=True, kw_only=True):
@@ -128,7 +131,8 @@ class ClusteringPlan(Summary, Document, frozen=True, kw_only=True):
 
     `schema_string` is the table's schema in the protocol's JSON, `mapping_mode` says how columns
     are identified in data files. `columns` are the curve's dimensions, in order; empty for
-    compaction. `row_tracking` is None if data files have no hidden columns.
+    compaction. `row_tracking` is None if data files have no hidden columns. `fitted` is what the
+    layout is to be fitted to; absent from the document if it is nothing.
 
     `decided_by` says which settings do not have their defaults: OPTION, or the name of the table's
     property, by the field of the policy or "strategy". `notes` are sentences for whoever reads the
@@ -152,6 +156,7 @@ class ClusteringPlan(Summary, Document, frozen=True, kw_only=True):
     skipped: SkippedFiles
     decided_by: dict[str, str] = msgspec.field(default_factory=dict)
     notes: tuple[str, ...] = ()
+    fitted: FittedWorkload | msgspec.UnsetType = msgspec.UNSET
 
     @property
     def size_bytes(self) -> int:
@@ -170,6 +175,16 @@ class ClusteringPlan(Summary, Document, frozen=True, kw_only=True):
         if self.mode is RewriteMode.ZORDER:
             return "zorder" if len(self.columns) > 1 else "linear"
         return self.policy.curve if len(self.columns) > 1 else "linear"
+
+    @property
+    def prefix(self) -> tuple[int, ...]:
+        """The numbers of the columns by whose values rows are parted; see `prefix_numbers`."""
+        return prefix_numbers(self.policy.prefix or (), [column.logical for column in self.columns])
+
+    @property
+    def readers(self) -> FittedWorkload | None:
+        """What the layout is fitted to, None if nothing."""
+        return self.fitted if self.fitted and self.fitted.asks else None
 
     @property
     def kd_would_be_narrower(self) -> bool:

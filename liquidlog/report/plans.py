@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from liquidlog.operations.explain import Explained
 from liquidlog.operations.past_commits import OptimizeComparison
-from liquidlog.plan import ClusteringPlan
+from liquidlog.plan import ClusteringPlan, FittedWorkload
 from liquidlog.report.layout import Line, Report, amount, listing
 from liquidlog.report.policies import policy_document, settings_text
 from liquidlog.simulation.prediction import Prediction
@@ -57,11 +57,35 @@ def plan(made: ClusteringPlan) -> Report:
         head,
         *([Line(lies_well)] if kept else []),
         *([Line(f"settings: {settings}")] if settings else []),
+        *_layout(made),
         *listing(("group", "cube", "files in", "size", "files out"), groups),
         *listing(("left alone because", "files", "size"), skipped),
         *([Line(_CURVE_ADVICE)] if made.kd_would_be_narrower else []),
         *(Line(f"note: {note}") for note in made.notes),
     )
+
+
+def _layout(made: ClusteringPlan) -> Report:
+    """Show what comes first in the layout, and what it is fitted to."""
+    lines = []
+    if made.prefix:
+        names = ", ".join(quote_path(made.columns[number].logical) for number in made.prefix)
+        lines.append(
+            f"files of single values of {names}, as far as they keep a quarter of the size"
+        )
+    if made.readers is not None:
+        lines.append(f"fitted to a workload: {_asked(made.readers)}")
+    lines += [
+        f"not fitted to {one.predicates} predicate(s), {one.share:.1%} of the workload, as each of"
+        f" them {one.reason}"
+        for one in (made.fitted.left_out if made.fitted else ())
+    ]
+    return tuple(map(Line, lines))
+
+
+def _asked(readers: FittedWorkload) -> str:
+    count = len(readers.predicates)
+    return f"{count} predicate(s)" if count else "readers of single values, by columns' weights"
 
 
 def predicted_plan(made: tuple[ClusteringPlan, Prediction, Costs | None]) -> Report:

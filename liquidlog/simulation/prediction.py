@@ -18,7 +18,8 @@ import pyarrow.compute as pc
 from liquidlog.clustering.columns import clustering_state
 from liquidlog.clustering.health.measure import Health, measure_health
 from liquidlog.clustering.keyspace.cells import placed
-from liquidlog.plan import ClusteringPlan, RewriteGroup
+from liquidlog.curve.ranges import range_ids
+from liquidlog.plan import ClusteringPlan, RewriteGroup, parsed_as
 from liquidlog.predicates.workload import Workload, shares
 from liquidlog.simulation.imagined import ImaginedFiles, with_imagined
 from liquidlog.simulation.table import Points, Rows
@@ -213,7 +214,7 @@ def _rewritten(
     points = _points(group, size, scales) if sample is None else _sampled(scales)
     parts = np.zeros(len(points), np.int64)
     if clustered:
-        placed_in = placed(points, group.expected_outputs, curve=plan.curve)
+        placed_in = _placed(plan, group, points, scales)
         parts = np.unique(placed_in, return_inverse=True)[1]
     outputs = int(parts.max(initial=0)) + 1
     shares_of = np.bincount(parts, minlength=outputs) / len(parts)
@@ -228,6 +229,19 @@ def _rewritten(
         num_records=num_records,
     )
     return files, Bounds(columns=tuple(columns), num_records=num_records)
+
+
+def _placed(
+    plan: ClusteringPlan, group: RewriteGroup, points: Points, scales: Sequence["_Scale"]
+) -> Rows:
+    """Return the output of each row; made-up rows become those of values where values count."""
+    readers, outputs = plan.readers, group.expected_outputs
+    if readers is None and not plan.prefix:
+        return placed(points, outputs, curve=plan.curve)
+    for number, scale in enumerate(scales):
+        points[:, number] = scale.whole(points[:, number])
+    conditions = None if readers is None else readers.conditions([one.parsed for one in scales])
+    return placed(points, outputs, curve=plan.curve, conditions=conditions, prefix=plan.prefix)
 
 
 def _points(group: RewriteGroup, size: Points, scales: Sequence["_Scale"]) -> Points:
@@ -280,6 +294,28 @@ class _Scale:
         np.maximum.at(high, parts, values)
         return self._values(np.floor, low), self._values(np.ceil, high)
 
+    def whole(self, numbers: Points) -> Points:
+        """Return made-up numbers as those of values, where all values have whole numbers."""
+        is_dense = pa.types.is_floating(self._type) or pa.types.is_decimal(self._type)
+        return numbers if is_dense else np.rint(numbers)
+
+    def parsed(self, texts: Sequence[str | None]) -> pa.Array:
+        """Return the numbers of a plan's constants, null where None; between those of texts.
+
+        Raises:
+            ValueError: If a constant is no value of the column.
+        """
+        if not self._is_text:
+            found = parsed_as(self._type, texts)
+            return pa.array(self._numbers(pc.fill_null(found, self._ends[0])), mask=_nulls(found))
+        if not pa.types.is_string(self._type):
+            return pa.nulls(len(texts), pa.float64())
+        wanted = parsed_as(self._type, texts)
+        known = pc.unique(self._ends)
+        places = range_ids(pc.fill_null(wanted, ""), known).astype(np.float64) - 1
+        is_known = np.asarray(pc.is_in(wanted, value_set=known), np.bool_)
+        return pa.array(np.where(is_known, places, places - 0.5), mask=_nulls(wanted))
+
     def _numbers(self, values: pa.Array) -> Points:
         if self._is_text:
             return np.asarray(pc.index_in(values, pc.unique(self._ends)), np.float64)
@@ -299,6 +335,10 @@ class _Scale:
         wide = pa.array(rounded(numbers).astype(np.int64))
         stored = pa.int32() if pa.types.is_date32(self._type) else pa.int64()
         return pc.cast(pc.cast(wide, stored), self._type)
+
+
+def _nulls(values: pa.Array) -> Rows:
+    return np.asarray(values.is_null())
 
 
 def _as_number(values: pa.Array) -> pa.Array:

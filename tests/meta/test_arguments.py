@@ -41,6 +41,7 @@ WRONG: Mapping[str, tuple[object, ...]] = {
     "Mapping[str, str] | None": NOT_MAPPING,
     "Mapping[str, str] | Callable[[], Mapping[str, str]] | None": NOT_MAPPING,
     "tuple[WeightedPredicate, ...]": NOT_OBJECT,
+    "tuple[WeightedPredicate, ...] | None": NOT_OBJECT,
     "ClusteringPlan": NOT_OBJECT,
     "ClusteringPlan | None": NOT_OBJECT,
     "RewriteResult": NOT_OBJECT,
@@ -232,9 +233,10 @@ def _outcome(
         return made.detail()["properties"]
     if name == "plan":
         where = home / f"new{len(list(home.iterdir()))}"
-        made = Table.create(where, schema=table_schema())
+        cluster_by = ["sx", "s", "x"] if "prefix" in given else None
+        made = Table.create(where, schema=table_schema(), cluster_by=cluster_by)
         planned = made.plan(**given)
-        return planned.columns, planned.writer_options.bloom_filters
+        return planned.columns, planned.prefix, planned.writer_options.bloom_filters
     try:
         found = _call(table, ready, name, given)
     except LiquidlogError as error:

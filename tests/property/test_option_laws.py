@@ -52,6 +52,7 @@ VALUES: Final[Mapping[str, tuple[Any, ...]]] = {
     "where": ("x > 3", "s = 'a'"),
     "compression": ("snappy", "gzip"),
     "bloom_filter": ((("x",),), (("s",), ("x",))),
+    "prefix": ((("x",),),),
 }
 """Values that callers may name for each option, its default among them where it has one."""
 
@@ -110,6 +111,7 @@ def _content(made: ClusteringPlan) -> object:
         made.columns,
         made.strategy,
         made.writer_options,
+        made.prefix,
     )
 
 
@@ -163,6 +165,7 @@ ARGUMENTS: Final[Mapping[str, tuple[object, ...]]] = {
     "min_overlap": (0.75, 2.0),
     "compression": ("LZ4", "snappy", "brotli"),
     "bloom_filter": ("x", "nope"),
+    "prefix": ("x", "nope"),
 }
 _arguments = st.fixed_dictionaries(
     {}, optional={name: st.sampled_from(values) for name, values in ARGUMENTS.items()}

@@ -25,6 +25,7 @@ Words = Sequence[str]
 
 _SMALL: Final = ("--max-file-size", "2KiB")
 _OVERLAP: Final = ("--strategy", "overlap", *_SMALL, "--tolerance", "1")
+_OPEN: Final = ("--workload", "open.jsonl")
 _PAID: Final = ("--workload", "w.jsonl", "--throughput", "100MiB", "--hour-price", "1")
 
 
@@ -55,7 +56,7 @@ def _calls(home: Path) -> Iterator[Words]:
     yield from _dry(["cluster-by", "t", "x,s"])
     yield from _dry(["set-properties", "t", "a=b", "delta.columnMapping.mode=name"])
     yield from _looks("t")
-    yield from (["plan", "t", *_OVERLAP, *_PAID], ["plan", "t", "--where", "x < 9", *_OVERLAP])
+    yield from _plans()
     yield ["plan", "t", "-o", "plan.json", "--full", *_SMALL]
     yield from _dry(["run", "plan.json", "-o", "result.jsonl", "--no-read-back"])
     yield from _dry(["commit", "plan.json", "result.jsonl"])
@@ -77,6 +78,13 @@ def _calls(home: Path) -> Iterator[Words]:
     yield ["simulate", "merge", "--rounds", "2", "--append-rate", "64MiB", "--strategy", "cube"]
     yield ["simulate", "t", "--rounds", "1", "--append-rate", "1MiB"]
     yield from _mistakes(home)
+
+
+def _plans() -> Iterator[Words]:
+    yield ["plan", "t", *_OVERLAP, *_PAID]
+    yield ["plan", "t", "--where", "x < 9", *_OVERLAP]
+    yield ["plan", "t", "--prefix", "s", *_OPEN]
+    yield ["optimize", "t", *_OPEN, "--dry-run"]
 
 
 def _dry(words: Words) -> Iterator[Words]:
@@ -158,6 +166,9 @@ def _sources(home: Path) -> None:
     pq.write_table(pa.table(far), home / "far.parquet")
     pq.write_table(pa.table({"y": [1]}), home / "other.parquet")
     readers = [{"where": "x < 9", "weight": 3}, {"where": "s = 'a'"}]
+    (home / "open.jsonl").write_text(
+        """{"where": "s > 'a' AND s < 'c' OR x IS NULL AND s = 'b'"}"""
+    )
     (home / "w.jsonl").write_text("".join(json.dumps(one) + "\n" for one in readers))
 
 

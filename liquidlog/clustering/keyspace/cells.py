@@ -4,26 +4,59 @@ Rows are made up, spread evenly over the box of each input in proportion to its 
 files by the executor's own kernels.
 """
 
+from collections.abc import Sequence
 from typing import Final
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 
 from liquidlog.clustering.keyspace.widths import Floats, KeySpace
+from liquidlog.curve.conditions import Conditions
 from liquidlog.curve.curves import Curve
-from liquidlog.curve.placing import key_order_bits, place_rows
+from liquidlog.curve.placing import key_order_bits, place_columns, place_rows
 
 _ROWS_IN_A_CELL: Final = 24
 _MOST_ROWS: Final = 100_000
 
 
-def placed(points: Floats, outputs: int, *, curve: str) -> NDArray[np.int64]:
-    """Return the file per row (int64, below `outputs`), as the executor would place the rows.
+def placed(
+    points: Floats,
+    outputs: int,
+    *,
+    curve: str,
+    conditions: Conditions | None = None,
+    prefix: Sequence[int] = (),
+) -> NDArray[np.int64]:
+    """Return the file per row (int64), as the executor would place the rows.
 
-    `points` has the keys of rows, in rows by columns.
+    Files are numbered below `outputs`, unless more values of a prefix get files.
+
+    Args:
+        points: The keys of rows, in rows by columns.
+        outputs: Files.
+        curve: The name of a curve.
+        conditions: What readers ask, over the keys, if the layout is fitted to it.
+        prefix: Columns by whose single values rows are parted first.
     """
     count, columns = points.shape
     kind = Curve(curve) if columns > 1 else Curve.LINEAR
+    if conditions is not None or prefix:
+        ordinals = np.arange(count, dtype=np.uint64)
+        values = [pa.array(column) for column in points.T]
+        found = place_columns(
+            values,
+            ordinals,
+            min(outputs, count),
+            curve=kind,
+            conditions=conditions,
+            prefix=prefix,
+        )
+        coords = np.empty(points.shape, np.uint32, order="F")
+        for number, (axis, column) in enumerate(zip(found.axes, values, strict=True)):
+            coords[:, number] = axis.coordinates_of(column)
+        parts = found.cuts.parts_of(found.order.keys_of(coords), ordinals)
+        return np.asarray(parts, np.int64)
     bits = key_order_bits(columns, kind)
     ranks = np.argsort(np.argsort(points, axis=0, kind="stable"), axis=0, kind="stable")
     coords = np.asfortranarray((ranks << bits) // count, np.uint32)

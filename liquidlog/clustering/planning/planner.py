@@ -9,6 +9,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 import pyarrow as pa
+from msgspec import structs
 
 from liquidlog.clustering.columns import ClusteringColumn, ClusteringState
 from liquidlog.clustering.planning import cube, overlap
@@ -32,7 +33,7 @@ from liquidlog.snapshot import Snapshot
 from liquidlog.spec.arguments import column_paths, one, whole_number
 from liquidlog.spec.bounds import BoundsOf
 from liquidlog.spec.codecs import parse_codec
-from liquidlog.spec.schema import Leaf
+from liquidlog.spec.schema import Leaf, quote_path
 from liquidlog.spec.sizes import parse_size, render_size
 
 STRATEGY: Final = "strategy"
@@ -58,6 +59,7 @@ CLUSTERING_OPTIONS: Final = frozenset(
         "max_file_bytes",
         "compression",
         "bloom_filter",
+        "prefix",
     }
 )
 """The options that every built-in strategy uses."""
@@ -93,7 +95,7 @@ def _setting(name: str, value: Any) -> Any:  # noqa: ANN401  a field's value
             return parse_size(value)
         case "max_file_size":
             return _file_size(value)
-        case "zorder_by" | "bloom_filter":
+        case "zorder_by" | "bloom_filter" | "prefix":
             return column_paths(value, argument=name)
         case "compression":
             return parse_codec(one(value, str, argument=name, expected="a codec")).value
@@ -187,6 +189,32 @@ def _require_effect_of_values(
             raise UsageError(f"{name} has no effect with a {other} of 0", option=name)
 
 
+def _with_prefix(
+    policy: ClusteringPolicy, columns: tuple[ClusteringColumn, ...]
+) -> ClusteringPolicy:
+    """Return the policy with the names of its prefix as the table has them.
+
+    Raises:
+        UsageError: If it names a column that the table is not clustered by, or one twice.
+    """
+    if not policy.prefix:
+        return policy
+    known = {tuple(map(str.casefold, column.logical)): column.logical for column in columns}
+    named = [(path, known.get(tuple(map(str.casefold, path)))) for path in policy.prefix]
+    unknown = [quote_path(path) for path, found in named if found is None]
+    if unknown:
+        names = ", ".join(column.name for column in columns)
+        raise UsageError(
+            f"prefix names {', '.join(unknown)}, which the table is not clustered by; expected some"
+            f" of its clustering columns: {names}",
+            option="prefix",
+        )
+    prefix = tuple(found for _, found in named if found is not None)
+    if len(set(prefix)) < len(prefix):
+        raise UsageError("prefix names a column twice; name each once", option="prefix")
+    return structs.replace(policy, prefix=prefix)
+
+
 def _other_strategy(strategy: str) -> str:
     if strategy == "cube":
         return "with the strategy cube, which takes whole cubes; use the strategy overlap"
@@ -270,6 +298,7 @@ def plan(  # noqa: PLR0913  what a plan depends on
         return plan_zorder(snapshot, policy, new_id, bounds_of)
     if not state.columns:
         return plan_compaction(snapshot, policy, new_id)
+    policy = _with_prefix(policy, state.columns)
     made = strategies[strategy](snapshot, state.columns, policy, new_id, bounds_of)
     repeated = repeated_inputs(made.groups)
     if repeated:

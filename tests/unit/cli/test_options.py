@@ -84,6 +84,8 @@ WITHOUT_EFFECT: Final = {
     "files": {"--timestamp": "two --version 0 --timestamp 2026-01-31"},
     "optimize": {
         **PLANNING,
+        "--prefix": "plain --prefix x",
+        "--workload": "plain --workload readers",
         "--final": "two --final",
         "--min-gain": "two --strategy overlap --min-gain 0.2",
         "--spark-conf": "two --executor other --spark-conf a=b",
@@ -91,6 +93,7 @@ WITHOUT_EFFECT: Final = {
     "orphans": {"--dry-run": "two --dry-run"},
     "plan": {
         **PLANNING,
+        "--prefix": "plain --prefix x",
         "--sample": "two --sample",
         "--throughput": "two --throughput 1GiB",
         "--hour-price": "two --hour-price 1",
@@ -147,6 +150,7 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     rows = pa.table({"x": [1, 2], "s": ["a", "b"]})
     pq.write_table(rows, home / "source")
     (home / "empty").touch()
+    (home / "readers").write_text('{"where": "x = 1"}')
     for name, columns in (("two", ["x", "s"]), ("one", ["x"]), ("plain", [])):
         Table.create(home / name, schema=rows.schema, cluster_by=columns).append(rows)
     assert said("plan", str(home / "two"), "-o", str(home / "document"))[0] == 0

@@ -1,0 +1,46 @@
+"""A plan whose layout is fitted to what readers ask."""
+
+from msgspec import structs
+
+from liquidlog.errors import UsageError
+from liquidlog.plan import ClusteringPlan, FittedWorkload
+from liquidlog.predicates.workload import Workload
+from liquidlog.spec.schema import parse_schema
+
+
+def fitted_to(plan: ClusteringPlan, workload: Workload) -> ClusteringPlan:
+    """Return the plan with what a workload asks of the columns that it orders by.
+
+    A plan that orders by no column is returned as it is. What the layout cannot be fitted to is
+    counted in `plan.fitted.left_out`.
+
+    Raises:
+        UsageError: If a predicate is not one SQL condition, or names a column the table lacks.
+    """
+    # The SQL parser takes a third of a command's start; most plans have no workload.
+    from liquidlog.predicates.reduction import fitted_workload
+
+    if not plan.columns or not workload:
+        return plan
+    columns = [column.logical for column in plan.columns]
+    fitted = fitted_workload(workload, columns, parse_schema(plan.schema_string, where="the plan"))
+    return structs.replace(plan, fitted=fitted)
+
+
+def require_fitted(plan: ClusteringPlan) -> None:
+    """Refuse a plan whose layout a workload has no effect on.
+
+    Raises:
+        UsageError: If there is no predicate that it can be fitted to; says why.
+    """
+    if plan.readers is not None:
+        return
+    if not plan.columns:
+        reason = "on a table without clustering columns, whose small files are only joined"
+    else:
+        left_out = (plan.fitted or FittedWorkload()).left_out
+        counts = [f"{one.predicates} of them: {one.reason}" for one in left_out]
+        reason = (
+            f"on this table, whose layout cannot be fitted to its predicates ({'; '.join(counts)})"
+        )
+    raise UsageError(f"workload has no effect {reason}", option="workload")

@@ -1,0 +1,197 @@
+"""Predicates over values, as a plan carries them, and where they lie on the axes of a grid.
+
+An axis tells values apart only at its boundaries. `borders` are the sampled values on either side
+of the constants that readers use: as boundaries, they let files end exactly where predicates do.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from liquidlog.curve.asked import Asked, Numbers, Shares
+from liquidlog.curve.ranges import Axis, range_boundaries, range_ids
+
+POINTS: Final = 64
+"""Values, evenly spread over the rows, that stand for all values that readers may ask for."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Ends:
+    """One side of k intervals of a column: `values` of the column's type, null where unbounded.
+
+    `is_open` (k,) says where the value itself is outside of the interval.
+    """
+
+    values: pa.Array
+    is_open: npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Conditions:
+    """Weighted predicates over the values of d columns; the arrays are as in `Asked`.
+
+    `lows` and `highs` have one entry per column: the ends of its intervals, in their order.
+    `column_weights` (d,) are weights of readers that ask for single values of a column, each value
+    as often as it has rows. `weights` and `column_weights` need not add up to 1.
+    """
+
+    axes: Numbers
+    lows: tuple[Ends, ...]
+    highs: tuple[Ends, ...]
+    terms: Numbers
+    alternatives: Numbers
+    predicates: Numbers
+    weights: Shares
+    column_weights: Shares
+
+    def borders(self, samples: Sequence[pa.Array]) -> list[pa.Array]:
+        """Return per column the sampled values before which, or at which, an interval ends."""
+        return [
+            _Sampled.of(sample).borders(low, high)
+            for sample, low, high in zip(samples, self.lows, self.highs, strict=True)
+        ]
+
+    def on(self, axes: Sequence[Axis], samples: Sequence[pa.Array], bits: int) -> Asked:
+        """Return the predicates on the grid.
+
+        Args:
+            axes: The axes of the grid.
+            samples: Sampled values of each column, s each.
+            bits: Bits of a coordinate.
+        """
+        lows, ends = np.zeros(len(self.axes)), np.ones(len(self.axes))
+        for number, (axis, sample) in enumerate(zip(axes, samples, strict=True)):
+            own = self.axes == number
+            if own.any():
+                found = _Sampled.of(sample).ids(axis, self.lows[number], self.highs[number])
+                lows[own], ends[own] = _positions(axis, *found, bits=bits)
+        asked = Asked(
+            axes=self.axes,
+            lows=lows,
+            ends=ends,
+            terms=self.terms,
+            alternatives=self.alternatives,
+            predicates=self.predicates,
+            weights=self.weights,
+        )
+        return _with_points(asked, self.column_weights, axes, samples, bits)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Sampled:
+    """The distinct sampled values of a column, sorted, without nulls."""
+
+    values: pa.Array
+
+    @classmethod
+    def of(cls, sample: pa.Array) -> "_Sampled":
+        return cls(pc.unique(_sorted(sample)))
+
+    def spans(self, lows: Ends, highs: Ends) -> tuple[Numbers, Numbers]:
+        """Return the first value of each interval, and the first behind it; (k,) each."""
+        first = self._below(lows, through=lows.is_open)
+        last = self._below(highs, through=~highs.is_open)
+        unbounded = highs.values.is_null().to_numpy(zero_copy_only=False)
+        return first, np.where(unbounded, len(self.values), last)
+
+    def _below(self, ends: Ends, *, through: npt.NDArray[np.bool_]) -> Numbers:
+        """Return how many values are below each end, or, where `through`, not above it."""
+        count = len(self.values)
+        known = ends.values.is_valid().to_numpy(zero_copy_only=False)
+        below = np.zeros(len(known), np.int64)
+        if not known.any() or not count:
+            return below
+        wanted = ends.values.filter(pa.array(known))
+        found = range_ids(wanted, self.values).astype(np.int64) - 1
+        beside = self.values.take(pa.array(np.minimum(found, count - 1)))
+        same = pc.fill_null(pc.equal(beside, wanted), fill_value=False)
+        found += through[known] & np.asarray(same, np.bool_) & (found < count)
+        below[known] = found
+        return below
+
+    def borders(self, lows: Ends, highs: Ends) -> pa.Array:
+        first, behind = self.spans(lows, highs)
+        places = np.concatenate([first, behind]) - 1
+        inside = np.unique(places[(places >= 0) & (places < len(self.values) - 1)])
+        return self.values.take(pa.array(inside))
+
+    def ids(self, axis: Axis, lows: Ends, highs: Ends) -> tuple[Numbers, Numbers]:
+        """Return the first and the last range id of each interval, (k,) each.
+
+        An interval without a sampled value has the range in which its values would be.
+        """
+        first, behind = self.spans(lows, highs)
+        last = np.maximum(behind - 1, first)
+        most = max(len(self.values) - 1, 0)
+        ids = range_ids(self.values, axis.boundaries).astype(np.int64)
+        if not len(ids):
+            return np.zeros(len(first), np.int64), np.zeros(len(first), np.int64)
+        return ids[np.minimum(first, most)], ids[np.minimum(last, most)]
+
+
+def _sorted(sample: pa.Array) -> pa.Array:
+    """Return the sampled values without nulls, sorted, each as often as it was sampled."""
+    values = sample.drop_null()
+    if pa.types.is_floating(values.type):
+        values = pc.add(values, pa.scalar(0.0, values.type))  # makes -0.0 the 0.0 it is equal to
+    return values.take(pc.sort_indices(values))
+
+
+def _positions(axis: Axis, first: Numbers, last: Numbers, *, bits: int) -> tuple[Shares, Shares]:
+    """Return where ranges begin, and where the last of them ends, as shares."""
+    side = 1 << bits
+    coordinates = np.append(axis.coordinates.astype(np.int64), side)
+    return coordinates[first] / side, coordinates[last + 1] / side
+
+
+def _with_points(
+    asked: Asked,
+    column_weights: Shares,
+    axes: Sequence[Axis],
+    samples: Sequence[pa.Array],
+    bits: int,
+) -> Asked:
+    """Return the predicates, with points on each column that has a weight; weights add up to 1."""
+    lows, ends, columns, weights = [asked.lows], [asked.ends], [asked.axes], [asked.weights]
+    for number in np.flatnonzero(column_weights > 0).tolist():
+        values = _sorted(samples[number])
+        if not len(values):
+            continue
+        picked = (np.arange(POINTS) * 2 + 1) * len(values) // (2 * POINTS)
+        ids = range_ids(values.take(pa.array(picked)), axes[number].boundaries).astype(np.int64)
+        low, end = _positions(axes[number], ids, ids, bits=bits)
+        lows.append(low)
+        ends.append(end)
+        columns.append(np.full(POINTS, number))
+        weights.append(np.full(POINTS, column_weights[number] / POINTS))
+    added = sum(map(len, lows)) - len(asked.lows)
+    weighed = np.concatenate(weights)
+    return Asked(
+        axes=np.concatenate(columns),
+        lows=np.concatenate(lows),
+        ends=np.concatenate(ends),
+        terms=_continued(asked.terms, len(asked.axes), added),
+        alternatives=_continued(asked.alternatives, len(asked.terms), added),
+        predicates=_continued(asked.predicates, len(asked.alternatives), added),
+        weights=weighed / weighed.sum() if len(weighed) else weighed,
+    )
+
+
+def _continued(starts: Numbers, total: int, added: int) -> Numbers:
+    return np.concatenate([starts, total + np.arange(added)])
+
+
+def axis_of(
+    sample: pa.Array, borders: pa.Array | None, *, max_ranges: int, bits: int
+) -> tuple[Axis, npt.NDArray[np.uint32]]:
+    """Return an axis as `Axis.fit` does, with `borders` among its boundaries."""
+    if borders is None or not len(borders):
+        return Axis.fit(sample, max_ranges=max_ranges, bits=bits)
+    boundaries = range_boundaries(sample, max_ranges)
+    joined = pc.unique(_sorted(pa.concat_arrays([boundaries, borders.cast(boundaries.type)])))
+    return Axis.fit_between(sample, joined, bits=bits)

@@ -1,0 +1,122 @@
+"""Layouts fitted to what readers ask, or with single values first; never worse than the even one.
+
+The even layout is one of the candidates: grids with other numbers of cells, cells and boxes that
+end at constants that readers use, and columns of few values before the others. Of those with which
+the readers of the workload open no more of the sample than with the even one, that is taken with
+which they, and a few readers of other values, open the least.
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import Final, TypeAlias
+
+import numpy as np
+
+from liquidlog.curve.asked import Asked
+from liquidlog.curve.curves import Curve
+from liquidlog.curve.cuts import CurveSample, Cuts, Ordinals, Reach, asked_share, choose_cuts
+from liquidlog.curve.fit import CurveGrid, fit_curve
+from liquidlog.curve.grid import Coords, coordinate_ends
+from liquidlog.curve.grids import MAX_GRID_PARTS, Rows, fit_grid, mean_opened
+from liquidlog.curve.kd import Boxes, fit_boxes
+from liquidlog.curve.prefixed import Prefixed, fit_prefixed
+from liquidlog.curve.tree import part_by_prefix
+
+KeyOrder: TypeAlias = CurveGrid | Boxes | Prefixed
+"""What gives rows their keys, by `keys_of(coords)`."""
+
+Placed: TypeAlias = tuple[KeyOrder, CurveSample, Cuts]
+"""The order of keys, the sample in that order, and the cuts into files."""
+
+_ROUNDING: Final = 1e-9
+
+
+def fit_layout(  # noqa: PLR0913  what a layout depends on
+    coords: Coords,
+    ordinals: Ordinals,
+    parts: int,
+    *,
+    curve: Curve,
+    bits: int,
+    asked: Asked | None,
+    prefix: Sequence[int],
+) -> Placed:
+    """Return the order of keys, the sample in that order, and the cuts into files.
+
+    Args:
+        coords: (s, d) unsigned, the coordinates of the sample, s at least 1, each below 2**bits.
+        ordinals: (s,) uint64, the ordinals of the sampled rows, increasing.
+        parts: Files; with a prefix there may be more.
+        curve: Any curve.
+        bits: Bits of a coordinate, as `kd_bits` gives.
+        asked: What readers ask; None if that is not known.
+        prefix: Columns by whose single values rows are parted first.
+    """
+    side = float(1 << bits)
+    rows = Rows(coords, ordinals, coords / side, coordinate_ends(coords, bits) / side)
+    candidates = _Candidates(rows, parts, curve, bits)
+    even = candidates.even(prefix)
+    if asked is None:
+        return even
+    limit = asked_share(even[1], even[2], asked) * (1 + _ROUNDING)
+    reach = Reach(asked, asked.axis_weights(coords.shape[1]))
+    best, least = even, mean_opened(even[1], even[2], reach)
+    for placed in candidates.fitted(reach, prefix, even):
+        opened = mean_opened(placed[1], placed[2], reach)
+        if opened < least and asked_share(placed[1], placed[2], asked) <= limit:
+            best, least = placed, opened
+    return best
+
+
+class _Candidates:
+    def __init__(self, rows: Rows, parts: int, curve: Curve, bits: int) -> None:
+        self._rows, self._parts, self._curve, self._bits = rows, parts, curve, bits
+        self._dimensions = rows.coords.shape[1]
+
+    def even(self, prefix: Sequence[int]) -> Placed:
+        """Return the layout that treats all columns alike."""
+        if prefix or self._curve is Curve.KD:
+            weights = np.full(self._dimensions, 1 / self._dimensions)
+            return self._parted(Reach(None, weights), prefix, is_even=True)
+        return fit_curve(
+            self._rows.coords, self._rows.ordinals, self._parts, curve=self._curve, bits=self._bits
+        )
+
+    def fitted(self, reach: Reach, prefix: Sequence[int], even: Placed) -> Iterator[Placed]:
+        """Yield the layouts that come into question for readers."""
+        if isinstance(even[0], CurveGrid):
+            yield even[0], even[1], choose_cuts(even[1], self._parts, reach)
+        if self._parts > MAX_GRID_PARTS:
+            return
+        yield self._parted(reach, prefix)
+        if prefix:
+            return
+        for axis in range(self._dimensions):
+            if self._has_few_values(axis):
+                yield self._parted(reach, (axis,))
+
+    def _parted(self, reach: Reach, prefix: Sequence[int], *, is_even: bool = False) -> Placed:
+        rows = self._rows
+        if self._curve is Curve.KD:
+            return fit_boxes(
+                rows.coords,
+                rows.ordinals,
+                self._parts,
+                bits=self._bits,
+                reach=None if is_even else reach,
+                prefix=prefix,
+            )
+        if prefix:
+            return fit_prefixed(
+                rows, self._parts, reach, prefix=prefix, curve=self._curve, bits=self._bits
+            )
+        axes = tuple(range(self._dimensions))
+        placed = fit_grid(rows, self._parts, reach, axes=axes, curve=self._curve, bits=self._bits)
+        return placed.order, placed.sample, placed.cuts
+
+    def _has_few_values(self, axis: int) -> bool:
+        """Return whether a prefix of this column parts the rows into no more than the files."""
+        values = len(np.unique(self._rows.coords[:, axis]))
+        if not 1 < values <= self._parts:
+            return False
+        nodes, boxes = part_by_prefix(self._rows.coords, self._parts, (axis,))
+        return len(boxes) > 1 and sum(nodes[box.node].parts for box in boxes) <= self._parts

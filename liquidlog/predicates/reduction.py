@@ -1,0 +1,409 @@
+"""From SQL predicates to weighted boxes over clustering columns, which layouts can be fitted to.
+
+A condition that a box cannot express, or on another column, is taken to be true of every row: the
+box is then larger than what the predicate needs, never smaller. Times without a zone are taken as
+UTC. Only a layout depends on this, never which files a reader may skip.
+"""
+
+import datetime as dt
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from decimal import Decimal
+from functools import reduce
+from itertools import pairwise, product
+from typing import Any, Final, TypeAlias, cast
+
+from sqlglot import exp
+
+from liquidlog.errors import UsageError
+from liquidlog.plan import AskedPredicate, FittedWorkload, Interval, LeftOut, Term
+from liquidlog.predicates.bounded import MAX_INTERVALS_OF_TERM, AnyOf, bounded
+from liquidlog.predicates.coercion import Comparable, comparables
+from liquidlog.predicates.conditions import (
+    column_path,
+    parse_condition,
+    referenced_columns,
+    too_deep,
+)
+from liquidlog.predicates.file_bounds import has_plain_order
+from liquidlog.predicates.literals import INTEGER_BITS, SqlValue, sql_value
+from liquidlog.predicates.workload import Workload, shares
+from liquidlog.spec.schema import (
+    DecimalType,
+    Leaf,
+    Path,
+    PrimitiveType,
+    StructType,
+    find_column,
+    leaves,
+    resolve_path,
+)
+
+_MAX_ALTERNATIVES: Final = 64
+
+NO_COLUMN: Final = "narrows by no clustering column"
+NEVER: Final = "is never true"
+
+_OPERATORS: Final[Mapping[type[exp.Expression], str]] = {
+    exp.EQ: "=",
+    exp.NullSafeEQ: "=",
+    exp.LT: "<",
+    exp.LTE: "<=",
+    exp.GT: ">",
+    exp.GTE: ">=",
+    exp.NEQ: "<>",
+}
+_FLIPPED: Final = {"<": ">", "<=": ">=", ">": "<", ">=": "<="}
+_NEGATED: Final = {"=": "<>", "<>": "=", "<": ">=", "<=": ">", ">": "<=", ">=": "<"}
+
+_BITS: Final[Mapping[str, int]] = {"byte": 8, "short": 16, "integer": 32, "long": 64}
+
+Bound: TypeAlias = int | float | str
+"""A value in the order of its column: decimals without their point, dates as ordinals."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Span:
+    """Values from `low` to `high`, unbounded where None; an open end is not part of it."""
+
+    low: Bound | None = None
+    high: Bound | None = None
+    open_low: bool = False
+    open_high: bool = False
+
+    def __and__(self, other: "_Span") -> "_Span | None":
+        """Return what both have in common, None if nothing."""
+        low, open_low = _tighter((self.low, self.open_low), (other.low, other.open_low), max)
+        high, open_high = _tighter((self.high, self.open_high), (other.high, other.open_high), min)
+        return _Span(low, high, open_low, open_high).unless_empty()
+
+    def unless_empty(self) -> "_Span | None":
+        """Return the span, None if no value is in it."""
+        if self.low is None or self.high is None:
+            return self
+        is_open = self.open_low or self.open_high
+        low, high = cast("float", self.low), cast("float", self.high)
+        return None if low > high or (low == high and is_open) else self
+
+
+def _tighter(
+    one: tuple[Bound | None, bool],
+    other: tuple[Bound | None, bool],
+    choose: Callable[[Bound, Bound], Bound],
+) -> tuple[Bound | None, bool]:
+    if one[0] is None or other[0] is None:
+        return other if one[0] is None else one
+    if one[0] == other[0]:
+        return one[0], one[1] or other[1]
+    return one if choose(one[0], other[0]) == one[0] else other
+
+
+_Alternative: TypeAlias = Mapping[int, tuple[_Span, ...]]
+_Alternatives: TypeAlias = tuple[_Alternative, ...]
+"""Any of them holds; each has spans per column. None at all is never true."""
+
+_ALWAYS: Final[_Alternatives] = ({},)
+
+
+def fitted_workload(
+    workload: Workload, columns: Sequence[Path], schema: StructType
+) -> FittedWorkload:
+    """Return what predicates ask of the clustering columns, with their shares as weights.
+
+    Equal predicates become one. Of more than 256 predicates, those are kept that a systematic
+    sample meets, in proportion to their weights, for each choice of columns that they narrow by.
+
+    Args:
+        workload: Predicates with weights.
+        columns: The clustering columns, by their logical paths.
+        schema: The table's schema.
+
+    Raises:
+        UsageError: If one is not one SQL condition, or names a column that the table lacks.
+    """
+    domains = _domains(columns, schema)
+    weights: dict[AnyOf, float] = {}
+    left: dict[str, list[float]] = {}
+    for predicate, share in zip(workload, shares(workload), strict=True):
+        found = _reduced(predicate.where, domains, schema)
+        if not found:
+            left.setdefault(NEVER, []).append(share)
+        elif any(not alternative for alternative in found):
+            left.setdefault(NO_COLUMN, []).append(share)
+        else:
+            any_of = tuple(_terms(alternative, domains) for alternative in found)
+            weights[any_of] = weights.get(any_of, 0.0) + share
+    return FittedWorkload(
+        predicates=tuple(
+            AskedPredicate(weight=weight, any_of=any_of) for any_of, weight in bounded(weights)
+        ),
+        left_out=tuple(
+            LeftOut(reason=reason, predicates=len(some), share=math.fsum(some))
+            for reason, some in left.items()
+        ),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Domain:
+    """The values of a clustering column: how constants become bounds, and bounds texts.
+
+    `scale` is None for columns between whose values there are always others.
+    """
+
+    number: int
+    leaf: Leaf
+    scale: int | None
+
+    @property
+    def is_date(self) -> bool:
+        return self.leaf.data_type == PrimitiveType("date")
+
+    def text(self, bound: Bound | None) -> str | None:
+        """Return a bound as a plan has it."""
+        if bound is None:
+            return None
+        if self.is_date:
+            return dt.date.fromordinal(cast("int", bound)).isoformat()
+        if self.scale:
+            return f"{Decimal(cast('int', bound)).scaleb(-self.scale):f}"
+        return repr(bound) if isinstance(bound, float) else str(bound)
+
+    def span(self, operator: str, wanted: Comparable) -> _Span | None:
+        """Return the values that compare so with a constant, None if there is none."""
+        low: Any = wanted.low.as_py()
+        high: Any = wanted.high.as_py()
+        if self.scale is None:
+            return _SPANS[operator](low, high).unless_empty()
+        floor_low, ceil_low = self._around(low)
+        floor_high, ceil_high = self._around(high)
+        whole = {
+            "=": _Span(ceil_low, floor_high),
+            "<": _Span(None, ceil_high - 1),
+            "<=": _Span(None, floor_high),
+            ">": _Span(floor_low + 1, None),
+            ">=": _Span(ceil_low, None),
+        }
+        return whole[operator].unless_empty()
+
+    def _around(self, value: dt.date | float | Decimal) -> tuple[int, int]:
+        if isinstance(value, dt.date):
+            return value.toordinal(), value.toordinal()
+        exact = Decimal(value) * 10 ** (self.scale or 0)
+        return math.floor(exact), math.ceil(exact)
+
+
+_SPANS: Final[Mapping[str, Callable[[Bound, Bound], _Span]]] = {
+    "=": _Span,
+    "<": lambda _, high: _Span(None, high, open_high=True),
+    "<=": lambda _, high: _Span(None, high),
+    ">": lambda low, _: _Span(low, None, open_low=True),
+    ">=": lambda low, _: _Span(low, None),
+}
+
+
+def _domains(columns: Sequence[Path], schema: StructType) -> Mapping[Path, _Domain]:
+    known = {leaf.logical: leaf for leaf in leaves(schema)}
+    found = {}
+    for number, path in enumerate(columns):
+        leaf = known[path]
+        if has_plain_order(leaf, schema):
+            found[path] = _Domain(number, leaf, _scale(leaf))
+    return found
+
+
+def _scale(leaf: Leaf) -> int | None:
+    match leaf.data_type:
+        case DecimalType(_, scale):
+            return scale
+        case PrimitiveType("string" | "float" | "double"):
+            return None
+        case _:
+            return 0
+
+
+def _reduced(where: str, domains: Mapping[Path, _Domain], schema: StructType) -> _Alternatives:
+    condition = parse_condition(where)
+    referenced_columns(condition, schema)
+    try:
+        return _Reduction(domains, schema).of(condition, negated=False)
+    except RecursionError as error:
+        raise UsageError(too_deep(where), predicate=where) from error
+
+
+@dataclass(frozen=True, slots=True)
+class _Reduction:
+    domains: Mapping[Path, _Domain]
+    schema: StructType
+
+    def of(self, node: exp.Expression, *, negated: bool) -> _Alternatives:
+        """Return the alternatives of a condition, or of its negation."""
+        match node:
+            case exp.Paren():
+                return self.of(node.this, negated=negated)
+            case exp.Not():
+                return self.of(node.this, negated=not negated)
+            case exp.And() | exp.Or():
+                parts = [
+                    self.of(cast("exp.Expression", part), negated=negated)
+                    for part in node.flatten()
+                ]
+                return reduce(_both if isinstance(node, exp.And) != negated else _either, parts)
+            case exp.Boolean():
+                return _ALWAYS if bool(node.this) != negated else ()
+            case _:
+                return self._leaf(node, negated=negated)
+
+    def _leaf(self, node: exp.Expression, *, negated: bool) -> _Alternatives:
+        match node:
+            case exp.Between() if not node.args.get("symmetric"):
+                low = self._compare(">=", node.this, node.args["low"], negated=negated)
+                high = self._compare("<=", node.this, node.args["high"], negated=negated)
+                return _either(low, high) if negated else _both(low, high)
+            case exp.In() if not negated:
+                return self._listed(node)
+            case exp.Like() | exp.StartsWith() if not negated:
+                return self._prefixed(node)
+            case _ if type(node) in _OPERATORS:
+                operator = _OPERATORS[type(node)]
+                return self._compare(operator, node.this, node.expression, negated=negated)
+            case _:
+                return _ALWAYS
+
+    def _compare(
+        self, operator: str, left: exp.Expression, right: exp.Expression, *, negated: bool
+    ) -> _Alternatives:
+        domain, value = self._domain(left), sql_value(right)
+        if domain is None:
+            domain, value = self._domain(right), sql_value(left)
+            operator = _FLIPPED.get(operator, operator)
+        operator = _NEGATED[operator] if negated else operator
+        if domain is None or value is None or operator == "<>":
+            return _ALWAYS
+        return self._among(domain, operator, [value])
+
+    def _among(self, domain: _Domain, operator: str, values: Sequence[SqlValue]) -> _Alternatives:
+        wanted = comparables(values, domain.leaf.data_type, dt.UTC)
+        if wanted is None:
+            return _ALWAYS
+        try:
+            found = [domain.span(operator, one) for one in wanted]
+        except (OverflowError, ValueError):  # an infinity or no number, beside whole numbers
+            return _ALWAYS
+        spans = tuple(dict.fromkeys(span for span in found if span is not None))
+        return ({domain.number: spans},) if spans else ()
+
+    def _listed(self, node: exp.In) -> _Alternatives:
+        domain = self._domain(node.this)
+        members = [one for one in node.expressions if not isinstance(one, exp.Null)]
+        values = [value for one in members if (value := sql_value(one)) is not None]
+        is_known = node.args.get("query") is None and len(values) == len(members)
+        if domain is None or not is_known or not values:
+            return _ALWAYS
+        return self._among(domain, "=", values)
+
+    def _prefixed(self, node: exp.Expression) -> _Alternatives:
+        domain, value = self._domain(node.this), sql_value(node.expression)
+        is_text = domain is not None and domain.leaf.data_type == PrimitiveType("string")
+        if domain is None or not is_text or not isinstance(value, str):
+            return _ALWAYS
+        pattern = value if isinstance(node, exp.Like) else f"{value}%"
+        prefix, *rest = pattern.split("%")
+        if node.args.get("negate") or "_" in pattern or "\\" in pattern or not prefix:
+            return _ALWAYS
+        last = prefix + "\U0010ffff" if rest else prefix
+        return ({domain.number: (_Span(prefix, last),)},)
+
+    def _domain(self, node: exp.Expression) -> _Domain | None:
+        """Return the clustering column that an expression is, maybe inside a widening cast."""
+        if isinstance(node, exp.Paren):
+            return self._domain(node.this)
+        if isinstance(node, exp.Cast) and node.to.this in INTEGER_BITS:
+            inner = self._domain(node.this)
+            bits = None if inner is None else _BITS.get(str(inner.leaf.data_type))
+            return inner if bits is not None and bits <= INTEGER_BITS[node.to.this] else None
+        path = column_path(node)
+        if path is None or find_column(self.schema, path) is None:
+            return None
+        return self.domains.get(resolve_path(self.schema, path)[0])
+
+
+def _either(one: _Alternatives, other: _Alternatives) -> _Alternatives:
+    if {} in one or {} in other:
+        return _ALWAYS
+    joined = [*one]
+    for alternative in other:
+        places = [
+            number
+            for number, known in enumerate(joined)
+            if len(known) == 1 and known.keys() == alternative.keys()
+        ]
+        if places:
+            ((column, spans),) = alternative.items()
+            more = dict.fromkeys((*joined[places[0]][column], *spans))
+            joined[places[0]] = {column: tuple(more)}
+        else:
+            joined.append(alternative)
+    return tuple(joined) if len(joined) <= _MAX_ALTERNATIVES else _ALWAYS
+
+
+def _both(one: _Alternatives, other: _Alternatives) -> _Alternatives:
+    if len(one) * len(other) > _MAX_ALTERNATIVES:
+        # Either of the two holds for more rows than both; the one of fewer alternatives is kept.
+        return min(one, other, key=len)
+    found = [_joined(left, right) for left, right in product(one, other)]
+    return tuple(alternative for alternative in found if alternative is not None)
+
+
+def _joined(one: _Alternative, other: _Alternative) -> _Alternative | None:
+    """Return the alternative in which both hold, None if they exclude each other."""
+    joined = {**one, **other}
+    for column in one.keys() & other.keys():
+        pairs = product(one[column], other[column])
+        common = tuple(span for left, right in pairs if (span := left & right) is not None)
+        if not common:
+            return None
+        joined[column] = common
+    return joined
+
+
+def _terms(alternative: _Alternative, domains: Mapping[Path, _Domain]) -> tuple[Term, ...]:
+    by_number = {domain.number: domain for domain in domains.values()}
+    return tuple(
+        Term(
+            column=column,
+            intervals=tuple(
+                Interval(
+                    low=by_number[column].text(span.low),
+                    high=by_number[column].text(span.high),
+                    open_low=span.open_low,
+                    open_high=span.open_high,
+                )
+                for span in _merged(alternative[column], MAX_INTERVALS_OF_TERM)
+            ),
+        )
+        for column in sorted(alternative)
+    )
+
+
+def _merged(spans: Sequence[_Span], most: int) -> Sequence[_Span]:
+    """Return spans that cover these, in order, neighbours joined if there are more than `most`."""
+    bounded = sorted(
+        (span for span in spans if span.low is not None),
+        key=lambda span: cast("float", span.low),
+    )
+    begins = [span for span in spans if span.low is None]
+    ordered = [*begins, *bounded]
+    if len(ordered) <= most:
+        return ordered
+    edges = [number * len(ordered) // most for number in range(most + 1)]
+    return [_cover(ordered[start:stop]) for start, stop in pairwise(edges)]
+
+
+def _cover(spans: Sequence[_Span]) -> _Span:
+    first = spans[0]
+    if any(span.high is None for span in spans):
+        return replace(first, high=None, open_high=False)
+    last = max(spans, key=lambda span: cast("float", span.high))
+    return replace(first, high=last.high, open_high=last.open_high)
