@@ -551,7 +551,7 @@ class Table(Summary):
 
         from liquidlog.clustering.planning.planner import plan, policy_settings
         from liquidlog.clustering.planning.readers import require_fitted
-        from liquidlog.clustering.planning.remembered import settle
+        from liquidlog.clustering.planning.remembered import remembered_readers, settle
         from liquidlog.clustering.properties import notes
         from liquidlog.operations.strategies import find_strategies, strategy_names
 
@@ -596,7 +596,8 @@ class Table(Summary):
             notes=notes(snapshot.metadata.configuration),
         )
         if workload is None:
-            return made
+            readers = remembered_readers(snapshot)
+            return made if readers is None else structs.replace(made, fitted=readers)
         made = self.fitted(made, asked)
         require_fitted(made)
         return made

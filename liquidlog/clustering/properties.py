@@ -3,7 +3,8 @@
 Any engine can set them, to any text: `planning.remembered` checks what they say.
 """
 
-from collections.abc import Callable, Collection, Mapping
+import re
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -19,6 +20,11 @@ DEFAULT_STRATEGY: Final = "cube"
 
 ZORDER_PROPERTY: Final = "liquidlog.zorderBy"
 BLOOM_FILTER_PROPERTY: Final = "liquidlog.bloomFilter"
+PREFIX_PROPERTY: Final = "liquidlog.prefix"
+WEIGHTS_PROPERTY: Final = "liquidlog.weights"
+WEIGHTS: Final = "weights"
+"""The one setting without an option: a workload takes its place."""
+_WEIGHT: Final = re.compile(r"((?:`[^`]*`|[^,=`])+)=([^,=]+)(?:,(?=[^,])|$)")
 TARGET_FILE_SIZE: Final = "delta.targetFileSize"
 """A property of Databricks and delta-rs. Delta Spark keeps it and does nothing with it."""
 
@@ -60,6 +66,30 @@ def _names(text: str) -> tuple[str, ...]:
     return names
 
 
+def weights_of(text: str) -> tuple[tuple[Path, float], ...]:
+    """Return the columns that a text like a=4,b=1 names, each with its weight.
+
+    Raises:
+        UsageError: If it is no such list, or a weight is no number from 0.
+    """
+    found = []
+    for name, number in _WEIGHT.findall(text):
+        (path,) = split_paths(name)
+        found.append((path, _number(number)))
+    if not found or _WEIGHT.sub("", text).strip():
+        raise UsageError(f"{text!r} is no list of columns with weights, as a=4,b=1")
+    if not all(0 <= weight < float("inf") for _, weight in found) or not any(
+        weight for _, weight in found
+    ):
+        raise UsageError("weights must be numbers from 0, not all of them 0")
+    return tuple(found)
+
+
+def weights_text(weights: Iterable[tuple[Path, float]]) -> str:
+    """Return columns with weights as text; inverse: `weights_of`."""
+    return ",".join(f"{quote_path(path)}={weight:g}" for path, weight in weights)
+
+
 LAYOUT_PROPERTIES: Final = (
     LayoutProperty("liquidlog.strategy", "strategy", "strategy"),
     LayoutProperty("liquidlog.curve", "curve", "curve"),
@@ -69,11 +99,13 @@ LAYOUT_PROPERTIES: Final = (
     LayoutProperty(TARGET_FILE_SIZE, "max_file_bytes", "max_file_size"),
     LayoutProperty("liquidlog.tolerance", "tolerance", "tolerance", _number),
     LayoutProperty(ZORDER_PROPERTY, "zorder_by", "zorder_by", _names),
+    LayoutProperty(PREFIX_PROPERTY, "prefix", "prefix", _names),
+    LayoutProperty(WEIGHTS_PROPERTY, WEIGHTS, WEIGHTS, weights_of),
     LayoutProperty(BLOOM_FILTER_PROPERTY, "bloom_filter", "bloom_filter", _names),
 )
 """All of them. Of several for one option, the first that a table has decides."""
 
-COLUMN_PROPERTIES: Final = (ZORDER_PROPERTY, BLOOM_FILTER_PROPERTY)
+COLUMN_PROPERTIES: Final = (ZORDER_PROPERTY, BLOOM_FILTER_PROPERTY, PREFIX_PROPERTY)
 """Those whose values are lists of columns by their logical names, as a,b."""
 
 SETTINGS: Final = tuple(dict.fromkeys(known.setting for known in LAYOUT_PROPERTIES))
@@ -86,7 +118,9 @@ _DEFAULTS: Final = ClusteringPolicy()
 
 def default_of(setting: str) -> Any:  # noqa: ANN401  any setting's value
     """Return the value that a setting has without an option and a property."""
-    return DEFAULT_STRATEGY if setting == "strategy" else getattr(_DEFAULTS, setting)
+    if setting == WEIGHTS:
+        return ()
+    return DEFAULT_STRATEGY if setting == "strategy" else getattr(_DEFAULTS, setting) or ()
 
 
 def deciding_property(configuration: Mapping[str, str], setting: str) -> str | None:
@@ -125,6 +159,14 @@ def notes(configuration: Mapping[str, str]) -> tuple[str, ...]:
         f"the table's property {unknown_text(name)}; it has no effect"
         for name in unknown_names(configuration)
     )
+
+
+def weights_in(configuration: Mapping[str, str]) -> tuple[tuple[Path, float], ...]:
+    """Return the columns with weights that a table remembers, none if the property is wrong."""
+    try:
+        return weights_of(configuration.get(WEIGHTS_PROPERTY, ""))
+    except UsageError:
+        return ()
 
 
 def columns_of(text: str) -> tuple[Path, ...]:

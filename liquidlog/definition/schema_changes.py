@@ -13,7 +13,13 @@ import msgspec
 from msgspec import structs
 
 from liquidlog.clustering.columns import clustering_state
-from liquidlog.clustering.properties import COLUMN_PROPERTIES, columns_of
+from liquidlog.clustering.properties import (
+    COLUMN_PROPERTIES,
+    WEIGHTS_PROPERTY,
+    columns_of,
+    weights_in,
+    weights_text,
+)
 from liquidlog.errors import SchemaChangeError, SchemaProblem, SchemaProblemKind
 from liquidlog.snapshot import Snapshot
 from liquidlog.spec.actions import CopiedAdd, Metadata, Protocol
@@ -129,6 +135,10 @@ def _renamed_lists(snapshot: Snapshot, rename: Rename) -> Mapping[str, str]:
     _change_list(configuration, STATS_COLUMNS, split_paths, lambda paths: map(renamed, paths))
     for name in COLUMN_PROPERTIES:
         _change_list(configuration, name, columns_of, lambda paths: map(renamed, paths))
+    before = weights_in(configuration)
+    after = tuple((renamed(path), weight) for path, weight in before)
+    if after != before:
+        configuration[WEIGHTS_PROPERTY] = weights_text(after)
     return configuration
 
 
@@ -229,7 +239,7 @@ def _loss_problems(snapshot: Snapshot, dropped: Path) -> Iterator[SchemaProblem]
             )
             kind = SchemaProblemKind.COLUMN_IS_CLUSTERED_BY
             yield SchemaProblem(kind, text, column=column.name)
-    for key in COLUMN_PROPERTIES:
+    for key in (*COLUMN_PROPERTIES, WEIGHTS_PROPERTY):
         yield from _remembered_problems(snapshot, key, dropped)
     if len(dropped) == 1 and dropped[0] in snapshot.metadata.partition_columns:
         text = f"the table is partitioned by {name}"
@@ -244,7 +254,12 @@ def _loss_problems(snapshot: Snapshot, dropped: Path) -> Iterator[SchemaProblem]
 
 def _remembered_problems(snapshot: Snapshot, key: str, dropped: Path) -> Iterator[SchemaProblem]:
     """Yield a problem per column inside the dropped one that a property about the layout lists."""
-    for path in columns_of(snapshot.metadata.configuration.get(key, "")):
+    configuration = snapshot.metadata.configuration
+    if key == WEIGHTS_PROPERTY:
+        listed = tuple(path for path, _ in weights_in(configuration))
+    else:
+        listed = columns_of(configuration.get(key, ""))
+    for path in listed:
         if _lower(path[: len(dropped)]) == _lower(dropped):
             name = quote_path(path)
             text = (

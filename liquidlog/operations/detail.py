@@ -7,7 +7,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from liquidlog.clustering.columns import clustering_state
-from liquidlog.clustering.properties import SETTINGS, deciding_property, default_of, notes
+from liquidlog.clustering.properties import (
+    SETTINGS,
+    deciding_property,
+    default_of,
+    notes,
+    weights_text,
+)
 from liquidlog.errors import UsageError
 from liquidlog.snapshot import Snapshot, deleted_rows, num_records
 from liquidlog.spec.features import table_features
@@ -84,7 +90,11 @@ def _remembered(snapshot: Snapshot, setting: str) -> tuple[Any, str | None]:
 
 def _shown(value: Any) -> Any:  # noqa: ANN401  any setting's value
     """Return columns as in `clusteringColumns`, any other value as it is."""
-    return [quote_path(path) for path in value] if isinstance(value, tuple) else value
+    if not isinstance(value, tuple):
+        return value
+    if value and isinstance(value[0][-1], float):
+        return [weights_text([one]) for one in value]
+    return [quote_path(path) for path in value]
 
 
 def live_rows(files: pa.Table) -> int | None:

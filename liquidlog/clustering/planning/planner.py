@@ -33,7 +33,7 @@ from liquidlog.snapshot import Snapshot
 from liquidlog.spec.arguments import column_paths, one, whole_number
 from liquidlog.spec.bounds import BoundsOf
 from liquidlog.spec.codecs import parse_codec
-from liquidlog.spec.schema import Leaf, quote_path
+from liquidlog.spec.schema import Leaf, Path, quote_path
 from liquidlog.spec.sizes import parse_size, render_size
 
 STRATEGY: Final = "strategy"
@@ -189,30 +189,28 @@ def _require_effect_of_values(
             raise UsageError(f"{name} has no effect with a {other} of 0", option=name)
 
 
-def _with_prefix(
-    policy: ClusteringPolicy, columns: tuple[ClusteringColumn, ...]
-) -> ClusteringPolicy:
-    """Return the policy with the names of its prefix as the table has them.
+def prefix_among(
+    named: Sequence[Path], columns: Sequence[ClusteringColumn], *, option: str = "prefix"
+) -> tuple[Path, ...]:
+    """Return the names of some clustering columns as the table has them.
 
     Raises:
-        UsageError: If it names a column that the table is not clustered by, or one twice.
+        UsageError: If one is no column that the table is clustered by, or is named twice.
     """
-    if not policy.prefix:
-        return policy
     known = {tuple(map(str.casefold, column.logical)): column.logical for column in columns}
-    named = [(path, known.get(tuple(map(str.casefold, path)))) for path in policy.prefix]
-    unknown = [quote_path(path) for path, found in named if found is None]
+    found = [(path, known.get(tuple(map(str.casefold, path)))) for path in named]
+    unknown = [quote_path(path) for path, own in found if own is None]
     if unknown:
         names = ", ".join(column.name for column in columns)
         raise UsageError(
-            f"prefix names {', '.join(unknown)}, which the table is not clustered by; expected some"
-            f" of its clustering columns: {names}",
-            option="prefix",
+            f"{option} names {', '.join(unknown)}, which the table is not clustered by; expected"
+            f" some of its clustering columns: {names}",
+            option=option,
         )
-    prefix = tuple(found for _, found in named if found is not None)
-    if len(set(prefix)) < len(prefix):
-        raise UsageError("prefix names a column twice; name each once", option="prefix")
-    return structs.replace(policy, prefix=prefix)
+    own_names = tuple(own for _, own in found if own is not None)
+    if len(set(own_names)) < len(own_names):
+        raise UsageError(f"{option} names a column twice; name each once", option=option)
+    return own_names
 
 
 def _other_strategy(strategy: str) -> str:
@@ -298,7 +296,8 @@ def plan(  # noqa: PLR0913  what a plan depends on
         return plan_zorder(snapshot, policy, new_id, bounds_of)
     if not state.columns:
         return plan_compaction(snapshot, policy, new_id)
-    policy = _with_prefix(policy, state.columns)
+    if policy.prefix:
+        policy = structs.replace(policy, prefix=prefix_among(policy.prefix, state.columns))
     made = strategies[strategy](snapshot, state.columns, policy, new_id, bounds_of)
     repeated = repeated_inputs(made.groups)
     if repeated:

@@ -9,7 +9,7 @@ unknown name, perhaps of a later release, is noted.
 """
 
 import shlex
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -25,12 +25,16 @@ from liquidlog.clustering.planning.planner import (
     ZORDER_OPTIONS,
     check_known,
     policy_settings,
+    prefix_among,
 )
 from liquidlog.clustering.properties import (
     BLOOM_FILTER_PROPERTY,
     BY_NAME,
     LAYOUT_PROPERTIES,
+    PREFIX_PROPERTY,
     SETTINGS,
+    WEIGHTS,
+    WEIGHTS_PROPERTY,
     ZORDER_PROPERTY,
     LayoutProperty,
     StrategyNames,
@@ -40,10 +44,11 @@ from liquidlog.clustering.properties import (
 )
 from liquidlog.curve.curves import Curve
 from liquidlog.errors import UsageError
-from liquidlog.plan import OPTION, ClusteringPolicy
+from liquidlog.plan import OPTION, ClusteringPolicy, FittedWorkload, weighted_columns
 from liquidlog.snapshot import Snapshot
 from liquidlog.spec.codecs import CODEC_PROPERTY
-from liquidlog.spec.schema import StructType
+from liquidlog.spec.near import unknown_columns
+from liquidlog.spec.schema import Path, StructType, find_column, quote_path
 
 
 def parse_property(
@@ -66,7 +71,11 @@ def parse_property(
     Raises:
         UsageError: If the option could not have this value.
     """
-    (value,) = policy_settings({known.argument: known.read(text)}).values()
+    read = known.read(text)
+    if known.setting == WEIGHTS:
+        _require_columns(schema, [path for path, _ in read])
+        return read
+    (value,) = policy_settings({known.argument: read}).values()
     if known.setting == STRATEGY:
         check_known(STRATEGY, value, tuple(strategies()))
         return value
@@ -75,11 +84,27 @@ def parse_property(
     check_known("curve", policy.curve, tuple(Curve))
     if known.name == BLOOM_FILTER_PROPERTY:
         filtered_leaves(schema, value)
+    elif known.name == PREFIX_PROPERTY:
+        _require_columns(schema, value)
     elif known.name == ZORDER_PROPERTY:
         resolve_columns(
             schema, value, configuration=configuration, partition_columns=(), limit=len(value)
         )
     return value
+
+
+def _require_columns(schema: StructType, paths: Sequence[Path]) -> None:
+    """Refuse names of columns that a table does not have, and one that is named twice.
+
+    Raises:
+        UsageError: If there are any.
+    """
+    unknown = [quote_path(path) for path in paths if find_column(schema, path) is None]
+    problems = [*unknown_columns(unknown, schema)]
+    if len({tuple(map(str.casefold, path)) for path in paths}) < len(paths):
+        problems.append("a column is named twice; name each once")
+    if problems:
+        raise UsageError("; ".join(problems))
 
 
 def wrong_value(
@@ -134,7 +159,7 @@ class _Recall:
         name = deciding_property(self._configuration, setting)
         if name is None:
             return default_of(setting)
-        with self._blaming(name):
+        with self.blaming(name):
             return parse_property(
                 BY_NAME[name],
                 self._configuration[name],
@@ -144,7 +169,12 @@ class _Recall:
             )
 
     @contextmanager
-    def _blaming(self, name: str) -> Iterator[None]:
+    def blaming(self, name: str) -> Iterator[None]:
+        """Context manager: an error inside becomes one that names the property.
+
+        Raises:
+            UsageError: The same with the property, its value and how to mend it.
+        """
         try:
             yield
         except UsageError as error:
@@ -188,6 +218,24 @@ def remembered_if_right(snapshot: Snapshot, setting: str) -> Any:  # noqa: ANN40
         return remembered(snapshot, setting)
     except UsageError:
         return default_of(setting)
+
+
+def remembered_readers(snapshot: Snapshot) -> FittedWorkload | None:
+    """Return the readers that the property for weights stands for, None without it or columns.
+
+    Raises:
+        UsageError: If the property has a wrong value, or names a column that the table is not
+            clustered by; names it, and how to mend it.
+    """
+    columns = clustering_state(snapshot).columns
+    if not columns or WEIGHTS_PROPERTY not in snapshot.metadata.configuration:
+        return None
+    recall = _Recall(snapshot)
+    weights = recall.value_of(WEIGHTS)
+    with recall.blaming(WEIGHTS_PROPERTY):
+        names = prefix_among([path for path, _ in weights], columns, option=WEIGHTS)
+    by_name = dict(zip(names, (weight for _, weight in weights), strict=True))
+    return weighted_columns([by_name.get(column.logical, 0.0) for column in columns])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -238,6 +286,9 @@ def settle(
     for setting in SETTINGS:
         if setting in listening:
             remember(setting)
+    if decided_by.get("prefix") == PREFIX_PROPERTY:
+        with recall.blaming(PREFIX_PROPERTY):
+            found["prefix"] = prefix_among(found["prefix"], clustering_state(snapshot).columns)
     if "compression" not in found and CODEC_PROPERTY in snapshot.metadata.configuration:
         decided_by["compression"] = CODEC_PROPERTY
     return Settled(
