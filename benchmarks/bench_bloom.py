@@ -21,7 +21,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from deltalake import DeltaTable, QueryBuilder, convert_to_deltalake
 
-from liquidlog.data import writer
+from liquidlog.data import row_groups
 from liquidlog.data.footer import Footer, read_footer
 from liquidlog.data.writer import DataFileWriter
 from liquidlog.plan import WriterOptions
@@ -37,9 +37,9 @@ def main() -> None:
     parser.add_argument("--columns", default="l_partkey,l_orderkey")
     parser.add_argument("--sorted-by", default="l_shipdate")
     parser.add_argument("--rows-per-file", type=int, default=3_000_000)
-    parser.add_argument("--row-group-rows", type=int, default=writer.ROW_GROUP_ROWS)
+    parser.add_argument("--row-group-rows", type=int, default=row_groups.ROW_GROUP_ROWS)
     arguments = parser.parse_args()
-    writer.ROW_GROUP_ROWS = arguments.row_group_rows  # type: ignore[misc]
+    row_groups.ROW_GROUP_ROWS = arguments.row_group_rows  # type: ignore[misc]
     columns = arguments.columns.split(",")
     rows = pa.concat_tables(plain(pq.read_table(path)) for path in arguments.files)
     rows = rows.sort_by(arguments.sorted_by)

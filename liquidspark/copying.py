@@ -21,27 +21,29 @@ from dataclasses import dataclass
 from itertools import accumulate, groupby, pairwise
 from typing import Final
 
+from liquidlog.curve.nested import GroupSizes
 from liquidlog.data.concatenation import ConcatenatedFile, CopySource, written_schema
 from liquidlog.data.footer import FooterSchema, NotMovableError
 from liquidlog.data.logical_file import LogicalFile
 from liquidlog.data.row_group_digest import stored_digests
-from liquidlog.data.writer import ROW_GROUP_BYTES
+from liquidlog.data.row_groups import ROW_GROUP_ROWS
 from liquidlog.errors import DataFileError
 from liquidspark.layout import first_ordinals
 from liquidspark.sink import OutputFile, Proof
 from liquidspark.source import GroupWork, Survey, open_logical_file
 
 _CHANGED: Final = "has changed since it was surveyed"
-SMALL_BYTES: Final = ROW_GROUP_BYTES // 8
-"""Row groups of less than this in memory, an eighth of what we write, are small."""
+SMALL_BYTES: Final = 8 << 20
+SMALL_ROWS: Final = GroupSizes.wide(ROW_GROUP_ROWS).least
+"""Row groups of less than this in memory and of fewer rows than we write are small."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Piece:
     """The part of an input's row group that belongs to an output.
 
-    `start` and `stop` are ordinals; `whole` says that the output gets all rows of the row group,
-    which take about `memory_bytes` in memory.
+    `start` and `stop` are ordinals; `whole` says that the output gets all rows of the row group:
+    these are `rows`, and take about `memory_bytes` in memory.
     """
 
     file: int
@@ -50,11 +52,12 @@ class Piece:
     stop: int
     whole: bool
     memory_bytes: int
+    rows: int
 
     @property
     def is_small(self) -> bool:
         """Whether readers are better off if its rows join others."""
-        return self.memory_bytes < SMALL_BYTES
+        return self.memory_bytes < SMALL_BYTES and self.rows < SMALL_ROWS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,6 +97,7 @@ def pieces_between(surveys: Sequence[Survey], start: int, stop: int) -> list[Pie
                 stop=min(high, stop),
                 whole=start <= low and high <= stop,
                 memory_bytes=int(row_bytes * (high - low)),
+                rows=high - low,
             )
             for number, (low, high) in enumerate(edges)
             if max(low, start) < min(high, stop)

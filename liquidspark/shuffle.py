@@ -226,8 +226,8 @@ class OutputTasks:
             for _, members in groupby(pieces, key=attrgetter("slice")):
                 with waiting.running():
                     tables = [decode_table(piece.payload) for piece in members]
-                for rows in sorted_slice(self.work, tables):
-                    output.write(rows)
+                for rows, keys in sorted_slice(self.work, tables):
+                    output.write(rows, keys)
             return output.finish()
 
 
@@ -284,8 +284,8 @@ def _parts(moved: pa.Table, numbers: list[int], edges: list[int]) -> Iterator[Sl
         yield SliceRows(number, start, moved.slice(start, stop - start))
 
 
-def sorted_slice(work: GroupWork, pieces: list[pa.Table]) -> Iterator[pa.Table]:
-    """Yield the rows of one slice sorted along the curve, without keys, some at a time.
+def sorted_slice(work: GroupWork, pieces: list[pa.Table]) -> Iterator[tuple[pa.Table, Keys]]:
+    """Yield the rows of one slice sorted along the curve and their keys, some at a time.
 
     Args:
         work: The group.
@@ -296,13 +296,14 @@ def sorted_slice(work: GroupWork, pieces: list[pa.Table]) -> Iterator[pa.Table]:
     together = _joined(work, pieces)
     keys = together.column(KEY_COLUMN).to_numpy().astype(np.uint64, copy=False)
     together = together.drop_columns([KEY_COLUMN])
-    order = pa.array(row_order(work, together, keys))
+    order = row_order(work, together, keys)
+    keys = keys[order]
     names, columns = together.column_names, together.columns
     del together
-    rows = _taken(_emptied(columns), names, order)
+    rows = _taken(_emptied(columns), names, pa.array(order))
     step = max(1, len(rows) * _WRITTEN_BYTES // max(rows.nbytes, 1))
     for start in range(0, len(rows), step):
-        yield widened(rows.slice(start, step), kinds)
+        yield widened(rows.slice(start, step), kinds), keys[start : start + step]
 
 
 def _joined(work: GroupWork, pieces: list[pa.Table]) -> pa.Table:

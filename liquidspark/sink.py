@@ -11,9 +11,12 @@ import msgspec
 import pyarrow as pa
 from pyspark import TaskContext
 
+from liquidlog.curve.grid import Keys
+from liquidlog.curve.placing import level_bits
 from liquidlog.data.checksum import add_checksums, format_checksum, multiset_checksum
 from liquidlog.data.concatenation import ConcatenatedFile
 from liquidlog.data.reader import DataFile
+from liquidlog.data.row_groups import ROW_GROUP_BYTES
 from liquidlog.data.runs import Run
 from liquidlog.data.writer import DataFileWriter
 from liquidlog.errors import ExecutorError, LiquidlogError
@@ -145,14 +148,19 @@ class OutputFile:
         """Return itself; nothing is opened yet."""
         return self
 
-    def write(self, table: pa.Table) -> None:
-        """Append rows; they are in the file in the order of the calls."""
+    def write(self, table: pa.Table, keys: Keys | None = None) -> None:
+        """Append rows; they are in the file in the order of the calls.
+
+        Args:
+            table: n rows.
+            keys: (n,) uint64, the curve keys by which all rows of the file are sorted, if they are.
+        """
         if len(table) == 0:
             return
         writer = self._open_writer()
         if not self._work.read_back:
             self._proof.add(table)
-        writer.write(table)
+        writer.write(table, keys)
 
     def finish(self) -> WrittenFile | None:
         """Close the file and return the facts about it; None if there were no rows.
@@ -184,6 +192,7 @@ class OutputFile:
             schema=self._work.schema,
             options=self._work.writer_options,
             storage=self._work.storage,
+            level_bits=_level_bits(self._work),
         )
 
     def _prove_what_is_there(self) -> None:
@@ -199,9 +208,10 @@ class OutputFile:
             dictionary=True,
             storage=self._work.storage,
         ) as file:
-            for group in range(file.num_row_groups) if row_groups is None else row_groups:
+            wanted = range(file.num_row_groups) if row_groups is None else row_groups
+            for together in _together(file, wanted):
                 with reading():
-                    rows = file.read(row_groups=[group])
+                    rows = file.read(row_groups=together)
                 self._proof.add(rows)
                 del rows  # before the next ones are read
 
@@ -217,6 +227,27 @@ class OutputFile:
                 self._writer.__exit__(kind, error, trace)
             with suppress(LiquidlogError):
                 delete_file(self._path, self._work.storage)
+
+
+def _level_bits(work: GroupWork) -> int:
+    if work.curve is None:
+        return 1
+    parted = bool(work.prefix) or work.readers is not None
+    return level_bits(len(work.columns), work.curve, parted=parted)
+
+
+def _together(file: DataFile, row_groups: Sequence[int]) -> Iterator[list[int]]:
+    """Yield row groups, as many at a time as one of the largest would take in memory."""
+    held: list[int] = []
+    held_bytes = 0
+    for number in row_groups:
+        held_bytes += file.row_group_memory_bytes(number)
+        if held and held_bytes > ROW_GROUP_BYTES:
+            yield held
+            held, held_bytes = [], file.row_group_memory_bytes(number)
+        held.append(number)
+    if held:
+        yield held
 
 
 def merge_facts(facts: list[TaskFacts]) -> TaskFacts:

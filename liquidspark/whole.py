@@ -227,7 +227,7 @@ def _sorted_outputs(
     for number, members in groupby(slices, key=lambda one: one.slice // layout.slices_per_output):
         with OutputFile(work, number, proof=written) as output:
             for member in members:
-                for rows in sorted_slice(work, [member.rows]):
-                    output.write(rows)
+                for rows, keys in sorted_slice(work, [member.rows]):
+                    output.write(rows, keys)
             files.append(output.finish())
     return tuple(file for file in files if file is not None)

@@ -3,8 +3,8 @@
 A node of the tree is a box of the grid that holds some files' worth of sampled rows. A plane
 divides it in two across its longest side, where the rows on either side are nearest to whole files,
 until a box is one file or cannot be divided. Boxes are numbered from left to right. A row's key is
-its box's number followed by its Hilbert key, so that rows are sorted along the Hilbert curve inside
-files.
+its box's number followed by its Hilbert key on a grid that fills the box, so that rows are sorted
+along the Hilbert curve inside files, and its quadrants there are parts of the box.
 
 O(sample * log files) to build, O(rows * log files) to find the boxes of rows.
 
@@ -12,7 +12,7 @@ Source: J. L. Bentley, "Multidimensional Binary Search Trees Used for Associativ
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -21,6 +21,7 @@ import numpy.typing as npt
 from liquidlog.curve.cuts import CurveSample, Cuts, Ordinals, Reach, equal_cuts
 from liquidlog.curve.grid import BLOCK_ROWS, KEY_BITS, Coords, Keys, coordinate_ends
 from liquidlog.curve.hilbert import hilbert_index
+from liquidlog.curve.order import stable_order
 from liquidlog.curve.tree import Node, leaves, part_by_prefix
 
 BOX_BITS: Final = 16
@@ -41,6 +42,9 @@ class Boxes:
     `children[i, 0]`, all others to `children[i, 1]`. A box is its own child; `numbers[i]` is its
     number, -1 at other nodes. `depth` steps from node 0 lead every row to its box. Coordinates
     have `bits` bits. `axes`, `at` and `numbers` are (m,), `children` (m, 2).
+
+    Box b has a grid of its own, which begins at `lows[b]` and has steps of `1 / scales[b]`, as many
+    as a coordinate has values; both are (boxes, d). What lies beyond is on its first or last step.
     """
 
     axes: npt.NDArray[np.int64]
@@ -49,14 +53,20 @@ class Boxes:
     numbers: npt.NDArray[np.int64]
     depth: int
     bits: int
+    lows: npt.NDArray[np.float64]
+    scales: npt.NDArray[np.float64]
 
     def keys_of(self, coords: Coords) -> Keys:
         """Return the key of each row of (n, d) coordinates below 2**bits, (n,) uint64."""
-        d = coords.shape[1]
-        keys = hilbert_index(coords, self.bits)
+        shift = np.uint64(coords.shape[1] * self.bits)
+        keys = np.empty(len(coords), np.uint64)
         for start in range(0, len(coords), BLOCK_ROWS):
             block = slice(start, start + BLOCK_ROWS)
-            keys[block] |= self.numbers_of(coords[block]) << np.uint64(d * self.bits)
+            numbers = self.numbers_of(coords[block])
+            inside = (coords[block] - self.lows[numbers]) * self.scales[numbers]
+            np.clip(inside, 0, (1 << self.bits) - 1, out=inside)
+            keys[block] = hilbert_index(inside.astype(np.uint32), self.bits)
+            keys[block] |= numbers << shift
         return keys
 
     def numbers_of(self, coords: Coords) -> npt.NDArray[np.uint64]:
@@ -101,7 +111,7 @@ def fit_boxes(
     ends = coordinate_ends(coords, bits)
     chooser = _widest if reach is None else _least(reach, coords.shape[1], 1 << bits)
     grown = _grow(coords, ends, parts, prefix, chooser)
-    boxes = boxes_of(grown, bits)
+    boxes = _with_grids(boxes_of(grown, bits), coords, ends)
     sample = CurveSample.sort(
         boxes.keys_of(coords), ordinals, lows=coords / (1 << bits), highs=ends / (1 << bits)
     )
@@ -278,7 +288,7 @@ def _least(reach: Reach, dimensions: int, side: int) -> _Least:
 
 
 def boxes_of(nodes: Sequence[Node], bits: int) -> Boxes:
-    """Return the tree of these nodes."""
+    """Return the tree of these nodes, whose boxes have no grids: it numbers rows only."""
     numbers = np.full(len(nodes), -1, np.int64)
     for number, node in enumerate(leaves(nodes)):
         numbers[node] = number
@@ -293,7 +303,24 @@ def boxes_of(nodes: Sequence[Node], bits: int) -> Boxes:
         numbers=numbers,
         depth=max(node.depth for node in nodes),
         bits=bits,
+        lows=np.zeros((0, 0)),
+        scales=np.zeros((0, 0)),
     )
+
+
+def _with_grids(boxes: Boxes, coords: Coords, ends: Coords) -> Boxes:
+    """Return the boxes with grids from the first to the last of the sampled rows in each."""
+    numbers = boxes.numbers_of(coords)
+    count = int(boxes.numbers.max()) + 1
+    lows = np.zeros((count, coords.shape[1]))
+    scales = np.ones((count, coords.shape[1]))
+    order = stable_order(numbers)
+    found, starts = np.unique(numbers[order], return_index=True)
+    if len(found):
+        lows[found] = np.minimum.reduceat(coords[order], starts, axis=0)
+        sides = np.maximum.reduceat(ends[order], starts, axis=0) - lows[found]
+        scales[found] = (1 << boxes.bits) / sides
+    return replace(boxes, lows=lows, scales=scales)
 
 
 def _cuts(sample: CurveSample, nodes: list[Node], *, shift: int) -> Cuts:

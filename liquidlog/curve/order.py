@@ -23,7 +23,12 @@ _RADIX_BITS: Final = 16
 
 
 def order_rows(columns: Sequence[Column], curve: str) -> RowOrder:
-    """Return the row order that sorts a whole batch along a curve.
+    """Return the row order that sorts a whole batch along a curve: the first of `sort_rows`."""
+    return sort_rows(columns, curve)[0]
+
+
+def sort_rows(columns: Sequence[Column], curve: str) -> tuple[RowOrder, Keys]:
+    """Return the row order that sorts a whole batch along a curve, and the keys in that order.
 
     Ranks come from the batch itself: exact for one column and for the linear curve, else equally
     frequent ranges. One column is always sorted by value. Nulls first, NaN last.
@@ -33,7 +38,8 @@ def order_rows(columns: Sequence[Column], curve: str) -> RowOrder:
         curve: Name of a curve.
 
     Returns:
-        (n,) int64 row indices.
+        (n,) int64 row indices; (n,) uint64 keys that never decrease. On the linear curve these are
+        about the first column alone.
 
     Raises:
         UsageError: If there is no such curve.
@@ -42,12 +48,15 @@ def order_rows(columns: Sequence[Column], curve: str) -> RowOrder:
     chosen = parse_curve(curve)
     if chosen is Curve.LINEAR or len(columns) == 1:
         ranks = [range_ids(column, range_boundaries(column, _EXACT_RANGES)) for column in columns]
-        return stable_order(ranks[0]) if len(ranks) == 1 else np.lexsort(ranks[::-1])
+        order = stable_order(ranks[0]) if len(ranks) == 1 else np.lexsort(ranks[::-1])
+        return order, ranks[0][order].astype(np.uint64)
     bits = coordinate_bits(len(columns))
     coords = np.empty((len(columns[0]), len(columns)), np.uint32, order="F")
     for j, column in enumerate(columns):
         _, coords[:, j] = Axis.fit(column, max_ranges=1 << bits, bits=bits)
-    return stable_order(curve_index(coords, bits, chosen))
+    keys = curve_index(coords, bits, chosen)
+    order = stable_order(keys)
+    return order, keys[order]
 
 
 def stable_order(keys: npt.NDArray[np.unsignedinteger]) -> RowOrder:

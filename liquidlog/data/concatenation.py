@@ -19,6 +19,7 @@ from typing import Final, Self
 
 import pyarrow as pa
 
+from liquidlog.curve.grid import Keys
 from liquidlog.data.bloom import require_possible
 from liquidlog.data.chunk_statistics import known_column
 from liquidlog.data.footer import (
@@ -39,10 +40,11 @@ from liquidlog.data.row_group_digest import (
     spans_of,
 )
 from liquidlog.data.row_group_file import RowGroupFile
+from liquidlog.data.row_groups import RowGroups
 from liquidlog.data.spans import Spans
 from liquidlog.data.statistics import KnownColumn, StatisticsCollector
 from liquidlog.data.thrift import ThriftError
-from liquidlog.data.writer import RowGroups, encoded_row_group, footer_schema
+from liquidlog.data.writer import encoded_row_group, footer_schema
 from liquidlog.errors import DataFileError, StorageError
 from liquidlog.plan import WriterOptions, WrittenFile
 from liquidlog.spec.arrow import VARIANT, arrow_schema, is_list
@@ -205,7 +207,8 @@ class ConcatenatedFile:
         self._options = options
         self._schema = footer_schema
         self._statistics = StatisticsCollector(schema, options)
-        self._pending = RowGroups(arrow_schema(schema, physical=True))
+        kinds = arrow_schema(schema, physical=True)
+        self._pending = RowGroups(kinds, compression=options.compression)
         self._copied: list[int] = []
         require_possible(options.bloom_filters)
         self._file = create(path, storage)
@@ -253,15 +256,15 @@ class ConcatenatedFile:
         self._statistics.add_known(group.num_rows, known, rest)
         return digest.total()
 
-    def write(self, table: pa.Table) -> None:
-        """Append rows, which are encoded; columns as for `DataFileWriter.write`.
+    def write(self, table: pa.Table, keys: Keys | None = None) -> None:
+        """Append rows, which are encoded; columns and keys as for `DataFileWriter.write`.
 
         Raises:
             StorageError: If the storage refuses.
             ValueError: If the columns are not the table's, or the sources have another schema than
                 the rows would get.
         """
-        for rows in self._pending.add(table):
+        for rows in self._pending.add(table, keys):
             self._encode(rows)
 
     def finish(self, relative_path: str) -> WrittenFile:

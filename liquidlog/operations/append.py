@@ -17,7 +17,9 @@ from liquidlog.clustering.properties import BLOOM_FILTER_PROPERTY, deciding_prop
 from liquidlog.clustering.row_tracking import assign_row_ids
 from liquidlog.commit.conflicts import ReadSet
 from liquidlog.commit.transaction import Clock, Proposal, land_and_checkpoint, require_writable
-from liquidlog.curve.order import order_rows
+from liquidlog.curve.curves import Curve
+from liquidlog.curve.grid import KEY_BITS, Keys
+from liquidlog.curve.order import sort_rows
 from liquidlog.data.append import open_source
 from liquidlog.data.runs import Run, run_token
 from liquidlog.data.writer import DataFileWriter
@@ -35,7 +37,7 @@ from liquidlog.spec.actions import AddFile
 from liquidlog.spec.arrow import leaf_column
 from liquidlog.spec.change import Change
 from liquidlog.spec.char_types import column_limits
-from liquidlog.spec.schema import StructField, StructType, quote_path
+from liquidlog.spec.schema import Path, StructField, StructType, quote_path
 from liquidlog.version import ENGINE_INFO
 
 MAX_FILE_ROWS: Final = 16_000_000
@@ -187,10 +189,9 @@ def _batches(source: Iterable[pa.Table], request: AppendRequest) -> Iterator[pa.
     return _rebatched(source, _CLUSTERED_BATCH_ROWS) if request.cluster else iter(source)
 
 
-def _sorted(batch: pa.Table, snapshot: Snapshot) -> pa.Table:
-    columns = clustering_state(snapshot).columns
-    keys = [leaf_column(batch, column.physical) for column in columns]
-    return batch.take(order_rows(keys, _curve(snapshot)))
+def _sorted(batch: pa.Table, columns: Sequence[Path], curve: str) -> tuple[pa.Table, Keys]:
+    order, keys = sort_rows([leaf_column(batch, column) for column in columns], curve)
+    return batch.take(order), keys
 
 
 def _curve(snapshot: Snapshot) -> str:
@@ -261,14 +262,24 @@ def _write_all(
     request: AppendRequest,
     options: WriterOptions,
 ) -> Iterator[WrittenFile]:
+    columns = [column.physical for column in clustering_state(snapshot).columns]
+    curve = _curve(snapshot) if request.cluster else ""
     files = (batches for source in sources for batches in _file_batches(_batches(source, request)))
     for number, batches in enumerate(files):
         name = run.file_name(number, "0", options.compression)
         with DataFileWriter(
-            store.data_path(name), schema=snapshot.schema, options=options, storage=store.storage
+            store.data_path(name),
+            schema=snapshot.schema,
+            options=options,
+            storage=store.storage,
+            level_bits=KEY_BITS if curve == Curve.LINEAR else 1,
         ) as writer:
             for batch in batches:
-                writer.write(_sorted(batch, snapshot) if request.cluster else batch)
+                if request.cluster:
+                    writer.write(*_sorted(batch, columns, curve))
+                    writer.end_row_group()
+                else:
+                    writer.write(batch)
             yield writer.finish(name)
 
 

@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 
 from liquidlog.curve.order import order_rows
 from liquidlog.curve.ranges import range_boundaries, range_ids
-from liquidlog.data import writer as writer_module
+from liquidlog.data import row_groups
 from liquidlog.data.append import conform
 from liquidlog.data.checksum import multiset_checksum
 from liquidlog.data.encodings import CODES, compacted, concat
@@ -199,7 +199,7 @@ def test_a_file_holds_what_slices_of_any_encoding_held(
     value_type, arrays = drawn
     schema = delta_schema(pa.schema([("x", value_type)]))
     options = WriterOptions(indexed=(("x",),))
-    with TemporaryDirectory() as directory, patch.object(writer_module, "ROW_GROUP_ROWS", 5):
+    with TemporaryDirectory() as directory, patch.object(row_groups, "ROW_GROUP_ROWS", 5):
         path = f"{directory}/f"
         with DataFileWriter(path, schema=schema, options=options) as writer:
             for array in arrays:

@@ -7,6 +7,7 @@ from hypothesis.extra import numpy as arrays
 
 from liquidlog.curve.curves import Curve, curve_index
 from liquidlog.curve.cuts import refine_cuts
+from liquidlog.curve.grid import coordinate_ends
 from liquidlog.curve.kd import fit_boxes
 from support.curves import ordinals_of
 
@@ -36,12 +37,31 @@ def test_every_row_has_one_part_in_the_order_of_keys(
 
 
 @given(coords=coordinates, parts=st.integers(1, 20))
-def test_inside_a_box_keys_are_in_hilbert_order(coords: np.ndarray, parts: int) -> None:
+def test_inside_a_box_keys_are_in_hilbert_order_of_its_own_grid(
+    coords: np.ndarray, parts: int
+) -> None:
     boxes, _, _ = fit_boxes(coords, ordinals_of(coords), parts, bits=BITS)
     keys = boxes.keys_of(coords)
-    inside = (1 << (BITS * coords.shape[1])) - 1
-    along = curve_index(coords, BITS, Curve.HILBERT)
-    assert (keys & np.uint64(inside) == along).all()
+    shift = np.uint64(BITS * coords.shape[1])
+    numbers = keys >> shift
+    assert (numbers == boxes.numbers_of(coords).astype(np.uint64)).all()
+    ends = coordinate_ends(coords, BITS)
+    for number in np.unique(numbers):
+        members = numbers == number
+        lows, highs = coords[members].min(axis=0), ends[members].max(axis=0)
+        inside = (coords[members] - lows) * ((1 << BITS) / (highs - lows.astype(np.float64)))
+        along = curve_index(inside.astype(np.uint32), BITS, Curve.HILBERT)
+        assert (keys[members] == number << shift | along).all()
+
+
+@given(coords=coordinates, others=coordinates, parts=st.integers(1, 20))
+def test_rows_that_were_not_sampled_stay_in_their_box(
+    coords: np.ndarray, others: np.ndarray, parts: int
+) -> None:
+    others = np.resize(others, (len(others), coords.shape[1]))
+    boxes, _, _ = fit_boxes(coords, ordinals_of(coords), parts, bits=BITS)
+    numbers = boxes.keys_of(others) >> np.uint64(BITS * coords.shape[1])
+    assert numbers.tolist() == boxes.numbers_of(others).tolist()
 
 
 def test_drawn_rows_have_many_boxes() -> None:

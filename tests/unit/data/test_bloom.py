@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable, QueryBuilder, convert_to_deltalake
 
-from liquidlog.data import bloom, writer
+from liquidlog.data import bloom, row_groups
 from liquidlog.data.bloom import distinct_values
 from liquidlog.data.footer import Chunk, read_footer
 from liquidlog.data.reader import DataFile
@@ -86,7 +86,8 @@ def filters_of(chunks: list[list[Chunk]]) -> list[set[Column]]:
 
 @pytest.fixture(autouse=True)
 def row_groups_are_small(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(writer, "ROW_GROUP_ROWS", GROUP_ROWS)
+    monkeypatch.setattr(row_groups, "ROW_GROUP_ROWS", GROUP_ROWS)
+    monkeypatch.setattr(row_groups, "_SCALES", (1,))
 
 
 @pytest.fixture
@@ -306,7 +307,8 @@ def test_an_equality_fetches_fewer_bytes(
     rows = rows.append_column(
         "filler", pa.array([random.bytes(20).hex() for _ in range(len(rows))])
     )
-    monkeypatch.setattr(writer, "ROW_GROUP_ROWS", 5 * ROWS)
+    monkeypatch.setattr(row_groups, "ROW_GROUP_ROWS", 5 * ROWS)
+    monkeypatch.setattr(row_groups, "_SCALES", (1,))
     sizes = {}
     for name, columns in {"with": [("text",)], "without": []}.items():
         directory = tmp_path / name

@@ -7,9 +7,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from liquidlog.data import writer as writer_module
+from liquidlog.data import row_groups
+from liquidlog.data.dictionaries import repetitive_leaves
 from liquidlog.data.reader import DataFile
-from liquidlog.data.writer import DataFileWriter, repetitive_leaves
+from liquidlog.data.writer import DataFileWriter
 from liquidlog.errors import StorageError, UsageError
 from liquidlog.plan import WriterOptions, WrittenFile
 from liquidlog.spec.arrow import delta_schema
@@ -119,7 +120,8 @@ def test_unknown_codec_is_refused_and_leaves_no_file(tmp_path: Path) -> None:
 def test_slices_are_gathered_into_row_groups_by_rows(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(writer_module, "ROW_GROUP_ROWS", 100)
+    monkeypatch.setattr(row_groups, "ROW_GROUP_ROWS", 100)
+    monkeypatch.setattr(row_groups, "_SCALES", (1,))
     table = pa.table({"a": range(250)})
     _write(tmp_path / "small", *(table.slice(row, 7) for row in range(0, 250, 7)))
     _write(tmp_path / "large", table)
@@ -133,7 +135,7 @@ def test_slices_are_gathered_into_row_groups_by_rows(
 def test_slices_are_gathered_into_row_groups_by_bytes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(writer_module, "ROW_GROUP_BYTES", 10_000)
+    monkeypatch.setattr(row_groups, "ROW_GROUP_BYTES", 10_000)
     wide = pa.table({"a": [b"x" * 1000] * 25})
     _write(tmp_path / "f", *(wide.slice(row, 3) for row in range(0, 25, 3)))
     metadata = pq.read_metadata(tmp_path / "f")
@@ -147,7 +149,7 @@ def test_slices_are_gathered_into_row_groups_by_bytes(
 def test_dictionaries_and_plain_strings_mix_in_one_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(writer_module, "ROW_GROUP_ROWS", 4)
+    monkeypatch.setattr(row_groups, "ROW_GROUP_ROWS", 4)
     plain = pa.table({"a": ["x", "y", None, "x"]})
     encoded = pa.table({"a": plain["a"].dictionary_encode()})
     other = pa.table({"a": pa.array(["z", None]).dictionary_encode()})
@@ -197,7 +199,7 @@ def test_unfinished_file_is_deleted(tmp_path: Path) -> None:
 def test_failure_deletes_the_file_even_after_row_groups(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(writer_module, "ROW_GROUP_ROWS", 1)
+    monkeypatch.setattr(row_groups, "ROW_GROUP_ROWS", 1)
     with pytest.raises(ValueError, match="columns"):
         _write(tmp_path / "f", ROWS, ROWS.select(["a"]))
     assert list(tmp_path.iterdir()) == []

@@ -1,5 +1,6 @@
 """Compaction by copying row groups: what is copied, what proves it, and that no damage passes."""
 
+import dataclasses
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -329,7 +330,9 @@ def is_refused(run: GroupRun) -> bool:
 
 def piece(number: int, *, small: bool = False, file: int = 0, whole: bool = True) -> Piece:
     size = 1_000 if small else 1 << 30
-    return Piece(file=file, row_group=number, start=0, stop=1, whole=whole, memory_bytes=size)
+    return Piece(
+        file=file, row_group=number, start=0, stop=1, whole=whole, memory_bytes=size, rows=1
+    )
 
 
 @pytest.mark.parametrize(
@@ -350,6 +353,12 @@ def piece(number: int, *, small: bool = False, file: int = 0, whole: bool = True
 )
 def test_what_is_copied(pieces: list[Piece], keys: dict[int, bytes], expected: str) -> None:
     assert "".join("dc"[one] for one in choose(pieces, keys, ours=b"ours")) == expected
+
+
+def test_row_groups_of_as_many_rows_as_ours_are_not_small_however_narrow() -> None:
+    few = piece(0, small=True)
+    assert few.is_small
+    assert not dataclasses.replace(few, rows=24_576).is_small
 
 
 def test_results_without_copies_are_written_as_ever_and_read(tmp_path: Path) -> None:

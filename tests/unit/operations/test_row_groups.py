@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from liquidlog.data import writer
+from liquidlog.data import row_groups as data_row_groups
 from liquidlog.data.parquet_file import ParquetFile
 from liquidlog.data.row_group_bounds import read_row_groups
 from liquidlog.errors import DataFileError, UsageError
@@ -33,7 +33,8 @@ GROUP_ROWS = 100
 
 @pytest.fixture(autouse=True)
 def row_groups_are_small(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(writer, "ROW_GROUP_ROWS", GROUP_ROWS)
+    monkeypatch.setattr(data_row_groups, "ROW_GROUP_ROWS", GROUP_ROWS)
+    monkeypatch.setattr(data_row_groups, "_SCALES", (1,))
 
 
 def table(path: Path, files: int = 3, **options: Any) -> Table:
