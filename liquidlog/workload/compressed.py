@@ -12,6 +12,8 @@ from typing import Final, Protocol
 import pyarrow as pa
 
 _CHUNK_BYTES: Final = 4 << 20
+_PIECE_BYTES: Final = 64 << 10
+"""A damaged stream loses what one request would have brought."""
 _LARGEST_BLOCK_BYTES: Final = 64 << 20
 """Spark's blocks have 32 KiB; larger ones than this are not of Spark."""
 
@@ -101,7 +103,7 @@ def _arrow_chunks(file: _Joined, codec: str) -> Iterator[bytes]:
     stream = pa.CompressedInputStream(pa.PythonFile(file, mode="r"), codec)
     while True:
         try:
-            piece = stream.read(_CHUNK_BYTES)
+            piece = stream.read(_PIECE_BYTES)
         except (OSError, pa.ArrowException) as error:
             raise DamagedStreamError(f"it ends within a block, or is damaged: {error}") from None
         if not piece:
