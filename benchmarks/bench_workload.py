@@ -22,7 +22,9 @@ RECORDED: Final = (
 MEGABYTE: Final = 1_000_000
 TASK: Final = (
     b'{"Event":"SparkListenerTaskEnd","Stage ID":1,"Task Info":{"Accumulables":['
-    + b",".join(b'{"ID":%d,"Name":"internal.metrics","Update":"1","Value":"9"}' % n for n in range(40))
+    + b",".join(
+        b'{"ID":%d,"Name":"internal.metrics","Update":"1","Value":"9"}' % n for n in range(40)
+    )
     + b"]}}\n"
 )
 

@@ -31,6 +31,7 @@ from liquidlog.report import policies
 from liquidlog.report.jsonable import render_line
 from liquidlog.report.layout import pairs
 from liquidlog.report.printing import say
+from liquidlog.storage.options import StorageOptions
 from liquidlog.table import Table
 
 # What only some of these commands need, they import themselves: it takes longer than to look.
@@ -212,7 +213,12 @@ def scan(  # noqa: PLR0913  one parameter per option
     if (where is None) == (workload is None):
         raise UsageError("give either --where or --workload")
     opened = Table.open(table, storage_options=mapping(storage_options))
-    asked = () if workload is None else read_workload(workload, table=opened.uri)
+    options = StorageOptions.of(mapping(storage_options))
+    asked = (
+        ()
+        if workload is None
+        else read_workload(workload, table=opened.uri, storage_options=options)
+    )
     chosen = chosen_version(opened, version, timestamp)
     found = opened.scan(
         where, workload=asked, version=chosen, time_zone=time_zone, row_groups=row_groups

@@ -38,6 +38,7 @@ from liquidlog.simulation.rounds import simulate as play_rounds
 from liquidlog.simulation.scenarios import SCENARIOS
 from liquidlog.simulation.table import empty_table
 from liquidlog.spec.sizes import render_size
+from liquidlog.storage.options import StorageOptions
 from liquidlog.table import Table
 
 P = ParamSpec("P")
@@ -115,7 +116,12 @@ def plan(  # noqa: PLR0913  one parameter per option
     if workload is None and "where" not in policy:
         _refuse_without_readers(prices, sample=sample)
     opened = Table.open(table, storage_options=mapping(storage_options))
-    asked = () if workload is None else read_workload(workload, table=opened.uri)
+    options = StorageOptions.of(mapping(storage_options))
+    asked = (
+        ()
+        if workload is None
+        else read_workload(workload, table=opened.uri, storage_options=options)
+    )
     made = opened.fitted(opened.plan(**policy), asked)
     if not asked and made.policy.where is not None:
         asked = (WeightedPredicate(made.policy.where),)

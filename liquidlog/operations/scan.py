@@ -125,8 +125,9 @@ def read_workload(
 ) -> Workload:
     """Return the workload at an address, as people write it or as `workload import` has it.
 
-    That is a file of predicates, an imported workload, or a source that can be imported. Without `table`, all queries must be of one table. Queries that no file was opened for, and
-    those of which no condition is certain, are left out.
+    That is a file of predicates, an imported workload, or a source that can be imported. Without
+    `table`, all queries must be of one table. Queries that no file was opened for, and those of
+    which no condition is certain, are left out.
 
     Raises:
         StorageError: If it cannot be read.

@@ -4,8 +4,9 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from liquidlog.errors import UsageError
+from liquidlog.log.loader import require_used
 from liquidlog.spec.times import parse_time
-from liquidlog.storage.addresses import table_address
+from liquidlog.storage.addresses import is_local, table_address
 from liquidlog.storage.options import StorageOptions
 from liquidlog.workload.form import Query
 from liquidlog.workload.grouping import Imported, grouped, redacted
@@ -40,6 +41,8 @@ def import_workload(
     """
     if not sources:
         raise UsageError("name a source: an event log, a query log, a file of SQL or a table")
+    if all(is_local(address) for address in (*sources, *tables)):
+        require_used(sources[0], storage_options)
     since_ms = None if since is None else parse_time(since)
     options = StorageOptions.of(storage_options)
     known = Tables(tuple(open_table(table_address(address), options) for address in tables))

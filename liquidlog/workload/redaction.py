@@ -38,10 +38,9 @@ def redact(queries: tuple[Query, ...]) -> tuple[Query, ...]:
 
 def _parsed(text: str) -> exp.Expr | None:
     try:
-        found = sqlglot.parse_one(text, dialect="spark")
+        return sqlglot.parse_one(text, dialect="spark")
     except (SqlglotError, RecursionError, ValueError):
         return None
-    return found if isinstance(found, exp.Expr) else None
 
 
 def _constants(tree: exp.Expr | None) -> Iterator[exp.Expr]:

@@ -132,7 +132,7 @@ def _opened(address: str, options: StorageOptions) -> Any:  # noqa: ANN401  a fi
     try:
         return open_input(address, options)
     except FileNotFoundError:
-        raise StorageError(address, "does not exist") from None
+        raise StorageError(address, "cannot be read: No such file or directory") from None
     except OSError as error:
         raise StorageError(address, f"cannot be read: {error}") from error
 

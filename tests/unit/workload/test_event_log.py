@@ -79,7 +79,9 @@ def test_scans_of_plain_files_are_of_other_tables() -> None:
 
 
 def test_rolling_log_of_every_type_and_statement() -> None:
-    expected = [json.loads(line) for line in (LOGS / "types" / "queries.jsonl").read_text().splitlines()]
+    expected = [
+        json.loads(line) for line in (LOGS / "types" / "queries.jsonl").read_text().splitlines()
+    ]
     found = import_workload([str(ROLLING)])
     names = ("table", "conjuncts", "weight", "observed", "ambiguous")
     assert [{name: query.document()[name] for name in names} for query in found.queries] == expected

@@ -162,8 +162,8 @@ def test_verbs_take_sources_and_what_was_imported(tmp_path: Path, table: Table) 
     assert json.loads(out)["files_read"] == 0
 
 
-def test_workload_of_other_tables_names_them(tmp_path: Path, table: Table) -> None:
-    with pytest.raises(UsageError, match="asks nothing of .*; it asks /warehouse/demo"):
+def test_workload_of_other_tables_names_them(table: Table) -> None:
+    with pytest.raises(UsageError, match=r"asks nothing of .*; it asks /warehouse/demo"):
         read_workload(RECORDED, table=table.uri)
     with pytest.raises(UsageError, match="asks 2 tables"):
         read_workload(RECORDED)
