@@ -31,6 +31,7 @@ from liquidlog.report import policies
 from liquidlog.report.jsonable import render_line
 from liquidlog.report.layout import pairs
 from liquidlog.report.printing import say
+from liquidlog.storage.options import StorageOptions
 from liquidlog.table import Table
 
 # What only some of these commands need, they import themselves: it takes longer than to look.
@@ -184,7 +185,8 @@ def health(  # noqa: PLR0913  one parameter per option
 @table_argument
 @click.option("--where", help="The reader's SQL predicate.")
 @click.option(
-    "--workload", help="A file of weighted predicates: JSON lines, or SQL if its name ends in .sql."
+    "--workload",
+    help="A file of weighted predicates (JSON lines, or .sql), or a source of `workload import`.",
 )
 @click.option("--time-zone", help="The readers' time zone, like Europe/Berlin.  [default: any]")
 @row_groups_option
@@ -210,8 +212,13 @@ def scan(  # noqa: PLR0913  one parameter per option
 
     if (where is None) == (workload is None):
         raise UsageError("give either --where or --workload")
-    asked = () if workload is None else read_workload(workload)
     opened = Table.open(table, storage_options=mapping(storage_options))
+    options = StorageOptions.of(mapping(storage_options))
+    asked = (
+        ()
+        if workload is None
+        else read_workload(workload, table=opened.uri, storage_options=options)
+    )
     chosen = chosen_version(opened, version, timestamp)
     found = opened.scan(
         where, workload=asked, version=chosen, time_zone=time_zone, row_groups=row_groups

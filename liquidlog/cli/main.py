@@ -28,6 +28,9 @@ SECTIONS: Final[Mapping[str, Mapping[str, Verb]]] = {
         "scan": Verb("looking", "List the files that a reader of a predicate must open."),
         "report": Verb("looking", "Write health, findings and pictures as one HTML page."),
     },
+    "Know the readers": {
+        "workload": Verb("asking", "Import what readers ask, from logs of engines and SQL."),
+    },
     "Change a table": {
         "create": Verb("changing", "Create an empty table."),
         "append": Verb("changing", "Append Parquet files as new files, in one commit."),

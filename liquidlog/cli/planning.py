@@ -38,6 +38,7 @@ from liquidlog.simulation.rounds import simulate as play_rounds
 from liquidlog.simulation.scenarios import SCENARIOS
 from liquidlog.simulation.table import empty_table
 from liquidlog.spec.sizes import render_size
+from liquidlog.storage.options import StorageOptions
 from liquidlog.table import Table
 
 P = ParamSpec("P")
@@ -89,8 +90,8 @@ def _price_options(command: Callable[P, R]) -> Callable[P, R]:
 )
 @click.option(
     "--workload",
-    help="Fit the layout to readers of these predicates, and predict what they read: a file of"
-    " JSON lines, or .sql.",
+    help="Fit the layout to these readers, and predict what they read: JSON lines, .sql, or a"
+    " source of `workload import`.",
 )
 @click.option(
     "--sample", is_flag=True, help="Predict from rows of some files instead of statistics."
@@ -114,8 +115,13 @@ def plan(  # noqa: PLR0913  one parameter per option
     """
     if workload is None and "where" not in policy:
         _refuse_without_readers(prices, sample=sample)
-    asked = () if workload is None else read_workload(workload)
     opened = Table.open(table, storage_options=mapping(storage_options))
+    options = StorageOptions.of(mapping(storage_options))
+    asked = (
+        ()
+        if workload is None
+        else read_workload(workload, table=opened.uri, storage_options=options)
+    )
     made = opened.fitted(opened.plan(**policy), asked)
     if not asked and made.policy.where is not None:
         asked = (WeightedPredicate(made.policy.where),)

@@ -56,6 +56,7 @@ from liquidlog.report.rewrites import (
     would_do_rounds,
     would_run,
 )
+from liquidlog.storage.options import StorageOptions
 from liquidlog.table import Table
 
 _EXECUTOR = click.option(
@@ -118,8 +119,8 @@ def optimize(  # noqa: PLR0913  one parameter per option
 ) -> None:
     """Plan, rewrite on Spark and commit, cube by cube."""
     _check_final(policy, min_gain, final=final)
-    policy = _for_readers(policy, workload)
     opened = Table.open(table, storage_options=mapping(storage_options))
+    policy = _for_readers(policy, workload, opened.uri, storage_options)
     started = time.monotonic()
     made = opened.plan(**policy)
     planned_seconds = time.monotonic() - started
@@ -183,9 +184,15 @@ def _warn_of_what_is_not_read_back(*, no_read_back: bool, as_json: bool) -> None
         click.echo(f"warning: {NOT_READ_BACK}", err=True)
 
 
-def _for_readers(policy: Mapping[str, Any], workload: str | None) -> Mapping[str, Any]:
-    """Return the arguments of a plan, with the predicates in a file if one is named."""
-    return policy if workload is None else {**policy, "workload": read_workload(workload)}
+def _for_readers(
+    policy: Mapping[str, Any], workload: str | None, uri: str, storage_options: Pairs
+) -> Mapping[str, Any]:
+    """Return the arguments of a plan, with what a workload asks of the table if one is named."""
+    if workload is None:
+        return policy
+    options = StorageOptions.of(mapping(storage_options))
+    asked = read_workload(workload, table=uri, storage_options=options)
+    return {**policy, "workload": asked}
 
 
 def _check_final(policy: Mapping[str, Any], min_gain: float | None, *, final: bool) -> None:

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from datetime import UTC, tzinfo
 from functools import partial
 from itertools import repeat
+from pathlib import Path
 from typing import Any
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
@@ -13,13 +14,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from liquidlog.errors import UsageError
+from liquidlog.errors import StorageError, UsageError
 from liquidlog.log.statistics import load_bounds
 from liquidlog.log.store import TableStore
 from liquidlog.operations.results import read_file
 from liquidlog.operations.row_groups import OpenedRowGroups, mean_opened, opened_row_groups
-from liquidlog.predicates.workload import Workload, shares
+from liquidlog.predicates.workload import WeightedPredicate, Workload, shares
 from liquidlog.snapshot import Snapshot
+from liquidlog.storage.addresses import is_local, local_path
+from liquidlog.storage.options import NO_OPTIONS, StorageOptions
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,21 +120,49 @@ def scan(
     )
 
 
-def read_workload(path: str) -> Workload:
-    """Return the workload in a local file: SQL if its name ends in .sql, else JSON lines.
+def read_workload(
+    path: str, *, table: str | None = None, storage_options: StorageOptions = NO_OPTIONS
+) -> Workload:
+    """Return the workload at an address, as people write it or as `workload import` has it.
+
+    That is a file of predicates, an imported workload, or a source that can be imported. Without
+    `table`, all queries must be of one table. Queries that no file was opened for, and those of
+    which no condition is certain, are left out.
 
     Raises:
-        StorageError: If the file cannot be read.
-        UsageError: If the file is not a workload.
+        StorageError: If it cannot be read.
+        UsageError: If it is not a workload, or holds no query of the table.
     """
     # See `matching`.
+    from liquidlog.operations.workloads import queries_at
+
+    written, problem = _written(path)
+    if written:
+        return written
+    queries = queries_at(path, table=table, storage_options=storage_options, problem=problem)
+    return tuple(
+        WeightedPredicate(query.where, query.weight)
+        for query in queries
+        if not query.reads_nothing and not (query.ambiguous and not query.conjuncts)
+    )
+
+
+def _written(path: str) -> tuple[Workload, UsageError | None]:
+    """Return the predicates of a local file as people write them, or why it has none."""
     from liquidlog.predicates.workload_text import parse_workload
 
+    if not is_local(path) or not Path(local_path(path)).is_file():
+        return (), None
     try:
         text = read_file(path).decode()
-    except UnicodeDecodeError as error:
-        raise UsageError(f"{path} is not UTF-8 text", where=path) from error
-    return parse_workload(text, source=path, sql=path.lower().endswith(".sql"))
+    except UnicodeDecodeError:
+        return (), UsageError(f"{path} is not UTF-8 text", where=path)
+    except StorageError:
+        return (), None
+    try:
+        return parse_workload(text, source=path, sql=path.lower().endswith(".sql")), None
+    except UsageError as error:
+        return (), error
 
 
 def _time_zone(name: str | None) -> tzinfo | None:

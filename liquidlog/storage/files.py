@@ -27,6 +27,7 @@ __all__ = [
     "content_mark",
     "create",
     "delete_file",
+    "entries",
     "file_facts",
     "names_with_prefix",
     "open_input",
@@ -256,6 +257,18 @@ def names_with_prefix(
         return local.names_with_prefix(local_path(directory), prefix)
     objects, path = _object(directory, options)
     return objects.names_with_prefix(path, prefix)
+
+
+def entries(directory: str, options: StorageOptions = NO_OPTIONS) -> tuple[str, ...] | None:
+    """Return the names in a directory, directories with a slash at the end; None if it is none.
+
+    Raises:
+        StorageError: If it cannot be listed.
+    """
+    if is_local(directory):
+        return local.entries(local_path(directory))
+    objects, path = _object(directory, options)
+    return objects.entries(path)
 
 
 def _object(address: str, options: StorageOptions) -> tuple[Objects, str]:

@@ -114,6 +114,21 @@ def names_with_prefix(directory: str, prefix: str) -> tuple[str, ...]:
         raise StorageError(directory, f"cannot be listed: {_said(error)}") from error
 
 
+def entries(directory: str) -> tuple[str, ...] | None:
+    """Return the names in a directory, directories with a slash at the end; None if it is none.
+
+    Raises:
+        StorageError: If it cannot be listed.
+    """
+    try:
+        with os.scandir(directory) as found:
+            return tuple(f"{entry.name}/" if entry.is_dir() else entry.name for entry in found)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except (OSError, ValueError) as error:
+        raise StorageError(directory, f"cannot be listed: {_said(error)}") from error
+
+
 def delete(path: str) -> None:
     """Delete a file; a missing file is no error.
 

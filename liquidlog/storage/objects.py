@@ -193,6 +193,23 @@ class Objects:
         found = self._asked(path, lambda: self._again(lambda: self._matching(path, prefix)))
         return tuple(found or ())
 
+    def entries(self, path: str) -> tuple[str, ...] | None:
+        """Return the names in a directory, directories with a slash at the end; None if it is none.
+
+        Raises:
+            StorageError: If the store does not answer.
+        """
+        if self.facts(path) is not None:
+            return None
+        infos = self._asked(path, lambda: self._again(lambda: self._fs.ls(path, detail=True)))
+        if not infos:
+            return None
+        names = (
+            (info["name"].rstrip("/").rpartition("/")[2], info["type"] == "directory")
+            for info in infos
+        )
+        return tuple(f"{name}/" if is_directory else name for name, is_directory in names if name)
+
     def put_if_absent(self, path: str, content: bytes) -> bool:
         """Store an object whole or not at all; return False if the name is taken.
 

@@ -100,6 +100,7 @@ def _looks(table: str) -> Iterator[Words]:
     yield ["scan", table, "--workload", "w.jsonl"]
     yield ["scan", table, "--where", "x < 9", "--row-groups"]
     yield ["health", table, "--row-groups"]
+    yield ["workload", "import", "w.sql", "-o", "imported.jsonl"]
     yield ["report", table, "-o", "page.html"]
 
 
@@ -169,6 +170,7 @@ def _sources(home: Path) -> None:
     (home / "open.jsonl").write_text(
         """{"where": "s > 'a' AND s < 'c' OR x IS NULL AND s = 'b'"}"""
     )
+    (home / "w.sql").write_text("SELECT * FROM t WHERE x = 1; DROP TABLE t")
     (home / "w.jsonl").write_text("".join(json.dumps(one) + "\n" for one in readers))
 
 

@@ -165,7 +165,7 @@ def _documents(home: Path, orders: Table, events: Table) -> None:
         b"".join(encode_rewritten_group(group) for group in execute(plan).groups)
     )
     (home / "queries.jsonl").write_text('{"where": "day > "}\n', encoding="utf-8")
-    (home / "queries.sql").write_text("DELETE FROM orders;\n", encoding="utf-8")
+    (home / "queries.sql").write_text("DROP TABLE orders;\n", encoding="utf-8")
     (home / "none.sql").write_text("-- nothing yet\n", encoding="utf-8")
 
 

@@ -45,6 +45,7 @@ ALWAYS: Final = {
     "run": {"--output", "--executor", "--dry-run", "--no-read-back"},
     "scan": {"--version", "--limit", "--time-zone", "--row-groups"},
     "set-properties": {"--dry-run", "--unset"},
+    "workload": {"--output", "--table", "--since", "--redact"},
     "simulate": {"--append-rate", "--rounds", "--strategy", "--max-file-size", "--plot"},
 }
 """Options of a verb that do."""
@@ -129,6 +130,7 @@ LOCAL: Final = {
     "scan": "two --where x=1",
     "set-properties": "two a=b",
     "simulate": "streaming",
+    "workload": "import two -o new",
 }
 """Each verb on local disk, where a storage has no options."""
 

@@ -1,0 +1,64 @@
+"""Commands about what readers ask."""
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from liquidlog.cli.options import Pairs, json_option, mapping, storage_option, verb
+from liquidlog.cli.output import emit, replace_file
+
+
+@verb(
+    "liquidlog workload import ./eventlogs -o workload.jsonl --table ./sales",
+    "liquidlog workload import queries.sql history.parquet -o workload.jsonl",
+)
+@click.argument("action", type=click.Choice(["import"]), metavar="import")
+@click.argument("sources", nargs=-1, required=True, metavar="SOURCE...")
+@click.option(
+    "-o",
+    "--output",
+    type=click.Path(dir_okay=False, path_type=Path),
+    required=True,
+    help="Write the workload to this file, as JSON lines; replaces it.",
+)
+@click.option(
+    "--table", "tables", multiple=True, help="Keep only what is asked of this table; repeats."
+)
+@click.option("--since", help="Leave out what was last asked before this time, as 2026-01-31.")
+@click.option(
+    "--redact", is_flag=True, help="Replace constants by their quantiles, and show no examples."
+)
+@storage_option
+@json_option
+def workload(  # noqa: PLR0913  one parameter per option
+    action: str,
+    sources: tuple[str, ...],
+    output: Path,
+    tables: tuple[str, ...],
+    since: str | None,
+    storage_options: Pairs,
+    *,
+    redact: bool,
+    as_json: bool,
+) -> None:
+    """Import what readers ask, from logs of engines and SQL.
+
+    Sources are Spark event logs, files of SQL, query logs of DuckDB, Databricks and Trino as CSV,
+    JSON or Parquet, imported workloads, Delta tables, and directories of these.
+    """
+    from liquidlog.operations.workloads import import_workload
+    from liquidlog.report.workloads import imported
+    from liquidlog.workload.form import encode_queries
+
+    del action
+    found = import_workload(
+        sources,
+        tables=tables,
+        since=since,
+        without_constants=redact,
+        storage_options=mapping(storage_options) or None,
+    )
+    replace_file(output, encode_queries(found.queries))
+    document: Any = found.document()
+    emit(document if as_json else found, imported, as_json=as_json)

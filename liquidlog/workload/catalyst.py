@@ -1,0 +1,400 @@
+"""Read the conditions of a plan as Spark prints them: `[isnotnull(d#1), (d#1 = 2024-01-02)]`.
+
+Spark does not quote text: `(s#1 = a, b)` is a comparison with `a, b`, and `s#1 IN (a,b,c)` may have
+two members or three. So reading is a search: every way to read the whole is found, up to a limit,
+and who calls decides what several of them mean.
+"""
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from liquidlog.spec.schema import Path
+from liquidlog.workload.nodes import (
+    COMPARISONS,
+    Binary,
+    Call,
+    Cast,
+    Column,
+    Constant,
+    Members,
+    Node,
+    Not,
+    Opaque,
+)
+from liquidlog.workload.values import PATTERNS, sql_literal
+
+_STEPS: Final = 60_000
+"""How much is tried per text before it counts as not understood."""
+_MOST_READINGS: Final = 9
+
+_ATTRIBUTE: Final = re.compile(r"#\d+L?")
+_OPERATOR: Final = re.compile(r" (<=>|<=|>=|=|<|>|AND|OR|\+|-|\*|/|%|div|&|\||\^) ")
+_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z_0-9]*")
+_TYPE: Final = re.compile(r"[a-z_]+(?:\(\d+(?:,\s?-?\d+)?\))?")
+_NUMBER: Final = re.compile(r"-?\d+(?:\.\d+)?(?:E-?\d+)?")
+_SQL_TYPES: Final[Mapping[str, str]] = {
+    "tinyint": "byte",
+    "smallint": "short",
+    "int": "integer",
+    "bigint": "long",
+}
+_RESULTS: Final[Mapping[str, str]] = {
+    **dict.fromkeys(("year", "month", "day", "dayofmonth", "quarter", "dayofweek"), "integer"),
+    **dict.fromkeys(("weekofyear", "dayofyear", "hour", "minute", "second"), "integer"),
+    **dict.fromkeys(("length", "size", "datediff", "pmod", "hash"), "integer"),
+    **dict.fromkeys(("lower", "upper", "trim", "ltrim", "rtrim", "concat"), "string"),
+    **dict.fromkeys(("substring", "substr", "date_format", "regexp_extract", "left"), "string"),
+    **dict.fromkeys(("date_add", "date_sub", "to_date", "last_day", "trunc"), "date"),
+    "date_trunc": "timestamp",
+}
+"""The type that a function returns, where text is compared with it."""
+
+
+class TooHardError(ValueError):
+    """A text has too many ways to be read."""
+
+
+Reading = tuple[Node, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Names:
+    """The columns that a text may name: `types` by path, `zone` the zone of printed times."""
+
+    types: Mapping[Path, str]
+    zone: Callable[[str], str] | None = None
+
+    def constant(self, printed: str, type_of: str) -> Constant | None:
+        """Return a printed constant, None if it is none of the type."""
+        rendered = sql_literal(printed, type_of)
+        if rendered is not None and type_of == "timestamp" and self.zone is not None:
+            rendered = self.zone(rendered)
+        return None if rendered is None else Constant(printed, rendered)
+
+
+def readings(text: str, names: Names, *, bracketed: bool = True) -> tuple[Reading, ...]:
+    """Return every way to read a list of conditions, at most nine.
+
+    Without brackets, the text is one condition. A condition that cannot be read is Opaque.
+
+    Raises:
+        TooHardError: If the text is nested too deeply, or there are too many ways to try.
+    """
+    body = text[1:-1] if bracketed and text.startswith("[") and text.endswith("]") else text
+    if not body:
+        return ((),)
+    search = _Search(body, names)
+    try:
+        return _some(search.conditions(0)) or _some(search.conditions(0, opaque=True))
+    except RecursionError:
+        raise TooHardError("its conditions are nested too deeply") from None
+
+
+def _some(found: Iterator[Reading]) -> tuple[Reading, ...]:
+    distinct: dict[Reading, None] = {}
+    for reading in found:
+        distinct.setdefault(reading)
+        if len(distinct) == _MOST_READINGS:
+            break
+    return tuple(distinct)
+
+
+class _Search:
+    def __init__(self, text: str, names: Names) -> None:
+        self._text = text
+        self._names = names
+        self._steps = 0
+        self._columns = sorted(names.types, key=lambda path: -len(path[0]))
+        self._roots = tuple({path[0]: None for path in self._columns})
+        any_root = "|".join(re.escape(root) for root in self._roots) or r"\b\B"
+        self._attributes = re.compile(rf"(?:{any_root})#\d")
+
+    def conditions(self, start: int, *, opaque: bool = False) -> Iterator[Reading]:
+        """Yield readings from a place on; with `opaque`, what cannot be read is a node too."""
+        readable = False
+        for node, end in self._condition(start):
+            for rest in self._rest(end, opaque=opaque):
+                readable = True
+                yield (node, *rest)
+        if readable or not opaque:
+            return
+        for end in self._balanced_ends(start):
+            for rest in self._rest(end, opaque=True):
+                yield (Opaque(self._text[start:end]), *rest)
+                readable = True
+            if readable:
+                return
+
+    def _rest(self, end: int, *, opaque: bool) -> Iterator[Reading]:
+        if end == len(self._text):
+            yield ()
+        elif self._text.startswith(", ", end):
+            yield from self.conditions(end + 2, opaque=opaque)
+
+    def _balanced_ends(self, start: int) -> Iterator[int]:
+        depth = 0
+        for place in range(start, len(self._text)):
+            self._step()
+            letter = self._text[place]
+            depth += (letter in "([") - (letter in ")]")
+            if letter == "," and depth <= 0 and self._text.startswith(", ", place):
+                yield place
+        yield len(self._text)
+
+    def _step(self) -> None:
+        self._steps += 1
+        if self._steps > _STEPS:
+            raise TooHardError("there are too many ways to read its text")
+
+    def _condition(self, start: int) -> Iterator[tuple[Node, int]]:
+        """Yield conditions that begin at a place, each with its end."""
+        self._step()
+        text = self._text
+        if text.startswith("NOT ", start):
+            yield from ((Not(node), end) for node, end in self._condition(start + 4))
+        for literal in ("true", "false"):
+            if text.startswith(literal, start):
+                yield Constant(literal, literal.upper()), start + len(literal)
+        for node, end in self._value(start, ""):
+            if isinstance(node, Constant):
+                continue
+            yield node, end
+            yield from self._membership(node, end)
+
+    def _value(self, start: int, type_of: str) -> Iterator[tuple[Node, int]]:
+        """Yield values that begin at a place; constants only of the type, if one is expected."""
+        self._step()
+        if self._text.startswith("(", start):
+            yield from self._binary(start + 1)
+        column = self._column(start)
+        if column is not None:
+            yield column
+            return
+        yield from self._call(start)
+        if type_of:
+            yield from self._constants(start, type_of, ")")
+
+    def _column(self, start: int) -> tuple[Column, int] | None:
+        for root in self._roots:
+            if not self._text.startswith(root, start):
+                continue
+            found = _ATTRIBUTE.match(self._text, start + len(root))
+            if found is not None:
+                return self._below((root,), found[0], found.end())
+        return None
+
+    def _below(self, path: Path, mark: str, end: int) -> tuple[Column, int] | None:
+        attribute = f"{path[0]}{mark}"
+        if not self._text.startswith(".", end):
+            return Column(path, attribute, self._names.types.get(path, "")), end
+        for candidate in sorted(self._columns, key=lambda path: -len(".".join(path))):
+            if candidate[: len(path)] != path or len(candidate) == len(path):
+                continue
+            below = "." + ".".join(candidate[len(path) :])
+            if self._text.startswith(below, end):
+                type_of = self._names.types[candidate]
+                return Column(candidate, attribute, type_of), end + len(below)
+        return None
+
+    def _binary(self, start: int) -> Iterator[tuple[Node, int]]:
+        for left, middle in self._operands(start):
+            found = _OPERATOR.match(self._text, middle)
+            if found is None:
+                continue
+            operator = found[1]
+            logical = operator in {"AND", "OR"}
+            rights = (
+                self._condition(found.end())
+                if logical
+                else self._value(found.end(), _type(left) or "any")
+            )
+            for right, end in rights:
+                if self._text.startswith(")", end):
+                    yield Binary(operator, left, right), end + 1
+
+    def _operands(self, start: int) -> Iterator[tuple[Node, int]]:
+        if self._text.startswith("NOT ", start):
+            yield from self._condition(start)
+            return
+        for node, end in self._value(start, ""):
+            yield node, end
+            yield from self._membership(node, end)
+        # A constant stands in front only where the other side names no constant: a number or a day.
+        for type_of in ("number", "date"):
+            yield from self._constants(start, type_of, " ")
+
+    def _membership(self, value: Node, end: int) -> Iterator[tuple[Node, int]]:
+        type_of = _type(value) or "any"
+        if self._text.startswith(" IN (", end):
+            yield from self._members(value, end + 5, type_of, (",", ")"))
+        elif self._text.startswith(" INSET ", end):
+            yield from self._members(value, end + 7, type_of, (", ", ""))
+        elif self._text.startswith(" LIKE ", end):
+            for pattern, behind in self._constants(end + 6, "string", ",)"):
+                yield Call("like", (value, pattern)), behind
+
+    def _members(
+        self, value: Node, start: int, type_of: str, marks: tuple[str, str]
+    ) -> Iterator[tuple[Node, int]]:
+        separator, closing = marks
+        # Of a column of an unknown type, all members are numbers or all are text.
+        kinds = ("number", "string") if type_of == "any" else (type_of,)
+        for kind in kinds:
+            found = False
+            for members, end in self._listed(start, kind, separator, closing):
+                # Spark turns a list of one member into a comparison.
+                if len(members) > 1:
+                    found = True
+                    yield Members(value, members), end + len(closing)
+            if found:
+                return
+
+    def _listed(
+        self, start: int, type_of: str, separator: str, closing: str
+    ) -> Iterator[tuple[tuple[Constant, ...], int]]:
+        """Yield lists of constants, each with where it ends: at the closing mark.
+
+        This is a loop, since lists are long; lists of the most members come first.
+        """
+        stops = ",)"
+        first = self._constants(start, type_of, stops, listed=True)
+        tried: list[tuple[tuple[Constant, ...], Iterator[tuple[Constant, int]]]] = [((), first)]
+        while tried:
+            members, candidates = tried[-1]
+            candidate = next(candidates, None)
+            if candidate is None:
+                tried.pop()
+                continue
+            member, end = candidate
+            longer = (*members, member)
+            if self._text.startswith(separator, end):
+                place = end + len(separator)
+                tried.append((longer, self._constants(place, type_of, stops, listed=True)))
+            if self._closes(end, closing):
+                yield longer, end
+
+    def _closes(self, end: int, closing: str) -> bool:
+        if closing:
+            return self._text.startswith(closing, end)
+        return end == len(self._text) or self._text[end] in ",)"
+
+    def _constants(
+        self, start: int, type_of: str, stops: str, *, listed: bool = False
+    ) -> Iterator[tuple[Constant, int]]:
+        """Yield constants that begin at a place; text ends before any of the `stops`."""
+        self._step()
+        # A comparison with NULL is folded: outside of lists, what prints as null is text.
+        if self._text.startswith("null", start) and (listed or type_of not in {"string", "any"}):
+            yield Constant("null", "NULL"), start + 4
+        known = self._matched(start, type_of)
+        if known is not None:
+            yield known
+        if type_of == "string" or (type_of == "any" and known is None):
+            for end in self._text_ends(start, stops):
+                constant = self._names.constant(self._text[start:end], "string")
+                if constant is not None:
+                    yield constant, end
+
+    def _matched(self, start: int, type_of: str) -> tuple[Constant, int] | None:
+        """Return the constant of a pattern of its own that begins at a place."""
+        if type_of in {"number", "any"}:
+            found = _NUMBER.match(self._text, start)
+            # As part of a longer word it is text.
+            if found is None or self._text[found.end() : found.end() + 1] not in {
+                "",
+                ",",
+                ")",
+                " ",
+            }:
+                return None
+            return Constant(found[0], found[0]), found.end()
+        pattern = PATTERNS.get(type_of)
+        found = None if pattern is None else pattern.match(self._text, start)
+        constant = None if found is None else self._names.constant(found[0], type_of)
+        return None if found is None or constant is None else (constant, found.end())
+
+    def _text_ends(self, start: int, stops: str) -> Iterator[int]:
+        # Text does not name attributes of the very plan that it stands in.
+        found = self._attributes.search(self._text, start)
+        last = len(self._text) if found is None else found.start()
+        for place in range(start, last):
+            if self._text[place] in stops:
+                self._step()
+                yield place
+        if found is None:
+            yield last
+
+    def _call(self, start: int) -> Iterator[tuple[Node, int]]:
+        found = _NAME.match(self._text, start)
+        if found is None or not self._text.startswith("(", found.end()):
+            return
+        name = found[0].lower()
+        inside = found.end() + 1
+        if name in {"cast", "try_cast"}:
+            yield from self._cast(inside)
+            return
+        for arguments, end in self._arguments(inside):
+            # An Option is a setting that Spark adds, like the session's time zone.
+            own = (one for one in arguments if not (isinstance(one, Call) and one.name == "some"))
+            yield Call(name, tuple(own)), end
+
+    def _cast(self, start: int) -> Iterator[tuple[Node, int]]:
+        for node, end in (*self._value(start, ""), *self._printed_before_as(start)):
+            if not self._text.startswith(" as ", end):
+                continue
+            target = _TYPE.match(self._text, end + 4)
+            if target is not None and self._text.startswith(")", target.end()):
+                yield self._cast_to(node, target[0]), target.end() + 1
+
+    def _printed_before_as(self, start: int) -> Iterator[tuple[Node, int]]:
+        place = self._text.find(" as ", start)
+        while place >= 0:
+            self._step()
+            printed = self._text[start:place]
+            if "#" not in printed and "(" not in printed:
+                yield Constant(printed, ""), place
+            place = self._text.find(" as ", place + 1)
+
+    def _cast_to(self, node: Node, target: str) -> Node:
+        if not isinstance(node, Constant):
+            return Cast(node, target)
+        kind = "decimal" if target.startswith("decimal") else _SQL_TYPES.get(target, target)
+        constant = self._names.constant(node.printed, kind)
+        return constant or Opaque(node.printed)
+
+    def _arguments(self, start: int) -> Iterator[tuple[tuple[Node, ...], int]]:
+        if self._text.startswith(")", start):
+            yield (), start + 1
+            return
+        for first, end in self._argument(start, "any" if start else ""):
+            if self._text.startswith(")", end):
+                yield (first,), end + 1
+            elif self._text.startswith(", ", end):
+                for rest, last in self._arguments(end + 2):
+                    yield (first, *rest), last
+
+    def _argument(self, start: int, type_of: str) -> Iterator[tuple[Node, int]]:
+        structured = False
+        for node, end in self._condition(start):
+            structured = True
+            yield node, end
+        if not structured:
+            yield from self._constants(start, type_of, "),")
+
+
+def _type(node: Node) -> str:
+    """Return the type of the constants that a value is compared with, empty if unknown."""
+    match node:
+        case Column(_, _, type_of):
+            return type_of
+        case Cast(_, target):
+            return "decimal" if target.startswith("decimal") else _SQL_TYPES.get(target, target)
+        case Binary(operator, left, right) if operator not in COMPARISONS:
+            return _type(left) or _type(right)
+        case Call(name, arguments):
+            known = _RESULTS.get(name, "")
+            return known or (_type(arguments[0]) if name in {"coalesce", "abs"} else "")
+        case _:
+            return ""

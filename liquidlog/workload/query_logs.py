@@ -1,0 +1,180 @@
+"""Query logs as rows: DuckDB's, Databricks' system.query.history and Trino's.
+
+A row has a statement, when it began, and perhaps what it read.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from datetime import UTC, date, datetime
+from typing import Any, Final
+
+from liquidlog.errors import UsageError
+from liquidlog.spec.times import parse_time
+from liquidlog.workload.asked import Asked, Found, NotUnderstood, OfOther
+from liquidlog.workload.statements import NotAQueryError, parse_statements, table_reads
+from liquidlog.workload.tables import Tables
+
+Row = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class LogForm:
+    """What columns a log has; nested ones as a.b. `kept` are the values of rows that count."""
+
+    source: str
+    dialect: str
+    known_by: tuple[str, ...]
+    statement: str
+    times: tuple[str, ...]
+    files: tuple[str, ...] = ()
+    bytes: tuple[str, ...] = ()
+    kept: tuple[tuple[str, tuple[str, ...]], ...] = ()
+
+
+FORMS: Final = (
+    LogForm(
+        source="databricks-history",
+        dialect="databricks",
+        known_by=("statement_text",),
+        statement="statement_text",
+        times=("start_time", "query_start_time", "query_start_time_ms"),
+        files=("read_files", "metrics.read_files_count"),
+        bytes=("read_bytes", "metrics.read_bytes"),
+        kept=(("execution_status", ("finished",)),),
+    ),
+    LogForm(
+        source="trino-log",
+        dialect="trino",
+        known_by=("metadata.query",),
+        statement="metadata.query",
+        times=("createtime", "context.createtime", "executionstarttime"),
+        bytes=("statistics.physicalinputbytes",),
+        kept=(("metadata.querystate", ("finished",)),),
+    ),
+    LogForm(
+        source="duckdb-log",
+        dialect="duckdb",
+        known_by=("message", "timestamp"),
+        statement="message",
+        times=("timestamp",),
+        kept=(("type", ("querylog",)),),
+    ),
+    LogForm(
+        source="trino-log",
+        dialect="trino",
+        known_by=("query",),
+        statement="query",
+        times=("create_time", "created", "started", "createtime", "start_time"),
+        bytes=("physical_input_bytes", "physicalinputbytes", "read_bytes"),
+        kept=(("state", ("finished",)), ("query_state", ("finished",))),
+    ),
+)
+"""Of logs that fit several forms, the first counts."""
+
+
+def form_of(names: Iterable[str]) -> LogForm | None:
+    """Return the form of a log with columns of these names, None if it is none of them."""
+    lower = {name.lower() for name in names}
+    return next((form for form in FORMS if lower >= set(form.known_by)), None)
+
+
+def flat(row: Row) -> dict[str, Any]:
+    """Return a row with its names in lower case, and nested values under a.b."""
+    found: dict[str, Any] = {}
+    for name, value in row.items():
+        lower = str(name).lower()
+        found[lower] = value
+        if isinstance(value, Mapping):
+            found.update({f"{lower}.{inner}": one for inner, one in flat(value).items()})
+    return found
+
+
+def rows_asked(rows: Iterable[Row], form: LogForm, tables: Tables) -> Iterator[Found]:
+    """Yield what the rows of a log ask; a file or byte count is that of a whole statement.
+
+    It is used only for a statement that reads one table.
+    """
+    for row in rows:
+        found = flat(row)
+        kept = all(
+            str(found.get(name) or values[0]).lower() in values for name, values in form.kept
+        )
+        text = found.get(form.statement)
+        if not kept or not isinstance(text, str) or not text.strip():
+            continue
+        time_ms = next((_time(found[name]) for name in form.times if found.get(name)), None)
+        read = _number(found, form.files), _number(found, form.bytes)
+        yield from statement_asked(
+            text, tables, source=form.source, dialect=form.dialect, time_ms=time_ms, read=read
+        )
+
+
+def statement_asked(
+    text: str,
+    tables: Tables,
+    *,
+    source: str,
+    dialect: str,
+    time_ms: int | None = None,
+    read: tuple[int | None, int | None] = (None, None),
+) -> Iterator[Found]:
+    """Yield what one or several statements ask of each table that they read."""
+    try:
+        statements = parse_statements(text, dialect)
+    except NotAQueryError as error:
+        yield NotUnderstood(reason=_without_place(str(error)), example=text[:200])
+        return
+    for statement in statements:
+        try:
+            reads = table_reads(statement, tables)
+        except NotAQueryError as error:
+            yield NotUnderstood(reason=f"it {error}", example=statement.sql("spark")[:200])
+            continue
+        whole = read if len(reads) == 1 and len(statements) == 1 else (None, None)
+        for one in reads:
+            if tables.known and one.name not in {table.address for table in tables.known}:
+                yield OfOther(table=one.name)
+                continue
+            measured = whole[0] is not None and whole[1] is not None
+            yield Asked(
+                table=one.name,
+                conjuncts=one.conjuncts,
+                source=source,
+                first_ms=time_ms,
+                last_ms=time_ms,
+                measured=int(measured),
+                files=(whole[0] or 0) if measured else 0,
+                bytes=(whole[1] or 0) if measured else 0,
+            )
+
+
+def _without_place(message: str) -> str:
+    """Return a reason without what differs from statement to statement."""
+    return f"it {message.partition(':')[0]}"
+
+
+def _time(value: object) -> int | None:
+    if isinstance(value, datetime):
+        moment = value if value.tzinfo is not None else value.replace(tzinfo=UTC)
+        return int(moment.timestamp() * 1000)
+    if isinstance(value, date):
+        return int(datetime(value.year, value.month, value.day, tzinfo=UTC).timestamp() * 1000)
+    if isinstance(value, bool):
+        return None
+    if isinstance(value, int | float):
+        # Seconds, or milliseconds: no log is of before 1970 or after 5138.
+        return int(value if value > 1e11 else value * 1000)  # noqa: PLR2004
+    try:
+        return parse_time(str(value).strip().replace(" UTC", "+00:00"))
+    except UsageError:
+        return None
+
+
+def _number(found: Row, names: tuple[str, ...]) -> int | None:
+    for name in names:
+        value = found.get(name)
+        try:
+            return int(float(str(value)))
+        except (ValueError, OverflowError):
+            continue
+    return None

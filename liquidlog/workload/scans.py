@@ -1,0 +1,264 @@
+"""Scans as plans have them, to the SQL conditions that their readers asked."""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Final
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+from liquidlog.spec.schema import Path
+from liquidlog.workload.catalyst import Names, Reading, TooHardError, readings
+from liquidlog.workload.merges import OF_SOURCE
+from liquidlog.workload.nodes import (
+    Binary,
+    Call,
+    Column,
+    Constant,
+    Members,
+    Node,
+    Opaque,
+    pushed,
+    sql,
+    walk,
+)
+from liquidlog.workload.values import sql_text
+
+_NAMED: Final = re.compile(r"([A-Za-z_][\w-]*)#\d+(L?)")
+_RUNTIME: Final = ("dynamicpruning", "might_contain", "bloomfilter")
+"""What Spark adds while a query runs: filters of joins, whose values no plan has."""
+_INTERNAL: Final = "__delta_internal"
+"""Begins the names of columns that no table has: what a DELETE or UPDATE reads beside them."""
+_ODD: Final = frozenset(",()[]")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScanText:
+    """What a plan says of a scan, as printed, without what differs between its repetitions.
+
+    `above` is the condition of the filter above it, and `joined` names the columns that joins
+    compare. `zone` is the session's time zone, in which times are printed.
+    """
+
+    location: str
+    data: str = "[]"
+    partition: str = "[]"
+    pushed: str = "[]"
+    above: str = ""
+    joined: tuple[str, ...] = ()
+    zone: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Conditions:
+    """SQL conditions of a scan; `unread` are those as printed that are not understood."""
+
+    conjuncts: tuple[str, ...]
+    ambiguous: bool
+    unread: tuple[str, ...]
+
+
+def conditions(scan: ScanText, types: Mapping[Path, str], read: frozenset[str]) -> Conditions:
+    """Return the conditions of a scan.
+
+    `types` has the columns that are known; `read` names the top-level columns that files hold:
+    those of partitions are not among them.
+
+    Raises:
+        TooHardError: If there are too many ways to read its text.
+    """
+    zone = _Zone(scan.zone)
+    names = Names({**_named(scan), **types}, zone)
+    data, doubt = _chosen(readings(scan.data, names), scan.pushed)
+    partition, doubt_too = _chosen(readings(scan.partition, names), None)
+    nodes = [*data, *partition]
+    nodes += _mixed(scan.above, names, read)
+    asked = [node for node in nodes if not _is_runtime(node)]
+    kept = [node for node in _recombined(asked) if not _is_inferred(node, asked, scan.joined)]
+    understood = [node for node in kept if not _unread(node)]
+    return Conditions(
+        conjuncts=tuple(dict.fromkeys(sql(node) for node in understood)),
+        ambiguous=doubt or doubt_too or zone.doubtful,
+        unread=tuple(_shown(node) for node in kept if _unread(node)),
+    )
+
+
+def statement_conditions(printed: str, types: Mapping[Path, str], zone: str) -> Conditions:
+    """Return the conditions of a DELETE or UPDATE, whose condition is one printed expression.
+
+    Raises:
+        TooHardError: If there are too many ways to read its text.
+    """
+    clock = _Zone(zone)
+    named = _named(ScanText(location="", data=printed))
+    found = readings(printed, Names({**named, **types}, clock), bracketed=False)
+    chosen, doubt = _chosen(found, None)
+    nodes = [one for node in chosen for one in _split(node) if not _is_of_source(one)]
+    understood = [sql(node) for node in nodes if not _unread(node)]
+    unread = tuple(_shown(node) for node in nodes if _unread(node))
+    return Conditions(tuple(dict.fromkeys(understood)), doubt or clock.doubtful, unread)
+
+
+def _is_of_source(node: Node) -> bool:
+    return any(isinstance(one, Column) and one.path[0].startswith(OF_SOURCE) for one in walk(node))
+
+
+def _named(scan: ScanText) -> dict[Path, str]:
+    texts = (scan.data, scan.partition, scan.above)
+    return {
+        (name,): "long" if mark else "" for text in texts for name, mark in _NAMED.findall(text)
+    }
+
+
+def _chosen(found: tuple[Reading, ...], pushed_text: str | None) -> tuple[Reading, bool]:
+    """Return what a text says as far as it is certain or plain, and whether there is doubt."""
+    if pushed_text is not None and len(found) > 1:
+        found = tuple(one for one in found if _pushed(one) == pushed_text) or found
+    if len(found) == 1:
+        return found[0], False
+    plain = next((one for one in found if all(_is_plain(node) for node in one)), None)
+    if plain is not None:
+        return plain, True
+    return tuple(node for node in found[0] if all(node in other for other in found)), True
+
+
+def _pushed(reading: Reading) -> str:
+    texts = (pushed(node) for node in reading)
+    return f"[{', '.join(text for text in texts if text is not None)}]"
+
+
+def _is_plain(node: Node) -> bool:
+    """Return whether no constant has a character that could be Spark's own."""
+    if isinstance(node, Opaque):
+        return False
+    members = (
+        one.members if isinstance(one, Members) else (one,) if isinstance(one, Constant) else ()
+        for one in walk(node)
+    )
+    printed = [constant.printed for group in members for constant in group]
+    return all(not _ODD & set(text) and text == text.strip() for text in printed)
+
+
+def _mixed(above: str, names: Names, read: frozenset[str]) -> Iterator[Node]:
+    """Yield conditions of the filter above that name columns of files and of partitions at once.
+
+    A scan's own lists have neither kind of these.
+    """
+    if not above or not read:
+        return
+    found = readings(above, names, bracketed=False)
+    if len(found) != 1:
+        return
+    for node in (one for whole in found[0] for one in _split(whole)):
+        columns = {one.path[0] for one in walk(node) if isinstance(one, Column)}
+        if columns & read and columns - read:
+            yield node
+
+
+def _split(node: Node) -> Iterator[Node]:
+    if isinstance(node, Binary) and node.operator == "AND":
+        yield from _split(node.left)
+        yield from _split(node.right)
+    else:
+        yield node
+
+
+def _is_runtime(node: Node) -> bool:
+    shown = _shown(node).lower()
+    if any(word in shown for word in _RUNTIME):
+        return True
+    columns = [one.path[0] for one in walk(node) if isinstance(one, Column)]
+    return any(name.startswith(_INTERNAL) for name in columns)
+
+
+def _is_inferred(node: Node, asked: Sequence[Node], joined: tuple[str, ...]) -> bool:
+    """Return whether a condition `c IS NOT NULL` only says what others say already."""
+    match node:
+        case Call("isnotnull", (Column(path),)):
+            others = [one for one in asked if one is not node]
+            return path[0] in joined or any(_needs(one, path) for one in others)
+        case Call("isnotnull", _):
+            return True
+        case _:
+            return False
+
+
+def _needs(node: Node, path: Path) -> bool:
+    if isinstance(node, Call) and node.name in {"isnull", "isnotnull"}:
+        return False
+    if any(isinstance(one, Column) and one.path[: len(path)] == path for one in walk(node)):
+        return True
+    return any(isinstance(one, Opaque) and f"{path[0]}#" in one.printed for one in walk(node))
+
+
+def _recombined(asked: Sequence[Node]) -> list[Node]:
+    """Return conditions with the parts into which Spark takes `LIKE 'a%b'` put together."""
+    kept = list(asked)
+    for node in asked:
+        match node:
+            case Binary(">=", Call("length", (Column() as column,)), Constant(size)):
+                first = _text_of(asked, "startswith", column)
+                last = _text_of(asked, "endswith", column)
+                if first is None or last is None or size != str(len(first[1]) + len(last[1])):
+                    continue
+                if set(first[1] + last[1]) & set("%_\\"):
+                    continue
+                whole = f"{first[1]}%{last[1]}"
+                place = kept.index(node)
+                kept = [one for one in kept if one not in (node, first[0], last[0])]
+                kept.insert(place, Call("like", (column, Constant(whole, sql_text(whole)))))
+            case _:
+                continue
+    return kept
+
+
+def _text_of(asked: Sequence[Node], name: str, column: Column) -> tuple[Node, str] | None:
+    for node in asked:
+        match node:
+            case Call(called, (Column() as found, Constant(printed))) if (
+                called == name and found == column
+            ):
+                return node, printed
+            case _:
+                continue
+    return None
+
+
+def _unread(node: Node) -> bool:
+    return any(isinstance(one, Opaque) for one in walk(node))
+
+
+def _shown(node: Node) -> str:
+    return next((one.printed for one in walk(node) if isinstance(one, Opaque)), "")
+
+
+class _Zone:
+    """Times of a session's zone, as SQL literals in UTC; those that occur twice are doubtful."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._zone: ZoneInfo | None = None
+        self.doubtful = False
+        try:
+            self._zone = ZoneInfo(name) if name else None
+        except (ZoneInfoNotFoundError, ValueError, OSError):
+            self.doubtful = False
+
+    def __call__(self, literal: str) -> str:
+        text = literal[len("TIMESTAMP '") : -1]
+        if text.endswith(" UTC"):
+            return literal
+        if self._zone is None:
+            return f"TIMESTAMP '{text} {self._name or 'UTC'}'"
+        try:
+            local = datetime.fromisoformat(text[:19]).replace(tzinfo=self._zone)
+        except ValueError:
+            return f"TIMESTAMP '{text} {self._name}'"
+        if local.utcoffset() != local.replace(fold=1).utcoffset():
+            self.doubtful = True
+            return f"TIMESTAMP '{text} {self._name}'"
+        moment = local.astimezone(UTC).replace(tzinfo=None)
+        return f"TIMESTAMP '{moment.isoformat(sep=' ', timespec='seconds')}{text[19:]} UTC'"
+
+
+__all__ = ["Conditions", "ScanText", "TooHardError", "conditions", "statement_conditions"]

@@ -1,0 +1,191 @@
+"""Sources are recognised by their content, and yield the same form."""
+
+import json
+from datetime import datetime
+from pathlib import Path
+
+import duckdb
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from liquidlog.cli.main import cli
+from liquidlog.errors import LiquidlogError, UsageError
+from liquidlog.operations.scan import read_workload
+from liquidlog.operations.workloads import import_workload
+from liquidlog.table import Table
+from support.commands import said
+from support.repository import ROOT
+
+RECORDED = str(ROOT / "fixtures" / "workload" / "recorded" / "local-recorded.zstd")
+SQL = "SELECT * FROM t JOIN u ON t.x = u.k WHERE t.x = 5 AND u.k > 1; DROP TABLE q; SELECT )"
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> Table:
+    rows = pa.table({"x": pa.array(range(100), pa.int64()), "s": ["a"] * 100})
+    made = Table.create(str(tmp_path / "t"), schema=rows.schema, cluster_by=["x"])
+    made.append(rows)
+    return made
+
+
+def test_duckdb_itself_exports_its_query_log(tmp_path: Path, table: Table) -> None:
+    connection = duckdb.connect()
+    connection.execute("CREATE TABLE t AS SELECT range x FROM range(10)")
+    connection.execute("CALL enable_logging('QueryLog')")
+    for _ in range(2):
+        connection.execute("SELECT count(*) FROM t WHERE x = 3").fetchall()
+    connection.execute("CALL disable_logging()")
+    for name in ("log.csv", "log.json", "log.parquet"):
+        target = str(tmp_path / name)
+        connection.execute(f"COPY (SELECT * FROM duckdb_logs) TO '{target}'")
+        found = import_workload([target], tables=[table.uri])
+        assert [(one.conjuncts, one.weight) for one in found.queries] == [(("x = 3",), 2.0)]
+        assert found.queries[0].source == "duckdb-log"
+        assert found.queries[0].first_ms is not None
+
+
+def test_databricks_history_in_three_formats(tmp_path: Path, table: Table) -> None:
+    rows = pa.table(
+        {
+            "statement_text": [
+                "SELECT * FROM main.s.t WHERE x < 4",
+                "SELECT 1 FROM other",
+                "nope(",
+            ],
+            "start_time": [datetime(2026, 1, day) for day in (1, 2, 3)],  # noqa: DTZ001
+            "execution_status": ["FINISHED"] * 3,
+            "read_files": [3, 1, 0],
+            "read_bytes": [300, 10, 0],
+        }
+    )
+    pq.write_table(rows, tmp_path / "h.parquet")
+    frame = duckdb.from_arrow(rows)
+    frame.to_csv(str(tmp_path / "h.csv"))
+    (tmp_path / "h.json").write_text(
+        "\n".join(json.dumps(row, default=str) for row in rows.to_pylist())
+    )
+    for name in ("h.parquet", "h.csv", "h.json"):
+        found = import_workload([str(tmp_path / name)], tables=[table.uri])
+        (query,) = found.queries
+        assert query.document() == {
+            "table": table.uri,
+            "conjuncts": ["x < 4"],
+            "weight": 1,
+            "first": "2026-01-01T00:00:00.000Z",
+            "last": "2026-01-01T00:00:00.000Z",
+            "observed": {"files": 3, "bytes": 300},
+            "ambiguous": False,
+            "source": "databricks-history",
+        }
+        assert (found.scans, found.used, found.other_tables) == (3, 1, {"other": 1})
+        assert [one.reason for one in found.not_understood] == ["it is not SQL"]
+
+
+def test_trino_events(tmp_path: Path, table: Table) -> None:
+    event = {
+        "createTime": "2026-01-05T10:00:00Z",
+        "metadata": {"query": "SELECT s FROM t WHERE x IN (1, 2)", "queryState": "FINISHED"},
+        "statistics": {"physicalInputBytes": 77},
+    }
+    failed = {**event, "metadata": {**event["metadata"], "queryState": "FAILED"}}  # type: ignore[dict-item]
+    (tmp_path / "q.json").write_text(json.dumps(event) + "\n" + json.dumps(failed) + "\n")
+    found = import_workload([str(tmp_path / "q.json")], tables=[table.uri])
+    assert [(one.conjuncts, one.source) for one in found.queries] == [
+        (("x IN (1, 2)",), "trino-log")
+    ]
+
+
+def test_sql_file_counts_what_it_leaves_out(tmp_path: Path, table: Table) -> None:
+    (tmp_path / "q.sql").write_text("SELECT * FROM t WHERE x = 5; SELECT * FROM u; DROP TABLE q")
+    found = import_workload([str(tmp_path / "q.sql")], tables=[table.uri])
+    assert [one.conjuncts for one in found.queries] == [("x = 5",)]
+    assert found.document() == {
+        "scans": 3,
+        "used": 1,
+        "other_tables": 1,
+        "not_understood": [
+            {
+                "reason": "it is a statement of another kind: Drop",
+                "count": 1,
+                "example": "DROP TABLE q",
+            }
+        ],
+        "queries": 1,
+    }
+
+
+def test_the_log_of_a_table_has_its_statements() -> None:
+    case = ROOT / "fixtures" / "logs" / "12_dv_live" / "table"
+    found = import_workload([str(case)])
+    assert [one.source for one in found.queries] == ["delta-log"] * len(found.queries)
+    assert found.queries
+
+
+def test_command_says_what_was_used(tmp_path: Path) -> None:
+    target = tmp_path / "w.jsonl"
+    status, out, _ = said("workload", "import", RECORDED, "-o", str(target))
+    assert status == 0
+    assert out.startswith("44 of 46 scans used; 2 of other tables; 29 queries written")
+    assert len(target.read_text().splitlines()) == 29
+    status, out, _ = said("workload", "import", RECORDED, "-o", str(target), "--json")
+    assert json.loads(out)["used"] == 44
+
+
+def test_an_imported_workload_can_be_imported_again(tmp_path: Path) -> None:
+    first, second = tmp_path / "1.jsonl", tmp_path / "2.jsonl"
+    said("workload", "import", RECORDED, "-o", str(first))
+    said("workload", "import", str(first), "-o", str(second))
+    assert first.read_text() == second.read_text()
+
+
+def test_redacted_workload_has_no_constant(tmp_path: Path) -> None:
+    target = tmp_path / "w.jsonl"
+    said("workload", "import", RECORDED, "--redact", "-o", str(target))
+    text = "".join(
+        "".join(json.loads(line)["conjuncts"]) for line in target.read_text().splitlines()
+    )
+    for constant in ("2024", "386", "'", "Neil", "shop", "400.5", "ios", "DE"):
+        assert constant not in text
+    assert "day >= :q200" in text
+
+
+def test_verbs_take_sources_and_what_was_imported(tmp_path: Path, table: Table) -> None:
+    (tmp_path / "q.sql").write_text("SELECT * FROM t JOIN u ON t.x = u.k WHERE t.x = 5000")
+    assert [one.where for one in read_workload(str(tmp_path / "q.sql"), table=table.uri)] == [
+        "(x = 5000)"
+    ]
+    target = str(tmp_path / "w.jsonl")
+    said("workload", "import", str(tmp_path / "q.sql"), "-o", target, "--table", table.uri)
+    status, out, err = said("scan", table.uri, "--workload", target, "--json")
+    assert status == 0, err
+    assert json.loads(out)["files_read"] == 0
+
+
+def test_workload_of_other_tables_names_them(table: Table) -> None:
+    with pytest.raises(UsageError, match=r"asks nothing of .*; it asks /warehouse/demo"):
+        read_workload(RECORDED, table=table.uri)
+    with pytest.raises(UsageError, match="asks 2 tables"):
+        read_workload(RECORDED)
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("a.bin", b"\x00\x01\x02"),
+        ("a.csv", b"x,y\n1,2\n"),
+        ("empty", b""),
+        ("a.gz", b"\x1f\x8bnot gzip"),
+        ("a.lzf", b"ZV\x01aaaaaaaaaa"),
+        ("a.parquet", b"PAR1 and no footer"),
+    ],
+)
+def test_file_that_is_no_source_is_one_error(name: str, content: bytes, tmp_path: Path) -> None:
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(LiquidlogError) as raised:
+        import_workload([str(tmp_path / name)])
+    assert str(tmp_path / name) in str(raised.value)
+
+
+def test_verb_is_listed() -> None:
+    assert "workload" in cli.list_commands(None)  # type: ignore[arg-type]
