@@ -1,5 +1,6 @@
 """SQL conditions as trees, parsed as Spark SQL, and the columns of the schema that they name."""
 
+import re
 from collections.abc import Sequence
 from typing import Final
 
@@ -21,15 +22,18 @@ from liquidlog.spec.schema import (
     resolve_path,
 )
 
+_ESCAPED: Final = re.compile(r"(?<!\\)\\[%_]")
+"""What escapes a wildcard of LIKE."""
+
 _SHOWN: Final = 60
 """The number of characters of a long condition that an error shows."""
 
 
 def parse_condition(predicate: str) -> exp.Expression:
-    """Return the tree of one SQL condition.
+    r"""Return the tree of one SQL condition.
 
     If the condition contains a backslash, its text literals become placeholders, because a setting
-    of the session decides what a backslash means.
+    of the session decides what a backslash means; except for `\%` and `\_`, which always stay.
 
     Raises:
         UsageError: If the text is not one SQL condition.
@@ -52,7 +56,7 @@ def parse_condition(predicate: str) -> exp.Expression:
         ) from error
     parsed = statements[0] if len(statements) == 1 else None
     if isinstance(parsed, exp.Expression) and isinstance(parsed, exp.Condition):
-        return _without_escapes(parsed) if "\\" in predicate else parsed
+        return _without_escapes(parsed) if "\\" in _ESCAPED.sub("", predicate) else parsed
     raise UsageError(
         f"{predicate!r} is not a SQL condition: {_instead(statements)}", predicate=predicate
     )
@@ -75,7 +79,7 @@ def too_deep(predicate: str) -> str:
 def referenced_columns(condition: exp.Expression, schema: StructType) -> dict[Path, Path]:
     """Return the columns that a condition names: their path as written to their path in the schema.
 
-    The result leaves out parts of arrays, maps and variants.
+    The result leaves out parts of arrays, maps and variants, and columns inside sub-queries.
 
     Raises:
         UsageError: If the schema lacks a column; lists all that it lacks.
@@ -83,6 +87,8 @@ def referenced_columns(condition: exp.Expression, schema: StructType) -> dict[Pa
     found: dict[Path, Path] = {}
     unknown: list[str] = []
     for column in condition.find_all(exp.Column):
+        if column.find_ancestor(exp.Query) is not None:
+            continue
         path = column_path(_outermost(column)) or column_path(column) or ()
         if find_column(schema, path) is not None:
             found[path] = resolve_path(schema, path)[0]
