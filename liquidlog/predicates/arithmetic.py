@@ -28,6 +28,16 @@ _OF_DOUBLES: Final[Mapping[type[exp.Expression], Callable[[Any, Any], Any]]] = {
 }
 
 
+_COMPARISONS: Final[Mapping[type[exp.Expression], Callable[[Decimal, Decimal], bool]]] = {
+    exp.EQ: operator.eq,
+    exp.NEQ: operator.ne,
+    exp.LT: operator.lt,
+    exp.LTE: operator.le,
+    exp.GT: operator.gt,
+    exp.GTE: operator.ge,
+}
+
+
 def calculated(kind: type[exp.Expression], left: SqlValue, right: SqlValue) -> SqlValue | None:
     """Return the value of +, -, *, /, div or %, None if it is not the same in every session."""
     match left, right:
@@ -39,6 +49,11 @@ def calculated(kind: type[exp.Expression], left: SqlValue, right: SqlValue) -> S
             return _of_doubles(kind, _double(left), _double(right))
         case _:
             return None
+
+
+def holds(kind: type[exp.Expression], left: Exact, right: Exact) -> bool:
+    """Return whether two numbers compare so."""
+    return _COMPARISONS[kind](left.value, right.value)
 
 
 def negative(value: SqlValue) -> SqlValue | None:

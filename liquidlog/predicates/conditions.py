@@ -1,5 +1,6 @@
 """SQL conditions as trees, parsed as Spark SQL, and the columns of the schema that they name."""
 
+import datetime as dt
 import re
 from collections.abc import Sequence
 from typing import Final
@@ -9,6 +10,7 @@ from sqlglot import exp
 from sqlglot.errors import SqlglotError
 
 from liquidlog.errors import UsageError
+from liquidlog.predicates.folding import asks_for_time, is_now
 from liquidlog.predicates.sql_errors import sql_problem
 from liquidlog.spec.near import unknown_columns
 from liquidlog.spec.schema import (
@@ -60,6 +62,32 @@ def parse_condition(predicate: str) -> exp.Expression:
     raise UsageError(
         f"{predicate!r} is not a SQL condition: {_instead(statements)}", predicate=predicate
     )
+
+
+def at_time(predicate: str, now_us: int) -> str:
+    """Return a predicate with the current time (microseconds since 1970) and date of UTC in it.
+
+    A predicate that does not ask for the time, or is no condition, is returned as it is.
+    """
+    try:
+        condition = parse_condition(predicate)
+    except UsageError:
+        return predicate
+    if not asks_for_time(condition):
+        return predicate
+    return condition.transform(lambda node: _stated(node, now_us)).sql("spark")
+
+
+def _stated(node: exp.Expr, now_us: int) -> exp.Expr:
+    now = dt.datetime(1970, 1, 1) + dt.timedelta(microseconds=now_us)  # noqa: DTZ001  as written
+    if isinstance(node, exp.CurrentDate):
+        return exp.cast(exp.Literal.string(now.date().isoformat()), "date")
+    text = now.isoformat(sep=" ", timespec="microseconds")
+    if isinstance(node, exp.Localtimestamp):
+        return exp.cast(exp.Literal.string(text), "timestampntz")
+    if isinstance(node, exp.CurrentTimestamp) or is_now(node):
+        return exp.cast(exp.Literal.string(f"{text}+00:00"), "timestamptz")
+    return node
 
 
 def _instead(statements: Sequence[object]) -> str:

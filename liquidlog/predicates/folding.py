@@ -59,10 +59,11 @@ def asks_for_time(node: exp.Expression) -> bool:
     """Return whether an expression depends on the time at which it is asked."""
     if any(node.find_all(*_CLOCK)):
         return True
-    return any(_is_now(found) for found in node.find_all(exp.Anonymous))
+    return any(is_now(found) for found in node.find_all(exp.Anonymous))
 
 
-def _is_now(node: exp.Expression) -> bool:
+def is_now(node: exp.Expr) -> bool:
+    """Return whether an expression is `now()`."""
     return isinstance(node, exp.Anonymous) and node.name.lower() == _NOW and not node.expressions
 
 
@@ -88,7 +89,7 @@ def _value(node: exp.Expression, session: Session) -> SqlValue | None:
 
 
 def _called(node: exp.Anonymous, session: Session) -> SqlValue | None:
-    if _is_now(node):
+    if is_now(node):
         return _time_of_question(node, session)
     if node.name.lower() == "make_date" and len(node.expressions) == 3:  # noqa: PLR2004
         parts = [_whole(_value(part, session)) for part in node.expressions]
@@ -102,7 +103,7 @@ def _called(node: exp.Anonymous, session: Session) -> SqlValue | None:
 
 def _time_of_question(node: exp.Expression, session: Session) -> SqlValue | None:
     now_us = session.now_us
-    if now_us is None or (not _is_now(node) and node.args.get("this") is not None):
+    if now_us is None or (not is_now(node) and node.args.get("this") is not None):
         return None
     now = instant(now_us)
     if isinstance(node, exp.CurrentDate):

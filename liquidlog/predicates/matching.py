@@ -6,17 +6,17 @@ do not decide, or the condition is not understood, both answers are yes.
 """
 
 import datetime as dt
-import operator as operators
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial, reduce
 from operator import and_, or_
-from typing import Any, Final, cast
+from typing import Final, cast
 
 import pyarrow as pa
 from sqlglot import exp
 
 from liquidlog.errors import UsageError
+from liquidlog.predicates.arithmetic import holds
 from liquidlog.predicates.coercion import Comparable, comparables
 from liquidlog.predicates.conditions import (
     column_path,
@@ -35,7 +35,7 @@ from liquidlog.predicates.sessions import Session
 from liquidlog.predicates.verdicts import Verdict, compared
 from liquidlog.snapshot import Snapshot
 from liquidlog.spec.bounds import BoundsOf
-from liquidlog.spec.schema import Leaf, PrimitiveType, leaves
+from liquidlog.spec.schema import Leaf, Path, PrimitiveType, leaves
 
 _SYMBOLS: Final[Mapping[type[exp.Expression], str]] = {
     exp.EQ: "=",
@@ -44,15 +44,6 @@ _SYMBOLS: Final[Mapping[type[exp.Expression], str]] = {
     exp.LTE: "<=",
     exp.GT: ">",
     exp.GTE: ">=",
-}
-
-_HOLDS: Final[Mapping[type[exp.Expression], Callable[[Any, Any], bool]]] = {
-    exp.EQ: operators.eq,
-    exp.NEQ: operators.ne,
-    exp.LT: operators.lt,
-    exp.LTE: operators.le,
-    exp.GT: operators.gt,
-    exp.GTE: operators.ge,
 }
 
 _FLIPPED: Final[Mapping[type[exp.Expression], type[exp.Expression]]] = {
@@ -95,13 +86,16 @@ def may_match_each(
     bounds_of: BoundsOf,
     *,
     time_zone: dt.tzinfo | None = None,
+    now_us: int | None = None,
 ) -> tuple[pa.BooleanArray, ...]:
     """Return the result of `may_match` per predicate; loads the bounds only once.
+
+    `now_us` is the current time in predicates, in microseconds since 1970.
 
     Raises:
         UsageError: If one is not one SQL condition, or names a column the table lacks.
     """
-    session = Session(time_zone=time_zone)
+    session = Session(now_us, time_zone)
     return tuple(found.may_match for found in judged_each(snapshot, predicates, bounds_of, session))
 
 
@@ -130,24 +124,47 @@ def judged_each(
         UsageError: If one is not one SQL condition, names a column the table lacks, or compares a
             column with a constant of a wrong type.
     """
-    conditions = [parse_condition(predicate) for predicate in predicates]
-    columns = [referenced_columns(condition, snapshot.schema) for condition in conditions]
+    found = judged_or_refused(snapshot, predicates, bounds_of, session)
+    for one in found:
+        if isinstance(one, UsageError):
+            raise one
+    return tuple(one for one in found if isinstance(one, Judged))
+
+
+def judged_or_refused(
+    snapshot: Snapshot, predicates: Sequence[str], bounds_of: BoundsOf, session: Session
+) -> tuple[Judged | UsageError, ...]:
+    """Return what each predicate says of the live files, or why it cannot say anything."""
+    conditions = [_condition(predicate, snapshot) for predicate in predicates]
+    columns = [found[1] for found in conditions if not isinstance(found, UsageError)]
     paths = dict.fromkeys(path for named in columns for path in named.values())
     bounds = FileBounds(snapshot, list(paths), bounds_of, session)
     return tuple(
-        _judged(condition, predicate, bounds)
-        for condition, predicate in zip(conditions, predicates, strict=True)
+        found if isinstance(found, UsageError) else _judged(found[0], predicate, bounds)
+        for found, predicate in zip(conditions, predicates, strict=True)
     )
 
 
-def _judged(condition: exp.Expression, predicate: str, bounds: FileBounds) -> Judged:
+def _condition(
+    predicate: str, snapshot: Snapshot
+) -> tuple[exp.Expression, dict[Path, Path]] | UsageError:
+    try:
+        condition = parse_condition(predicate)
+        return condition, referenced_columns(condition, snapshot.schema)
+    except UsageError as error:
+        return error
+
+
+def _judged(condition: exp.Expression, predicate: str, bounds: FileBounds) -> Judged | UsageError:
     try:
         refuse_impossible(condition)
         mask = bounds.verdict(partial(_judge, condition))
         shown = (shown_sql(node) for node in bounds.not_pruning)
         return Judged(pa.array(mask), tuple(dict.fromkeys(shown)), asks_for_time(condition))
-    except RecursionError as error:
-        raise UsageError(too_deep(predicate), predicate=predicate) from error
+    except RecursionError:
+        return UsageError(too_deep(predicate), predicate=predicate)
+    except UsageError as error:
+        return error
 
 
 def referenced_leaves(snapshot: Snapshot, predicates: Sequence[str]) -> tuple[Leaf, ...]:
@@ -360,7 +377,7 @@ def _compare(
         return bounds.unknown()
     constant = bounds.value(left)
     if isinstance(value, Exact) and isinstance(constant, Exact):
-        return bounds.constant(value=_HOLDS[operator](constant.value, value.value))
+        return bounds.constant(value=holds(operator, constant, value))
     if leaf is None:
         period = period_of(left, partial(_leaf, bounds=bounds))
         return (
