@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 from zoneinfo import ZoneInfo
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -217,3 +218,26 @@ def test_a_known_time_zone_of_one_offset_skips_every_other_month(
     for session in (Session(), Session(time_zone=ZoneInfo(zone))):
         (judged,) = judged_each(snapshot, [text], bounds_of(snapshot), session)
         assert judged.may_match.to_pylist()[::2] == [False, False]
+
+
+@pytest.mark.parametrize(
+    ("zone", "row", "text"),
+    [
+        # Clocks showed midnight twice, and noon is truncated to the second one.
+        ("America/Havana", "2024-11-03 17:00", "date_trunc('day', t) <> '2024-11-03 00:00:00'"),
+        ("America/Havana", "2024-11-03 17:00", "date_trunc('day', t) > '2024-11-03 00:00:00'"),
+        # Clocks skipped midnight, and the day began at one.
+        ("America/Havana", "2024-03-10 17:00", "date_trunc('day', t) = '2024-03-10 01:00:00'"),
+        ("Pacific/Apia", "2011-12-30 22:00", "date_trunc('day', t) = '2011-12-30 00:00:00'"),
+    ],
+)
+def test_days_whose_midnight_clocks_do_not_show_once_are_not_skipped(
+    zone: str, row: str, text: str
+) -> None:
+    moment, here = dt.datetime.fromisoformat(row), ZoneInfo(zone)
+    symbol, constant = text.split(" ", 3)[2], dt.datetime.fromisoformat(text.split("'")[3])
+    assert COMPARISONS[symbol](truncated("t", moment, "day", here), resolved(constant, here))
+    snapshot = snapshot_of([spec(0, "t", [moment])], schema=SCHEMA)
+    for session in (Session(), Session(time_zone=here)):
+        (judged,) = judged_each(snapshot, [text], bounds_of(snapshot), session)
+        assert judged.may_match.to_pylist() == [True]
