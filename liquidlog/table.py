@@ -401,7 +401,7 @@ class Table(Summary):
         """
         from liquidlog.operations.inspect import matching_files
 
-        return matching_files(self._store, self.snapshot(version), where)
+        return matching_files(self._store, self.snapshot(version), where, self._clock.now_ms())
 
     def scan(
         self,
@@ -420,8 +420,8 @@ class Table(Summary):
         say what the reader opens inside.
 
         Raises:
-            UsageError: If a predicate is not valid, if not exactly one of the two is given, or
-                if the time zone does not exist.
+            UsageError: If no predicate is a condition on the table, if not exactly one of the two
+                is given, or if the time zone does not exist.
             DataFileError: If a file whose footer is read is missing or is not Parquet.
         """
         from liquidlog.operations.scan import scan
@@ -436,6 +436,7 @@ class Table(Summary):
             self.snapshot(version),
             asked,
             time_zone=time_zone,
+            now_ms=self._clock.now_ms(),
             row_groups=one(row_groups, bool, argument="row_groups", expected="True or False"),
         )
 
@@ -553,6 +554,7 @@ class Table(Summary):
         from liquidlog.clustering.planning.readers import require_fitted
         from liquidlog.clustering.planning.remembered import remembered_readers, settle
         from liquidlog.clustering.properties import notes
+        from liquidlog.operations.scan import at_time
         from liquidlog.operations.strategies import find_strategies, strategy_names
 
         given = policy_settings(
@@ -568,7 +570,7 @@ class Table(Summary):
                 "max_file_size": max_file_size,
                 "zorder_by": zorder_by,
                 "budget": budget,
-                "where": where,
+                "where": at_time(where, self._clock.now_ms()),
                 "tolerance": tolerance,
                 "min_overlapping_files": min_overlapping_files,
                 "min_overlap": min_overlap,
@@ -623,8 +625,8 @@ class Table(Summary):
         rows of some files.
 
         Raises:
-            UsageError: If a predicate is not valid, if there is none, or if the plan has no
-                columns to sample.
+            UsageError: If no predicate is a condition on the table, if there is none, or if the
+                plan has no columns to sample.
             DataFileError: If a sampled file cannot be read.
         """
         from liquidlog.operations.sampling import sample_keys
@@ -637,7 +639,8 @@ class Table(Summary):
         if sample and not plan.columns:
             raise UsageError("sample has no effect: the plan orders rows by no columns")
         samples = sample_keys(self._store, snapshot, plan) if sample else None
-        return predict(snapshot, plan, asked, self.bounds_of(snapshot), samples)
+        bounds_of, now_ms = self.bounds_of(snapshot), self._clock.now_ms()
+        return predict(snapshot, plan, asked, bounds_of, samples, now_ms=now_ms)
 
     def predicted_health(self, plan: ClusteringPlan) -> "Health":
         """Return the health that the table would have after a plan, predicted from statistics."""

@@ -81,7 +81,7 @@ def health(  # noqa: PLR0913  what is measured, and how
             "row_groups has no effect on a table without clustering columns; name some in columns",
             option="row_groups",
         )
-    mask = None if where is None else pa.array(*matching(store, snapshot, [where]))
+    mask = None if where is None else pa.array(*matching(store, snapshot, [where], now_ms=now_ms))
     leaves = [column.leaf for column in measured]
     found = measure_health(
         snapshot,
@@ -112,14 +112,16 @@ def _inside(
     )
 
 
-def matching_files(store: TableStore, snapshot: Snapshot, where: str) -> pa.Table:
+def matching_files(
+    store: TableStore, snapshot: Snapshot, where: str, now_ms: int | None = None
+) -> pa.Table:
     """Return path (decoded) and size_bytes of the files with rows that the predicate may match.
 
     Raises:
         UsageError: If the predicate is not valid.
     """
     live = pa.table({"path": snapshot.paths(), "size_bytes": snapshot.files["size"]})
-    return live.filter(pa.array(*matching(store, snapshot, [where])))
+    return live.filter(pa.array(*matching(store, snapshot, [where], now_ms=now_ms)))
 
 
 def _by_column(

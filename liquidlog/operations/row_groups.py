@@ -7,7 +7,6 @@ the other files are in proportion to the sample's, by the files' bytes.
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from datetime import tzinfo
 from functools import partial
 from typing import Final
 
@@ -20,6 +19,7 @@ from liquidlog.data.parquet_file import ParquetFile
 from liquidlog.data.row_group_bounds import RowGroups, joined, read_row_groups
 from liquidlog.log.statistics import load_bounds
 from liquidlog.log.store import TableStore
+from liquidlog.predicates.sessions import ANY_SESSION, Session
 from liquidlog.snapshot import Snapshot, decoded_paths
 from liquidlog.spec.bounds import Bounds, Mask
 from liquidlog.spec.mapping import mapping_mode
@@ -116,7 +116,7 @@ def opened_row_groups(
     predicates: Sequence[str],
     opened: Sequence[Mask],
     *,
-    time_zone: tzinfo | None = None,
+    session: Session = ANY_SESSION,
 ) -> ReadersRowGroups:
     """Return per predicate what its reader opens inside the files that it opens.
 
@@ -125,7 +125,7 @@ def opened_row_groups(
         snapshot: Of the table.
         predicates: SQL predicates; the first are sampled if there are very many.
         opened: Per predicate the files that its reader opens.
-        time_zone: That of the readers' sessions, None for any.
+        session: The readers' time and time zone.
 
     Raises:
         UsageError: If a predicate is not valid.
@@ -140,7 +140,9 @@ def opened_row_groups(
     owner = sample.files[sample.groups.file]
     inside = replace(snapshot, files=snapshot.files.take(pa.array(owner)), plain_files=None)
     bounds_of = partial(_selected, sample.groups.bounds, wanted)
-    masks = may_match_each(inside, predicates, bounds_of, time_zone=time_zone)
+    masks = may_match_each(
+        inside, predicates, bounds_of, time_zone=session.time_zone, now_us=session.now_us
+    )
     sizes = np.asarray(snapshot.files["size"].to_numpy(), np.int64)
     readers = (
         _opened(sizes, mask, sample, np.asarray(matches, np.bool_))

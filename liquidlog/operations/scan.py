@@ -1,12 +1,13 @@
 """Find the files that readers must open, by statistics alone."""
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, tzinfo
 from functools import partial
 from itertools import repeat
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import numpy as np
@@ -19,16 +20,21 @@ from liquidlog.log.statistics import load_bounds
 from liquidlog.log.store import TableStore
 from liquidlog.operations.results import read_file
 from liquidlog.operations.row_groups import OpenedRowGroups, mean_opened, opened_row_groups
-from liquidlog.predicates.workload import WeightedPredicate, Workload, shares
+from liquidlog.predicates.sessions import Session
+from liquidlog.predicates.workload import NotUsable, WeightedPredicate, Workload, shares
 from liquidlog.snapshot import Snapshot
+from liquidlog.spec.times import iso_time
 from liquidlog.storage.addresses import is_local, local_path
 from liquidlog.storage.options import NO_OPTIONS, StorageOptions
+
+_ASKS_FOR_TIME: Final = re.compile(r"current_|curdate|localtimestamp|now", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PredicateScan:
     """The files that a reader with one predicate must open; `share` is its share of all queries.
 
+    `cannot_prune` lists the conditions in it that rule out no file, whatever the statistics.
     `row_groups` is None where nobody asked for them.
     """
 
@@ -36,6 +42,7 @@ class PredicateScan:
     share: float
     files: int
     bytes: int
+    cannot_prune: tuple[str, ...] = ()
     row_groups: OpenedRowGroups | None = None
 
 
@@ -46,6 +53,10 @@ class Scan:
     `files_read` and `bytes_read` are means over the workload. `files` has the files that a
     predicate may match: path (decoded), size_bytes, and the share of the workload that opens the
     file. `row_groups` are means over the workload too, None where nobody asked for them.
+
+    `cannot_prune` lists the conditions of all predicates that rule out no file. `not_usable` has
+    the predicates that are no condition on this table, which count nowhere else. `asked_at` is the
+    current time (ISO 8601, UTC) if a predicate depends on it, else None.
     """
 
     version: int
@@ -54,6 +65,9 @@ class Scan:
     files_read: float
     bytes_read: float
     predicates: tuple[PredicateScan, ...]
+    cannot_prune: tuple[str, ...]
+    not_usable: tuple[NotUsable, ...]
+    asked_at: str | None
     files: pa.Table
     row_groups: OpenedRowGroups | None = None
 
@@ -68,23 +82,30 @@ def scan(
     workload: Workload,
     *,
     time_zone: str | None = None,
+    now_ms: int | None = None,
     row_groups: bool = False,
 ) -> Scan:
     """Return the files that readers with the predicates of a workload must open.
 
-    `time_zone` names the time zone of the readers' sessions; without it, any zone is possible. With
-    `row_groups`, footers of some of these files are read.
+    `time_zone` names the time zone of the readers' sessions; without it, any zone is possible.
+    `now_ms` is the current time in predicates; without it, conditions on the current time rule out
+    no file. With `row_groups`, footers of some of these files are read.
 
     Raises:
-        UsageError: If a predicate is not valid, or the time zone does not exist.
+        UsageError: If no predicate is a condition on the table, or the time zone does not exist.
         DataFileError: If a file whose footer is read is missing or is not Parquet.
     """
-    zone = _time_zone(time_zone)
-    asked = [predicate.where for predicate in workload]
-    masks = matching(store, snapshot, asked, time_zone=zone)
+    # Importing the SQL parser takes a third of a command's start-up; most need no predicate.
+    from liquidlog.predicates.readers import answers
+
+    session = Session(None if now_ms is None else 1000 * now_ms, _time_zone(time_zone))
+    found = answers(snapshot, workload, partial(load_bounds, store, snapshot), session)
+    workload = found.workload
+    masks = [np.asarray(one.may_match, np.bool_) for one in found.judged]
     inside = None
     if row_groups:
-        inside = opened_row_groups(store, snapshot, asked, masks, time_zone=zone)
+        asked = [predicate.where for predicate in workload]
+        inside = opened_row_groups(store, snapshot, asked, masks, session=session)
     sizes = np.asarray(snapshot.files["size"].to_numpy(), np.int64)
     weights = shares(workload)
     touched = np.zeros(len(sizes))
@@ -109,12 +130,21 @@ def scan(
                 share=share,
                 files=int(mask.sum()),
                 bytes=int(sizes[mask].sum()),
+                cannot_prune=judged.cannot_prune,
                 row_groups=opened,
             )
-            for predicate, share, mask, opened in zip(
-                workload, weights, masks, inside.readers if inside else repeat(None), strict=False
+            for predicate, share, mask, judged, opened in zip(
+                workload,
+                weights,
+                masks,
+                found.judged,
+                inside.readers if inside else repeat(None),
+                strict=False,
             )
         ),
+        cannot_prune=found.cannot_prune,
+        not_usable=found.not_usable,
+        asked_at=iso_time(now_ms) if found.asks_for_time and now_ms is not None else None,
         files=live.filter(pa.array(touched > 0)),
         row_groups=mean_opened(inside, weights) if inside else None,
     )
@@ -133,13 +163,18 @@ def read_workload(
         StorageError: If it cannot be read.
         UsageError: If it is not a workload, or holds no query of the table.
     """
-    # See `matching`.
+    # See `scan`.
     from liquidlog.operations.workloads import queries_at
 
     written, problem = _written(path)
-    if written:
+    if written and not any(one.problem for one in written):
         return written
-    queries = queries_at(path, table=table, storage_options=storage_options, problem=problem)
+    try:
+        queries = queries_at(path, table=table, storage_options=storage_options, problem=problem)
+    except UsageError:
+        if written:
+            return written
+        raise
     return tuple(
         WeightedPredicate(query.where, query.weight)
         for query in queries
@@ -165,6 +200,19 @@ def _written(path: str) -> tuple[Workload, UsageError | None]:
         return (), error
 
 
+def at_time(where: object, now_ms: int) -> object:
+    """Return a predicate with the current time as a literal, and the current date as that of UTC.
+
+    Anything but a valid predicate that asks for the time is returned as it is.
+    """
+    if not isinstance(where, str) or _ASKS_FOR_TIME.search(where) is None:
+        return where
+    # See `scan`.
+    from liquidlog.predicates.conditions import at_time as with_time
+
+    return with_time(where, 1000 * now_ms)
+
+
 def _time_zone(name: str | None) -> tzinfo | None:
     if name is None:
         return None
@@ -182,15 +230,17 @@ def matching(
     predicates: Sequence[str],
     *,
     time_zone: tzinfo | None = None,
+    now_ms: int | None = None,
 ) -> tuple[NDArray[np.bool_], ...]:
     """Return per predicate which live files it may match, as `may_match_each` does.
 
     Raises:
         UsageError: If a predicate is not valid.
     """
-    # Importing the SQL parser takes a third of a command's start-up; most need no predicate.
+    # See `scan`.
     from liquidlog.predicates.matching import may_match_each
 
     bounds_of = partial(load_bounds, store, snapshot)
-    found = may_match_each(snapshot, predicates, bounds_of, time_zone=time_zone)
+    now_us = None if now_ms is None else 1000 * now_ms
+    found = may_match_each(snapshot, predicates, bounds_of, time_zone=time_zone, now_us=now_us)
     return tuple(np.asarray(mask, np.bool_) for mask in found)

@@ -19,6 +19,7 @@ from liquidlog.predicates.literals import (
     Exact,
     Floating,
     Moment,
+    Span,
     SqlValue,
     date_text,
     integer_text,
@@ -26,6 +27,7 @@ from liquidlog.predicates.literals import (
     moment_text,
     number_text,
 )
+from liquidlog.predicates.sessions import ANY_OFFSET_US, ANY_SHIFT_US, Session
 from liquidlog.spec.schema import DataType, DecimalType, PrimitiveType
 
 EXACT: Final = pa.decimal256(76, 38)
@@ -34,15 +36,6 @@ EXACT: Final = pa.decimal256(76, 38)
 _BITS: Final[Mapping[str, int]] = {"byte": 8, "short": 16, "integer": 32, "long": 64}
 _DIGITS: Final[Mapping[str, int]] = {"byte": 3, "short": 5, "integer": 10, "long": 20}
 _INT64: Final = 1 << 63
-
-_HOUR_US: Final = 3_600_000_000
-_ANY_OFFSET_US: Final = 18 * _HOUR_US
-"""The largest offset from UTC that a session's time zone can have."""
-
-_ANY_SHIFT_US: Final = 25 * _HOUR_US
-"""More than the largest difference there ever was between two offsets of one time zone."""
-
-_EPOCH: Final = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +55,8 @@ def comparables(
     Several values are those of one list, for which Spark chooses a common type. `time_zone` is the
     session's, None if it can be any.
     """
+    if any(isinstance(value, Span) for value in values):
+        return _spanning(values, data_type, time_zone)
     match data_type:
         case DecimalType(precision, scale):
             return _with_decimals(values, precision - scale, scale)
@@ -76,6 +71,21 @@ def comparables(
             return _each(values, _CONVERTERS[name])
         case _:
             return None
+
+
+def _spanning(
+    values: Sequence[SqlValue], data_type: DataType, time_zone: dt.tzinfo | None
+) -> tuple[Comparable, ...] | None:
+    starts = [value.low if isinstance(value, Span) else value for value in values]
+    ends = [value.high if isinstance(value, Span) else value for value in values]
+    lows = comparables(starts, data_type, time_zone)
+    highs = comparables(ends, data_type, time_zone)
+    if lows is None or highs is None:
+        return None
+    pairs = tuple(zip(lows, highs, strict=True))
+    if any(low.arrow_type != high.arrow_type for low, high in pairs):
+        return None
+    return tuple(Comparable(low.arrow_type, low.low, high.high) for low, high in pairs)
 
 
 def _each(
@@ -180,11 +190,7 @@ def _instant(value: SqlValue, time_zone: dt.tzinfo | None) -> Comparable | None:
         return None
     if moment.offset_us is not None and not moment.is_local:
         return _whole(moment.written_us - moment.offset_us)
-    if time_zone is None:
-        return _around(moment.written_us, _ANY_OFFSET_US)
-    # A time that clocks showed twice means the first one, but as text it equals both.
-    offsets = _offsets_us(moment.written_us, time_zone)
-    return _between(moment.written_us - max(offsets), moment.written_us - min(offsets))
+    return _between(*Session(time_zone=time_zone).instants_us(moment.written_us))
 
 
 def _local_instant(value: SqlValue) -> Comparable | None:
@@ -196,8 +202,8 @@ def _local_instant(value: SqlValue) -> Comparable | None:
         return None if ignored else _whole(moment.written_us)
     # The column becomes an instant in the session's time zone.
     if moment.offset_us is None:
-        return _around(moment.written_us, _ANY_SHIFT_US)
-    return _around(moment.written_us - moment.offset_us, _ANY_OFFSET_US)
+        return _around(moment.written_us, ANY_SHIFT_US)
+    return _around(moment.written_us - moment.offset_us, ANY_OFFSET_US)
 
 
 def _moment(value: SqlValue, *, is_local: bool) -> Moment | None:
@@ -210,12 +216,6 @@ def _moment(value: SqlValue, *, is_local: bool) -> Moment | None:
             return midnight(value, is_local=is_local)
         case _:
             return None
-
-
-def _offsets_us(written_us: int, time_zone: dt.tzinfo) -> tuple[int, ...]:
-    written = (_EPOCH + dt.timedelta(microseconds=written_us)).replace(tzinfo=time_zone)
-    found = (written.replace(fold=fold).utcoffset() for fold in (0, 1))
-    return tuple((offset or dt.timedelta()) // dt.timedelta(microseconds=1) for offset in found)
 
 
 def _point(value: pa.Scalar) -> Comparable:

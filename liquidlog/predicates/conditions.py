@@ -1,5 +1,7 @@
 """SQL conditions as trees, parsed as Spark SQL, and the columns of the schema that they name."""
 
+import datetime as dt
+import re
 from collections.abc import Sequence
 from typing import Final
 
@@ -8,6 +10,7 @@ from sqlglot import exp
 from sqlglot.errors import SqlglotError
 
 from liquidlog.errors import UsageError
+from liquidlog.predicates.folding import asks_for_time, is_now
 from liquidlog.predicates.sql_errors import sql_problem
 from liquidlog.spec.near import unknown_columns
 from liquidlog.spec.schema import (
@@ -21,15 +24,18 @@ from liquidlog.spec.schema import (
     resolve_path,
 )
 
+_ESCAPED: Final = re.compile(r"(?<!\\)\\[%_]")
+"""What escapes a wildcard of LIKE."""
+
 _SHOWN: Final = 60
 """The number of characters of a long condition that an error shows."""
 
 
 def parse_condition(predicate: str) -> exp.Expression:
-    """Return the tree of one SQL condition.
+    r"""Return the tree of one SQL condition.
 
     If the condition contains a backslash, its text literals become placeholders, because a setting
-    of the session decides what a backslash means.
+    of the session decides what a backslash means; except for `\%` and `\_`, which always stay.
 
     Raises:
         UsageError: If the text is not one SQL condition.
@@ -52,10 +58,36 @@ def parse_condition(predicate: str) -> exp.Expression:
         ) from error
     parsed = statements[0] if len(statements) == 1 else None
     if isinstance(parsed, exp.Expression) and isinstance(parsed, exp.Condition):
-        return _without_escapes(parsed) if "\\" in predicate else parsed
+        return _without_escapes(parsed) if "\\" in _ESCAPED.sub("", predicate) else parsed
     raise UsageError(
         f"{predicate!r} is not a SQL condition: {_instead(statements)}", predicate=predicate
     )
+
+
+def at_time(predicate: str, now_us: int) -> str:
+    """Return a predicate with the current time (microseconds since 1970) and date of UTC in it.
+
+    A predicate that does not ask for the time, or is no condition, is returned as it is.
+    """
+    try:
+        condition = parse_condition(predicate)
+    except UsageError:
+        return predicate
+    if not asks_for_time(condition):
+        return predicate
+    return condition.transform(lambda node: _stated(node, now_us)).sql("spark")
+
+
+def _stated(node: exp.Expr, now_us: int) -> exp.Expr:
+    now = dt.datetime(1970, 1, 1) + dt.timedelta(microseconds=now_us)  # noqa: DTZ001  as written
+    if isinstance(node, exp.CurrentDate):
+        return exp.cast(exp.Literal.string(now.date().isoformat()), "date")
+    text = now.isoformat(sep=" ", timespec="microseconds")
+    if isinstance(node, exp.Localtimestamp):
+        return exp.cast(exp.Literal.string(text), "timestampntz")
+    if isinstance(node, exp.CurrentTimestamp) or is_now(node):
+        return exp.cast(exp.Literal.string(f"{text}+00:00"), "timestamptz")
+    return node
 
 
 def _instead(statements: Sequence[object]) -> str:
@@ -75,7 +107,7 @@ def too_deep(predicate: str) -> str:
 def referenced_columns(condition: exp.Expression, schema: StructType) -> dict[Path, Path]:
     """Return the columns that a condition names: their path as written to their path in the schema.
 
-    The result leaves out parts of arrays, maps and variants.
+    The result leaves out parts of arrays, maps and variants, and columns inside sub-queries.
 
     Raises:
         UsageError: If the schema lacks a column; lists all that it lacks.
@@ -83,6 +115,8 @@ def referenced_columns(condition: exp.Expression, schema: StructType) -> dict[Pa
     found: dict[Path, Path] = {}
     unknown: list[str] = []
     for column in condition.find_all(exp.Column):
+        if column.find_ancestor(exp.Query) is not None:
+            continue
         path = column_path(_outermost(column)) or column_path(column) or ()
         if find_column(schema, path) is not None:
             found[path] = resolve_path(schema, path)[0]

@@ -4,17 +4,21 @@ The value of a partition column stands in the add itself, not in its statistics:
 the one value that all rows of the file have.
 """
 
-import datetime as dt
 import re
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Final
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from sqlglot import exp
 
+from liquidlog.predicates.folding import constant_value
 from liquidlog.predicates.limits import as_written, converted
+from liquidlog.predicates.literals import SqlValue
 from liquidlog.predicates.partitions import partition_values
+from liquidlog.predicates.sessions import ANY_SESSION, Session
 from liquidlog.predicates.verdicts import Verdict, true_or_unknown
 from liquidlog.snapshot import Snapshot
 from liquidlog.spec.bounds import BoundsOf, Mask, has_bounds
@@ -32,6 +36,7 @@ from liquidlog.spec.widening import earlier_types
 _FLOAT: Final = PrimitiveType("float")
 _CHAR_TYPE: Final = "__CHAR_VARCHAR_TYPE_STRING"
 _CHAR: Final = re.compile(r"(?<!var)char", re.IGNORECASE)
+_TIMES: Final = ("current_date", "current_timestamp", "localtimestamp")
 _COLLATIONS: Final = "__COLLATIONS"
 
 
@@ -47,31 +52,50 @@ class FileBounds:
         snapshot: Snapshot,
         columns: Sequence[Path],
         bounds_of: BoundsOf,
-        time_zone: dt.tzinfo | None = None,
+        session: Session = ANY_SESSION,
     ) -> None:
-        """Load the bounds of resolved columns; `time_zone` is the session's, None for any."""
+        """Load the bounds of resolved columns, for a reader's session."""
         known = {leaf.logical: leaf for leaf in leaves(snapshot.schema)}
         partitions = {(name,) for name in snapshot.metadata.partition_columns}
         named = [known[path] for path in columns if path in known]
         measured = [leaf for leaf in named if leaf.logical not in partitions]
         self.schema = snapshot.schema
-        self.time_zone = time_zone
+        self.session = _without_hidden_time(session, snapshot.schema)
         self.count = snapshot.files.num_rows
         self._leaves = {leaf.logical: leaf for leaf in named}
         self._earlier = earlier_types(snapshot.schema)
         self._numbers = {leaf.logical: number for number, leaf in enumerate(measured)}
         self._bounds = bounds_of(measured)
         self._lacking = np.zeros(self.count, np.bool_)
+        self.misses = 0
+        self.not_pruning: list[exp.Expression] = []
         self._values = {
             leaf.logical: partition_values(snapshot.files, leaf)
             for leaf in named
             if leaf.logical in partitions
         }
 
+    @property
+    def everything(self) -> Mask:
+        """Return a mask of all files."""
+        return np.ones(self.count, np.bool_)
+
     def unknown(self) -> Verdict:
-        """Return the verdict about a condition that is not understood."""
-        everything = np.ones(self.count, np.bool_)
-        return Verdict(everything, everything)
+        """Return the verdict about a condition that is not understood, and count it."""
+        self.misses += 1
+        return Verdict(self.everything, self.everything)
+
+    def noting(self, node: exp.Expression, judge: Callable[["FileBounds"], Verdict]) -> Verdict:
+        """Return the verdict about a condition; note the condition if it is not understood."""
+        before = self.misses
+        verdict = judge(self)
+        if self.misses > before:
+            self.not_pruning.append(node)
+        return verdict
+
+    def value(self, node: exp.Expression) -> SqlValue | None:
+        """Return the value of a constant expression, None if it is none."""
+        return constant_value(node, self.session)
 
     def constant(self, *, value: bool | None) -> Verdict:
         """Return the verdict about TRUE, FALSE or NULL."""
@@ -86,6 +110,7 @@ class FileBounds:
     def verdict(self, judge: Callable[["FileBounds"], Verdict]) -> Mask:
         """Return which files to keep: the condition may be true, or a statistic is missing."""
         self._lacking = np.zeros(self.count, np.bool_)
+        self.misses, self.not_pruning = 0, []
         return judge(self).can_be_true | self._lacking
 
     def is_exact(self, leaf: Leaf) -> bool:
@@ -123,6 +148,12 @@ class FileBounds:
         nulls = self._bounds.null_count(self._numbers[leaf.logical])
         self._lacking |= np.asarray(nulls.is_null(), np.bool_)
         return nulls
+
+
+def _without_hidden_time(session: Session, schema: StructType) -> Session:
+    """Return the session without its time if a column has the name of the current one."""
+    names = {field.name.lower() for field in schema.fields}
+    return session if names.isdisjoint(_TIMES) else replace(session, now_us=None)
 
 
 def _both_null(low: pa.Array, high: pa.Array) -> Mask:

@@ -26,7 +26,7 @@ INTEGER_BITS: Final[Mapping[Any, int]] = {
     exp.DataType.Type.INT: 32,
     exp.DataType.Type.BIGINT: 64,
 }
-_DIGITS_OF_BITS: Final[Mapping[int, int]] = {8: 3, 16: 5, 32: 10, 64: 20}
+DIGITS_OF_BITS: Final[Mapping[int, int]] = {8: 3, 16: 5, 32: 10, 64: 20}
 """The precision of the decimal that Spark converts an integer type to."""
 
 _INTEGER: Final = re.compile(r"[0-9]+")
@@ -42,19 +42,23 @@ _MOMENT: Final = re.compile(
     r"(?:Z|(?P<sign>[+-])(?P<zone_hour>\d{2}):(?P<zone_minute>\d{2}))?)?",
     re.ASCII,
 )
-_EPOCH: Final = dt.date(1970, 1, 1).toordinal()
-_SECOND_US: Final = 1_000_000
-_DAY_US: Final = 86_400 * _SECOND_US
-_LARGEST_OFFSET_US: Final = 18 * 3600 * _SECOND_US
+EPOCH_ORDINAL: Final = dt.date(1970, 1, 1).toordinal()
+SECOND_US: Final = 1_000_000
+DAY_US: Final = 86_400 * SECOND_US
+_LARGEST_OFFSET_US: Final = 18 * 3600 * SECOND_US
 
 
 @dataclass(frozen=True, slots=True)
 class Exact:
-    """An integer or a decimal; its type has `digits` before and `scale` digits after the point."""
+    """An integer or a decimal; its type has `digits` before and `scale` digits after the point.
+
+    `bits` is the width of an integer type, 0 for decimals.
+    """
 
     value: Decimal
     digits: int
     scale: int
+    bits: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +82,15 @@ class Moment:
     is_local: bool
 
 
-SqlValue = Exact | Floating | Moment | str | dt.date
+@dataclass(frozen=True, slots=True)
+class Span:
+    """A value from `low` to `high`, both of one type: which one depends on the session."""
+
+    low: "Exact | Floating | Moment | dt.date"
+    high: "Exact | Floating | Moment | dt.date"
+
+
+SqlValue = Exact | Floating | Moment | str | dt.date | Span
 
 
 def sql_value(node: exp.Expression) -> SqlValue | None:
@@ -91,7 +103,7 @@ def sql_value(node: exp.Expression) -> SqlValue | None:
         case exp.Literal():
             return str(node.this) if node.is_string else _number(str(node.this))
         case exp.Cast():
-            return _cast(sql_value(node.this), node.to)
+            return cast_value(sql_value(node.this), node.to)
         case _:
             return None
 
@@ -133,23 +145,24 @@ def moment_text(text: str, *, is_local: bool) -> Moment | None:
     offset_us = _offset_us(found)
     if offset_us is not None and abs(offset_us) > _LARGEST_OFFSET_US:
         return None
-    return Moment(_midnight_us(day) + _SECOND_US * seconds + micros, offset_us, is_local)
+    return Moment(midnight_us(day) + SECOND_US * seconds + micros, offset_us, is_local)
 
 
 def midnight(day: dt.date, *, is_local: bool) -> Moment:
     """Return the moment when a day begins."""
-    return Moment(_midnight_us(day), None, is_local)
+    return Moment(midnight_us(day), None, is_local)
 
 
-def _midnight_us(day: dt.date) -> int:
-    return (day.toordinal() - _EPOCH) * _DAY_US
+def midnight_us(day: dt.date) -> int:
+    """Return the local time (microseconds since 1970) when a day begins."""
+    return (day.toordinal() - EPOCH_ORDINAL) * DAY_US
 
 
 def _offset_us(found: re.Match[str]) -> int | None:
     if found["sign"] is None:
         return 0 if found[0].endswith("Z") else None
     minutes = 60 * int(found["zone_hour"]) + int(found["zone_minute"])
-    return (-1 if found["sign"] == "-" else 1) * 60 * _SECOND_US * minutes
+    return (-1 if found["sign"] == "-" else 1) * 60 * SECOND_US * minutes
 
 
 def _number(text: str) -> SqlValue | None:
@@ -158,8 +171,10 @@ def _number(text: str) -> SqlValue | None:
     if _INTEGER.fullmatch(text):
         value = int(text)
         bits = 32 if value < 1 << 31 else 64
-        digits = max(len(str(value)), _DIGITS_OF_BITS[bits])
-        return Exact(Decimal(value), digits, 0) if digits <= MOST_DIGITS else None
+        digits = max(len(str(value)), DIGITS_OF_BITS[bits])
+        is_integer = value < 1 << 63
+        exact = Exact(Decimal(value), digits, 0, bits if is_integer else 0)
+        return exact if digits <= MOST_DIGITS else None
     if _DECIMAL.fullmatch(text):
         whole, _, fraction = text.partition(".")
         digits = len(whole.lstrip("0"))
@@ -176,15 +191,16 @@ def _double(text: str) -> Floating | None:
 def _negated(value: SqlValue | None) -> SqlValue | None:
     match value:
         # Negating the smallest integer wraps around or is an error.
-        case Exact(number, digits, scale) if number >= 0:
-            return Exact(number.copy_negate(), digits, scale)
+        case Exact(number, digits, scale, bits) if number >= 0:
+            return Exact(number.copy_negate(), digits, scale, bits)
         case Floating(low, high, is_float):
             return Floating(-high, -low, is_float)
         case _:
             return None
 
 
-def _cast(value: SqlValue | None, target: exp.DataType) -> SqlValue | None:
+def cast_value(value: SqlValue | None, target: exp.DataType) -> SqlValue | None:
+    """Return the value of a cast, None if it is not the same in every session."""
     if target.this in INTEGER_BITS:
         return _as_integer(value, INTEGER_BITS[target.this])
     if target.this == exp.DataType.Type.DECIMAL:
@@ -194,11 +210,13 @@ def _cast(value: SqlValue | None, target: exp.DataType) -> SqlValue | None:
 
 
 def _as_integer(value: SqlValue | None, bits: int) -> Exact | None:
+    if isinstance(value, str) and (whole_text := integer_text(value)) is not None:
+        value = Exact(Decimal(whole_text), MOST_DIGITS, 0)
     if not isinstance(value, Exact) or value.value != int(value.value):
         return None
     whole = int(value.value)
     fits = -(1 << (bits - 1)) <= whole < 1 << (bits - 1)
-    return Exact(Decimal(whole), _DIGITS_OF_BITS[bits], 0) if fits else None
+    return Exact(Decimal(whole), DIGITS_OF_BITS[bits], 0, bits) if fits else None
 
 
 def _as_decimal(value: SqlValue | None, target: exp.DataType) -> Exact | None:
@@ -252,6 +270,7 @@ _CASTS: Final[Mapping[Any, Callable[[SqlValue], SqlValue | None]]] = {
     exp.DataType.Type.FLOAT: _as_float,
     exp.DataType.Type.DATE: _as_date,
     # Spark's TIMESTAMP has a time zone; these are sqlglot's names of it.
+    exp.DataType.Type.TIMESTAMP: _as_timestamp,
     exp.DataType.Type.TIMESTAMPTZ: _as_timestamp,
     exp.DataType.Type.TIMESTAMPLTZ: _as_timestamp,
     exp.DataType.Type.TIMESTAMPNTZ: _as_local_timestamp,

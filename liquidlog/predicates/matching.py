@@ -6,16 +6,17 @@ do not decide, or the condition is not understood, both answers are yes.
 """
 
 import datetime as dt
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial, reduce
 from operator import and_, or_
 from typing import Final, cast
 
 import pyarrow as pa
-import pyarrow.compute as pc
 from sqlglot import exp
 
 from liquidlog.errors import UsageError
+from liquidlog.predicates.arithmetic import holds
 from liquidlog.predicates.coercion import Comparable, comparables
 from liquidlog.predicates.conditions import (
     column_path,
@@ -24,11 +25,17 @@ from liquidlog.predicates.conditions import (
     too_deep,
 )
 from liquidlog.predicates.file_bounds import FileBounds, has_plain_order
-from liquidlog.predicates.literals import INTEGER_BITS, SqlValue, sql_value
-from liquidlog.predicates.verdicts import Verdict, compared, true_or_unknown
+from liquidlog.predicates.folding import asks_for_time
+from liquidlog.predicates.literals import INTEGER_BITS, Exact, SqlValue
+from liquidlog.predicates.mismatches import refuse_impossible, refuse_mismatch, shown_sql
+from liquidlog.predicates.months import with_dates
+from liquidlog.predicates.periods import Edges, Period, edges, period_of
+from liquidlog.predicates.prefixes import Pattern, begins_with, pattern
+from liquidlog.predicates.sessions import Session
+from liquidlog.predicates.verdicts import Verdict, compared
 from liquidlog.snapshot import Snapshot
-from liquidlog.spec.bounds import BoundsOf, Mask
-from liquidlog.spec.schema import Leaf, PrimitiveType, leaves
+from liquidlog.spec.bounds import BoundsOf
+from liquidlog.spec.schema import Leaf, Path, PrimitiveType, leaves
 
 _SYMBOLS: Final[Mapping[type[exp.Expression], str]] = {
     exp.EQ: "=",
@@ -60,9 +67,10 @@ def may_match(
 ) -> pa.BooleanArray:
     """Return whether a file may hold a row that satisfies the predicate, one bool per live file.
 
-    Conditions that exclude files compare columns with number, text, date and timestamp literals,
-    using =, <>, <, <=, >, >=, <=>, BETWEEN, IN, LIKE 'prefix%', IS [NOT] NULL, AND, OR and NOT, as
-    described in docs/pruning.md; any other condition counts as possibly true. A false entry is
+    Conditions that exclude files compare columns, and years, months, weeks and days of columns,
+    with constant numbers, texts, dates and timestamps, using =, <>, <, <=, >, >=, <=>, BETWEEN, IN,
+    LIKE 'prefix%', IS [NOT] NULL, AND, OR and NOT, as described in docs/pruning.md; any other
+    condition counts as possibly true, and so does one on the current time. A false entry is
     certain: with ANSI mode on or off, and in every time zone unless `time_zone` gives the
     session's. Partition columns are judged by their values.
 
@@ -78,27 +86,85 @@ def may_match_each(
     bounds_of: BoundsOf,
     *,
     time_zone: dt.tzinfo | None = None,
+    now_us: int | None = None,
 ) -> tuple[pa.BooleanArray, ...]:
     """Return the result of `may_match` per predicate; loads the bounds only once.
+
+    `now_us` is the current time in predicates, in microseconds since 1970.
 
     Raises:
         UsageError: If one is not one SQL condition, or names a column the table lacks.
     """
-    conditions = [parse_condition(predicate) for predicate in predicates]
-    columns = [referenced_columns(condition, snapshot.schema) for condition in conditions]
+    session = Session(now_us, time_zone)
+    return tuple(found.may_match for found in judged_each(snapshot, predicates, bounds_of, session))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Judged:
+    """What a predicate says of the live files.
+
+    `may_match` has one bool per file, as `may_match` returns it. `cannot_prune` lists conditions in
+    the predicate that rule out no file, whatever the statistics: they count as possibly true.
+    `asks_for_time` says whether the answer depends on the time at which it is asked.
+    """
+
+    may_match: pa.BooleanArray
+    cannot_prune: tuple[str, ...]
+    asks_for_time: bool
+
+
+def judged_each(
+    snapshot: Snapshot, predicates: Sequence[str], bounds_of: BoundsOf, session: Session
+) -> tuple[Judged, ...]:
+    """Return what each predicate says of the live files; loads the bounds only once.
+
+    Without a time in the session, conditions on the current time rule out no file.
+
+    Raises:
+        UsageError: If one is not one SQL condition, names a column the table lacks, or compares a
+            column with a constant of a wrong type.
+    """
+    found = judged_or_refused(snapshot, predicates, bounds_of, session)
+    for one in found:
+        if isinstance(one, UsageError):
+            raise one
+    return tuple(one for one in found if isinstance(one, Judged))
+
+
+def judged_or_refused(
+    snapshot: Snapshot, predicates: Sequence[str], bounds_of: BoundsOf, session: Session
+) -> tuple[Judged | UsageError, ...]:
+    """Return what each predicate says of the live files, or why it cannot say anything."""
+    conditions = [_condition(predicate, snapshot) for predicate in predicates]
+    columns = [found[1] for found in conditions if not isinstance(found, UsageError)]
     paths = dict.fromkeys(path for named in columns for path in named.values())
-    bounds = FileBounds(snapshot, list(paths), bounds_of, time_zone)
+    bounds = FileBounds(snapshot, list(paths), bounds_of, session)
     return tuple(
-        pa.array(_verdict_on(condition, predicate, bounds))
-        for condition, predicate in zip(conditions, predicates, strict=True)
+        found if isinstance(found, UsageError) else _judged(found[0], predicate, bounds)
+        for found, predicate in zip(conditions, predicates, strict=True)
     )
 
 
-def _verdict_on(condition: exp.Expression, predicate: str, bounds: FileBounds) -> Mask:
+def _condition(
+    predicate: str, snapshot: Snapshot
+) -> tuple[exp.Expression, dict[Path, Path]] | UsageError:
     try:
-        return bounds.verdict(partial(_judge, condition))
-    except RecursionError as error:
-        raise UsageError(too_deep(predicate), predicate=predicate) from error
+        condition = parse_condition(predicate)
+        return condition, referenced_columns(condition, snapshot.schema)
+    except UsageError as error:
+        return error
+
+
+def _judged(condition: exp.Expression, predicate: str, bounds: FileBounds) -> Judged | UsageError:
+    try:
+        refuse_impossible(condition)
+        mask = bounds.verdict(partial(_judge, condition))
+        shown = (shown_sql(node) for node in bounds.not_pruning)
+        return Judged(pa.array(mask), tuple(dict.fromkeys(shown)), asks_for_time(condition))
+    except RecursionError:
+        return UsageError(too_deep(predicate), predicate=predicate)
+    except UsageError as error:
+        return error
 
 
 def referenced_leaves(snapshot: Snapshot, predicates: Sequence[str]) -> tuple[Leaf, ...]:
@@ -120,24 +186,40 @@ def _judge(node: exp.Expression, bounds: FileBounds) -> Verdict:
         case exp.Paren():
             return _judge(node.this, bounds)
         case exp.Not():
-            return _judge(node.this, bounds).negated()
+            return _judge_not(node, bounds)
         case exp.And() | exp.Or():
             # Recursion goes one level deep per chain: a generated one can have thousands of parts.
-            parts = [_judge(cast("exp.Expression", part), bounds) for part in node.flatten()]
+            nodes = [cast("exp.Expression", part) for part in node.flatten()]
+            if isinstance(node, exp.And):
+                nodes = with_dates(nodes, bounds.value)
+            parts = [_judge(part, bounds) for part in nodes]
             return reduce(and_ if isinstance(node, exp.And) else or_, parts)
         case exp.Boolean():
             return bounds.constant(value=bool(node.this))
         case exp.Null():
             return bounds.constant(value=None)
         case _:
-            return _judge_leaf(node, bounds)
+            return bounds.noting(node, partial(_judge_leaf, node))
+
+
+def _judge_not(node: exp.Not, bounds: FileBounds) -> Verdict:
+    inner = node.this.unnest()
+    leaf = _leaf(inner.this, bounds) if isinstance(inner, exp.In) else None
+    if leaf is None or bounds.is_exact(leaf):
+        return _judge(node.this, bounds).negated()
+    # No bounds prove that all rows of a file are in a list.
+    return bounds.noting(node, lambda known: _judge_in(inner, known, is_negated=True).negated())
 
 
 def _judge_leaf(node: exp.Expression, bounds: FileBounds) -> Verdict:
     match node:
         case exp.Between() if not node.args.get("symmetric"):
+            # Either half may narrow alone.
+            missed = bounds.misses
             low = _compare(exp.GTE, node.this, node.args["low"], bounds)
-            return low & _compare(exp.LTE, node.this, node.args["high"], bounds)
+            high = _compare(exp.LTE, node.this, node.args["high"], bounds)
+            bounds.misses = missed + (bounds.misses - missed) // 2
+            return low & high
         case exp.In():
             return _judge_in(node, bounds)
         case exp.Is():
@@ -146,7 +228,7 @@ def _judge_leaf(node: exp.Expression, bounds: FileBounds) -> Verdict:
             return _judge_null_safe(node, bounds)
         case exp.NullSafeNEQ():
             return _judge_null_safe(node, bounds).negated()
-        case exp.Like() | exp.StartsWith():
+        case exp.Like() | exp.StartsWith() | exp.Escape():
             return _judge_prefix(node, bounds)
         case exp.EQ() | exp.NEQ() | exp.LT() | exp.LTE() | exp.GT() | exp.GTE():
             return _compare(type(node), node.this, node.expression, bounds)
@@ -154,7 +236,7 @@ def _judge_leaf(node: exp.Expression, bounds: FileBounds) -> Verdict:
             return bounds.unknown()
 
 
-def _judge_in(node: exp.In, bounds: FileBounds) -> Verdict:
+def _judge_in(node: exp.In, bounds: FileBounds, *, is_negated: bool = False) -> Verdict:
     """Return the verdict about the range from the smallest to the largest value of the list.
 
     No bounds prove that all rows of a file are in the list, so NOT IN excludes files only by
@@ -166,13 +248,18 @@ def _judge_in(node: exp.In, bounds: FileBounds) -> Verdict:
     if not members:
         return bounds.constant(value=None)
     leaf = _leaf(node.this, bounds)
-    values = [value for member in members if (value := sql_value(member)) is not None]
-    if leaf is None or len(values) < len(members):
+    values = [value for member in members if (value := bounds.value(member)) is not None]
+    if len(values) < len(members):
         return bounds.unknown()
-    wanted = _wanted(leaf, values, bounds)
+    has_null = len(members) < len(node.expressions)
+    if leaf is None:
+        return _judge_period_in(node.this, members, bounds, has_null=has_null)
+    wanted = _wanted(leaf, values, members, bounds)
     if wanted is None:
         return _any_value(leaf, bounds)
-    everything = bounds.unknown().can_be_false
+    if is_negated and not bounds.is_exact(leaf):
+        bounds.misses += 1
+    everything = bounds.everything
     if not bounds.is_exact(leaf) or _is_compared_as_text(leaf, values):
         above, below = (
             reduce(or_, [_compared(operator, leaf, value, bounds) for value in wanted])
@@ -181,7 +268,6 @@ def _judge_in(node: exp.In, bounds: FileBounds) -> Verdict:
         return Verdict((above & below).can_be_true, everything)
     found = reduce(or_, [_compared(exp.EQ, leaf, value, bounds) for value in wanted])
     # IN is never false if the list has a null.
-    has_null = len(members) < len(node.expressions)
     return Verdict(found.can_be_true, found.can_be_false & (not has_null))
 
 
@@ -189,6 +275,24 @@ def _is_compared_as_text(leaf: Leaf, values: Sequence[SqlValue]) -> bool:
     """Return whether Spark may compare with the list as texts, as it does with ANSI mode off."""
     is_text = any(isinstance(value, str) for value in values)
     return is_text and leaf.data_type != PrimitiveType("string")
+
+
+def _judge_period_in(
+    subject: exp.Expression,
+    members: Sequence[exp.Expression],
+    bounds: FileBounds,
+    *,
+    has_null: bool,
+) -> Verdict:
+    period = period_of(subject, partial(_leaf, bounds=bounds))
+    if period is None:
+        return bounds.unknown()
+    verdicts = [_compared_period(exp.EQ, period, member, bounds) for member in members]
+    found = reduce(or_, verdicts)
+    # With ANSI mode off, texts are compared as texts.
+    is_text = any(isinstance(bounds.value(member), str) for member in members)
+    can_be_false = bounds.everything if is_text else found.can_be_false & (not has_null)
+    return Verdict(found.can_be_true, can_be_false)
 
 
 def _judge_null_safe(node: exp.Expression, bounds: FileBounds) -> Verdict:
@@ -199,8 +303,8 @@ def _judge_null_safe(node: exp.Expression, bounds: FileBounds) -> Verdict:
         return bounds.unknown()
     if isinstance(other, exp.Null):
         return Verdict(bounds.may_have_null(leaf), bounds.may_have_value(leaf))
-    value = sql_value(other)
-    wanted = None if value is None else _wanted(leaf, [value], bounds)
+    value = bounds.value(other)
+    wanted = None if value is None else _wanted(leaf, [value], [other], bounds)
     if wanted is None:
         # The other side may be null, which equals a null of the column.
         return bounds.unknown()
@@ -210,34 +314,34 @@ def _judge_null_safe(node: exp.Expression, bounds: FileBounds) -> Verdict:
 
 
 def _judge_prefix(node: exp.Expression, bounds: FileBounds) -> Verdict:
-    leaf, value = _leaf(node.this, bounds), sql_value(node.expression)
-    if leaf is None or not isinstance(value, str) or leaf.data_type != PrimitiveType("string"):
+    """Return the verdict about LIKE and startswith: texts with one beginning are consecutive."""
+    escape = "\\"
+    if isinstance(node, exp.Escape):
+        node, escape = node.this, str(bounds.value(node.expression) or "")
+    if not isinstance(node, exp.Like | exp.StartsWith):
         return bounds.unknown()
-    pattern = value if isinstance(node, exp.Like) else f"{value}%"
-    verdict = _like(node, leaf, pattern, bounds)
+    leaf, value = _leaf(node.this, bounds), bounds.value(node.expression)
+    is_text = leaf is not None and leaf.data_type == PrimitiveType("string")
+    if leaf is None or not is_text or not isinstance(value, str) or len(escape) != 1:
+        return bounds.unknown()
+    if not has_plain_order(leaf, bounds.schema):
+        return bounds.unknown()
+    asked = pattern(value, escape) if isinstance(node, exp.Like) else Pattern(value, is_open=True)
+    if asked is None or (not asked.prefix and not asked.is_whole):
+        return bounds.unknown()
+    verdict = _with_prefix(leaf, asked, bounds)
     return verdict.negated() if node.args.get("negate") else verdict
 
 
-def _like(node: exp.Expression, leaf: Leaf, pattern: str, bounds: FileBounds) -> Verdict:
-    """Return the verdict about the patterns that Spark turns into comparisons.
-
-    Source: Spark, LikeSimplification: `text`, `prefix%` and `prefix%suffix`.
-    """
-    prefix, *rest = pattern.split("%")
-    if "_" in pattern or "\\" in pattern or not has_plain_order(leaf, bounds.schema):
-        return bounds.unknown()
-    if not rest:
-        return _compare(exp.EQ, node.this, node.expression, bounds)
-    if not prefix or len(rest) > 1:
-        return bounds.unknown()
-    low, high = bounds.limits(leaf, pa.string())
-    # In the order of UTF-8, the texts with this prefix are consecutive, and the prefix is first.
-    begins = pc.binary_slice(pc.cast(low, pa.binary()), 0, len(prefix.encode()))
-    start = pa.scalar(prefix.encode(), pa.binary())
-    may = true_or_unknown(pc.less_equal(begins, start)) & true_or_unknown(
-        pc.greater_equal(pc.cast(high, pa.binary()), start)
-    )
-    return Verdict(may & bounds.may_have_value(leaf), bounds.may_have_value(leaf))
+def _with_prefix(leaf: Leaf, asked: Pattern, bounds: FileBounds) -> Verdict:
+    if asked.is_whole:
+        point = comparables([asked.prefix], leaf.data_type)
+        return (
+            _any_value(leaf, bounds) if point is None else _compared(exp.EQ, leaf, point[0], bounds)
+        )
+    limits, some = bounds.limits(leaf, pa.string()), bounds.may_have_value(leaf)
+    verdict = begins_with(limits, asked.prefix, is_open=asked.is_open)
+    return Verdict(verdict.can_be_true & some, verdict.can_be_false & some)
 
 
 def _judge_null(node: exp.Is, bounds: FileBounds) -> Verdict:
@@ -266,27 +370,66 @@ def _compare(
 ) -> Verdict:
     if isinstance(left, exp.Null) or isinstance(right, exp.Null):
         return bounds.constant(value=None)
-    leaf, value = _leaf(left, bounds), sql_value(right)
-    if leaf is None:
-        leaf, value, operator = _leaf(right, bounds), sql_value(left), _FLIPPED[operator]
-    if leaf is None or value is None:
+    if bounds.value(right) is None:
+        left, right, operator = right, left, _FLIPPED[operator]
+    value, leaf = bounds.value(right), _leaf(left, bounds)
+    if value is None:
         return bounds.unknown()
-    wanted = _wanted(leaf, [value], bounds)
+    constant = bounds.value(left)
+    if isinstance(value, Exact) and isinstance(constant, Exact):
+        return bounds.constant(value=holds(operator, constant, value))
+    if leaf is None:
+        period = period_of(left, partial(_leaf, bounds=bounds))
+        return (
+            bounds.unknown()
+            if period is None
+            else _compared_period(operator, period, right, bounds)
+        )
+    wanted = _wanted(leaf, [value], [right], bounds)
     if wanted is None:
         return _any_value(leaf, bounds)
     return _compared(operator, leaf, wanted[0], bounds)
 
 
+def _compared_period(
+    operator: type[exp.Expression], period: Period, right: exp.Expression, bounds: FileBounds
+) -> Verdict:
+    """Return the verdict about comparing a function of a time, by where its periods begin."""
+    value = bounds.value(right)
+    if value is None:
+        return bounds.unknown()
+    refuse_mismatch(period.leaf, period.gives, value, right)
+    places = edges(period, value, bounds.session)
+    if places is None or not has_plain_order(period.leaf, bounds.schema):
+        return _any_value(period.leaf, bounds)
+    return _BY_EDGES[operator](partial(_compared, leaf=period.leaf, bounds=bounds), places)
+
+
+_Comparing = Callable[..., Verdict]
+
+_BY_EDGES: Final[Mapping[type[exp.Expression], Callable[[_Comparing, Edges], Verdict]]] = {
+    exp.EQ: lambda is_, at: is_(exp.GTE, wanted=at.first) & is_(exp.LT, wanted=at.beyond),
+    exp.NEQ: lambda is_, at: is_(exp.LT, wanted=at.first) | is_(exp.GTE, wanted=at.beyond),
+    exp.LT: lambda is_, at: is_(exp.LT, wanted=at.first),
+    exp.LTE: lambda is_, at: is_(exp.LT, wanted=at.beyond),
+    exp.GT: lambda is_, at: is_(exp.GTE, wanted=at.beyond),
+    exp.GTE: lambda is_, at: is_(exp.GTE, wanted=at.first),
+}
+
+
 def _wanted(
-    leaf: Leaf, values: Sequence[SqlValue], bounds: FileBounds
+    leaf: Leaf, values: Sequence[SqlValue], nodes: Sequence[exp.Expression], bounds: FileBounds
 ) -> tuple[Comparable, ...] | None:
+    for value, node in zip(values, nodes, strict=True):
+        refuse_mismatch(leaf, leaf.data_type, value, node)
     if not has_plain_order(leaf, bounds.schema):
         return None
-    return comparables(values, leaf.data_type, bounds.time_zone)
+    return comparables(values, leaf.data_type, bounds.session.time_zone)
 
 
 def _any_value(leaf: Leaf, bounds: FileBounds) -> Verdict:
     """Return the verdict about a comparison with an unknown value; it is null for null rows."""
+    bounds.misses += 1
     some = bounds.may_have_value(leaf)
     return Verdict(some, some)
 

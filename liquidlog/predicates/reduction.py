@@ -27,7 +27,9 @@ from liquidlog.predicates.conditions import (
     too_deep,
 )
 from liquidlog.predicates.file_bounds import has_plain_order
-from liquidlog.predicates.literals import INTEGER_BITS, SqlValue, sql_value
+from liquidlog.predicates.folding import constant_value
+from liquidlog.predicates.literals import INTEGER_BITS, SqlValue
+from liquidlog.predicates.sessions import Session
 from liquidlog.predicates.workload import Workload, shares
 from liquidlog.spec.schema import (
     DecimalType,
@@ -44,6 +46,7 @@ _MAX_ALTERNATIVES: Final = 64
 
 NO_COLUMN: Final = "narrows by no clustering column"
 NEVER: Final = "is never true"
+NO_CONDITION: Final = "is no condition on this table"
 
 _OPERATORS: Final[Mapping[type[exp.Expression], str]] = {
     exp.EQ: "=",
@@ -103,6 +106,7 @@ _Alternative: TypeAlias = Mapping[int, tuple[_Span, ...]]
 _Alternatives: TypeAlias = tuple[_Alternative, ...]
 """Any of them holds; each has spans per column. None at all is never true."""
 
+_SESSION: Final = Session(time_zone=dt.UTC)
 _ALWAYS: Final[_Alternatives] = ({},)
 
 
@@ -120,14 +124,19 @@ def fitted_workload(
         schema: The table's schema.
 
     Raises:
-        UsageError: If one is not one SQL condition, or names a column that the table lacks.
+        UsageError: If none is one SQL condition on columns of the table.
     """
     domains = _domains(columns, schema)
     weights: dict[AnyOf, float] = {}
     left: dict[str, list[float]] = {}
-    for predicate, share in zip(workload, shares(workload), strict=True):
-        found = _reduced(predicate.where, domains, schema)
-        if not found:
+    reduced = [_reduced_or_refused(predicate.where, domains, schema) for predicate in workload]
+    refused = [one for one in reduced if isinstance(one, UsageError)]
+    if len(refused) == len(reduced) and refused:
+        raise refused[0]
+    for found, share in zip(reduced, shares(workload), strict=True):
+        if isinstance(found, UsageError):
+            left.setdefault(NO_CONDITION, []).append(share)
+        elif not found:
             left.setdefault(NEVER, []).append(share)
         elif any(not alternative for alternative in found):
             left.setdefault(NO_COLUMN, []).append(share)
@@ -223,6 +232,19 @@ def _scale(leaf: Leaf) -> int | None:
             return 0
 
 
+def _value(node: exp.Expression) -> SqlValue | None:
+    return constant_value(node, _SESSION)
+
+
+def _reduced_or_refused(
+    where: str, domains: Mapping[Path, _Domain], schema: StructType
+) -> _Alternatives | UsageError:
+    try:
+        return _reduced(where, domains, schema)
+    except UsageError as error:
+        return error
+
+
 def _reduced(where: str, domains: Mapping[Path, _Domain], schema: StructType) -> _Alternatives:
     condition = parse_condition(where)
     referenced_columns(condition, schema)
@@ -274,9 +296,9 @@ class _Reduction:
     def _compare(
         self, operator: str, left: exp.Expression, right: exp.Expression, *, negated: bool
     ) -> _Alternatives:
-        domain, value = self._domain(left), sql_value(right)
+        domain, value = self._domain(left), _value(right)
         if domain is None:
-            domain, value = self._domain(right), sql_value(left)
+            domain, value = self._domain(right), _value(left)
             operator = _FLIPPED.get(operator, operator)
         operator = _NEGATED[operator] if negated else operator
         if domain is None or value is None or operator == "<>":
@@ -297,14 +319,14 @@ class _Reduction:
     def _listed(self, node: exp.In) -> _Alternatives:
         domain = self._domain(node.this)
         members = [one for one in node.expressions if not isinstance(one, exp.Null)]
-        values = [value for one in members if (value := sql_value(one)) is not None]
+        values = [value for one in members if (value := _value(one)) is not None]
         is_known = node.args.get("query") is None and len(values) == len(members)
         if domain is None or not is_known or not values:
             return _ALWAYS
         return self._among(domain, "=", values)
 
     def _prefixed(self, node: exp.Expression) -> _Alternatives:
-        domain, value = self._domain(node.this), sql_value(node.expression)
+        domain, value = self._domain(node.this), _value(node.expression)
         is_text = domain is not None and domain.leaf.data_type == PrimitiveType("string")
         if domain is None or not is_text or not isinstance(value, str):
             return _ALWAYS

@@ -6,10 +6,23 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class WeightedPredicate:
-    """A SQL condition and how often it is used, in any unit that the whole workload shares."""
+    """A SQL condition and how often it is used, in any unit that the whole workload shares.
+
+    `problem` says why `where` is no condition on one table; None if it may be one.
+    """
 
     where: str
     weight: float = 1.0
+    problem: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NotUsable:
+    """A predicate that is set aside because it is no condition on the table, and the reason."""
+
+    where: str
+    weight: float
+    reason: str
 
 
 Workload = tuple[WeightedPredicate, ...]

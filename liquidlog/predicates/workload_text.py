@@ -2,7 +2,8 @@
 
 JSON lines: one `{"where": "day = '2024-01-31'", "weight": 3}` per line; a weight left out is 1.
 SQL: statements that end in a semicolon, each a SELECT from one table or a bare condition; a
-comment `weight: 3` in a statement gives its weight.
+comment `weight: 3` in a statement gives its weight. A predicate that cannot be read keeps its text
+and says what its problem is.
 """
 
 import math
@@ -31,8 +32,11 @@ _QUALIFIERS: Final = ("catalog", "db", "table")
 def parse_workload(text: str, *, source: str, sql: bool) -> Workload:
     """Return the predicates of a workload; `source` names the text in errors.
 
+    A predicate that is no condition on one table is returned with its problem.
+
     Raises:
-        UsageError: If there is no predicate, or one cannot be parsed; its field `where` says which.
+        UsageError: If there is no predicate, or the text has another form; its field `where` says
+            where.
     """
     found = tuple(_statements(text, source) if sql else _lines(text, source))
     if not found:
@@ -57,7 +61,8 @@ def _lines(text: str, source: str) -> Iterator[WeightedPredicate]:
             raise UsageError(
                 f'{place} is not of the form {{"where": "...", "weight": 1}}', where=place
             )
-        yield WeightedPredicate(_checked(condition, place), _weight(found.get("weight", 1), place))
+        weight = _weight(found.get("weight", 1), place)
+        yield WeightedPredicate(condition, weight, _problem(condition, place))
 
 
 def _statements(text: str, source: str) -> Iterator[WeightedPredicate]:
@@ -71,7 +76,12 @@ def _statements(text: str, source: str) -> Iterator[WeightedPredicate]:
         place = f"{source} statement {number}"
         weights = [found[1] for text in comments if (found := _WEIGHT.search(text))]
         weight = _weight(_number(weights[0]) if weights else 1, place)
-        yield WeightedPredicate(_condition(statement, place), weight)
+        condition = _condition(statement)
+        if condition is None:
+            problem = f"{place} is neither a condition nor a SELECT from one table"
+            yield WeightedPredicate(statement.sql("spark", comments=False), weight, problem)
+        else:
+            yield WeightedPredicate(condition, weight, _problem(condition, place))
 
 
 def _commented(
@@ -89,21 +99,17 @@ def _commented(
         yield statement, [*comments, *(behind or ())]
 
 
-def _condition(statement: exp.Expr, place: str) -> str:
-    """Return the text of a statement's condition.
-
-    Raises:
-        UsageError: If the statement is neither a condition nor a SELECT from one table.
-    """
+def _condition(statement: exp.Expr) -> str | None:
+    """Return the text of a statement's condition, None if it reads not one table."""
     if isinstance(statement, exp.Condition) and not isinstance(statement, exp.Query):
-        return _checked(statement.sql("spark", comments=False), place)
+        return statement.sql("spark", comments=False)
     origin = statement.args.get("from_") if isinstance(statement, exp.Select) else None
     if (
         origin is None
         or not isinstance(origin.this, exp.Table)
         or any(statement.args.get(name) for name in _NARROWING)
     ):
-        raise UsageError(f"{place} is neither a condition nor a SELECT from one table", where=place)
+        return None
     found = statement.args.get("where")
     if found is None:
         return "TRUE"
@@ -113,15 +119,15 @@ def _condition(statement: exp.Expr, place: str) -> str:
         qualifier = next((part for part in _QUALIFIERS if column.args.get(part)), None)
         if qualifier and column.text(qualifier).lower() == table.alias_or_name.lower():
             column.set(qualifier, None)
-    return _checked(condition.sql("spark", comments=False), place)
+    return str(condition.sql("spark", comments=False))
 
 
-def _checked(condition: str, place: str) -> str:
+def _problem(condition: str, place: str) -> str | None:
     try:
         parse_condition(condition)
     except UsageError as error:
-        raise UsageError(f"{place}: {error.message}", where=place) from error
-    return condition
+        return f"{place}: {error.message}"
+    return None
 
 
 def _number(text: str) -> float | None:

@@ -9,6 +9,7 @@ from liquidlog.operations.past_commits import OptimizeComparison
 from liquidlog.plan import ClusteringPlan, FittedWorkload
 from liquidlog.report.layout import Line, Report, amount, listing
 from liquidlog.report.policies import policy_document, settings_text
+from liquidlog.report.readers import remarks
 from liquidlog.simulation.prediction import Prediction
 from liquidlog.simulation.prices import Costs
 from liquidlog.spec.schema import quote_path
@@ -119,6 +120,7 @@ def predicted_plan(made: tuple[ClusteringPlan, Prediction, Costs | None]) -> Rep
         *plan(of),
         head,
         *([] if paid is None else [_costs(paid)]),
+        *remarks(brings.cannot_prune, brings.not_usable, brings.asked_at),
         *listing(("predicate", "asked", "files before", "after", "bytes before", "after"), asked),
     )
 

@@ -27,6 +27,7 @@ from liquidlog.report.layout import (
     pairs,
     share,
 )
+from liquidlog.report.readers import remarks
 from liquidlog.spec.sizes import render_size
 
 _BAR_CELLS: Final = 40
@@ -137,6 +138,7 @@ def scan(found: Scan) -> Report:
     return (
         head,
         *inside,
+        *remarks(found.cannot_prune, found.not_usable, found.asked_at),
         *listing(("predicate", "asked", "files", "size", "share"), asked),
         *listing(("path", "size", "asked"), opened),
     )

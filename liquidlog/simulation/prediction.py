@@ -9,7 +9,7 @@ the outputs of few inputs are predicted wider than they will be.
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import pyarrow as pa
@@ -20,12 +20,18 @@ from liquidlog.clustering.health.measure import Health, measure_health
 from liquidlog.clustering.keyspace.cells import placed
 from liquidlog.curve.ranges import range_ids
 from liquidlog.plan import ClusteringPlan, RewriteGroup, parsed_as
-from liquidlog.predicates.workload import Workload, shares
+from liquidlog.predicates.sessions import Session
+from liquidlog.predicates.workload import NotUsable, Workload, shares
 from liquidlog.simulation.imagined import ImaginedFiles, with_imagined
 from liquidlog.simulation.table import Points, Rows
 from liquidlog.snapshot import Snapshot
-from liquidlog.spec.bounds import Bounds, BoundsOf, ColumnBounds, concat_bounds
+from liquidlog.spec.bounds import Bounds, BoundsOf, ColumnBounds, Mask, concat_bounds
 from liquidlog.spec.schema import Leaf, leaves
+from liquidlog.spec.times import iso_time
+
+if TYPE_CHECKING:
+    from liquidlog.predicates.matching import Judged
+    from liquidlog.predicates.readers import Answers
 
 _ROWS_IN_A_FILE: Final = 64
 _MOST_ROWS: Final = 400_000
@@ -33,7 +39,10 @@ _MOST_ROWS: Final = 400_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PredictedReads:
-    """The reads of one predicate before and after a plan; `share` is its share of the workload."""
+    """The reads of one predicate before and after a plan; `share` is its share of the workload.
+
+    `cannot_prune` lists the conditions in it that rule out no file, whatever the statistics.
+    """
 
     where: str
     share: float
@@ -41,6 +50,7 @@ class PredictedReads:
     files_after: int
     bytes_before: int
     bytes_after: int
+    cannot_prune: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,6 +61,10 @@ class Prediction:
     `gain_per_byte` is the number of bytes that a read saves per rewritten byte. After
     `break_even_reads` reads, as many bytes are saved as were rewritten; None if a read saves
     nothing.
+
+    `cannot_prune` lists the conditions of all predicates that rule out no file. `not_usable` has
+    the predicates that are no condition on this table, which count nowhere else. `asked_at` is the
+    current time (ISO 8601, UTC) if a predicate depends on it, else None.
     """
 
     bytes_to_rewrite: int
@@ -63,6 +77,9 @@ class Prediction:
     gain_per_byte: float
     break_even_reads: float | None
     predicates: tuple[PredictedReads, ...]
+    cannot_prune: tuple[str, ...]
+    not_usable: tuple[NotUsable, ...]
+    asked_at: str | None
 
     def document(self) -> dict[str, Any]:
         """Return the fields by name, `predicates` as PredictedReads, ready to print as JSON."""
@@ -75,20 +92,24 @@ def predict(
     workload: Workload,
     bounds_of: BoundsOf,
     samples: Sequence[pa.Table] | None = None,
+    *,
+    now_ms: int | None = None,
 ) -> Prediction:
     """Return the predicted effect of a plan for this snapshot on a workload.
 
     `samples` holds one table per group of the plan, with the clustering columns of sampled rows.
-    Without samples, rows are made up.
+    Without samples, rows are made up. `now_ms` is the current time in predicates.
 
     Raises:
-        UsageError: If a predicate cannot be parsed.
+        UsageError: If no predicate is a condition on the table.
     """
     # The SQL parser takes a third of a command's start; most commands have no predicate.
-    from liquidlog.predicates.matching import may_match_each, referenced_leaves
+    from liquidlog.predicates.matching import judged_each, referenced_leaves
+    from liquidlog.predicates.readers import answers
 
-    asked = [predicate.where for predicate in workload]
-    before = may_match_each(snapshot, asked, bounds_of)
+    session = Session(None if now_ms is None else 1000 * now_ms)
+    readers = answers(snapshot, workload, bounds_of, session)
+    asked = [predicate.where for predicate in readers.workload]
     clustered = [column.logical for column in plan.columns]
     known = {leaf.logical: leaf for leaf in leaves(snapshot.schema)}
     measured = {leaf.logical: leaf for leaf in referenced_leaves(snapshot, asked)}
@@ -101,8 +122,12 @@ def predict(
     def bounds_after(wanted: Sequence[Leaf]) -> Bounds:
         return after.bounds.select([numbers[leaf] for leaf in wanted])
 
-    masks = may_match_each(after.snapshot, asked, bounds_after)
-    return _prediction(plan, workload, (snapshot, before), (after.snapshot, masks))
+    found = judged_each(after.snapshot, asked, bounds_after, session)
+    before = [_mask(one) for one in readers.judged]
+    masks = [_one_per_group(after, old, _mask(one)) for old, one in zip(before, found, strict=True)]
+    made = _prediction(plan, readers, (snapshot, before), (after.snapshot, masks))
+    is_timed = readers.asks_for_time and now_ms is not None
+    return replace(made, asked_at=iso_time(now_ms) if is_timed and now_ms is not None else None)
 
 
 def predicted_health(
@@ -123,9 +148,9 @@ def predicted_health(
 
 def _prediction(
     plan: ClusteringPlan,
-    workload: Workload,
-    before: tuple[Snapshot, Sequence[pa.BooleanArray]],
-    after: tuple[Snapshot, Sequence[pa.BooleanArray]],
+    readers: "Answers",
+    before: tuple[Snapshot, Sequence[Mask]],
+    after: tuple[Snapshot, Sequence[Mask]],
 ) -> Prediction:
     read = [[_read(snapshot, mask) for mask in masks] for snapshot, masks in (before, after)]
     rows = tuple(
@@ -136,8 +161,11 @@ def _prediction(
             files_after=new[0],
             bytes_before=old[1],
             bytes_after=new[1],
+            cannot_prune=judged.cannot_prune,
         )
-        for predicate, share, old, new in zip(workload, shares(workload), *read, strict=True)
+        for predicate, judged, share, old, new in zip(
+            readers.workload, readers.judged, shares(readers.workload), *read, strict=True
+        )
     )
     bytes_before = sum(row.share * row.bytes_before for row in rows)
     bytes_after = sum(row.share * row.bytes_after for row in rows)
@@ -153,20 +181,50 @@ def _prediction(
         gain_per_byte=spared / plan.size_bytes if plan.groups else 0.0,
         break_even_reads=plan.size_bytes / spared if spared > 0 else None,
         predicates=rows,
+        cannot_prune=readers.cannot_prune,
+        not_usable=readers.not_usable,
+        asked_at=None,
     )
 
 
-def _read(snapshot: Snapshot, mask: pa.BooleanArray) -> tuple[int, int]:
-    files = snapshot.files["size"].filter(mask)
+def _mask(judged: "Judged") -> Mask:
+    return np.asarray(judged.may_match, np.bool_)
+
+
+def _one_per_group(after: "_After", before: Mask, mask: Mask) -> Mask:
+    """Return the files that a predicate may match, at least one of each group that has its rows.
+
+    Made-up and sampled rows leave gaps between files, where rows may lie that nobody saw.
+    """
+    owners, outputs = after.groups_of_inputs, after.groups_of_files
+    asked = np.unique(owners[before & (owners >= 0)])
+    missed = np.setdiff1d(asked, outputs[mask])
+    found = mask.copy()
+    size_bytes = after.snapshot.files["size"].to_numpy()
+    for group in missed:
+        files = np.flatnonzero(outputs == group)
+        # The file of the middle size, as none is likelier than the others.
+        found[files[np.argsort(size_bytes[files], kind="stable")[len(files) // 2]]] = True
+    return found
+
+
+def _read(snapshot: Snapshot, mask: Mask) -> tuple[int, int]:
+    files = snapshot.files["size"].filter(pa.array(mask))
     return len(files), int(pc.sum(files).as_py() or 0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class _After:
-    """The table after a plan, with the bounds of its files."""
+    """The table after a plan, with the bounds of its files.
+
+    `groups_of_inputs` has per file before the number of the group that takes it, `groups_of_files`
+    per file after the number of the group that wrote it; -1 for none.
+    """
 
     snapshot: Snapshot
     bounds: Bounds
+    groups_of_inputs: Rows
+    groups_of_files: Rows
 
 
 def _after(
@@ -181,10 +239,10 @@ def _after(
     inputs = [
         pc.index_in(group.inputs.columns["path"].combine_chunks(), paths) for group in plan.groups
     ]
-    replaced = np.zeros(len(paths), np.bool_)
-    for rows in inputs:
-        replaced[rows.to_numpy()] = True
-    kept = pa.array(~replaced)
+    owners = np.full(len(paths), -1, np.int64)
+    for number, rows in enumerate(inputs):
+        owners[rows.to_numpy()] = number
+    kept = pa.array(owners < 0)
     outputs = [
         _rewritten(plan, group, bounds.take(rows), clustered, sample)
         for group, rows, sample in zip(
@@ -194,6 +252,13 @@ def _after(
     return _After(
         snapshot=with_imagined(snapshot, kept, [files for files, _ in outputs]),
         bounds=concat_bounds([bounds.filter(kept), *(made for _, made in outputs)]),
+        groups_of_inputs=owners,
+        groups_of_files=np.concatenate(
+            [
+                np.full(int((owners < 0).sum()), -1, np.int64),
+                *(np.full(len(files.paths), n, np.int64) for n, (files, _) in enumerate(outputs)),
+            ]
+        ),
     )
 
 

@@ -98,6 +98,24 @@ def atom(source: Source) -> str:
             f"{column} IS NOT NULL",
             f"s LIKE '{source.number(0, 10):02d}%'",
             f"NOT ({column} {operator} {first})",
+            folded(source),
+        ]
+    )
+
+
+def folded(source: Source) -> str:
+    """Return a condition whose constant the engine calculates before it skips files."""
+    number, operator = source.number(-5, 60), source.one_of(["=", "<", "<=", ">", ">="])
+    day = np.datetime64("1970-01-01") + np.timedelta64(number, "D")
+    return source.one_of(
+        [
+            f"i {operator} {number} * 2 - 1",
+            f"m {operator} {number} * 1.5",
+            f"d {operator} DATE '{day}' + INTERVAL '1' MONTH",
+            f"d {operator} date_sub('{day}', 3)",
+            f"t {operator} TIMESTAMP '{day} 00:00:00+02:00' + INTERVAL 7 DAYS",
+            f"t {operator} to_timestamp('{day}')",
+            f"startswith(s, '{source.number(0, 10):02d}')",
         ]
     )
 

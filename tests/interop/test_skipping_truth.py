@@ -20,7 +20,9 @@ import pytest
 from pyspark.sql import Column
 from pyspark.sql import functions as sf
 
-from liquidlog.operations.scan import matching
+from liquidlog.errors import UsageError
+from liquidlog.predicates.matching import judged_or_refused
+from liquidlog.predicates.sessions import Session
 from liquidlog.table import Table
 from support.effort import effort
 from support.random_predicates import random_predicate, sql
@@ -179,19 +181,27 @@ def compare(spark: Any, uri: str, texts: Sequence[str]) -> Found:
     names = names_of(spark, uri)
     table = Table.open(uri)
     snapshot = table.snapshot()
+    bounds_of = table.bounds_of(snapshot)
+    judged = judged_or_refused(snapshot, texts, bounds_of, Session())
+    answers = {
+        text: one
+        for text, one in zip(texts, judged, strict=True)
+        if not isinstance(one, UsageError)
+    }
     paths = [unquote(path.rsplit("/", 1)[-1]) for path in snapshot.files["path"].to_pylist()]
-    masks = matching(table._store, snapshot, texts)
     kept = {
-        text: frozenset(path for path, may in zip(paths, mask, strict=True) if may)
-        for text, mask in zip(texts, masks, strict=True)
+        text: frozenset(
+            path for path, may in zip(paths, one.may_match.to_pylist(), strict=True) if may
+        )
+        for text, one in answers.items()
     }
     rows = spark.read.format("delta").load(uri).coalesce(1).localCheckpoint()
     found = Found()
     for ansi, zone in SESSIONS:
         spark.conf.set("spark.sql.ansi.enabled", ansi)
         spark.conf.set("spark.sql.session.timeZone", zone)
-        for start in range(0, len(texts), IN_ONE_JOB):
-            for text, numbers in true_in(spark, rows, texts[start : start + IN_ONE_JOB]):
+        for start in range(0, len(kept), IN_ONE_JOB):
+            for text, numbers in true_in(spark, rows, [*kept][start : start + IN_ONE_JOB]):
                 holding = {names[number] for number in numbers}
                 lost = sorted(holding - kept[text])
                 found.skipped.extend([(text, ansi, zone, lost)] if lost else [])

@@ -166,7 +166,8 @@ def _sources(home: Path) -> None:
     far = {**rows, "x": list(range(200, 300))}
     pq.write_table(pa.table(far), home / "far.parquet")
     pq.write_table(pa.table({"y": [1]}), home / "other.parquet")
-    readers = [{"where": "x < 9", "weight": 3}, {"where": "s = 'a'"}]
+    readers = [{"where": "x < 9", "weight": 3}, {"where": "lower(s) = 'a'"}]
+    readers.append({"where": "SELECT 1"})
     (home / "open.jsonl").write_text(
         """{"where": "s > 'a' AND s < 'c' OR x IS NULL AND s = 'b'"}"""
     )

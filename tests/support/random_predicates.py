@@ -202,6 +202,7 @@ def _raw(random: Random, column: str) -> str:
             f"flag OR {name} {operator} {literal}",
             f"flag = true AND {name} {operator} {literal}",
             f"st IS NULL OR {name} {operator} {literal}",
+            *_folded(random),
             "i IN (1, '2')",
             "l IN (1, 9007199254740993e0)",
             "l IN (1, 16777217F)",
@@ -231,6 +232,70 @@ def _raw(random: Random, column: str) -> str:
             "NOT i IN (1, 5) = flag",
         ]
     )
+
+
+def _folded(random: Random) -> list[str]:
+    """Return conditions on parts of times, and with constants to be calculated."""
+    column, operator = random.choice(["day", "t", "z"]), random.choice(OPERATORS[:6])
+    day, other = (random.choice(VALUES["day"]).isoformat() for _ in range(2))
+    unit = random.choice(["year", "quarter", "MM", "week", "day", "hour"])
+    year, month = int(day[:4]), random.randrange(14)
+    moment = dt.datetime(1970, 1, 1) + dt.timedelta(  # noqa: DTZ001  local
+        microseconds=random.choice(VALUES["t"])
+    )
+    zone = random.choice(["", "", "+02:00", "-08:00", "Z"])
+    number, factor = random.choice(VALUES["i"]), random.choice([-3, 0, 2, 1000])
+    found = [
+        f"year({column}) {operator} {year}",
+        f"year({column}) {operator} {year}",
+        f"year({column}) IN ({year}, {other[:4]})",
+        f"year({column}) NOT IN ({year}, {other[:4]})",
+        f"NOT (year({column}) BETWEEN {year} AND {other[:4]})",
+        f"year({column}) = {year} AND month({column}) {operator} {month}",
+        f"month({column}) NOT IN ({month}, 2) AND extract(year FROM {column}) = {year}",
+        f"year({column}) = {year} AND month({column}) = 1 AND day({column}) {operator} 31",
+        f"year({column}) * 100 + month({column}) {operator} {100 * year + month}",
+        f"date({column}) {operator} '{day}'",
+        f"to_date({column}) {operator} DATE '{day}'",
+        f"CAST({column} AS DATE) NOT IN ('{day}', '{other}')",
+        f"trunc({column}, '{unit}') {operator} DATE '{day}'",
+        f"date_trunc('{unit}', {column}) {operator} DATE '{day}'",
+        f"date_trunc('{unit}', {column}) {operator} TIMESTAMP '{moment}{zone}'",
+        f"date_trunc('{unit}', {column}) {operator} date_trunc('{unit}', DATE '{day}')",
+        f"date_trunc('{unit}', {column}) IN ('{day}', '{other}')",
+        f"date_trunc('{unit}', {column}) NOT IN (DATE '{day}', DATE '{other}')",
+        f"{column} {operator} TIMESTAMP '{moment}{zone}' + INTERVAL {month - 7} MONTHS",
+        f"{column} {operator} TIMESTAMP '{moment}{zone}' - INTERVAL '{month}' HOUR",
+        f"{column} {operator} CAST(TIMESTAMP '{moment}{zone}' AS DATE)",
+        f"t {operator} TIMESTAMP '{moment}{zone}' - INTERVAL {30 * month} DAYS",
+        f"z {operator} TIMESTAMP_NTZ '{moment}' + INTERVAL '1' MONTH",
+        f"{column} {operator} date_trunc('{unit}', TIMESTAMP '{moment}{zone}')",
+        f"day {operator} DATE '{day}' + INTERVAL '{month - 7}' MONTH",
+        f"day {operator} DATE '{day}' - INTERVAL {month} DAYS",
+        f"day {operator} DATE '{day}' - {month}",
+        f"day {operator} date_sub('{day}', {month})",
+        f"day {operator} add_months(DATE '{day}', {month - 7})",
+        f"day {operator} last_day('{day}')",
+        f"day {operator} trunc('{day}', '{unit}')",
+        f"day {operator} to_date('{day}', 'yyyy-MM-dd')",
+        f"t {operator} to_timestamp('{moment}{zone}')",
+        f"i {operator} {number} + {factor}",
+        f"l {operator} {number} * {factor}",
+        f"d {operator} {number} / {factor}",
+        f"i {operator} {number} DIV {factor} - 1",
+        f"i {operator} {number} % {factor}",
+        f"m {operator} {factor} * 1.25 - 0.05",
+        f"d {operator} 1e0 * {factor} + 0.1",
+        f"b {operator} CAST('{factor}' AS INT)",
+        "s LIKE 'a!%%' ESCAPE '!'",
+        "s NOT LIKE 'a%'",
+        "s LIKE 'a_b%'",
+        r"s LIKE 'a\_%'",
+        "startswith(s, 'a%')",
+        "NOT startswith(s, 'a')",
+        "s LIKE 'common prefix%' ",
+    ]
+    return random.sample(found, 16)
 
 
 def _text_literal(random: Random, value: str) -> Literal:

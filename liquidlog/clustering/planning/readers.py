@@ -15,7 +15,7 @@ def fitted_to(plan: ClusteringPlan, workload: Workload) -> ClusteringPlan:
     counted in `plan.fitted.left_out`.
 
     Raises:
-        UsageError: If a predicate is not one SQL condition, or names a column the table lacks.
+        UsageError: If no predicate is one SQL condition on columns of the table.
     """
     # The SQL parser takes a third of a command's start; most plans have no workload.
     from liquidlog.predicates.reduction import fitted_workload

@@ -51,7 +51,6 @@ def test_shares_add_up_to_one() -> None:
         '{"were": "a = 1"}',
         '{"where": "a = 1", "wait": 3}',
         '{"where": 1}',
-        '{"where": "a ="}',
         '{"where": "a = 1", "weight": 0}',
         '{"where": "a = 1", "weight": true}',
         '{"where": "a = 1", "weight": "often"}',
@@ -64,11 +63,16 @@ def test_lines_that_are_no_predicate_are_refused(text: str) -> None:
     assert str(refused.value.fields["where"]).startswith("w.jsonl")
 
 
+@pytest.mark.parametrize("text", ['{"where": "a ="}', '{"where": "SELECT 1"}', '{"where": ""}'])
+def test_lines_whose_predicate_is_no_condition_say_why(text: str) -> None:
+    good, bad = parse_workload('{"where": "a = 1"}\n' + text, source="w.jsonl", sql=False)
+    assert good.problem is None
+    assert str(bad.problem).startswith("w.jsonl line 2: ")
+
+
 @pytest.mark.parametrize(
     "text",
     [
-        "",
-        ";",
         "DELETE FROM t WHERE a = 1",
         "SELECT 1",
         "SELECT * FROM t JOIN u ON t.a = u.a WHERE t.a = 1",
@@ -76,13 +80,28 @@ def test_lines_that_are_no_predicate_are_refused(text: str) -> None:
         "WITH t AS (SELECT 1 AS a) SELECT * FROM t WHERE a = 1",
         "SELECT a FROM t UNION SELECT a FROM u",
         "SELECT * FROM (SELECT * FROM t) WHERE a = 1",
+    ],
+)
+def test_statements_that_ask_more_than_one_table_say_so(text: str) -> None:
+    good, bad = parse_workload(f"a = 1; {text} /* weight: 3 */", source="w.sql", sql=True)
+    assert good == WeightedPredicate("a = 1")
+    assert bad.problem == "w.sql statement 2 is neither a condition nor a SELECT from one table"
+    assert bad.weight == 3
+    assert bad.where.split() != []
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        ";",
         "'open",
         "a = 1 -- weight: -1",
         "a = 1 -- weight: 1e999",
         "a = 1 -- weight: e",
     ],
 )
-def test_statements_that_ask_more_than_one_table_are_refused(text: str) -> None:
+def test_text_that_is_no_workload_is_refused(text: str) -> None:
     with pytest.raises(UsageError) as refused:
         parse_workload(text, source="w.sql", sql=True)
     assert str(refused.value.fields["where"]).startswith("w.sql")

@@ -76,3 +76,26 @@ def test_a_plan_of_nothing_changes_no_read(tmp_path: Path) -> None:
     assert not plan.groups
     assert predicted.bytes_after == predicted.bytes_before > 0
     assert predicted.break_even_reads is None
+
+
+def test_what_can_match_is_predicted_to_open_a_file(tmp_path: Path) -> None:
+    table = Table.create(str(tmp_path / "t"), schema=rows(0).schema, cluster_by=["part", "day"])
+    for seed in range(3):
+        table.append(rows(seed))
+    plan = table.plan(max_file_size=3_000)
+    texts = [f"part = {number} AND day = '1970-03-01'" for number in range(1000, 990_000, 9973)]
+    for sample in (False, True):
+        found = table.predict(plan, tuple(map(WeightedPredicate, texts)), sample=sample)
+        assert all(row.files_before > 0 for row in found.predicates)
+        assert min(row.files_after for row in found.predicates) >= 1
+        assert min(row.bytes_after for row in found.predicates) > 0
+
+
+def test_predictions_name_what_cannot_prune_and_what_is_left_out(tmp_path: Path) -> None:
+    table = Table.create(str(tmp_path / "t"), schema=rows(0).schema, cluster_by=["day"])
+    table.append(rows(0))
+    asked = [WeightedPredicate(text) for text in ("lower(name) = 'x' AND part > 1", "nope = 1")]
+    found = table.predict(table.plan(), tuple(asked))
+    assert found.cannot_prune == found.predicates[0].cannot_prune == ("lower(name) = 'x'",)
+    assert [one.where for one in found.not_usable] == ["nope = 1"]
+    assert [row.share for row in found.predicates] == [1.0]

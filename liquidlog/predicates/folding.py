@@ -1,0 +1,315 @@
+"""Constant expressions as values: arithmetic, casts, dates and times, and the time of the question.
+
+What depends on the session's time zone becomes a span that holds its value in every zone.
+"""
+
+import datetime as dt
+from collections.abc import Callable, Sequence
+from decimal import Decimal
+from typing import Final
+
+from sqlglot import exp
+
+from liquidlog.predicates.arithmetic import calculated, negative
+from liquidlog.predicates.durations import (
+    Duration,
+    day_of,
+    duration,
+    instant,
+    moved,
+    spanning,
+)
+from liquidlog.predicates.literals import (
+    DAY_US,
+    DIGITS_OF_BITS,
+    Exact,
+    Moment,
+    Span,
+    SqlValue,
+    cast_value,
+    date_text,
+    midnight,
+    moment_text,
+    sql_value,
+)
+from liquidlog.predicates.sessions import ANY_SHIFT_US, Session
+from liquidlog.predicates.units import UNITS, begin_us, unit_of_dates
+
+_NOW: Final = "now"
+_CLOCK: Final = (exp.CurrentDate, exp.CurrentTimestamp, exp.Localtimestamp)
+_ARITHMETIC: Final = (exp.Add, exp.Sub, exp.Mul, exp.Div, exp.IntDiv, exp.Mod)
+_TIMESTAMPS: Final = (
+    exp.DataType.Type.TIMESTAMP,
+    exp.DataType.Type.TIMESTAMPTZ,
+    exp.DataType.Type.TIMESTAMPLTZ,
+)
+_ISO_DATE: Final = "%Y-%mstrict-%dstrict"
+"""The pattern yyyy-MM-dd, as the parser writes it."""
+
+
+def constant_value(node: exp.Expression, session: Session) -> SqlValue | None:
+    """Return the value of an expression without columns, None if it has none that is certain."""
+    try:
+        return _value(node, session)
+    except OverflowError:  # beyond the years 1 to 9999
+        return None
+
+
+def asks_for_time(node: exp.Expression) -> bool:
+    """Return whether an expression depends on the time at which it is asked."""
+    if any(node.find_all(*_CLOCK)):
+        return True
+    return any(is_now(found) for found in node.find_all(exp.Anonymous))
+
+
+def is_now(node: exp.Expr) -> bool:
+    """Return whether an expression is `now()`."""
+    return isinstance(node, exp.Anonymous) and node.name.lower() == _NOW and not node.expressions
+
+
+def _value(node: exp.Expression, session: Session) -> SqlValue | None:
+    match node:
+        case exp.Paren():
+            return _value(node.this, session)
+        case exp.Literal():
+            return sql_value(node)
+        case exp.Neg():
+            inner = _value(node.this, session)
+            return None if inner is None else negative(inner)
+        case exp.Cast():
+            return _cast(_value(node.this, session), node.to, session)
+        case exp.CurrentDate() | exp.CurrentTimestamp() | exp.Localtimestamp():
+            return _time_of_question(node, session)
+        case exp.Anonymous():
+            return _called(node, session)
+        case _ if isinstance(node, _ARITHMETIC):
+            return _calculated(node, session)
+        case _:
+            return _of_time(node, session)
+
+
+def _called(node: exp.Anonymous, session: Session) -> SqlValue | None:
+    if is_now(node):
+        return _time_of_question(node, session)
+    if node.name.lower() == "make_date" and len(node.expressions) == 3:  # noqa: PLR2004
+        parts = [_whole(_value(part, session)) for part in node.expressions]
+        known = [part for part in parts if part is not None]
+        try:
+            return dt.date(*known) if len(known) == len(parts) else None
+        except ValueError:
+            return None
+    return None
+
+
+def _time_of_question(node: exp.Expression, session: Session) -> SqlValue | None:
+    now_us = session.now_us
+    if now_us is None or (not is_now(node) and node.args.get("this") is not None):
+        return None
+    now = instant(now_us)
+    if isinstance(node, exp.CurrentDate):
+        return _as_date(now, session)
+    return _as_local(now, session) if isinstance(node, exp.Localtimestamp) else now
+
+
+def _of_time(node: exp.Expression, session: Session) -> SqlValue | None:
+    match node:
+        case exp.TsOrDsToDate() if node.args.get("format") is None or _is_iso_date(node):
+            return _date(node.this, session)
+        case exp.DateTrunc():
+            unit = unit_of_dates(node.text("unit"))
+            day = _date(node.this, session)
+            return None if unit is None else _ends(day, lambda end: _begun(end, unit))
+        case exp.TimestampTrunc() if node.args.get("zone") is None:
+            return _truncated(_value(node.this, session), node.text("unit"), session)
+        case exp.LastDay():
+            return _ends(_date(node.this, session), _last_day)
+        case exp.Year() | exp.Month() | exp.Day() | exp.DayOfMonth():
+            return _part(node, session)
+        case _:
+            return _added(node, session)
+
+
+def _added(node: exp.Expression, session: Session) -> SqlValue | None:
+    match node:
+        case exp.TsOrDsAdd() if node.text("unit").upper() == "DAY":
+            days = _whole(_value(node.expression, session))
+            by = None if days is None else _days(days)
+        case exp.AddMonths():
+            months = _whole(_value(node.expression, session))
+            by = None if months is None else Duration(months=months)
+        case _:
+            return None
+    day = _date(node.this, session)
+    return None if day is None or by is None else moved(day, by, session)
+
+
+def _is_iso_date(node: exp.Expression) -> bool:
+    is_iso = node.args["format"].name == _ISO_DATE
+    # Another spelling than yyyy-mm-dd is an error with a format, in some sessions.
+    return is_iso and isinstance(node.this, exp.Literal)
+
+
+def _calculated(node: exp.Expression, session: Session) -> SqlValue | None:
+    interval, sign = duration(node.expression), 1
+    if isinstance(node, exp.Add) and interval is None:
+        interval, other = duration(node.this), node.expression
+    else:
+        other, sign = node.this, -1 if isinstance(node, exp.Sub) else 1
+    if interval is not None:
+        value = _value(other, session) if isinstance(node, exp.Add | exp.Sub) else None
+        return None if value is None else moved(value, interval if sign > 0 else -interval, session)
+    left, right = _value(node.this, session), _value(node.expression, session)
+    if left is None or right is None:
+        return None
+    if isinstance(node, exp.Add | exp.Sub) and _is_date(left):
+        return _days_later(left, right, sign, session)
+    if isinstance(node, exp.Add) and _is_date(right):
+        return _days_later(right, left, 1, session)
+    return calculated(type(node), left, right)
+
+
+def _days_later(day: SqlValue, count: SqlValue, sign: int, session: Session) -> SqlValue | None:
+    days = _whole(count)
+    return None if days is None else moved(day, _days(sign * days), session)
+
+
+def _days(count: int) -> Duration:
+    return Duration(micros=count * DAY_US)
+
+
+def _whole(value: SqlValue | None) -> int | None:
+    """Return the value of an INT or a smaller type, None for any other."""
+    is_int = isinstance(value, Exact) and 0 < value.bits <= 32  # noqa: PLR2004
+    return int(value.value) if is_int and isinstance(value, Exact) else None
+
+
+def _is_date(value: SqlValue) -> bool:
+    return isinstance(value.low if isinstance(value, Span) else value, dt.date)
+
+
+def _cast(value: SqlValue | None, target: exp.DataType, session: Session) -> SqlValue | None:
+    kind = target.this
+    if value is None or isinstance(value, str):
+        day = kind == exp.DataType.Type.DATE and value is not None
+        return _as_date(value, session) if day and value is not None else cast_value(value, target)
+    if kind == exp.DataType.Type.DATE:
+        return _as_date(value, session)
+    if kind in _TIMESTAMPS:
+        return _ends(value, _as_timestamp)
+    if kind == exp.DataType.Type.TIMESTAMPNTZ:
+        return _as_local(value, session)
+    return cast_value(value, target)
+
+
+def _date(node: exp.Expression, session: Session) -> SqlValue | None:
+    """Return what a function of dates makes of its argument."""
+    value = _value(node, session)
+    return None if value is None else _as_date(value, session)
+
+
+def _as_date(value: SqlValue, session: Session) -> SqlValue | None:
+    match value:
+        case str():
+            moment = moment_text(value, is_local=True)
+            # A text's time, and its offset, are left out.
+            return date_text(value) if moment is None else day_of(moment.written_us)
+        case dt.date():
+            return value
+        case Span(low, high):
+            return spanning(_as_date(low, session), _as_date(high, session))
+        case Moment():
+            earliest, latest = _shown_us(value, session)
+            return spanning(day_of(earliest), day_of(latest))
+        case _:
+            return None
+
+
+def _as_local(value: SqlValue, session: Session) -> SqlValue | None:
+    match value:
+        case Span(low, high):
+            return spanning(_as_local(low, session), _as_local(high, session))
+        case dt.date():
+            return midnight(value, is_local=True)
+        case Moment():
+            earliest, latest = (
+                Moment(end, None, is_local=True) for end in _shown_us(value, session)
+            )
+            return spanning(earliest, latest)
+        case _:
+            return None
+
+
+def _as_timestamp(value: SqlValue) -> SqlValue | None:
+    match value:
+        case Moment(written_us, _, True):
+            return Moment(written_us, None, is_local=False)
+        case Moment():
+            return value
+        case dt.date():
+            return midnight(value, is_local=False)
+        case _:
+            return None
+
+
+def _shown_us(value: Moment, session: Session) -> tuple[int, int]:
+    """Return the earliest and the latest local time that clocks may show at a moment."""
+    if value.is_local:
+        return value.written_us, value.written_us
+    if value.offset_us is not None:
+        return session.local_us(value.written_us - value.offset_us)
+    if session.time_zone is None:
+        # Where clocks skipped the written time, they showed a later one.
+        return value.written_us, value.written_us + ANY_SHIFT_US
+    shown = [session.local_us(end) for end in session.instants_us(value.written_us)]
+    return min(low for low, _ in shown), max(high for _, high in shown)
+
+
+def _truncated(value: SqlValue | None, name: str, session: Session) -> SqlValue | None:
+    unit = UNITS.get(name.upper())
+    if isinstance(value, str):
+        value = moment_text(value, is_local=False)
+    if unit is None or value is None:
+        return None
+    match _as_local(value, session):
+        case Moment() as local:
+            return Moment(begin_us(local.written_us, unit), None, is_local=False)
+        case Span(Moment() as low, Moment() as high):
+            starts = (begin_us(end.written_us, unit) for end in (low, high))
+            return spanning(*(Moment(start, None, is_local=False) for start in starts))
+        case _:
+            return None
+
+
+def _ends(value: SqlValue | None, of: Callable[[SqlValue], SqlValue | None]) -> SqlValue | None:
+    """Return what a function that keeps the order makes of a value, or of both ends of a span."""
+    if isinstance(value, Span):
+        return spanning(of(value.low), of(value.high))
+    return None if value is None else of(value)
+
+
+def _begun(day: SqlValue, unit: str) -> SqlValue | None:
+    is_day = isinstance(day, dt.date)
+    return day_of(begin_us(_local_us(day), unit)) if is_day else None
+
+
+def _last_day(day: SqlValue) -> SqlValue | None:
+    if not isinstance(day, dt.date):
+        return None
+    following = (day.replace(day=28) + dt.timedelta(days=4)).replace(day=1)
+    return following - dt.timedelta(days=1)
+
+
+def _local_us(day: SqlValue) -> int:
+    return midnight(day, is_local=True).written_us if isinstance(day, dt.date) else 0
+
+
+def _part(node: exp.Expression, session: Session) -> SqlValue | None:
+    is_year, is_month = isinstance(node, exp.Year), isinstance(node, exp.Month)
+    name = "year" if is_year else "month" if is_month else "day"
+    value = _date(node.this, session)
+    parts: Sequence[object] = (value.low, value.high) if isinstance(value, Span) else (value, value)
+    found = [getattr(part, name) for part in parts if isinstance(part, dt.date)]
+    if len(found) < 2 or (name != "year" and parts[0] != parts[1]):  # noqa: PLR2004
+        return None
+    low, high = (Exact(Decimal(part), DIGITS_OF_BITS[32], 0, 32) for part in found)
+    return spanning(low, high)
