@@ -17,6 +17,7 @@ from math import prod
 from typing import Final
 
 import numpy as np
+import numpy.typing as npt
 
 from liquidlog.curve.curves import Curve, curve_index
 from liquidlog.curve.cuts import (
@@ -31,14 +32,14 @@ from liquidlog.curve.cuts import (
 from liquidlog.curve.grid import Coords, Keys, coordinate_ends
 
 MAX_FITTED_DIMENSIONS: Final = 4
-_MAX_FITTED_PARTS: Final = 1024
+MAX_FITTED_PARTS: Final = 1024
 """Beyond, rows fill the whole grid: there are too many grids, or trying them takes seconds."""
 
-_MAX_GRIDS: Final = 24
+MAX_GRIDS: Final = 24
 
 _TRIED_ROWS_PER_PART: Final = 512
 
-_CELLS_PER_PART: Final = (0.75, 1.1)
+CELLS_PER_PART: Final = (0.75, 1.1)
 """With more cells than files, some files are two cells; with fewer, some cells are divided."""
 
 _MAX_STRETCH: Final = 1.6
@@ -87,6 +88,37 @@ class CurveGrid:
         return filled
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Rows:
+    """Rows of the sample in the order of ordinals; arrays as in `CurveSample`."""
+
+    coords: Coords
+    ordinals: Ordinals
+    lows: Shares
+    highs: Shares
+
+    @classmethod
+    def of(cls, coords: Coords, ordinals: Ordinals, bits: int) -> "Rows":
+        """Return rows with these coordinates, each below 2**bits."""
+        side = float(1 << bits)
+        return cls(coords, ordinals, coords / side, coordinate_ends(coords, bits) / side)
+
+    def take(self, rows: npt.NDArray[np.int64] | slice) -> "Rows":
+        """Return some of the rows, in their order."""
+        return Rows(self.coords[rows], self.ordinals[rows], self.lows[rows], self.highs[rows])
+
+    def tried(self, parts: int) -> "Rows":
+        """Return as many of the rows, evenly spread, as it takes to try grids for so many files."""
+        return self.take(
+            slice(None, None, max(1, len(self.coords) // (parts * _TRIED_ROWS_PER_PART)))
+        )
+
+    def sorted_on(self, grid: CurveGrid) -> CurveSample:
+        """Return the rows in the order of their keys on a grid."""
+        keys = grid.keys_of(self.coords)
+        return CurveSample.sort(keys, self.ordinals, lows=self.lows, highs=self.highs)
+
+
 def fit_curve(
     coords: Coords, ordinals: Ordinals, parts: int, *, curve: Curve, bits: int
 ) -> tuple[CurveGrid, CurveSample, Cuts]:
@@ -102,40 +134,17 @@ def fit_curve(
     Returns:
         The grid; the sample in the order of its keys; parts - 1 cuts.
     """
-    side = float(1 << bits)
-    rows = _SampledRows(coords, ordinals, coords / side, coordinate_ends(coords, bits) / side)
+    rows = Rows.of(coords, ordinals, bits)
     best = CurveGrid(curve, bits, (1,) * coords.shape[1])
     if curve is Curve.LINEAR:
         sample = rows.sorted_on(best)
         return best, sample, equal_cuts(sample, parts)
-    tried = rows.every(max(1, len(coords) // (parts * _TRIED_ROWS_PER_PART)))
+    tried = rows.tried(parts)
     likely = [CurveGrid(curve, bits, cells) for cells in _likely_cells(tried.coords, parts)]
     if likely:
         best = min([best, *likely], key=lambda grid: _opened(tried.sorted_on(grid), parts))
     sample = rows.sorted_on(best)
     return best, sample, choose_cuts(sample, parts)
-
-
-@dataclass(frozen=True, slots=True)
-class _SampledRows:
-    """Rows of the sample in the order of ordinals; arrays as in `CurveSample`."""
-
-    coords: Coords
-    ordinals: Ordinals
-    lows: Shares
-    highs: Shares
-
-    def every(self, step: int) -> "_SampledRows":
-        """Return each `step`-th row."""
-        rows = slice(None, None, step)
-        return _SampledRows(
-            self.coords[rows], self.ordinals[rows], self.lows[rows], self.highs[rows]
-        )
-
-    def sorted_on(self, grid: CurveGrid) -> CurveSample:
-        """Return the rows in the order of their keys on a grid."""
-        keys = grid.keys_of(self.coords)
-        return CurveSample.sort(keys, self.ordinals, lows=self.lows, highs=self.highs)
 
 
 def _opened(sample: CurveSample, parts: int) -> float:
@@ -149,9 +158,9 @@ def _opened(sample: CurveSample, parts: int) -> float:
 def _likely_cells(coords: Coords, parts: int) -> list[tuple[int, ...]]:
     """Return numbers of cells along the axes, those that would open the fewest rows first."""
     rows, dimensions = coords.shape
-    if not 1 < dimensions <= MAX_FITTED_DIMENSIONS or not 1 < parts <= min(_MAX_FITTED_PARTS, rows):
+    if not 1 < dimensions <= MAX_FITTED_DIMENSIONS or not 1 < parts <= min(MAX_FITTED_PARTS, rows):
         return []
-    return nsmallest(_MAX_GRIDS, _possible_cells(coords, parts), key=_ideal_share)
+    return nsmallest(MAX_GRIDS, _possible_cells(coords, parts), key=_ideal_share)
 
 
 def _ideal_share(cells: tuple[int, ...]) -> float:
@@ -164,7 +173,7 @@ def _possible_cells(coords: Coords, parts: int) -> Iterator[tuple[int, ...]]:
         range(max(1, int(cells / _MAX_STRETCH)), min(values, int(cells * _MAX_STRETCH) + 1) + 1)
         for cells, values in zip(_cells_of_a_cube(distinct, parts), distinct, strict=True)
     ]
-    least, most = (share * parts for share in _CELLS_PER_PART)
+    least, most = (share * parts for share in CELLS_PER_PART)
     for cells in product(*options):
         if least <= prod(cells) <= most and max(cells) > 1:
             yield cells

@@ -14,9 +14,9 @@ import numpy as np
 from liquidlog.curve.asked import Asked
 from liquidlog.curve.curves import Curve
 from liquidlog.curve.cuts import CurveSample, Cuts, Ordinals, Reach, asked_share, choose_cuts
-from liquidlog.curve.fit import CurveGrid, fit_curve
-from liquidlog.curve.grid import Coords, coordinate_ends
-from liquidlog.curve.grids import MAX_GRID_PARTS, Rows, fit_grid, mean_opened
+from liquidlog.curve.fit import MAX_FITTED_PARTS, CurveGrid, Rows, fit_curve
+from liquidlog.curve.grid import Coords
+from liquidlog.curve.grids import fit_grid, mean_opened
 from liquidlog.curve.kd import Boxes, fit_boxes
 from liquidlog.curve.prefixed import Prefixed, fit_prefixed
 from liquidlog.curve.tree import part_by_prefix
@@ -51,8 +51,7 @@ def fit_layout(  # noqa: PLR0913  what a layout depends on
         asked: What readers ask; None if that is not known.
         prefix: Columns by whose single values rows are parted first.
     """
-    side = float(1 << bits)
-    rows = Rows(coords, ordinals, coords / side, coordinate_ends(coords, bits) / side)
+    rows = Rows.of(coords, ordinals, bits)
     candidates = _Candidates(rows, parts, curve, bits)
     even = candidates.even(prefix)
     if asked is None:
@@ -85,7 +84,7 @@ class _Candidates:
         """Yield the layouts that come into question for readers."""
         if isinstance(even[0], CurveGrid):
             yield even[0], even[1], choose_cuts(even[1], self._parts, reach)
-        if self._parts > MAX_GRID_PARTS:
+        if self._parts > MAX_FITTED_PARTS:
             return
         yield self._parted(reach, prefix)
         if prefix:

@@ -19,23 +19,22 @@ from liquidlog.curve.curves import Curve
 from liquidlog.curve.cuts import (
     CurveSample,
     Cuts,
-    Ordinals,
     Reach,
     Shares,
     asked_share,
     choose_cuts,
     opened_shares,
 )
-from liquidlog.curve.fit import MAX_FITTED_DIMENSIONS, CurveGrid
-from liquidlog.curve.grid import Coords
+from liquidlog.curve.fit import (
+    CELLS_PER_PART,
+    MAX_FITTED_DIMENSIONS,
+    MAX_FITTED_PARTS,
+    MAX_GRIDS,
+    CurveGrid,
+    Rows,
+)
 
-MAX_GRID_PARTS: Final = 1024
-"""Beyond, trying grids takes seconds."""
-
-_TRIED_GRIDS: Final = 24
 _FINALISTS: Final = 3
-_TRIED_ROWS_PER_PART: Final = 512
-_CELLS_PER_PART: Final = (0.75, 1.1)
 _MOST_COUNTS: Final = (1024, 64, 16)
 """Numbers of cells that are foreseen per axis, of two, three and four."""
 
@@ -44,25 +43,6 @@ _SNAP: Final = 0.3
 
 OTHER_READERS: Final = 0.1
 """Weight of readers who ask for other values of the same columns, where layouts are compared."""
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Rows:
-    """Rows of the sample in the order of ordinals; arrays as in `CurveSample`."""
-
-    coords: Coords
-    ordinals: Ordinals
-    lows: Shares
-    highs: Shares
-
-    def take(self, rows: npt.NDArray[np.int64] | slice) -> "Rows":
-        """Return some of the rows, in their order."""
-        return Rows(self.coords[rows], self.ordinals[rows], self.lows[rows], self.highs[rows])
-
-    def sorted_on(self, grid: CurveGrid) -> CurveSample:
-        """Return the rows in the order of their keys on a grid."""
-        keys = grid.keys_of(self.coords)
-        return CurveSample.sort(keys, self.ordinals, lows=self.lows, highs=self.highs)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -104,8 +84,8 @@ def fit_grid(  # noqa: PLR0913  what a grid depends on
     """
     kind = Curve.LINEAR if len(axes) == 1 else curve
     search = _Search(rows, parts, reach, tuple(axes), kind, bits)
-    tried = rows.take(slice(None, None, max(1, len(rows.coords) // (parts * _TRIED_ROWS_PER_PART))))
-    count = max(1, int(_TRIED_GRIDS * share_of_effort))
+    tried = rows.tried(parts)
+    count = max(1, int(MAX_GRIDS * share_of_effort))
     grids = list(dict.fromkeys(search.grids(count)))
     extents = Reach(None, reach.axis_weights)
 
@@ -142,7 +122,7 @@ class _Search:
                 yield CurveGrid(self.curve, self.bits, ones, axes=order)
             return
         yield CurveGrid(self.curve, self.bits, ones, axes=self.axes)
-        if not 1 < self.parts <= MAX_GRID_PARTS or len(self.axes) > MAX_FITTED_DIMENSIONS:
+        if not 1 < self.parts <= MAX_FITTED_PARTS or len(self.axes) > MAX_FITTED_DIMENSIONS:
             return
         values = [np.sort(self.rows.coords[:, axis]) for axis in self.axes]
         for cells in self._promising(values, count):
@@ -223,7 +203,7 @@ def _possible_cells(distinct: Sequence[int], parts: int) -> Iterator[tuple[int, 
         return
     most = _MOST_COUNTS[len(distinct) - 2]
     options = [_counts(min(parts, values), most) for values in distinct[:-1]]
-    least, largest = (share * parts for share in _CELLS_PER_PART)
+    least, largest = (share * parts for share in CELLS_PER_PART)
     for front in product(*options):
         size = prod(front)
         if size > largest:

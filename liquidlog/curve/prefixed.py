@@ -10,9 +10,9 @@ import numpy as np
 
 from liquidlog.curve.curves import Curve
 from liquidlog.curve.cuts import CurveSample, Cuts, Reach
-from liquidlog.curve.fit import CurveGrid
+from liquidlog.curve.fit import CurveGrid, Rows
 from liquidlog.curve.grid import Coords, Keys
-from liquidlog.curve.grids import Placement, Rows, fit_grid
+from liquidlog.curve.grids import Placement, fit_grid
 from liquidlog.curve.kd import BOX_BITS, Boxes, boxes_of
 from liquidlog.curve.tree import part_by_prefix
 

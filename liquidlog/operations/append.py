@@ -8,11 +8,9 @@ from urllib.parse import quote
 
 import msgspec
 import pyarrow as pa
-from msgspec import structs
 
 from liquidlog.clustering.columns import clustering_state
-from liquidlog.clustering.filters import filtered_leaves
-from liquidlog.clustering.planning.choice import writer_options
+from liquidlog.clustering.planning.choice import planned_writer_options
 from liquidlog.clustering.properties import BLOOM_FILTER_PROPERTY, deciding_property, default_of
 from liquidlog.clustering.row_tracking import assign_row_ids
 from liquidlog.commit.conflicts import ReadSet
@@ -31,7 +29,7 @@ from liquidlog.errors import (
 )
 from liquidlog.log.store import TableStore
 from liquidlog.operations.outputs import Claim, clear_run, require_committable, run_of, settle
-from liquidlog.plan import WriterOptions, WrittenFile
+from liquidlog.plan import ClusteringPolicy, WriterOptions, WrittenFile
 from liquidlog.snapshot import Snapshot
 from liquidlog.spec.actions import AddFile
 from liquidlog.spec.arrow import leaf_column
@@ -245,13 +243,12 @@ def _writer_options(snapshot: Snapshot) -> WriterOptions:
     Raises:
         UsageError: If a property of the table has a wrong value.
     """
-    options = writer_options(snapshot, clustering_state(snapshot).columns)
-    if BLOOM_FILTER_PROPERTY not in snapshot.metadata.configuration:
-        return options
-    from liquidlog.clustering.planning.remembered import remembered
+    policy = ClusteringPolicy()
+    if BLOOM_FILTER_PROPERTY in snapshot.metadata.configuration:
+        from liquidlog.clustering.planning.remembered import remembered
 
-    filtered = filtered_leaves(snapshot.schema, remembered(snapshot, "bloom_filter"))
-    return structs.replace(options, bloom_filters=tuple(leaf.physical for leaf in filtered))
+        policy = ClusteringPolicy(bloom_filter=remembered(snapshot, "bloom_filter"))
+    return planned_writer_options(snapshot, clustering_state(snapshot).columns, policy)
 
 
 def _write_all(

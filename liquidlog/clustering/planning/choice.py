@@ -228,7 +228,7 @@ def build_plan(  # noqa: PLR0913  the parts of a plan
         ),
         schema_string=snapshot.metadata.schema_string,
         mapping_mode=mapping_mode(snapshot.metadata.configuration),
-        writer_options=_planned_writer_options(snapshot, columns, policy),
+        writer_options=planned_writer_options(snapshot, columns, policy),
         row_tracking=planned_row_tracking(snapshot),
         groups=tuple(
             RewriteGroup(
@@ -256,9 +256,14 @@ def _require_few_outputs(policy: ClusteringPolicy, choice: Choice) -> None:
         )
 
 
-def _planned_writer_options(
+def planned_writer_options(
     snapshot: Snapshot, columns: Sequence[ClusteringColumn], policy: ClusteringPolicy
 ) -> WriterOptions:
+    """Return the options for writing data files that the properties and a policy ask for.
+
+    Raises:
+        UsageError: As `writer_options`, or if a column cannot have a Bloom filter.
+    """
     options = writer_options(snapshot, columns)
     if policy.compression is not None:
         options = structs.replace(options, compression=parse_codec(policy.compression).value)

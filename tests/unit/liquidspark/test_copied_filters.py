@@ -4,9 +4,6 @@ from pathlib import Path
 from typing import Any
 
 import duckdb
-import numpy as np
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 from msgspec import structs
 
@@ -15,16 +12,13 @@ from liquidlog.plan import (
     ClusteringPlan,
     CopiedRowGroups,
     InputFile,
-    RewriteMode,
     RewrittenGroup,
 )
 from liquidspark import copying
 from liquidspark.executor import ExecutorOptions, GroupRun
-from support.plans import make_plan, read_outputs, schema_json_of
+from support.copied import compaction, copies, inputs_of, table
+from support.plans import read_outputs
 from support.tasks import compacted
-
-COLUMNS = {"a": "long", "b": "string", "d": "double"}
-GROUP_ROWS = 500
 
 
 @pytest.fixture(autouse=True)
@@ -33,45 +27,12 @@ def small_is_smaller(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(copying, "SMALL_BYTES", 12_000)
 
 
-def table(rows: int) -> pa.Table:
-    random = np.random.default_rng(2)
-    return pa.table(
-        {
-            "a": pa.array(random.integers(0, 50, rows)),
-            "b": pa.array([f"name {number}" for number in random.integers(0, 400, rows)]),
-            "d": pa.array(random.random(rows)),
-        }
-    )
-
-
-def inputs_of(directory: Path, groups: list[int], **options: Any) -> tuple[InputFile, ...]:
-    """Write one file for each number of rows; rows of at most 500 make a row group."""
-    inputs, start = [], 0
-    for number, rows in enumerate(groups):
-        path = directory / f"input {number}.parquet"
-        settings = {"compression": "zstd", "write_page_index": True, "write_page_checksum": True}
-        part = table(sum(groups)).slice(start, rows)
-        pq.write_table(part, path, row_group_size=GROUP_ROWS, **(settings | options))
-        inputs.append(InputFile(path=path.name, size_bytes=path.stat().st_size))
-        start += rows
-    return tuple(inputs)
-
-
-def compaction(directory: Path, inputs: tuple[InputFile, ...]) -> ClusteringPlan:
-    return make_plan(directory, schema_json_of(COLUMNS), [(inputs, 1)], mode=RewriteMode.COMPACTION)
-
-
 def finished(plan: ClusteringPlan) -> RewrittenGroup:
     run = GroupRun(plan=plan, group=plan.groups[0], options=ExecutorOptions())
     run.run.begin()
     outcome = run.outcome(compacted(run.work()), seconds=1.0)
     assert isinstance(outcome, RewrittenGroup), outcome
     return outcome
-
-
-def copies(group: RewrittenGroup) -> CopiedRowGroups:
-    assert isinstance(group.copied, CopiedRowGroups)
-    return group.copied
 
 
 def filters_of(path: Path) -> list[dict[str, tuple[int, int]]]:

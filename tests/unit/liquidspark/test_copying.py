@@ -5,7 +5,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -20,8 +19,6 @@ from liquidlog.plan import (
     ClusteringPlan,
     CopiedRowGroups,
     GroupFailure,
-    InputFile,
-    RewriteMode,
     RewrittenGroup,
     RowTracking,
     decode_result,
@@ -33,49 +30,16 @@ from liquidspark.copying import Piece, choose
 from liquidspark.executor import ExecutorOptions, GroupRun
 from liquidspark.sink import TaskFacts
 from liquidspark.whole import GroupTask
-from support.plans import make_plan, read_outputs, schema_json_of
+from support.copied import COLUMNS, ROWS, compaction, copies, inputs_of, table
+from support.plans import read_outputs
 from support.tasks import compacted, facts_of, numbered, surveys_of
 from support.vectors import write_vector
-
-COLUMNS = {"a": "long", "b": "string", "d": "double"}
-ROWS = 6_000
-GROUP_ROWS = 500
 
 
 @pytest.fixture(autouse=True)
 def small_is_smaller(monkeypatch: pytest.MonkeyPatch) -> None:
     """Row groups of a test have 500 rows of about 28 bytes; those of 300 rows are small."""
     monkeypatch.setattr(copying, "SMALL_BYTES", 12_000)
-
-
-def table(rows: int = ROWS) -> pa.Table:
-    random = np.random.default_rng(2)
-    return pa.table(
-        {
-            "a": pa.array(random.integers(0, 50, rows)),
-            "b": pa.array([f"name {number}" for number in random.integers(0, 400, rows)]),
-            "d": pa.array(random.random(rows)),
-        }
-    )
-
-
-def inputs_of(directory: Path, groups: list[int], **options: Any) -> tuple[InputFile, ...]:
-    """Write one file for each number of rows; rows of at most 500 make a row group."""
-    inputs, start = [], 0
-    for number, rows in enumerate(groups):
-        path = directory / f"input {number}.parquet"
-        settings = {"compression": "zstd", "write_page_index": True, "write_page_checksum": True}
-        part = table(sum(groups)).slice(start, rows)
-        pq.write_table(part, path, row_group_size=GROUP_ROWS, **(settings | options))
-        inputs.append(InputFile(path=path.name, size_bytes=path.stat().st_size))
-        start += rows
-    return tuple(inputs)
-
-
-def compaction(directory: Path, inputs: tuple[InputFile, ...], outputs: int = 1) -> ClusteringPlan:
-    return make_plan(
-        directory, schema_json_of(COLUMNS), [(inputs, outputs)], mode=RewriteMode.COMPACTION
-    )
 
 
 def run_of(plan: ClusteringPlan, **options: Any) -> GroupRun:
@@ -92,11 +56,6 @@ def finished(run: GroupRun) -> RewrittenGroup:
     outcome = run.outcome(compact(run), seconds=1.0)
     assert isinstance(outcome, RewrittenGroup), outcome
     return outcome
-
-
-def copies(group: RewrittenGroup) -> CopiedRowGroups:
-    assert isinstance(group.copied, CopiedRowGroups)
-    return group.copied
 
 
 def test_large_row_groups_are_copied_byte_by_byte(tmp_path: Path) -> None:
