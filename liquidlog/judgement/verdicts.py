@@ -31,9 +31,9 @@ class Option:
     """One rewrite that was judged, against leaving the table as it is.
 
     `command` makes exactly this rewrite, with its sizes. `cost_bytes` is what the rewrite reads and
-    writes, with the cost of opening files. `reading_before` and `reading_after` are the mean cost of
-    one reading in bytes, with the cost of opening files; `reading_after_range` is where it lies in
-    nine of ten cases. `payback_days` is None if readers are not spared anything.
+    writes, with the cost of opening files. `reading_before` and `reading_after` are the mean cost
+    of one reading in bytes, with the cost of opening files; `reading_after_range` is where it lies
+    in nine of ten cases. `payback_days` is None if readers are not spared anything.
     """
 
     name: str
