@@ -145,8 +145,8 @@ def ratios(  # noqa: PLR0913  what a rewrite depends on
     reached = files.rewritten(groups=groups, is_linear=is_linear)
     now = files.width_now() * (total - unmeasured) + unmeasured
     return Ratios(
-        depth=round(average_depth / max(reached.depth, 1.0), _DECIMALS),
-        read=round(now / max(reached.width * total, np.finfo(np.float64).tiny), _DECIMALS),
+        depth=round(float(average_depth) / max(reached.depth, 1.0), _DECIMALS),
+        read=round(float(now) / max(reached.width * total, np.finfo(np.float64).tiny), _DECIMALS),
     )
 
 
@@ -415,8 +415,8 @@ def _measured(made: _MadeUp, blocks: list[_Blocks], parts: Ints, rows_per_cell: 
     count = np.diff(np.append(starts, len(order))).astype(np.float64)
     share = np.add.reduceat(made.chosen[order].astype(np.float64), starts) / count
     # The range of n even rows falls short of their cell; so does that of the rows of a real file.
-    real = 1.0 if np.isinf(rows_per_cell) else (rows_per_cell - 1) / (rows_per_cell + 1)
-    unseen = ((count + 1) / np.maximum(count - 1, 1) * real - 1) / 2
+    real = 1.0 if np.isinf(rows_per_cell) else (rows_per_cell - 1) / rows_per_cell
+    unseen = (count / np.maximum(count - 1, 1) * real - 1) / 2
     widths, ends = [], []
     for block in blocks:
         rank = block.rank[order]
