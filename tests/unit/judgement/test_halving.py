@@ -38,7 +38,11 @@ def test_equal_values_stay_together_where_that_is_even_enough() -> None:
 @pytest.mark.parametrize("cells", [1, 2, 3, 7, 64, 1_000])
 def test_cells_have_equally_many_rows(cells: int) -> None:
     random = np.random.default_rng(cells)
-    for made in (random.permutation(4_000), random.integers(0, 3, 4_000), np.zeros(4_000)):
+    for made in (
+        random.permutation(4_000),
+        random.integers(0, 3, 4_000),
+        np.zeros(4_000, np.int64),
+    ):
         parts = halved(rows_of(made.tolist(), random.permutation(4_000).tolist()), cells)
         counts = np.bincount(parts, minlength=cells)
         assert len(counts) == cells
