@@ -133,7 +133,7 @@ def test_a_fresh_table_of_264_files_crosses_no_ratio(
     curve: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     made = Table.create(str(tmp_path / "t"), schema=SCHEMA, cluster_by=["x", "y"])
-    columns = rows_of("uniform", 2, 264 * 60)
+    columns = rows_of("uniform", 2, 264 * 200)
     file = file_of_rows(columns, 264, curve=curve)
     rows = pa.table([*columns, pa.array(["a"] * len(file))], schema=SCHEMA)
     made.append([rows.filter(pa.array(file == number)) for number in range(264)])
