@@ -50,6 +50,9 @@ _DECIMALS: Final = 4
 _AT_AN_END: Final = 1 / 3
 """The share of a file's rows that hold the value of an end in which a rewrite had to cut."""
 
+_FEWEST_ENDS: Final = 16
+"""The fewest distinct ends whose common divisor divides other values too."""
+
 _EXACT: Final = float(1 << 53)
 
 
@@ -257,7 +260,7 @@ class _MadeUp:
 class _Column:
     """One column as numbers (float64), one per file; those of texts are ranks among all ends.
 
-    `step` divides all differences of values, 0 if values have no step. `is_cut_low` and
+    `step` divides all differences of values, as far as their ends tell, 0 if it is not known. `is_cut_low` and
     `is_cut_high` say whether another file goes on with the value at which this one begins or ends.
     """
 
@@ -327,10 +330,9 @@ def _numbers(low: pa.Array, high: pa.Array) -> tuple[Floats, Floats, float]:
         if pa.types.is_timestamp(kind):
             last = np.maximum(first, last - MILLISECOND_REST_US)
     # Differences of signed numbers always fit unsigned ones.
-    apart = [
-        side.astype(np.uint64) - np.uint64(first.min().astype(np.uint64)) for side in (first, last)
-    ]
-    step = int(np.gcd.reduce(np.concatenate(apart)))
+    ends = np.unique(np.concatenate([first, last])).astype(np.uint64)
+    # A few ends have a common divisor by chance.
+    step = int(np.gcd.reduce(ends - ends[0])) if len(ends) >= _FEWEST_ENDS else 1
     return first.astype(np.float64), last.astype(np.float64), float(max(step, 1))
 
 

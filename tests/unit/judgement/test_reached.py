@@ -133,6 +133,16 @@ def test_a_table_that_was_never_clustered_is_far_from_a_rewrite(data: str, files
     assert read > 2.5
 
 
+@pytest.mark.parametrize("top", [20, 179, 10**6])
+def test_files_that_all_have_the_same_ends_are_thought_to_hold_what_is_between(top: int) -> None:
+    files = [FileSpec(path=f"{n:02d}", bounds={"b": (0, top), "a": (0, 5_000)}) for n in range(16)]
+    schema = StructType(tuple(StructField(name, PrimitiveType("integer")) for name in "ba"))
+    found = judged(snapshot_of(files, cluster_by=[["b"], ["a"]], schema=schema))
+    assert found.depth_ratio == pytest.approx(4.0, abs=1.0)
+    assert found.read_ratio is not None
+    assert found.read_ratio > 3
+
+
 def test_appends_raise_both_ratios() -> None:
     table = fresh("uniform", 2, 264)
     before = measured(table)
