@@ -258,10 +258,11 @@ class _MadeUp:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class _Column:
-    """One column as numbers (float64), one per file; those of texts are ranks among all ends.
+    """One column as numbers (float64), one per file; those of texts are as `text_numbers` has them.
 
-    `step` divides all differences of values, as far as their ends tell, 0 if it is not known. `is_cut_low` and
-    `is_cut_high` say whether another file goes on with the value at which this one begins or ends.
+    `step` divides all differences of values, as far as their ends tell, 0 if it is not known.
+    `is_cut_low` and `is_cut_high` say whether another file goes on with the value at which this one
+    begins or ends.
     """
 
     low: Floats
