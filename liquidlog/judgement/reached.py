@@ -331,9 +331,9 @@ def _numbers(low: pa.Array, high: pa.Array) -> tuple[Floats, Floats, float]:
         if pa.types.is_timestamp(kind):
             last = np.maximum(first, last - MILLISECOND_REST_US)
     # Differences of signed numbers always fit unsigned ones.
-    ends = np.unique(np.concatenate([first, last])).astype(np.uint64)
+    distinct = np.unique(np.concatenate([first, last])).astype(np.uint64)
     # A few ends have a common divisor by chance.
-    step = int(np.gcd.reduce(ends - ends[0])) if len(ends) >= _FEWEST_ENDS else 1
+    step = int(np.gcd.reduce(distinct - distinct[0])) if len(distinct) >= _FEWEST_ENDS else 1
     return first.astype(np.float64), last.astype(np.float64), float(max(step, 1))
 
 
