@@ -101,6 +101,7 @@ WITHOUT_EFFECT: Final = {
         "--tib-price": "two --tib-price 1",
     },
     "run": {"--spark-conf": "document -o new --executor other --spark-conf a=b"},
+    "health": {"--workload": "two --workload w --columns x"},
     "scan": {
         "--where": "two --where x=1 --workload w",
         "--workload": "two --where x=1 --workload w",
