@@ -548,61 +548,32 @@ class Table(Summary):
             ClusteringColumnError: If a column cannot be clustered by.
             UnsupportedFeatureError: If the table cannot be read or planned.
         """
-        from msgspec import structs
-
-        from liquidlog.clustering.planning.planner import plan, policy_settings
-        from liquidlog.clustering.planning.readers import require_fitted
-        from liquidlog.clustering.planning.remembered import remembered_readers, settle
-        from liquidlog.clustering.properties import notes
+        from liquidlog.operations.planned import planned
         from liquidlog.operations.scan import at_time
-        from liquidlog.operations.strategies import find_strategies, strategy_names
 
-        given = policy_settings(
-            {
-                "full": full or None,
-                "skip_clustered": skip_clustered or None,
-                "strategy": None
-                if strategy is None
-                else one(strategy, str, argument="strategy", expected="a name"),
-                "curve": curve,
-                "min_cube_size": min_cube_size,
-                "target_cube_size": target_cube_size,
-                "max_file_size": max_file_size,
-                "zorder_by": zorder_by,
-                "budget": budget,
-                "where": at_time(where, self._clock.now_ms()),
-                "tolerance": tolerance,
-                "min_overlapping_files": min_overlapping_files,
-                "min_overlap": min_overlap,
-                "compression": compression,
-                "bloom_filter": bloom_filter,
-                "prefix": prefix,
-            }
-        )
-        asked = () if workload is None else _workload(workload)
+        arguments = {
+            "full": full or None,
+            "skip_clustered": skip_clustered or None,
+            "strategy": None
+            if strategy is None
+            else one(strategy, str, argument="strategy", expected="a name"),
+            "curve": curve,
+            "min_cube_size": min_cube_size,
+            "target_cube_size": target_cube_size,
+            "max_file_size": max_file_size,
+            "zorder_by": zorder_by,
+            "budget": budget,
+            "where": at_time(where, self._clock.now_ms()),
+            "tolerance": tolerance,
+            "min_overlapping_files": min_overlapping_files,
+            "min_overlap": min_overlap,
+            "compression": compression,
+            "bloom_filter": bloom_filter,
+            "prefix": prefix,
+        }
         snapshot = self.snapshot(version)
-        settled = settle(snapshot, given, strategy_names)
-        made = plan(
-            snapshot,
-            ClusteringPolicy(**settled.settings),
-            new_id=self._clock.new_id,
-            strategy=settled.strategy,
-            strategies=find_strategies(settled.strategy),
-            bounds_of=self.bounds_of(snapshot),
-            named=settled.named,
-            decided_by=settled.decided_by,
-        )
-        made = structs.replace(
-            made,
-            decided_by=dict(settled.decided_by),
-            notes=notes(snapshot.metadata.configuration),
-        )
-        if workload is None:
-            readers = remembered_readers(snapshot)
-            return made if readers is None else structs.replace(made, fitted=readers)
-        made = self.fitted(made, asked)
-        require_fitted(made)
-        return made
+        asked = None if workload is None else _workload(workload)
+        return planned(snapshot, arguments, self.bounds_of(snapshot), self._clock.new_id, asked)
 
     def fitted(self, plan: ClusteringPlan, workload: Workload) -> ClusteringPlan:
         """Return a plan whose layout is fitted to the readers of a workload.

@@ -1,0 +1,164 @@
+"""Weigh one rewrite: what it brings readers against what it costs."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from liquidlog.judgement.costs import payback_days, reading_cost, rewrite_cost
+from liquidlog.judgement.verdicts import Bar, Judgement, Option
+from liquidlog.plan import ClusteringPlan
+from liquidlog.simulation.prediction import Prediction
+from liquidlog.simulation.ranges import Range
+from liquidlog.spec.sizes import render_size
+
+NARROW: Final = "narrow"
+
+_ROUNDING: Final = 1e-4
+"""By this share, predicted bytes may exceed those of now because sizes are whole numbers."""
+
+_SHORT_DAYS: Final = 10
+_LONGEST_SHOWN_DAYS: Final = 3650
+
+
+def weigh(  # noqa: PLR0913  the parts of an option
+    name: str,
+    command: str,
+    plan: ClusteringPlan,
+    prediction: Prediction,
+    bar: Bar,
+    *,
+    arguments: Mapping[str, Any] | None = None,
+    share: float = 1.0,
+) -> Option:
+    """Return a rewrite as judged.
+
+    Args:
+        name: What it is, in short.
+        command: The command that makes it.
+        plan: All of it.
+        prediction: What groups of it bring.
+        bar: What it must do to be worth it.
+        arguments: Those of Table.plan for it.
+        share: The share of the plan's bytes in the predicted groups.
+    """
+    before = reading_cost(prediction.bytes_before, prediction.files_before)
+    bytes_, files = prediction.bytes_after_range, prediction.files_after_range
+    after = reading_cost(prediction.bytes_after, prediction.files_after)
+    low, high = (reading_cost(*ends) for ends in ((bytes_.low, files.low), (bytes_.high, files.high)))
+    # A reading spares what the predicted groups spare it, divided by their share.
+    after, low, high = (max(0.0, before - (before - one) / share) for one in (after, low, high))
+    cost, readings = rewrite_cost(plan), bar.readings_a_day * max(1, len(prediction.predicates))
+    days = payback_days(cost, before - after, readings)
+    problem = _problem(plan, prediction, before, after, high, days, bar)
+    return Option(
+        name=name,
+        command=command,
+        arguments=arguments or {},
+        plan=plan,
+        prediction=prediction,
+        cost_bytes=cost,
+        reading_before=before,
+        reading_after=after,
+        reading_after_range=Range(min(low, after), max(high, after)),
+        judged_share=share,
+        net_bytes=(before - after) * readings * bar.payback_days - cost,
+        payback_days=days,
+        is_worth_it=problem is None,
+        reason=problem or _gain(before, after, cost, days),
+    )
+
+
+def _problem(  # noqa: PLR0913, PLR0917  the figures of an option
+    plan: ClusteringPlan,
+    prediction: Prediction,
+    before: float,
+    after: float,
+    high: float,
+    days: float | None,
+    bar: Bar,
+) -> str | None:
+    """Return why a rewrite is not worth it, None if it is."""
+    if not plan.groups:
+        return "there is nothing that it would rewrite"
+    read_before, read_after = prediction.bytes_before, prediction.bytes_after
+    if read_after > read_before * (1 + _ROUNDING):
+        return (
+            f"readers would read more, {_size(read_after)} instead of {_size(read_before)} per"
+            " reading"
+        )
+    if after >= before:
+        return f"a reading would cost as much as now, {_size(before)} with the opening of files"
+    if prediction.bytes_after_range.high > max(
+        read_before * (1 + _ROUNDING), prediction.bytes_after
+    ) or high >= before:
+        return (
+            f"it may spare readers nothing: a reading costs {_size(before)} now, and"
+            f" {_size(after)} after it, or up to {_size(max(high, after))}"
+        )
+    if days is None or days > bar.payback_days:
+        shown = "never" if days is None else f"only after {days_text(days)}"
+        return (
+            f"it pays back {shown}: it costs {_size(rewrite_cost(plan))} and takes a reading from"
+            f" {_size(before)} to {_size(after)}"
+        )
+    return None
+
+
+def _gain(before: float, after: float, cost: float, days: float | None) -> str:
+    part = (before - after) / before if before else 0.0
+    paid = "" if days is None else f", and pays back in {days_text(days)}"
+    return (
+        f"takes a reading from {_size(before)} to {_size(after)} ({-part:+.0%}), with the opening"
+        f" of files, costs {_size(cost)}{paid}"
+    )
+
+
+def days_text(days: float) -> str:
+    """Return a number of days for people."""
+    if days < 1 / 24:
+        return "less than an hour"
+    if days < 1:
+        return f"{days * 24:.0f} hour(s)"
+    if days > _LONGEST_SHOWN_DAYS:
+        return "more than ten years"
+    return f"{days:.1f} days" if days < _SHORT_DAYS else f"{days:.0f} days"
+
+
+def chosen(readers: str, bar: Bar, options: Sequence[Option]) -> Judgement:
+    """Return the judgement over all options: the best that is worth it, or to leave the table.
+
+    The best spares readers most within the bar's days; of equal ones, the first.
+    """
+    ranked = tuple(
+        sorted(options, key=lambda one: (not one.is_worth_it, -one.net_bytes))
+    )
+    best = ranked[0] if ranked and ranked[0].is_worth_it else None
+    return Judgement(
+        readers=readers, bar=bar, options=ranked, best=best, reason=_reason(readers, bar, ranked)
+    )
+
+
+def left(reason: str, bar: Bar, readers: str, *, unmeasured: bool = False) -> Judgement:
+    """Return the judgement of a table that no rewrite is weighed for, with the reason."""
+    return Judgement(
+        readers=readers, bar=bar, reason=reason, unmeasured=reason if unmeasured else None
+    )
+
+
+def _reason(readers: str, bar: Bar, ranked: Sequence[Option]) -> str:
+    of = (
+        "readers of one value of one column" if readers == NARROW else "the readers of the workload"
+    )
+    rate = f"at {bar.readings_a_day:g} readings of each predicate a day"
+    options = [option for option in ranked if option.plan.groups]
+    if not options:
+        return "there is nothing to rewrite: no strategy would take a file"
+    first = options[0]
+    if first.is_worth_it:
+        return f"for {of}, {first.name} {first.reason} {rate}"
+    others = len(options) - 1
+    more = f"; {others} other option(s) are no better" if others else ""
+    return f"no rewrite is worth it for {of} {rate}; with {first.name}, {first.reason}{more}"
+
+
+def _size(size_bytes: float) -> str:
+    return render_size(round(size_bytes))

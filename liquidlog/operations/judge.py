@@ -1,0 +1,234 @@
+"""Judge whether a rewrite of a table is worth it, and which."""
+
+from collections.abc import Sequence
+from functools import partial
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from liquidlog.clustering.columns import clustering_state
+from liquidlog.clustering.planning.choice import NewId, check_table
+from liquidlog.clustering.planning.remembered import remembered_if_right
+from liquidlog.clustering.zcubes import OTHER_COLUMNS, OTHER_PROVIDER, file_states
+from liquidlog.commit.transaction import require_writable, system_clock
+from liquidlog.errors import LiquidlogError, UsageError
+from liquidlog.judgement.candidates import Candidate, candidates, command, file_sizes, outline
+from liquidlog.judgement.parts import part_of
+from liquidlog.judgement.verdicts import Bar, Judgement, Option
+from liquidlog.judgement.weighing import NARROW, chosen, left, weigh
+from liquidlog.log.statistics import load_bounds
+from liquidlog.log.store import TableStore
+from liquidlog.operations.planned import planned
+from liquidlog.plan import ClusteringPlan
+from liquidlog.predicates.workload import Workload
+from liquidlog.simulation.prediction import Prediction, predict
+from liquidlog.snapshot import Snapshot
+from liquidlog.spec.bounds import Bounds, BoundsOf
+from liquidlog.spec.schema import Leaf
+from liquidlog.spec.sizes import render_size
+
+MOST_OPTIONS: Final = 10
+MANY_FILES: Final = 100_000
+"""Of a table with more files, only as many options are judged as there are strategies."""
+
+_FOREIGN: Final = pa.array([OTHER_COLUMNS, OTHER_PROVIDER])
+"""States of files that only a full rewrite takes."""
+
+_MOST_UNMEASURED_SHARE: Final = 0.05
+"""The largest share of bytes without statistics with which a prediction is believed."""
+
+
+def judge(  # noqa: PLR0913  what is judged, for whom, by what
+    store: TableStore,
+    snapshot: Snapshot,
+    *,
+    workload: Workload = (),
+    workload_source: str | None = None,
+    bar: Bar | None = None,
+    bounds_of: BoundsOf | None = None,
+    now_ms: int | None = None,
+    new_id: NewId | None = None,
+) -> Judgement:
+    """Return which rewrite of the table is worth it for its readers, if any.
+
+    Only the log is read. Rewrites are judged for the readers of the `workload`; without one, for
+    those of one value of one clustering column. The layout of a rewrite is fitted to the workload
+    only if `workload_source` says where a command finds it.
+
+    Raises:
+        UsageError: If no predicate of the workload is a condition on the table.
+    """
+    bar = bar or Bar()
+    readers = "workload" if workload else NARROW
+    reason = _not_planned(store, snapshot)
+    if reason is not None:
+        return left(reason, bar, readers)
+    bounds_of = _remembering(bounds_of or partial(load_bounds, store, snapshot))
+    unmeasured = _unmeasured(snapshot, bounds_of)
+    if unmeasured is not None:
+        return left(unmeasured, bar, readers, unmeasured=True)
+    maker = _Maker(
+        snapshot=snapshot,
+        workload=workload,
+        workload_source=workload_source,
+        bounds_of=bounds_of,
+        now_ms=now_ms,
+        new_id=new_id or system_clock().new_id,
+        bar=bar,
+    )
+    options = maker.options()
+    if not options and maker.refused is not None:
+        return left(f"it cannot be optimized: {maker.refused}", bar, readers)
+    return chosen(readers, bar, options)
+
+
+def judge_plan(
+    snapshot: Snapshot,
+    plan: ClusteringPlan,
+    *,
+    command: str,
+    bar: Bar,
+    bounds_of: BoundsOf,
+    prediction: Prediction | None = None,
+    workload: Workload = (),
+    now_ms: int | None = None,
+) -> Option:
+    """Return a plan of this snapshot as judged, for narrow readers if there is no workload.
+
+    `prediction` is what the whole plan brings the workload, if that is known; else it is predicted,
+    from a part of the plan if that is large.
+
+    Raises:
+        UsageError: If no predicate of the workload is a condition on the table.
+    """
+    share = 1.0
+    if prediction is None:
+        part = part_of(plan)
+        share = part.share
+        prediction = predict(snapshot, part.plan, workload, bounds_of, now_ms=now_ms)
+    return weigh("this plan", command, plan, prediction, bar, share=share)
+
+
+class _Maker:
+    """Makes the options of one table."""
+
+    def __init__(  # noqa: PLR0913  what an option depends on
+        self,
+        *,
+        snapshot: Snapshot,
+        workload: Workload,
+        workload_source: str | None,
+        bounds_of: BoundsOf,
+        now_ms: int | None,
+        new_id: NewId,
+        bar: Bar,
+    ) -> None:
+        self.snapshot = snapshot
+        self.workload = workload
+        self.workload_source = workload_source
+        self.bounds_of = bounds_of
+        self.now_ms = now_ms
+        self.new_id = new_id
+        self.bar = bar
+        self.refused: str | None = None
+
+    def options(self) -> list[Option]:
+        """Return the options that differ, each judged; `refused` says why the last was refused."""
+        found: list[Option] = []
+        seen = set()
+        for candidate in self._candidates():
+            try:
+                plan, source = self._planned(candidate)
+            except LiquidlogError as error:
+                self.refused = error.message
+                continue
+            files = outline(plan)
+            if files and files not in seen and len(found) < MOST_OPTIONS:
+                found.append(self._option(candidate, plan, source))
+            seen.add(files)
+        return found
+
+    def _candidates(self) -> list[Candidate]:
+        snapshot = self.snapshot
+        columns = clustering_state(snapshot).columns
+        strategy = remembered_if_right(snapshot, "strategy") if columns else None
+        states = file_states(snapshot, columns, 0)
+        foreign = pc.is_in(states, value_set=_FOREIGN)
+        size = remembered_if_right(snapshot, "max_file_bytes")
+        sizes = file_sizes(size, snapshot.size_bytes)
+        if snapshot.files.num_rows > MANY_FILES:
+            sizes = sizes[:1]
+        is_foreign = bool(columns) and bool(pc.any(foreign).as_py())
+        return [*candidates(strategy=strategy, takes_foreign=is_foreign, sizes=sizes)]
+
+    def _planned(self, candidate: Candidate) -> tuple[ClusteringPlan, str | None]:
+        """Return the plan, and the source of the workload if its layout is fitted to it."""
+        make = partial(planned, self.snapshot, candidate.arguments, self.bounds_of, self.new_id)
+        if self.workload and self.workload_source is not None:
+            try:
+                return make(self.workload), self.workload_source
+            except UsageError:
+                pass  # no layout can be fitted to these predicates; the table can be rewritten
+        return make(), None
+
+    def _option(self, candidate: Candidate, plan: ClusteringPlan, source: str | None) -> Option:
+        part = part_of(plan)
+        prediction = predict(
+            self.snapshot, part.plan, self.workload, self.bounds_of, now_ms=self.now_ms
+        )
+        return weigh(
+            candidate.name,
+            command(self.snapshot.uri, candidate.arguments, source),
+            plan,
+            prediction,
+            self.bar,
+            arguments=candidate.arguments,
+            share=part.share,
+        )
+
+
+def _not_planned(store: TableStore, snapshot: Snapshot) -> str | None:
+    """Return why there is nothing to judge: an empty table, or one that cannot be rewritten."""
+    if not snapshot.files.num_rows:
+        return "the table has no files"
+    try:
+        store.require_writable()
+        require_writable(snapshot)
+        check_table(snapshot)
+    except LiquidlogError as error:
+        return f"it cannot be optimized: {error.message}"
+    return None
+
+
+def _unmeasured(snapshot: Snapshot, bounds_of: BoundsOf) -> str | None:
+    """Return why no prediction would be believed: files lack statistics of clustering columns."""
+    columns = clustering_state(snapshot).columns
+    if not columns:
+        return None
+    bounds = bounds_of([column.leaf for column in columns])
+    missing = np.zeros(len(bounds), np.bool_)
+    for number in range(len(columns)):
+        missing |= bounds.unknown(number)
+    size_bytes = snapshot.files["size"].to_numpy()
+    lacking = int(size_bytes[missing].sum())
+    if not missing.any() or lacking <= _MOST_UNMEASURED_SHARE * int(size_bytes.sum()):
+        return None
+    return (
+        f"{int(missing.sum())} of {len(missing)} files ({render_size(lacking)}) have no statistics"
+        " of a clustering column, so what readers read of them cannot be predicted"
+    )
+
+
+def _remembering(bounds_of: BoundsOf) -> BoundsOf:
+    """Return the same function, which loads the bounds of the same columns only once."""
+    known: dict[tuple[Leaf, ...], Bounds] = {}
+
+    def bounds(columns: Sequence[Leaf]) -> Bounds:
+        wanted = tuple(columns)
+        if wanted not in known:
+            known[wanted] = bounds_of(wanted)
+        return known[wanted]
+
+    return bounds
