@@ -12,8 +12,8 @@ from liquidlog.spec.sizes import render_size
 
 NARROW: Final = "narrow"
 
-_ROUNDING: Final = 1e-4
-"""By this share, predicted bytes may exceed those of now because sizes are whole numbers."""
+_TRIVIAL: Final = 0.02
+"""Readers do not notice it if they read more bytes by this share, in fewer files."""
 
 _SHORT_DAYS: Final = 10
 _LONGEST_SHOWN_DAYS: Final = 3650
@@ -80,7 +80,7 @@ def _problem(  # noqa: PLR0913, PLR0917  the figures of an option
     if not plan.groups:
         return "there is nothing that it would rewrite"
     read_before, read_after = prediction.bytes_before, prediction.bytes_after
-    if read_after > read_before * (1 + _ROUNDING):
+    if read_after > read_before * (1 + _TRIVIAL):
         return (
             f"readers would read more, {_size(read_after)} instead of {_size(read_before)} per"
             " reading"
@@ -88,7 +88,7 @@ def _problem(  # noqa: PLR0913, PLR0917  the figures of an option
     if after >= before:
         return f"a reading would cost as much as now, {_size(before)} with the opening of files"
     if prediction.bytes_after_range.high > max(
-        read_before * (1 + _ROUNDING), prediction.bytes_after
+        read_before * (1 + _TRIVIAL), prediction.bytes_after
     ) or high >= before:
         return (
             f"it may spare readers nothing: a reading costs {_size(before)} now, and"
