@@ -28,6 +28,7 @@ def weigh(  # noqa: PLR0913  the parts of an option
     *,
     arguments: Mapping[str, Any] | None = None,
     share: float = 1.0,
+    table_share: float = 1.0,
 ) -> Option:
     """Return a rewrite as judged.
 
@@ -35,20 +36,26 @@ def weigh(  # noqa: PLR0913  the parts of an option
         name: What it is, in short.
         command: The command that makes it.
         plan: All of it.
-        prediction: What groups of it bring.
+        prediction: What it brings, or a part of it in a part of the table.
         bar: What it must do to be worth it.
         arguments: Those of Table.plan for it.
-        share: The share of the plan's bytes in the predicted groups.
+        share: How large the part of the plan is; 1 for all of it.
+        table_share: How large the part of the table is.
     """
     before = reading_cost(prediction.bytes_before, prediction.files_before)
     bytes_, files = prediction.bytes_after_range, prediction.files_after_range
     after = reading_cost(prediction.bytes_after, prediction.files_after)
-    low, high = (reading_cost(*ends) for ends in ((bytes_.low, files.low), (bytes_.high, files.high)))
-    # A reading spares what the predicted groups spare it, divided by their share.
-    after, low, high = (max(0.0, before - (before - one) / share) for one in (after, low, high))
+    low, high = (
+        reading_cost(*ends) for ends in ((bytes_.low, files.low), (bytes_.high, files.high))
+    )
+    # Groups that were not predicted spare as much per byte as those that were.
+    spared = [(before - one) / share for one in (after, low, high)]
+    before /= table_share
+    after, low, high = (max(0.0, before - one) for one in spared)
     cost, readings = rewrite_cost(plan), bar.readings_a_day * max(1, len(prediction.predicates))
     days = payback_days(cost, before - after, readings)
     problem = _problem(plan, prediction, before, after, high, days, bar)
+    part = "" if share == 1 else f", judged by {share:.1%} of it"
     return Option(
         name=name,
         command=command,
@@ -63,7 +70,7 @@ def weigh(  # noqa: PLR0913  the parts of an option
         net_bytes=(before - after) * readings * bar.payback_days - cost,
         payback_days=days,
         is_worth_it=problem is None,
-        reason=problem or _gain(before, after, cost, days),
+        reason=(problem or _gain(before, after, cost, days)) + part,
     )
 
 
@@ -87,9 +94,11 @@ def _problem(  # noqa: PLR0913, PLR0917  the figures of an option
         )
     if after >= before:
         return f"a reading would cost as much as now, {_size(before)} with the opening of files"
-    if prediction.bytes_after_range.high > max(
-        read_before * (1 + _TRIVIAL), prediction.bytes_after
-    ) or high >= before:
+    if (
+        prediction.bytes_after_range.high
+        > max(read_before * (1 + _TRIVIAL), prediction.bytes_after)
+        or high >= before
+    ):
         return (
             f"it may spare readers nothing: a reading costs {_size(before)} now, and"
             f" {_size(after)} after it, or up to {_size(max(high, after))}"
@@ -128,9 +137,7 @@ def chosen(readers: str, bar: Bar, options: Sequence[Option]) -> Judgement:
 
     The best spares readers most within the bar's days; of equal ones, the first.
     """
-    ranked = tuple(
-        sorted(options, key=lambda one: (not one.is_worth_it, -one.net_bytes))
-    )
+    ranked = tuple(sorted(options, key=lambda one: (not one.is_worth_it, -one.net_bytes)))
     best = ranked[0] if ranked and ranked[0].is_worth_it else None
     return Judgement(
         readers=readers, bar=bar, options=ranked, best=best, reason=_reason(readers, bar, ranked)

@@ -1,6 +1,7 @@
 """Judge whether a rewrite of a table is worth it, and which."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
@@ -15,7 +16,7 @@ from liquidlog.clustering.zcubes import OTHER_COLUMNS, OTHER_PROVIDER, file_stat
 from liquidlog.commit.transaction import require_writable, system_clock
 from liquidlog.errors import LiquidlogError, UsageError
 from liquidlog.judgement.candidates import Candidate, candidates, command, file_sizes, outline
-from liquidlog.judgement.parts import part_of
+from liquidlog.judgement.parts import MANY_FILES, Part, part_of
 from liquidlog.judgement.verdicts import Bar, Judgement, Option
 from liquidlog.judgement.weighing import NARROW, chosen, left, weigh
 from liquidlog.log.statistics import load_bounds
@@ -30,8 +31,14 @@ from liquidlog.spec.schema import Leaf
 from liquidlog.spec.sizes import render_size
 
 MOST_OPTIONS: Final = 10
-MANY_FILES: Final = 100_000
-"""Of a table with more files, only as many options are judged as there are strategies."""
+"""Of a table with more than MANY_FILES, only OPTIMIZE as the table remembers it is judged."""
+
+
+_DRAWN: Final = 2
+"""The worlds that are drawn for the range of the best option."""
+
+_JUDGED_AGAIN: Final = 2
+"""The most options that are judged again with drawn worlds."""
 
 _FOREIGN: Final = pa.array([OTHER_COLUMNS, OTHER_PROVIDER])
 """States of files that only a full rewrite takes."""
@@ -103,12 +110,13 @@ def judge_plan(
     Raises:
         UsageError: If no predicate of the workload is a condition on the table.
     """
-    share = 1.0
-    if prediction is None:
-        part = part_of(plan)
-        share = part.share
-        prediction = predict(snapshot, part.plan, workload, bounds_of, now_ms=now_ms)
-    return weigh("this plan", command, plan, prediction, bar, share=share)
+    if prediction is not None:
+        return weigh("this plan", command, plan, prediction, bar)
+    part = part_of(snapshot, plan)
+    found = _predicted(part, workload, bounds_of, now_ms, 0)
+    return weigh(
+        "this plan", command, plan, found, bar, share=part.share, table_share=part.table_share
+    )
 
 
 class _Maker:
@@ -135,8 +143,11 @@ class _Maker:
         self.refused: str | None = None
 
     def options(self) -> list[Option]:
-        """Return the options that differ, each judged; `refused` says why the last was refused."""
-        found: list[Option] = []
+        """Return the options that differ, each judged; `refused` says why the last was refused.
+
+        All are judged soon, with narrow ranges; then the best once more, until one stays worth it.
+        """
+        made: list[_Made] = []
         seen = set()
         for candidate in self._candidates():
             try:
@@ -145,10 +156,19 @@ class _Maker:
                 self.refused = error.message
                 continue
             files = outline(plan)
-            if files and files not in seen and len(found) < MOST_OPTIONS:
-                found.append(self._option(candidate, plan, source))
+            if files and files not in seen and len(made) < MOST_OPTIONS:
+                made.append(self._made(candidate, plan, source))
             seen.add(files)
-        return found
+        by_name = {one.candidate.name: one for one in made}
+        options = {name: self._option(one, 0) for name, one in by_name.items()}
+        for _ in range(_JUDGED_AGAIN):
+            best = chosen("", self.bar, [*options.values()]).best
+            if best is None:
+                break
+            options[best.name] = self._option(by_name[best.name], _DRAWN)
+            if options[best.name].is_worth_it:
+                break
+        return [*options.values()]
 
     def _candidates(self) -> list[Candidate]:
         snapshot = self.snapshot
@@ -158,10 +178,9 @@ class _Maker:
         foreign = pc.is_in(states, value_set=_FOREIGN)
         size = remembered_if_right(snapshot, "max_file_bytes")
         sizes = file_sizes(size, snapshot.size_bytes)
-        if snapshot.files.num_rows > MANY_FILES:
-            sizes = sizes[:1]
         is_foreign = bool(columns) and bool(pc.any(foreign).as_py())
-        return [*candidates(strategy=strategy, takes_foreign=is_foreign, sizes=sizes)]
+        found = [*candidates(strategy=strategy, takes_foreign=is_foreign, sizes=sizes)]
+        return found[:1] if snapshot.files.num_rows > MANY_FILES else found
 
     def _planned(self, candidate: Candidate) -> tuple[ClusteringPlan, str | None]:
         """Return the plan, and the source of the workload if its layout is fitted to it."""
@@ -173,20 +192,44 @@ class _Maker:
                 pass  # no layout can be fitted to these predicates; the table can be rewritten
         return make(), None
 
-    def _option(self, candidate: Candidate, plan: ClusteringPlan, source: str | None) -> Option:
-        part = part_of(plan)
-        prediction = predict(
-            self.snapshot, part.plan, self.workload, self.bounds_of, now_ms=self.now_ms
-        )
+    def _made(self, candidate: Candidate, plan: ClusteringPlan, source: str | None) -> "_Made":
+        part = part_of(self.snapshot, plan)
+        words = command(self.snapshot.uri, candidate.arguments, source)
+        return _Made(candidate=candidate, plan=plan, part=part, command=words)
+
+    def _option(self, made: "_Made", drawn: int) -> Option:
         return weigh(
-            candidate.name,
-            command(self.snapshot.uri, candidate.arguments, source),
-            plan,
-            prediction,
+            made.candidate.name,
+            made.command,
+            made.plan,
+            _predicted(made.part, self.workload, self.bounds_of, self.now_ms, drawn),
             self.bar,
-            arguments=candidate.arguments,
-            share=part.share,
+            arguments=made.candidate.arguments,
+            share=made.part.share,
+            table_share=made.part.table_share,
         )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class _Made:
+    """A plan that was made, and the part of it that is predicted."""
+
+    candidate: Candidate
+    plan: ClusteringPlan
+    part: Part
+    command: str
+
+
+def _predicted(
+    part: Part, workload: Workload, bounds_of: BoundsOf, now_ms: int | None, drawn: int
+) -> Prediction:
+    files = part.files
+
+    def bounds(columns: Sequence[Leaf]) -> Bounds:
+        found: Bounds = bounds_of(columns)
+        return found if files is None else found.filter(pa.array(files))
+
+    return predict(part.snapshot, part.plan, workload, bounds, now_ms=now_ms, most_drawn=drawn)
 
 
 def _not_planned(store: TableStore, snapshot: Snapshot) -> str | None:

@@ -105,18 +105,21 @@ def predict(
     samples: Sequence[pa.Table] | None = None,
     *,
     now_ms: int | None = None,
+    most_drawn: int | None = None,
 ) -> Prediction:
     """Return the predicted effect of a plan for this snapshot on a workload.
 
     With no workload, readers are narrow; if the plan has no columns either, they read everything.
     `samples` holds one table per group of the plan, with the clustering columns of sampled rows.
-    Without samples, rows are made up. `now_ms` is the current time in predicates.
+    Without samples, rows are made up. `now_ms` is the current time in predicates. With
+    `most_drawn`, at most as many worlds are drawn: the fewer, the sooner, and the less the ranges
+    tell of how the same plan may come out differently.
 
     Raises:
         UsageError: If no predicate is a condition on the table.
     """
     foreseen = (_asked if workload else _narrow)(
-        _Case(snapshot, plan, bounds_of, samples, _draws(plan)), workload, now_ms
+        _Case(snapshot, plan, bounds_of, samples, _draws(plan, most_drawn)), workload, now_ms
     )
     return _prediction(plan, foreseen, is_sampled=samples is not None)
 
@@ -156,11 +159,12 @@ class _Foreseen:
     asked_at: str | None = None
 
 
-def _draws(plan: ClusteringPlan) -> list[Draw]:
+def _draws(plan: ClusteringPlan, most_drawn: int | None) -> list[Draw]:
     """Return as many worlds as a plan of this size allows for."""
     outputs = sum(group.expected_outputs for group in plan.groups)
     drawn = max(_FEWEST_DRAWN, min(_MOST_DRAWN, _DRAWN_FILES // max(outputs, 1)))
-    return [Draw.LIKELY, Draw.CORRELATED, *([Draw.DRAWN] * drawn)]
+    wanted = drawn if most_drawn is None else min(drawn, most_drawn)
+    return [Draw.LIKELY, Draw.CORRELATED, *([Draw.DRAWN] * wanted)]
 
 
 def _narrow(case: _Case, workload: Workload, now_ms: int | None) -> _Foreseen:
