@@ -30,7 +30,6 @@ from liquidlog.log.store import TableStore
 from liquidlog.plan import (
     DEFAULT_MIN_CUBE_BYTES,
     ClusteringPlan,
-    ClusteringPolicy,
     Outcome,
     RewriteResult,
 )
@@ -58,7 +57,8 @@ from liquidlog.storage.options import OptionsSource
 # Importing all of them takes longer than that work, so each method imports what it calls.
 if TYPE_CHECKING:
     from liquidlog.clustering.health.measure import Health
-    from liquidlog.doctor.findings import Finding
+    from liquidlog.doctor.examined import Diagnosis, Finding
+    from liquidlog.judgement.verdicts import Bar, Judgement, Option
     from liquidlog.log.checkpointing import Checkpointed
     from liquidlog.log.second_opinion import SecondOpinion
     from liquidlog.operations.append import Appended, Source
@@ -377,13 +377,119 @@ class Table(Summary):
             row_groups=one(row_groups, bool, argument="row_groups", expected="True or False"),
         )
 
-    def doctor(self, *, min_cube_size: Size | None = None) -> "tuple[Finding, ...]":
-        """Return what is wrong with the clustering; a finding names the command that repairs it."""
-        from liquidlog.doctor.findings import findings
-        from liquidlog.operations.doctor import examine
+    def doctor(
+        self,
+        *,
+        min_cube_size: Size | None = None,
+        workload: Workload = (),
+        payback_days: float | None = None,
+        readings_a_day: float | None = None,
+    ) -> "tuple[Finding, ...]":
+        """Return what is wrong with the clustering; a finding names the command that repairs it.
 
-        cube_bytes = None if min_cube_size is None else parse_size(min_cube_size)
-        return findings(examine(self._store, self.snapshot(), min_cube_bytes=cube_bytes))
+        See `diagnosis`, whose findings these are.
+        """
+        return self.diagnosis(
+            min_cube_size=min_cube_size,
+            workload=workload,
+            payback_days=payback_days,
+            readings_a_day=readings_a_day,
+        ).findings
+
+    def diagnosis(
+        self,
+        *,
+        min_cube_size: Size | None = None,
+        workload: Workload = (),
+        workload_source: str | None = None,
+        payback_days: float | None = None,
+        readings_a_day: float | None = None,
+    ) -> "Diagnosis":
+        """Return what is wrong with the clustering, and which rewrite is worth it, if any.
+
+        The other arguments are those of `judge`.
+
+        Raises:
+            UsageError: If no predicate of the workload is a condition on the table, or a number is
+                not above 0.
+        """
+        from liquidlog.operations.doctor import diagnose
+
+        return diagnose(
+            self._store,
+            self.snapshot(),
+            min_cube_bytes=None if min_cube_size is None else parse_size(min_cube_size),
+            now_ms=self._clock.now_ms(),
+            workload=_workload(workload),
+            workload_source=workload_source,
+            bar=_bar(payback_days, readings_a_day),
+        )
+
+    def judge(
+        self,
+        *,
+        workload: Workload = (),
+        workload_source: str | None = None,
+        payback_days: float | None = None,
+        readings_a_day: float | None = None,
+    ) -> "Judgement":
+        """Return which rewrite of the table is worth it for its readers, if any.
+
+        Readers are those of the `workload`; without one, they ask for one value of one clustering
+        column. Each predicate is read `readings_a_day` times (24 if None); a rewrite that is worth
+        it has spared readers what it costs within `payback_days` (30 if None). The layout is fitted
+        to the workload only if `workload_source` says where the command finds it.
+
+        Raises:
+            UsageError: If no predicate of the workload is a condition on the table, or a number is
+                not above 0.
+        """
+        from liquidlog.operations.judge import judge
+
+        snapshot = self.snapshot()
+        return judge(
+            self._store,
+            snapshot,
+            workload=_workload(workload),
+            workload_source=workload_source,
+            bar=_bar(payback_days, readings_a_day),
+            bounds_of=self.bounds_of(snapshot),
+            now_ms=self._clock.now_ms(),
+            new_id=self._clock.new_id,
+        )
+
+    def judge_plan(
+        self,
+        plan: ClusteringPlan,
+        *,
+        command: str,
+        workload: Workload = (),
+        prediction: "Prediction | None" = None,
+        payback_days: float | None = None,
+        readings_a_day: float | None = None,
+    ) -> "Option":
+        """Return a plan as judged, as `judge` judges those that it makes.
+
+        `command` is the one that makes the plan. `prediction` is what the plan brings the workload,
+        if that is known.
+
+        Raises:
+            UsageError: If no predicate of the workload is a condition on the table, or a number is
+                not above 0.
+        """
+        from liquidlog.operations.judge import judge_plan
+
+        snapshot = self.snapshot_of(plan)
+        return judge_plan(
+            snapshot,
+            plan,
+            command=command,
+            bar=_bar(payback_days, readings_a_day),
+            bounds_of=self.bounds_of(snapshot),
+            prediction=prediction,
+            workload=_workload(workload),
+            now_ms=self._clock.now_ms(),
+        )
 
     def overview(self, *, min_cube_size: Size | None = None) -> "Overview":
         """Return what a report shows: health, findings, pictures and the past."""
@@ -1030,6 +1136,19 @@ def _min_cube_bytes(snapshot: Snapshot, size: Size | None) -> int:
 
     found: int = remembered(snapshot, "min_cube_bytes")
     return found
+
+
+def _bar(payback_days: float | None, readings_a_day: float | None) -> "Bar":
+    from liquidlog.judgement.verdicts import PAYBACK_DAYS, READINGS_A_DAY, Bar
+
+    return Bar(
+        payback_days=PAYBACK_DAYS
+        if payback_days is None
+        else number(payback_days, argument="payback_days"),
+        readings_a_day=READINGS_A_DAY
+        if readings_a_day is None
+        else number(readings_a_day, argument="readings_a_day"),
+    )
 
 
 def _plan(value: object) -> ClusteringPlan:

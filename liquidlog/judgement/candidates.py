@@ -95,10 +95,20 @@ def command(uri: str, arguments: Mapping[str, Any], workload_source: str | None 
         if value is True:
             words.append(option)
         else:
-            words += [option, size_word(value) if isinstance(value, int) else str(value)]
+            words += [option, _word(value)]
     if workload_source is not None:
         words += ["--workload", workload_source]
     return shlex.join(words)
+
+
+def _word(value: Any) -> str:  # noqa: ANN401  an argument of Table.plan
+    match value:
+        case int():
+            return size_word(value)
+        case tuple():
+            return ",".join(value)
+        case _:
+            return str(value)
 
 
 def outline(plan: ClusteringPlan) -> tuple[tuple[int, int, int], ...]:

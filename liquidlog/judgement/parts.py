@@ -24,6 +24,9 @@ MANY_FILES: Final = 100_000
 """Of a table with more files, the groups are predicted in a part of the table."""
 
 
+_SOON_FILES: Final = 500
+
+
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Part:
     """A part of a plan, and the table or the part of it that it is for.
@@ -55,6 +58,12 @@ def part_of(snapshot: Snapshot, plan: ClusteringPlan, most_files: int = MOST_FIL
     mask = _files(snapshot, plan, part, share)
     kept = replace(snapshot, files=snapshot.files.filter(pa.array(mask)), plain_files=None)
     return Part(snapshot=kept, plan=part, share=share, table_share=share, files=mask)
+
+
+def is_soon_judged(plan: ClusteringPlan) -> bool:
+    """Return whether a plan is so small that predicting what it brings takes a moment."""
+    files = sum(len(group.inputs) + group.expected_outputs for group in plan.groups)
+    return files + len(plan.skipped) <= _SOON_FILES
 
 
 def _files(snapshot: Snapshot, plan: ClusteringPlan, part: ClusteringPlan, share: float) -> Mask:

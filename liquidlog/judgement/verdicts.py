@@ -24,15 +24,17 @@ class Bar:
     `readings_a_day` is the number of readings of each predicate in a day. Within `payback_days`,
     readers must have been spared as much as the rewrite costs.
 
-    Raises:
-        UsageError: If a number is not finite and above 0.
     """
 
     readings_a_day: float = READINGS_A_DAY
     payback_days: float = PAYBACK_DAYS
 
     def __post_init__(self) -> None:
-        """Refuse numbers with which nothing could be judged."""
+        """Refuse numbers with which nothing could be judged.
+
+        Raises:
+            UsageError: If a number is not finite and above 0.
+        """
         for name in ("readings_a_day", "payback_days"):
             value = getattr(self, name)
             if not 0 < value < math.inf:

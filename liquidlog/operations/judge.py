@@ -72,7 +72,7 @@ def judge(  # noqa: PLR0913  what is judged, for whom, by what
     reason = _not_planned(store, snapshot)
     if reason is not None:
         return left(reason, bar, readers)
-    bounds_of = _remembering(bounds_of or partial(load_bounds, store, snapshot))
+    bounds_of = remembering(bounds_of or partial(load_bounds, store, snapshot))
     unmeasured = _unmeasured(snapshot, bounds_of)
     if unmeasured is not None:
         return left(unmeasured, bar, readers, unmeasured=True)
@@ -91,7 +91,7 @@ def judge(  # noqa: PLR0913  what is judged, for whom, by what
     return chosen(readers, bar, options)
 
 
-def judge_plan(
+def judge_plan(  # noqa: PLR0913  what is judged, for whom, by what
     snapshot: Snapshot,
     plan: ClusteringPlan,
     *,
@@ -264,7 +264,7 @@ def _unmeasured(snapshot: Snapshot, bounds_of: BoundsOf) -> str | None:
     )
 
 
-def _remembering(bounds_of: BoundsOf) -> BoundsOf:
+def remembering(bounds_of: BoundsOf) -> BoundsOf:
     """Return the same function, which loads the bounds of the same columns only once."""
     known: dict[tuple[Leaf, ...], Bounds] = {}
 

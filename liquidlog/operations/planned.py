@@ -1,4 +1,4 @@
-"""Make the plan of what OPTIMIZE would rewrite, from arguments, a table's properties and defaults."""
+"""Make the plan of what OPTIMIZE would rewrite: from arguments, properties and defaults."""
 
 from collections.abc import Mapping
 from typing import Any

@@ -85,9 +85,14 @@ def _findings(overview: Overview) -> str:
 
 def _finding(finding: Finding) -> str:
     kind = "repaired without a rewrite by" if finding.fixable else "repaired by"
+    command = (
+        ""
+        if finding.command is None
+        else f"<p>{kind}</p><pre><code>{escaped(finding.command)}</code></pre>"
+    )
     return (
         f'<article class="finding"><h3>{escaped(finding.name)}</h3><p>{escaped(finding.detail)}</p>'
-        f"<p>{kind}</p><pre><code>{escaped(finding.command)}</code></pre></article>"
+        f"{command}</article>"
     )
 
 

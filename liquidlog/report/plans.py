@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from typing import Any, Final
 
+from liquidlog.judgement.verdicts import Option
 from liquidlog.operations.explain import Explained
 from liquidlog.operations.past_commits import OptimizeComparison
 from liquidlog.plan import ClusteringPlan, FittedWorkload
@@ -89,9 +90,21 @@ def _asked(readers: FittedWorkload) -> str:
     return f"{count} predicate(s)" if count else "readers of single values, by columns' weights"
 
 
-def predicted_plan(made: tuple[ClusteringPlan, Prediction, Costs | None]) -> Report:
-    """Show a plan, its predicted effect on a workload, and its costs."""
-    of, brings, paid = made
+def judged_plan(made: tuple[ClusteringPlan, Option | None]) -> Report:
+    """Show a plan, and whether it is worth it, if that was judged."""
+    of, judged = made
+    return (*plan(of), *_judged(judged))
+
+
+def _judged(option: Option | None) -> Report:
+    if option is None:
+        return ()
+    return (Line(f"{'worth it' if option.is_worth_it else 'not worth it'}: {option.reason}"),)
+
+
+def predicted_plan(made: tuple[ClusteringPlan, Option | None, Prediction, Costs | None]) -> Report:
+    """Show a plan, its predicted effect on a workload, its costs and whether it is worth them."""
+    of, judged, brings, paid = made
     change = brings.bytes_after / brings.bytes_before - 1 if brings.bytes_before else 0.0
     head = Line(
         f"predicted: rewriting {render_size(brings.bytes_to_rewrite)} takes the mean read from"
@@ -120,6 +133,7 @@ def predicted_plan(made: tuple[ClusteringPlan, Prediction, Costs | None]) -> Rep
         *plan(of),
         head,
         *([] if paid is None else [_costs(paid)]),
+        *_judged(judged),
         *remarks(brings.cannot_prune, brings.not_usable, brings.asked_at),
         *listing(("predicate", "asked", "files before", "after", "bytes before", "after"), asked),
     )

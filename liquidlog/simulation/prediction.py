@@ -97,7 +97,7 @@ class Prediction:
         return {name: getattr(self, name) for name in self.__slots__}
 
 
-def predict(
+def predict(  # noqa: PLR0913  what is predicted, from what
     snapshot: Snapshot,
     plan: ClusteringPlan,
     workload: Workload,
