@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from functools import partial
+from typing import Any
 
 import click
 
@@ -49,7 +50,7 @@ def doctor(  # noqa: PLR0913  one parameter per option
     table: str,
     names: tuple[str, ...],
     workload: str | None,
-    bar: Mapping[str, float],
+    bar: Mapping[str, Any],
     storage_options: Pairs,
     *,
     dry_run: bool,

@@ -108,7 +108,7 @@ def plan(  # noqa: PLR0913  one parameter per option
     output: str | None,
     workload: str | None,
     prices: Prices | None,
-    bar: Mapping[str, float],
+    bar: Mapping[str, Any],
     storage_options: Pairs,
     *,
     sample: bool,

@@ -107,11 +107,13 @@ def by_rewrite(
     if judgement is None:
         why = "left alone: whether a rewrite is worth it was not judged"
     elif judgement.best is None:
-        why = f"left alone: {judgement.reason}"
+        first = judgement.options[0] if judgement.options else None
+        why = judgement.reason if first is None else f"with {first.name}, {first.reason}"
+        why = f"left alone: {why}"
     elif rewritten is not None and not np.any(rewritten & files):
         why = "left alone: the rewrite that is worth it takes none of them"
     else:
-        why, command = judgement.best.reason, judgement.best.command
+        why, command = "rewriting them is worth it", judgement.best.command
     return Finding(
         name=name,
         detail=f"{detail}; {why}",

@@ -153,11 +153,12 @@ def _statistics_findings(
     outside = [column for column in columns if column.physical not in indexed]
     if outside:
         names = ", ".join(column.name for column in outside)
+        wanted = indexing(snapshot, [column.name for column in columns])
         yield repaired(
             snapshot,
             "unindexed-columns",
             f"the table's properties ask for no statistics of {names}, so new files lack them",
-            f"set-properties {{table}} {shlex.quote(indexing(snapshot, [c.name for c in columns]))}",
+            f"set-properties {{table}} {shlex.quote(wanted)}",
         )
     yield from _cut_findings(examined)
 

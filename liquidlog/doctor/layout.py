@@ -189,12 +189,13 @@ def _asked(examined: Examined) -> Iterator[Finding]:
             files=files,
         )
     if own and asked.unlike_share >= _MATTERS and asked.unlike_read_share >= _READS_MUCH:
+        columns, read = _columns_text(asked.unlike_columns), f"{asked.unlike_read_share:.0%}"
         yield repaired(
             snapshot,
             "layout-unlike-workload",
-            f"{asked.unlike_share:.0%} of the readings ask for {_columns_text(asked.unlike_columns)}"
-            f" and for none of the clustering columns, and read {asked.unlike_read_share:.0%} of the"
-            " bytes; advise measures whether other columns would spare them that",
+            f"{asked.unlike_share:.0%} of the readings ask for {columns} and for none of the"
+            f" clustering columns, and read {read} of the bytes; liquidlog advise measures whether"
+            " other columns would spare them that",
             _advise(examined),
         )
 
