@@ -23,7 +23,9 @@ from liquidlog.spec.stats import NUM_INDEXED_COLUMNS, STATS_COLUMNS, indexed_lea
 SMALL_FILE_BYTES: Final = OPEN_COST_BYTES // 4
 """Opening a smaller file costs a reader more than four times what reading it does."""
 
-_FEWEST_SMALL: Final = 2
+_FEWEST_SMALL: Final = 8
+"""Fewer small files are not told."""
+
 _MATTERS: Final = 0.1
 """The least share of readings that ask for a column for that to be told."""
 

@@ -13,7 +13,7 @@ from liquidlog.spec.sizes import render_size
 NARROW: Final = "narrow"
 
 _TRIVIAL: Final = 0.02
-"""Readers do not notice it if they read more bytes by this share, in fewer files."""
+"""Readers may read more bytes by this share of what a reading costs, if they open fewer files."""
 
 _SHORT_DAYS: Final = 10
 _LONGEST_SHOWN_DAYS: Final = 3650
@@ -87,18 +87,15 @@ def _problem(  # noqa: PLR0913, PLR0917  the figures of an option
     if not plan.groups:
         return "there is nothing that it would rewrite"
     read_before, read_after = prediction.bytes_before, prediction.bytes_after
-    if read_after > read_before * (1 + _TRIVIAL):
+    most = read_before + _TRIVIAL * reading_cost(read_before, prediction.files_before)
+    if read_after > most:
         return (
             f"readers would read more, {_size(read_after)} instead of {_size(read_before)} per"
             " reading"
         )
     if after >= before:
         return f"a reading would cost as much as now, {_size(before)} with the opening of files"
-    if (
-        prediction.bytes_after_range.high
-        > max(read_before * (1 + _TRIVIAL), prediction.bytes_after)
-        or high >= before
-    ):
+    if prediction.bytes_after_range.high > most or high >= before:
         return (
             f"it may spare readers nothing: a reading costs {_size(before)} now, and"
             f" {_size(after)} after it, or up to {_size(max(high, after))}"

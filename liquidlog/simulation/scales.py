@@ -1,6 +1,7 @@
 """Scales: values of one column as numbers, to make up rows between them, and back."""
 
 from collections.abc import Sequence
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
@@ -10,6 +11,8 @@ from liquidlog.curve.ranges import range_ids
 from liquidlog.plan import parsed_as
 from liquidlog.simulation.table import Points, Rows
 from liquidlog.simulation.texts import TextLine
+
+_MOST: Final = np.finfo(np.float64).max / 4
 
 
 class Scale:
@@ -89,7 +92,9 @@ class Scale:
             return self._line.numbers(values)
         if self._is_text:
             return np.asarray(pc.index_in(values, self._known), np.float64)
-        return np.asarray(pc.cast(_as_number(values), pa.float64(), safe=False), np.float64)
+        found = np.asarray(pc.cast(_as_number(values), pa.float64(), safe=False), np.float64)
+        # Keeps differences finite, with NaN as the largest number.
+        return np.clip(np.nan_to_num(found, nan=_MOST), -_MOST, _MOST)
 
     def _bounds(self, numbers: Points, *, up: bool) -> pa.Array:
         """Return the values of numbers as lower bounds, or, if `up`, as upper ones."""
