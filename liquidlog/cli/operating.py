@@ -56,10 +56,10 @@ def doctor(  # noqa: PLR0913  one parameter per option
     dry_run: bool,
     as_json: bool,
 ) -> None:
-    """Find faults of the clustering, and repair them; say whether a rewrite is worth it.
+    """Find faults of the clustering, and repair them.
 
-    Each finding names the command that repairs it, if there is one. Without --fix nothing is
-    changed.
+    Each finding names the command that repairs it, if there is one; the last line says whether a
+    rewrite is worth it for readers. Without --fix nothing is changed.
     """
     if dry_run and not names:
         raise UsageError("--dry-run has no effect without --fix: nothing would be written anyway")

@@ -35,7 +35,7 @@ from liquidlog.report import plans
 from liquidlog.report.courses import course_document, courses, plot
 from liquidlog.report.policies import printed_plan
 from liquidlog.simulation.contenders import CONTENDERS, contenders, setting
-from liquidlog.simulation.prices import Prices, costs
+from liquidlog.simulation.prices import START_SECONDS, Prices, costs
 from liquidlog.simulation.rounds import Course, Setting
 from liquidlog.simulation.rounds import simulate as play_rounds
 from liquidlog.simulation.scenarios import SCENARIOS
@@ -59,6 +59,15 @@ _PRICE_OPTIONS = {
     "tib_price": click.option(
         "--tib-price", type=Number(0), help="With --throughput: price of reading one TiB."
     ),
+    "currency": click.option(
+        "--currency", help="The currency of these prices, by its three letters: EUR."
+    ),
+    "start_seconds": click.option(
+        "--start-seconds",
+        type=Number(0),
+        help="With --throughput: seconds until Spark rewrites the first byte."
+        f"  [default: {START_SECONDS:g}]",
+    ),
 }
 
 
@@ -68,9 +77,13 @@ def _prices(given: Mapping[str, Any]) -> Prices | None:
             throughput_bytes=given["throughput"],
             per_hour=given.get("hour_price"),
             per_tib_read=given.get("tib_price"),
+            currency=given.get("currency"),
+            start_seconds=given.get("start_seconds", START_SECONDS),
         )
     if given:
-        raise UsageError("prices need --throughput: the bytes that the cluster rewrites a second")
+        raise UsageError(
+            "prices and --start-seconds need --throughput: bytes that the cluster rewrites a second"
+        )
     return None
 
 
@@ -114,9 +127,9 @@ def plan(  # noqa: PLR0913  one parameter per option
     sample: bool,
     as_json: bool,
 ) -> None:
-    """Show what OPTIMIZE would rewrite, and whether that is worth it; writes nothing.
+    """Show what OPTIMIZE would rewrite; writes nothing.
 
-    A saved plan is executed with `run` and committed with `commit`. Without readers, a plan is
+    It is also judged whether that is worth it. A saved plan is executed with `run` and committed with `commit`. Without readers, a plan is
     judged for those of one value of one clustering column; a large one only if --payback-days or
     --readings-per-day is given.
     """
@@ -138,7 +151,7 @@ def plan(  # noqa: PLR0913  one parameter per option
     words = command(opened.uri, policy, workload if made.readers is not None else None)
     judged = (
         opened.judge_plan(made, command=words, prediction=predicted, **bar)
-        if made.groups and (predicted is not None or bar or is_soon_judged(made))
+        if bar or (made.groups and (predicted is not None or is_soon_judged(made)))
         else None
     )
     judgement = None if judged is None else judged.document()

@@ -101,8 +101,10 @@ def judge_plan(  # noqa: PLR0913  what is judged, for whom, by what
     prediction: Prediction | None = None,
     workload: Workload = (),
     now_ms: int | None = None,
-) -> Option:
+) -> Option | None:
     """Return a plan of this snapshot as judged, for narrow readers if there is no workload.
+
+    Nothing is returned if too many files lack statistics of the clustering columns.
 
     `prediction` is what the whole plan brings the workload, if that is known; else it is predicted,
     from a part of the plan if that is large.
@@ -110,6 +112,8 @@ def judge_plan(  # noqa: PLR0913  what is judged, for whom, by what
     Raises:
         UsageError: If no predicate of the workload is a condition on the table.
     """
+    if _unmeasured(snapshot, bounds_of) is not None:
+        return None
     if prediction is not None:
         return weigh("this plan", command, plan, prediction, bar)
     part = part_of(snapshot, plan)
