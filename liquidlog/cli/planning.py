@@ -129,9 +129,9 @@ def plan(  # noqa: PLR0913  one parameter per option
 ) -> None:
     """Show what OPTIMIZE would rewrite; writes nothing.
 
-    It is also judged whether that is worth it. A saved plan is executed with `run` and committed with `commit`. Without readers, a plan is
-    judged for those of one value of one clustering column; a large one only if --payback-days or
-    --readings-per-day is given.
+    It is also judged whether that is worth it. A saved plan is executed with `run` and committed
+    with `commit`. Without readers, a plan is judged for those of one value of one clustering
+    column; a large one only if --payback-days or --readings-per-day is given.
     """
     if workload is None and "where" not in policy:
         _refuse_without_readers(prices, sample=sample)

@@ -121,7 +121,7 @@ class Judgement:
             "readers": self.readers,
             "readings_a_day": self.bar.readings_a_day,
             "payback_days": self.bar.payback_days,
-            "is_worth_it": self.best is not None,
+            "is_worth_it": None if self.unmeasured else self.best is not None,
             "command": None if self.best is None else self.best.command,
             "reason": self.reason,
             "unmeasured": self.unmeasured,

@@ -95,7 +95,7 @@ def _problem(  # noqa: PLR0913, PLR0917  the figures of an option
         )
     if after >= before:
         return f"a reading would cost as much as now, {_size(before)} with the opening of files"
-    if prediction.bytes_after_range.high > most or high >= before:
+    if high >= before:
         return (
             f"it may spare readers nothing: a reading costs {_size(before)} now, and"
             f" {_size(after)} after it, or up to {_size(max(high, after))}"

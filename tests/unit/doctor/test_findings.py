@@ -67,7 +67,8 @@ def test_a_fault_of_one_file_is_counted(name: str, file: FileSpec) -> None:
     assert faults[name].fixable == (name in FIXES)
     command = faults[name].command
     if faults[name].fixable:
-        assert command is not None and "/table" in command
+        assert command is not None
+        assert "/table" in command
     else:
         # Only a rewrite changes these, and nothing was judged here.
         assert command is None
