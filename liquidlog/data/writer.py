@@ -32,11 +32,15 @@ from liquidlog.spec.arrow import arrow_schema
 from liquidlog.spec.codecs import parse_codec
 from liquidlog.spec.schema import StructType
 from liquidlog.spec.stats import encode_stats
-from liquidlog.storage.files import create
+from liquidlog.storage.files import Output, create
 from liquidlog.storage.options import NO_OPTIONS, StorageOptions
 
 _BATCH_ROWS: Final = 65_536
 """Rows that Arrow encodes at a time; its default of 1024 takes 6 % longer on lineitem."""
+
+_BUFFER_BYTES: Final = 1 << 20
+"""Bytes gathered before the file is written to. Arrow writes each page and its header by itself,
+and a call into Python for each takes a tenth of the time of encoding lineitem."""
 
 
 class DataFileWriter:
@@ -82,6 +86,7 @@ class DataFileWriter:
         self._num_rows = 0
         self._writer: pq.ParquetWriter | FilteringWriter | None = None
         self._file = create(path, storage)
+        self._buffer = pa.BufferedOutputStream(pa.PythonFile(_Kept(self._file), "w"), _BUFFER_BYTES)
 
     def __enter__(self) -> Self:
         """Return itself."""
@@ -131,6 +136,7 @@ class DataFileWriter:
         writer = self._writer or self._open_writer(self._schema.empty_table())
         try:
             writer.close()
+            self._buffer.flush()
             facts = self._file.finish()
         except OSError as error:
             raise StorageError(self._path, f"cannot be written: {error}") from error
@@ -147,6 +153,8 @@ class DataFileWriter:
         with suppress(OSError, pa.ArrowException):
             if self._writer is not None:
                 self._writer.close()
+        with suppress(OSError, pa.ArrowException):
+            self._buffer.close()
         self._file.discard()
 
     def _write_row_group(self, table: pa.Table) -> None:
@@ -168,8 +176,23 @@ class DataFileWriter:
     def _open_writer(self, first: pa.Table) -> pq.ParquetWriter | FilteringWriter:
         if self._options.bloom_filters and first.num_rows:
             encode = partial(encoded_row_group, options=self._options)
-            return FilteringWriter(self._file.write, first.schema, encode)
-        return _parquet_writer(self._file, first, self._options.compression)
+            return FilteringWriter(self._buffer.write, first.schema, encode)
+        return _parquet_writer(self._buffer, first, self._options.compression)
+
+
+class _Kept:
+    """An output as a file for Arrow, which stays open when Arrow closes it."""
+
+    closed = False
+
+    def __init__(self, output: Output) -> None:
+        self.write = output.write
+
+    def flush(self) -> None:
+        """Do nothing: the output is finished by its owner."""
+
+    def close(self) -> None:
+        """Do nothing: the output is closed by its owner."""
 
 
 def encoded_row_group(table: pa.Table, options: WriterOptions) -> EncodedRowGroup:

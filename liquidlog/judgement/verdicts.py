@@ -23,7 +23,6 @@ class Bar:
 
     `readings_a_day` is the number of readings of each predicate in a day. Within `payback_days`,
     readers must have been spared as much as the rewrite costs.
-
     """
 
     readings_a_day: float = READINGS_A_DAY

@@ -98,7 +98,7 @@ def _problem(  # noqa: PLR0913, PLR0917  the figures of an option
     if high >= before:
         return (
             f"it may spare readers nothing: a reading costs {_size(before)} now, and"
-            f" {_size(after)} after it, or up to {_size(max(high, after))}"
+            f" {_size(after)} after it, but perhaps {_size(max(high, after))}"
         )
     if days is None or days > bar.payback_days:
         shown = "never" if days is None else f"only after {days_text(days)}"
@@ -111,10 +111,10 @@ def _problem(  # noqa: PLR0913, PLR0917  the figures of an option
 
 def _gain(before: float, after: float, cost: float, days: float | None) -> str:
     part = (before - after) / before if before else 0.0
-    paid = "" if days is None else f", and pays back in {days_text(days)}"
+    paid = "" if days is None else f" and pays back in {days_text(days)}"
     return (
-        f"takes a reading from {_size(before)} to {_size(after)} ({-part:+.0%}), with the opening"
-        f" of files, costs {_size(cost)}{paid}"
+        f"a reading costs {_size(after)} instead of {_size(before)} ({-part:+.0%}, the opening of"
+        f" files counted), the rewrite {_size(cost)}{paid}"
     )
 
 
@@ -123,7 +123,8 @@ def days_text(days: float) -> str:
     if days < 1 / 24:
         return "less than an hour"
     if days < 1:
-        return f"{days * 24:.0f} hour(s)"
+        hours = round(days * 24)
+        return f"{hours} hour{'s' if hours > 1 else ''}"
     if days > _LONGEST_SHOWN_DAYS:
         return "more than ten years"
     return f"{days:.1f} days" if days < _SHORT_DAYS else f"{days:.0f} days"
@@ -149,19 +150,19 @@ def left(reason: str, bar: Bar, readers: str, *, unmeasured: bool = False) -> Ju
 
 
 def _reason(readers: str, bar: Bar, ranked: Sequence[Option]) -> str:
-    of = (
-        "readers of one value of one column" if readers == NARROW else "the readers of the workload"
-    )
-    rate = f"at {bar.readings_a_day:g} readings of each predicate a day"
+    of = "readers of one value of a column" if readers == NARROW else "the workload"
+    rate = f"judged for {of}, {bar.readings_a_day:g} readings of each predicate a day"
     options = [option for option in ranked if option.plan.groups]
     if not options:
         return "there is nothing to rewrite: no strategy would take a file"
     first = options[0]
     if first.is_worth_it:
-        return f"for {of}, {first.name} {first.reason} {rate}"
+        return f"{first.name}: {first.reason}; {rate}"
     others = len(options) - 1
-    more = f"; {others} other option(s) are no better" if others else ""
-    return f"no rewrite is worth it for {of} {rate}; with {first.name}, {first.reason}{more}"
+    more = (
+        f", and {others} more option{'s are' if others > 1 else ' is'} no better" if others else ""
+    )
+    return f"no rewrite is worth it: with {first.name}, {first.reason}{more}; {rate}"
 
 
 def _size(size_bytes: float) -> str:

@@ -71,7 +71,7 @@ def _value(node: exp.Expression, session: Session) -> SqlValue | None:
     match node:
         case exp.Paren():
             return _value(node.this, session)
-        case exp.Literal():
+        case exp.Literal() | exp.Concat():
             return sql_value(node)
         case exp.Neg():
             inner = _value(node.this, session)

@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any, Final
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from sqlglot import exp
 
@@ -39,10 +40,15 @@ _DATE: Final = re.compile(r"(\d{4})-(\d{2})-(\d{2})", re.ASCII)
 _MOMENT: Final = re.compile(
     r"(?P<day>\d{4}-\d{2}-\d{2})"
     r"(?:[ T](?P<hour>\d{2}):(?P<minute>\d{2}):(?P<second>\d{2})(?:\.(?P<fraction>\d{1,6}))?"
-    r"(?:Z|(?P<sign>[+-])(?P<zone_hour>\d{2}):(?P<zone_minute>\d{2}))?)?",
+    r"(?: *(?:(?P<utc>Z|UTC|GMT|UT)|(?P<sign>[+-])(?P<zone_hour>\d{2}):(?P<zone_minute>\d{2})"
+    r"|(?P<region>[A-Z][A-Za-z_]*(?:/[A-Z][A-Za-z_-]*){1,2})))?)?",
     re.ASCII,
 )
+_ALIKE_YEARS: Final = range(1970, 2037)
+"""The years in which all editions of the time zone database that readers use agree."""
+_MOST_GAPS: Final = 4
 EPOCH_ORDINAL: Final = dt.date(1970, 1, 1).toordinal()
+_EPOCH: Final = dt.datetime(1970, 1, 1)  # noqa: DTZ001  a local time
 SECOND_US: Final = 1_000_000
 DAY_US: Final = 86_400 * SECOND_US
 _LARGEST_OFFSET_US: Final = 18 * 3600 * SECOND_US
@@ -86,8 +92,8 @@ class Moment:
 class Span:
     """A value from `low` to `high`, both of one type: which one depends on the session."""
 
-    low: "Exact | Floating | Moment | dt.date"
-    high: "Exact | Floating | Moment | dt.date"
+    low: "Exact | Floating | Moment | dt.date | str"
+    high: "Exact | Floating | Moment | dt.date | str"
 
 
 SqlValue = Exact | Floating | Moment | str | dt.date | Span
@@ -104,6 +110,8 @@ def sql_value(node: exp.Expression) -> SqlValue | None:
             return str(node.this) if node.is_string else _number(str(node.this))
         case exp.Cast():
             return cast_value(sql_value(node.this), node.to)
+        case exp.Concat():
+            return _adjacent(node)
         case _:
             return None
 
@@ -142,10 +150,13 @@ def moment_text(text: str, *, is_local: bool) -> Moment | None:
         return None
     seconds = 3600 * hour + 60 * minute + second
     micros = int((found["fraction"] or "").ljust(6, "0"))
+    written_us = midnight_us(day) + SECOND_US * seconds + micros
+    if found["region"] is not None:
+        return _in_region(written_us, found["region"], is_local=is_local)
     offset_us = _offset_us(found)
     if offset_us is not None and abs(offset_us) > _LARGEST_OFFSET_US:
         return None
-    return Moment(midnight_us(day) + SECOND_US * seconds + micros, offset_us, is_local)
+    return Moment(written_us, offset_us, is_local)
 
 
 def midnight(day: dt.date, *, is_local: bool) -> Moment:
@@ -160,9 +171,37 @@ def midnight_us(day: dt.date) -> int:
 
 def _offset_us(found: re.Match[str]) -> int | None:
     if found["sign"] is None:
-        return 0 if found[0].endswith("Z") else None
+        return None if found["utc"] is None else 0
     minutes = 60 * int(found["zone_hour"]) + int(found["zone_minute"])
     return (-1 if found["sign"] == "-" else 1) * 60 * SECOND_US * minutes
+
+
+def _in_region(written_us: int, region: str, *, is_local: bool) -> Moment | None:
+    """Return the moment that clocks of a region showed, the first of two; None if not known."""
+    written = _EPOCH + dt.timedelta(microseconds=written_us)
+    try:
+        # Of a time that clocks left out, both Spark and this take the offset before.
+        offset = written.replace(tzinfo=ZoneInfo(region)).utcoffset()
+    except (ZoneInfoNotFoundError, ValueError, OSError):
+        return None
+    if offset is None or written.year not in _ALIKE_YEARS:
+        return None
+    return Moment(written_us, offset // dt.timedelta(microseconds=1), is_local)
+
+
+def _adjacent(node: exp.Concat) -> SqlValue | None:
+    """Return the value of texts written side by side, as `'it''s'`.
+
+    Spark 4 reads two quotes without a space between them as one quote, earlier ones as nothing.
+    """
+    texts = [str(part.this) for part in node.expressions if part.is_string]
+    if node.args.get("safe") or len(texts) < len(node.expressions) or len(texts) - 1 > _MOST_GAPS:
+        return None
+    joined = [texts[0]]
+    for text in texts[1:]:
+        joined = [begun + gap + text for begun in joined for gap in ("", "'")]
+    # Python orders texts by code points, which is the order of their UTF-8.
+    return Span(min(joined), max(joined))
 
 
 def _number(text: str) -> SqlValue | None:

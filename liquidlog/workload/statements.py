@@ -5,6 +5,7 @@ that leaves out rows of the table, around a sub-query that hands the columns on,
 compares tables with each other, or follows an aggregation, does not narrow a table's scan.
 """
 
+import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
@@ -22,7 +23,13 @@ from liquidlog.workload.tables import KnownTable, Tables
 _READS: Final = (exp.Query, exp.Delete, exp.Update, exp.Merge, exp.Insert, exp.Create)
 _OUTER_OF_JOINED: Final = frozenset({"RIGHT", "FULL"})
 _OUTER_OF_OTHERS: Final = frozenset({"LEFT", "FULL"})
+_READING: Final = frozenset({"delta_scan", "parquet_scan", "read_parquet"})
+"""DuckDB's functions that read what is at an address."""
 _DEEPEST: Final = 40
+
+# The parser warns of each statement that it does not know; these are counted and shown instead.
+# An application that asks for the parser's warnings still gets them.
+logging.getLogger("sqlglot").addHandler(logging.NullHandler())
 
 
 class _Spark4(Spark):
@@ -248,9 +255,23 @@ def _source(item: exp.Expr, ctes: Mapping[str, exp.Query], reads: _Reads) -> _So
     alias = item.alias_or_name.lower()
     if isinstance(item, exp.Subquery):
         return _Source(alias, None, item, None, outer=reads.outer)
+    if isinstance(item.this, exp.Func):
+        return _called(item.this, alias, reads)
     name = _table_name(item)
     if "." not in name and "/" not in name and name.lower() in ctes:
         return _Source(alias, None, ctes[name.lower()], None, outer=reads.outer)
+    return _Source(alias, name, None, reads.tables.named(name), outer=reads.outer)
+
+
+def _called(function: exp.Func, alias: str, reads: _Reads) -> _Source:
+    """Return what a function in a FROM reads: a table at an address, as in DuckDB, or no table."""
+    called = function.name if isinstance(function, exp.Anonymous) else function.sql_name()
+    # DuckDB names the rows of a function after it.
+    alias = alias or called.lower()
+    address = function.expressions[0] if function.expressions else None
+    if called.lower() not in _READING or not isinstance(address, exp.Literal):
+        return _Source(alias, None, None, None, outer=reads.outer)
+    name = str(address.this)
     return _Source(alias, name, None, reads.tables.named(name), outer=reads.outer)
 
 

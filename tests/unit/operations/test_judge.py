@@ -240,7 +240,7 @@ def test_a_plan_says_whether_it_is_worth_it(tmp_path: Path) -> None:
     table = Table.create(str(tmp_path / "t"), schema=SCHEMA, cluster_by=["x"])
     for seed in range(20):
         table.append(rows(200, seed))
-    assert "\nworth it: takes a reading from " in said("plan", table.uri)[1]
+    assert "\nworth it: a reading costs " in said("plan", table.uri)[1]
     rarely = said("plan", table.uri, "--readings-per-day", "0.001")[1]
     assert "\nnot worth it: it pays back only after " in rarely
     plan = table.plan()

@@ -25,6 +25,11 @@ def _reads(text: str, tables: Tables = KNOWN) -> list[tuple[str, tuple[str, ...]
         ("SELECT * FROM t WHERE a = 1 AND b > 2", [("/w/t", ("a = 1", "b > 2"))]),
         ("SELECT * FROM cat.db.t x WHERE x.a = 1", [("/w/t", ("a = 1",))]),
         ("SELECT * FROM delta.`/w/t` WHERE a = 1", [("/w/t", ("a = 1",))]),
+        ("SELECT * FROM delta_scan('/w/t') WHERE a = 1", [("/w/t", ("a = 1",))]),
+        ("SELECT * FROM delta_scan('file:///w/t') x WHERE x.a = 1", [("/w/t", ("a = 1",))]),
+        ("SELECT * FROM delta_scan('/w/t') WHERE delta_scan.a = 1", [("/w/t", ("a = 1",))]),
+        ("SELECT * FROM read_parquet('/o/v') WHERE a = 1", [("/o/v", ("a = 1",))]),
+        ("SELECT * FROM t, range(3) r WHERE t.a = 1", [("/w/t", ("a = 1",))]),
         ("SELECT * FROM t, u WHERE a = c AND a = 1 AND d = 2",
          [("/w/t", ("a = 1",)), ("/w/u", ("d = 2",))]),
         ("SELECT * FROM t JOIN u ON a = c AND d = 3 WHERE b BETWEEN 1 AND 2",
@@ -84,3 +89,17 @@ def test_queries_nested_too_deeply_say_so() -> None:
         text = f"SELECT * FROM ({text})"
     with pytest.raises(NotAQueryError, match="deep"):
         _reads(text)
+
+
+@pytest.mark.parametrize("called", ["range(10)", "unnest([1, 2])", "read_parquet(['/w/t'])"])
+def test_what_functions_make_is_no_table(called: str) -> None:
+    (statement,) = parse_statements(f"SELECT * FROM {called} WHERE a = 1", "duckdb")
+    with pytest.raises(NotAQueryError, match="reads no table"):
+        table_reads(statement, KNOWN)
+
+
+def test_the_parser_is_silent(capsys: pytest.CaptureFixture[str]) -> None:
+    (statement,) = parse_statements("execute immediate 'select 1'")
+    with pytest.raises(NotAQueryError, match="another kind"):
+        table_reads(statement, KNOWN)
+    assert capsys.readouterr().err == ""
