@@ -47,12 +47,14 @@ def file_sizes(max_file_bytes: int, table_bytes: int) -> tuple[int, ...]:
 
 
 def candidates(
-    *, strategy: str | None, takes_foreign: bool, sizes: Sequence[int]
+    *, strategy: str | None, has_cubes: bool, takes_foreign: bool, sizes: Sequence[int]
 ) -> Iterator[Candidate]:
     """Yield the rewrites that come into question, those that need the fewest words first.
 
     Args:
         strategy: The strategy that the table remembers, None if it has no clustering columns.
+        has_cubes: Whether there are files that the table's own columns have clustered, some of
+            which the strategy overlap may leave alone.
         takes_foreign: Whether there are files that only a full rewrite takes.
         sizes: File sizes in bytes, the one that the table remembers first.
     """
@@ -65,7 +67,7 @@ def candidates(
         yield Candidate(name=f"strategy {strategy}", arguments={})
         strategy = DEFAULT_STRATEGY
     chosen = [(strategy, False)]
-    if strategy != OVERLAP:
+    if strategy != OVERLAP and has_cubes:
         chosen.append((OVERLAP, False))
     if takes_foreign:
         chosen.append((strategy, True))

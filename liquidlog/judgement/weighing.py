@@ -150,12 +150,15 @@ def left(reason: str, bar: Bar, readers: str, *, unmeasured: bool = False) -> Ju
 
 
 def _reason(readers: str, bar: Bar, ranked: Sequence[Option]) -> str:
-    of = "readers of one value of a column" if readers == NARROW else "the workload"
-    rate = f"judged for {of}, {bar.readings_a_day:g} readings of each predicate a day"
     options = [option for option in ranked if option.plan.groups]
     if not options:
         return "there is nothing to rewrite: no strategy would take a file"
-    first = options[0]
+    first, each = options[0], "each predicate"
+    of = "the workload"
+    if readers == NARROW:
+        of = "readers of one value of a clustering column" if first.plan.columns else "full scans"
+        each = "each column" if first.plan.columns else "the table"
+    rate = f"judged for {of}, {bar.readings_a_day:g} readings of {each} a day"
     if first.is_worth_it:
         return f"{first.name}: {first.reason}; {rate}"
     others = len(options) - 1

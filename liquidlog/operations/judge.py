@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 from liquidlog.clustering.columns import clustering_state
 from liquidlog.clustering.planning.choice import NewId, check_table
 from liquidlog.clustering.planning.remembered import remembered_if_right
-from liquidlog.clustering.zcubes import OTHER_COLUMNS, OTHER_PROVIDER, file_states
+from liquidlog.clustering.zcubes import OTHER_COLUMNS, OTHER_PROVIDER, PARTIAL, STABLE, file_states
 from liquidlog.commit.transaction import require_writable, system_clock
 from liquidlog.errors import LiquidlogError, UsageError
 from liquidlog.judgement.candidates import Candidate, candidates, command, file_sizes, outline
@@ -39,6 +39,9 @@ _DRAWN: Final = 2
 
 _JUDGED_AGAIN: Final = 2
 """The most options that are judged again with drawn worlds."""
+
+_OWN: Final = pa.array([PARTIAL, STABLE])
+"""States of files in cubes of the table's own columns."""
 
 _FOREIGN: Final = pa.array([OTHER_COLUMNS, OTHER_PROVIDER])
 """States of files that only a full rewrite takes."""
@@ -179,11 +182,17 @@ class _Maker:
         columns = clustering_state(snapshot).columns
         strategy = remembered_if_right(snapshot, "strategy") if columns else None
         states = file_states(snapshot, columns, 0)
-        foreign = pc.is_in(states, value_set=_FOREIGN)
+        has_cubes, is_foreign = (
+            bool(columns) and bool(pc.any(pc.is_in(states, value_set=among)).as_py())
+            for among in (_OWN, _FOREIGN)
+        )
         size = remembered_if_right(snapshot, "max_file_bytes")
         sizes = file_sizes(size, snapshot.size_bytes)
-        is_foreign = bool(columns) and bool(pc.any(foreign).as_py())
-        found = [*candidates(strategy=strategy, takes_foreign=is_foreign, sizes=sizes)]
+        found = [
+            *candidates(
+                strategy=strategy, has_cubes=has_cubes, takes_foreign=is_foreign, sizes=sizes
+            )
+        ]
         return found[:1] if snapshot.files.num_rows > MANY_FILES else found
 
     def _planned(self, candidate: Candidate) -> tuple[ClusteringPlan, str | None]:

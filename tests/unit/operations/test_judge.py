@@ -236,6 +236,14 @@ def test_what_a_workload_lacks_is_told(tmp_path: Path) -> None:
     assert shlex.split(lines[unlike + 1])[1:] == ["advise", table.uri, "--workload", str(readers)]
 
 
+def test_overlap_is_judged_where_files_are_clustered(tmp_path: Path) -> None:
+    table = good(str(tmp_path / "t"), 100_000)
+    for seed in range(12):
+        table.append(rows(20_000, seed))
+    strategies = {option.arguments["strategy"] for option in table.judge().options}
+    assert strategies == {"cube", "overlap"}
+
+
 def test_a_plan_says_whether_it_is_worth_it(tmp_path: Path) -> None:
     table = Table.create(str(tmp_path / "t"), schema=SCHEMA, cluster_by=["x"])
     for seed in range(20):
