@@ -348,29 +348,36 @@ class Table(Summary):
         self,
         columns: str | Sequence[str] | None = None,
         *,
+        workload: Workload = (),
         where: str | None = None,
         min_cube_size: Size | None = None,
         row_groups: bool = False,
     ) -> "Health":
         """Return how well the table is clustered, by its own or by other columns.
 
-        With `where`, only files with rows that the SQL predicate may match are measured. With
-        `row_groups`, the footers of at most 128 files say what narrow readers open inside.
+        With a workload, as `parse_workload` returns it, these are the at most four columns that it
+        compares most often. With `where`, only files with rows that the SQL predicate may match are
+        measured. With `row_groups`, the footers of at most 128 files say what narrow readers open
+        inside.
 
         Raises:
             ClusteringColumnError: If a column cannot be measured.
-            UsageError: If the predicate is not valid, there are no columns to ask for, or a
+            UsageError: If the predicate is not valid, there are no columns to ask for, both columns
+                and a workload are given, the workload compares no column with statistics, or a
                 property of the table that is needed here has a wrong value.
             DataFileError: If a file whose footer is read is missing or is not Parquet.
         """
         from liquidlog.operations.inspect import health
 
         paths = None if columns is None else column_paths(columns, argument="columns")
+        if paths is not None and workload:
+            raise UsageError("give either columns or a workload to measure by")
         snapshot = self.snapshot()
         return health(
             self._store,
             snapshot,
             paths,
+            workload=_workload(workload),
             where=where,
             min_cube_bytes=_min_cube_bytes(snapshot, min_cube_size),
             now_ms=self._clock.now_ms(),

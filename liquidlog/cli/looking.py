@@ -27,6 +27,7 @@ from liquidlog.cli.output import (
     say_rest,
 )
 from liquidlog.errors import EXIT_BAR_CROSSED, EXIT_OK, UsageError
+from liquidlog.predicates.workload import Workload
 from liquidlog.report import policies
 from liquidlog.report.jsonable import render_line
 from liquidlog.report.layout import pairs
@@ -124,15 +125,20 @@ def cubes(table: str, limit: int | None, storage_options: Pairs, *, as_json: boo
     say_rest(rows.num_rows, limit)
 
 
-@verb("liquidlog health ./sales", "liquidlog health ./sales --fail-if 'average_depth > 8'")
+@verb("liquidlog health ./sales", "liquidlog health ./sales --fail-if 'read_ratio > 1.5'")
 @table_argument
 @click.option("--columns", help="Measure by these columns, a,b.  [default: the clustering columns]")
+@click.option(
+    "--workload",
+    help="Measure by the columns that its predicates compare most, at most four: a file of"
+    " predicates (JSON lines, or .sql), or a source of `workload import`.",
+)
 @click.option("--where", help="Measure only files that this SQL predicate may match.")
 @click.option(
     "--fail-if",
     "bars",
     multiple=True,
-    help='Exit with 6 if this is true: "average_depth > 8"; repeats, one true bar suffices.',
+    help='Exit with 6 if this is true: "read_ratio > 1.5"; repeats, one true bar suffices.',
 )
 @click.option(
     "--openmetrics",
@@ -149,6 +155,7 @@ def cubes(table: str, limit: int | None, storage_options: Pairs, *, as_json: boo
 def health(  # noqa: PLR0913  one parameter per option
     table: str,
     columns: str | None,
+    workload: str | None,
     where: str | None,
     bars: tuple[str, ...],
     openmetrics: Path | None,
@@ -159,7 +166,12 @@ def health(  # noqa: PLR0913  one parameter per option
     as_json: bool,
 ) -> int:
     """Show how well the table is clustered."""
-    from liquidlog.clustering.health.bars import is_crossed, parse_bar
+    from liquidlog.clustering.health.bars import (
+        is_crossed,
+        is_measured,
+        parse_bar,
+        require_measured,
+    )
     from liquidlog.report import tables
 
     limits = [parse_bar(bar) for bar in bars]
@@ -167,8 +179,12 @@ def health(  # noqa: PLR0913  one parameter per option
         require_lines(trend, _TREND_FIELDS, kind="a trend of health")
     opened = Table.open(table, storage_options=mapping(storage_options))
     names = None if columns is None else split_names(columns)
-    measured = opened.health(names, where=where, row_groups=row_groups)
-    crossed = [limit for limit in limits if is_crossed(limit, measured)]
+    if columns is not None and workload is not None:
+        raise UsageError("give either --columns or --workload to measure by")
+    asked = () if workload is None else _asked(workload, opened, storage_options)
+    measured = opened.health(names, workload=asked, where=where, row_groups=row_groups)
+    unmeasured = [limit for limit in limits if not is_measured(limit, measured)]
+    crossed = [bar for bar in limits if bar not in unmeasured and is_crossed(bar, measured)]
     if openmetrics is not None:
         from liquidlog.report.openmetrics import openmetrics as render_openmetrics
 
@@ -178,6 +194,11 @@ def health(  # noqa: PLR0913  one parameter per option
     emit(measured, tables.health, as_json=as_json)
     for limit in crossed:
         say(f"bar crossed: {limit.text}")
+    for limit in unmeasured:
+        # A bar that cannot be judged was not kept.
+        if not crossed:
+            require_measured(limit, measured)
+        say(f"bar not judged: {limit.text}")
     return EXIT_BAR_CROSSED if crossed else EXIT_OK
 
 
@@ -207,18 +228,12 @@ def scan(  # noqa: PLR0913  one parameter per option
     as_json: bool,
 ) -> None:
     """List the files that a reader of a predicate must open."""
-    from liquidlog.operations.scan import read_workload
     from liquidlog.report import tables
 
     if (where is None) == (workload is None):
         raise UsageError("give either --where or --workload")
     opened = Table.open(table, storage_options=mapping(storage_options))
-    options = StorageOptions.of(mapping(storage_options))
-    asked = (
-        ()
-        if workload is None
-        else read_workload(workload, table=opened.uri, storage_options=options)
-    )
+    asked = () if workload is None else _asked(workload, opened, storage_options)
     chosen = chosen_version(opened, version, timestamp)
     found = opened.scan(
         where, workload=asked, version=chosen, time_zone=time_zone, row_groups=row_groups
@@ -226,6 +241,14 @@ def scan(  # noqa: PLR0913  one parameter per option
     shown = replace(found, files=first_of(found.files, limit))
     emit(shown.document() if as_json else shown, tables.scan, as_json=as_json)
     say_rest(found.files.num_rows, limit)
+
+
+def _asked(workload: str, opened: Table, storage_options: Pairs) -> Workload:
+    """Return the workload at an address, of this table."""
+    from liquidlog.operations.scan import read_workload
+
+    options = StorageOptions.of(mapping(storage_options))
+    return read_workload(workload, table=opened.uri, storage_options=options)
 
 
 @verb("liquidlog report ./sales -o sales.html")

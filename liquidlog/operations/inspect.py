@@ -1,7 +1,8 @@
 """Answer questions about a table: detail, files, health, and the files that match a predicate."""
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 import pyarrow as pa
@@ -10,14 +11,21 @@ import pyarrow.compute as pc
 from liquidlog.clustering.columns import ClusteringColumn, clustering_state, resolve_columns
 from liquidlog.clustering.health.grain import RowGroupHealth, measure_row_groups
 from liquidlog.clustering.health.measure import Health, measure_health
+from liquidlog.clustering.planning.remembered import remembered_if_right
 from liquidlog.clustering.zcubes import file_states
 from liquidlog.errors import UsageError
+from liquidlog.judgement.reached import with_ratios
 from liquidlog.log.statistics import load_bounds
 from liquidlog.log.store import TableStore
+from liquidlog.operations.asked_columns import NOTHING_ASKED, asked_columns
 from liquidlog.operations.row_groups import read_sample, sample_files
 from liquidlog.operations.scan import matching
+from liquidlog.predicates.sessions import Session
+from liquidlog.predicates.workload import WeightedPredicate, Workload
 from liquidlog.snapshot import Snapshot, decoded_paths, deleted_rows, num_records
+from liquidlog.spec.bounds import Bounds
 from liquidlog.spec.schema import Leaf, Path
+from liquidlog.spec.times import iso_time
 
 
 def files(store: TableStore, snapshot: Snapshot, min_cube_bytes: int) -> pa.Table:
@@ -52,6 +60,7 @@ def health(  # noqa: PLR0913  what is measured, and how
     snapshot: Snapshot,
     columns: Sequence[Path] | None,
     *,
+    workload: Workload = (),
     where: str | None,
     min_cube_bytes: int,
     now_ms: int | None = None,
@@ -59,16 +68,21 @@ def health(  # noqa: PLR0913  what is measured, and how
 ) -> Health:
     """Return how well the table is clustered, by its own columns or by `columns`.
 
-    With `where`, only files with rows that the SQL predicate may match are measured. With
-    `row_groups`, footers of some of them are read.
+    With a workload, it is measured by the columns that the workload compares most often. With
+    `where`, only files with rows that the SQL predicate may match are measured. With `row_groups`,
+    footers of some of them are read.
 
     Raises:
         ClusteringColumnError: If a column cannot be measured.
-        UsageError: If the predicate is not valid, or there are no columns to read row groups for.
+        UsageError: If the predicate is not valid, the workload compares no column that can be
+            measured, or there are no columns to read row groups for.
         DataFileError: If a file whose footer is read is missing or is not Parquet.
     """
     measured = clustering_state(snapshot).columns
-    if columns is not None:
+    asked = asked_columns(store, snapshot, workload) if workload else NOTHING_ASKED
+    if workload:
+        measured = asked.columns
+    elif columns is not None:
         measured = resolve_columns(
             snapshot.schema,
             columns,
@@ -81,18 +95,86 @@ def health(  # noqa: PLR0913  what is measured, and how
             "row_groups has no effect on a table without clustering columns; name some in columns",
             option="row_groups",
         )
-    mask = None if where is None else pa.array(*matching(store, snapshot, [where], now_ms=now_ms))
+    part = _ALL if where is None else _part(store, snapshot, where, now_ms)
     leaves = [column.leaf for column in measured]
-    found = measure_health(
+    found = judged_health(
         snapshot,
         measured,
         load_bounds(store, snapshot, leaves),
         min_cube_bytes=min_cube_bytes,
-        mask=mask,
+        mask=part.mask,
         measured_at_ms=now_ms,
     )
-    return (
-        replace(found, row_groups=_inside(store, snapshot, leaves, mask)) if row_groups else found
+    return replace(
+        found,
+        notes=(*asked.notes, *found.notes),
+        row_groups=_inside(store, snapshot, leaves, part.mask) if row_groups else None,
+        cannot_prune=part.cannot_prune,
+        not_usable=asked.not_usable,
+        asked_at=part.asked_at,
+    )
+
+
+def judged_health(
+    snapshot: Snapshot,
+    columns: Sequence[ClusteringColumn],
+    bounds: Bounds,
+    *,
+    min_cube_bytes: int,
+    mask: pa.BooleanArray | None = None,
+    measured_at_ms: int | None = None,
+) -> Health:
+    """Return the health as `measure_health` does, with its ratios.
+
+    The imagined rewrite clusters as many bytes together, and in such an order, as the table
+    remembers.
+
+    Raises:
+        CorruptLogError: If the clustering domain cannot be read.
+    """
+    found = measure_health(
+        snapshot,
+        columns,
+        bounds,
+        min_cube_bytes=min_cube_bytes,
+        mask=mask,
+        measured_at_ms=measured_at_ms,
+    )
+    return with_ratios(
+        found,
+        snapshot,
+        tuple(columns),
+        bounds,
+        curve=remembered_if_right(snapshot, "curve"),
+        group_bytes=max(remembered_if_right(snapshot, "target_cube_bytes"), min_cube_bytes),
+        mask=mask,
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class _Part:
+    """The files to measure, None for all, and what to say of the predicate that chose them."""
+
+    mask: pa.BooleanArray | None = None
+    cannot_prune: tuple[str, ...] = ()
+    asked_at: str | None = None
+
+
+_ALL = _Part()
+
+
+def _part(store: TableStore, snapshot: Snapshot, where: str, now_ms: int | None) -> _Part:
+    """Return the files that a predicate may match."""
+    # Importing the SQL parser takes a third of a command's start-up; most need no predicate.
+    from liquidlog.predicates.readers import answers
+
+    session = Session(None if now_ms is None else 1000 * now_ms, None)
+    bounds_of = partial(load_bounds, store, snapshot)
+    found = answers(snapshot, (WeightedPredicate(where),), bounds_of, session)
+    return _Part(
+        mask=found.judged[0].may_match,
+        cannot_prune=found.cannot_prune,
+        asked_at=iso_time(now_ms) if found.asks_for_time and now_ms is not None else None,
     )
 
 

@@ -34,10 +34,13 @@ class Plannable(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Round(Generic[Done]):
-    """One round: the return value of executing its plan, and the average depth afterwards."""
+    """One round: the return value of executing its plan, and the average depth afterwards.
+
+    The depth is None if it is not measured.
+    """
 
     done: Done
-    average_depth: float
+    average_depth: float | None
 
 
 def require_rounds(strategy: str) -> None:
@@ -54,20 +57,20 @@ def require_rounds(strategy: str) -> None:
 
 
 def depth_after_round(
-    table: Plannable, plan: ClusteringPlan, depth: float, min_gain: float = DEFAULT_MIN_GAIN
+    table: Plannable, plan: ClusteringPlan, depth: float | None, min_gain: float = DEFAULT_MIN_GAIN
 ) -> float | None:
     """Return the predicted average depth after a plan, None if the plan gains too little.
 
     Args:
         table: The table of the plan.
         plan: The plan.
-        depth: The table's average depth before it.
+        depth: The table's average depth before it; if that is not measured, nothing is gained.
         min_gain: By how much the plan must lower it.
     """
-    if not plan.groups:
+    if not plan.groups or depth is None:
         return None
     after = table.predicted_health(plan).average_depth
-    return after if after <= depth - min_gain else None
+    return after if after is not None and after <= depth - min_gain else None
 
 
 def optimize_in_rounds(
@@ -98,6 +101,6 @@ def optimize_in_rounds(
         done = execute(plan)
         before, depth = depth, table.health().average_depth
         yield Round(done=done, average_depth=depth)
-        if depth > before - min_gain:
+        if before is None or depth is None or depth > before - min_gain:
             return
         plan = table.plan(**policy)

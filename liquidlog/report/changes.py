@@ -11,6 +11,7 @@ from liquidlog.operations.append import Appended
 from liquidlog.plan import ClusteringPlan, RewriteResult
 from liquidlog.report.layout import Grid, Line, Report, listing, pairs
 from liquidlog.report.plans import plan
+from liquidlog.spec.markup import NOT_MEASURED
 from liquidlog.spec.sizes import render_size
 
 _NOTHING_DONE: Final = "nothing was written"
@@ -119,9 +120,13 @@ def optimized_finally(result: Mapping[str, Any]) -> Report:
     """Show what the rounds of an OPTIMIZE with --final did."""
     end = Line(
         f"{len(result['rounds'])} round(s), {result['rows_verified']} rows verified;"
-        f" the average depth is {result['average_depth']:.2f}"
+        f" the average depth is {_depth(result['average_depth'])}"
     )
     return (*(part for one in result["rounds"] for part in optimized(one)), end)
+
+
+def _depth(depth: float | None) -> str:
+    return NOT_MEASURED if depth is None else f"{depth:.2f}"
 
 
 def would_optimize(made: ClusteringPlan, result: Mapping[str, Any]) -> Report:
@@ -133,7 +138,7 @@ def would_optimize_finally(made: ClusteringPlan, result: Mapping[str, Any]) -> R
     """Show the first round of an OPTIMIZE with --final; later rounds depend on its result."""
     if not result["rounds"]:
         depth = result["average_depth"]
-        nothing = f"no round would gain enough, the average depth is {depth:.2f}"
+        nothing = f"no round would gain enough, the average depth is {_depth(depth)}"
         return (Line(f"would change nothing: {nothing}"),)
     first = result["rounds"][0]
     gain = Line(f"the average depth would be {first['average_depth']:.2f} after the first round")

@@ -6,30 +6,28 @@ Source: OpenMetrics 1.0, "Text format".
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import fields
 from typing import Final
 
-from liquidlog.clustering.health.measure import ColumnHealth, Health
+from liquidlog.clustering.health.measure import ColumnHealth, Health, numeric_fields
 from liquidlog.spec.visible import visible_lines
 
 _PREFIX: Final = "liquidlog_health"
 _ESCAPES: Final = str.maketrans({"\\": "\\\\", '"': '\\"', "\n": "\\n"})
 
 Labels = Mapping[str, str]
-Sample = tuple[Labels, float]
 
 
 def openmetrics(health: Health) -> str:
-    """Return every number of the health as a gauge, labelled with the table's address.
+    """Return every measured number of the health as a gauge, labelled with the table's address.
 
     Numbers of a column also have the column as label, buckets of the histogram the largest depth
     that they count. Cubes are left out, because their ids come and go.
     """
     table = {"table": health.table_uri}
     lines: list[str] = []
-    for name in _numbers(Health):
+    for name in numeric_fields(Health):
         lines += _gauge(name, [(table, getattr(health, name))])
-    for name in _numbers(ColumnHealth):
+    for name in numeric_fields(ColumnHealth):
         lines += _gauge(
             f"column_{name}",
             [({**table, "column": c.name}, getattr(c, name)) for c in health.columns],
@@ -44,11 +42,8 @@ def openmetrics(health: Health) -> str:
     return "\n".join([*lines, "# EOF\n"])
 
 
-def _numbers(of: type[Health | ColumnHealth]) -> tuple[str, ...]:
-    return tuple(field.name for field in fields(of) if field.type in {int, float})
-
-
-def _gauge(name: str, samples: Sequence[Sample]) -> Iterator[str]:
+def _gauge(name: str, found: Sequence[tuple[Labels, float | None]]) -> Iterator[str]:
+    samples = [(labels, value) for labels, value in found if value is not None]
     if not samples:
         return
     yield f"# TYPE {_PREFIX}_{name} gauge"

@@ -10,14 +10,14 @@ from datetime import datetime
 from string import Template
 from typing import Any, Final
 
-from liquidlog.clustering.health.measure import ColumnHealth, Health
+from liquidlog.clustering.health.measure import ColumnHealth, Health, numeric_fields
 from liquidlog.clustering.health.pictures import ColumnPicture, Pictures
 from liquidlog.doctor.findings import Finding
 from liquidlog.operations.overview import LastRewrite, Overview
 from liquidlog.report import shapes
 from liquidlog.report.jsonable import jsonable
 from liquidlog.report.style import PAGE
-from liquidlog.spec.markup import escaped, html_table
+from liquidlog.spec.markup import NOT_MEASURED, escaped, html_table
 from liquidlog.spec.sizes import render_size
 
 _CUBES_LISTED: Final = 20
@@ -101,9 +101,9 @@ def _summary(health: Health) -> str:
     tiles = (
         ("files", f"{health.total_file_count:,}"),
         ("size", render_size(health.total_bytes)),
-        ("average depth", f"{health.average_depth:g}"),
-        ("deepest", f"{health.max_depth:,}"),
-        ("average overlaps", f"{health.average_overlaps:g}"),
+        ("average depth", _measured(health.average_depth)),
+        ("deepest", _measured(health.max_depth)),
+        ("average overlaps", _measured(health.average_overlaps)),
         ("never clustered", f"{share:.0%} of bytes"),
         ("stable cubes", f"{health.stable_cube_count:,}"),
         ("partial cubes", f"{health.partial_cube_count:,}"),
@@ -174,10 +174,17 @@ def _depths(health: Health) -> Iterator[str]:
             yield _section(
                 f"Depth along {column.name}",
                 f'<p class="hint">How many files share the values of a stretch: up to'
-                f" {column.max_depth:,}, {column.average_depth:g} on average over files.</p>",
+                f" {_measured(column.max_depth)}, {_measured(column.average_depth)} on average over"
+                " files.</p>",
                 _framed(shapes.profile(column.depth_profile, height_px=_PROFILE_PX)),
                 _ends(column.min, column.max),
             )
+
+
+def _measured(value: float | None) -> str:
+    if value is None:
+        return NOT_MEASURED
+    return f"{value:,}" if isinstance(value, int) else f"{value:g}"
 
 
 def _histograms(health: Health, found: Pictures) -> str:
@@ -209,9 +216,11 @@ def _trend(found: Sequence[Health]) -> Iterator[str]:
         return
     parts = []
     for name, values in (
-        ("average depth", [health.average_depth for health in found]),
+        ("average depth", [one.average_depth for one in found if one.average_depth is not None]),
         ("files", [float(health.total_file_count) for health in found]),
     ):
+        if not values:
+            continue
         parts.append(f"<h3>{name}: {values[0]:g} to {values[-1]:g}, at most {max(values):g}</h3>")
         parts.append(_framed(shapes.line(values, height_px=_PROFILE_PX)))
     parts.append(_ends(f"version {found[0].version}", f"version {found[-1].version}"))
@@ -249,8 +258,10 @@ def _details(health: Health) -> Iterator[str]:
         rows = [[getattr(cube, name) for name in listed] for cube in cubes]
         title = "Cubes" if len(cubes) == len(health.cubes) else f"The worst {len(cubes)} cubes"
         yield _section(title, _scrolled(html_table(_words(listed), rows)))
-    numbers = [
-        (f.name, getattr(health, f.name)) for f in fields(Health) if f.type in {int, float, str}
+    names = [f.name for f in fields(Health) if f.type is str]
+    numbers = [(name, getattr(health, name)) for name in names] + [
+        (name, NOT_MEASURED if value is None else value)
+        for name, value in ((name, getattr(health, name)) for name in numeric_fields(Health))
     ]
     yield _section("All numbers", _more("show", html_table(("", ""), numbers)))
 

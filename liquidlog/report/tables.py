@@ -6,7 +6,7 @@ from typing import Any, Final
 import pyarrow as pa
 
 from liquidlog.clustering.health.grain import RowGroupHealth
-from liquidlog.clustering.health.measure import Health
+from liquidlog.clustering.health.measure import ColumnHealth, Health, numeric_fields
 from liquidlog.judgement.verdicts import Judgement
 from liquidlog.operations.past_commits import WrittenBytes
 from liquidlog.operations.row_groups import OpenedRowGroups
@@ -29,6 +29,7 @@ from liquidlog.report.layout import (
     share,
 )
 from liquidlog.report.readers import remarks
+from liquidlog.spec.markup import NOT_MEASURED
 from liquidlog.spec.sizes import render_size
 
 _BAR_CELLS: Final = 40
@@ -166,12 +167,19 @@ def health(measured: Health) -> Report:
     columns = document.pop("columns")
     notes = document.pop("notes")
     cubes = document.pop("cubes")
-    document.pop("row_groups")
+    for name in ("row_groups", "cannot_prune", "not_usable", "asked_at"):
+        document.pop(name)
+    document = {name: _shown(name, value, Health) for name, value in document.items()}
+    columns = [
+        {name: _shown(name, value, ColumnHealth) for name, value in column.items()}
+        for column in columns
+    ]
     shown = [name for name in columns[0] if name not in _NOT_IN_COLUMNS] if columns else []
     parts: list[Part] = [
         *pairs(document),
         *listing(shown, ([cell(name, column[name]) for name in shown] for column in columns)),
     ]
+    parts.extend(remarks(measured.cannot_prune, measured.not_usable, measured.asked_at))
     if measured.row_groups is not None:
         read = measured.row_groups.file_bytes_opened
         whole = "" if read is None else f" (whole files: {render_size(round(read))})"
@@ -187,6 +195,10 @@ def health(measured: Health) -> Report:
             parts.extend(_strip(column))
     parts.extend(Line(f"note: {note}") for note in notes)
     return tuple(parts)
+
+
+def _shown(name: str, value: Any, of: type[Health | ColumnHealth]) -> Any:  # noqa: ANN401  a field
+    return NOT_MEASURED if value is None and name in numeric_fields(of) else value
 
 
 def diagnosis(

@@ -3,12 +3,15 @@
 Names that others chose are in them: everything is escaped.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from html import escape
 from typing import Any, Final
 
 from liquidlog.spec.visible import visible
+
+NOT_MEASURED: Final = "not measured"
+"""What stands in place of a number that is None because it was not measured."""
 
 _ROWS_SHOWN: Final = 20
 
@@ -52,12 +55,20 @@ class Summary:
         return f"<div>{''.join(parts)}</div>"
 
 
-def html_document(value: Any) -> str:  # noqa: ANN401  any dataclass
+def html_document(
+    value: Any,  # noqa: ANN401  any dataclass
+    *,
+    unmeasured: Collection[str] = (),
+) -> str:
     """Return a dataclass as tables: its plain fields in one, each list of dataclasses in its own.
 
-    A mapping becomes rows of a table, a sequence of texts becomes a list.
+    A mapping becomes rows of a table, a sequence of texts becomes a list. The fields that are named
+    in `unmeasured` are shown as not measured where they are None.
     """
-    found = [(field.name, getattr(value, field.name)) for field in fields(value)]
+    found = [
+        (name, NOT_MEASURED if item is None and name in unmeasured else item)
+        for name, item in ((field.name, getattr(value, field.name)) for field in fields(value))
+    ]
     plain = [(name, item) for name, item in found if not _is_nested(item)]
     parts = [html_table(("", ""), plain)]
     for name, item in found:

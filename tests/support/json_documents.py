@@ -110,6 +110,8 @@ def _looks(table: str) -> Iterator[Words]:
     yield ["scan", table, "--workload", "w.jsonl"]
     yield ["scan", table, "--where", "x < 9", "--row-groups"]
     yield ["health", table, "--row-groups"]
+    yield ["health", table, "--workload", "w.jsonl"]
+    yield ["health", table, "--where", "upper(s) = 'A' AND x < 9"]
     yield ["workload", "import", "w.sql", "-o", "imported.jsonl"]
     yield ["report", table, "-o", "page.html"]
 
@@ -137,6 +139,7 @@ def _other_tables() -> Iterator[Words]:
     yield from [["append", "plain", "rows.parquet"]] * 2
     yield from _dry(["optimize", "plain", "--zorder-by", "x,s"])
     yield from ([verb, "plain"] for verb in ("health", "files", "explain", "plan", "optimize"))
+    yield ["health", "plain", "--columns", "x,s"]
     yield from _files_that_lie_well()
     yield from _a_table_that_remembers()
 

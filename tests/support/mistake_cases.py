@@ -182,9 +182,9 @@ CASES: Final[Mapping[str, Cases]] = {
         ("Text that is not UTF-8.", "scan orders --workload archive.zip"),
     ),
     "Health and doctor": (
-        ("A bar without a comparison.", "health orders --fail-if average_depth"),
+        ("A bar without a comparison.", "health orders --fail-if read_ratio"),
         ("A number that health does not have.", "health orders --fail-if 'depth > 3'"),
-        ("A limit that is no number.", "health orders --fail-if 'average_depth > deep'"),
+        ("A limit that is no number.", "health orders --fail-if 'read_ratio > deep'"),
         (
             "A column that health was not measured by.",
             "health orders --fail-if 'amount.average_depth > 3'",

@@ -1,13 +1,13 @@
-"""Bars for health, such as `average_depth > 8`, for scripts that watch a table."""
+"""Bars for health, such as `read_ratio > 1.5`, for scripts that watch a table."""
 
 import math
 import operator
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Final
 
-from liquidlog.clustering.health.measure import ColumnHealth, Health
+from liquidlog.clustering.health.measure import ColumnHealth, Health, numeric_fields
 from liquidlog.errors import UsageError
 from liquidlog.spec.near import suggestion
 from liquidlog.spec.schema import quote_path, split_path
@@ -44,10 +44,10 @@ def parse_bar(text: str) -> Bar:
     """
     match = _BAR.fullmatch(text)
     if match is None:
-        raise UsageError(f"{text!r} is not a bar; write it like average_depth>8", bar=text)
+        raise UsageError(f"{text!r} is not a bar; write it like read_ratio>1.5", bar=text)
     name = match["name"]
     last = name.rpartition(".")
-    known = _numbers(ColumnHealth) if last[1] else _numbers(Health)
+    known = numeric_fields(ColumnHealth if last[1] else Health)
     if last[2] not in known:
         hint = suggestion(last[2], known, what="numbers")
         raise UsageError(f"health has no number {name!r}{hint}", bar=text)
@@ -64,22 +64,64 @@ def is_crossed(bar: Bar, health: Health) -> bool:
     """Return whether the health crosses the bar.
 
     Raises:
+        UsageError: If the bar names a column that the health was not measured by, or a number that
+            was not measured.
+    """
+    return bar.compare(require_measured(bar, health), bar.limit)
+
+
+def require_measured(bar: Bar, health: Health) -> float:
+    """Return the number that the bar is about.
+
+    Raises:
+        UsageError: If the number was not measured, or its column is not among the measured ones.
+    """
+    value = _value(bar, health)
+    if value is None:
+        raise UsageError(
+            f"{bar.name} is not measured, so the bar {bar.text!r} says nothing: {_why(health)}",
+            bar=bar.text,
+        )
+    return value
+
+
+def is_measured(bar: Bar, health: Health) -> bool:
+    """Return whether the health has the number that the bar is about.
+
+    Raises:
         UsageError: If the bar names a column that the health was not measured by.
     """
-    return bar.compare(_value(bar, health), bar.limit)
+    return _value(bar, health) is not None
 
 
-def _value(bar: Bar, health: Health) -> float:
+def _why(health: Health) -> str:
+    if not health.cluster_by_keys:
+        return (
+            "the table has no clustering columns; name columns with --columns, or give what its"
+            " readers ask with --workload"
+        )
+    if not health.total_file_count:
+        return "there are no files"
+    if health.files_with_stats < health.total_file_count:
+        return (
+            f"{health.total_file_count - health.files_with_stats} of {health.total_file_count}"
+            " files have no range of these columns; doctor --fix missing-statistics computes those"
+            " of clustering columns"
+        )
+    return "; ".join(health.notes) or "no file is in a cube"
+
+
+def _value(bar: Bar, health: Health) -> float | None:
     column, _, number = bar.name.rpartition(".")
     if not column:
-        return float(getattr(health, number))
+        return _number(getattr(health, number))
     wanted = quote_path(split_path(column)).lower()
     for found in health.columns:
         if found.name.lower() == wanted:
-            return float(getattr(found, number))
+            return _number(getattr(found, number))
     listed = ", ".join(known.name for known in health.columns) or "none"
     raise UsageError(f"health was not measured by the column {column}; its columns are {listed}")
 
 
-def _numbers(of: type[Health] | type[ColumnHealth]) -> tuple[str, ...]:
-    return tuple(field.name for field in fields(of) if field.type in {int, float})
+def _number(value: float | None) -> float | None:
+    return None if value is None else float(value)

@@ -51,12 +51,12 @@ class CubeFiles:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Between:
-    """Means over files within their cubes, and means over cubes; 0 if there are no cubes."""
+    """Means over files within their cubes, and means over cubes; None if there are no cubes."""
 
-    average_depth_within: float
-    average_overlaps_within: float
-    average_depth_between: float
-    average_overlaps_between: float
+    average_depth_within: float | None
+    average_overlaps_within: float | None
+    average_depth_between: float | None
+    average_overlaps_between: float | None
     cubes: tuple[CubeHealth, ...]
 
 
@@ -67,10 +67,10 @@ def measure_cubes(files: CubeFiles) -> Between:
     """
     if not len(files.cube):
         return Between(
-            average_depth_within=0.0,
-            average_overlaps_within=0.0,
-            average_depth_between=0.0,
-            average_overlaps_between=0.0,
+            average_depth_within=None,
+            average_overlaps_within=None,
+            average_depth_between=None,
+            average_overlaps_between=None,
             cubes=(),
         )
     # With the cube number as outermost column, ranges of different cubes never meet.

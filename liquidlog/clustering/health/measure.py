@@ -4,7 +4,7 @@ Names follow Snowflake's SYSTEM$CLUSTERING_INFORMATION where it has one.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any, Final
 
 import numpy as np
@@ -31,6 +31,7 @@ from liquidlog.clustering.keyspace.depth import (
     overlaps,
 )
 from liquidlog.clustering.zcubes import PARTIAL, STABLE, UNCLUSTERED, file_states, membership
+from liquidlog.predicates.workload import NotUsable
 from liquidlog.snapshot import Snapshot
 from liquidlog.spec.bounds import MILLISECOND_REST_US, Bounds
 from liquidlog.spec.markup import Summary, html_document
@@ -48,19 +49,19 @@ class ColumnHealth:
 
     For each file with statistics, take the share of the other such files whose ranges of this
     column meet its own: `overlap_ratio` is the mean of these shares, 0 if no ranges meet and 1 if
-    all do. `files_in_one_prefix` counts files whose two bounds are truncated to the same prefix;
-    their depth says nothing about their values. `depth_profile` has the largest depth in each of up
-    to 64 stretches of the range from `min` to `max`; each stretch holds equally many distinct
-    bounds.
+    all do. Depths and overlaps are None without any file with statistics.
+    `files_in_one_prefix` counts files whose two bounds are truncated to the same prefix; their
+    depth says nothing about their values. `depth_profile` has the largest depth in each of up to 64
+    stretches of the range from `min` to `max`; each stretch holds equally many distinct bounds.
     """
 
     name: str
     files_with_stats: int
-    average_depth: float
-    max_depth: int
-    overlap_ratio: float
-    average_overlaps: float
-    average_depth_by_bytes: float
+    average_depth: float | None
+    max_depth: int | None
+    overlap_ratio: float | None
+    average_overlaps: float | None
+    average_depth_by_bytes: float | None
     files_in_one_prefix: int
     min: Any
     max: Any
@@ -72,10 +73,13 @@ class Health(Summary):
     """How well a table, or a part of its files, is clustered.
 
     A file's range is [min key, max key] in the order of the columns. Averages and percentiles are
-    taken over the files with statistics of all columns, and are 0 without any; percentiles are
-    depths that occur. `depth_histogram` counts files by depth: one key per depth up to 16, then
-    doubling upper bounds. `constant_file_count` counts files that hold a single key. Cubes count as
-    stable or partial by the table's own clustering columns.
+    taken over the files with statistics of all columns, and are None without any; percentiles are
+    depths that occur. `depth_ratio` is the average depth divided by that which a full rewrite of
+    the table would reach, `read_ratio` the bytes that readers of one value of one column open,
+    divided by those after a full rewrite; None where nobody asked, or ranges are not known.
+    `depth_histogram` counts files by depth: one key per depth up to 16, then doubling upper bounds.
+    `constant_file_count` counts files that hold a single key. Cubes count as stable or partial by
+    the table's own clustering columns.
 
     `…_by_bytes` are means weighted by the files' bytes. `…_within_cubes` are means over files in a
     cube, and count only files of the same cube; `…_between_cubes` are means over cubes, where each
@@ -83,6 +87,10 @@ class Health(Summary):
     other files that meet a file in every column. It is an estimate if `box_files_measured` is
     smaller than the number of files; `box_overlaps_error` is half the width of its 95 % confidence
     interval. `row_groups` is None where nobody asked what narrow readers open inside files.
+
+    `cannot_prune` lists the conditions of the predicates that chose files or columns which rule out
+    no file, `not_usable` the predicates that are no condition on this table. `asked_at` is the
+    current time (ISO 8601, UTC) if a predicate depends on it, else None.
     """
 
     table_uri: str
@@ -98,25 +106,30 @@ class Health(Summary):
     stable_cube_count: int
     partial_cube_count: int
     files_with_stats: int
-    average_overlaps: float
-    average_overlaps_by_bytes: float
-    average_depth: float
-    average_depth_by_bytes: float
-    p95_depth: int
-    p99_depth: int
-    max_depth: int
-    average_depth_within_cubes: float
-    average_overlaps_within_cubes: float
-    average_depth_between_cubes: float
-    average_overlaps_between_cubes: float
-    average_box_overlaps: float
-    box_overlaps_error: float
+    depth_ratio: float | None = None
+    read_ratio: float | None = None
+    average_overlaps: float | None
+    average_overlaps_by_bytes: float | None
+    average_depth: float | None
+    average_depth_by_bytes: float | None
+    p95_depth: int | None
+    p99_depth: int | None
+    max_depth: int | None
+    average_depth_within_cubes: float | None
+    average_overlaps_within_cubes: float | None
+    average_depth_between_cubes: float | None
+    average_overlaps_between_cubes: float | None
+    average_box_overlaps: float | None
+    box_overlaps_error: float | None
     box_files_measured: int
     depth_histogram: Mapping[str, int]
     columns: tuple[ColumnHealth, ...]
     cubes: tuple[CubeHealth, ...]
     notes: tuple[str, ...]
     row_groups: RowGroupHealth | None = None
+    cannot_prune: tuple[str, ...] = ()
+    not_usable: tuple[NotUsable, ...] = ()
+    asked_at: str | None = None
 
     def _facts(self) -> Mapping[str, object]:
         return {
@@ -126,13 +139,23 @@ class Health(Summary):
             "total_file_count": self.total_file_count,
             "total_bytes": self.total_bytes,
             "unclustered_file_count": self.unclustered_file_count,
+            "depth_ratio": self.depth_ratio,
+            "read_ratio": self.read_ratio,
             "average_depth": self.average_depth,
             "max_depth": self.max_depth,
         }
 
     def _repr_html_(self) -> str:
         """Return the health as HTML for notebooks."""
-        return html_document(self)
+        return html_document(self, unmeasured=numeric_fields(type(self)))
+
+
+def numeric_fields(of: type[Health | ColumnHealth]) -> tuple[str, ...]:
+    """Return the names of the numbers of health, of which some are None where not measured."""
+    return tuple(field.name for field in fields(of) if field.type in _NUMBERS)
+
+
+_NUMBERS: Final = (int, float, int | None, float | None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -206,13 +229,13 @@ def measure_health(
         average_depth_by_bytes=_mean(depth, sizes),
         p95_depth=_percentile(depth, 95),
         p99_depth=_percentile(depth, 99),
-        max_depth=int(depth.max(initial=0)),
+        max_depth=_largest(depth),
         average_depth_within_cubes=cubes.average_depth_within,
         average_overlaps_within_cubes=cubes.average_overlaps_within,
         average_depth_between_cubes=cubes.average_depth_between,
         average_overlaps_between_cubes=cubes.average_overlaps_between,
-        average_box_overlaps=round(boxes.average, _DECIMALS),
-        box_overlaps_error=round(boxes.error, _DECIMALS),
+        average_box_overlaps=round(boxes.average, _DECIMALS) if len(ranges) else None,
+        box_overlaps_error=round(boxes.error, _DECIMALS) if len(ranges) else None,
         box_files_measured=boxes.files_measured,
         depth_histogram=_histogram(depth),
         columns=tuple(_column_health(measured, number, prefix) for number in range(len(columns))),
@@ -263,8 +286,8 @@ def _column_health(measured: _Measured, number: int, prefix: int) -> ColumnHealt
         name=column.name,
         files_with_stats=len(ranges),
         average_depth=_mean(depth),
-        max_depth=int(depth.max(initial=0)),
-        overlap_ratio=round(ratio, _DECIMALS),
+        max_depth=_largest(depth),
+        overlap_ratio=round(ratio, _DECIMALS) if len(ranges) else None,
         average_overlaps=_mean(overlap),
         average_depth_by_bytes=_mean(depth, measured.sizes()[known]),
         files_in_one_prefix=0 if truncated is None else int(truncated.in_one_prefix.sum()),
@@ -338,17 +361,21 @@ def _histogram(depth: NDArray[np.int64]) -> dict[str, int]:
     return {f"{bound:05d}": counts.get(bound, 0) for bound in bounds}
 
 
-def _percentile(depth: NDArray[np.int64], percent: int) -> int:
+def _largest(depth: NDArray[np.int64]) -> int | None:
+    return int(depth.max()) if len(depth) else None
+
+
+def _percentile(depth: NDArray[np.int64], percent: int) -> int | None:
     """Return the smallest depth that at least `percent` % of the files have or stay below."""
     if not len(depth):
-        return 0
+        return None
     position = -(-percent * len(depth) // 100) - 1
     return int(np.partition(depth, position)[position])
 
 
-def _mean(values: NDArray[np.int64], weights: NDArray[np.int64] | None = None) -> float:
+def _mean(values: NDArray[np.int64], weights: NDArray[np.int64] | None = None) -> float | None:
     if not len(values):
-        return 0.0
+        return None
     # Files of zero bytes have no weight; if there are no others, all have the same weight.
     weighs = weights is not None and weights.sum() > 0
     return round(float(np.average(values, weights=weights if weighs else None)), _DECIMALS)

@@ -77,7 +77,10 @@ def health_notes(
     """
     yield from (unresolved_problem(path) for path in state.unresolved)
     if not columns:
-        yield "the table has no clustering columns, so there are no ranges to measure"
+        yield (
+            "the table has no clustering columns, so there are no ranges to measure; name columns,"
+            " or give a workload"
+        )
     for number, column in enumerate(columns):
         if count := int(bounds.unknown(number).sum()):
             yield f"{_files(count)} without statistics for {column.name}, left out of the ranges"

@@ -8,6 +8,7 @@ its own.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -15,6 +16,9 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 Ranks = NDArray[np.int64]
+
+Values = TypeVar("Values", NDArray[np.int64], NDArray[np.float64])
+"""Numbers of files: counts, or sums of weights."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -67,6 +71,14 @@ def depths(ranges: KeyRanges) -> Ranks:
     return _range_max(begun - ended[:-1], ranges.lo, ranges.hi)
 
 
+def weighted_depths(ranges: KeyRanges, weights: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return the depth of each file (float64, one per file) where a file counts as its weight."""
+    points = int(ranges.hi.max(initial=-1)) + 1
+    begun = np.cumsum(np.bincount(ranges.lo, weights, points))
+    ended = np.cumsum(np.bincount(ranges.hi, weights, points))
+    return _range_max(begun - np.concatenate([[0.0], ended[:-1]]), ranges.lo, ranges.hi)
+
+
 def depth_profile(ranges: KeyRanges, bins: int) -> Ranks:
     """Return the largest depth per stretch of the key range, in key order (int64, at most `bins`).
 
@@ -93,9 +105,9 @@ def _counts(ranges: KeyRanges) -> tuple[Ranks, Ranks]:
     return np.asarray(begun, np.int64), np.asarray(ended, np.int64)
 
 
-def _range_max(values: Ranks, first: Ranks, last: Ranks) -> Ranks:
+def _range_max(values: Values, first: Ranks, last: Ranks) -> Values:
     """Return max(values[first[i] : last[i] + 1]) per i, by doubling windows."""
-    result = np.zeros(len(first), np.int64)
+    result = np.zeros(len(first), values.dtype)
     # floor(log2(length)); frexp is exact, whereas log2 rounds.
     level_of = np.frexp((last - first + 1).astype(np.float64))[1] - 1
     table = values

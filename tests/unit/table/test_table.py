@@ -30,6 +30,7 @@ from liquidlog.plan import RewriteResult
 from liquidlog.snapshot import Snapshot
 from liquidlog.table import Table
 from support.arrow_executor import execute
+from support.known import known
 
 SCHEMA = pa.schema([("id", pa.int64()), ("x", pa.int32()), ("s", pa.string())])
 
@@ -87,7 +88,7 @@ def test_clustering_lowers_the_depth(table: Table) -> None:
     table.commit(plan, execute(plan))
     after = table.health()
     assert before.max_depth == 4
-    assert after.average_depth < before.average_depth
+    assert known(after.average_depth) < known(before.average_depth)
 
 
 def test_committing_the_same_result_again_skips_it_and_deletes_nothing(table: Table) -> None:

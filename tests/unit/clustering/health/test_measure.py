@@ -5,7 +5,7 @@ import pyarrow as pa
 import pytest
 
 from liquidlog.clustering.columns import clustering_state
-from liquidlog.clustering.health.bars import is_crossed, parse_bar
+from liquidlog.clustering.health.bars import is_crossed, is_measured, parse_bar
 from liquidlog.clustering.health.measure import Health, measure_health
 from liquidlog.errors import UsageError
 from liquidlog.snapshot import Snapshot
@@ -121,6 +121,8 @@ def test_a_notebook_shows_health_as_tables_with_names_escaped() -> None:
     files = [FileSpec(path="1", bounds={"<b>&": (1, 2)})]
     html = health(snapshot_of(files, cluster_by=[["<b>&"]], schema=schema))._repr_html_()
     assert "<td>average_depth</td><td>1.0</td>" in html
+    assert "<td>depth_ratio</td><td>not measured</td>" in html
+    assert "<td>measured_at</td><td></td>" in html
     assert "&lt;b&gt;&amp;" in html
     assert "<b>&" not in html.replace("<b>columns</b>", "")
 
@@ -145,7 +147,7 @@ def test_cubes_and_unclustered_bytes_are_counted() -> None:
 @pytest.mark.parametrize("cluster_by", [None, [["x"]], [["x"], ["y"]]])
 def test_an_empty_table_is_measured(cluster_by: list[list[str]] | None) -> None:
     found = health(snapshot_of(cluster_by=cluster_by))
-    assert (found.total_file_count, found.average_depth, found.max_depth) == (0, 0.0, 0)
+    assert (found.total_file_count, found.average_depth, found.max_depth) == (0, None, None)
     assert sum(found.depth_histogram.values()) == 0
     assert len(found.notes) == (1 if cluster_by is None else 0)
 
@@ -175,6 +177,25 @@ def test_bars(text: str, *, crossed: bool) -> None:
 def test_bars_that_mean_nothing_are_refused(text: str) -> None:
     with pytest.raises(UsageError):
         parse_bar(text)
+
+
+@pytest.mark.parametrize(
+    ("files", "cluster_by", "bar", "why"),
+    [
+        (DEEP, None, "average_depth > 8", "no clustering columns; name columns with --columns"),
+        ([], [["x"]], "max_depth > 8", "there are no files"),
+        ([FileSpec(path="1")], [["x"]], "x.average_depth>1", "1 of 1 files have no range"),
+        (DEEP, [["x"]], "average_depth_within_cubes > 1", "no file is in a cube"),
+    ],
+)
+def test_a_bar_about_what_is_not_measured_is_refused_with_the_reason(
+    files: list[FileSpec], cluster_by: list[list[str]] | None, bar: str, why: str
+) -> None:
+    measured = health(snapshot_of(files, cluster_by=cluster_by))
+    assert not is_measured(parse_bar(bar), measured)
+    with pytest.raises(UsageError, match="is not measured") as refused:
+        is_crossed(parse_bar(bar), measured)
+    assert why in refused.value.message
 
 
 def test_a_bar_about_another_column_is_refused() -> None:

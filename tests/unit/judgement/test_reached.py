@@ -1,0 +1,253 @@
+from itertools import product
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from liquidlog.clustering.columns import clustering_state
+from liquidlog.clustering.health.measure import Health, measure_health
+from liquidlog.clustering.keyspace.cells import placed
+from liquidlog.clustering.keyspace.depth import column_ranges, depths, key_ranges
+from liquidlog.judgement import reached
+from liquidlog.judgement.reached import MOST_UNMEASURED, Ratios, ratios, with_ratios
+from liquidlog.snapshot import Snapshot
+from liquidlog.spec.bounds import Bounds
+from liquidlog.spec.schema import PrimitiveType, StructField, StructType
+from support.laid_out import (
+    DATA,
+    Numbers,
+    appended,
+    bounds_by_file,
+    file_of_rows,
+    fresh,
+    never_clustered,
+    rows_of,
+)
+from support.snapshots import FileSpec, bounds_of, snapshot_of
+
+TEXT = StructType((StructField("s", PrimitiveType("string")),))
+
+
+def measured(table: tuple[Bounds, Numbers], **options: Any) -> tuple[float, float]:
+    """Return the depth ratio and the read ratio."""
+    bounds, size_bytes = table
+    mask = options.get("mask", np.ones(len(bounds), np.bool_))
+    ranges = [column_ranges(one.low, one.high).selected(mask) for one in bounds.columns]
+    found = ratios(
+        bounds,
+        size_bytes,
+        average_depth=float(depths(key_ranges(ranges)).mean()),
+        is_measured=bounds.all_known(),
+        **options,
+    )
+    assert found.depth is not None
+    assert found.read is not None
+    return found.depth, found.read
+
+
+@pytest.mark.parametrize("data", DATA)
+@pytest.mark.parametrize("columns", [1, 2, 3, 4])
+def test_a_table_of_one_file_is_what_a_rewrite_makes(data: str, columns: int) -> None:
+    assert measured(fresh(data, columns, 1)) == (1.0, 1.0)
+
+
+@pytest.mark.parametrize(("data", "columns"), [*product(DATA, [1, 2, 3, 4])])
+def test_both_ratios_are_about_one_after_a_full_rewrite(data: str, columns: int) -> None:
+    # Rows of correlated columns fill less of a file's box than its bounds say. Depths are those of
+    # the first column, and of few values a curve may part all or none.
+    least_read = 0.5 if data == "correlated" else 0.75
+    least_depth = 0.25 if data == "flags first" else 0.5
+    for curve in ("hilbert", "kd", "zorder") if columns > 1 else ("linear",):
+        depth, read = measured(fresh(data, columns, 24, curve=curve))
+        assert least_depth <= depth <= 1.5
+        assert least_read <= read <= 1.3
+
+
+@pytest.mark.parametrize(("columns", "files"), [*product([1, 2, 3, 4], [2, 3, 5, 8, 64, 264])])
+def test_ratios_do_not_depend_on_how_many_files_there_are(columns: int, files: int) -> None:
+    # Of few files, chance decides which column they part: one of two columns gives 1 or 2.
+    allowed = 0.2 if columns == 1 or files > 24 else 0.5
+    for curve in ("hilbert", "kd"):
+        depth, read = measured(fresh("uniform", columns, files, curve=curve, rows_per_file=200))
+        assert depth == pytest.approx(1.0, abs=allowed)
+        assert read == pytest.approx(1.0, abs=0.1)
+
+
+@pytest.mark.parametrize(
+    ("data", "columns", "files", "curve"),
+    [
+        ("uniform", 2, 1_000, "hilbert"),
+        ("mixed", 4, 1_000, "kd"),
+        ("skewed", 2, 4_000, "hilbert"),
+        ("dates", 1, 10_000, "linear"),
+        ("uniform", 2, 10_000, "hilbert"),
+        ("uniform", 3, 10_000, "hilbert"),
+    ],
+)
+def test_large_tables_are_about_one_too(data: str, columns: int, files: int, curve: str) -> None:
+    depth, read = measured(fresh(data, columns, files, curve=curve, rows_per_file=40))
+    assert 0.8 <= depth <= 1.4
+    assert 0.8 <= read <= 1.3
+
+
+def test_more_files_than_boxes_are_extrapolated(monkeypatch: pytest.MonkeyPatch) -> None:
+    table = fresh("uniform", 2, 2_000, curve="kd")
+    exact = measured(table)
+    monkeypatch.setattr(reached, "MOST_CELLS", 800)
+    assert measured(table) == pytest.approx(exact, rel=0.15)
+
+
+def test_of_more_files_than_rows_some_stand_for_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reached, "MOST_CELLS", 300)
+    monkeypatch.setattr(reached, "_MOST_ROWS", 1_900)
+    table = fresh("uniform", 1, 2_000, curve="linear")
+    assert measured(table) == pytest.approx((1.0, 1.0), abs=0.15)
+
+
+def test_files_as_the_simulation_places_them_are_about_one() -> None:
+    made = rows_of("uniform", 2, 26_400)
+    points = np.stack([np.asarray(column, np.float64) for column in made], axis=1)
+    parts = np.unique(placed(points, 264, curve="hilbert"), return_inverse=True)[1]
+    bounds, rows = bounds_by_file(made, parts)
+    depth, read = measured((bounds, rows))
+    assert depth == pytest.approx(1.0, abs=0.2)
+    assert read == pytest.approx(1.0, abs=0.1)
+
+
+def test_a_table_sorted_by_its_columns_in_turn_has_an_order_of_its_own() -> None:
+    made = rows_of("uniform", 2, 26_400)
+    order = np.argsort(np.asarray(made[0]), kind="stable")
+    file = np.empty(len(order), np.int64)
+    file[order] = np.arange(len(order)) // 100
+    table = bounds_by_file(made, file)
+    assert measured(table, is_linear=True) == pytest.approx((1.0, 1.0), abs=0.05)
+    # Readers of the second column open everything.
+    assert measured(table)[1] > 5
+
+
+@pytest.mark.parametrize(("data", "files"), [*product(["uniform", "texts", "mixed"], [30, 264])])
+def test_a_table_that_was_never_clustered_is_far_from_a_rewrite(data: str, files: int) -> None:
+    depth, read = measured(never_clustered(data, 2, files))
+    assert depth > 0.8 * files**0.5
+    assert read > 2.5
+
+
+@pytest.mark.parametrize("top", [20, 179, 10**6])
+def test_files_that_all_have_the_same_ends_are_thought_to_hold_what_is_between(top: int) -> None:
+    files = [FileSpec(path=f"{n:02d}", bounds={"b": (0, top), "a": (0, 5_000)}) for n in range(16)]
+    schema = StructType(tuple(StructField(name, PrimitiveType("integer")) for name in "ba"))
+    found = judged(snapshot_of(files, cluster_by=[["b"], ["a"]], schema=schema))
+    assert found.depth_ratio == pytest.approx(4.0, abs=1.0)
+    assert found.read_ratio is not None
+    assert found.read_ratio > 3
+
+
+def test_appends_raise_both_ratios() -> None:
+    table = fresh("uniform", 2, 264)
+    before = measured(table)
+    few = measured(appended(table, "uniform", 2, files=2, rows=200))
+    many = measured(appended(table, "uniform", 2, files=100, rows=200))
+    assert before < few < many
+    assert before[1] < few[1] < many[1]
+    assert few[0] < 1.3
+    assert many[1] > 2
+
+
+def test_many_tiny_files_are_compared_with_few_of_the_larger_size() -> None:
+    table = fresh("uniform", 2, 8, rows_per_file=5_000)
+    depth, _ = measured(appended(table, "uniform", 2, files=1_000, rows=2))
+    assert depth > 50
+
+
+def test_a_part_is_compared_with_the_same_part() -> None:
+    bounds, size_bytes = fresh("uniform", 2, 264)
+    low = np.asarray(bounds.low(0))
+    part = low < 2 * 10**8
+    assert 20 < part.sum() < 132
+    depth, read = measured((bounds, size_bytes), mask=part)
+    assert depth == pytest.approx(1.0, abs=0.2)
+    assert read == pytest.approx(1.0, abs=0.1)
+    whole = np.ones(len(low), np.bool_)
+    assert measured((bounds, size_bytes), mask=whole) == measured((bounds, size_bytes))
+
+
+def test_groups_that_are_clustered_apart_are_what_a_rewrite_reaches() -> None:
+    made = rows_of("uniform", 2, 40_000)
+    halves = [[column.slice(start, 20_000) for column in made] for start in (0, 20_000)]
+    files = [file_of_rows(half, 50, curve="hilbert") for half in halves]
+    bounds, rows = bounds_by_file(made, np.concatenate([files[0], 50 + files[1]]))
+    together = measured((bounds, rows))
+    assert together[1] == pytest.approx(2**0.5, abs=0.15)
+    apart = measured((bounds, rows), group_bytes=int(rows.sum() * 0.6))
+    assert apart == pytest.approx((1.0, 1.0), abs=0.2)
+
+
+def judged(snapshot: Snapshot, mask: pa.BooleanArray | None = None) -> Health:
+    columns = clustering_state(snapshot).columns
+    bounds = bounds_of(snapshot)([column.leaf for column in columns])
+    health = measure_health(snapshot, columns, bounds, min_cube_bytes=150, mask=mask)
+    return with_ratios(
+        health, snapshot, columns, bounds, curve="hilbert", group_bytes=1 << 50, mask=mask
+    )
+
+
+def spec(number: int, size: int = 100) -> FileSpec:
+    return FileSpec(path=f"{number:02d}", size=size, bounds={"x": (number, number)})
+
+
+def test_without_columns_or_files_nothing_is_known() -> None:
+    for snapshot in (snapshot_of([spec(1)], cluster_by=None), snapshot_of()):
+        found = judged(snapshot)
+        assert (found.depth_ratio, found.read_ratio) == (None, None)
+    assert judged(snapshot_of()).notes == ("there are no files to measure",)
+
+
+def test_too_many_bytes_without_ranges_make_ratios_unknown() -> None:
+    known = [spec(number) for number in range(10)]
+    few = judged(snapshot_of([*known, FileSpec(path="b", size=int(1_000 * MOST_UNMEASURED))]))
+    assert few.depth_ratio == 1.0
+    # Readers have to open the file without statistics.
+    assert few.read_ratio is not None
+    assert few.read_ratio > 1.5
+    many = judged(snapshot_of([*known, FileSpec(path="b", size=500)]))
+    assert (many.depth_ratio, many.read_ratio) == (None, None)
+    assert many.average_depth == 1.0
+    assert "depth_ratio and read_ratio are not measured" in many.notes[-1]
+    part = pa.array([True] * 10 + [False])
+    alone = judged(snapshot_of([*known, FileSpec(path="b", size=500)]), part)
+    assert (alone.depth_ratio, alone.read_ratio) == (1.0, 1.0)
+
+
+def test_files_of_nulls_alone_are_left_out() -> None:
+    nulls = [FileSpec(path=f"n{n}", size=500, rows=5, nulls={"x": 5}) for n in range(3)]
+    found = judged(snapshot_of([*(spec(number) for number in range(10)), *nulls]))
+    assert (found.depth_ratio, found.read_ratio) == (1.0, 1.0)
+
+
+def test_texts_whose_bounds_are_cut_say_nothing() -> None:
+    start = "https://example.com/articles/202"
+    files = [FileSpec(path=str(n), bounds={"s": (start, start + "\x7f")}) for n in range(4)]
+    found = judged(snapshot_of(files, cluster_by=[["s"]], schema=TEXT))
+    assert (found.depth_ratio, found.read_ratio) == (None, None)
+
+
+def test_no_average_depth_makes_no_ratio() -> None:
+    bounds, size_bytes = fresh("uniform", 1, 5)
+    found = ratios(bounds, size_bytes, average_depth=None, is_measured=bounds.all_known())
+    assert found == Ratios(depth=None, read=None)
+
+
+@pytest.mark.parametrize(
+    "ends",
+    [
+        [(float("nan"), float("nan")), (float("-inf"), float("inf")), (1.0, 2.0)],
+        [(-(2**63), 2**63 - 1), (-(2**63), -5), (5, 2**63 - 1)],
+    ],
+)
+def test_extreme_values_are_compared(ends: list[tuple[Any, Any]]) -> None:
+    kind = "double" if isinstance(ends[0][0], float) else "long"
+    schema = StructType((StructField("v", PrimitiveType(kind)),))
+    files = [FileSpec(path=str(n), bounds={"v": pair}) for n, pair in enumerate(ends)]
+    found = judged(snapshot_of(files, cluster_by=[["v"]], schema=schema))
+    assert found.depth_ratio is None or found.depth_ratio > 0
