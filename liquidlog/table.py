@@ -498,13 +498,36 @@ class Table(Summary):
             now_ms=self._clock.now_ms(),
         )
 
-    def overview(self, *, min_cube_size: Size | None = None) -> "Overview":
-        """Return what a report shows: health, findings, pictures and the past."""
+    def overview(
+        self,
+        *,
+        min_cube_size: Size | None = None,
+        workload: Workload = (),
+        workload_source: str | None = None,
+        payback_days: float | None = None,
+        readings_a_day: float | None = None,
+    ) -> "Overview":
+        """Return what a report shows: a judgement, health, findings, pictures and the past.
+
+        The other arguments are those of `judge`.
+
+        Raises:
+            UsageError: If no predicate of the workload is a condition on the table, or a number is
+                not above 0.
+        """
         from liquidlog.operations.overview import overview
 
-        cube_bytes = None if min_cube_size is None else parse_size(min_cube_size)
-        now_ms = self._clock.now_ms()
-        return overview(self._store, self.snapshot(), min_cube_bytes=cube_bytes, now_ms=now_ms)
+        return overview(
+            self._store,
+            self.snapshot(),
+            min_cube_bytes=None if min_cube_size is None else parse_size(min_cube_size),
+            now_ms=self._clock.now_ms(),
+            workload=_workload(workload),
+            workload_source=None
+            if workload_source is None
+            else one(workload_source, str, argument="workload_source", expected="an address"),
+            bar=_bar(payback_days, readings_a_day),
+        )
 
     def scan_files(self, where: str, version: int | None = None) -> pa.Table:
         """Return the files (path, size_bytes) that a reader with the predicate must open.

@@ -108,6 +108,11 @@ class Judgement:
     reason: str
 
     @property
+    def shown(self) -> Option | None:
+        """The rewrite to show: the one that is worth it, else the best of those that are not."""
+        return self.best or next(iter(self.options), None)
+
+    @property
     def sentence(self) -> str:
         """The judgement as people read it, without the command."""
         if self.best is not None:

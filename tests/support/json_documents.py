@@ -114,6 +114,7 @@ def _looks(table: str) -> Iterator[Words]:
     yield ["health", table, "--where", "upper(s) = 'A' AND x < 9"]
     yield ["workload", "import", "w.sql", "-o", "imported.jsonl"]
     yield ["report", table, "-o", "page.html"]
+    yield ["report", table, "-o", "page.html", "--workload", "w.jsonl", "--payback-days", "1"]
 
 
 def _mistakes(home: Path) -> Iterator[Words]:
