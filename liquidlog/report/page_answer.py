@@ -1,7 +1,9 @@
 """The first section of the report's page: whether to rewrite, what it brings, and what it costs."""
 
+from collections.abc import Callable, Iterable
 from typing import Final
 
+from liquidlog.clustering.planning.read_model import OPEN_COST_BYTES
 from liquidlog.judgement.verdicts import Bar, Judgement, Option
 from liquidlog.report import shapes
 from liquidlog.report.page_parts import (
@@ -90,24 +92,37 @@ def _effects(judgement: Judgement, option: Option) -> str:
 
 def _brings(judgement: Judgement, option: Option) -> str:
     found, whole = option.prediction, Whole(option)
-    before, after, ends = found.bytes_before, whole.bytes_after, whole.bytes_after_range
+    before, after, ends = option.reading_before, option.reading_after, option.reading_after_range
     most = max(before, after, ends.high) or 1.0
-    spread = (ends.low / most, ends.high / most)
     readers = (
         "Mean reading of your workload"
         if judgement.readers == "workload"
         else "Mean reading of one value of a clustering column"
     )
+    bytes_, files = whole.bytes_after_range, whole.files_after_range
+    read = f"{size(found.bytes_before)} → {size(whole.bytes_after)} ({between(bytes_, size)})"
+    opened = f"{mean(found.files_before)} → {mean(whole.files_after)} ({between(files, mean)})"
     return (
-        f'<p class="figure">{change(before, after)}</p>'
-        + hint(f"{readers}, in bytes:")
+        f'<p class="figure{" worse" if after > before else ""}">'
+        f"{change(before, after, 'per reading')}</p>"
+        + hint(
+            f"{readers}, with {size(OPEN_COST_BYTES)} for each file that is opened. The line, and"
+            " what is in brackets, is where it lies in nine of ten cases."
+        )
         + '<div class="reading">'
-        + amount_row("now", before, found.files_before, before / most)
-        + amount_row("after", after, whole.files_after, after / most, spread)
+        + amount_row("now", size(before), before / most)
+        + amount_row("after", size(after), after / most, (ends.low / most, ends.high / most))
         + "</div>"
-        + hint(f"After: {_within(ends, whole.files_after_range)}.")
+        + _listed((("bytes read", read), ("files opened", opened)))
         + _from_part(option.judged_share)
     )
+
+
+def _listed(rows: Iterable[tuple[str, str]]) -> str:
+    shown = "".join(
+        f"<div><dt>{escaped(name)}</dt><dd>{escaped(text)}</dd></div>" for name, text in rows
+    )
+    return f"<dl>{shown}</dl>"
 
 
 def _from_part(part: float) -> str:
@@ -119,35 +134,30 @@ def _from_part(part: float) -> str:
     )
 
 
-def _within(size_bytes: Range, files: Range) -> str:
-    return (
-        f"{size(size_bytes.low)} to {size(size_bytes.high)} in {mean(files.low)} to"
-        f" {counted(files.high, 'file')} in nine of ten cases"
-    )
+def between(ends: Range, told: Callable[[float], str]) -> str:
+    """Return both ends of a range, or one text if people read the same."""
+    low, high = told(ends.low), told(ends.high)
+    return low if low == high else f"{low} to {high}"
 
 
-def change(before: float, after: float) -> str:
-    """Return how much less or more is read, as markup."""
+def change(before: float, after: float, noun: str) -> str:
+    """Return by how much it becomes less or more."""
     if before == after or not before:
-        return "no change"
-    if after < before:
-        return f"{share((before - after) / before)} less to read"
-    return f'<span class="worse">{share((after - before) / before)} more to read</span>'
+        return f"no change {noun}"
+    word = "less" if after < before else "more"
+    return f"{share(abs(before - after) / before)} {word} {noun}"
 
 
 def amount_row(
-    name: str,
-    size_bytes: float,
-    files: float,
-    part: float,
-    spread: tuple[float, float] | None = None,
+    name: str, told: str, part: float, spread: tuple[float, float] | None = None, files: str = ""
 ) -> str:
-    """Return a bar with its name, bytes and files; `part` is the bar's share of the scale."""
+    """Return a bar with its name and what it stands for; `part` is its share of the scale."""
     style = "now" if name == "now" else "bar"
     return (
         f'<span class="side">{escaped(name)}</span>{shapes.bar(part, spread, style=style)}'
-        f'<span class="amount">{size(size_bytes)}'
-        f" <small>{counted(files, 'file')}</small></span>"
+        f'<span class="amount">{escaped(told)}'
+        + (f" <small>{escaped(files)}</small>" if files else "")
+        + "</span>"
     )
 
 
@@ -160,9 +170,6 @@ def _costs(bar: Bar, option: Option) -> str:
         ("written", counted(outputs, "file")),
         ("read and written, with the opening of files", size(option.cost_bytes)),
     )
-    listed = "".join(
-        f"<div><dt>{escaped(name)}</dt><dd>{escaped(text)}</dd></div>" for name, text in rows
-    )
     rate = f"{number(bar.readings_a_day)} readings of each predicate a day"
     paid = (
         "never paid back"
@@ -173,7 +180,7 @@ def _costs(bar: Bar, option: Option) -> str:
     return (
         f'<p class="figure">{figure}</p>'
         + hint(f"At {rate}; worth it up to {days(bar.payback_days)}.")
-        + f"<dl>{listed}</dl>"
+        + _listed(rows)
     )
 
 

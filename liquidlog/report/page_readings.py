@@ -4,10 +4,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Final
 
+from liquidlog.judgement.costs import reading_cost
 from liquidlog.judgement.verdicts import Judgement, Option
 from liquidlog.operations.scan import PredicateScan, Scan
 from liquidlog.report.layout import Bars, Grid, Line, Part
-from liquidlog.report.page_answer import Whole, amount_row, change, sentence
+from liquidlog.report.page_answer import Whole, amount_row, between, change, sentence
 from liquidlog.report.page_parts import counted, hint, mean, scrolled, section, share, size
 from liquidlog.report.readers import remarks
 from liquidlog.simulation.prediction import PredictedReads
@@ -59,7 +60,7 @@ def _read_now(row: PredicateScan, most: int) -> str:
     return _reader(
         row.where,
         f"{share(row.share)} of the readings",
-        amount_row("now", row.bytes, row.files, row.bytes / most),
+        amount_row("now", size(row.bytes), row.bytes / most, files=counted(row.files, "file")),
     )
 
 
@@ -106,35 +107,55 @@ def _about(judgement: Judgement) -> str:
         else "No workload was given, so these are readers of one value of each clustering column"
     )
     return (
-        f"{whose}, those first that would be spared most. All bars have one scale; the line at"
-        " the end of a bar is where it lies in nine of ten cases."
+        f"{whose}, those first that would be spared most, with the opening of files. Bars are"
+        " bytes, all in one scale; the line is where they lie in nine of ten cases."
     )
 
 
 def _reading(row: PredictedReads, most: float) -> str:
-    ends, files = row.bytes_after_range, row.files_after_range
+    ends = row.bytes_after_range
     spread = (ends.low / most, ends.high / most)
-    within = (
-        f"{size(ends.low)} to {size(ends.high)}, {mean(files.low)} to {counted(files.high, 'file')}"
-    )
+    files = f"{between(row.files_after_range, mean)} files"
     return _reader(
         row.where,
-        f"{share(row.share)} of the readings; {change(row.bytes_before, row.bytes_after)}",
-        amount_row("now", row.bytes_before, row.files_before, row.bytes_before / most)
-        + amount_row("after", row.bytes_after, row.files_after, row.bytes_after / most, spread),
-        f'<p class="hint range">{escaped(within)}</p>',
+        f"{share(row.share)} of the readings; {_changed(row)}",
+        amount_row(
+            "now",
+            size(row.bytes_before),
+            row.bytes_before / most,
+            files=counted(row.files_before, "file"),
+        )
+        + amount_row(
+            "after",
+            size(row.bytes_after),
+            row.bytes_after / most,
+            spread,
+            counted(row.files_after, "file"),
+        ),
+        f'<p class="hint range">{escaped(f"{between(ends, size)}, {files}")}</p>',
     )
+
+
+def _changed(row: PredictedReads) -> str:
+    """Return what changes, as markup; it is worse if the reading costs more, with its files."""
+    text = change(row.bytes_before, row.bytes_after, "to read")
+    files = round(row.files_after - row.files_before, 1)
+    if files:
+        text += f", {counted(abs(files), 'file')} {'fewer' if files < 0 else 'more'}"
+    return f'<span class="worse">{text}</span>' if _spared(row) < 0 else text
 
 
 def _counted(rest: list[PredictedReads]) -> str:
     spared = sum(map(_spared, rest))
     words = f"spares {size(spared)}" if spared >= 0 else f"costs {size(-spared)} more"
+    words += " with the opening of files,"
     return (
         f"and {counted(len(rest), 'more predicate')} with {_asked(rest)} of the readings, where the"
-        f" rewrite {words} per mean reading"
+        f" rewrite {words} in a mean reading"
     )
 
 
 def _spared(row: PredictedReads) -> float:
-    """Return the bytes that this predicate spares a mean reading."""
-    return row.share * (row.bytes_before - row.bytes_after)
+    """Return what this predicate spares a mean reading, in bytes with the opening of files."""
+    before = reading_cost(row.bytes_before, row.files_before)
+    return row.share * (before - reading_cost(row.bytes_after, row.files_after))

@@ -42,10 +42,10 @@ header code { font-size: .8rem; overflow-wrap: anywhere; }
 .answer .reason { font-size: 1.05rem; max-width: 46rem; }
 .figure { font-size: 1.35rem; font-weight: 600; line-height: 1.25; margin: 0 0 .3rem; }
 dl { margin: .6rem 0 0; font-size: .9rem; }
-dl div { display: flex; justify-content: space-between; gap: 1rem; padding: .2rem 0;
-  border-bottom: 1px solid var(--line); }
+dl div { display: flex; flex-wrap: wrap; justify-content: space-between; gap: 0 1rem;
+  padding: .2rem 0; border-bottom: 1px solid var(--line); }
 dt { color: var(--soft); }
-dd { margin: 0; text-align: right; white-space: nowrap; font-variant-numeric: tabular-nums; }
+dd { margin: 0 0 0 auto; text-align: right; font-variant-numeric: tabular-nums; }
 .reading { display: grid; grid-template-columns: 2.6rem minmax(4rem, 1fr) auto; gap: .25rem .6rem;
   align-items: center; font-size: .9rem; font-variant-numeric: tabular-nums; margin: .35rem 0; }
 .reading .side { color: var(--soft); }

@@ -88,6 +88,9 @@ def recommending(found: Overview, *rows: PredictedReads, judged_share: float = 1
         prediction=prediction,
         is_worth_it=True,
         payback_days=2.5,
+        reading_before=sum(row.share * row.bytes_before for row in rows),
+        reading_after=sum(row.share * row.bytes_after for row in rows),
+        reading_after_range=ends,
         command="liquidlog optimize /t --max-file-size 8MiB",
         judged_share=judged_share,
     )
@@ -122,7 +125,9 @@ def test_a_rewrite_that_pays_comes_with_its_command(found: Overview) -> None:
     assert "paid back in 2.5 days" in shown
     assert "24 readings of each predicate a day" in shown
     assert "worth it up to 30 days" in shown
-    assert "72.2 % less to read" in shown
+    assert "72.2 % less per reading" in shown
+    assert "900 B → 250 B (175 B to 400 B)" in shown
+    assert "6 → 2 (1 to 3)" in shown
 
 
 def test_bars_are_in_proportion_and_ranges_are_drawn(found: Overview) -> None:
@@ -139,15 +144,22 @@ def test_readings_have_one_scale_and_the_most_spared_come_first(found: Overview)
     assert widths(html, "now") == [1000, 800]
     assert widths(html, "bar") == [100, 400]
     assert spreads(html) == [(50, 200), (300, 600)]
-    assert "50 % of the readings; 90 % less to read" in shown
+    assert "50 % of the readings; 90 % less to read, 4 files fewer" in shown
     assert "50 B to 200 B, 1 to 3 files" in shown
 
 
-def test_a_predicate_that_reads_more_is_said_to(found: Overview) -> None:
-    worse = read("x = 3", before=100, after=150, low=120, high=200)
+def test_a_predicate_that_costs_more_is_said_to(found: Overview) -> None:
+    worse = replace(read("x = 3", before=100, after=150, low=120, high=200), files_after=7)
     html = "".join(readings(recommending(found, *ROWS, worse)))
-    assert '<span class="worse">50 % more to read</span>' in html
+    assert '<span class="worse">50 % more to read, 1 file more</span>' in html
     assert Reader(html).shown.rindex("x = 3") > Reader(html).shown.index("x = 1")
+
+
+def test_more_bytes_in_fewer_files_are_not_called_worse(found: Overview) -> None:
+    better = read("x = 3", before=100, after=150, low=120, high=200)
+    html = "".join(readings(recommending(found, *ROWS, better)))
+    assert "worse" not in html
+    assert "50 % more to read, 4 files fewer" in html
 
 
 def test_only_so_many_predicates_are_listed_and_the_rest_are_counted(found: Overview) -> None:
@@ -198,7 +210,7 @@ def test_what_was_not_measured_is_not_judged() -> None:
 def test_a_prediction_from_a_part_is_extended_to_the_whole(found: Overview) -> None:
     html = answer(recommending(found, *ROWS, judged_share=0.8), None)
     # 900 are read now, 250 after a rewrite of four fifths: 900 - 650 / 0.8.
-    assert widths(html, "bar") == [pytest.approx(87.5 / 900 * WIDTH, rel=1e-3)]
+    assert "900 B → 88 B" in Reader(html).shown
     assert "Predicted from 80 % of the bytes" in Reader(html).shown
     rows = "".join(readings(recommending(found, *ROWS, judged_share=0.8)))
     assert widths(rows, "bar") == [300.0]  # and nothing, instead of less than nothing
