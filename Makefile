@@ -62,6 +62,9 @@ examples: install ## write anew what the commands in the documents print
 	@home=$$($(BIN)/python tools/java_home.py) && export JAVA_HOME="$$home"; \
 		PYTHONPATH=tests $(BIN)/python -m support.examples --spark
 
+screens: install ## take the report's pictures in the documents anew, after make demo; needs a Chromium
+	PYTHONPATH=tests $(BIN)/python -m support.screens
+
 mistakes: install ## write docs/mistakes.md anew, after messages changed
 	PYTHONPATH=tests $(BIN)/python -m support.mistakes
 
@@ -84,4 +87,4 @@ clean: ## remove everything that the targets made
 	rm -rf .venv .tools dist .demo .bench .site .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage
 	rm -rf spark-warehouse metastore_db derby.log
 
-.PHONY: help install demo test test-fast test-lowest check bench docs examples mistakes fix dist lock clean
+.PHONY: help install demo test test-fast test-lowest check bench docs examples screens mistakes fix dist lock clean

@@ -30,7 +30,6 @@ from liquidlog.log.store import TableStore
 from liquidlog.plan import (
     DEFAULT_MIN_CUBE_BYTES,
     ClusteringPlan,
-    ClusteringPolicy,
     Outcome,
     RewriteResult,
 )
@@ -58,7 +57,8 @@ from liquidlog.storage.options import OptionsSource
 # Importing all of them takes longer than that work, so each method imports what it calls.
 if TYPE_CHECKING:
     from liquidlog.clustering.health.measure import Health
-    from liquidlog.doctor.findings import Finding
+    from liquidlog.doctor.examined import Diagnosis, Finding
+    from liquidlog.judgement.verdicts import Bar, Judgement, Option
     from liquidlog.log.checkpointing import Checkpointed
     from liquidlog.log.second_opinion import SecondOpinion
     from liquidlog.operations.append import Appended, Source
@@ -384,21 +384,150 @@ class Table(Summary):
             row_groups=one(row_groups, bool, argument="row_groups", expected="True or False"),
         )
 
-    def doctor(self, *, min_cube_size: Size | None = None) -> "tuple[Finding, ...]":
-        """Return what is wrong with the clustering; a finding names the command that repairs it."""
-        from liquidlog.doctor.findings import findings
-        from liquidlog.operations.doctor import examine
+    def doctor(
+        self,
+        *,
+        min_cube_size: Size | None = None,
+        workload: Workload = (),
+        payback_days: float | None = None,
+        readings_a_day: float | None = None,
+    ) -> "tuple[Finding, ...]":
+        """Return what is wrong with the clustering; a finding names the command that repairs it.
 
-        cube_bytes = None if min_cube_size is None else parse_size(min_cube_size)
-        return findings(examine(self._store, self.snapshot(), min_cube_bytes=cube_bytes))
+        See `diagnosis`, whose findings these are.
+        """
+        return self.diagnosis(
+            min_cube_size=min_cube_size,
+            workload=workload,
+            payback_days=payback_days,
+            readings_a_day=readings_a_day,
+        ).findings
 
-    def overview(self, *, min_cube_size: Size | None = None) -> "Overview":
-        """Return what a report shows: health, findings, pictures and the past."""
+    def diagnosis(
+        self,
+        *,
+        min_cube_size: Size | None = None,
+        workload: Workload = (),
+        workload_source: str | None = None,
+        payback_days: float | None = None,
+        readings_a_day: float | None = None,
+    ) -> "Diagnosis":
+        """Return what is wrong with the clustering, and which rewrite is worth it, if any.
+
+        The other arguments are those of `judge`.
+
+        Raises:
+            UsageError: If no predicate of the workload is a condition on the table, or a number is
+                not above 0.
+        """
+        from liquidlog.operations.doctor import diagnose
+
+        return diagnose(
+            self._store,
+            self.snapshot(),
+            min_cube_bytes=None if min_cube_size is None else parse_size(min_cube_size),
+            now_ms=self._clock.now_ms(),
+            workload=_workload(workload),
+            workload_source=workload_source,
+            bar=_bar(payback_days, readings_a_day),
+        )
+
+    def judge(
+        self,
+        *,
+        workload: Workload = (),
+        workload_source: str | None = None,
+        payback_days: float | None = None,
+        readings_a_day: float | None = None,
+    ) -> "Judgement":
+        """Return which rewrite of the table is worth it for its readers, if any.
+
+        Readers are those of the `workload`; without one, they ask for one value of one clustering
+        column. Each predicate is read `readings_a_day` times (24 if None); a rewrite that is worth
+        it has spared readers what it costs within `payback_days` (30 if None). The layout is fitted
+        to the workload only if `workload_source` says where the command finds it.
+
+        Raises:
+            UsageError: If no predicate of the workload is a condition on the table, or a number is
+                not above 0.
+        """
+        from liquidlog.operations.judge import judge
+
+        snapshot = self.snapshot()
+        return judge(
+            self._store,
+            snapshot,
+            workload=_workload(workload),
+            workload_source=workload_source,
+            bar=_bar(payback_days, readings_a_day),
+            bounds_of=self.bounds_of(snapshot),
+            now_ms=self._clock.now_ms(),
+            new_id=self._clock.new_id,
+        )
+
+    def judge_plan(
+        self,
+        plan: ClusteringPlan,
+        *,
+        command: str,
+        workload: Workload = (),
+        prediction: "Prediction | None" = None,
+        payback_days: float | None = None,
+        readings_a_day: float | None = None,
+    ) -> "Option | None":
+        """Return a plan as judged, as `judge` judges those that it makes, None if that is unknown.
+
+        `command` is the one that makes the plan. `prediction` is what the plan brings the workload,
+        if that is known.
+
+        Raises:
+            UsageError: If no predicate of the workload is a condition on the table, or a number is
+                not above 0.
+        """
+        from liquidlog.operations.judge import judge_plan
+
+        snapshot = self.snapshot_of(plan)
+        return judge_plan(
+            snapshot,
+            plan,
+            command=command,
+            bar=_bar(payback_days, readings_a_day),
+            bounds_of=self.bounds_of(snapshot),
+            prediction=prediction,
+            workload=_workload(workload),
+            now_ms=self._clock.now_ms(),
+        )
+
+    def overview(
+        self,
+        *,
+        min_cube_size: Size | None = None,
+        workload: Workload = (),
+        workload_source: str | None = None,
+        payback_days: float | None = None,
+        readings_a_day: float | None = None,
+    ) -> "Overview":
+        """Return what a report shows: a judgement, health, findings, pictures and the past.
+
+        The other arguments are those of `judge`.
+
+        Raises:
+            UsageError: If no predicate of the workload is a condition on the table, or a number is
+                not above 0.
+        """
         from liquidlog.operations.overview import overview
 
-        cube_bytes = None if min_cube_size is None else parse_size(min_cube_size)
-        now_ms = self._clock.now_ms()
-        return overview(self._store, self.snapshot(), min_cube_bytes=cube_bytes, now_ms=now_ms)
+        return overview(
+            self._store,
+            self.snapshot(),
+            min_cube_bytes=None if min_cube_size is None else parse_size(min_cube_size),
+            now_ms=self._clock.now_ms(),
+            workload=_workload(workload),
+            workload_source=None
+            if workload_source is None
+            else one(workload_source, str, argument="workload_source", expected="an address"),
+            bar=_bar(payback_days, readings_a_day),
+        )
 
     def scan_files(self, where: str, version: int | None = None) -> pa.Table:
         """Return the files (path, size_bytes) that a reader with the predicate must open.
@@ -555,61 +684,32 @@ class Table(Summary):
             ClusteringColumnError: If a column cannot be clustered by.
             UnsupportedFeatureError: If the table cannot be read or planned.
         """
-        from msgspec import structs
-
-        from liquidlog.clustering.planning.planner import plan, policy_settings
-        from liquidlog.clustering.planning.readers import require_fitted
-        from liquidlog.clustering.planning.remembered import remembered_readers, settle
-        from liquidlog.clustering.properties import notes
+        from liquidlog.operations.planned import planned
         from liquidlog.operations.scan import at_time
-        from liquidlog.operations.strategies import find_strategies, strategy_names
 
-        given = policy_settings(
-            {
-                "full": full or None,
-                "skip_clustered": skip_clustered or None,
-                "strategy": None
-                if strategy is None
-                else one(strategy, str, argument="strategy", expected="a name"),
-                "curve": curve,
-                "min_cube_size": min_cube_size,
-                "target_cube_size": target_cube_size,
-                "max_file_size": max_file_size,
-                "zorder_by": zorder_by,
-                "budget": budget,
-                "where": at_time(where, self._clock.now_ms()),
-                "tolerance": tolerance,
-                "min_overlapping_files": min_overlapping_files,
-                "min_overlap": min_overlap,
-                "compression": compression,
-                "bloom_filter": bloom_filter,
-                "prefix": prefix,
-            }
-        )
-        asked = () if workload is None else _workload(workload)
+        arguments = {
+            "full": full or None,
+            "skip_clustered": skip_clustered or None,
+            "strategy": None
+            if strategy is None
+            else one(strategy, str, argument="strategy", expected="a name"),
+            "curve": curve,
+            "min_cube_size": min_cube_size,
+            "target_cube_size": target_cube_size,
+            "max_file_size": max_file_size,
+            "zorder_by": zorder_by,
+            "budget": budget,
+            "where": at_time(where, self._clock.now_ms()),
+            "tolerance": tolerance,
+            "min_overlapping_files": min_overlapping_files,
+            "min_overlap": min_overlap,
+            "compression": compression,
+            "bloom_filter": bloom_filter,
+            "prefix": prefix,
+        }
         snapshot = self.snapshot(version)
-        settled = settle(snapshot, given, strategy_names)
-        made = plan(
-            snapshot,
-            ClusteringPolicy(**settled.settings),
-            new_id=self._clock.new_id,
-            strategy=settled.strategy,
-            strategies=find_strategies(settled.strategy),
-            bounds_of=self.bounds_of(snapshot),
-            named=settled.named,
-            decided_by=settled.decided_by,
-        )
-        made = structs.replace(
-            made,
-            decided_by=dict(settled.decided_by),
-            notes=notes(snapshot.metadata.configuration),
-        )
-        if workload is None:
-            readers = remembered_readers(snapshot)
-            return made if readers is None else structs.replace(made, fitted=readers)
-        made = self.fitted(made, asked)
-        require_fitted(made)
-        return made
+        asked = None if workload is None else _workload(workload)
+        return planned(snapshot, arguments, self.bounds_of(snapshot), self._clock.new_id, asked)
 
     def fitted(self, plan: ClusteringPlan, workload: Workload) -> ClusteringPlan:
         """Return a plan whose layout is fitted to the readers of a workload.
@@ -624,34 +724,37 @@ class Table(Summary):
         return fitted_to(_plan(plan), _workload(workload))
 
     def predict(
-        self, plan: ClusteringPlan, workload: Workload, *, sample: bool = False
+        self, plan: ClusteringPlan, workload: Workload = (), *, sample: bool = False
     ) -> "Prediction":
         """Return what a plan would bring to the readers of a workload, from statistics.
 
-        With `sample`, the prediction uses the values in clustering columns that are read from some
-        rows of some files.
+        With no workload, readers are narrow: they ask for one value of one clustering column, every
+        column equally often, every value as often as it has rows. With `sample`, the prediction
+        uses the values in clustering columns, and in columns that predicates name, that are read
+        from some rows of some files.
 
         Raises:
-            UsageError: If no predicate is a condition on the table, if there is none, or if the
-                plan has no columns to sample.
+            UsageError: If no predicate is a condition on the table, or if the plan has no columns
+                to sample.
             DataFileError: If a sampled file cannot be read.
         """
         from liquidlog.operations.sampling import sample_keys
-        from liquidlog.simulation.prediction import predict
+        from liquidlog.simulation.prediction import other_leaves, predict
 
         snapshot = self.snapshot_of(plan)
         asked = several(workload, (WeightedPredicate,), argument="workload", of=_PREDICATES)
-        if not asked:
-            raise UsageError("a prediction needs readers: the workload has no predicate")
         if sample and not plan.columns:
             raise UsageError("sample has no effect: the plan orders rows by no columns")
-        samples = sample_keys(self._store, snapshot, plan) if sample else None
+        samples = None
+        if sample:
+            also = other_leaves(snapshot, plan, asked) if asked else ()
+            samples = sample_keys(self._store, snapshot, plan, also)
         bounds_of, now_ms = self.bounds_of(snapshot), self._clock.now_ms()
         return predict(snapshot, plan, asked, bounds_of, samples, now_ms=now_ms)
 
     def predicted_health(self, plan: ClusteringPlan) -> "Health":
         """Return the health that the table would have after a plan, predicted from statistics."""
-        from liquidlog.simulation.prediction import predicted_health
+        from liquidlog.simulation.after import predicted_health
 
         snapshot = self.snapshot_of(plan)
         size = plan.policy.min_cube_bytes
@@ -1067,6 +1170,19 @@ def _min_cube_bytes(snapshot: Snapshot, size: Size | None) -> int:
 
     found: int = remembered(snapshot, "min_cube_bytes")
     return found
+
+
+def _bar(payback_days: float | None, readings_a_day: float | None) -> "Bar":
+    from liquidlog.judgement.verdicts import PAYBACK_DAYS, READINGS_A_DAY, Bar
+
+    return Bar(
+        payback_days=PAYBACK_DAYS
+        if payback_days is None
+        else number(payback_days, argument="payback_days"),
+        readings_a_day=READINGS_A_DAY
+        if readings_a_day is None
+        else number(readings_a_day, argument="readings_a_day"),
+    )
 
 
 def _plan(value: object) -> ClusteringPlan:

@@ -1,13 +1,15 @@
 """Commands that look at a table and change nothing."""
 
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import click
 
 from liquidlog.cli.options import (
     Pairs,
+    bar_options,
     chosen_version,
     json_option,
     limit_option,
@@ -251,7 +253,10 @@ def _asked(workload: str, opened: Table, storage_options: Pairs) -> Workload:
     return read_workload(workload, table=opened.uri, storage_options=options)
 
 
-@verb("liquidlog report ./sales -o sales.html")
+@verb(
+    "liquidlog report ./sales -o sales.html",
+    "liquidlog report ./sales --workload queries.jsonl -o sales.html",
+)
 @table_argument
 @click.option(
     "-o",
@@ -260,22 +265,43 @@ def _asked(workload: str, opened: Table, storage_options: Pairs) -> Workload:
     required=True,
     help="Write the page to this file; replaces it.",
 )
+@click.option(
+    "--workload",
+    help="Judge for these readers: a file of weighted predicates (JSON lines, or .sql), or a"
+    " source of `workload import`.  [default: readers of one value of one clustering column]",
+)
+@bar_options
 @json_option
-def report(table: str, output: Path, storage_options: Pairs, *, as_json: bool) -> None:
-    """Write health, findings and pictures as one HTML page.
+def report(
+    table: str,
+    output: Path,
+    workload: str | None,
+    bar: Mapping[str, Any],
+    storage_options: Pairs,
+    *,
+    as_json: bool,
+) -> None:
+    """Write whether to rewrite, and why, as one HTML page.
 
-    The page also shows the history of the table. It loads nothing from the network.
+    The page shows what readers open now and after a rewrite, findings, health and the history of
+    the table. It loads nothing from the network.
     """
     from liquidlog.report.page import page
 
     opened = Table.open(table, storage_options=mapping(storage_options))
-    overview = opened.overview()
-    content = page(overview).encode()
+    asked = () if workload is None else _asked(workload, opened, storage_options)
+    overview = opened.overview(workload=asked, workload_source=workload, **bar)
+    content = page(overview, workload=workload or "W").encode()
     replace_file(output, content)
-    done = {
+    done: dict[str, Any] = {
         "output": str(output),
         "version": overview.detail["version"],
         "size_bytes": len(content),
         "findings": len(overview.findings),
     }
+    judgement = overview.judgement
+    if as_json:
+        done["judgement"] = None if judgement is None else judgement.document()
+    elif judgement is not None:
+        done["answer"] = judgement.sentence
     emit(done, pairs, as_json=as_json)

@@ -1,11 +1,14 @@
 """Commands that maintain a table: faults, checkpoints, and files that no version needs."""
 
+from collections.abc import Mapping
 from functools import partial
+from typing import Any
 
 import click
 
 from liquidlog.cli.options import (
     Pairs,
+    bar_options,
     dry_run_option,
     json_option,
     limit_option,
@@ -16,11 +19,17 @@ from liquidlog.cli.options import (
 from liquidlog.cli.output import emit, first_of, say_rest
 from liquidlog.doctor.findings import FIXES
 from liquidlog.errors import UsageError
+from liquidlog.operations.scan import read_workload
 from liquidlog.report import changes, tables
+from liquidlog.storage.options import StorageOptions
 from liquidlog.table import Table
 
 
-@verb("liquidlog doctor ./sales", "liquidlog doctor ./sales --fix broken-domain")
+@verb(
+    "liquidlog doctor ./sales",
+    "liquidlog doctor ./sales --workload w.jsonl --payback-days 7",
+    "liquidlog doctor ./sales --fix broken-domain",
+)
 @table_argument
 @click.option(
     "--fix",
@@ -29,21 +38,48 @@ from liquidlog.table import Table
     type=click.Choice(FIXES),
     help="Repair this, without rewriting a data file; repeats.",
 )
+@click.option(
+    "--workload",
+    help="Judge rewrites for these readers: JSON lines, .sql, or a source of `workload import`."
+    "  [default: readers of one value of one clustering column]",
+)
+@bar_options
 @dry_run_option
 @json_option
-def doctor(
-    table: str, names: tuple[str, ...], storage_options: Pairs, *, dry_run: bool, as_json: bool
+def doctor(  # noqa: PLR0913  one parameter per option
+    table: str,
+    names: tuple[str, ...],
+    workload: str | None,
+    bar: Mapping[str, Any],
+    storage_options: Pairs,
+    *,
+    dry_run: bool,
+    as_json: bool,
 ) -> None:
     """Find faults of the clustering, and repair them.
 
-    Each finding names the command that repairs it. Without --fix nothing is changed.
+    Each finding names the command that repairs it, if there is one; the last line says whether a
+    rewrite is worth it for readers. Without --fix nothing is changed.
     """
     if dry_run and not names:
         raise UsageError("--dry-run has no effect without --fix: nothing would be written anyway")
     opened = Table.open(table, storage_options=mapping(storage_options))
+    asked = (
+        ()
+        if workload is None
+        else read_workload(
+            workload, table=opened.uri, storage_options=StorageOptions.of(mapping(storage_options))
+        )
+    )
     fixed = opened.fix(*names, dry_run=dry_run) if names else ()
-    document = {"findings": opened.doctor(), "fixed": fixed}
-    shown = partial(tables.diagnosis, dry_run=dry_run)
+    found = opened.diagnosis(workload=asked, workload_source=workload, **bar)
+    judgement = found.judgement
+    document = {
+        "findings": found.findings,
+        "fixed": fixed,
+        "judgement": None if judgement is None else judgement.document(),
+    }
+    shown = partial(tables.diagnosis, judgement=judgement, dry_run=dry_run)
     emit(document, shown, as_json=as_json, dry_run=dry_run)
 
 

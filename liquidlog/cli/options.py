@@ -76,6 +76,25 @@ class Number(click.ParamType[float]):
         return number
 
 
+class Positive(Number):
+    """A finite number above 0 on the command line."""
+
+    def __init__(self) -> None:
+        super().__init__(0)
+
+    def convert(
+        self,
+        value: Any,  # noqa: ANN401  click's signature
+        param: click.Parameter | None,
+        ctx: click.Context | None,
+    ) -> float:
+        """Return the number."""
+        number = super().convert(value, param, ctx)
+        if not number:
+            self.fail(f"expected a number above 0, found {value!r}", param, ctx)
+        return number
+
+
 class SizeType(click.ParamType[int]):
     """A size on the command line: bytes, or a number with a unit."""
 
@@ -201,6 +220,26 @@ def rewrite_options(command: Callable[P, R]) -> Callable[P, R]:
     """Add the options of a plan that is to be rewritten, as `policy_options` does."""
     return gathered(command, _REWRITE_OPTIONS, "policy", _policy)
 
+
+def bar_options(command: Callable[P, R]) -> Callable[P, R]:
+    """Add the options of a judgement; the command receives `bar`, arguments of Table.judge."""
+    return gathered(command, _BAR_OPTIONS, "bar", dict)
+
+
+_BAR_OPTIONS = {
+    "payback_days": click.option(
+        "--payback-days",
+        type=Positive(),
+        help="A rewrite is worth it if it has spared readers what it costs within this many days."
+        "  [default: 30]",
+    ),
+    "readings_a_day": click.option(
+        "--readings-per-day",
+        "readings_a_day",
+        type=Positive(),
+        help="How often each predicate is read in a day.  [default: 24]",
+    ),
+}
 
 _POLICY_OPTIONS = {
     "full": click.option(

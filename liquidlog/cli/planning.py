@@ -12,6 +12,7 @@ from liquidlog.cli.options import (
     Number,
     Pairs,
     WholeNumber,
+    bar_options,
     gathered,
     json_option,
     limit_option,
@@ -24,6 +25,8 @@ from liquidlog.cli.options import (
 )
 from liquidlog.cli.output import emit, first_of, replace_file, say_rest
 from liquidlog.errors import UsageError
+from liquidlog.judgement.candidates import command
+from liquidlog.judgement.parts import is_soon_judged
 from liquidlog.operations.scan import read_workload
 from liquidlog.operations.simulate import remembered_settings
 from liquidlog.plan import encode_plan
@@ -32,7 +35,7 @@ from liquidlog.report import plans
 from liquidlog.report.courses import course_document, courses, plot
 from liquidlog.report.policies import printed_plan
 from liquidlog.simulation.contenders import CONTENDERS, contenders, setting
-from liquidlog.simulation.prices import Prices, costs
+from liquidlog.simulation.prices import START_SECONDS, Prices, costs
 from liquidlog.simulation.rounds import Course, Setting
 from liquidlog.simulation.rounds import simulate as play_rounds
 from liquidlog.simulation.scenarios import SCENARIOS
@@ -56,6 +59,15 @@ _PRICE_OPTIONS = {
     "tib_price": click.option(
         "--tib-price", type=Number(0), help="With --throughput: price of reading one TiB."
     ),
+    "currency": click.option(
+        "--currency", help="The currency of these prices, by its three letters: EUR."
+    ),
+    "start_seconds": click.option(
+        "--start-seconds",
+        type=Number(0),
+        help="With --throughput: seconds until Spark rewrites the first byte."
+        f"  [default: {START_SECONDS:g}]",
+    ),
 }
 
 
@@ -65,9 +77,13 @@ def _prices(given: Mapping[str, Any]) -> Prices | None:
             throughput_bytes=given["throughput"],
             per_hour=given.get("hour_price"),
             per_tib_read=given.get("tib_price"),
+            currency=given.get("currency"),
+            start_seconds=given.get("start_seconds", START_SECONDS),
         )
     if given:
-        raise UsageError("prices need --throughput: the bytes that the cluster rewrites a second")
+        raise UsageError(
+            "prices and --start-seconds need --throughput: bytes that the cluster rewrites a second"
+        )
     return None
 
 
@@ -97,6 +113,7 @@ def _price_options(command: Callable[P, R]) -> Callable[P, R]:
     "--sample", is_flag=True, help="Predict from rows of some files instead of statistics."
 )
 @_price_options
+@bar_options
 @json_option
 def plan(  # noqa: PLR0913  one parameter per option
     table: str,
@@ -104,6 +121,7 @@ def plan(  # noqa: PLR0913  one parameter per option
     output: str | None,
     workload: str | None,
     prices: Prices | None,
+    bar: Mapping[str, Any],
     storage_options: Pairs,
     *,
     sample: bool,
@@ -111,7 +129,9 @@ def plan(  # noqa: PLR0913  one parameter per option
 ) -> None:
     """Show what OPTIMIZE would rewrite; writes nothing.
 
-    A saved plan is executed with `run` and committed with `commit`.
+    It is also judged whether that is worth it. A saved plan is executed with `run` and committed
+    with `commit`. Without readers, a plan is judged for those of one value of one clustering
+    column; a large one only if --payback-days or --readings-per-day is given.
     """
     if workload is None and "where" not in policy:
         _refuse_without_readers(prices, sample=sample)
@@ -128,14 +148,27 @@ def plan(  # noqa: PLR0913  one parameter per option
     predicted = opened.predict(made, asked, sample=sample) if asked else None
     if output is not None:
         replace_file(Path(output), encode_plan(made))
+    words = command(opened.uri, policy, workload if made.readers is not None else None)
+    judged = (
+        opened.judge_plan(made, command=words, prediction=predicted, **bar)
+        if bar or (made.groups and (predicted is not None or is_soon_judged(made)))
+        else None
+    )
+    judgement = None if judged is None else judged.document()
     if predicted is None:
-        emit(made, plans.plan, as_json=as_json)
+        document = {**printed_plan(made), "judgement": judgement}
+        emit(document if as_json else (made, judged), plans.judged_plan, as_json=as_json)
         return
     paid = None if prices is None else costs(predicted, prices)
-    document = {**printed_plan(made), "prediction": predicted.document()}
+    document = {
+        **printed_plan(made),
+        "judgement": judgement,
+        "prediction": predicted.document(),
+    }
     if paid is not None:
         document["costs"] = paid.document()
-    emit(document if as_json else (made, predicted, paid), plans.predicted_plan, as_json=as_json)
+    shown = (made, judged, predicted, paid)
+    emit(document if as_json else shown, plans.predicted_plan, as_json=as_json)
 
 
 @verb("liquidlog explain ./sales --all --limit 20", "liquidlog explain ./sales --replay 12")

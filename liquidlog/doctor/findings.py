@@ -1,8 +1,7 @@
 """Findings about a table's clustering, each with the command that repairs it."""
 
 import shlex
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 import numpy as np
@@ -12,10 +11,8 @@ import pyarrow.compute as pc
 from liquidlog.clustering.columns import (
     CLUSTERING_DOMAIN,
     ClusteringColumn,
-    ClusteringState,
     unresolved_problem,
 )
-from liquidlog.clustering.health.measure import Health
 from liquidlog.clustering.health.notes import (
     PREFIX_PROPERTY,
     prefix_chars,
@@ -28,12 +25,13 @@ from liquidlog.clustering.zcubes import (
     file_states,
     parse_zorder_by,
 )
-from liquidlog.definition.past import LostColumns
-from liquidlog.definition.retagging import Retagging
+from liquidlog.doctor.examined import Examined, Finding, by_rewrite, fixable, repaired
+from liquidlog.doctor.layout import indexing, layout_findings
 from liquidlog.snapshot import Snapshot
 from liquidlog.spec.bounds import Bounds
-from liquidlog.spec.sizes import render_size
-from liquidlog.spec.stats import NUM_INDEXED_COLUMNS, STATS_COLUMNS, indexed_leaves
+from liquidlog.spec.stats import indexed_leaves
+
+__all__ = ["FIXES", "Examined", "Finding", "findings", "with_cut_bounds", "without_range"]
 
 BROKEN_DOMAIN: Final = "broken-domain"
 LOST_COLUMNS: Final = "lost-columns"
@@ -48,47 +46,14 @@ FIXES: Final = (BROKEN_DOMAIN, LOST_COLUMNS, RENAMED_CUBES, MISSING_STATISTICS, 
 """Findings that `doctor --fix` repairs, in the order in which it repairs them."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Finding:
-    """One fault of a table.
-
-    `files` is the number of files that have the fault, None for a fault of the table itself.
-    `command` repairs it; if it is `fixable`, that is `doctor --fix`, which rewrites no data file.
-    """
-
-    name: str
-    detail: str
-    files: int | None
-    command: str
-    fixable: bool
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Examined:
-    """The facts about a table that findings are derived from.
-
-    `bounds` has those of the clustering columns, one entry per live file. `state` and `health` are
-    None if the domain cannot be read; `domain_problem` says why. `wrong_properties` says what is
-    wrong with the values of properties about the layout, by their names.
-    """
-
-    snapshot: Snapshot
-    state: ClusteringState | None
-    domain_problem: str | None
-    bounds: Bounds
-    health: Health | None
-    retagging: Retagging | None
-    lost: LostColumns | None
-    wrong_properties: Mapping[str, str] = field(default_factory=dict)
-
-
 def findings(examined: Examined) -> tuple[Finding, ...]:
     """Return all faults; one whose repair also resolves others comes before them."""
     found = [*_domain_findings(examined), *_property_findings(examined)]
     if examined.state is not None and examined.state.columns:
         found += _statistics_findings(examined, examined.state.columns)
         found += _tag_findings(examined, examined.state.columns)
-        found += _layout_findings(examined)
+    if examined.state is not None:
+        found += layout_findings(examined)
     return tuple(found)
 
 
@@ -117,16 +82,16 @@ def with_cut_bounds(
 def _domain_findings(examined: Examined) -> Iterator[Finding]:
     snapshot, state = examined.snapshot, examined.state
     if state is None:
-        yield _fixable(
+        yield fixable(
             snapshot,
             BROKEN_DOMAIN,
             f"{examined.domain_problem}; no engine knows the clustering columns",
         )
         return
     for path in state.unresolved:
-        yield _fixable(snapshot, BROKEN_DOMAIN, unresolved_problem(path))
+        yield fixable(snapshot, BROKEN_DOMAIN, unresolved_problem(path))
     if not state.clustered and CLUSTERING_DOMAIN in snapshot.domains:
-        yield _other(
+        yield repaired(
             snapshot,
             "domain-without-feature",
             "the log names clustering columns, but the table does not have the feature clustering,"
@@ -135,7 +100,7 @@ def _domain_findings(examined: Examined) -> Iterator[Finding]:
         )
     if examined.lost is not None:
         names = ", ".join(column.name for column in examined.lost.columns)
-        yield _fixable(
+        yield fixable(
             snapshot,
             LOST_COLUMNS,
             f"the table was clustered by {names} until version {examined.lost.version}"
@@ -177,7 +142,7 @@ def _statistics_findings(
     snapshot = examined.snapshot
     missing = without_range(snapshot, examined.bounds, columns).num_rows
     if missing:
-        yield _fixable(
+        yield fixable(
             snapshot,
             MISSING_STATISTICS,
             f"{missing} file(s) without statistics of a clustering column; every query reads them",
@@ -188,28 +153,20 @@ def _statistics_findings(
     outside = [column for column in columns if column.physical not in indexed]
     if outside:
         names = ", ".join(column.name for column in outside)
-        yield _other(
+        wanted = indexing(snapshot, [column.name for column in columns])
+        yield repaired(
             snapshot,
             "unindexed-columns",
             f"the table's properties ask for no statistics of {names}, so new files lack them",
-            f"set-properties {{table}} {shlex.quote(_indexing(snapshot, columns))}",
+            f"set-properties {{table}} {shlex.quote(wanted)}",
         )
     yield from _cut_findings(examined)
-
-
-def _indexing(snapshot: Snapshot, columns: Sequence[ClusteringColumn]) -> str:
-    """Return `key=value`, the property that also asks for statistics of clustering columns."""
-    named = snapshot.metadata.configuration.get(STATS_COLUMNS)
-    if named is None:
-        return f"{NUM_INDEXED_COLUMNS}=-1"
-    more = [column.name for column in columns if column.name not in named.split(",")]
-    return f"{STATS_COLUMNS}={','.join([*(part for part in [named] if part), *more])}"
 
 
 def _cut_findings(examined: Examined) -> Iterator[Finding]:
     for column in examined.health.columns if examined.health else ():
         if column.files_in_one_prefix:
-            yield _fixable(
+            yield fixable(
                 examined.snapshot,
                 CUT_STRINGS,
                 f"{column.files_in_one_prefix} file(s) whose values of {column.name} all begin with"
@@ -225,7 +182,7 @@ def _tag_findings(examined: Examined, columns: Sequence[ClusteringColumn]) -> It
     renamed = 0 if retagging is None else retagging.files.num_rows
     if retagging is not None and renamed:
         examples = "; ".join(f"{old} is now {new}" for old, new in [*retagging.tags.items()][:3])
-        yield _fixable(
+        yield fixable(
             snapshot,
             RENAMED_CUBES,
             f"{renamed} file(s) with tags from before a rename ({examples}): OPTIMIZE treats"
@@ -237,74 +194,33 @@ def _tag_findings(examined: Examined, columns: Sequence[ClusteringColumn]) -> It
     odd = [tag for tag in pc.unique(tags).to_pylist() if tag and parse_zorder_by(tag) is None]
     if odd:
         unreadable = int(pc.sum(pc.is_in(tags, value_set=pa.array(odd))).as_py())
-        yield _other(
-            snapshot,
+        yield by_rewrite(
+            examined,
             "unreadable-tags",
             f"{unreadable} file(s) with a ZCUBE_ZORDER_BY tag that is not a list of names",
-            "optimize {table} --full",
-            files=unreadable,
+            np.asarray(pc.fill_null(pc.is_in(tags, value_set=pa.array(odd)), fill_value=False)),
         )
     states = file_states(snapshot, columns, 0)
     foreign = _count(states, OTHER_PROVIDER)
     if foreign:
         known = snapshot.files["clustering_provider"].filter(pc.equal(states, OTHER_PROVIDER))
         names = ", ".join(sorted(map(str, pc.unique(known).to_pylist())))
-        yield _other(
-            snapshot,
+        yield by_rewrite(
+            examined,
             "other-provider",
             f"{foreign} file(s) clustered by another implementation ({names}); only a full rewrite"
             " takes them",
-            "optimize {table} --full",
-            files=foreign,
+            np.asarray(pc.equal(states, OTHER_PROVIDER)),
         )
     others = _count(states, OTHER_COLUMNS) - renamed - unreadable
     if others > 0:
-        yield _other(
-            snapshot,
+        yield by_rewrite(
+            examined,
             "other-columns",
             f"{others} file(s) in cubes of other columns; only a full rewrite takes them",
-            "optimize {table} --full",
-            files=others,
+            np.asarray(pc.equal(states, OTHER_COLUMNS)),
+            count=others,
         )
-
-
-def _layout_findings(examined: Examined) -> Iterator[Finding]:
-    health, snapshot = examined.health, examined.snapshot
-    if health is None:
-        return
-    if health.unclustered_file_count:
-        yield _other(
-            snapshot,
-            "unclustered-files",
-            f"{health.unclustered_file_count} file(s) never clustered,"
-            f" {render_size(health.unclustered_bytes)}",
-            "optimize {table}",
-            files=health.unclustered_file_count,
-        )
-    # A key in one file is the optimum; with a key in many files, no rewrite can separate them.
-    if health.constant_file_count > 1 and health.constant_file_count * 2 > health.files_with_stats:
-        names = ", ".join(health.cluster_by_keys)
-        more = ",".join([*health.cluster_by_keys, "ANOTHER_COLUMN"])
-        yield _other(
-            snapshot,
-            "constant-files",
-            f"{health.constant_file_count} of {health.files_with_stats} files hold a single value"
-            f" of {names} each: {names} cannot separate the rows any further",
-            f"cluster-by {{table}} {shlex.quote(more)}",
-            files=health.constant_file_count,
-        )
-
-
-def _fixable(snapshot: Snapshot, name: str, detail: str, files: int | None = None) -> Finding:
-    command = f"liquidlog doctor {shlex.quote(snapshot.uri)} --fix {name}"
-    return Finding(name=name, detail=detail, files=files, command=command, fixable=True)
-
-
-def _other(
-    snapshot: Snapshot, name: str, detail: str, command: str, files: int | None = None
-) -> Finding:
-    filled = "liquidlog " + command.replace("{table}", shlex.quote(snapshot.uri))
-    return Finding(name=name, detail=detail, files=files, command=filled, fixable=False)
 
 
 def _count(states: pa.Array, state: str) -> int:

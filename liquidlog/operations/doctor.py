@@ -5,6 +5,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Final
 
+import numpy as np
 import pyarrow.compute as pc
 from msgspec import structs
 
@@ -16,6 +17,7 @@ from liquidlog.commit.transaction import Clock, require_writable
 from liquidlog.definition.create import cluster_by_change
 from liquidlog.definition.past import last_whole_columns, lost_columns, past_schemas
 from liquidlog.definition.retagging import Retagging, plan_late_retagging, retagged
+from liquidlog.doctor.examined import Diagnosis, Examined
 from liquidlog.doctor.findings import (
     BROKEN_DOMAIN,
     CUT_STRINGS,
@@ -23,12 +25,14 @@ from liquidlog.doctor.findings import (
     LOST_COLUMNS,
     MISSING_STATISTICS,
     RENAMED_CUBES,
-    Examined,
+    findings,
     with_cut_bounds,
     without_range,
 )
 from liquidlog.doctor.repairs import NOTHING_LEFT, domain_repair, retagging_repair
 from liquidlog.errors import CorruptLogError, UsageError
+from liquidlog.judgement.asked import asked_of
+from liquidlog.judgement.verdicts import Bar, Judgement
 from liquidlog.log.definitions import past_definitions
 from liquidlog.log.loader import load_snapshot
 from liquidlog.log.originals import original_adds
@@ -36,9 +40,12 @@ from liquidlog.log.statistics import load_bounds
 from liquidlog.log.store import TableStore
 from liquidlog.operations.backfill import Mended, Rescan, backfill
 from liquidlog.operations.in_place import commit_in_place
+from liquidlog.operations.judge import judge, remembering
 from liquidlog.operations.strategies import strategy_names
+from liquidlog.predicates.workload import Workload
 from liquidlog.snapshot import Snapshot
 from liquidlog.spec.actions import Commit
+from liquidlog.spec.bounds import Mask
 from liquidlog.spec.change import Change
 from liquidlog.spec.mapping import MappingMode, mapping_mode
 from liquidlog.spec.schema import PrimitiveType
@@ -47,21 +54,67 @@ LONG_PREFIX_CHARS: Final = 256
 """Characters that repaired bounds keep of a string, unless the table asks for more."""
 
 
-def examine(
-    store: TableStore, snapshot: Snapshot, *, min_cube_bytes: int | None, now_ms: int | None = None
+def diagnose(  # noqa: PLR0913  what is looked at, for whom
+    store: TableStore,
+    snapshot: Snapshot,
+    *,
+    min_cube_bytes: int | None,
+    now_ms: int | None = None,
+    workload: Workload = (),
+    workload_source: str | None = None,
+    bar: Bar | None = None,
+) -> Diagnosis:
+    """Return all findings of a table, and which rewrite is worth it; see `examine`."""
+    examined = examine(
+        store,
+        snapshot,
+        min_cube_bytes=min_cube_bytes,
+        now_ms=now_ms,
+        workload=workload,
+        workload_source=workload_source,
+        bar=bar,
+    )
+    return Diagnosis(findings=findings(examined), judgement=examined.judgement)
+
+
+def examine(  # noqa: PLR0913  what is looked at, for whom
+    store: TableStore,
+    snapshot: Snapshot,
+    *,
+    min_cube_bytes: int | None,
+    now_ms: int | None = None,
+    workload: Workload = (),
+    workload_source: str | None = None,
+    bar: Bar | None = None,
 ) -> Examined:
     """Return what the log says about the table's clustering, now and in the past.
 
     Without `min_cube_bytes`, the minimum cube size is the one that the table remembers, the default
-    if that is wrong.
+    if that is wrong. Rewrites are judged for the readers of the `workload`, which a command finds
+    at `workload_source`.
 
     Raises:
         CorruptLogError: If a past definition of the table cannot be read.
+        UsageError: If no predicate of the workload is a condition on the table.
     """
     state, problem = _state(snapshot)
     columns = () if state is None else state.columns
-    bounds = load_bounds(store, snapshot, [column.leaf for column in columns])
+    bounds_of = remembering(partial(load_bounds, store, snapshot))
+    bounds = bounds_of([column.leaf for column in columns])
     past = _past(store, snapshot, state)
+    judgement = (
+        None
+        if state is None
+        else judge(
+            store,
+            snapshot,
+            workload=workload,
+            workload_source=workload_source,
+            bar=bar,
+            bounds_of=bounds_of,
+            now_ms=now_ms,
+        )
+    )
     if min_cube_bytes is None:
         min_cube_bytes = remembered_if_right(snapshot, "min_cube_bytes")
     return Examined(
@@ -77,7 +130,24 @@ def examine(
         retagging=_retagging(snapshot, past),
         lost=lost_columns(snapshot, past) if state is not None and _is_empty(state) else None,
         wrong_properties=wrong_values(snapshot, strategy_names),
+        judgement=judgement,
+        rewritten=_rewritten(snapshot, judgement),
+        asked=asked_of(snapshot, workload, [c.logical for c in columns], bounds_of, now_ms)
+        if workload
+        else None,
+        workload_source=workload_source,
     )
+
+
+def _rewritten(snapshot: Snapshot, judgement: Judgement | None) -> Mask | None:
+    """Return a mask of the live files that the best rewrite takes, None if there is none."""
+    if judgement is None or judgement.best is None:
+        return None
+    mask, paths = np.zeros(snapshot.files.num_rows, np.bool_), snapshot.paths()
+    for group in judgement.best.plan.groups:
+        rows = pc.index_in(group.inputs.columns["path"].combine_chunks(), paths)
+        mask[rows.to_numpy()] = True
+    return mask
 
 
 def mend(

@@ -4,19 +4,29 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+import numpy as np
+
 from liquidlog.clustering.columns import ClusteringColumn
-from liquidlog.clustering.health.measure import Health, measure_health
+from liquidlog.clustering.health.maps import KeyMap, MappedFiles, key_map
+from liquidlog.clustering.health.measure import Health
 from liquidlog.clustering.health.pictures import Pictures, pictures
 from liquidlog.clustering.planning.remembered import remembered_if_right
 from liquidlog.doctor.findings import Finding, findings
 from liquidlog.errors import LiquidlogError
+from liquidlog.judgement.verdicts import Bar, Judgement
 from liquidlog.log.history import read_history
 from liquidlog.log.loader import load_snapshot
 from liquidlog.log.statistics import load_bounds
 from liquidlog.log.store import TableStore
 from liquidlog.operations.detail import detail
 from liquidlog.operations.doctor import examine
+from liquidlog.operations.inspect import judged_health
+from liquidlog.operations.scan import Scan, scan
+from liquidlog.plan import ClusteringPlan
+from liquidlog.predicates.workload import Workload
+from liquidlog.simulation.pictured import predicted_files
 from liquidlog.snapshot import Snapshot
+from liquidlog.spec.bounds import Bounds
 
 HISTORY_COMMITS: Final = 200
 """The number of newest commits that a report considers."""
@@ -44,55 +54,113 @@ class LastRewrite:
 class Overview:
     """A table at one version; `trend` has earlier versions, measured by today's columns, in order.
 
-    `domain_problem` says why nothing is measured, if the clustering domain cannot be read.
+    `problem` says why nothing is judged, if `judgement` is None. `key_map` has the table now and
+    after the rewrite that is worth it, or else after the best of those that are not; None if there
+    is no column to draw it by, or no file has statistics of all of them. `scan` is what readers of
+    a given workload open now, if there is no rewrite to compare it with.
     """
 
     detail: Mapping[str, Any]
     health: Health | None
-    domain_problem: str | None
+    problem: str | None
+    judgement: Judgement | None
+    key_map: KeyMap | None
+    scan: Scan | None
     findings: tuple[Finding, ...]
     pictures: Pictures | None
     trend: tuple[Health, ...]
     rewrite: LastRewrite | None
 
 
-def overview(
-    store: TableStore, snapshot: Snapshot, *, min_cube_bytes: int | None, now_ms: int
+def overview(  # noqa: PLR0913  what is shown, for whom
+    store: TableStore,
+    snapshot: Snapshot,
+    *,
+    min_cube_bytes: int | None,
+    now_ms: int,
+    workload: Workload = (),
+    workload_source: str | None = None,
+    bar: Bar | None = None,
 ) -> Overview:
     """Return what a report of the snapshot shows; only the log is read.
 
     Without `min_cube_bytes`, the minimum cube size is the one that the table remembers, the default
-    if that is wrong.
+    if that is wrong. Rewrites are judged by the last three, as `examine` does it.
 
     Raises:
         CorruptLogError: If the log is broken.
+        UsageError: If no predicate of the workload is a condition on the table.
     """
     if min_cube_bytes is None:
         min_cube_bytes = remembered_if_right(snapshot, "min_cube_bytes")
-    examined = examine(store, snapshot, min_cube_bytes=min_cube_bytes, now_ms=now_ms)
+    examined = examine(
+        store,
+        snapshot,
+        min_cube_bytes=min_cube_bytes,
+        now_ms=now_ms,
+        workload=workload,
+        workload_source=workload_source,
+        bar=bar,
+    )
     found = findings(examined)
-    if examined.state is None:
+    if examined.state is None or examined.judgement is None:
         return Overview(
             detail={"version": snapshot.version, "location": snapshot.uri},
             health=None,
-            domain_problem=examined.domain_problem,
+            problem=examined.domain_problem,
+            judgement=None,
+            key_map=None,
+            scan=None,
             findings=found,
             pictures=None,
             trend=(),
             rewrite=None,
         )
     columns = examined.state.columns
+    judgement = examined.judgement
     past = _Past(store, snapshot, columns, min_cube_bytes)
     history = read_history(store, HISTORY_COMMITS)
     return Overview(
         detail=detail(snapshot),
-        health=examined.health,
-        domain_problem=None,
+        health=judged_health(
+            snapshot,
+            columns,
+            examined.bounds,
+            min_cube_bytes=min_cube_bytes,
+            measured_at_ms=now_ms,
+        ),
+        problem=None,
+        judgement=judgement,
+        key_map=_key_map(snapshot, columns, examined.bounds, judgement),
+        scan=scan(store, snapshot, workload, now_ms=now_ms)
+        if workload and judgement.shown is None
+        else None,
         findings=found,
         pictures=pictures(snapshot, columns, examined.bounds, min_cube_bytes=min_cube_bytes),
         trend=past.trend(sorted(row["version"] for row in history)),
         rewrite=_last_rewrite(history, past),
     )
+
+
+def _key_map(
+    snapshot: Snapshot, columns: Sequence[ClusteringColumn], bounds: Bounds, judgement: Judgement
+) -> KeyMap | None:
+    """Return the table now and after the rewrite to show, by its clustering columns."""
+    if not columns:
+        return None
+    option = judgement.shown
+    is_by_these = option is not None and _is_by(option.plan, columns)
+    now = MappedFiles(
+        bounds=bounds,
+        size_bytes=np.asarray(snapshot.files["size"].to_numpy(), np.int64),
+        is_predicted=np.zeros(len(bounds), np.bool_),
+    )
+    after = predicted_files(snapshot, option.plan, bounds) if option and is_by_these else None
+    return key_map([column.name for column in columns], now, after)
+
+
+def _is_by(plan: ClusteringPlan, columns: Sequence[ClusteringColumn]) -> bool:
+    return [column.logical for column in plan.columns] == [column.logical for column in columns]
 
 
 class _Past:
@@ -132,7 +200,7 @@ class _Past:
         try:
             snapshot = load_snapshot(self._store, version)
             bounds = load_bounds(self._store, snapshot, [c.leaf for c in self._columns])
-            return measure_health(
+            return judged_health(
                 snapshot, self._columns, bounds, min_cube_bytes=self._min_cube_bytes
             )
         except LiquidlogError:

@@ -1,19 +1,24 @@
 """Shapes as inline SVG: they stretch with the page; labels stand beside them, so they hold no text.
 
-Every picture is 1000 units wide; colours are CSS classes of the page.
+Pictures are 1000 units wide, grids one unit per cell; colours are CSS classes of the page.
 """
 
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from liquidlog.clustering.health.pictures import Grid, Span
+from liquidlog.clustering.health.maps import Grid
+from liquidlog.clustering.health.pictures import Span
 from liquidlog.spec.markup import escaped
 
 WIDTH: Final = 1000
 
-_LEVELS: Final = 8
+LEVELS: Final = 8
+"""The number of tones of a grid."""
+
 _THINNEST: Final = 1.5
+_LEAST: Final = 2
 _ROW: Final = 10
+_BAR_PX: Final = 12
 _LINE_HEIGHT: Final = 100
 
 
@@ -33,69 +38,83 @@ def spans(rows: Sequence[Span], *, height_px: int) -> str:
 def grid(counts: Grid, most: int, *, height_px: int, upwards: bool = False) -> str:
     """Return cells that are darker for larger counts; `most` is the darkest."""
     rows = counts[::-1] if upwards else counts
-    cell = WIDTH / max(len(rows[0]), 1) if rows else WIDTH
-    paths: list[list[str]] = [[] for _ in range(_LEVELS + 1)]
+    paths: list[list[str]] = [[] for _ in range(LEVELS + 1)]
     for y, row in enumerate(rows):
-        for x, length, level in _runs([_level(count, most) for count in row]):
-            paths[level].append(
-                f"M{x * cell:g} {y * _ROW}h{length * cell:g}v{_ROW}h-{length * cell:g}z"
-            )
+        for x, length, tone in _runs([level(count, most) for count in row]):
+            paths[tone].append(f"M{x} {y}h{length}v1h-{length}z")
     drawn = (
-        f'<path class="heat" fill-opacity="{level / _LEVELS:g}" d="{"".join(path)}"/>'
-        for level, path in enumerate(paths)
-        if level and path
+        f'<path class="heat" fill-opacity="{tone / LEVELS:g}" d="{"".join(path)}"/>'
+        for tone, path in enumerate(paths)
+        if tone and path
     )
-    return _svg(drawn, _ROW * max(len(rows), 1), height_px)
+    cells = max(len(rows[0]), 1) if rows else 1
+    return _svg(drawn, max(len(rows), 1), height_px, width=cells)
 
 
 def boxes(found: Iterable[tuple[float, float, float, float]], *, height_px: int) -> str:
-    """Return translucent rectangles; the vertical axis is the second column."""
+    """Return translucent rectangles; the vertical axis is the second column.
+
+    Ends are rounded, never lengths, so that rectangles that touch are drawn to touch.
+    """
     drawn = (
-        _rect(
-            (
-                x_low * WIDTH,
-                (1 - y_high) * WIDTH,
-                (x_high - x_low) * WIDTH,
-                (y_high - y_low) * WIDTH,
-            ),
-            "box",
-        )
-        for x_low, y_low, x_high, y_high in found
+        '<path class="box" d="M{0} {3}H{2}V{1}H{0}z"/>'.format(*_corners(box)) for box in found
     )
     return _svg(drawn, WIDTH, height_px)
 
 
-def profile(values: Sequence[int], *, height_px: int) -> str:
-    """Return one column per value, as high as the value."""
-    most, width = max(values, default=0) or 1, WIDTH / max(len(values), 1)
-    drawn = (
-        _rect(
-            (n * width, _LINE_HEIGHT * (1 - value / most), width, _LINE_HEIGHT * value / most),
-            "bar",
-            str(value),
-        )
-        for n, value in enumerate(values)
-    )
+def profile(values: Sequence[float], most: float, *, height_px: int) -> str:
+    """Return steps as high as the values; `most` is the full height."""
+    steps = []
+    for n, value in enumerate(values):
+        x, y = _rounded((n + 1) / len(values)), round(_LINE_HEIGHT * (1 - value / (most or 1)), 1)
+        steps.append(f"V{y:g}H{x}")
+    path = f"M0 {_LINE_HEIGHT}{''.join(steps)}V{_LINE_HEIGHT}z"
+    drawn = [*_rules(), f'<path class="area" d="{path}"/>'] if values else []
     return _svg(drawn, _LINE_HEIGHT, height_px)
 
 
-def line(values: Sequence[float], *, height_px: int) -> str:
-    """Return a line through values at equal distances, from zero up."""
-    most, step = max(values, default=0) or 1, WIDTH / max(len(values) - 1, 1)
+def line(values: Sequence[float], most: float, *, height_px: int) -> str:
+    """Return a line through values at equal distances, from zero up; `most` is the full height."""
+    step = WIDTH / max(len(values) - 1, 1)
     points = " ".join(
-        f"{n * step:g},{_LINE_HEIGHT * (1 - 0.95 * value / most):g}"
+        f"{n * step:.5g},{_LINE_HEIGHT * (1 - value / (most or 1)):.4g}"
         for n, value in enumerate(values)
     )
-    return _svg([f'<polyline class="line" points="{points}"/>'], _LINE_HEIGHT, height_px)
+    drawn = [*_rules(), f'<polyline class="line" points="{points}"/>']
+    return _svg(drawn, _LINE_HEIGHT, height_px)
 
 
-def bar(share: float) -> str:
-    """Return one horizontal bar that fills a share, 0 to 1, of its width."""
-    return _svg([_rect((0, 0, share * WIDTH, _ROW), "bar")] if share else [], _ROW, _ROW)
+def bar(part: float, spread: tuple[float, float] | None = None, *, style: str = "bar") -> str:
+    """Return one horizontal bar that fills a part, 0 to 1, of its width.
+
+    `spread` is where the end of the bar lies in nine of ten cases, from 0 to 1, too.
+    """
+    drawn = [_rect((0, 0, part * WIDTH, _ROW), style)] if part else []
+    if spread is not None:
+        low, high = (_rounded(min(max(end, 0.0), 1.0)) for end in spread)
+        line_of = f"M{low} 2V{_ROW - 2}M{low} {_ROW // 2}H{high}M{high} 2V{_ROW - 2}"
+        drawn.append(f'<path class="spread" d="{line_of}"/>')
+    return _svg(drawn, _ROW, _BAR_PX)
 
 
-def _level(count: int, most: int) -> int:
-    return min(-(-count * _LEVELS // max(most, 1)), _LEVELS)
+def _rules() -> list[str]:
+    """Return the lines at half and at full height of a picture with a vertical axis."""
+    return [f'<path class="rule" d="M0 0H{WIDTH}M0 {_LINE_HEIGHT // 2}H{WIDTH}"/>']
+
+
+def _corners(box: tuple[float, float, float, float]) -> tuple[int, int, int, int]:
+    """Return (left, bottom, right, top), from the upper left corner on; nothing is invisible."""
+    left, low, right, high = (_rounded(end) for end in box)
+    return left, WIDTH - low, max(right, left + _LEAST), WIDTH - max(high, low + _LEAST)
+
+
+def _rounded(position: float) -> int:
+    return round(position * WIDTH)
+
+
+def level(count: int, most: int) -> int:
+    """Return the tone of a count, from 0 for none to LEVELS for `most`."""
+    return min(-(-count * LEVELS // max(most, 1)), LEVELS)
 
 
 def _runs(levels: Sequence[int]) -> Iterable[tuple[int, int, int]]:
@@ -117,8 +136,8 @@ def _rect(place: tuple[float, float, float, float], style: str, title: str = "")
     return f'<rect class="{escaped(style)}" {numbers}>{tooltip}</rect>'
 
 
-def _svg(drawn: Iterable[str], height: float, height_px: int) -> str:
+def _svg(drawn: Iterable[str], height: float, height_px: int, *, width: int = WIDTH) -> str:
     return (
-        f'<svg viewBox="0 0 {WIDTH} {height:g}" preserveAspectRatio="none" aria-hidden="true"'
+        f'<svg viewBox="0 0 {width} {height:g}" preserveAspectRatio="none" aria-hidden="true"'
         f' style="height:{height_px}px">{"".join(drawn)}</svg>'
     )

@@ -7,6 +7,7 @@ import pyarrow as pa
 
 from liquidlog.clustering.health.grain import RowGroupHealth
 from liquidlog.clustering.health.measure import ColumnHealth, Health, numeric_fields
+from liquidlog.judgement.verdicts import Judgement
 from liquidlog.operations.past_commits import WrittenBytes
 from liquidlog.operations.row_groups import OpenedRowGroups
 from liquidlog.operations.scan import Scan
@@ -34,6 +35,8 @@ from liquidlog.spec.sizes import render_size
 _BAR_CELLS: Final = 40
 
 _CUBES_SHOWN: Final = 10
+
+_NO_FAULT: Final = "nothing is wrong"
 
 _NOT_IN_COLUMNS: Final = frozenset(
     {"average_depth_by_bytes", "files_in_one_prefix", "min", "max", "depth_profile"}
@@ -198,8 +201,10 @@ def _shown(name: str, value: Any, of: type[Health | ColumnHealth]) -> Any:  # no
     return NOT_MEASURED if value is None and name in numeric_fields(of) else value
 
 
-def diagnosis(found: Mapping[str, Any], *, dry_run: bool = False) -> Report:
-    """Show which faults were or would be repaired, then the remaining faults and their repairs."""
+def diagnosis(
+    found: Mapping[str, Any], *, judgement: Judgement | None = None, dry_run: bool = False
+) -> Report:
+    """Show which faults were or would be repaired, the remaining ones, and the judgement."""
     parts: list[Part] = []
     for one in found["fixed"]:
         versions = ", ".join(map(str, one.versions))
@@ -211,8 +216,16 @@ def diagnosis(found: Mapping[str, Any], *, dry_run: bool = False) -> Report:
         parts.append(Line(f"{one.name}: {done}{files}"))
     for finding in found["findings"]:
         parts.append(Line(f"{finding.name}: {finding.detail}"))
-        parts.append(Line(f"    {finding.command}"))
-    return tuple(parts) if parts else (Line("nothing is wrong"),)
+        if finding.command is not None:
+            parts.append(Line(f"    {finding.command}"))
+    if not found["findings"]:
+        unknown = judgement is None or judgement.unmeasured is not None
+        parts.append(Line("no fault was found in what was measured" if unknown else _NO_FAULT))
+    if judgement is not None:
+        parts.append(Line(judgement.sentence))
+        if judgement.best is not None:
+            parts.append(Line(f"    {judgement.best.command}"))
+    return tuple(parts)
 
 
 def _rows(table: pa.Table) -> Iterator[Mapping[str, Any]]:

@@ -123,10 +123,10 @@ def test_a_domain_of_columns_that_are_gone_is_cleared(tmp_path: Path) -> None:
         ("32_other_provider", {"other-provider", "unclustered-files"}),
         ("05_alter_columns", {"other-columns"}),
         ("32_bad_zorder_by_tag", {"unreadable-tags", "unclustered-files"}),
-        ("32_domain_without_feature", {"domain-without-feature"}),
+        ("32_domain_without_feature", {"domain-without-feature", "no-clustering-columns"}),
         ("03_optimize_once", set()),
         ("01_create_4col", set()),
-        ("24_partitioned_zorder", set()),
+        ("24_partitioned_zorder", {"partitioned"}),
     ],
 )
 def test_what_only_a_rewrite_or_a_decision_mends_is_named(

@@ -45,7 +45,7 @@ def clustering_columns(spark: Any, uri: str) -> list[str]:
 
 def found(uri: str) -> dict[str, str]:
     """Return the commands by the names of the findings."""
-    return {finding.name: finding.command for finding in Table.open(uri).doctor()}
+    return {one.name: one.command or "" for one in Table.open(uri).doctor()}
 
 
 def mend(uri: str, name: str) -> None:

@@ -26,7 +26,16 @@ Words = Sequence[str]
 _SMALL: Final = ("--max-file-size", "2KiB")
 _OVERLAP: Final = ("--strategy", "overlap", *_SMALL, "--tolerance", "1")
 _OPEN: Final = ("--workload", "open.jsonl")
-_PAID: Final = ("--workload", "w.jsonl", "--throughput", "100MiB", "--hour-price", "1")
+_PAID: Final = (
+    "--workload",
+    "w.jsonl",
+    "--throughput",
+    "100MiB",
+    "--hour-price",
+    "1",
+    "--currency",
+    "EUR",
+)
 
 
 def documents(home: Path) -> dict[str, list[Mapping[str, Any]]]:
@@ -85,6 +94,7 @@ def _plans() -> Iterator[Words]:
     yield ["plan", "t", "--where", "x < 9", *_OVERLAP]
     yield ["plan", "t", "--prefix", "s", *_OPEN]
     yield ["optimize", "t", *_OPEN, "--dry-run"]
+    yield ["doctor", "t", *_OPEN, "--payback-days", "1"]
 
 
 def _dry(words: Words) -> Iterator[Words]:
@@ -104,6 +114,7 @@ def _looks(table: str) -> Iterator[Words]:
     yield ["health", table, "--where", "upper(s) = 'A' AND x < 9"]
     yield ["workload", "import", "w.sql", "-o", "imported.jsonl"]
     yield ["report", table, "-o", "page.html"]
+    yield ["report", table, "-o", "page.html", "--workload", "w.jsonl", "--payback-days", "1"]
 
 
 def _mistakes(home: Path) -> Iterator[Words]:

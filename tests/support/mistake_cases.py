@@ -149,6 +149,14 @@ CASES: Final[Mapping[str, Cases]] = {
         ("A directory instead of a file.", "plan orders -o lake"),
         ("A price without a speed.", "plan orders --hour-price 3"),
         ("A speed without readers.", "plan orders --throughput 1GiB"),
+        (
+            "A price without a currency.",
+            "plan orders --where 'day = 1' --throughput 1GiB --hour-price 3",
+        ),
+        (
+            "A currency by its sign.",
+            "plan orders --throughput 1GiB --hour-price 3 --currency €",
+        ),
         ("A sample without readers.", "plan orders --sample"),
         ("A file that is not live.", "explain orders --file part-0.parquet"),
         ("Rounds of the strategy cube.", "optimize orders --final"),
@@ -222,7 +230,6 @@ PYTHON: Final[Cases] = (
     ("A size with an unknown unit.", 'table.plan(max_file_size="1 parsec")'),
     ("The path of a plan instead of a plan.", 'table.commit("plan.json", "result.jsonl")'),
     ("The plan of another table.", "events.explain(plan)"),
-    ("A prediction without readers.", "table.predict(plan, ())"),
     ("A schema from another library.", 'Table.create("new", schema={"day": "date"})'),
     ("The address of a table instead of the table.", 'Table.create("new", like="orders")'),
     ("A number instead of an address.", "Table.open(7)"),

@@ -1,13 +1,12 @@
-"""Pictures of a clustering: where cubes and files lie along each column and on the first two.
+"""Pictures of a clustering: where its cubes and files lie along each column.
 
-Equal lengths of a column's axis hold equally many distinct bounds, so that strings and skewed
-numbers have a scale too. Positions range from 0 to 1. Few files are shown one by one, many as a
-grid of counts: a picture of a million files is as small as one of a thousand.
+Positions, from 0 to 1, are those of `axes`: shares of the table's bytes. Few files are shown one by
+one, many as a grid of counts: a picture of a million files is as small as one of a thousand.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
@@ -15,22 +14,20 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from liquidlog.clustering.columns import ClusteringColumn, clustering_state
-from liquidlog.clustering.keyspace.depth import KeyRanges, column_ranges, depths, key_ranges
+from liquidlog.clustering.health.axes import Floats, Ticks, axis_ticks
+from liquidlog.clustering.health.maps import Grid, bins
+from liquidlog.clustering.keyspace.depth import column_ranges, depths, key_ranges
+from liquidlog.clustering.keyspace.widths import ColumnSpans, key_space
 from liquidlog.clustering.zcubes import file_states, membership
 from liquidlog.snapshot import Snapshot, decoded_paths
 from liquidlog.spec.bounds import Bounds
 
-FILES_SHOWN: Final = 400
+FILES_SHOWN: Final = 150
 CUBES_SHOWN: Final = 60
 GRID_ROWS: Final = 60
 GRID_BINS: Final = 96
-PLANE_BINS: Final = 64
 
-_TICKS: Final = 4
 _GIB_BITS: Final = 50
-
-Grid = tuple[tuple[int, ...], ...]
-"""Counts, row by row."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,7 +43,7 @@ class Span:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ColumnPicture:
-    """Cubes and files along one column; `ticks` are (position, value).
+    """Cubes and files along one column.
 
     If there are many files, `files` is empty and `grid` counts them. The files, sorted by their
     minima, are divided evenly over the rows of the grid, at most `files_in_row` per row. A cell
@@ -54,7 +51,7 @@ class ColumnPicture:
     """
 
     name: str
-    ticks: tuple[tuple[float, Any], ...]
+    ticks: Ticks
     cubes: tuple[Span, ...]
     cube_count: int
     files: tuple[Span, ...]
@@ -63,22 +60,10 @@ class ColumnPicture:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Plane:
-    """The first two columns: boxes (low x, low y, high x, high y), or counts of boxes in a grid.
-
-    Rows of `grid` go upwards along the second column.
-    """
-
-    boxes: tuple[tuple[float, float, float, float], ...]
-    grid: Grid
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Pictures:
     """All that is drawn of one version of a table; `sizes` holds (upper bound in bytes, files)."""
 
     columns: tuple[ColumnPicture, ...]
-    plane: Plane | None
     sizes: tuple[tuple[int, int], ...]
 
 
@@ -106,15 +91,14 @@ def pictures(
         CorruptLogError: If the clustering domain cannot be read.
     """
     shown = _shown(snapshot, columns, bounds, min_cube_bytes)
-    ranges = [_range(shown.bounds, number) for number in range(len(columns))]
     sizes = _sizes(snapshot.files)
     if not len(shown.cube):
-        return Pictures(columns=(), plane=None, sizes=sizes)
+        return Pictures(columns=(), sizes=sizes)
+    space = key_space(shown.bounds, np.asarray(shown.files["size"].to_numpy(), np.int64))
     return Pictures(
         columns=tuple(
-            _column(shown, ranges[n], n, column.name) for n, column in enumerate(columns)
+            _column(shown, space.columns[n], n, column.name) for n, column in enumerate(columns)
         ),
-        plane=_plane(ranges[0], ranges[1]) if len(ranges) > 1 else None,
         sizes=sizes,
     )
 
@@ -130,7 +114,7 @@ def _shown(
     mask = pa.array(known)
     places = membership(snapshot.files, own)
     found = bounds.filter(mask)
-    ranges = [_range(found, number) for number in range(len(columns))]
+    ranges = [column_ranges(found.low(n), found.high(n)) for n in range(len(columns))]
     return _Shown(
         files=snapshot.files.filter(mask),
         states=file_states(snapshot, own, min_cube_bytes).filter(mask),
@@ -140,47 +124,30 @@ def _shown(
     )
 
 
-def _range(bounds: Bounds, number: int) -> KeyRanges:
-    return key_ranges([column_ranges(bounds.low(number), bounds.high(number))])
-
-
-def _column(shown: _Shown, ranges: KeyRanges, number: int, name: str) -> ColumnPicture:
-    last = max(int(ranges.hi.max()), 1)
-    one_by_one = len(ranges) <= FILES_SHOWN
-    count = len(np.unique(shown.cube[shown.cube >= 0]))
-    rows = min(GRID_ROWS, len(ranges))
+def _column(shown: _Shown, spans: ColumnSpans, number: int, name: str) -> ColumnPicture:
+    files = len(spans.low)
+    one_by_one = files <= FILES_SHOWN
+    rows = min(GRID_ROWS, files)
+    order = np.lexsort((spans.high, spans.low))
     return ColumnPicture(
         name=name,
-        ticks=_ticks(shown.bounds, ranges, number),
-        cubes=_cubes(shown, ranges, last),
-        cube_count=count,
-        files=_files(shown, ranges, last) if one_by_one else (),
-        grid=() if one_by_one else _grid(ranges, rows, last),
-        files_in_row=-(-len(ranges) // rows),
+        ticks=axis_ticks(shown.bounds, number, spans),
+        cubes=_cubes(shown, spans.low, spans.high),
+        cube_count=len(np.unique(shown.cube[shown.cube >= 0])),
+        files=_files(shown, spans, order) if one_by_one else (),
+        grid=() if one_by_one else _grid(spans, order, rows),
+        files_in_row=-(-files // rows),
     )
 
 
-def _ticks(bounds: Bounds, ranges: KeyRanges, number: int) -> tuple[tuple[float, Any], ...]:
-    ranks, places = np.unique(np.concatenate([ranges.lo, ranges.hi]), return_index=True)
-    wanted = np.unique(np.arange(_TICKS + 1) * (len(ranks) - 1) // _TICKS)
-    last = max(int(ranks[-1]), 1)
-    ticks = []
-    for rank, place in zip(ranks[wanted].tolist(), places[wanted].tolist(), strict=True):
-        is_low = place < len(ranges)
-        value = bounds.low(number)[place] if is_low else bounds.high(number)[place - len(ranges)]
-        ticks.append((rank / last, value.as_py()))
-    return tuple(ticks)
-
-
-def _files(shown: _Shown, ranges: KeyRanges, last: int) -> tuple[Span, ...]:
-    order = np.lexsort((ranges.hi, ranges.lo))
+def _files(shown: _Shown, spans: ColumnSpans, order: NDArray[np.int64]) -> tuple[Span, ...]:
     paths = decoded_paths(shown.files).take(pa.array(order)).to_pylist()
     states = shown.states.take(pa.array(order)).to_pylist()
     return tuple(
-        Span(low=low / last, high=high / last, label=path, state=state, weight=depth)
+        Span(low=low, high=high, label=path, state=state, weight=depth)
         for low, high, path, state, depth in zip(
-            ranges.lo[order].tolist(),
-            ranges.hi[order].tolist(),
+            spans.low[order].tolist(),
+            spans.high[order].tolist(),
             paths,
             states,
             shown.depth[order].tolist(),
@@ -189,23 +156,23 @@ def _files(shown: _Shown, ranges: KeyRanges, last: int) -> tuple[Span, ...]:
     )
 
 
-def _cubes(shown: _Shown, ranges: KeyRanges, last: int) -> tuple[Span, ...]:
+def _cubes(shown: _Shown, file_low: Floats, file_high: Floats) -> tuple[Span, ...]:
     inside = np.flatnonzero(shown.cube >= 0)
     if not len(inside):
         return ()
     _, first, member, count = np.unique(
         shown.cube[inside], return_index=True, return_inverse=True, return_counts=True
     )
-    low, high = np.full(len(first), last), np.zeros(len(first), np.int64)
-    np.minimum.at(low, member, ranges.lo[inside])
-    np.maximum.at(high, member, ranges.hi[inside])
+    low, high = np.ones(len(first)), np.zeros(len(first))
+    np.minimum.at(low, member, file_low[inside])
+    np.maximum.at(high, member, file_high[inside])
     size = np.zeros(len(first), np.int64)
     np.add.at(size, member, np.asarray(shown.files["size"].to_numpy(), np.int64)[inside])
     largest = np.argsort(-size, kind="stable")[:CUBES_SHOWN]
     chosen = largest[np.lexsort((high[largest], low[largest]))]
     rows = pa.array(inside[first[chosen]])
     return tuple(
-        Span(low=lo / last, high=hi / last, label=str(label), state=state, weight=files)
+        Span(low=lo, high=hi, label=str(label), state=state, weight=files)
         for lo, hi, label, state, files in zip(
             low[chosen].tolist(),
             high[chosen].tolist(),
@@ -217,38 +184,15 @@ def _cubes(shown: _Shown, ranges: KeyRanges, last: int) -> tuple[Span, ...]:
     )
 
 
-def _grid(ranges: KeyRanges, rows: int, last: int) -> Grid:
-    place = np.empty(len(ranges), np.int64)
-    place[np.lexsort((ranges.hi, ranges.lo))] = np.arange(len(ranges))
-    row = place * rows // len(ranges)
-    first, stop = (_bins(side, last, GRID_BINS) for side in (ranges.lo, ranges.hi))
+def _grid(spans: ColumnSpans, order: NDArray[np.int64], rows: int) -> Grid:
+    place = np.empty(len(order), np.int64)
+    place[order] = np.arange(len(order))
+    row = place * rows // len(order)
+    first, last = bins(spans.low, spans.high, GRID_BINS)
     steps = np.zeros((rows, GRID_BINS + 1), np.int64)
     np.add.at(steps, (row, first), 1)
-    np.add.at(steps, (row, stop + 1), -1)
-    return _rows(steps.cumsum(axis=1)[:, :-1])
-
-
-def _plane(x: KeyRanges, y: KeyRanges) -> Plane:
-    x_last, y_last = (max(int(side.hi.max()), 1) for side in (x, y))
-    if len(x) <= FILES_SHOWN:
-        boxes = np.stack([x.lo / x_last, y.lo / y_last, x.hi / x_last, y.hi / y_last], axis=1)
-        return Plane(boxes=tuple(tuple(box) for box in boxes.tolist()), grid=())
-    left, right = (_bins(side, x_last, PLANE_BINS) for side in (x.lo, x.hi))
-    low, high = (_bins(side, y_last, PLANE_BINS) for side in (y.lo, y.hi))
-    steps = np.zeros((PLANE_BINS + 1, PLANE_BINS + 1), np.int64)
-    np.add.at(steps, (low, left), 1)
-    np.add.at(steps, (low, right + 1), -1)
-    np.add.at(steps, (high + 1, left), -1)
-    np.add.at(steps, (high + 1, right + 1), 1)
-    return Plane(boxes=(), grid=_rows(steps.cumsum(axis=0).cumsum(axis=1)[:-1, :-1]))
-
-
-def _bins(ranks: NDArray[np.int64], last: int, bins: int) -> NDArray[np.int64]:
-    return np.asarray(ranks * bins // (last + 1), np.int64)
-
-
-def _rows(counts: NDArray[np.int64]) -> Grid:
-    return tuple(tuple(row) for row in counts.tolist())
+    np.add.at(steps, (row, last + 1), -1)
+    return tuple(tuple(counts) for counts in steps.cumsum(axis=1)[:, :-1].tolist())
 
 
 def _sizes(files: pa.Table) -> tuple[tuple[int, int], ...]:

@@ -227,6 +227,8 @@ def test_a_dry_run_says_what_the_real_run_does_and_changes_nothing(
     if name.startswith("optimize --final"):
         # Which rounds follow the first depends on what it makes.
         did["rounds"], did["versions"] = did["rounds"][:1], did["versions"][:1]
+    # What is judged after a repair is the repaired table.
+    would.pop("judgement", None), did.pop("judgement", None)
     assert_same_as_known(would, did, name)
     if name not in NOTHING_TO_DO and not name.startswith("commit again"):
         assert tree(tmp_path) != before

@@ -238,6 +238,7 @@ def test_unknown_names_of_other_engines_are_noted_and_can_be_removed(
     found = [one for one in table.doctor() if one.name == "unknown-property"]
     assert len(found) == 2
     for one in found:
+        assert one.command is not None
         _, verb, _, *words = one.command.split()
         assert call(verb, table.uri, *words)[0] == 0
     assert [one for one in table.doctor() if one.name == "unknown-property"] == []
@@ -276,6 +277,7 @@ def test_a_wrong_value_is_refused_only_where_it_is_needed(
         "liquidlog.targetCubeSize": {"target_cube_size": "200GiB"},
     }
     assert table.plan(**options.get(name, {"max_file_size": "1MiB"})).groups
+    assert finding.command is not None
     _, verb, _, *words = finding.command.split()
     assert call(verb, table.uri, *words)[0] == 0
     assert table.plan() is not None

@@ -1,0 +1,187 @@
+"""Maps of the key space: where files lie now and where they would lie, in one scale.
+
+Positions are those of `axes`: shares of the bytes that the table has now. Few files are shown as
+boxes, many as a grid of counts, so that a map of a million files is as small as one of a thousand.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from liquidlog.clustering.health.axes import Floats, Ticks, axis_ticks
+from liquidlog.clustering.keyspace.widths import key_space
+from liquidlog.spec.bounds import Bounds, Mask, concat_bounds
+
+BOXES_SHOWN: Final = 400
+GRID_BINS: Final = 64
+PROFILE_BINS: Final = 96
+
+_UNSEEN: Final = 1 / 8
+"""The part of a predicted file's range beside it in which rows may lie that nobody made up."""
+
+_EDGE: Final = 1e-9
+"""A length that is no more than rounding."""
+
+Grid = tuple[tuple[int, ...], ...]
+"""Counts, row by row."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class MappedFiles:
+    """Files to be drawn: bounds, bytes (int64), and which are predicted; one entry per file."""
+
+    bounds: Bounds
+    size_bytes: NDArray[np.int64]
+    is_predicted: Mask
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Axis:
+    """One column of a map."""
+
+    name: str
+    ticks: Ticks
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Side:
+    """A table on a map.
+
+    `files` counts the files that are drawn, `not_drawn` those without bounds of every column.
+    `boxes` are (low x, low y, high x, high y) by the first two columns, none if a side of the map
+    has more than 400 files; then rows of `grid` go upwards along the second column and count the
+    files that reach into each cell. Tables of one column have neither. `profiles` has per column
+    and stretch the number of files that share a point, on average over the stretch.
+    """
+
+    files: int
+    not_drawn: int
+    boxes: tuple[tuple[float, float, float, float], ...]
+    grid: Grid
+    profiles: tuple[tuple[float, ...], ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeyMap:
+    """A table now and after a rewrite; `after` is None if there is none to show."""
+
+    axes: tuple[Axis, ...]
+    now: Side
+    after: Side | None
+
+
+def key_map(names: Sequence[str], now: MappedFiles, after: MappedFiles | None) -> KeyMap | None:
+    """Return the map of a table by the columns `names` of both bounds, in order.
+
+    Ends of predicted files that lie beside each other are put together if only few rows could lie
+    between them. Returns None if no file has bounds of every column.
+    """
+    if not now.bounds.all_known().any():
+        return None
+    sides = [now] if after is None else [now, after]
+    bounds = concat_bounds([side.bounds for side in sides])
+    # Only bytes that are there now make up the scale, and so a gap of it is one of the table.
+    size_bytes = [now.size_bytes] + [np.zeros_like(side.size_bytes) for side in sides[1:]]
+    space = key_space(bounds, np.concatenate(size_bytes))
+    low = np.stack([spans.low for spans in space.columns], axis=1)
+    high = np.stack([spans.high for spans in space.columns], axis=1)
+    axes = tuple(
+        Axis(name=name, ticks=axis_ticks(bounds, number, space.columns[number]))
+        for number, name in enumerate(names)
+    )
+    count = len(now.bounds)
+    is_small = max(int(side.bounds.all_known().sum()) for side in sides) <= BOXES_SHOWN
+    return KeyMap(
+        axes=axes,
+        now=_side(now, low[:count], high[:count], one_by_one=is_small),
+        after=None
+        if after is None
+        else _side(after, low[count:], high[count:], one_by_one=is_small),
+    )
+
+
+def closed(low: Floats, high: Floats) -> tuple[Floats, Floats]:
+    """Return the ends of predicted boxes, drawn together where no row was made up between them.
+
+    `low` and `high` are positions in boxes by columns. Two boxes are beside each other in a column
+    if they meet in all others. Ends near those of the whole are put there, too, if no other box is
+    between.
+    """
+    low, high = low.copy(), high.copy()
+    reach = (high - low) * _UNSEEN
+    meets = (low[:, None, :] < high[None]) & (low[None] < high[:, None, :])
+    for column in range(low.shape[1]):
+        beside = np.asarray(np.delete(meets, column, axis=2).all(axis=2), np.bool_)
+        _close(low[:, column], high[:, column], reach[:, column], beside)
+    return low, high
+
+
+def _close(low: Floats, high: Floats, reach: Floats, beside: Mask) -> None:
+    """Move the ends of boxes in one column; `beside` says which boxes meet in the others."""
+    middle = (low + high) / 2
+    first = ~(beside & (middle[:, None] < low[None, :])).any(axis=0)
+    last = ~(beside & (middle[:, None] > high[None, :])).any(axis=0)
+    # Row: the box on the left; column: the box on the right.
+    gap = low[None, :] - high[:, None]
+    beside = beside & (gap >= -_EDGE) & (gap <= reach[:, None] + reach[None, :])
+    left = np.where(beside, high[:, None], -np.inf).max(axis=0, initial=-np.inf)
+    low[:] = np.where(left > -np.inf, np.minimum(left, low), low)
+    right = np.where(beside, low[None, :], np.inf).min(axis=1, initial=np.inf)
+    high[:] = np.where(right < np.inf, np.maximum(right, high), high)
+    low[first & (low <= reach)] = 0.0
+    high[last & (high >= 1 - reach)] = 1.0
+
+
+def _side(files: MappedFiles, low: Floats, high: Floats, *, one_by_one: bool) -> Side:
+    drawn = files.bounds.all_known()
+    low, high, predicted = low[drawn], high[drawn], files.is_predicted[drawn]
+    if one_by_one and predicted.any():
+        low[predicted], high[predicted] = closed(low[predicted], high[predicted])
+    is_plane = low.shape[1] > 1
+    boxes = np.concatenate([low[:, :2], high[:, :2]], axis=1).tolist()
+    return Side(
+        files=len(low),
+        not_drawn=int((~drawn).sum()),
+        boxes=tuple(map(tuple, boxes)) if is_plane and one_by_one else (),
+        grid=_grid(low[:, :2], high[:, :2]) if is_plane and not one_by_one else (),
+        profiles=tuple(_profile(low[:, n], high[:, n]) for n in range(low.shape[1])),
+    )
+
+
+def bins(low: Floats, high: Floats, count: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Return the first and last of `count` equal stretches that each range reaches into (int64).
+
+    A range that ends where a stretch begins does not reach into it.
+    """
+    first = np.clip(np.floor(low * count + _EDGE), 0, count - 1).astype(np.int64)
+    last = np.clip(np.ceil(high * count - _EDGE) - 1, 0, count - 1).astype(np.int64)
+    return first, np.maximum(first, last)
+
+
+def _grid(low: Floats, high: Floats) -> Grid:
+    (left, right), (bottom, top) = (bins(low[:, n], high[:, n], GRID_BINS) for n in (0, 1))
+    steps = np.zeros((GRID_BINS + 1, GRID_BINS + 1), np.int64)
+    np.add.at(steps, (bottom, left), 1)
+    np.add.at(steps, (bottom, right + 1), -1)
+    np.add.at(steps, (top + 1, left), -1)
+    np.add.at(steps, (top + 1, right + 1), 1)
+    counts = steps.cumsum(axis=0).cumsum(axis=1)[:-1, :-1]
+    return tuple(tuple(row) for row in counts.tolist())
+
+
+def _profile(low: Floats, high: Floats) -> tuple[float, ...]:
+    """Return the mean number of files over the points of each stretch."""
+    edges = np.arange(PROFILE_BINS + 1) / PROFILE_BINS
+    covered = _passed(low, edges) - _passed(high, edges)
+    return tuple(np.round(np.diff(covered) * PROFILE_BINS, 4).tolist())
+
+
+def _passed(ends: Floats, edges: Floats) -> Floats:
+    """Return per edge the summed distances of the ends before it (float64)."""
+    ends = np.sort(ends)
+    total = np.concatenate([[0.0], np.cumsum(ends)])
+    count = np.searchsorted(ends, edges)
+    return np.asarray(count * edges - total[count], np.float64)

@@ -1,0 +1,123 @@
+"""What findings are derived from, and what a finding says."""
+
+import shlex
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from liquidlog.clustering.columns import ClusteringState
+from liquidlog.clustering.health.measure import Health
+from liquidlog.definition.past import LostColumns
+from liquidlog.definition.retagging import Retagging
+from liquidlog.judgement.asked import Asked
+from liquidlog.judgement.verdicts import Judgement
+from liquidlog.snapshot import Snapshot
+from liquidlog.spec.bounds import Bounds, Mask
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """One fault of a table.
+
+    `files` is the number of files that have the fault, None for a fault of the table itself.
+    `command` repairs it; if it is `fixable`, that is `doctor --fix`, which rewrites no data file.
+    It is None where nothing should be done, or no command of ours does it: `detail` says which.
+    """
+
+    name: str
+    detail: str
+    files: int | None
+    command: str | None
+    fixable: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Examined:
+    """The facts about a table that findings are derived from.
+
+    `bounds` has those of the clustering columns, one entry per live file. `state` and `health` are
+    None if the domain cannot be read; `domain_problem` says why. `wrong_properties` says what is
+    wrong with the values of properties about the layout, by their names. `judgement` says which
+    rewrite is worth it, None if the domain cannot be read; `rewritten` marks the files that it
+    takes. `asked` is what a workload asks for, None without one; `workload_source` is where a
+    command finds that workload.
+    """
+
+    snapshot: Snapshot
+    state: ClusteringState | None
+    domain_problem: str | None
+    bounds: Bounds
+    health: Health | None
+    retagging: Retagging | None
+    lost: LostColumns | None
+    wrong_properties: Mapping[str, str] = field(default_factory=dict)
+    judgement: Judgement | None = None
+    rewritten: Mask | None = None
+    asked: Asked | None = None
+    workload_source: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Diagnosis:
+    """All findings of a table, and whether a rewrite is worth it.
+
+    `judgement` is None if the clustering columns cannot be read.
+    """
+
+    findings: tuple[Finding, ...]
+    judgement: Judgement | None
+
+
+def fixable(snapshot: Snapshot, name: str, detail: str, files: int | None = None) -> Finding:
+    """Return a finding that `doctor --fix` repairs."""
+    command = f"liquidlog doctor {shlex.quote(snapshot.uri)} --fix {name}"
+    return Finding(name=name, detail=detail, files=files, command=command, fixable=True)
+
+
+def repaired(
+    snapshot: Snapshot, name: str, detail: str, command: str | None, files: int | None = None
+) -> Finding:
+    """Return a finding with its command, in which `{table}` stands for the table."""
+    filled = (
+        None
+        if command is None
+        else "liquidlog " + command.replace("{table}", shlex.quote(snapshot.uri))
+    )
+    return Finding(name=name, detail=detail, files=files, command=filled, fixable=False)
+
+
+def by_rewrite(
+    examined: Examined, name: str, detail: str, files: Mask, *, count: int | None = None
+) -> Finding:
+    """Return a finding about files that only a rewrite changes.
+
+    Its command is that of the rewrite that is worth it, if that takes some of these files. Else it
+    has none, and `detail` says why the files are left alone.
+
+    Args:
+        examined: The facts about the table.
+        name: The name of the finding.
+        detail: What is the matter with these files.
+        files: A mask of them among the live files.
+        count: How many they are, if not all of the mask counts.
+    """
+    judgement, rewritten = examined.judgement, examined.rewritten
+    command = None
+    if judgement is None:
+        why = "left alone: whether a rewrite is worth it was not judged"
+    elif judgement.best is None:
+        first = judgement.options[0] if judgement.options else None
+        why = judgement.reason if first is None else f"with {first.name}, {first.reason}"
+        why = f"left alone: {why}"
+    elif rewritten is not None and not np.any(rewritten & files):
+        why = "left alone: the rewrite that is worth it takes none of them"
+    else:
+        why, command = "rewriting them is worth it", judgement.best.command
+    return Finding(
+        name=name,
+        detail=f"{detail}; {why}",
+        files=int(files.sum()) if count is None else count,
+        command=command,
+        fixable=False,
+    )

@@ -1,0 +1,105 @@
+"""Which columns a workload asks for, and what the log lacks for it."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow.compute as pc
+
+from liquidlog.predicates.sessions import Session
+from liquidlog.predicates.workload import Workload, shares
+from liquidlog.snapshot import Snapshot
+from liquidlog.spec.bounds import BoundsOf, has_bounds
+from liquidlog.spec.schema import Leaf, Path
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AskedColumn:
+    """A column that a workload asks for.
+
+    `share` is the share of readings that do. `files_without` is the number of live files without
+    statistics of it.
+    """
+
+    leaf: Leaf
+    share: float
+    files_without: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """What a workload asks for.
+
+    `columns` are those that can have bounds, the most asked first. `unlike_share` is the share of
+    readings that ask for no clustering column, `unlike_columns` what they ask for, and
+    `unlike_read_share` the share of the table's bytes that they read on average.
+    """
+
+    columns: tuple[AskedColumn, ...]
+    unlike_share: float
+    unlike_columns: tuple[Path, ...]
+    unlike_read_share: float
+
+
+def asked_of(
+    snapshot: Snapshot,
+    workload: Workload,
+    clustered: Sequence[Path],
+    bounds_of: BoundsOf,
+    now_ms: int | None,
+) -> Asked:
+    """Return what a workload asks for, of a table that is clustered by these columns.
+
+    Predicates that are no condition on the table count nowhere.
+
+    Raises:
+        UsageError: If no predicate is a condition on the table.
+    """
+    # The SQL parser takes a third of a command's start.
+    from liquidlog.predicates.matching import referenced_leaves
+    from liquidlog.predicates.readers import answers
+
+    session = Session(None if now_ms is None else 1000 * now_ms)
+    found = answers(snapshot, workload, bounds_of, session)
+    weights = shares(found.workload)
+    named = [referenced_leaves(snapshot, [one.where]) for one in found.workload]
+    share: dict[Leaf, float] = {}
+    for leaves, weight in zip(named, weights, strict=True):
+        for leaf in leaves:
+            if has_bounds(leaf.data_type):
+                share[leaf] = share.get(leaf, 0.0) + weight
+    ranked = sorted(share, key=lambda leaf: -share[leaf])
+    bounds = bounds_of(ranked)
+    own = set(clustered)
+    unlike = [not own & {leaf.logical for leaf in leaves} for leaves in named]
+    size_bytes = snapshot.files["size"].to_numpy().astype(np.float64)
+    total, others = (
+        max(size_bytes.sum(), 1.0),
+        sum(weight for weight, is_unlike in zip(weights, unlike, strict=True) if is_unlike),
+    )
+    read = sum(
+        weight * float(size_bytes[pc.fill_null(one.may_match, True).to_numpy(False)].sum())  # noqa: FBT003
+        for one, weight, is_unlike in zip(found.judged, weights, unlike, strict=True)
+        if is_unlike
+    )
+    return Asked(
+        columns=tuple(
+            AskedColumn(
+                leaf=leaf,
+                share=share[leaf],
+                files_without=int(bounds.unknown(number).sum()),
+            )
+            for number, leaf in enumerate(ranked)
+        ),
+        unlike_share=others,
+        unlike_columns=tuple(
+            dict.fromkeys(
+                leaf.logical
+                for leaves, is_unlike in zip(named, unlike, strict=True)
+                if is_unlike
+                for leaf in leaves
+                if has_bounds(leaf.data_type)
+            )
+        ),
+        unlike_read_share=read / total / others if others else 0.0,
+    )

@@ -1,0 +1,290 @@
+"""Judge whether a rewrite of a table is worth it, and which."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from liquidlog.clustering.columns import clustering_state
+from liquidlog.clustering.planning.choice import NewId, check_table
+from liquidlog.clustering.planning.remembered import remembered_if_right
+from liquidlog.clustering.zcubes import OTHER_COLUMNS, OTHER_PROVIDER, PARTIAL, STABLE, file_states
+from liquidlog.commit.transaction import require_writable, system_clock
+from liquidlog.errors import LiquidlogError, UsageError
+from liquidlog.judgement.candidates import Candidate, candidates, command, file_sizes, outline
+from liquidlog.judgement.parts import MANY_FILES, Part, part_of
+from liquidlog.judgement.verdicts import Bar, Judgement, Option
+from liquidlog.judgement.weighing import NARROW, chosen, left, weigh
+from liquidlog.log.statistics import load_bounds
+from liquidlog.log.store import TableStore
+from liquidlog.operations.planned import planned
+from liquidlog.plan import ClusteringPlan
+from liquidlog.predicates.workload import Workload
+from liquidlog.simulation.prediction import Prediction, predict
+from liquidlog.snapshot import Snapshot
+from liquidlog.spec.bounds import Bounds, BoundsOf
+from liquidlog.spec.schema import Leaf
+from liquidlog.spec.sizes import render_size
+
+MOST_OPTIONS: Final = 10
+"""Of a table with more than MANY_FILES, only OPTIMIZE as the table remembers it is judged."""
+
+
+_DRAWN: Final = 2
+"""The worlds that are drawn for the range of the best option."""
+
+_JUDGED_AGAIN: Final = 2
+"""The most options that are judged again with drawn worlds."""
+
+_OWN: Final = pa.array([PARTIAL, STABLE])
+"""States of files in cubes of the table's own columns."""
+
+_FOREIGN: Final = pa.array([OTHER_COLUMNS, OTHER_PROVIDER])
+"""States of files that only a full rewrite takes."""
+
+_MOST_UNMEASURED_SHARE: Final = 0.05
+"""The largest share of bytes without statistics with which a prediction is believed."""
+
+
+def judge(  # noqa: PLR0913  what is judged, for whom, by what
+    store: TableStore,
+    snapshot: Snapshot,
+    *,
+    workload: Workload = (),
+    workload_source: str | None = None,
+    bar: Bar | None = None,
+    bounds_of: BoundsOf | None = None,
+    now_ms: int | None = None,
+    new_id: NewId | None = None,
+) -> Judgement:
+    """Return which rewrite of the table is worth it for its readers, if any.
+
+    Only the log is read. Rewrites are judged for the readers of the `workload`; without one, for
+    those of one value of one clustering column. The layout of a rewrite is fitted to the workload
+    only if `workload_source` says where a command finds it.
+
+    Raises:
+        UsageError: If no predicate of the workload is a condition on the table.
+    """
+    bar = bar or Bar()
+    readers = "workload" if workload else NARROW
+    reason = _not_planned(store, snapshot)
+    if reason is not None:
+        return left(reason, bar, readers)
+    bounds_of = remembering(bounds_of or partial(load_bounds, store, snapshot))
+    unmeasured = _unmeasured(snapshot, bounds_of)
+    if unmeasured is not None:
+        return left(unmeasured, bar, readers, unmeasured=True)
+    maker = _Maker(
+        snapshot=snapshot,
+        workload=workload,
+        workload_source=workload_source,
+        bounds_of=bounds_of,
+        now_ms=now_ms,
+        new_id=new_id or system_clock().new_id,
+        bar=bar,
+    )
+    options = maker.options()
+    if not options and maker.refused is not None:
+        return left(f"it cannot be optimized: {maker.refused}", bar, readers)
+    return chosen(readers, bar, options)
+
+
+def judge_plan(  # noqa: PLR0913  what is judged, for whom, by what
+    snapshot: Snapshot,
+    plan: ClusteringPlan,
+    *,
+    command: str,
+    bar: Bar,
+    bounds_of: BoundsOf,
+    prediction: Prediction | None = None,
+    workload: Workload = (),
+    now_ms: int | None = None,
+) -> Option | None:
+    """Return a plan of this snapshot as judged, for narrow readers if there is no workload.
+
+    Nothing is returned if too many files lack statistics of the clustering columns.
+
+    `prediction` is what the whole plan brings the workload, if that is known; else it is predicted,
+    from a part of the plan if that is large.
+
+    Raises:
+        UsageError: If no predicate of the workload is a condition on the table.
+    """
+    if _unmeasured(snapshot, bounds_of) is not None:
+        return None
+    if prediction is not None:
+        return weigh("this plan", command, plan, prediction, bar)
+    part = part_of(snapshot, plan)
+    found = _predicted(part, workload, bounds_of, now_ms, 0)
+    return weigh(
+        "this plan", command, plan, found, bar, share=part.share, table_share=part.table_share
+    )
+
+
+class _Maker:
+    """Makes the options of one table."""
+
+    def __init__(  # noqa: PLR0913  what an option depends on
+        self,
+        *,
+        snapshot: Snapshot,
+        workload: Workload,
+        workload_source: str | None,
+        bounds_of: BoundsOf,
+        now_ms: int | None,
+        new_id: NewId,
+        bar: Bar,
+    ) -> None:
+        self.snapshot = snapshot
+        self.workload = workload
+        self.workload_source = workload_source
+        self.bounds_of = bounds_of
+        self.now_ms = now_ms
+        self.new_id = new_id
+        self.bar = bar
+        self.refused: str | None = None
+
+    def options(self) -> list[Option]:
+        """Return the options that differ, each judged; `refused` says why the last was refused.
+
+        All are judged soon, with narrow ranges; then the best once more, until one stays worth it.
+        """
+        made: list[_Made] = []
+        seen = set()
+        for candidate in self._candidates():
+            try:
+                plan, source = self._planned(candidate)
+            except LiquidlogError as error:
+                self.refused = error.message
+                continue
+            files = outline(plan)
+            if files and files not in seen and len(made) < MOST_OPTIONS:
+                made.append(self._made(candidate, plan, source))
+            seen.add(files)
+        by_name = {one.candidate.name: one for one in made}
+        options = {name: self._option(one, 0) for name, one in by_name.items()}
+        for _ in range(_JUDGED_AGAIN):
+            best = chosen("", self.bar, [*options.values()]).best
+            if best is None:
+                break
+            options[best.name] = self._option(by_name[best.name], _DRAWN)
+            if options[best.name].is_worth_it:
+                break
+        return [*options.values()]
+
+    def _candidates(self) -> list[Candidate]:
+        snapshot = self.snapshot
+        columns = clustering_state(snapshot).columns
+        strategy = remembered_if_right(snapshot, "strategy") if columns else None
+        states = file_states(snapshot, columns, 0)
+        has_cubes, is_foreign = (
+            bool(columns) and bool(pc.any(pc.is_in(states, value_set=among)).as_py())
+            for among in (_OWN, _FOREIGN)
+        )
+        size = remembered_if_right(snapshot, "max_file_bytes")
+        sizes = file_sizes(size, snapshot.size_bytes)
+        found = [
+            *candidates(
+                strategy=strategy, has_cubes=has_cubes, takes_foreign=is_foreign, sizes=sizes
+            )
+        ]
+        return found[:1] if snapshot.files.num_rows > MANY_FILES else found
+
+    def _planned(self, candidate: Candidate) -> tuple[ClusteringPlan, str | None]:
+        """Return the plan, and the source of the workload if its layout is fitted to it."""
+        make = partial(planned, self.snapshot, candidate.arguments, self.bounds_of, self.new_id)
+        if self.workload and self.workload_source is not None:
+            try:
+                return make(self.workload), self.workload_source
+            except UsageError:
+                pass  # no layout can be fitted to these predicates; the table can be rewritten
+        return make(), None
+
+    def _made(self, candidate: Candidate, plan: ClusteringPlan, source: str | None) -> "_Made":
+        part = part_of(self.snapshot, plan)
+        words = command(self.snapshot.uri, candidate.arguments, source)
+        return _Made(candidate=candidate, plan=plan, part=part, command=words)
+
+    def _option(self, made: "_Made", drawn: int) -> Option:
+        return weigh(
+            made.candidate.name,
+            made.command,
+            made.plan,
+            _predicted(made.part, self.workload, self.bounds_of, self.now_ms, drawn),
+            self.bar,
+            arguments=made.candidate.arguments,
+            share=made.part.share,
+            table_share=made.part.table_share,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class _Made:
+    """A plan that was made, and the part of it that is predicted."""
+
+    candidate: Candidate
+    plan: ClusteringPlan
+    part: Part
+    command: str
+
+
+def _predicted(
+    part: Part, workload: Workload, bounds_of: BoundsOf, now_ms: int | None, drawn: int
+) -> Prediction:
+    files = part.files
+
+    def bounds(columns: Sequence[Leaf]) -> Bounds:
+        found: Bounds = bounds_of(columns)
+        return found if files is None else found.filter(pa.array(files))
+
+    return predict(part.snapshot, part.plan, workload, bounds, now_ms=now_ms, most_drawn=drawn)
+
+
+def _not_planned(store: TableStore, snapshot: Snapshot) -> str | None:
+    """Return why there is nothing to judge: an empty table, or one that cannot be rewritten."""
+    if not snapshot.files.num_rows:
+        return "the table has no files"
+    try:
+        store.require_writable()
+        require_writable(snapshot)
+        check_table(snapshot)
+    except LiquidlogError as error:
+        return f"it cannot be optimized: {error.message}"
+    return None
+
+
+def _unmeasured(snapshot: Snapshot, bounds_of: BoundsOf) -> str | None:
+    """Return why no prediction would be believed: files lack statistics of clustering columns."""
+    columns = clustering_state(snapshot).columns
+    if not columns:
+        return None
+    bounds = bounds_of([column.leaf for column in columns])
+    missing = np.zeros(len(bounds), np.bool_)
+    for number in range(len(columns)):
+        missing |= bounds.unknown(number)
+    size_bytes = snapshot.files["size"].to_numpy()
+    lacking = int(size_bytes[missing].sum())
+    if not missing.any() or lacking <= _MOST_UNMEASURED_SHARE * int(size_bytes.sum()):
+        return None
+    return (
+        f"{int(missing.sum())} of {len(missing)} files ({render_size(lacking)}) have no statistics"
+        " of a clustering column, so what readers read of them cannot be predicted"
+    )
+
+
+def remembering(bounds_of: BoundsOf) -> BoundsOf:
+    """Return the same function, which loads the bounds of the same columns only once."""
+    known: dict[tuple[Leaf, ...], Bounds] = {}
+
+    def bounds(columns: Sequence[Leaf]) -> Bounds:
+        wanted = tuple(columns)
+        if wanted not in known:
+            known[wanted] = bounds_of(wanted)
+        return known[wanted]
+
+    return bounds

@@ -1,0 +1,257 @@
+"""What is worth doing to a table, and what is better left alone, on tables made here."""
+
+import json
+import re
+import shlex
+from pathlib import Path
+from typing import Any
+
+import click
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from liquidlog.cli.main import cli
+from liquidlog.errors import UsageError
+from liquidlog.operations.planned import planned
+from liquidlog.plan import plan_document
+from liquidlog.predicates.workload import WeightedPredicate
+from liquidlog.table import Table
+from support.arrow_executor import execute
+from support.commands import said
+
+SCHEMA = pa.schema([("x", pa.int64()), ("y", pa.int64()), ("z", pa.int64())])
+MIB = 1 << 20
+
+
+def rows(count: int, seed: int) -> pa.Table:
+    random = np.random.default_rng(seed)
+    columns = [random.integers(0, 2**62, count) for _ in SCHEMA]
+    return pa.table([pa.array(column) for column in columns], schema=SCHEMA)
+
+
+def names(table: Table) -> set[str]:
+    return {finding.name for finding in table.doctor()}
+
+
+def good(uri: str, count: int = 1_000_000) -> Table:
+    """A table of eight files of 3 MiB, as an OPTIMIZE left them."""
+    table = Table.create(uri, schema=SCHEMA, cluster_by=["x"])
+    table.append(rows(count, 0))
+    plan = table.plan(max_file_size=table.snapshot().size_bytes // 8)
+    table.commit(plan, execute(plan))
+    return table
+
+
+def test_a_small_append_to_good_files_is_no_reason_to_make_them_one(tmp_path: Path) -> None:
+    table = good(str(tmp_path / "t"))
+    sizes = table.snapshot().files["size"].to_pylist()
+    assert len(sizes) == 8
+    assert min(sizes) > 2 * MIB
+    assert table.doctor() == ()
+    table.append(rows(20_000, 1))
+    found = table.judge()
+    whole = [option for option in found.options if option.arguments["max_file_size"] == 1 << 30]
+    assert [sum(g.expected_outputs for g in one.plan.groups) for one in whole] == [1]
+    assert not whole[0].is_worth_it
+    assert "readers would read more" in whole[0].reason
+    if found.best is not None:
+        assert found.best.prediction.bytes_after <= found.best.prediction.bytes_before
+        assert sum(group.expected_outputs for group in found.best.plan.groups) > 1
+    (finding,) = [one for one in table.doctor() if one.name == "unclustered-files"]
+    if found.best is None:
+        assert finding.command is None
+        assert "left alone" in finding.detail
+    else:
+        assert finding.command == found.best.command
+    said_words = said("doctor", table.uri)[1]
+    assert "nothing is wrong" not in said_words
+    assert f"optimize {table.uri} --strategy cube --max-file-size 1GiB" not in said_words
+
+
+def test_small_files_that_nobody_clustered_are_told(tmp_path: Path) -> None:
+    table = Table.create(str(tmp_path / "t"), schema=SCHEMA)
+    for seed in range(30):
+        table.append(rows(50, seed))
+    assert names(table) == {"small-files", "no-clustering-columns"}
+    (small,) = [one for one in table.doctor() if one.name == "small-files"]
+    assert small.files == 30
+    assert small.command == f"liquidlog optimize {table.uri} --max-file-size 1GiB"
+    status, text, _ = said("doctor", table.uri)
+    assert (status, "nothing is wrong" in text) == (0, False)
+    assert text.splitlines()[-1].strip() == small.command
+    plan = table.judge().options[0].plan
+    table.commit(plan, execute(plan))
+    assert table.doctor() == ()
+    assert table.judge().best is None
+
+
+@pytest.mark.parametrize("appends", [0, 1])
+def test_a_fresh_table_is_left_alone(tmp_path: Path, appends: int) -> None:
+    table = Table.create(str(tmp_path / "t"), schema=SCHEMA)
+    for seed in range(appends):
+        table.append(rows(1000, seed))
+    assert table.doctor() == ()
+    found = table.judge()
+    assert (found.best, found.unmeasured) == (None, None)
+    text = said("doctor", table.uri)[1]
+    assert text.splitlines()[0] == "nothing is wrong"
+    assert text.splitlines()[-1].startswith("Leave it: ")
+
+
+def test_a_fresh_table_of_264_files_is_quiet(tmp_path: Path) -> None:
+    table = Table.create(str(tmp_path / "t"), schema=SCHEMA, cluster_by=["x", "y"])
+    table.append(rows(26_400, 0))
+    plan = table.plan(max_file_size=table.snapshot().size_bytes // 264)
+    table.commit(plan, execute(plan))
+    assert table.detail()["numFiles"] > 250
+    assert table.doctor() == ()
+    assert table.judge().best is None
+
+
+def test_a_command_makes_the_plan_that_was_judged(tmp_path: Path) -> None:
+    table = Table.create(str(tmp_path / "a table"), schema=SCHEMA, cluster_by=["x", "y"])
+    for seed in range(12):
+        table.append(rows(30_000, seed))
+    found = table.judge()
+    assert found.best is not None
+    readers = tmp_path / "its readers.sql"
+    readers.write_text(f"x BETWEEN {2**60} AND {2**60 + 2**55};\ny < {2**57};\n")
+    asked = tuple(map(WeightedPredicate, readers.read_text().replace("\n", "").split(";")[:2]))
+    for source in (None, str(readers)):
+        found = table.judge(workload=asked, workload_source=source)
+        assert len(found.options) >= 2
+        for option in found.options:
+            made = plan_of(table, option.command, asked)
+            assert without_ids(plan_document(made)) == without_ids(plan_document(option.plan))
+            assert ("--workload" in option.command) == (source is not None)
+
+
+def plan_of(table: Table, command: str, asked: Any) -> Any:
+    """Return the plan that a command makes, from what click makes of its words."""
+    words = shlex.split(command)
+    assert words[:2] == ["liquidlog", "optimize"]
+    verb = cli.get_command(click.Context(cli), "optimize")
+    assert verb is not None
+    given = verb.make_context("optimize", words[2:]).params
+    assert given["table"] == table.uri
+    taken = ("strategy", "full", "max_file_size")
+    arguments = {name: given[name] for name in taken if given[name]}
+    snapshot = table.snapshot()
+    readers = asked if given["workload"] is not None else None
+    return planned(snapshot, arguments, table.bounds_of(snapshot), lambda: "an id", readers)
+
+
+def without_ids(document: Any) -> Any:
+    match document:
+        case dict():
+            ids = ("plan_id", "zcube_id")
+            return {k: without_ids(v) for k, v in document.items() if k not in ids}
+        case list() | tuple():
+            return [without_ids(one) for one in document]
+        case _:
+            return document
+
+
+def test_what_cannot_be_measured_is_not_recommended_and_not_called_right(tmp_path: Path) -> None:
+    table = Table.create(str(tmp_path / "t"), schema=SCHEMA, cluster_by=["x"])
+    for seed in range(8):
+        table.append(rows(1000, seed))
+    for path in (Path(table.uri) / "_delta_log").glob("*.json"):
+        path.write_text(re.sub(r'"stats":"(\\.|[^"\\])*"', '"stats":null', path.read_text()))
+    table = Table.open(table.uri)
+    found = table.judge()
+    assert found.best is None
+    assert found.unmeasured is not None
+    assert "8 of 8 files" in found.unmeasured
+    assert {"missing-statistics", "unclustered-files"} <= names(table)
+    text = said("doctor", table.uri)[1]
+    assert "optimize" not in text
+    assert text.splitlines()[-1].startswith("Not judged: ")
+    plan = table.plan()
+    assert table.judge_plan(plan, command="") is None
+
+
+def test_no_command_is_recommended_that_would_be_refused(tmp_path: Path) -> None:
+    table = good(str(tmp_path / "t"), 10_000)
+    table.append(rows(100, 1))
+    log = Path(table.uri) / "_delta_log"
+    version = table.snapshot().version + 1
+    known = table.snapshot().metadata
+    metadata = {
+        "id": known.id,
+        "format": {"provider": "parquet", "options": {}},
+        "schemaString": known.schema_string,
+        "partitionColumns": ["x"],
+        "configuration": {},
+    }
+    (log / f"{version:020d}.json").write_text(json.dumps({"metaData": metadata}))
+    table = Table.open(table.uri)
+    found = table.judge()
+    assert (found.best, found.options) == (None, ())
+    assert "cannot be optimized" in found.reason
+    assert "partitioned" in names(table)
+    assert all("optimize" not in (one.command or "") for one in table.doctor())
+
+
+def test_later_payback_than_asked_is_not_worth_it(tmp_path: Path) -> None:
+    table = Table.create(str(tmp_path / "t"), schema=SCHEMA, cluster_by=["x"])
+    for seed in range(20):
+        table.append(rows(200, seed))
+    best = table.judge().best
+    assert best is not None
+    assert best.payback_days is not None
+    late = table.judge(readings_a_day=24 * best.payback_days / 31)
+    assert late.best is None
+    assert "pays back only after 31" in late.reason
+    early = table.judge(readings_a_day=24 * best.payback_days / 31, payback_days=32)
+    assert early.best is not None
+    with pytest.raises(UsageError, match="payback_days must be a number above 0"):
+        table.judge(payback_days=0)
+    with pytest.raises(UsageError, match="readings_a_day must be a number"):
+        table.judge(readings_a_day=-1)
+
+
+def test_what_a_workload_lacks_is_told(tmp_path: Path) -> None:
+    table = Table.create(
+        str(tmp_path / "t"),
+        schema=SCHEMA,
+        cluster_by=["x"],
+        properties={"delta.dataSkippingStatsColumns": "x,y"},
+    )
+    for seed in range(4):
+        table.append(rows(1000, seed))
+    readers = tmp_path / "w.sql"
+    readers.write_text("z = 5;\ny < 100;\nupper(x) = 'a';\nx = t.y;\n")
+    status, text, error = said("doctor", table.uri, "--workload", str(readers))
+    assert (status, error) == (0, "")
+    lines = text.splitlines()
+    (lacking,) = [n for n, line in enumerate(lines) if line.startswith("statistics-missing-for")]
+    assert "4 file(s) without statistics of z" in lines[lacking]
+    words = shlex.split(lines[lacking + 1])
+    assert words[2:] == [table.uri, "delta.dataSkippingStatsColumns=x,y,z"]
+    assert said(*words[1:])[0] == 0
+    (unlike,) = [n for n, line in enumerate(lines) if line.startswith("layout-unlike-workload")]
+    assert "ask for z, y" in lines[unlike]
+    assert shlex.split(lines[unlike + 1])[1:] == ["advise", table.uri, "--workload", str(readers)]
+
+
+def test_overlap_is_judged_where_files_are_clustered(tmp_path: Path) -> None:
+    table = good(str(tmp_path / "t"), 100_000)
+    for seed in range(12):
+        table.append(rows(20_000, seed))
+    strategies = {option.arguments["strategy"] for option in table.judge().options}
+    assert strategies == {"cube", "overlap"}
+
+
+def test_a_plan_says_whether_it_is_worth_it(tmp_path: Path) -> None:
+    table = Table.create(str(tmp_path / "t"), schema=SCHEMA, cluster_by=["x"])
+    for seed in range(20):
+        table.append(rows(200, seed))
+    assert "\nworth it: a reading costs " in said("plan", table.uri)[1]
+    rarely = said("plan", table.uri, "--readings-per-day", "0.001")[1]
+    assert "\nnot worth it: it pays back only after " in rarely
+    plan = table.plan()
+    table.commit(plan, execute(plan))
+    assert "worth it" not in said("plan", table.uri)[1]
+    assert "not worth it: there is nothing" in said("plan", table.uri, "--payback-days", "1")[1]

@@ -1,0 +1,99 @@
+"""Numbers on the page are as people read them."""
+
+from datetime import UTC, date, datetime
+from decimal import Decimal
+
+import pytest
+
+from liquidlog.report import page_parts
+
+
+@pytest.mark.parametrize(
+    ("value", "told"),
+    [
+        (None, "not measured"),
+        (0, "0"),
+        (1234567, "1,234,567"),
+        (24.0, "24"),
+        (4.2778, "4.28"),
+        (1234.5, "1,234"),
+        (0.0004, "0.0004"),
+        (float("inf"), "inf"),
+    ],
+)
+def test_numbers(value: float | None, told: str) -> None:
+    assert page_parts.number(value) == told
+
+
+@pytest.mark.parametrize(
+    ("part", "told"),
+    [
+        (0.0, "0 %"),
+        (0.00001, "less than 0.1 %"),
+        (0.3333, "33.3 %"),
+        (0.99999, "more than 99.9 %"),
+        (1.0, "100 %"),
+        (2.5, "250 %"),
+    ],
+)
+def test_shares(part: float, told: str) -> None:
+    assert page_parts.share(part) == told
+
+
+@pytest.mark.parametrize(
+    ("count", "told"),
+    [
+        (0.01, "less than an hour"),
+        (0.042, "1 hour"),
+        (1.5, "36 hours"),
+        (2.26, "2.3 days"),
+        (30, "30 days"),
+        (400, "400 days"),
+        (1000, "2.7 years"),
+        (1e9, "more than a thousand years"),
+    ],
+)
+def test_days(count: float, told: str) -> None:
+    assert page_parts.days(count) == told
+
+
+@pytest.mark.parametrize(
+    ("most", "end"), [(0, 1), (1, 1), (1.2, 2), (24, 30), (5, 5), (81, 100), (0.03, 0.03)]
+)
+def test_the_end_of_an_axis_is_round_and_holds_all(most: float, end: float) -> None:
+    assert page_parts.top(most) == pytest.approx(end)
+    assert page_parts.top(most) >= most
+
+
+@pytest.mark.parametrize(
+    ("value", "told"),
+    [
+        (True, "true"),
+        (50000, "50,000"),
+        (0.25, "0.25"),
+        (Decimal("1234.50"), "1,234.50"),
+        (date(1995, 1, 1), "1995-01-01"),
+        (datetime(1995, 1, 1, tzinfo=UTC), "1995-01-01"),
+        (datetime(1995, 1, 1, 7, 30, tzinfo=UTC), "1995-01-01 07:30:00"),
+        ("a" * 40, "a" * 27 + "…"),
+    ],
+)
+def test_values_of_columns(value: object, told: str) -> None:
+    assert page_parts.label(value) == told
+
+
+def test_labels_without_room_are_left_out_but_not_the_ends() -> None:
+    labels = [(place, "1992-01-01") for place in (0.0, 0.1, 0.4, 0.45, 0.95, 1.0)]
+    html = page_parts.along(labels)
+    assert html.count("<span") == 3
+    assert 'left:0.0%"' in html
+    assert 'left:40.0%"' in html
+    assert 'left:100.0%"' in html
+    assert page_parts.along([(0.0, "<b>")]).count("&lt;b&gt;") == 1
+
+
+def test_means_have_one_decimal() -> None:
+    assert page_parts.mean(6.27) == "6.3"
+    assert page_parts.counted(1.02, "file") == "1 file"
+    assert page_parts.counted(2.26, "file") == "2.3 files"
+    assert page_parts.counted(0, "file") == "0 files"
