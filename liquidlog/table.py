@@ -428,7 +428,7 @@ class Table(Summary):
             min_cube_bytes=None if min_cube_size is None else parse_size(min_cube_size),
             now_ms=self._clock.now_ms(),
             workload=_workload(workload),
-            workload_source=workload_source,
+            workload_source=_source(workload_source),
             bar=_bar(payback_days, readings_a_day),
         )
 
@@ -458,7 +458,7 @@ class Table(Summary):
             self._store,
             snapshot,
             workload=_workload(workload),
-            workload_source=workload_source,
+            workload_source=_source(workload_source),
             bar=_bar(payback_days, readings_a_day),
             bounds_of=self.bounds_of(snapshot),
             now_ms=self._clock.now_ms(),
@@ -469,7 +469,7 @@ class Table(Summary):
         self,
         plan: ClusteringPlan,
         *,
-        command: str,
+        command: str = "",
         workload: Workload = (),
         prediction: "Prediction | None" = None,
         payback_days: float | None = None,
@@ -477,8 +477,8 @@ class Table(Summary):
     ) -> "Option | None":
         """Return a plan as judged, as `judge` judges those that it makes, None if that is unknown.
 
-        `command` is the one that makes the plan. `prediction` is what the plan brings the workload,
-        if that is known.
+        `command` is the one that makes the plan, if there is one. `prediction` is what the plan
+        brings the workload, if that is known.
 
         Raises:
             UsageError: If no predicate of the workload is a condition on the table, or a number is
@@ -490,7 +490,7 @@ class Table(Summary):
         return judge_plan(
             snapshot,
             plan,
-            command=command,
+            command=one(command, str, argument="command", expected="text"),
             bar=_bar(payback_days, readings_a_day),
             bounds_of=self.bounds_of(snapshot),
             prediction=prediction,
@@ -1170,6 +1170,14 @@ def _min_cube_bytes(snapshot: Snapshot, size: Size | None) -> int:
 
     found: int = remembered(snapshot, "min_cube_bytes")
     return found
+
+
+def _source(value: str | None) -> str | None:
+    return (
+        value
+        if value is None
+        else one(value, str, argument="workload_source", expected="an address")
+    )
 
 
 def _bar(payback_days: float | None, readings_a_day: float | None) -> "Bar":

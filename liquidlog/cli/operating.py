@@ -78,8 +78,9 @@ def doctor(  # noqa: PLR0913  one parameter per option
         "findings": found.findings,
         "fixed": fixed,
         "judgement": None if judgement is None else judgement.document(),
+        "workload": None if found.asked is None else found.asked.document(),
     }
-    shown = partial(tables.diagnosis, judgement=judgement, dry_run=dry_run)
+    shown = partial(tables.diagnosis, judgement=judgement, asked=found.asked, dry_run=dry_run)
     emit(document, shown, as_json=as_json, dry_run=dry_run)
 
 

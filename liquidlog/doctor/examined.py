@@ -62,11 +62,12 @@ class Examined:
 class Diagnosis:
     """All findings of a table, and whether a rewrite is worth it.
 
-    `judgement` is None if the clustering columns cannot be read.
+    `judgement` is None if the clustering columns cannot be read, `asked` without a workload.
     """
 
     findings: tuple[Finding, ...]
     judgement: Judgement | None
+    asked: Asked | None = None
 
 
 def fixable(snapshot: Snapshot, name: str, detail: str, files: int | None = None) -> Finding:

@@ -2,12 +2,13 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pyarrow.compute as pc
 
 from liquidlog.predicates.sessions import Session
-from liquidlog.predicates.workload import Workload, shares
+from liquidlog.predicates.workload import NotUsable, Workload, shares
 from liquidlog.snapshot import Snapshot
 from liquidlog.spec.bounds import BoundsOf, has_bounds
 from liquidlog.spec.schema import Leaf, Path
@@ -32,13 +33,21 @@ class Asked:
 
     `columns` are those that can have bounds, the most asked first. `unlike_share` is the share of
     readings that ask for no clustering column, `unlike_columns` what they ask for, and
-    `unlike_read_share` the share of the table's bytes that they read on average.
+    `unlike_read_share` the share of the table's bytes that they read on average. `cannot_prune`
+    lists the conditions that rule out no file, `not_usable` the predicates that are no condition on
+    the table.
     """
 
     columns: tuple[AskedColumn, ...]
     unlike_share: float
     unlike_columns: tuple[Path, ...]
     unlike_read_share: float
+    cannot_prune: tuple[str, ...]
+    not_usable: tuple[NotUsable, ...]
+
+    def document(self) -> dict[str, Any]:
+        """Return what is said of the workload's predicates, ready to print as JSON."""
+        return {"cannot_prune": self.cannot_prune, "not_usable": self.not_usable}
 
 
 def asked_of(
@@ -102,4 +111,6 @@ def asked_of(
             )
         ),
         unlike_read_share=read / total / others if others else 0.0,
+        cannot_prune=found.cannot_prune,
+        not_usable=found.not_usable,
     )

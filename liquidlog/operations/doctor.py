@@ -74,7 +74,9 @@ def diagnose(  # noqa: PLR0913  what is looked at, for whom
         workload_source=workload_source,
         bar=bar,
     )
-    return Diagnosis(findings=findings(examined), judgement=examined.judgement)
+    return Diagnosis(
+        findings=findings(examined), judgement=examined.judgement, asked=examined.asked
+    )
 
 
 def examine(  # noqa: PLR0913  what is looked at, for whom

@@ -7,6 +7,7 @@ import pyarrow as pa
 
 from liquidlog.clustering.health.grain import RowGroupHealth
 from liquidlog.clustering.health.measure import ColumnHealth, Health, numeric_fields
+from liquidlog.judgement.asked import Asked
 from liquidlog.judgement.verdicts import Judgement
 from liquidlog.operations.past_commits import WrittenBytes
 from liquidlog.operations.row_groups import OpenedRowGroups
@@ -202,7 +203,11 @@ def _shown(name: str, value: Any, of: type[Health | ColumnHealth]) -> Any:  # no
 
 
 def diagnosis(
-    found: Mapping[str, Any], *, judgement: Judgement | None = None, dry_run: bool = False
+    found: Mapping[str, Any],
+    *,
+    judgement: Judgement | None = None,
+    asked: Asked | None = None,
+    dry_run: bool = False,
 ) -> Report:
     """Show which faults were or would be repaired, the remaining ones, and the judgement."""
     parts: list[Part] = []
@@ -221,11 +226,15 @@ def diagnosis(
     if not found["findings"]:
         unknown = judgement is None or judgement.unmeasured is not None
         parts.append(Line("no fault was found in what was measured" if unknown else _NO_FAULT))
+    said = () if asked is None else remarks(asked.cannot_prune, asked.not_usable, None)
+    return (*parts, *said, *_judgement(judgement))
+
+
+def _judgement(judgement: Judgement | None) -> Iterator[Part]:
     if judgement is not None:
-        parts.append(Line(judgement.sentence))
+        yield Line(judgement.sentence)
         if judgement.best is not None:
-            parts.append(Line(f"    {judgement.best.command}"))
-    return tuple(parts)
+            yield Line(f"    {judgement.best.command}")
 
 
 def _rows(table: pa.Table) -> Iterator[Mapping[str, Any]]:

@@ -13,8 +13,6 @@ from liquidlog.simulation.table import Points, Rows
 from liquidlog.simulation.texts import TextLine
 
 _MOST: Final = np.finfo(np.float64).max / 4
-
-
 _APART: Final = 0.45
 
 

@@ -52,7 +52,7 @@ WRONG: Mapping[str, tuple[object, ...]] = {
 }
 """Values that a parameter of this type must refuse."""
 
-TRUSTED = ("bool", "Callable", "Iterable", "CommitReport", "Snapshot")
+TRUSTED = ("bool", "Callable", "Iterable", "CommitReport", "Snapshot", "Prediction")
 """Beginnings of types whose values are not looked at: flags, callbacks, what the API returned."""
 
 MAKING = ("open", "create", "definition", "create_as")

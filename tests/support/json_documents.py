@@ -94,7 +94,7 @@ def _plans() -> Iterator[Words]:
     yield ["plan", "t", "--where", "x < 9", *_OVERLAP]
     yield ["plan", "t", "--prefix", "s", *_OPEN]
     yield ["optimize", "t", *_OPEN, "--dry-run"]
-    yield ["doctor", "t", *_OPEN, "--payback-days", "1"]
+    yield ["doctor", "t", "--workload", "w.jsonl", "--payback-days", "1"]
 
 
 def _dry(words: Words) -> Iterator[Words]:

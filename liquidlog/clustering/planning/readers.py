@@ -17,11 +17,11 @@ def fitted_to(plan: ClusteringPlan, workload: Workload) -> ClusteringPlan:
     Raises:
         UsageError: If no predicate is one SQL condition on columns of the table.
     """
+    if not plan.columns or not workload:
+        return plan
     # The SQL parser takes a third of a command's start; most plans have no workload.
     from liquidlog.predicates.reduction import fitted_workload
 
-    if not plan.columns or not workload:
-        return plan
     columns = [column.logical for column in plan.columns]
     fitted = fitted_workload(workload, columns, parse_schema(plan.schema_string, where="the plan"))
     return structs.replace(plan, fitted=fitted)

@@ -231,6 +231,7 @@ def test_what_a_workload_lacks_is_told(tmp_path: Path) -> None:
     words = shlex.split(lines[lacking + 1])
     assert words[2:] == [table.uri, "delta.dataSkippingStatsColumns=x,y,z"]
     assert said(*words[1:])[0] == 0
+    assert any("upper(x) = 'a'" in line for line in lines)
     (unlike,) = [n for n, line in enumerate(lines) if line.startswith("layout-unlike-workload")]
     assert "ask for z, y" in lines[unlike]
     assert shlex.split(lines[unlike + 1])[1:] == ["advise", table.uri, "--workload", str(readers)]
