@@ -617,16 +617,17 @@ class Table(Summary):
         return fitted_to(_plan(plan), _workload(workload))
 
     def predict(
-        self, plan: ClusteringPlan, workload: Workload, *, sample: bool = False
+        self, plan: ClusteringPlan, workload: Workload = (), *, sample: bool = False
     ) -> "Prediction":
         """Return what a plan would bring to the readers of a workload, from statistics.
 
-        With `sample`, the prediction uses the values in clustering columns that are read from some
-        rows of some files.
+        With no workload, readers are narrow: they ask for one value of one clustering column, every
+        column equally often, every value as often as it has rows. With `sample`, the prediction
+        uses the values in clustering columns that are read from some rows of some files.
 
         Raises:
-            UsageError: If no predicate is a condition on the table, if there is none, or if the
-                plan has no columns to sample.
+            UsageError: If no predicate is a condition on the table, or if the plan has no columns
+                to sample.
             DataFileError: If a sampled file cannot be read.
         """
         from liquidlog.operations.sampling import sample_keys
@@ -634,8 +635,6 @@ class Table(Summary):
 
         snapshot = self.snapshot_of(plan)
         asked = several(workload, (WeightedPredicate,), argument="workload", of=_PREDICATES)
-        if not asked:
-            raise UsageError("a prediction needs readers: the workload has no predicate")
         if sample and not plan.columns:
             raise UsageError("sample has no effect: the plan orders rows by no columns")
         samples = sample_keys(self._store, snapshot, plan) if sample else None
@@ -644,7 +643,7 @@ class Table(Summary):
 
     def predicted_health(self, plan: ClusteringPlan) -> "Health":
         """Return the health that the table would have after a plan, predicted from statistics."""
-        from liquidlog.simulation.prediction import predicted_health
+        from liquidlog.simulation.after import predicted_health
 
         snapshot = self.snapshot_of(plan)
         size = plan.policy.min_cube_bytes

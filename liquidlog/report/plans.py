@@ -109,10 +109,10 @@ def predicted_plan(made: tuple[ClusteringPlan, Prediction, Costs | None]) -> Rep
         (
             row.where,
             f"{row.share:.1%}",
-            str(row.files_before),
-            str(row.files_after),
-            render_size(row.bytes_before),
-            render_size(row.bytes_after),
+            amount(row.files_before),
+            amount(row.files_after),
+            render_size(round(row.bytes_before)),
+            render_size(round(row.bytes_after)),
         )
         for row in brings.predicates
     )

@@ -9,3 +9,12 @@ class Range:
 
     low: float
     high: float
+
+    def __post_init__(self) -> None:
+        """Refuse ends in the wrong order.
+
+        Raises:
+            ValueError: If `low` is above `high`.
+        """
+        if self.low > self.high:
+            raise ValueError(f"a range from {self.low} to {self.high}")

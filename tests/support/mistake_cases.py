@@ -222,7 +222,6 @@ PYTHON: Final[Cases] = (
     ("A size with an unknown unit.", 'table.plan(max_file_size="1 parsec")'),
     ("The path of a plan instead of a plan.", 'table.commit("plan.json", "result.jsonl")'),
     ("The plan of another table.", "events.explain(plan)"),
-    ("A prediction without readers.", "table.predict(plan, ())"),
     ("A schema from another library.", 'Table.create("new", schema={"day": "date"})'),
     ("The address of a table instead of the table.", 'Table.create("new", like="orders")'),
     ("A number instead of an address.", "Table.open(7)"),

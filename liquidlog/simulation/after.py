@@ -1,0 +1,262 @@
+"""The table after a plan, as it may come out, foreseen from statistics or from sampled rows.
+
+The rows of a group are made up: each input gets rows in proportion to its bytes, spread evenly over
+its box. The executor's own kernels place these rows, or sampled ones, in the planned number of
+files. In columns that the plan does not cluster by, an output spans the inputs that its rows are
+made up from. Each world is one way in which the same plan may come out.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from enum import Enum, auto
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from liquidlog.clustering.columns import clustering_state
+from liquidlog.clustering.health.measure import Health, measure_health
+from liquidlog.clustering.keyspace.cells import placed
+from liquidlog.plan import ClusteringPlan, RewriteGroup
+from liquidlog.simulation.imagined import ImaginedFiles, with_imagined
+from liquidlog.simulation.scales import Scale
+from liquidlog.simulation.table import Points, Rows
+from liquidlog.snapshot import Snapshot
+from liquidlog.spec.bounds import Bounds, BoundsOf, ColumnBounds, concat_bounds
+
+_ROWS_IN_A_FILE: Final = 64
+_MOST_ROWS: Final = 400_000
+_MOST_DRAWN_ROWS: Final = 50_000
+
+_PAIR = pc.ScalarAggregateOptions(skip_nulls=False)
+
+
+class Draw(Enum):
+    """How one world comes to its files.
+
+    LIKELY is the best guess. DRAWN makes rows up anew, or samples half of the sampled rows: what is
+    unlike in worlds drawn from n of 2n rows is as uncertain as the 2n rows are. CORRELATED is as
+    LIKELY, and the columns that the plan does not cluster by run along with its layout.
+    """
+
+    LIKELY = auto()
+    DRAWN = auto()
+    CORRELATED = auto()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class After:
+    """The files that a plan keeps, then those that it may write, in several worlds.
+
+    Per file after, `worlds` has the number of its world, -1 if the plan keeps the file, and
+    `groups` the number of the group that wrote it, -1 for none. `owners` has per file before the
+    number of the group that takes it, -1 for none. World 0 is the likely one, world 1 has the
+    largest correlation, all others are drawn; there may be only the first.
+    """
+
+    snapshot: Snapshot
+    bounds: Bounds
+    worlds: Rows
+    groups: Rows
+    owners: Rows
+    draws: tuple[Draw, ...]
+
+    @property
+    def size_bytes(self) -> Points:
+        """The bytes per file (float64)."""
+        return np.asarray(self.snapshot.files["size"].to_numpy(), np.float64)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Evidence:
+    """What is known of a plan's inputs.
+
+    `bounds` are those of all live files; `clustered` are the numbers of its columns that the plan
+    clusters by, in order. `samples` has one table per group with these columns of sampled rows, in
+    the same order; None if nothing is sampled.
+    """
+
+    bounds: Bounds
+    clustered: Sequence[int]
+    samples: Sequence[pa.Table] | None = None
+
+
+def table_after(
+    snapshot: Snapshot, plan: ClusteringPlan, evidence: Evidence, draws: Sequence[Draw]
+) -> After:
+    """Return the table after the plan, in one world per draw."""
+    paths = snapshot.paths()
+    owners = np.full(len(paths), -1, np.int64)
+    outputs: list[tuple[ImaginedFiles, Bounds]] = []
+    worlds, groups = [], []
+    samples = evidence.samples or [None] * len(plan.groups)
+    for number, (group, sample) in enumerate(zip(plan.groups, samples, strict=True)):
+        rows = pc.index_in(group.inputs.columns["path"].combine_chunks(), paths)
+        owners[rows.to_numpy()] = number
+        rewrite = _Rewrite(plan, group, evidence.bounds.take(rows), evidence.clustered, sample)
+        for world, made in enumerate(rewrite.drawn(draws)):
+            outputs.append(made)
+            worlds.append(np.full(len(made[0].paths), world))
+            groups.append(np.full(len(made[0].paths), number))
+    kept = pa.array(owners < 0)
+    none = np.full(int((owners < 0).sum()), -1, np.int64)
+    return After(
+        snapshot=with_imagined(snapshot, kept, [files for files, _ in outputs]),
+        bounds=concat_bounds([evidence.bounds.filter(kept), *(made for _, made in outputs)]),
+        worlds=np.concatenate([none, *worlds]),
+        groups=np.concatenate([none, *groups]),
+        owners=owners,
+        draws=tuple(draws),
+    )
+
+
+def predicted_health(
+    snapshot: Snapshot, plan: ClusteringPlan, bounds_of: BoundsOf, *, min_cube_bytes: int
+) -> Health:
+    """Return the health that the table would have after the plan, by its clustering columns.
+
+    The health counts the files that the plan would write as unclustered.
+
+    Raises:
+        CorruptLogError: If the clustering domain cannot be read.
+    """
+    columns = clustering_state(snapshot).columns
+    bounds = bounds_of([column.leaf for column in columns])
+    evidence = Evidence(bounds=bounds, clustered=range(len(columns)))
+    after = table_after(snapshot, plan, evidence, [Draw.LIKELY])
+    return measure_health(after.snapshot, columns, after.bounds, min_cube_bytes=min_cube_bytes)
+
+
+class _Rewrite:
+    """The rewrite of one group; `bounds` are those of its inputs."""
+
+    def __init__(
+        self,
+        plan: ClusteringPlan,
+        group: RewriteGroup,
+        bounds: Bounds,
+        clustered: Sequence[int],
+        sample: pa.Table | None,
+    ) -> None:
+        self.plan, self.group, self.bounds = plan, group, bounds
+        self.size_bytes = _live_bytes(group)
+        self.is_sampled = sample is not None
+        values = [None] * len(clustered) if sample is None else list(sample.itercolumns())
+        self.scales = {
+            number: Scale(bounds.low(number), bounds.high(number), sampled)
+            for number, sampled in zip(clustered, values, strict=True)
+        }
+
+    def drawn(self, draws: Sequence[Draw]) -> list[tuple[ImaginedFiles, Bounds]]:
+        """Return the files of each draw."""
+        made: list[tuple[ImaginedFiles, Bounds]] = []
+        for world, draw in enumerate(draws):
+            if draw is Draw.CORRELATED:
+                made.append(self._correlated(made[0]))
+            else:
+                made.append(self._files(world, is_drawn=draw is Draw.DRAWN))
+        return made
+
+    def _files(self, world: int, *, is_drawn: bool) -> tuple[ImaginedFiles, Bounds]:
+        owner, points = self._rows(world, is_drawn=is_drawn)
+        parts = np.unique(self._placed(owner, points), return_inverse=True)[1]
+        outputs = int(parts.max(initial=0)) + 1
+        shares = np.bincount(parts, minlength=outputs) / max(len(parts), 1)
+        columns = [_spanned(column, owner, parts, shares) for column in self.bounds.columns]
+        for (number, scale), values in zip(self.scales.items(), points.T, strict=True):
+            low, high = scale.ends(values, parts, outputs)
+            columns[number] = replace(columns[number], low=low, high=high)
+        num_records = _divided(self.bounds.num_records, shares)
+        names = [f"planned-{self.group.group_id}-{number}" for number in range(outputs)]
+        files = ImaginedFiles(
+            paths=pa.array(names, pa.string()),
+            size_bytes=(self.size_bytes.sum() * shares).astype(np.int64),
+            num_records=num_records,
+        )
+        return files, Bounds(columns=tuple(columns), num_records=num_records)
+
+    def _rows(self, world: int, *, is_drawn: bool) -> tuple[Rows | None, Points]:
+        """Return the input of each row, None if unknown, and its numbers (rows by columns)."""
+        if self.is_sampled:
+            points = np.stack([scale.sampled for scale in self.scales.values()], axis=1)
+            if is_drawn and len(points) > 1:
+                random = np.random.default_rng((world, len(points)))
+                half = random.permutation(len(points))[: (len(points) + 1) // 2]
+                points = points[np.sort(half[:_MOST_DRAWN_ROWS])]
+            return None, points
+        outputs = max(self.group.expected_outputs, len(self.size_bytes))
+        most = _MOST_DRAWN_ROWS if is_drawn else _MOST_ROWS
+        wanted = min(max(most, 2 * outputs), _ROWS_IN_A_FILE * outputs)
+        each = self.size_bytes * (wanted / max(self.size_bytes.sum(), 1.0))
+        owner = np.repeat(np.arange(len(each)), np.maximum(1, np.round(each)).astype(np.int64))
+        seed = (world, len(owner)) if is_drawn else len(owner)
+        shares = np.random.default_rng(seed).random((len(owner), len(self.scales)))
+        columns = [
+            scale.spread(owner, shares[:, j]) for j, scale in enumerate(self.scales.values())
+        ]
+        return owner, np.stack(columns, axis=1) if columns else shares
+
+    def _placed(self, owner: Rows | None, points: Points) -> Rows:
+        """Return the output of each row; made-up rows become those of values where values count."""
+        readers, outputs = self.plan.readers, self.group.expected_outputs
+        if not self.scales:
+            count = 0 if owner is None else len(owner)
+            return np.arange(count, dtype=np.int64) * outputs // max(count, 1)
+        if readers is None and not self.plan.prefix:
+            return placed(points, outputs, curve=self.plan.curve)
+        scales = list(self.scales.values())
+        for number, scale in enumerate(scales):
+            points[:, number] = scale.whole(points[:, number])
+        conditions = None if readers is None else readers.conditions([one.parsed for one in scales])
+        return placed(
+            points, outputs, curve=self.plan.curve, conditions=conditions, prefix=self.plan.prefix
+        )
+
+    def _correlated(self, likely: tuple[ImaginedFiles, Bounds]) -> tuple[ImaginedFiles, Bounds]:
+        """Return the files with columns that run along with the layout, where they are known."""
+        files, bounds = likely
+        columns = list(bounds.columns)
+        for number, column in enumerate(columns):
+            if number not in self.scales and not column.low.null_count:
+                scale = Scale(self.bounds.low(number), self.bounds.high(number), None)
+                low, high = scale.slices(len(files.paths))
+                columns[number] = replace(column, low=low, high=high)
+        return files, Bounds(columns=tuple(columns), num_records=bounds.num_records)
+
+
+def _live_bytes(group: RewriteGroup) -> Points:
+    """Return the bytes per input without those of deleted rows (float64)."""
+    columns = group.inputs.columns
+    size = columns["size_bytes"].to_numpy().astype(np.float64)
+    deleted = pc.struct_field(columns["deletion_vector"], "cardinality")
+    share = pc.divide(pc.cast(deleted, pa.float64()), pc.cast(columns["num_records"], pa.float64()))
+    live = 1.0 - np.nan_to_num(pc.fill_null(share, 0.0).to_numpy())
+    return np.asarray(size * np.clip(live, 0.0, 1.0), np.float64)
+
+
+def _spanned(column: ColumnBounds, owner: Rows | None, parts: Rows, shares: Points) -> ColumnBounds:
+    """Return the bounds of outputs that span the inputs of their rows, or all if unknown.
+
+    `shares` has the share of the rows per output. An end is null if that of any such input is.
+    """
+    if owner is None:
+        owner, parts = np.arange(len(column.low)), np.zeros(len(column.low), np.int64)
+    into, inputs = np.divmod(np.unique(parts * len(column.low) + owner), max(len(column.low), 1))
+    grouped = pa.table(
+        [pa.array(into), column.low.take(pa.array(inputs)), column.high.take(pa.array(inputs))],
+        ["part", "low", "high"],
+    ).group_by("part", use_threads=False)
+    ends = grouped.aggregate([("low", "min", _PAIR), ("high", "max", _PAIR)])
+    low, high = (ends[name].combine_chunks() for name in ("low_min", "high_max"))
+    if len(low) < len(shares):
+        alike = pa.array(np.zeros(len(shares), np.int64))
+        low, high = low.take(alike), high.take(alike)
+    return ColumnBounds(low=low, high=high, null_count=_divided(column.null_count, shares))
+
+
+def _divided(counts: pa.Array, shares: Points) -> pa.Array:
+    """Return the sum of `counts`, split by the outputs' shares, rounded up; null if unknown."""
+    if counts.null_count:
+        return pa.nulls(len(shares), pa.int64())
+    return pa.array(np.ceil((pc.sum(counts).as_py() or 0) * shares).astype(np.int64))
