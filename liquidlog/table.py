@@ -623,7 +623,8 @@ class Table(Summary):
 
         With no workload, readers are narrow: they ask for one value of one clustering column, every
         column equally often, every value as often as it has rows. With `sample`, the prediction
-        uses the values in clustering columns that are read from some rows of some files.
+        uses the values in clustering columns, and in columns that predicates name, that are read
+        from some rows of some files.
 
         Raises:
             UsageError: If no predicate is a condition on the table, or if the plan has no columns
@@ -631,13 +632,16 @@ class Table(Summary):
             DataFileError: If a sampled file cannot be read.
         """
         from liquidlog.operations.sampling import sample_keys
-        from liquidlog.simulation.prediction import predict
+        from liquidlog.simulation.prediction import other_leaves, predict
 
         snapshot = self.snapshot_of(plan)
         asked = several(workload, (WeightedPredicate,), argument="workload", of=_PREDICATES)
         if sample and not plan.columns:
             raise UsageError("sample has no effect: the plan orders rows by no columns")
-        samples = sample_keys(self._store, snapshot, plan) if sample else None
+        samples = None
+        if sample:
+            also = other_leaves(snapshot, plan, asked) if asked else ()
+            samples = sample_keys(self._store, snapshot, plan, also)
         bounds_of, now_ms = self.bounds_of(snapshot), self._clock.now_ms()
         return predict(snapshot, plan, asked, bounds_of, samples, now_ms=now_ms)
 

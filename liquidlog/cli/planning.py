@@ -32,7 +32,7 @@ from liquidlog.report import plans
 from liquidlog.report.courses import course_document, courses, plot
 from liquidlog.report.policies import printed_plan
 from liquidlog.simulation.contenders import CONTENDERS, contenders, setting
-from liquidlog.simulation.prices import Prices, costs
+from liquidlog.simulation.prices import START_SECONDS, Prices, costs
 from liquidlog.simulation.rounds import Course, Setting
 from liquidlog.simulation.rounds import simulate as play_rounds
 from liquidlog.simulation.scenarios import SCENARIOS
@@ -56,6 +56,15 @@ _PRICE_OPTIONS = {
     "tib_price": click.option(
         "--tib-price", type=Number(0), help="With --throughput: price of reading one TiB."
     ),
+    "currency": click.option(
+        "--currency", help="The currency of these prices, by its three letters: EUR."
+    ),
+    "start_seconds": click.option(
+        "--start-seconds",
+        type=Number(0),
+        help="With --throughput: seconds until Spark rewrites the first byte."
+        f"  [default: {START_SECONDS:g}]",
+    ),
 }
 
 
@@ -65,9 +74,13 @@ def _prices(given: Mapping[str, Any]) -> Prices | None:
             throughput_bytes=given["throughput"],
             per_hour=given.get("hour_price"),
             per_tib_read=given.get("tib_price"),
+            currency=given.get("currency"),
+            start_seconds=given.get("start_seconds", START_SECONDS),
         )
     if given:
-        raise UsageError("prices need --throughput: the bytes that the cluster rewrites a second")
+        raise UsageError(
+            "prices and --start-seconds need --throughput: bytes that the cluster rewrites a second"
+        )
     return None
 
 

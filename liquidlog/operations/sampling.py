@@ -1,5 +1,6 @@
-"""Sample the clustering columns of a plan's inputs from a few row groups of some files."""
+"""Sample columns of a plan's inputs from a few row groups of some files."""
 
+from collections.abc import Sequence
 from typing import Final
 
 import numpy as np
@@ -7,8 +8,9 @@ import pyarrow as pa
 
 from liquidlog.data.reader import DataFile
 from liquidlog.log.store import TableStore
-from liquidlog.plan import ClusteringPlan, InputFile, InputFiles
+from liquidlog.plan import ClusteringPlan, InputFile, InputFiles, PlannedColumn
 from liquidlog.snapshot import Snapshot
+from liquidlog.spec.schema import Leaf, Path, quote_path
 
 _ROWS_OF_A_GROUP: Final = 100_000
 _FILES_OF_A_GROUP: Final = 64
@@ -16,9 +18,11 @@ _ROW_GROUPS_OF_A_FILE: Final = 4
 
 
 def sample_keys(
-    store: TableStore, snapshot: Snapshot, plan: ClusteringPlan
+    store: TableStore, snapshot: Snapshot, plan: ClusteringPlan, also: Sequence[Leaf] = ()
 ) -> tuple[pa.Table, ...]:
     """Return per group of a plan a table with a sample of its clustering columns, in plan order.
+
+    Those of `also` come after them. Columns are named by `quote_path` of their logical paths.
 
     Rows come from up to 64 files, evenly chosen among those of the group, and from up to four row
     groups per file. The number of rows from a file is proportional to its size. Rows that a
@@ -27,23 +31,38 @@ def sample_keys(
     Raises:
         DataFileError: If a file cannot be read exactly.
     """
-    return tuple(_of_group(store, snapshot, plan, group.inputs) for group in plan.groups)
+    columns: list[PlannedColumn | Leaf] = [*plan.columns, *also]
+    names = [quote_path(column.logical) for column in columns]
+    paths = [column.physical for column in columns]
+    return tuple(
+        _of_group(store, snapshot, plan, group.inputs, paths).rename_columns(names)
+        for group in plan.groups
+    )
 
 
 def _of_group(
-    store: TableStore, snapshot: Snapshot, plan: ClusteringPlan, inputs: InputFiles
+    store: TableStore,
+    snapshot: Snapshot,
+    plan: ClusteringPlan,
+    inputs: InputFiles,
+    paths: Sequence[Path],
 ) -> pa.Table:
     files = tuple(inputs[int(place)] for place in _spread(len(inputs), _FILES_OF_A_GROUP))
     size_bytes = max(1, sum(file.size_bytes for file in files))
     parts = []
     for file in files:
         rows = max(1, _ROWS_OF_A_GROUP * file.size_bytes // size_bytes)
-        parts.append(_of_file(store, snapshot, plan, file, rows))
+        parts.append(_of_file(store, snapshot, plan, file, rows, paths))
     return pa.concat_tables(parts)
 
 
 def _of_file(
-    store: TableStore, snapshot: Snapshot, plan: ClusteringPlan, file: InputFile, rows: int
+    store: TableStore,
+    snapshot: Snapshot,
+    plan: ClusteringPlan,
+    file: InputFile,
+    rows: int,
+    paths: Sequence[Path],
 ) -> pa.Table:
     hidden = plan.row_tracking
     names = {hidden.row_id_column, hidden.row_commit_version_column} if hidden else set()
@@ -55,8 +74,7 @@ def _of_file(
         storage=store.storage,
     ) as opened:
         groups = _spread(opened.num_row_groups, _ROW_GROUPS_OF_A_FILE).tolist()
-        columns = [column.physical for column in plan.columns]
-        table = opened.read(columns=columns, row_groups=groups)
+        table = opened.read(columns=paths, row_groups=groups)
     return table.take(pa.array(_spread(len(table), rows)))
 
 

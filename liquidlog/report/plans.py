@@ -1,6 +1,7 @@
 """Reports of plans: what would be rewritten, why, and with which effect."""
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
 from typing import Any, Final
 
@@ -12,11 +13,23 @@ from liquidlog.report.policies import policy_document, settings_text
 from liquidlog.report.readers import remarks
 from liquidlog.simulation.prediction import Prediction
 from liquidlog.simulation.prices import Costs
+from liquidlog.simulation.ranges import Range
 from liquidlog.spec.schema import quote_path
 from liquidlog.spec.sizes import render_size
 
 _CURVE_ADVICE: Final = (
     "--curve kd would write narrower files; docs/curves.md says when that is the better choice"
+)
+
+_READS: Final = (
+    "predicate",
+    "asked",
+    "files before",
+    "after",
+    "range",
+    "bytes before",
+    "after",
+    "range",
 )
 
 
@@ -111,18 +124,43 @@ def predicted_plan(made: tuple[ClusteringPlan, Prediction, Costs | None]) -> Rep
             f"{row.share:.1%}",
             amount(row.files_before),
             amount(row.files_after),
+            _between(row.files_after_range, amount),
             render_size(round(row.bytes_before)),
             render_size(round(row.bytes_after)),
+            _between(row.bytes_after_range, _size),
         )
         for row in brings.predicates
     )
     return (
         *plan(of),
         head,
-        *([] if paid is None else [_costs(paid)]),
+        _ranges(brings),
+        *([] if paid is None else _costs(paid)),
         *remarks(brings.cannot_prune, brings.not_usable, brings.asked_at),
-        *listing(("predicate", "asked", "files before", "after", "bytes before", "after"), asked),
+        *listing(_READS, asked),
     )
+
+
+def _ranges(brings: Prediction) -> Line:
+    """Show where the mean read will be in nine of ten cases, and what that is known from."""
+    files, size_bytes = brings.files_after_range, brings.bytes_after_range
+    pays = brings.break_even_reads_range
+    source = "sampled rows" if brings.is_sampled else "statistics alone; rows say more: --sample"
+    return Line(
+        f"in nine of ten cases the mean read is {_between(size_bytes, _size)} in"
+        f" {_between(files, amount)} files"
+        + (f", and {_between(pays, amount)} reads pay for the rewrite" if pays else "")
+        + f" (from {source})"
+    )
+
+
+def _between(ends: Range, shown: Callable[[float], str]) -> str:
+    low, high = shown(ends.low), "never" if math.isinf(ends.high) else shown(ends.high)
+    return low if low == high else f"{low} to {high}"
+
+
+def _size(size_bytes: float) -> str:
+    return render_size(round(size_bytes))
 
 
 def explanation(found: Sequence[Explained]) -> Report:
@@ -156,12 +194,18 @@ def replayed(found: OptimizeComparison) -> Report:
     return (head, *listing(("", "path"), paths))
 
 
-def _costs(paid: Costs) -> Line:
-    words = [f"the rewrite takes about {timedelta(seconds=round(paid.seconds))}"]
+def _costs(paid: Costs) -> Report:
+    start = f"{paid.start_seconds:g} s of it until Spark has started"
+    words = [f"the rewrite takes about {timedelta(seconds=round(paid.seconds))} ({start})"]
     if paid.rewrite_price is not None:
-        words.append(f"costs {paid.rewrite_price:.2f}")
+        words.append(f"costs {paid.rewrite_price:.2f} {paid.currency}")
     if paid.spared_price_per_read is not None:
-        words.append(f"saves {paid.spared_price_per_read:.4g} per read")
+        words.append(f"saves {paid.spared_price_per_read:.4g} {paid.currency} per read")
     if paid.break_even_reads is not None:
         words.append(f"and pays off after {amount(paid.break_even_reads)} reads")
-    return Line(", ".join(words))
+    saved, pays = paid.spared_price_per_read_range, paid.break_even_reads_range
+    if saved is None:
+        return (Line(", ".join(words)),)
+    ends = f"{_between(saved, lambda price: f'{price:.4g}')} {paid.currency} per read"
+    after = f", and it pays off after {_between(pays, amount)} reads" if pays else ""
+    return Line(", ".join(words)), Line(f"in nine of ten cases it saves {ends}{after}")

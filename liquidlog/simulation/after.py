@@ -74,12 +74,13 @@ class Evidence:
 
     `bounds` are those of all live files; `clustered` are the numbers of its columns that the plan
     clusters by, in order. `samples` has one table per group with these columns of sampled rows, in
-    the same order; None if nothing is sampled.
+    the same order, and behind them those of `sampled`; None if nothing is sampled.
     """
 
     bounds: Bounds
     clustered: Sequence[int]
     samples: Sequence[pa.Table] | None = None
+    sampled: Sequence[int] = ()
 
 
 def table_after(
@@ -94,7 +95,7 @@ def table_after(
     for number, (group, sample) in enumerate(zip(plan.groups, samples, strict=True)):
         rows = pc.index_in(group.inputs.columns["path"].combine_chunks(), paths)
         owners[rows.to_numpy()] = number
-        rewrite = _Rewrite(plan, group, evidence.bounds.take(rows), evidence.clustered, sample)
+        rewrite = _Rewrite(plan, group, evidence, rows, sample)
         for world, made in enumerate(rewrite.drawn(draws)):
             outputs.append(made)
             worlds.append(np.full(len(made[0].paths), world))
@@ -129,23 +130,31 @@ def predicted_health(
 
 
 class _Rewrite:
-    """The rewrite of one group; `bounds` are those of its inputs."""
+    """The rewrite of one group.
+
+    `bounds` are those of its inputs. `scales` are those of the columns whose values are sampled or
+    made up, by their numbers; the first `keys` of them are clustered by.
+    """
 
     def __init__(
         self,
         plan: ClusteringPlan,
         group: RewriteGroup,
-        bounds: Bounds,
-        clustered: Sequence[int],
+        evidence: Evidence,
+        rows: pa.Array,
         sample: pa.Table | None,
     ) -> None:
-        self.plan, self.group, self.bounds = plan, group, bounds
+        """Take the files at `rows` of the snapshot, which are the group's inputs."""
+        self.plan, self.group = plan, group
+        self.bounds = bounds = evidence.bounds.take(rows)
         self.size_bytes = _live_bytes(group)
         self.is_sampled = sample is not None
-        values = [None] * len(clustered) if sample is None else list(sample.itercolumns())
+        self.keys = len(evidence.clustered)
+        known = [*evidence.clustered, *(evidence.sampled if self.is_sampled else ())]
+        values = [None] * len(known) if sample is None else list(sample.itercolumns())
         self.scales = {
             number: Scale(bounds.low(number), bounds.high(number), sampled)
-            for number, sampled in zip(clustered, values, strict=True)
+            for number, sampled in zip(known, values, strict=True)
         }
 
     def drawn(self, draws: Sequence[Draw]) -> list[tuple[ImaginedFiles, Bounds]]:
@@ -200,12 +209,15 @@ class _Rewrite:
     def _placed(self, owner: Rows | None, points: Points) -> Rows:
         """Return the output of each row; made-up rows become those of values where values count."""
         readers, outputs = self.plan.readers, self.group.expected_outputs
-        if not self.scales:
+        if not self.keys:
             count = 0 if owner is None else len(owner)
             return np.arange(count, dtype=np.int64) * outputs // max(count, 1)
         if readers is None and not self.plan.prefix:
-            return placed(points, outputs, curve=self.plan.curve)
-        scales = list(self.scales.values())
+            curve = self.plan.curve
+            keys = points[:, : self.keys]
+            return placed(keys, outputs, curve=curve, has_equals=self.is_sampled)
+        points = points[:, : self.keys].copy()
+        scales = list(self.scales.values())[: self.keys]
         for number, scale in enumerate(scales):
             points[:, number] = scale.whole(points[:, number])
         conditions = None if readers is None else readers.conditions([one.parsed for one in scales])

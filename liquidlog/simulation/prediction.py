@@ -15,9 +15,9 @@ from liquidlog.simulation.after import After, Draw, Evidence, table_after
 from liquidlog.simulation.ranges import Range
 from liquidlog.simulation.reads import Reads, everything, narrow, narrow_after, opened, opened_after
 from liquidlog.simulation.table import Points
-from liquidlog.simulation.uncertainty import model_error
+from liquidlog.simulation.uncertainty import EXACT, ModelError, model_error
 from liquidlog.snapshot import Snapshot
-from liquidlog.spec.bounds import Bounds, BoundsOf, Mask
+from liquidlog.spec.bounds import Bounds, BoundsOf, Mask, has_bounds
 from liquidlog.spec.schema import Leaf, Path, leaves, quote_path
 from liquidlog.spec.times import iso_time
 
@@ -109,7 +109,8 @@ def predict(
     """Return the predicted effect of a plan for this snapshot on a workload.
 
     With no workload, readers are narrow; if the plan has no columns either, they read everything.
-    `samples` holds one table per group of the plan, with the clustering columns of sampled rows.
+    `samples` holds one table per group of the plan with columns of sampled rows, in any number:
+    the clustering columns in plan order, then others that predicates name, named by `quote_path`.
     Without samples, rows are made up. `now_ms` is the current time in predicates.
 
     Raises:
@@ -119,6 +120,21 @@ def predict(
         _Case(snapshot, plan, bounds_of, samples, _draws(plan)), workload, now_ms
     )
     return _prediction(plan, foreseen, is_sampled=samples is not None)
+
+
+def other_leaves(snapshot: Snapshot, plan: ClusteringPlan, workload: Workload) -> tuple[Leaf, ...]:
+    """Return the columns with bounds that a workload asks for and the plan does not cluster by.
+
+    Sampled, they tell whether files of the plan will be narrow in them.
+    """
+    # See `_asked`.
+    from liquidlog.predicates.matching import leaves_asked_for
+
+    clustered = {column.logical for column in plan.columns}
+    asked = leaves_asked_for(snapshot, [one.where for one in workload if one.problem is None])
+    return tuple(
+        leaf for leaf in asked if leaf.logical not in clustered and has_bounds(leaf.data_type)
+    )
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -150,7 +166,7 @@ class _Foreseen:
     before: tuple[Points, Points]
     after: After
     reads: Reads
-    is_text: bool
+    error: ModelError
     cannot_prune: Sequence[tuple[str, ...]] = ()
     not_usable: tuple[NotUsable, ...] = ()
     asked_at: str | None = None
@@ -167,7 +183,8 @@ def _narrow(case: _Case, workload: Workload, now_ms: int | None) -> _Foreseen:
     del workload, now_ms
     columns = [case.leaves[column.logical] for column in case.plan.columns]
     bounds = case.bounds_of(columns)
-    evidence = Evidence(bounds=bounds, clustered=range(len(columns)), samples=case.samples)
+    samples = _of_columns(case, ())
+    evidence = Evidence(bounds=bounds, clustered=range(len(columns)), samples=samples)
     after = table_after(case.snapshot, case.plan, evidence, case.draws)
     size_bytes = case.size_bytes
     if columns:
@@ -183,7 +200,7 @@ def _narrow(case: _Case, workload: Workload, now_ms: int | None) -> _Foreseen:
         before=before,
         after=after,
         reads=reads,
-        is_text=_has_text(bounds, range(len(columns))),
+        error=_error(case, bounds, range(len(columns))).of_means if columns else EXACT,
     )
 
 
@@ -200,7 +217,14 @@ def _asked(case: _Case, workload: Workload, now_ms: int | None) -> _Foreseen:
     measured |= {path: case.leaves[path] for path in clustered}
     bounds = case.bounds_of(list(measured.values()))
     places = [list(measured).index(path) for path in clustered]
-    evidence = Evidence(bounds=bounds, clustered=places, samples=case.samples)
+    names = [quote_path(path) for path in measured]
+    sampled = [name for name in _others(case) if name in names]
+    evidence = Evidence(
+        bounds=bounds,
+        clustered=places,
+        samples=_of_columns(case, sampled),
+        sampled=[names.index(name) for name in sampled],
+    )
     after = table_after(case.snapshot, case.plan, evidence, case.draws)
     numbers = {leaf: number for number, leaf in enumerate(measured.values())}
 
@@ -217,26 +241,48 @@ def _asked(case: _Case, workload: Workload, now_ms: int | None) -> _Foreseen:
         before=opened(case.size_bytes, before),
         after=after,
         reads=opened_after(after, before, [_mask(one) for one in found]),
-        is_text=_has_text(bounds, places),
+        error=_error(case, bounds, places),
         cannot_prune=[judged.cannot_prune for judged in readers.judged],
         not_usable=readers.not_usable,
         asked_at=iso_time(now_ms) if is_timed and now_ms is not None else None,
     )
 
 
+def _others(case: _Case) -> list[str]:
+    """Return the names of the sampled columns that the plan does not cluster by."""
+    return case.samples[0].column_names[len(case.plan.columns) :] if case.samples else []
+
+
+def _of_columns(case: _Case, others: Sequence[str]) -> list[pa.Table] | None:
+    """Return the samples with the clustering columns, then `others`."""
+    if case.samples is None:
+        return None
+    keys = range(len(case.plan.columns))
+    chosen = [*keys, *(len(keys) + _others(case).index(name) for name in others)]
+    return [sample.select(chosen) for sample in case.samples]
+
+
 def _mask(judged: "Judged") -> Mask:
     return np.asarray(judged.may_match, np.bool_)
 
 
-def _has_text(bounds: Bounds, clustered: Sequence[int]) -> bool:
-    return any(pa.types.is_string(bounds.low(number).type) for number in clustered)
+def _error(case: _Case, bounds: Bounds, clustered: Sequence[int]) -> ModelError:
+    rows = [group.live_rows for group in case.plan.groups]
+    known = sum(count for count in rows if count) if None not in rows else 0
+    return model_error(
+        is_sampled=case.samples is not None,
+        is_text=any(pa.types.is_string(bounds.low(number).type) for number in clustered),
+        columns=len(clustered),
+        bytes_per_row=case.plan.size_bytes / known if known else None,
+    )
 
 
 def _prediction(plan: ClusteringPlan, foreseen: _Foreseen, *, is_sampled: bool) -> Prediction:
-    error = model_error(is_sampled=is_sampled, is_text=foreseen.is_text)
+    error = foreseen.error
     reads, weights = foreseen.reads, foreseen.shares
     files, read = reads.files_spread(error), reads.bytes_spread(error)
-    mean_files, mean_bytes = (one.mean(weights, error) for one in (files, read))
+    mean_files, mean_bytes = files.mean(weights), read.mean(weights)
+    file_ranges, byte_ranges = files.ranges(), read.ranges()
     number = round if foreseen.readers == "workload" else float
     blind = foreseen.cannot_prune or [()] * len(foreseen.asked)
     rows = tuple(
@@ -245,17 +291,18 @@ def _prediction(plan: ClusteringPlan, foreseen: _Foreseen, *, is_sampled: bool) 
             share=float(weights[place]),
             files_before=number(foreseen.before[0][place]),
             files_after=number(files.likely[place]),
-            files_after_range=files.range(place),
+            files_after_range=file_ranges[place],
             bytes_before=number(foreseen.before[1][place]),
             bytes_after=number(read.likely[place]),
-            bytes_after_range=read.range(place),
+            bytes_after_range=byte_ranges[place],
             cannot_prune=blind[place],
         )
         for place, where in enumerate(foreseen.asked)
     )
     bytes_before = float(weights @ foreseen.before[1])
     size_bytes = plan.size_bytes
-    spared = [bytes_before - one for one in (mean_bytes.likely, mean_bytes.high, mean_bytes.low)]
+    ends = mean_bytes.range
+    spared = [bytes_before - one for one in (mean_bytes.likely, ends.high, ends.low)]
     gains = [one / size_bytes if plan.groups else 0.0 for one in spared]
     return Prediction(
         readers=foreseen.readers,
@@ -265,10 +312,10 @@ def _prediction(plan: ClusteringPlan, foreseen: _Foreseen, *, is_sampled: bool) 
         files_to_write=sum(group.expected_outputs for group in plan.groups),
         files_before=float(weights @ foreseen.before[0]),
         files_after=mean_files.likely,
-        files_after_range=Range(mean_files.low, mean_files.high),
+        files_after_range=mean_files.range,
         bytes_before=bytes_before,
         bytes_after=mean_bytes.likely,
-        bytes_after_range=Range(mean_bytes.low, mean_bytes.high),
+        bytes_after_range=ends,
         gain_per_byte=gains[0],
         gain_per_byte_range=Range(gains[1], gains[2]),
         break_even_reads=size_bytes / spared[0] if spared[0] > 0 else None,

@@ -34,12 +34,12 @@ class Reads:
     def files_spread(self, error: ModelError) -> Spread:
         """Return where the numbers of files lie."""
         most = self.written_files
-        return Spread.of(self.files, self.kept_files, self.least_files, most, error.one)
+        return Spread.of(self.files, self.kept_files, self.least_files, most, error.counted)
 
     def bytes_spread(self, error: ModelError) -> Spread:
         """Return where the numbers of bytes lie."""
         most = self.written_bytes
-        return Spread.of(self.bytes, self.kept_bytes, self.least_bytes, most, error.one)
+        return Spread.of(self.bytes, self.kept_bytes, self.least_bytes, most, error)
 
 
 def opened(size_bytes: Points, masks: Sequence[Mask]) -> tuple[Points, Points]:

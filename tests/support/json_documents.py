@@ -26,7 +26,16 @@ Words = Sequence[str]
 _SMALL: Final = ("--max-file-size", "2KiB")
 _OVERLAP: Final = ("--strategy", "overlap", *_SMALL, "--tolerance", "1")
 _OPEN: Final = ("--workload", "open.jsonl")
-_PAID: Final = ("--workload", "w.jsonl", "--throughput", "100MiB", "--hour-price", "1")
+_PAID: Final = (
+    "--workload",
+    "w.jsonl",
+    "--throughput",
+    "100MiB",
+    "--hour-price",
+    "1",
+    "--currency",
+    "EUR",
+)
 
 
 def documents(home: Path) -> dict[str, list[Mapping[str, Any]]]:

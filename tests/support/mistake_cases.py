@@ -149,6 +149,14 @@ CASES: Final[Mapping[str, Cases]] = {
         ("A directory instead of a file.", "plan orders -o lake"),
         ("A price without a speed.", "plan orders --hour-price 3"),
         ("A speed without readers.", "plan orders --throughput 1GiB"),
+        (
+            "A price without a currency.",
+            "plan orders --where 'day = 1' --throughput 1GiB --hour-price 3",
+        ),
+        (
+            "A currency by its sign.",
+            "plan orders --throughput 1GiB --hour-price 3 --currency €",
+        ),
         ("A sample without readers.", "plan orders --sample"),
         ("A file that is not live.", "explain orders --file part-0.parquet"),
         ("Rounds of the strategy cube.", "optimize orders --final"),

@@ -27,6 +27,7 @@ def placed(
     curve: str,
     conditions: Conditions | None = None,
     prefix: Sequence[int] = (),
+    has_equals: bool = False,
 ) -> NDArray[np.int64]:
     """Return the file per row (int64), as the executor would place the rows.
 
@@ -38,10 +39,11 @@ def placed(
         curve: The name of a curve.
         conditions: What readers ask, over the keys, if the layout is fitted to it.
         prefix: Columns by whose single values rows are parted first.
+        has_equals: Whether equal keys are equal values, which stay together, and not chance.
     """
     count, columns = points.shape
     kind = Curve(curve) if columns > 1 else Curve.LINEAR
-    if conditions is not None or prefix:
+    if conditions is not None or prefix or has_equals:
         ordinals = np.arange(count, dtype=np.uint64)
         values = [pa.array(column) for column in points.T]
         found = place_columns(

@@ -99,6 +99,8 @@ WITHOUT_EFFECT: Final = {
         "--throughput": "two --throughput 1GiB",
         "--hour-price": "two --hour-price 1",
         "--tib-price": "two --tib-price 1",
+        "--currency": "two --currency EUR",
+        "--start-seconds": "two --start-seconds 1",
     },
     "run": {"--spark-conf": "document -o new --executor other --spark-conf a=b"},
     "scan": {
