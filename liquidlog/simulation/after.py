@@ -174,7 +174,7 @@ class _Rewrite:
         shares = np.bincount(parts, minlength=outputs) / max(len(parts), 1)
         columns = [_spanned(column, owner, parts, shares) for column in self.bounds.columns]
         for (number, scale), values in zip(self.scales.items(), points.T, strict=True):
-            low, high = scale.ends(values, parts, outputs)
+            low, high = scale.ends(values, parts, outputs, alone=self.keys == 1)
             columns[number] = replace(columns[number], low=low, high=high)
         num_records = _divided(self.bounds.num_records, shares)
         names = [f"planned-{self.group.group_id}-{number}" for number in range(outputs)]
@@ -209,10 +209,13 @@ class _Rewrite:
     def _placed(self, owner: Rows | None, points: Points) -> Rows:
         """Return the output of each row; made-up rows become those of values where values count."""
         readers, outputs = self.plan.readers, self.group.expected_outputs
+        guessed = [scale.is_guessed for scale in self.scales.values()]
+        # No two made-up texts are equal, so no file could hold a single value.
+        prefix = () if any(guessed[number] for number in self.plan.prefix) else self.plan.prefix
         if not self.keys:
             count = 0 if owner is None else len(owner)
             return np.arange(count, dtype=np.int64) * outputs // max(count, 1)
-        if readers is None and not self.plan.prefix:
+        if readers is None and not prefix:
             curve = self.plan.curve
             keys = points[:, : self.keys]
             return placed(keys, outputs, curve=curve, has_equals=self.is_sampled)
@@ -221,9 +224,7 @@ class _Rewrite:
         for number, scale in enumerate(scales):
             points[:, number] = scale.whole(points[:, number])
         conditions = None if readers is None else readers.conditions([one.parsed for one in scales])
-        return placed(
-            points, outputs, curve=self.plan.curve, conditions=conditions, prefix=self.plan.prefix
-        )
+        return placed(points, outputs, curve=self.plan.curve, conditions=conditions, prefix=prefix)
 
     def _correlated(self, likely: tuple[ImaginedFiles, Bounds]) -> tuple[ImaginedFiles, Bounds]:
         """Return the files with columns that run along with the layout, where they are known."""

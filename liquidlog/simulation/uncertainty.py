@@ -68,11 +68,11 @@ EXACT: Final = ModelError(one=0.0, mean=0.0, size=0.1)
 SAMPLED: Final = ModelError(one=0.1, mean=0.03, size=0.08)
 """Rows were sampled, so that values and their correlation are known."""
 
-STATISTICS: Final = ModelError(one=1.0, mean=0.35, size=0.1)
+STATISTICS: Final = ModelError(one=0.45, mean=0.25, size=0.1)
 """Only the smallest and largest values of each file are known: neither how often values between
 them are, nor which values of two columns meet."""
 
-TEXTS: Final = ModelError(one=1.2, mean=0.6, size=0.1)
+TEXTS: Final = ModelError(one=0.7, mean=0.4, size=0.1)
 """As STATISTICS, and a clustering column has texts, of which nothing between two ends is known."""
 
 
