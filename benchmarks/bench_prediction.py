@@ -1,9 +1,10 @@
 """Compare predictions of plans, and their ranges, with what readers open after the rewrite.
 
-Tables of TPC-H are appended in 24 files, and the tables of a recorded workload file by file. Each case clusters one of them, is planned, predicted, rewritten on a local Spark, and asked
-again. Predicates are points and ranges of 1 % of the values of each column of the case, drawn from
-the data with a fixed seed, alone and in pairs; readers of single values are asked too. Rewritten
-tables are kept in --home; a second run only predicts.
+Tables of TPC-H are appended in 24 files, and the tables of a recorded workload file by file. Each
+case clusters one of them, is planned, predicted, rewritten on a local Spark, and asked again.
+Predicates are points and ranges of 1 % of the values of each column of the case, drawn from the
+data with a fixed seed, alone and in pairs; readers of single values are asked too. Rewritten tables
+are kept in --home; a second run only predicts.
 
 A range should contain nine of ten true numbers. Model errors in `simulation/uncertainty.py` were
 fitted to the cases of some tables; those of others judge them: see TABLES.

@@ -26,8 +26,12 @@ from liquidlog.snapshot import Snapshot
 from liquidlog.spec.bounds import Bounds, BoundsOf, ColumnBounds, concat_bounds
 
 _ROWS_IN_A_FILE: Final = 64
+_FEWEST_ROWS_IN_A_FILE: Final = 16
 _MOST_ROWS: Final = 400_000
 _MOST_DRAWN_ROWS: Final = 50_000
+_ROWS_OF_ALL_GROUPS: Final = 1_000_000
+_MADE_UP_ROWS_OF_ALL_GROUPS: Final = 200_000
+"""Rows that are made up for all groups of a plan, unless files would have too few."""
 
 _PAIR = pc.ScalarAggregateOptions(skip_nulls=False)
 
@@ -189,6 +193,8 @@ class _Rewrite:
         """Return the input of each row, None if unknown, and its numbers (rows by columns)."""
         if self.is_sampled:
             points = np.stack([scale.sampled for scale in self.scales.values()], axis=1)
+            most = max(_ROWS_OF_ALL_GROUPS // len(self.plan.groups), 2 * _ROWS_IN_A_FILE)
+            points = points[:: max(1, len(points) // most)]
             if is_drawn and len(points) > 1:
                 random = np.random.default_rng((world, len(points)))
                 half = random.permutation(len(points))[: (len(points) + 1) // 2]
@@ -196,9 +202,11 @@ class _Rewrite:
             return None, points
         outputs = max(self.group.expected_outputs, len(self.size_bytes))
         most = _MOST_DRAWN_ROWS if is_drawn else _MOST_ROWS
-        wanted = min(max(most, 2 * outputs), _ROWS_IN_A_FILE * outputs)
-        each = self.size_bytes * (wanted / max(self.size_bytes.sum(), 1.0))
-        owner = np.repeat(np.arange(len(each)), np.maximum(1, np.round(each)).astype(np.int64))
+        every = sum(max(one.expected_outputs, len(one.inputs)) for one in self.plan.groups)
+        each = min(_ROWS_IN_A_FILE, _MADE_UP_ROWS_OF_ALL_GROUPS // max(every, 1))
+        wanted = min(max(most, 2 * outputs), max(each, _FEWEST_ROWS_IN_A_FILE) * outputs)
+        share = self.size_bytes * (wanted / max(self.size_bytes.sum(), 1.0))
+        owner = np.repeat(np.arange(len(share)), np.maximum(1, np.round(share)).astype(np.int64))
         seed = (world, len(owner)) if is_drawn else len(owner)
         shares = np.random.default_rng(seed).random((len(owner), len(self.scales)))
         columns = [

@@ -28,7 +28,7 @@ Readers = Literal["workload", "narrow"]
 
 _EVERYTHING: Final = "every row"
 _MOST_DRAWN: Final = 12
-_FEWEST_DRAWN: Final = 4
+_FEWEST_DRAWN: Final = 2
 _DRAWN_FILES: Final = 20_000
 """Files that are drawn, in all worlds together."""
 
