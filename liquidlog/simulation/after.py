@@ -29,7 +29,7 @@ _ROWS_IN_A_FILE: Final = 64
 _FEWEST_ROWS_IN_A_FILE: Final = 16
 _MOST_ROWS: Final = 400_000
 _MOST_DRAWN_ROWS: Final = 50_000
-_ROWS_OF_ALL_GROUPS: Final = 1_000_000
+_ROWS_OF_ALL_GROUPS: Final = 500_000
 _MADE_UP_ROWS_OF_ALL_GROUPS: Final = 200_000
 """Rows that are made up for all groups of a plan, unless files would have too few."""
 
