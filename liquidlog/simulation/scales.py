@@ -12,7 +12,6 @@ from liquidlog.plan import parsed_as
 from liquidlog.simulation.table import Points, Rows
 from liquidlog.simulation.texts import TextLine
 
-
 _APART: Final = 0.45
 
 

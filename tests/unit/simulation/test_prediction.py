@@ -99,3 +99,74 @@ def test_predictions_name_what_cannot_prune_and_what_is_left_out(tmp_path: Path)
     assert found.cannot_prune == found.predicates[0].cannot_prune == ("lower(name) = 'x'",)
     assert [one.where for one in found.not_usable] == ["nope = 1"]
     assert [row.share for row in found.predicates] == [1.0]
+
+
+def test_readers_of_single_values_are_predicted_without_a_workload(tmp_path: Path) -> None:
+    table = Table.create(str(tmp_path / "t"), schema=rows(0).schema, cluster_by=["day", "part"])
+    for seed in range(4):
+        table.append(rows(seed))
+    for options in ({}, {"strategy": "overlap"}, {"prefix": ["day"]}, {"skip_clustered": True}):
+        plan = table.plan(max_file_size=30_000, **options)
+        for sample in (False, True):
+            found = table.predict(plan, sample=sample)
+            assert found.readers == "narrow"
+            assert found.is_sampled == sample
+            assert [one.where for one in found.predicates] == [
+                "one value of day",
+                "one value of part",
+            ]
+            assert [one.share for one in found.predicates] == [0.5, 0.5]
+            assert found.bytes_after_range.low <= found.bytes_after <= found.bytes_after_range.high
+            assert (found.bytes_after < 0.6 * found.bytes_before) == bool(plan.groups)
+            assert found.files_after_range.low >= 1
+
+
+def test_readers_of_what_a_plan_leaves_alone_are_certain(tmp_path: Path) -> None:
+    table = Table.create(str(tmp_path / "t"), schema=rows(0).schema, cluster_by=["day"])
+    table.append(rows(0))
+    plan = table.plan(strategy="overlap")
+    for workload in ((), (WeightedPredicate("name = 'n0007'"),)):
+        found = table.predict(plan, workload)
+        assert not plan.groups
+        assert found.bytes_after_range.low == found.bytes_after_range.high == found.bytes_after
+        assert found.files_after_range.low == found.files_after_range.high == found.files_after
+        assert found.break_even_reads_range is None
+
+
+def test_compaction_changes_only_the_number_of_files_for_readers_of_everything(
+    tmp_path: Path,
+) -> None:
+    table = Table.create(str(tmp_path / "t"), schema=rows(0).schema)
+    for seed in range(4):
+        table.append(rows(seed))
+    found = table.predict(table.plan())
+    assert [one.where for one in found.predicates] == ["every row"]
+    assert (found.files_before, found.files_after) == (4, 1)
+    assert found.bytes_after == pytest.approx(found.bytes_before, abs=4)
+    assert found.files_after_range.low == found.files_after_range.high == 1
+    assert found.bytes_after_range.low < found.bytes_after < found.bytes_after_range.high
+
+
+def test_an_empty_table_is_predicted_to_stay_empty(tmp_path: Path) -> None:
+    table = Table.create(str(tmp_path / "t"), schema=rows(0).schema, cluster_by=["day"])
+    found = table.predict(table.plan())
+    assert found.bytes_before == found.bytes_after == found.bytes_after_range.high == 0
+    found = table.predict(table.plan(), (WeightedPredicate("part = 3"),))
+    assert found.files_after == found.files_after_range.high == 0
+
+
+def test_columns_that_run_along_are_known_from_rows_only(tmp_path: Path) -> None:
+    made = [rows(seed) for seed in range(4)]
+    made = [one.set_column(1, "part", one["day"].cast(pa.int32()).cast(pa.int64())) for one in made]
+    table = Table.create(str(tmp_path / "t"), schema=made[0].schema, cluster_by=["day"])
+    for one in made:
+        table.append(one)
+    plan = table.plan(max_file_size=20_000)
+    asked = (WeightedPredicate("part = 42"),)
+    guessed, sampled = (table.predict(plan, asked, sample=sample) for sample in (False, True))
+    table.commit(plan, execute(plan))
+    true = table.scan(workload=asked).bytes_read
+    assert guessed.bytes_after > 3 * true
+    for found in (guessed, sampled):
+        assert found.bytes_after_range.low <= true <= found.bytes_after_range.high
+    assert sampled.bytes_after_range.high < guessed.bytes_after
