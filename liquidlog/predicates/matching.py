@@ -174,18 +174,7 @@ def referenced_leaves(snapshot: Snapshot, predicates: Sequence[str]) -> tuple[Le
         UsageError: If one is not one SQL condition, or names a column the table lacks.
     """
     conditions = [parse_condition(predicate) for predicate in predicates]
-    return _leaves(
-        snapshot, [referenced_columns(condition, snapshot.schema) for condition in conditions]
-    )
-
-
-def leaves_asked_for(snapshot: Snapshot, predicates: Sequence[str]) -> tuple[Leaf, ...]:
-    """Return the result of `referenced_leaves` of those predicates that are conditions."""
-    conditions = [_condition(predicate, snapshot) for predicate in predicates]
-    return _leaves(snapshot, [one[1] for one in conditions if not isinstance(one, UsageError)])
-
-
-def _leaves(snapshot: Snapshot, named: Sequence[Mapping[Path, Path]]) -> tuple[Leaf, ...]:
+    named = [referenced_columns(condition, snapshot.schema) for condition in conditions]
     paths = dict.fromkeys(path for columns in named for path in columns.values())
     partitions = {(name,) for name in snapshot.metadata.partition_columns}
     known = {leaf.logical: leaf for leaf in leaves(snapshot.schema)}

@@ -2,12 +2,14 @@
 
 import math
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 import numpy as np
 import pyarrow as pa
 
+from liquidlog.errors import UsageError
 from liquidlog.plan import ClusteringPlan
 from liquidlog.predicates.sessions import Session
 from liquidlog.predicates.workload import NotUsable, Workload, shares
@@ -128,13 +130,15 @@ def other_leaves(snapshot: Snapshot, plan: ClusteringPlan, workload: Workload) -
     Sampled, they tell whether files of the plan will be narrow in them.
     """
     # See `_asked`.
-    from liquidlog.predicates.matching import leaves_asked_for
+    from liquidlog.predicates.matching import referenced_leaves
 
     clustered = {column.logical for column in plan.columns}
-    asked = leaves_asked_for(snapshot, [one.where for one in workload if one.problem is None])
-    return tuple(
-        leaf for leaf in asked if leaf.logical not in clustered and has_bounds(leaf.data_type)
-    )
+    found: dict[Path, Leaf] = {}
+    for predicate in workload:
+        with suppress(UsageError):
+            named = referenced_leaves(snapshot, [predicate.where])
+            found |= {leaf.logical: leaf for leaf in named if has_bounds(leaf.data_type)}
+    return tuple(leaf for path, leaf in found.items() if path not in clustered)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
