@@ -33,6 +33,9 @@ _ROWS_OF_ALL_GROUPS: Final = 500_000
 _MADE_UP_ROWS_OF_ALL_GROUPS: Final = 200_000
 """Rows that are made up for all groups of a plan, unless files would have too few."""
 
+_APART_ALONE: Final = 0.45
+"""Files that are cut by one column do not overlap."""
+
 _PAIR = pc.ScalarAggregateOptions(skip_nulls=False)
 
 
@@ -178,7 +181,7 @@ class _Rewrite:
         shares = np.bincount(parts, minlength=outputs) / max(len(parts), 1)
         columns = [_spanned(column, owner, parts, shares) for column in self.bounds.columns]
         for (number, scale), values in zip(self.scales.items(), points.T, strict=True):
-            low, high = scale.ends(values, parts, outputs, alone=self.keys == 1)
+            low, high = scale.ends(values, parts, outputs, apart=self._apart)
             columns[number] = replace(columns[number], low=low, high=high)
         num_records = _divided(self.bounds.num_records, shares)
         names = [f"planned-{self.group.group_id}-{number}" for number in range(outputs)]
@@ -188,6 +191,19 @@ class _Rewrite:
             num_records=num_records,
         )
         return files, Bounds(columns=tuple(columns), num_records=num_records)
+
+    @property
+    def _prefix(self) -> tuple[int, ...]:
+        """The plan's prefix, unless no two made-up values of it are equal, as with texts."""
+        guessed = [scale.is_guessed for scale in self.scales.values()]
+        return () if any(guessed[number] for number in self.plan.prefix) else self.plan.prefix
+
+    @property
+    def _apart(self) -> float:
+        """How far bounds of made-up rows are moved apart, as `Scale.ends` takes it."""
+        if self.plan.readers is not None or self._prefix:
+            return 0.0  # Made-up rows have whole values then, and files end between them.
+        return _APART_ALONE if self.keys == 1 else 1.0
 
     def _rows(self, world: int, *, is_drawn: bool) -> tuple[Rows | None, Points]:
         """Return the input of each row, None if unknown, and its numbers (rows by columns)."""
@@ -217,9 +233,7 @@ class _Rewrite:
     def _placed(self, owner: Rows | None, points: Points) -> Rows:
         """Return the output of each row; made-up rows become those of values where values count."""
         readers, outputs = self.plan.readers, self.group.expected_outputs
-        guessed = [scale.is_guessed for scale in self.scales.values()]
-        # No two made-up texts are equal, so no file could hold a single value.
-        prefix = () if any(guessed[number] for number in self.plan.prefix) else self.plan.prefix
+        prefix = self._prefix
         if not self.keys:
             count = 0 if owner is None else len(owner)
             return np.arange(count, dtype=np.int64) * outputs // max(count, 1)
@@ -227,12 +241,12 @@ class _Rewrite:
             curve = self.plan.curve
             keys = points[:, : self.keys]
             return placed(keys, outputs, curve=curve, has_equals=self.is_sampled)
-        points = points[:, : self.keys].copy()
         scales = list(self.scales.values())[: self.keys]
         for number, scale in enumerate(scales):
             points[:, number] = scale.whole(points[:, number])
         conditions = None if readers is None else readers.conditions([one.parsed for one in scales])
-        return placed(points, outputs, curve=self.plan.curve, conditions=conditions, prefix=prefix)
+        keys = points[:, : self.keys]
+        return placed(keys, outputs, curve=self.plan.curve, conditions=conditions, prefix=prefix)
 
     def _correlated(self, likely: tuple[ImaginedFiles, Bounds]) -> tuple[ImaginedFiles, Bounds]:
         """Return the files with columns that run along with the layout, where they are known."""

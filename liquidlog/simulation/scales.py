@@ -13,7 +13,6 @@ from liquidlog.simulation.table import Points, Rows
 from liquidlog.simulation.texts import TextLine
 
 _MOST: Final = np.finfo(np.float64).max / 4
-_APART: Final = 0.45
 
 
 class Scale:
@@ -49,20 +48,19 @@ class Scale:
         return np.asarray(low + random * (high - low), np.float64)
 
     def ends(
-        self, values: Points, parts: Rows, outputs: int, *, alone: bool = False
+        self, values: Points, parts: Rows, outputs: int, *, apart: float
     ) -> tuple[pa.Array, pa.Array]:
         """Return lower and upper bounds, one per output, no narrower than its rows.
 
         Made-up rows stand for many that lie as evenly: their bounds are moved apart by the mean
-        distance of two rows, within those of the group; if rows are cut by this column `alone`, by
-        not quite half of it, as outputs do not overlap then.
+        distance of two rows, times `apart`, within those of the group.
         """
         low, high = np.full(outputs, np.inf), np.full(outputs, -np.inf)
         np.minimum.at(low, parts, values)
         np.maximum.at(high, parts, values)
         if not len(self.sampled) and len(self._known):
             unseen = (high - low) / np.maximum(np.bincount(parts, minlength=outputs) - 1, 1)
-            unseen *= _APART if alone else 1.0
+            unseen *= apart
             low = np.maximum(low - unseen, self._low.min())
             high = np.minimum(high + unseen, self._high.max())
         return self._bounds(low, up=False), self._bounds(high, up=True)

@@ -2,7 +2,8 @@
 
 Worlds differ as the same plan may come out differently. What all worlds share, the model itself,
 is wrong by an error that was measured on real rewrites, as the standard deviation of the logarithm
-of true / predicted: `benchmarks/bench_prediction.py`.
+of true / predicted. Errors were fitted to some tables of `benchmarks/bench_prediction.py` and
+judged by others.
 """
 
 import math
