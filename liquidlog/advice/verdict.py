@@ -1,0 +1,74 @@
+"""Whether a layout is worth its rewrite, in one sentence."""
+
+from dataclasses import dataclass
+from typing import Final
+
+from liquidlog.judgement.verdicts import Bar
+from liquidlog.simulation.ranges import Range
+
+MIN_GAIN: Final = 0.1
+"""The least gain of a recommended layout, if nobody says: a tenth of the cost of reading."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Gain:
+    """What a layout brings to the readers that it is judged by.
+
+    `cost_now` and `cost_after` are the mean cost of one reading in bytes, with that of opening
+    files. `range` is that of the gain, as a share of `cost_now`. `rewrite_cost` is in bytes, with
+    that of opening files. `readings_a_day` are those of all predicates together.
+    """
+
+    cost_now: float
+    cost_after: float
+    range: Range
+    rewrite_cost: float
+    readings_a_day: float
+
+    @property
+    def share(self) -> float:
+        """The gain as a share of the cost now."""
+        return 1 - self.cost_after / self.cost_now if self.cost_now > 0 else 0.0
+
+    @property
+    def payback_readings(self) -> float | None:
+        """Readings after which as much is spared as the rewrite costs; None if nothing is."""
+        spared = self.cost_now - self.cost_after
+        return self.rewrite_cost / spared if spared > 0 else None
+
+    @property
+    def payback_days(self) -> float | None:
+        """The same in days."""
+        readings = self.payback_readings
+        return None if readings is None else readings / self.readings_a_day
+
+
+def refusal(gain: Gain, *, min_gain: float, bar: Bar) -> str | None:
+    """Return why a layout is not worth its rewrite, None if it is."""
+    between = f"between {gain.range.low:.0%} and {gain.range.high:.0%} in nine of ten cases"
+    if gain.share <= 0:
+        return (
+            "the newest queries would read no less with the layout that the older ones ask for"
+            f" ({gain.share:+.0%})"
+        )
+    if gain.share < min_gain:
+        return f"the best layout gains {gain.share:.1%}, less than {min_gain:.0%}"
+    if gain.range.low <= 0:
+        return f"the best layout may gain nothing: {gain.share:.0%}, {between}"
+    days = gain.payback_days
+    if days is not None and days > bar.payback_days:
+        return (
+            f"the best layout gains {gain.share:.0%}, but pays back after {days:.1f} days, later"
+            f" than {bar.payback_days:g}"
+        )
+    return None
+
+
+def praise(gain: Gain) -> str:
+    """Return why a layout is worth its rewrite."""
+    days = gain.payback_days or 0.0
+    after = f"{days:.1f} days" if days >= 1 else f"{24 * days:.1f} hours"
+    return (
+        f"a reading costs {gain.share:.0%} less (between {gain.range.low:.0%} and"
+        f" {gain.range.high:.0%} in nine of ten cases), which pays for the rewrite after {after}"
+    )
