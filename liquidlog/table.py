@@ -56,6 +56,7 @@ from liquidlog.storage.options import OptionsSource
 # Opening a table and looking at it need a fifth of the modules that all methods need together.
 # Importing all of them takes longer than that work, so each method imports what it calls.
 if TYPE_CHECKING:
+    from liquidlog.advice.advice import Advice
     from liquidlog.clustering.health.measure import Health
     from liquidlog.doctor.examined import Diagnosis, Finding
     from liquidlog.judgement.verdicts import Bar, Judgement, Option
@@ -82,6 +83,7 @@ Size = int | str
 Done = TypeVar("Done")
 """What executing a plan returns."""
 
+_MOST_COLUMNS: Final = 4
 _PREDICATES: Final = "WeightedPredicates"
 _SCHEMA: Final = "an Arrow schema or a Delta StructType"
 _SOURCES: Final = "paths, Arrow tables or record batch readers"
@@ -575,6 +577,60 @@ class Table(Summary):
             now_ms=self._clock.now_ms(),
             row_groups=one(row_groups, bool, argument="row_groups", expected="True or False"),
         )
+
+    def advise(  # noqa: PLR0913  what is worth it, spelled out
+        self,
+        workload: Workload,
+        *,
+        columns: str | Sequence[str] | None = None,
+        max_columns: int = 4,
+        min_gain: float = 0.1,
+        max_file_size: Size | None = None,
+        payback_days: float | None = None,
+        readings_a_day: float | None = None,
+    ) -> "Advice":
+        """Return which layout the table should have for its readers, or that it is best left alone.
+
+        Every set of up to `max_columns` of the columns that predicates name, or of `columns`, is
+        laid out on sampled rows. The layout is chosen on the older queries and judged on the
+        newest. It is recommended if a reading costs at least `min_gain` (a share) less, and the
+        rewrite pays back within `payback_days` if each predicate is read `readings_a_day` times.
+        With `max_file_size`, no other sizes are tried.
+
+        Raises:
+            UsageError: If no predicate is a condition on the table, or an argument cannot be used.
+            ClusteringColumnError: If a column cannot be clustered by.
+            UnsupportedFeatureError: If the table cannot be rewritten.
+        """
+        from liquidlog.clustering.planning.planner import policy_settings
+        from liquidlog.judgement.verdicts import PAYBACK_DAYS, READINGS_A_DAY, Bar
+        from liquidlog.operations.advise import advise
+        from liquidlog.operations.layout_search import Request
+
+        asked = _workload(workload)
+        if not asked:
+            raise UsageError("advice needs readers: the workload has no predicate")
+        rate = READINGS_A_DAY if readings_a_day is None else readings_a_day
+        days = PAYBACK_DAYS if payback_days is None else payback_days
+        request = Request(
+            columns=None if columns is None else column_paths(columns, argument="columns"),
+            max_columns=whole_number(max_columns, argument="max_columns", least=1),
+            min_gain=number(min_gain, argument="min_gain"),
+            max_file_bytes=policy_settings({"max_file_size": max_file_size}).get("max_file_bytes"),
+            bar=Bar(
+                readings_a_day=number(rate, argument="readings_a_day"),
+                payback_days=number(days, argument="payback_days"),
+            ),
+        )
+        if request.max_columns > _MOST_COLUMNS:
+            raise UsageError(
+                f"max_columns is {request.max_columns}, and a table has at most {_MOST_COLUMNS}"
+                " clustering columns",
+                option="max_columns",
+            )
+        if not request.bar.readings_a_day:
+            raise UsageError("readings_a_day must be more than 0", option="readings_a_day")
+        return advise(self._store, self.snapshot(), asked, request, self._clock)
 
     def written_bytes(self) -> "tuple[WrittenBytes, ...]":
         """Return the bytes that each commit still in the log wrote, new and moved, oldest first."""

@@ -62,9 +62,7 @@ def backtest(
     if not len(weights):
         return NOTHING_OBSERVED
     apart = np.abs(predicted - observed)
-    errors = np.divide(
-        apart, observed, out=(apart > 0).astype(np.float64), where=observed > 0
-    )
+    errors = np.divide(apart, observed, out=(apart > 0).astype(np.float64), where=observed > 0)
     order = np.argsort(errors, kind="stable")
     before = np.cumsum(weights[order])
     middle = order[np.searchsorted(before, before[-1] / 2)]

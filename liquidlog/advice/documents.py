@@ -67,7 +67,9 @@ def decode_advice(data: bytes, *, where: str) -> AdviceDocument:
         raise DocumentError(where, f"is not advice as advise -o writes it: {error}") from error
     layout = found.recommended
     if layout is not None and layout.fitted != (found.fitted_to is not None):
-        raise DocumentError(where, "says that its layout is fitted, but not to what, or the reverse")
+        raise DocumentError(
+            where, "says that its layout is fitted, but not to what, or the reverse"
+        )
     return found
 
 

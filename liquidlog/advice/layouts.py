@@ -110,7 +110,7 @@ class Layouts:
             self._rows[id(grouping)] = found
         return found
 
-    def _placed(  # noqa: PLR0913  what a layout depends on
+    def _placed(
         self,
         candidate: Candidate,
         grouping: int,

@@ -54,8 +54,8 @@ def _spread(low: pa.Array, high: pa.Array, owner: Numbers, random: Floats) -> pa
         first, last = (np.asarray(pc.index_in(end, ends), np.int64)[owner] for end in (low, high))
         places = first + np.floor(random * (last - first + 1)).astype(np.int64)
         return ends.take(pa.array(np.minimum(places, last)))
-    first, last = (_numbers(end)[owner] for end in (low, high))
-    return _values(first + random * np.maximum(last - first, 0), low.type)
+    start, end = _numbers(low)[owner], _numbers(high)[owner]
+    return _values(start + random * np.maximum(end - start, 0), low.type)
 
 
 def _least(texts: pa.Array) -> pa.Scalar:

@@ -62,15 +62,15 @@ def readings_of(
     start = 0
     while start < len(laid):
         stop, files = start, 0
-        while stop < len(laid) and (stop == start or files + len(laid[stop].size_bytes) <= _FILES_AT_ONCE):
+        while stop < len(laid) and (
+            stop == start or files + len(laid[stop].size_bytes) <= _FILES_AT_ONCE
+        ):
             files += len(laid[stop].size_bytes)
             stop += 1
         some = laid[start:stop]
         found += _of_some(snapshot, some, leaves, predicates, session)
         start = stop
-    return tuple(
-        _at_least_one(one, files, now) for one, files in zip(found, laid, strict=True)
-    )
+    return tuple(_at_least_one(one, files, now) for one, files in zip(found, laid, strict=True))
 
 
 def _of_some(

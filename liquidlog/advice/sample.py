@@ -101,8 +101,10 @@ class SampledColumn:
         if low is None or high is None:
             low = high = pa.nulls(len(count), self.values.type)
         null_count = np.round(nulls / count * rows)
-        unseen = (nulls == 0) & (0 < self._null_share * count) & (
-            self._null_share * count < _UNSEEN_NULLS
+        unseen = (
+            (nulls == 0)
+            & (self._null_share * count > 0)
+            & (self._null_share * count < _UNSEEN_NULLS)
         )
         null_count = np.where(unseen, 1.0, null_count)
         null_count = np.where(known == 0, np.ceil(rows), np.minimum(null_count, np.ceil(rows)))
@@ -171,9 +173,7 @@ class Sample:
         rows = np.sort(random.permutation(len(self))[: max(1, len(self) // 2)])
         taken = pa.array(rows)
         columns = tuple(SampledColumn(one.leaf, one.values.take(taken)) for one in self.columns)
-        return Sample(
-            columns=columns, file=self.file[rows], source=self.source, files=self.files
-        )
+        return Sample(columns=columns, file=self.file[rows], source=self.source, files=self.files)
 
 
 def sampled(

@@ -56,8 +56,8 @@ class Space:
 
     @property
     def screening_size(self) -> int:
-        """The maximum file size at which columns and forms are compared first."""
-        return self.sizes[len(self.sizes) // 2]
+        """The maximum file size at which columns and forms are compared first: the smallest."""
+        return self.sizes[-1]
 
 
 def searched(space: Space, measure: Measure, weights: Floats) -> Measured:
@@ -93,8 +93,10 @@ def _plain_ones(
 ) -> Sequence[Sequence[Candidate]]:
     """Return the plain layouts to look at; of very many columns, sets grow from the best ones."""
     if len(space.columns) <= MOST_COLUMNS:
-        return [[plainest(some, size) for some in sets_of_columns(space.columns, space.max_columns)]]
-    grown = [(path,) for path in space.columns]
+        return [
+            [plainest(some, size) for some in sets_of_columns(space.columns, space.max_columns)]
+        ]
+    grown: list[tuple[Path, ...]] = [(path,) for path in space.columns]
     for _ in range(space.max_columns):
         look([plainest(some, size) for some in grown])
         known = costs_so_far()

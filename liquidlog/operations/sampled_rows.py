@@ -67,9 +67,7 @@ def sample_rows(
         numbers = _numbers(snapshot, files)
         weights = np.array([file.size_bytes for file in files], np.float64)
         table, owner = made_up(leaves, bounds_of(leaves).take(pa.array(numbers)), weights, rows)
-        made = sampled(
-            leaves, table, numbers[owner], source=FROM_STATISTICS, files=len(files)
-        )
+        made = sampled(leaves, table, numbers[owner], source=FROM_STATISTICS, files=len(files))
         return made, error.message
     file = np.repeat(numbers, [len(one) for one in read])
     table = pa.concat_tables(read) if read else _nothing(leaves)
@@ -97,7 +95,7 @@ def _numbers(snapshot: Snapshot, files: Sequence[InputFile]) -> Numbers:
     return np.asarray(pc.index_in(paths, snapshot.paths()).to_numpy(), np.int64)
 
 
-def _read(  # noqa: PLR0913  which rows of which columns of which files
+def _read(
     store: TableStore,
     snapshot: Snapshot,
     plan: ClusteringPlan,
@@ -115,7 +113,7 @@ def _read(  # noqa: PLR0913  which rows of which columns of which files
         return list(pool.map(read, files))
 
 
-def _of_file(  # noqa: PLR0913  which rows of which columns of which file
+def _of_file(
     store: TableStore,
     snapshot: Snapshot,
     plan: ClusteringPlan,
