@@ -57,6 +57,7 @@ from liquidlog.storage.options import OptionsSource
 # Importing all of them takes longer than that work, so each method imports what it calls.
 if TYPE_CHECKING:
     from liquidlog.advice.advice import Advice
+    from liquidlog.advice.documents import AdviceDocument
     from liquidlog.clustering.health.measure import Health
     from liquidlog.doctor.examined import Diagnosis, Finding
     from liquidlog.judgement.verdicts import Bar, Judgement, Option
@@ -816,6 +817,39 @@ class Table(Summary):
         size = plan.policy.min_cube_bytes
         return predicted_health(snapshot, plan, self.bounds_of(snapshot), min_cube_bytes=size)
 
+    def plan_advised(
+        self,
+        advice: "AdviceDocument",
+        **policy: Any,  # noqa: ANN401  as plan takes them
+    ) -> ClusteringPlan:
+        """Return the plan that makes the layout of saved advice, as `decode_advice` returns it.
+
+        `policy` are further arguments of `plan`, none of which the advice determines.
+
+        Raises:
+            UsageError: If the advice is of another table, or to leave it alone; if the table is not
+                clustered by the advised columns; or if the policy has what the advice determines.
+        """
+        from msgspec import structs
+
+        from liquidlog.advice.documents import plan_arguments
+        from liquidlog.clustering.columns import clustering_state
+
+        snapshot = self.snapshot()
+        columns = tuple(column.logical for column in clustering_state(snapshot).columns)
+        arguments = plan_arguments(
+            advice, table_id=snapshot.metadata.id, columns=columns, uri=self.uri
+        )
+        decided = {*arguments, "curve", "prefix", "workload"} - {"full"}
+        both = sorted(name for name in decided if policy.get(name) not in (None, False))
+        if both:
+            raise UsageError(
+                f"the advice determines {', '.join(both)}; leave out the option or the advice",
+                option=both[0],
+            )
+        made = self.plan(**{**policy, **arguments})
+        return structs.replace(made, fitted=advice.fitted_to)
+
     def explain(self, plan: ClusteringPlan | None = None, *, path: str | None = None) -> Rows:
         """Return why each live file, or one file, is or is not a candidate, in words and numbers.
 
@@ -1069,6 +1103,24 @@ class Table(Summary):
         paths = None if columns is None else column_paths(columns, argument="columns")
         snapshot = self.snapshot_to_change()
         return cluster_by(self._store, snapshot, paths, self._clock, dry_run=dry_run)
+
+    def apply_advice(self, advice: "Advice", *, dry_run: bool = False) -> tuple[int, ...]:
+        """Set the advised columns and layout properties; return the versions of these commits.
+
+        There is one commit for the columns and one for the properties, where they change, and none
+        if the advice is to leave the table alone. With `dry_run` nothing is committed: the versions
+        are those that there would be.
+
+        Raises:
+            UsageError: If the advice is of another table.
+            ClusteringColumnError: If the table cannot be clustered by these columns.
+            UnsupportedFeatureError: If the table requires more of a writer than we do.
+            CommitError: If a commit did not land.
+        """
+        from liquidlog.operations.advise import apply_advice
+
+        snapshot = self.snapshot_to_change()
+        return apply_advice(self._store, snapshot, advice, self._clock, dry_run=dry_run)
 
     def fix(self, *names: str, dry_run: bool = False) -> "tuple[Mended, ...]":
         """Mend what findings of these names say, without rewriting a data file.

@@ -1,8 +1,9 @@
 """Advice: which layout a table should have for its readers, or that it should be left alone."""
 
+import shlex
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, Final
 
 import msgspec
 
@@ -12,6 +13,9 @@ from liquidlog.plan import FittedWorkload
 from liquidlog.predicates.workload import NotUsable
 from liquidlog.simulation.ranges import Range
 from liquidlog.spec.schema import Path, quote_path
+
+SAVED_AS: Final = "ADVICE.json"
+"""The name of the document in commands, as long as it is not saved."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -149,6 +153,12 @@ class Advice:
     def recommended(self) -> Measured | None:
         """The layout to have, None if the table is best left alone."""
         return self.best if self.is_recommended else None
+
+    def saved_as(self, path: str) -> "Advice":
+        """Return the advice with commands that name the file it is saved to."""
+        named = shlex.quote(path)
+        commands = tuple(one.replace(SAVED_AS, named) for one in self.commands)
+        return replace(self, commands=commands)
 
     def document(self) -> dict[str, Any]:
         """Return the advice as plain JSON values."""

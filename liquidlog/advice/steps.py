@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from liquidlog.advice.advice import ProtocolChange
+from liquidlog.advice.advice import SAVED_AS, ProtocolChange
 from liquidlog.advice.candidates import Candidate
 from liquidlog.clustering.columns import clustering_state
 from liquidlog.clustering.planning.remembered import remembered_if_right
@@ -20,9 +20,6 @@ from liquidlog.spec.schema import quote_path
 
 _CURVE_PROPERTY: Final = "liquidlog.curve"
 _SIZE_PROPERTY: Final = "liquidlog.maxFileSize"
-
-SAVED_AS: Final = "advice.json"
-"""The name of the document in commands, if it is not saved yet."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,9 +88,7 @@ def _protocol_change(snapshot: Snapshot) -> ProtocolChange | None:
     if is_clustered(old):
         return None
     new = clustering_upgrade(old)
-    added = tuple(
-        name for name in new.writer_features or () if name not in table_features(old)
-    )
+    added = tuple(name for name in new.writer_features or () if name not in table_features(old))
     return ProtocolChange(
         features_added=added,
         min_writer_version=new.min_writer_version,

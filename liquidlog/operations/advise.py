@@ -6,8 +6,11 @@ from functools import partial
 from liquidlog.advice.advice import Advice
 from liquidlog.clustering.columns import ClusteringColumn, clustering_state, resolve_columns
 from liquidlog.commit.transaction import Clock
-from liquidlog.errors import ClusteringColumnError
+from liquidlog.errors import ClusteringColumnError, UsageError
+from liquidlog.log.loader import advance
 from liquidlog.log.store import TableStore
+from liquidlog.operations.alter import set_properties
+from liquidlog.operations.define import cluster_by
 from liquidlog.operations.layout_search import LayoutSearch, Request
 from liquidlog.operations.table_readers import table_readers
 from liquidlog.predicates.workload import Workload
@@ -35,6 +38,38 @@ def advise(
         reason = "no query asks for a column that a table can be clustered by"
         return readers.left_alone(reason, notes=problems)
     return LayoutSearch(readers, request, columns, clock.new_id, problems).advice()
+
+
+def apply_advice(
+    store: TableStore, snapshot: Snapshot, advice: Advice, clock: Clock, *, dry_run: bool
+) -> tuple[int, ...]:
+    """Commit the advised clustering columns and properties; return the versions of these commits.
+
+    There is at most one commit for each of both, and none if the table is to be left alone. With
+    `dry_run` nothing is committed: the versions are those that there would be.
+
+    Raises:
+        UsageError: If the advice is of another table.
+        ClusteringColumnError: If the table cannot be clustered by these columns.
+        UnsupportedFeatureError: If the table requires more of a writer than we do.
+        CommitError: If a commit did not land.
+    """
+    if advice.table_id != snapshot.metadata.id:
+        raise UsageError(
+            f"the advice is of the table {advice.table_uri}, not of {snapshot.uri}",
+            table_uri=advice.table_uri,
+        )
+    best = advice.recommended
+    if best is None:
+        return ()
+    version = cluster_by(store, snapshot, best.candidate.columns, clock, dry_run=dry_run)
+    versions = [version] if version != snapshot.version else []
+    if advice.sets or advice.unset:
+        after = snapshot if dry_run else advance(store, snapshot)[0]
+        changed = set_properties(store, after, advice.sets, advice.unset, clock, dry_run=dry_run)
+        if changed != after.version:
+            versions.append(changed + len(versions) if dry_run else changed)
+    return tuple(versions)
 
 
 def _columns(

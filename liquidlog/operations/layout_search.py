@@ -1,6 +1,7 @@
 """The search for a table's layout: candidates measured on a sample, and the best one judged."""
 
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Final
@@ -35,6 +36,7 @@ from liquidlog.spec.schema import Leaf, Path, leaves
 DEFAULT_MAX_COLUMNS: Final = 4
 _HALVES: Final = 4
 """Halves of the sampled rows that say how far the sample may be off."""
+_LAID_AT_ONCE: Final = 2
 _LOSERS: Final = 10
 _LOSES: Final = 1.01
 """A predicate loses if it costs more than this many times what it costs now."""
@@ -129,14 +131,10 @@ class LayoutSearch:
         self, candidates: Sequence[Candidate], layouts: Layouts | None = None
     ) -> Sequence[Readings]:
         using = layouts or self._layouts
-        laid = [
-            using.laid(
-                one,
-                self._own if self._is_own(one) else self._foreign,
-                self._fitted_to(one) if one.is_fitted else None,
-            )
-            for one in candidates
-        ]
+        readers = [self._fitted_to(one) if one.is_fitted else None for one in candidates]
+        groupings = [self._own if self._is_own(one) else self._foreign for one in candidates]
+        with ThreadPoolExecutor(_LAID_AT_ONCE) as pool:
+            laid = list(pool.map(using.laid, candidates, groupings, readers))
         base = self._base
         found = readings_of(self._plain, laid, using.leaves, base.wheres, base.session, base.now)
         return [
