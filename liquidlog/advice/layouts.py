@@ -95,7 +95,7 @@ class Layouts:
         known = sum(float(grouping.size_bytes[group]) for group in rows_of)
         return Laid(
             size_bytes=np.concatenate(sizes),
-            bounds=self._bounds(parts, np.concatenate(counts)),
+            bounds=self._bounds(candidate, parts, np.concatenate(counts)),
             scale=float(grouping.size_bytes.sum()) / known if known else 1.0,
         )
 
@@ -168,11 +168,16 @@ class Layouts:
             coords[:, number] = axis.coordinates_of(column)
         return np.asarray(found.cuts.parts_of(found.order.keys_of(coords), ordinals), np.int64)
 
-    def _bounds(self, parts: Parts, rows: Floats) -> Bounds:
+    def _bounds(self, candidate: Candidate, parts: Parts, rows: Floats) -> Bounds:
         known = {column.leaf: column for column in self.sample.columns}
         count = len(parts.starts)
         columns = tuple(
-            known[leaf].bounds(parts, rows, prefix_chars=self.prefix_chars)
+            known[leaf].bounds(
+                parts,
+                rows,
+                prefix_chars=self.prefix_chars,
+                is_cut=candidate.columns == (leaf.logical,),
+            )
             if leaf in known
             else _unknown(leaf, count)
             for leaf in self.leaves

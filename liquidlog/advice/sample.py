@@ -81,19 +81,22 @@ class SampledColumn:
     def _null_share(self) -> float:
         return float((self.codes < 0).mean()) if len(self.codes) else 0.0
 
-    def bounds(self, parts: Parts, rows: Floats, *, prefix_chars: int) -> ColumnBounds:
+    def bounds(
+        self, parts: Parts, rows: Floats, *, prefix_chars: int, is_cut: bool = False
+    ) -> ColumnBounds:
         """Return the bounds that the files would have.
 
         Args:
             parts: Which rows are in which file.
             rows: All rows of each file, (m,).
             prefix_chars: Characters of a text that its bounds keep.
+            is_cut: Whether rows are in files by this column alone, which then end between values.
         """
         count = parts.counts
         codes = self.codes[parts.order]
         nulls = np.add.reduceat(codes < 0, parts.starts).astype(np.int64)
         known = count - nulls
-        ends = self._ends(codes, parts, known)
+        ends = self._ends(codes, parts, known, widened=not is_cut)
         low, high = (
             self._distinct.take(pa.array(end, mask=known == 0)) if len(self._distinct) else None
             for end in ends
@@ -114,13 +117,17 @@ class SampledColumn:
             low=low, high=high, null_count=pa.array(null_count.astype(np.int64), pa.int64())
         )
 
-    def _ends(self, codes: Numbers, parts: Parts, known: Numbers) -> tuple[Numbers, Numbers]:
+    def _ends(
+        self, codes: Numbers, parts: Parts, known: Numbers, *, widened: bool
+    ) -> tuple[Numbers, Numbers]:
         most = len(self._distinct)
         if not most:
             return known, known
         top = np.maximum.reduceat(codes, parts.starts)
         low = np.minimum.reduceat(np.where(codes < 0, most, codes), parts.starts)
         low, top = np.minimum(low, most - 1), np.maximum(top, 0)
+        if not widened:
+            return low, top
         middle = (self._begins[:-1] + self._begins[1:] - 1) / 2
         first, last = middle[low], middle[top]
         total = float(self._begins[-1])

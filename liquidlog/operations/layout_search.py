@@ -145,7 +145,7 @@ class LayoutSearch:
     def _fitted_to(self, candidate: Candidate) -> FittedWorkload | None:
         """Return what the older queries ask of a candidate's columns, None if nothing."""
         if candidate not in self._readers:
-            self._readers[candidate] = _fitted(
+            self._readers[candidate] = fitted_readers(
                 self._base.readers.workload,
                 self._base.halves.older,
                 candidate.columns,
@@ -298,7 +298,7 @@ class LayoutSearch:
         )
 
 
-def _fitted(
+def fitted_readers(
     workload: Workload, weights: Floats, columns: Sequence[Path], snapshot: Snapshot
 ) -> FittedWorkload | None:
     """Return what predicates with these weights ask of columns, None if nothing."""
