@@ -95,7 +95,7 @@ class Layouts:
         known = sum(float(grouping.size_bytes[group]) for group in rows_of)
         return Laid(
             size_bytes=np.concatenate(sizes),
-            bounds=self._bounds(candidate, parts, np.concatenate(counts)),
+            bounds=self._bounds(candidate, parts, np.concatenate(counts), readers),
             scale=float(grouping.size_bytes.sum()) / known if known else 1.0,
         )
 
@@ -168,7 +168,14 @@ class Layouts:
             coords[:, number] = axis.coordinates_of(column)
         return np.asarray(found.cuts.parts_of(found.order.keys_of(coords), ordinals), np.int64)
 
-    def _bounds(self, candidate: Candidate, parts: Parts, rows: Floats) -> Bounds:
+    def _bounds(
+        self, candidate: Candidate, parts: Parts, rows: Floats, readers: FittedWorkload | None
+    ) -> Bounds:
+        stops: Mapping[Path, pa.Array] = {}
+        if readers is not None:
+            values = [self.sample.column(path).values for path in candidate.columns]
+            borders = _conditions(readers, values).borders(values)
+            stops = dict(zip(candidate.columns, borders, strict=True))
         known = {column.leaf: column for column in self.sample.columns}
         count = len(parts.starts)
         columns = tuple(
@@ -177,6 +184,7 @@ class Layouts:
                 rows,
                 prefix_chars=self.prefix_chars,
                 is_cut=candidate.columns == (leaf.logical,),
+                stops=stops.get(leaf.logical),
             )
             if leaf in known
             else _unknown(leaf, count)

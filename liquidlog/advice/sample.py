@@ -82,7 +82,13 @@ class SampledColumn:
         return float((self.codes < 0).mean()) if len(self.codes) else 0.0
 
     def bounds(
-        self, parts: Parts, rows: Floats, *, prefix_chars: int, is_cut: bool = False
+        self,
+        parts: Parts,
+        rows: Floats,
+        *,
+        prefix_chars: int,
+        is_cut: bool = False,
+        stops: pa.Array | None = None,
     ) -> ColumnBounds:
         """Return the bounds that the files would have.
 
@@ -91,12 +97,14 @@ class SampledColumn:
             rows: All rows of each file, (m,).
             prefix_chars: Characters of a text that its bounds keep.
             is_cut: Whether rows are in files by this column alone, which then end between values.
+            stops: Sampled values behind which files are made to end where they can; None if there
+                are none.
         """
         count = parts.counts
         codes = self.codes[parts.order]
         nulls = np.add.reduceat(codes < 0, parts.starts).astype(np.int64)
         known = count - nulls
-        ends = self._ends(codes, parts, known, widened=not is_cut)
+        ends = self._ends(codes, parts, known, widened=not is_cut, stops=self._places(stops))
         low, high = (
             self._distinct.take(pa.array(end, mask=known == 0)) if len(self._distinct) else None
             for end in ends
@@ -118,7 +126,7 @@ class SampledColumn:
         )
 
     def _ends(
-        self, codes: Numbers, parts: Parts, known: Numbers, *, widened: bool
+        self, codes: Numbers, parts: Parts, known: Numbers, *, widened: bool, stops: Numbers
     ) -> tuple[Numbers, Numbers]:
         most = len(self._distinct)
         if not most:
@@ -141,7 +149,16 @@ class SampledColumn:
         below, above = (
             np.searchsorted(self._begins, end, side="right").astype(np.int64) - 1 for end in wider
         )
+        # A stop between a sampled end and the end that it is moved to is where the file ends.
+        edges = np.concatenate([[-1], stops, [most - 1]])
+        below = np.maximum(below, edges[np.searchsorted(edges, low, side="left") - 1] + 1)
+        above = np.minimum(above, edges[np.searchsorted(edges, top, side="left")])
         return np.where(is_low, below, low), np.where(is_top, above, top)
+
+    def _places(self, stops: pa.Array | None) -> Numbers:
+        if stops is None or not len(stops):
+            return np.zeros(0, np.int64)
+        return np.unique(range_ids(stops, self._distinct).astype(np.int64) - 1)
 
 
 def _shortened(low: pa.Array, high: pa.Array, chars: int) -> tuple[pa.Array, pa.Array]:

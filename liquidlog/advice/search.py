@@ -23,7 +23,7 @@ MOST_COLUMNS: Final = 8
 _BEAM: Final = 4
 _BEST_SETS: Final = 8
 _BEST_FORMS: Final = 4
-_BEST_TO_FIT: Final = 2
+_BEST_TO_FIT: Final = 4
 
 SAME: Final = 0.01
 """Layouts whose readings differ by less than this are equally good: the plainest is taken."""
