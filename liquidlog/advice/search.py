@@ -26,7 +26,8 @@ _BEST_FORMS: Final = 4
 _BEST_TO_FIT: Final = 4
 
 SAME: Final = 0.01
-"""Layouts whose readings differ by less than this are equally good: the plainest is taken."""
+"""Layouts whose readings cost and read no more than this above the best are as good as it: the
+plainest of them is taken."""
 
 Measure = Callable[[Sequence[Candidate]], Sequence[Readings]]
 """Returns what readers open with each candidate."""
@@ -126,8 +127,13 @@ def ordered(found: Mapping[Candidate, Readings], weights: Floats) -> list[Candid
 def chosen(found: Mapping[Candidate, Readings], weights: Floats) -> Candidate:
     """Return the best candidate: the plainest of those that are as good as any."""
     known = costs(found, weights)
-    least = min(known.values())
-    same = [one for one, cost in known.items() if cost <= least * (1 + SAME)]
+    best = min(known, key=lambda one: known[one])
+    read = {one: float(weights @ reads.bytes) for one, reads in found.items()}
+    same = [
+        one
+        for one, cost in known.items()
+        if cost <= known[best] * (1 + SAME) and read[one] <= read[best] * (1 + SAME)
+    ]
     return min(same, key=lambda one: (one.plainness, known[one]))
 
 

@@ -3,7 +3,6 @@
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Final
 
 import numpy as np
@@ -24,7 +23,6 @@ from liquidlog.clustering.planning.read_model import OPEN_COST_BYTES
 from liquidlog.clustering.planning.remembered import remembered
 from liquidlog.errors import ClusteringColumnError
 from liquidlog.judgement.verdicts import Bar
-from liquidlog.log.statistics import load_bounds
 from liquidlog.operations.full_rewrites import full_plan, grouping, unpartitioned
 from liquidlog.operations.sampled_rows import sample_rows
 from liquidlog.operations.table_readers import TableReaders, readings_by
@@ -82,15 +80,18 @@ class LayoutSearch:
         if self._own_columns:
             self._own = grouping(snapshot, full_plan(snapshot, self._own_columns, new_id))
         self._left = readings_by(
-            np.asarray(snapshot.files["size"].to_numpy(), np.float64),
-            [mask & (self._own.group_of_file < 0) for mask in base.masks],
+            np.asarray(snapshot.files["size"].to_numpy(), np.float64)[base.files],
+            [mask & (self._own.group_of_file[base.files] < 0) for mask in base.masks],
+            scale=base.scale,
         )
+        if len(base.files) < snapshot.files.num_rows:
+            self._notes.append(
+                f"what is read now is measured on {len(base.files)} of"
+                f" {snapshot.files.num_rows} files"
+            )
         outputs = sum(output_count(int(size), self._sizes[-1]) for size in self._foreign.size_bytes)
         sampled = self._sampled_leaves()
-        bounds_of = partial(load_bounds, base.store, snapshot)
-        self._sample, why = sample_rows(
-            base.store, snapshot, made, sampled, bounds_of, outputs=outputs
-        )
+        self._sample, why = sample_rows(base.store, snapshot, made, sampled, outputs=outputs)
         if why is not None:
             self._notes.append(f"rows are made up from statistics: {why}")
         options = writer_options(snapshot, ())

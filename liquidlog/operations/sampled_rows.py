@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from typing import Final
 
 import numpy as np
@@ -12,11 +13,11 @@ from liquidlog.advice.made_up import made_up
 from liquidlog.advice.sample import Numbers, Sample, sampled
 from liquidlog.data.logical_file import LogicalFile
 from liquidlog.errors import DataFileError
+from liquidlog.log.statistics import load_bounds
 from liquidlog.log.store import TableStore
 from liquidlog.plan import ClusteringPlan, InputFile
 from liquidlog.predicates.partitions import partition_values
 from liquidlog.snapshot import Snapshot
-from liquidlog.spec.bounds import BoundsOf
 from liquidlog.spec.deletion_vectors import vector_path
 from liquidlog.spec.schema import Leaf
 
@@ -39,7 +40,6 @@ def sample_rows(
     snapshot: Snapshot,
     plan: ClusteringPlan,
     leaves: Sequence[Leaf],
-    bounds_of: BoundsOf,
     *,
     outputs: int,
 ) -> tuple[Sample, str | None]:
@@ -54,7 +54,6 @@ def sample_rows(
         snapshot: Of the table.
         plan: A plan that takes the files of which rows are wanted.
         leaves: The columns to read.
-        bounds_of: Returns the statistics.
         outputs: Files that are to be written; they say how many rows are needed.
     """
     rows = min(max(_FEWEST_ROWS, _ROWS_OF_A_FILE * outputs), _MOST_ROWS)
@@ -66,7 +65,9 @@ def sample_rows(
         files = _chosen(plan, _MOST_MADE_UP_FILES)
         numbers = _numbers(snapshot, files)
         weights = np.array([file.size_bytes for file in files], np.float64)
-        table, owner = made_up(leaves, bounds_of(leaves).take(pa.array(numbers)), weights, rows)
+        some = snapshot.files.take(pa.array(numbers))
+        bounds = load_bounds(store, replace(snapshot, files=some, plain_files=None), leaves)
+        table, owner = made_up(leaves, bounds, weights, rows)
         made = sampled(leaves, table, numbers[owner], source=FROM_STATISTICS, files=len(files))
         return made, error.message
     file = np.repeat(numbers, [len(one) for one in read])

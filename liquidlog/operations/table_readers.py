@@ -1,17 +1,18 @@
 """What the readers of a workload read of a table as it is."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
+import pyarrow as pa
 
 from liquidlog.advice.advice import Advice, Current
 from liquidlog.advice.backtests import NOTHING_OBSERVED
 from liquidlog.advice.halves import Halves, by_shape, by_time
 from liquidlog.advice.readings import Readings
-from liquidlog.advice.sample import Floats
+from liquidlog.advice.sample import Floats, Numbers
 from liquidlog.clustering.columns import clustering_state
 from liquidlog.log.statistics import load_bounds
 from liquidlog.log.store import TableStore
@@ -25,6 +26,9 @@ from liquidlog.spec.bounds import Mask
 from liquidlog.spec.schema import Leaf, Path, leaves
 from liquidlog.spec.times import iso_time
 
+_MOST_FILES: Final = 200_000
+"""Files on which every predicate is evaluated; of more, half as many are."""
+
 
 def table_readers(
     store: TableStore, snapshot: Snapshot, workload: Workload, now_ms: int
@@ -35,19 +39,26 @@ def table_readers(
         UsageError: If no predicate is a condition on the table.
     """
     session = Session(1000 * now_ms)
-    readers = answers(snapshot, workload, partial(load_bounds, store, snapshot), session)
+    files = _looked_at(snapshot.files.num_rows)
+    some = replace(snapshot, files=snapshot.files.take(pa.array(files)), plain_files=None)
+    some = snapshot if len(files) == snapshot.files.num_rows else some
+    readers = answers(some, workload, partial(load_bounds, store, some), session)
     named = _named(snapshot, readers)
-    sizes = np.asarray(snapshot.files["size"].to_numpy(), np.float64)
+    sizes = np.asarray(some.files["size"].to_numpy(), np.float64)
     masks = [np.asarray(one.may_match, np.bool_) for one in readers.judged]
+    total_bytes = float(snapshot.size_bytes)
+    scale = total_bytes / float(sizes.sum()) if sizes.sum() > 0 else 1.0
     return TableReaders(
         store=store,
         snapshot=snapshot,
         readers=readers,
         asked=named,
         halves=_halves(readers.workload, named.shapes),
-        now=readings_by(sizes, masks),
+        now=readings_by(sizes, masks, scale=scale),
         masks=masks,
-        total_bytes=float(sizes.sum()),
+        files=files,
+        scale=scale,
+        total_bytes=total_bytes,
         session=session,
         now_ms=now_ms,
     )
@@ -90,11 +101,19 @@ def _halves(workload: Workload, shapes: Sequence[frozenset[Path]]) -> Halves:
     return by_time(weights, firsts, lasts) or by_shape(weights, shapes, texts)
 
 
-def readings_by(sizes: Floats, masks: Sequence[Mask]) -> Readings:
-    """Return what predicates open of files of these sizes in bytes."""
+def _looked_at(count: int) -> Numbers:
+    """Return the rows of live files that predicates are evaluated on: all, or an even part."""
+    if count <= _MOST_FILES:
+        return np.arange(count)
+    random = np.random.default_rng(count)
+    return np.sort(random.choice(count, _MOST_FILES // 2, replace=False)).astype(np.int64)
+
+
+def readings_by(sizes: Floats, masks: Sequence[Mask], *, scale: float = 1.0) -> Readings:
+    """Return what predicates open of files of these sizes in bytes, times `scale`."""
     return Readings(
-        bytes=np.array([float(sizes[mask].sum()) for mask in masks], np.float64),
-        files=np.array([float(mask.sum()) for mask in masks], np.float64),
+        bytes=np.array([scale * float(sizes[mask].sum()) for mask in masks], np.float64),
+        files=np.array([scale * float(mask.sum()) for mask in masks], np.float64),
     )
 
 
@@ -102,8 +121,9 @@ def readings_by(sizes: Floats, masks: Sequence[Mask]) -> Readings:
 class TableReaders:
     """The table as it is, and what p predicates read of it.
 
-    `now` is what each opens now, by `masks`, one bool per live file. `halves` are the queries that
-    a layout is chosen on, and judged on.
+    `now` is what each opens now, by `masks`, which have one bool for each of `files`: rows of
+    `Snapshot.files`, all of them or, of very many, some. `scale` is what sums over these files must
+    be multiplied by. `halves` are the queries that a layout is chosen on, and judged on.
     """
 
     store: TableStore
@@ -113,6 +133,8 @@ class TableReaders:
     halves: Halves
     now: Readings
     masks: Sequence[Mask]
+    files: Numbers
+    scale: float
     total_bytes: float
     session: Session
     now_ms: int

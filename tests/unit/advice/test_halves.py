@@ -10,7 +10,8 @@ def test_the_newest_queries_have_three_tenths_of_all_readings() -> None:
     weights = np.ones(10)
     times = list(range(10))
     found = by_time(weights, times, times)
-    assert found is not None and found.by == BY_TIME
+    assert found is not None
+    assert found.by == BY_TIME
     assert found.newest.tolist() == [0] * 7 + [1] * 3
     assert (found.older + found.newest).tolist() == weights.tolist()
 
