@@ -6,6 +6,9 @@ from typing import Final
 from liquidlog.judgement.verdicts import Bar
 from liquidlog.simulation.ranges import Range
 
+_HOURS: Final = 24
+_MINUTES: Final = 60
+
 MIN_GAIN: Final = 0.1
 """The least gain of a recommended layout, if nobody says: a tenth of the cost of reading."""
 
@@ -66,9 +69,15 @@ def refusal(gain: Gain, *, min_gain: float, bar: Bar) -> str | None:
 
 def praise(gain: Gain) -> str:
     """Return why a layout is worth its rewrite."""
-    days = gain.payback_days or 0.0
-    after = f"{days:.1f} days" if days >= 1 else f"{24 * days:.1f} hours"
     return (
         f"a reading costs {gain.share:.0%} less (between {gain.range.low:.0%} and"
-        f" {gain.range.high:.0%} in nine of ten cases), which pays for the rewrite after {after}"
+        f" {gain.range.high:.0%} in nine of ten cases), which pays for the rewrite after"
+        f" {_duration(gain.payback_days or 0.0)}"
     )
+
+
+def _duration(days: float) -> str:
+    if days >= 1:
+        return f"{days:.1f} days"
+    hours = days * _HOURS
+    return f"{hours:.1f} hours" if hours >= 1 else f"{hours * _MINUTES:.1f} minutes"

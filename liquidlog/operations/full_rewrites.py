@@ -54,9 +54,12 @@ def grouping(snapshot: Snapshot, made: ClusteringPlan) -> Grouping:
     """Return which live files a plan takes together."""
     paths = snapshot.paths()
     group = np.full(len(paths), -1, np.int64)
-    for number, one in enumerate(made.groups):
-        rows = pc.index_in(one.inputs.columns["path"].combine_chunks(), paths)
-        group[rows.to_numpy()] = number
+    taken_paths = [one.inputs.columns["path"] for one in made.groups]
+    if taken_paths:
+        # One look-up for all groups: each look-up hashes every live path.
+        chunks = [chunk for column in taken_paths for chunk in column.chunks]
+        rows = pc.index_in(pa.concat_arrays(chunks), paths).to_numpy()
+        group[rows] = np.repeat(np.arange(len(taken_paths)), list(map(len, taken_paths)))
     sizes = snapshot.files["size"].to_numpy().astype(np.float64)
     known = pc.cast(num_records(snapshot.files), pa.float64())
     rows_of = pc.fill_null(known, pa.scalar(float("nan"))).to_numpy(zero_copy_only=False)

@@ -35,6 +35,8 @@ DEFAULT_MAX_COLUMNS: Final = 4
 _HALVES: Final = 4
 """Halves of the sampled rows that say how far the sample may be off."""
 _LAID_AT_ONCE: Final = 2
+_FEW: Final = 10
+"""Predicates of which a bootstrap says little."""
 _LOSERS: Final = 10
 _LOSES: Final = 1.01
 """A predicate loses if it costs more than this many times what it costs now."""
@@ -180,6 +182,11 @@ class LayoutSearch:
         found = searched(space, self._measure, older)
         self._add_own(found)
         best = chosen(found, older)
+        if (judged := int((base.halves.newest > 0).sum())) < _FEW:
+            self._notes.append(
+                f"judged on {judged} predicate(s): the intervals are of these, and do not say what"
+                " other queries would read"
+            )
         certain = self._certainty(best, found[best])
         gain = self._gain(best, found[best], certain)
         why_not = refusal(gain, min_gain=request.min_gain, bar=request.bar)

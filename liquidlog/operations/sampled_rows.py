@@ -68,6 +68,7 @@ def sample_rows(
         some = snapshot.files.take(pa.array(numbers))
         bounds = load_bounds(store, replace(snapshot, files=some, plain_files=None), leaves)
         table, owner = made_up(leaves, bounds, weights, rows)
+        table = _with_partition_values(snapshot, leaves, table, numbers[owner])
         made = sampled(leaves, table, numbers[owner], source=FROM_STATISTICS, files=len(files))
         return made, error.message
     file = np.repeat(numbers, [len(one) for one in read])
