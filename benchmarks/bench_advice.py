@@ -26,6 +26,8 @@ from liquidlog.advice.advice import Advice
 from liquidlog.advice.candidates import Candidate
 from liquidlog.advice.layouts import Laid
 from liquidlog.advice.readings import readings_of
+from liquidlog.commit.transaction import system_clock
+from liquidlog.log.loader import open_store
 from liquidlog.operations.layout_search import fitted_readers
 from liquidlog.operations.scan import read_workload
 from liquidlog.operations.table_readers import TableReaders, table_readers
@@ -88,7 +90,7 @@ def both(*some: Predicate) -> Predicate:
 
 
 def text(where: str) -> Predicate:
-    return lambda random, data: where
+    return lambda _random, _data: where
 
 
 @dataclass(frozen=True)
@@ -184,11 +186,18 @@ def main() -> None:
     parser.add_argument("--spark", type=int, default=0, help="rewrite so many advised layouts")
     arguments = parser.parse_args()
     arguments.home.mkdir(exist_ok=True)
-    print(
-        "| workload | advice | predicted | all rows | best of all | cost apart | bytes apart"
-        " | best gain, newest | s |"
+    names = (
+        "workload",
+        "advice",
+        "predicted",
+        "all rows",
+        "best of all",
+        "cost apart",
+        "bytes apart",
+        "best gain, newest",
+        "s",
     )
-    print("|---|---|---:|---:|---:|---:|---:|---:|---:|")
+    print(f"| {' | '.join(names)} |\n|---|---|{'---:|' * (len(names) - 2)}")
     if arguments.lineitem:
         data = lineitem(arguments.lineitem, arguments.home / "advice lineitem")
         asked = [(mix.name, mix.workload(data)) for mix in LINEITEM]
@@ -247,9 +256,10 @@ def row(
     data: Data, advice: Advice, workload: Workload, truths: dict[Candidate, Laid]
 ) -> tuple[str, float | None]:
     snapshot = data.table.snapshot()
-    readers = table_readers(data.table._store, snapshot, workload, now_ms=int(time.time() * 1000))
+    store, now_ms = open_store(data.table.uri), system_clock().now_ms()
+    readers = table_readers(store, snapshot, workload, now_ms=now_ms)
     candidates = [one.candidate for one in advice.candidates]
-    if not candidates:
+    if advice.best is None:
         return f"{advice.reason} | | | | | |", None
     leaves = readers.asked.leaves
     laid = [truth(data, readers, one, truths) for one in candidates]
@@ -258,7 +268,6 @@ def row(
     every = np.array([one.weight for one in readers.readers.workload])
     costs = [readers.mean(one.cost_bytes, every) for one in found]
     shares = [readers.mean(one.bytes, every) / readers.total_bytes for one in found]
-    assert advice.best is not None
     chosen = candidates.index(advice.best.candidate)
     best = int(np.argmin(costs))
     newest = [readers.mean(one.cost_bytes, halves.newest) for one in found]
@@ -276,10 +285,9 @@ def row(
 
 
 def predicted_share(advice: Advice, readers: TableReaders) -> float:
-    """Return the predicted share over all queries."""
-    assert advice.best is not None
+    """Return the predicted share over all queries; `advice` has a best layout."""
     old, new = readers.halves.older.sum(), readers.halves.newest.sum()
-    best = advice.best
+    best = advice.best or advice.candidates[0]
     return float((best.older_read_share * old + best.read_share * new) / (old + new))
 
 

@@ -19,7 +19,8 @@ class Gain:
 
     `cost_now` and `cost_after` are the mean cost of one reading in bytes, with that of opening
     files. `range` is that of the gain, as a share of `cost_now`. `rewrite_cost` is in bytes, with
-    that of opening files. `readings_a_day` are those of all predicates together.
+    that of opening files. `readings_a_day` are those of all predicates together. `share_of_older`
+    is the gain of the older queries, by which the layout was chosen.
     """
 
     cost_now: float
@@ -27,6 +28,7 @@ class Gain:
     range: Range
     rewrite_cost: float
     readings_a_day: float
+    share_of_older: float
 
     @property
     def share(self) -> float:
@@ -49,11 +51,13 @@ class Gain:
 def refusal(gain: Gain, *, min_gain: float, bar: Bar) -> str | None:
     """Return why a layout is not worth its rewrite, None if it is."""
     between = f"between {gain.range.low:.0%} and {gain.range.high:.0%} in nine of ten cases"
-    if gain.share <= 0:
+    if gain.share <= 0 < gain.share_of_older:
         return (
-            "the newest queries would read no less with the layout that the older ones ask for"
-            f" ({gain.share:+.0%})"
+            f"the layout that the older queries ask for would spare them {gain.share_of_older:.0%},"
+            f" but the newest queries would not gain: {_dearer(gain)}"
         )
+    if gain.share <= 0:
+        return f"no layout that was measured spares readers anything: with the best {_dearer(gain)}"
     if gain.share < min_gain:
         return f"the best layout gains {gain.share:.1%}, less than {min_gain:.0%}"
     if gain.range.low <= 0:
@@ -65,6 +69,11 @@ def refusal(gain: Gain, *, min_gain: float, bar: Bar) -> str | None:
             f" than {bar.payback_days:g}"
         )
     return None
+
+
+def _dearer(gain: Gain) -> str:
+    times = gain.cost_after / gain.cost_now if gain.cost_now else 1.0
+    return f"a reading costs {times:.2f} times as much"
 
 
 def praise(gain: Gain) -> str:

@@ -283,6 +283,9 @@ class LayoutSearch:
             cost_after=base.mean(read.cost_bytes, base.halves.newest),
             range=certain.gain,
             rewrite_cost=2 * size + OPEN_COST_BYTES * (inputs + self._files(best)),
+            share_of_older=1
+            - base.mean(read.cost_bytes, base.halves.older)
+            / max(base.mean(base.now.cost_bytes, base.halves.older), 1.0),
             readings_a_day=self._request.bar.readings_a_day * len(base.readers.workload),
         )
 

@@ -24,7 +24,7 @@ from liquidlog.spec.schema import Leaf
 FROM_ROWS: Final = "rows"
 FROM_STATISTICS: Final = "statistics"
 
-_MOST_GROUPS: Final = 4
+_MOST_GROUPS: Final = 2
 _MOST_FILES: Final = 512
 _MOST_MADE_UP_FILES: Final = 4096
 _FEWEST_ROWS: Final = 8_000
@@ -45,7 +45,7 @@ def sample_rows(
 ) -> tuple[Sample, str | None]:
     """Return sampled live rows of a plan's inputs, and why they are made up, None if they are read.
 
-    Rows come from up to four groups and 512 of their files, evenly chosen, and from up to four row
+    Rows come from up to two groups and 512 of their files, evenly chosen, and from up to four row
     groups per file. The number of rows from a file is proportional to its size. If a file cannot be
     read, all rows are made up from the statistics of up to 4096 files.
 
@@ -82,7 +82,7 @@ def _nothing(leaves: Sequence[Leaf]) -> pa.Table:
 
 
 def _chosen(plan: ClusteringPlan, most: int) -> tuple[InputFile, ...]:
-    """Return up to `most` inputs, evenly chosen from up to four of the groups."""
+    """Return up to `most` inputs, evenly chosen from up to two of the groups."""
     groups = [plan.groups[int(number)] for number in _spread(len(plan.groups), _MOST_GROUPS)]
     of_group = most // max(1, len(groups))
     return tuple(
