@@ -585,7 +585,7 @@ class Table(Summary):
         *,
         columns: str | Sequence[str] | None = None,
         max_columns: int = 4,
-        min_gain: float = 0.1,
+        min_gain: float | None = None,
         max_file_size: Size | None = None,
         payback_days: float | None = None,
         readings_a_day: float | None = None,
@@ -594,15 +594,16 @@ class Table(Summary):
 
         Every set of up to `max_columns` of the columns that predicates name, or of `columns`, is
         laid out on sampled rows. The layout is chosen on the older queries and judged on the
-        newest. It is recommended if a reading costs at least `min_gain` (a share) less, and the
-        rewrite pays back within `payback_days` if each predicate is read `readings_a_day` times.
-        With `max_file_size`, no other sizes are tried.
+        newest. It is recommended if a reading costs at least `min_gain` (a share, 0.1 if None)
+        less, and the rewrite pays back within `payback_days` (30) if each predicate is read
+        `readings_a_day` (24) times. With `max_file_size`, no other sizes are tried.
 
         Raises:
             UsageError: If no predicate is a condition on the table, or an argument cannot be used.
             ClusteringColumnError: If a column cannot be clustered by.
             UnsupportedFeatureError: If the table cannot be rewritten.
         """
+        from liquidlog.advice.verdict import MIN_GAIN
         from liquidlog.clustering.planning.planner import policy_settings
         from liquidlog.judgement.verdicts import PAYBACK_DAYS, READINGS_A_DAY, Bar
         from liquidlog.operations.advise import advise
@@ -616,7 +617,7 @@ class Table(Summary):
         request = Request(
             columns=None if columns is None else column_paths(columns, argument="columns"),
             max_columns=whole_number(max_columns, argument="max_columns", least=1),
-            min_gain=number(min_gain, argument="min_gain"),
+            min_gain=number(MIN_GAIN if min_gain is None else min_gain, argument="min_gain"),
             max_file_bytes=policy_settings({"max_file_size": max_file_size}).get("max_file_bytes"),
             bar=Bar(
                 readings_a_day=number(rate, argument="readings_a_day"),
@@ -832,9 +833,11 @@ class Table(Summary):
         """
         from msgspec import structs
 
-        from liquidlog.advice.documents import plan_arguments
+        from liquidlog.advice.documents import AdviceDocument, plan_arguments
         from liquidlog.clustering.columns import clustering_state
 
+        kind = "advice, as decode_advice returns it"
+        one(advice, AdviceDocument, argument="advice", expected=kind)
         snapshot = self.snapshot()
         columns = tuple(column.logical for column in clustering_state(snapshot).columns)
         arguments = plan_arguments(
@@ -1117,8 +1120,10 @@ class Table(Summary):
             UnsupportedFeatureError: If the table requires more of a writer than we do.
             CommitError: If a commit did not land.
         """
+        from liquidlog.advice.advice import Advice
         from liquidlog.operations.advise import apply_advice
 
+        one(advice, Advice, argument="advice", expected="an Advice")
         snapshot = self.snapshot_to_change()
         return apply_advice(self._store, snapshot, advice, self._clock, dry_run=dry_run)
 

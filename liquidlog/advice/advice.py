@@ -103,7 +103,7 @@ class ProtocolChange:
         }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Advice:
     """Which layout a table should have for its readers, and what it would bring.
 

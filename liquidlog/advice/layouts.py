@@ -172,7 +172,8 @@ class Layouts:
         self, candidate: Candidate, parts: Parts, rows: Floats, readers: FittedWorkload | None
     ) -> Bounds:
         stops: Mapping[Path, pa.Array] = {}
-        if readers is not None:
+        # Boxes end where readers' constants are; cells along a curve may end behind them.
+        if readers is not None and candidate.curve is Curve.KD:
             values = [self.sample.column(path).values for path in candidate.columns]
             borders = _conditions(readers, values).borders(values)
             stops = dict(zip(candidate.columns, borders, strict=True))

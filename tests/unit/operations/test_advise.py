@@ -1,21 +1,29 @@
 """Advice on small tables: what is recommended, and when a table is best left alone."""
 
 import datetime as dt
+import json
 from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
 import pytest
+from deltalake import write_deltalake
 from msgspec import structs
 
 from liquidlog.advice.advice import Advice
 from liquidlog.advice.documents import decode_advice, encode_advice
 from liquidlog.errors import ClusteringColumnError, DocumentError, UsageError
+from liquidlog.log.loader import open_store
+from liquidlog.operations.sampled_rows import sample_rows
 from liquidlog.predicates.workload import Recorded, WeightedPredicate, Workload
+from liquidlog.spec.schema import leaves
 from liquidlog.table import Table
 from support.arrow_executor import execute
 from support.repository import ROOT
+from support.vectors import write_vector
 
 SIZE = 4096
 ROWS = 1000
@@ -286,3 +294,51 @@ def test_advice_of_another_table_or_for_other_columns_is_refused(
 def test_other_documents_are_refused(text: str, message: str) -> None:
     with pytest.raises(DocumentError, match=message):
         decode_advice(text.encode(), where="a.json")
+
+
+def test_rows_of_a_partitioned_table_have_their_partitions_values(tmp_path: Path) -> None:
+    uri = str(tmp_path / "parted")
+    for seed in range(6):
+        write_deltalake(uri, rows(seed).drop_columns(["at"]), partition_by=["kind"], mode="append")
+    advice = Table.open(uri).advise(asked(*points("x")), max_file_size=SIZE)
+    assert advice.is_recommended
+    assert advice.commands == ()
+    assert any("partitioned by kind" in note for note in advice.notes)
+    wheres = [f"kind = 'a' AND x = {n * 997}" for n in range(30)]
+    advice = Table.open(uri).advise(asked(*wheres), max_file_size=SIZE)
+    assert advice.sample == "rows"
+    assert {path for one in advice.candidates for path in one.candidate.columns} == {
+        ("x",),
+        ("kind",),
+    }
+    kinds = [one for one in advice.candidates if one.candidate.columns == (("kind",),)]
+    assert min(one.read_share for one in kinds) == pytest.approx(1 / 3, abs=0.1)
+    with pytest.raises(ClusteringColumnError, match="partitioned"):
+        Table.open(uri).apply_advice(advice)
+
+
+def test_deleted_rows_are_not_sampled(tmp_path: Path) -> None:
+    uri = tmp_path / "t"
+    properties = {"delta.enableDeletionVectors": "true"}
+    made = Table.create(str(uri), schema=SCHEMA, cluster_by=["x"], properties=properties)
+    made.append(rows(0))
+    add = json.loads((uri / "_delta_log" / f"{1:020d}.json").read_text().splitlines()[-1])["add"]
+    x = pq.read_table(uri / add["path"])["x"].to_numpy()
+    vector = write_vector(uri / "gone.bin", np.flatnonzero(x >= 50_000).tolist())
+    descriptor = {
+        "storageType": "p",
+        "pathOrInlineDv": (uri / "gone.bin").as_uri(),
+        "offset": vector.offset,
+        "sizeInBytes": vector.size_bytes,
+        "cardinality": vector.cardinality,
+    }
+    remove = {"path": add["path"], "dataChange": True, "deletionTimestamp": 1}
+    actions = [{"remove": remove}, {"add": {**add, "deletionVector": descriptor}}]
+    log = uri / "_delta_log" / f"{2:020d}.json"
+    log.write_text("".join(json.dumps(one) + "\n" for one in actions))
+    table = Table.open(str(uri))
+    snapshot, leaf = table.snapshot(), next(leaves(table.snapshot().schema))
+    found, why = sample_rows(open_store(str(uri)), snapshot, table.plan(), [leaf], outputs=1)
+    assert why is None
+    assert len(found) == int((x < 50_000).sum())
+    assert pc.max(found.columns[0].values).as_py() < 50_000
