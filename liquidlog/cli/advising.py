@@ -114,7 +114,7 @@ def advise(  # noqa: PLR0913  one parameter per option
     dry_run: bool,
     as_json: bool,
 ) -> None:
-    """Advise which columns and layout suit the readers, or to leave the table alone.
+    """Advise columns and a layout, or to leave the table alone.
 
     Layouts are measured on sampled rows: chosen on the older queries, judged on the newest. Nothing
     is written without --apply, and no file is rewritten.
