@@ -276,12 +276,12 @@ def row(
     text = shown(advice.best.candidate) if advice.recommended else f"leave ({advice.reason[:48]})"
     predicted = predicted_share(advice, readers)
     is_judged = advice.recommended is not None
-    return (
+    cells = (
         f"{text} | {predicted:.2%} | {shares[chosen]:.2%} | {shares[best]:.2%}"
         f" {shown(candidates[best])} | {apart:+.1%} | {shares[chosen] / min(shares) - 1:+.1%} |"
-        f" {gain:+.0%}",
-        apart if is_judged else None,
+        f" {gain:+.0%}"
     )
+    return cells, apart if is_judged else None
 
 
 def predicted_share(advice: Advice, readers: TableReaders) -> float:
