@@ -16,6 +16,16 @@ ANYWHERE: Final = {"--json"}
 """Options that have an effect whatever else is given."""
 
 ALWAYS: Final = {
+    "advise": {
+        "--workload",
+        "--columns",
+        "--max-columns",
+        "--min-gain",
+        "--max-file-size",
+        "--payback-days",
+        "--readings-per-day",
+        "--apply",
+    },
     "append": {"--dry-run"},
     "checkpoint": {"--dry-run"},
     "cluster-by": {"--dry-run"},
