@@ -56,6 +56,8 @@ from liquidlog.storage.options import OptionsSource
 # Opening a table and looking at it need a fifth of the modules that all methods need together.
 # Importing all of them takes longer than that work, so each method imports what it calls.
 if TYPE_CHECKING:
+    from liquidlog.advice.advice import Advice
+    from liquidlog.advice.documents import AdviceDocument
     from liquidlog.clustering.health.measure import Health
     from liquidlog.doctor.examined import Diagnosis, Finding
     from liquidlog.judgement.verdicts import Bar, Judgement, Option
@@ -82,6 +84,7 @@ Size = int | str
 Done = TypeVar("Done")
 """What executing a plan returns."""
 
+_MOST_COLUMNS: Final = 4
 _PREDICATES: Final = "WeightedPredicates"
 _SCHEMA: Final = "an Arrow schema or a Delta StructType"
 _SOURCES: Final = "paths, Arrow tables or record batch readers"
@@ -576,6 +579,61 @@ class Table(Summary):
             row_groups=one(row_groups, bool, argument="row_groups", expected="True or False"),
         )
 
+    def advise(  # noqa: PLR0913  what is worth it, spelled out
+        self,
+        workload: Workload,
+        *,
+        columns: str | Sequence[str] | None = None,
+        max_columns: int = 4,
+        min_gain: float | None = None,
+        max_file_size: Size | None = None,
+        payback_days: float | None = None,
+        readings_a_day: float | None = None,
+    ) -> "Advice":
+        """Return which layout the table should have for its readers, or that it is best left alone.
+
+        Every set of up to `max_columns` of the columns that predicates name, or of `columns`, is
+        laid out on sampled rows. The layout is chosen on the older queries and judged on the
+        newest. It is recommended if a reading costs at least `min_gain` (a share, 0.1 if None)
+        less, and the rewrite pays back within `payback_days` (30) if each predicate is read
+        `readings_a_day` (24) times. With `max_file_size`, no other sizes are tried.
+
+        Raises:
+            UsageError: If no predicate is a condition on the table, or an argument cannot be used.
+            ClusteringColumnError: If a column cannot be clustered by.
+            UnsupportedFeatureError: If the table cannot be rewritten.
+        """
+        from liquidlog.advice.verdict import MIN_GAIN
+        from liquidlog.clustering.planning.planner import policy_settings
+        from liquidlog.judgement.verdicts import PAYBACK_DAYS, READINGS_A_DAY, Bar
+        from liquidlog.operations.advise import advise
+        from liquidlog.operations.layout_search import Request
+
+        asked = _workload(workload)
+        if not asked:
+            raise UsageError("advice needs readers: the workload has no predicate")
+        rate = READINGS_A_DAY if readings_a_day is None else readings_a_day
+        days = PAYBACK_DAYS if payback_days is None else payback_days
+        request = Request(
+            columns=None if columns is None else column_paths(columns, argument="columns"),
+            max_columns=whole_number(max_columns, argument="max_columns", least=1),
+            min_gain=number(MIN_GAIN if min_gain is None else min_gain, argument="min_gain"),
+            max_file_bytes=policy_settings({"max_file_size": max_file_size}).get("max_file_bytes"),
+            bar=Bar(
+                readings_a_day=number(rate, argument="readings_a_day"),
+                payback_days=number(days, argument="payback_days"),
+            ),
+        )
+        if request.max_columns > _MOST_COLUMNS:
+            raise UsageError(
+                f"max_columns is {request.max_columns}, and a table has at most {_MOST_COLUMNS}"
+                " clustering columns",
+                option="max_columns",
+            )
+        if not request.bar.readings_a_day:
+            raise UsageError("readings_a_day must be more than 0", option="readings_a_day")
+        return advise(self._store, self.snapshot(), asked, request, self._clock)
+
     def written_bytes(self) -> "tuple[WrittenBytes, ...]":
         """Return the bytes that each commit still in the log wrote, new and moved, oldest first."""
         from liquidlog.operations.past_commits import written_bytes
@@ -759,6 +817,41 @@ class Table(Summary):
         snapshot = self.snapshot_of(plan)
         size = plan.policy.min_cube_bytes
         return predicted_health(snapshot, plan, self.bounds_of(snapshot), min_cube_bytes=size)
+
+    def plan_advised(
+        self,
+        advice: "AdviceDocument",
+        **policy: Any,  # noqa: ANN401  as plan takes them
+    ) -> ClusteringPlan:
+        """Return the plan that makes the layout of saved advice, as `decode_advice` returns it.
+
+        `policy` are further arguments of `plan`, none of which the advice determines.
+
+        Raises:
+            UsageError: If the advice is of another table, or to leave it alone; if the table is not
+                clustered by the advised columns; or if the policy has what the advice determines.
+        """
+        from msgspec import structs
+
+        from liquidlog.advice.documents import AdviceDocument, plan_arguments
+        from liquidlog.clustering.columns import clustering_state
+
+        kind = "advice, as decode_advice returns it"
+        one(advice, AdviceDocument, argument="advice", expected=kind)
+        snapshot = self.snapshot()
+        columns = tuple(column.logical for column in clustering_state(snapshot).columns)
+        arguments = plan_arguments(
+            advice, table_id=snapshot.metadata.id, columns=columns, uri=self.uri
+        )
+        decided = {*arguments, "curve", "prefix", "workload"} - {"full"}
+        both = sorted(name for name in decided if policy.get(name) not in (None, False))
+        if both:
+            raise UsageError(
+                f"the advice determines {', '.join(both)}; leave out the option or the advice",
+                option=both[0],
+            )
+        made = self.plan(**{**policy, **arguments})
+        return structs.replace(made, fitted=advice.fitted_to)
 
     def explain(self, plan: ClusteringPlan | None = None, *, path: str | None = None) -> Rows:
         """Return why each live file, or one file, is or is not a candidate, in words and numbers.
@@ -1013,6 +1106,26 @@ class Table(Summary):
         paths = None if columns is None else column_paths(columns, argument="columns")
         snapshot = self.snapshot_to_change()
         return cluster_by(self._store, snapshot, paths, self._clock, dry_run=dry_run)
+
+    def apply_advice(self, advice: "Advice", *, dry_run: bool = False) -> tuple[int, ...]:
+        """Set the advised columns and layout properties; return the versions of these commits.
+
+        There is one commit for the columns and one for the properties, where they change, and none
+        if the advice is to leave the table alone. With `dry_run` nothing is committed: the versions
+        are those that there would be.
+
+        Raises:
+            UsageError: If the advice is of another table.
+            ClusteringColumnError: If the table cannot be clustered by these columns.
+            UnsupportedFeatureError: If the table requires more of a writer than we do.
+            CommitError: If a commit did not land.
+        """
+        from liquidlog.advice.advice import Advice
+        from liquidlog.operations.advise import apply_advice
+
+        one(advice, Advice, argument="advice", expected="an Advice")
+        snapshot = self.snapshot_to_change()
+        return apply_advice(self._store, snapshot, advice, self._clock, dry_run=dry_run)
 
     def fix(self, *names: str, dry_run: bool = False) -> "tuple[Mended, ...]":
         """Mend what findings of these names say, without rewriting a data file.

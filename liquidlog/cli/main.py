@@ -30,6 +30,7 @@ SECTIONS: Final[Mapping[str, Mapping[str, Verb]]] = {
     },
     "Know the readers": {
         "workload": Verb("asking", "Import what readers ask, from logs of engines and SQL."),
+        "advise": Verb("advising", "Advise columns and a layout, or to leave the table alone."),
     },
     "Change a table": {
         "create": Verb("changing", "Create an empty table."),

@@ -323,6 +323,12 @@ _REWRITE_OPTIONS = {
 }
 
 
+def advice_option(command: Callable[P, R]) -> Callable[P, R]:
+    """Add `--advice`."""
+    help_text = "Make the layout of this advice, saved by `advise -o`; rewrites as --full does."
+    return click.option("--advice", help=help_text)(command)
+
+
 def gathered(
     command: Callable[P, R],
     options: Mapping[str, Callable[[Callable[..., R]], Callable[..., R]]],

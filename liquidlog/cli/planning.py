@@ -12,6 +12,7 @@ from liquidlog.cli.options import (
     Number,
     Pairs,
     WholeNumber,
+    advice_option,
     bar_options,
     gathered,
     json_option,
@@ -27,6 +28,7 @@ from liquidlog.cli.output import emit, first_of, replace_file, say_rest
 from liquidlog.errors import UsageError
 from liquidlog.judgement.candidates import command
 from liquidlog.judgement.parts import is_soon_judged
+from liquidlog.operations.results import read_advice
 from liquidlog.operations.scan import read_workload
 from liquidlog.operations.simulate import remembered_settings
 from liquidlog.plan import encode_plan
@@ -109,6 +111,7 @@ def _price_options(command: Callable[P, R]) -> Callable[P, R]:
     help="Fit the layout to these readers, and predict what they read: JSON lines, .sql, or a"
     " source of `workload import`.",
 )
+@advice_option
 @click.option(
     "--sample", is_flag=True, help="Predict from rows of some files instead of statistics."
 )
@@ -120,6 +123,7 @@ def plan(  # noqa: PLR0913  one parameter per option
     policy: Mapping[str, Any],
     output: str | None,
     workload: str | None,
+    advice: str | None,
     prices: Prices | None,
     bar: Mapping[str, Any],
     storage_options: Pairs,
@@ -132,6 +136,8 @@ def plan(  # noqa: PLR0913  one parameter per option
     It is also judged whether that is worth it. A saved plan is executed with `run` and committed
     with `commit`. Without readers, a plan is judged for those of one value of one clustering
     column; a large one only if --payback-days or --readings-per-day is given.
+
+    With --advice, a workload only predicts: the advice says what the layout is fitted to.
     """
     if workload is None and "where" not in policy:
         _refuse_without_readers(prices, sample=sample)
@@ -142,7 +148,10 @@ def plan(  # noqa: PLR0913  one parameter per option
         if workload is None
         else read_workload(workload, table=opened.uri, storage_options=options)
     )
-    made = opened.fitted(opened.plan(**policy), asked)
+    if advice is None:
+        made = opened.fitted(opened.plan(**policy), asked)
+    else:
+        made = opened.plan_advised(read_advice(advice), **policy)
     if not asked and made.policy.where is not None:
         asked = (WeightedPredicate(made.policy.where),)
     predicted = opened.predict(made, asked, sample=sample) if asked else None

@@ -14,6 +14,7 @@ from liquidlog.cli.options import (
     Number,
     Pairs,
     WholeNumber,
+    advice_option,
     dry_run_option,
     json_option,
     mapping,
@@ -35,6 +36,7 @@ from liquidlog.operations.executors import (
 )
 from liquidlog.operations.results import (
     complete_result,
+    read_advice,
     read_plan,
     read_result,
     result_so_far,
@@ -94,6 +96,7 @@ _MIN_GAIN_OPTION = click.option(
 @table_argument
 @rewrite_options
 @_WORKLOAD
+@advice_option
 @_FINAL
 @_MIN_GAIN_OPTION
 @_GROUPS_PER_COMMIT
@@ -106,6 +109,7 @@ def optimize(  # noqa: PLR0913  one parameter per option
     table: str,
     policy: Mapping[str, Any],
     workload: str | None,
+    advice: str | None,
     min_gain: float | None,
     groups_per_commit: int | None,
     executor: str,
@@ -122,7 +126,7 @@ def optimize(  # noqa: PLR0913  one parameter per option
     opened = Table.open(table, storage_options=mapping(storage_options))
     policy = _for_readers(policy, workload, opened.uri, storage_options)
     started = time.monotonic()
-    made = opened.plan(**policy)
+    made = _planned(opened, policy, advice)
     planned_seconds = time.monotonic() - started
     if final:
         require_rounds(made.strategy)
@@ -193,6 +197,12 @@ def _for_readers(
     options = StorageOptions.of(mapping(storage_options))
     asked = read_workload(workload, table=uri, storage_options=options)
     return {**policy, "workload": asked}
+
+
+def _planned(opened: Table, policy: Mapping[str, Any], advice: str | None) -> ClusteringPlan:
+    if advice is None:
+        return opened.plan(**policy)
+    return opened.plan_advised(read_advice(advice), **policy)
 
 
 def _check_final(policy: Mapping[str, Any], min_gain: float | None, *, final: bool) -> None:

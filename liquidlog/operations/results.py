@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Final
 
+from liquidlog.advice.documents import AdviceDocument, decode_advice
 from liquidlog.errors import DocumentError, ExecutorError, StorageError
 from liquidlog.plan import (
     ClusteringPlan,
@@ -35,6 +36,16 @@ def read_plan(path: str) -> ClusteringPlan:
         DocumentError: If the file is not a plan.
     """
     return decode_plan(read_file(path), where=path)
+
+
+def read_advice(path: str) -> AdviceDocument:
+    """Return the advice in a file.
+
+    Raises:
+        StorageError: If the file cannot be read.
+        DocumentError: If the file is not advice.
+    """
+    return decode_advice(read_file(path), where=path)
 
 
 def read_result(path: str, plan: ClusteringPlan) -> RewriteResult:

@@ -7,7 +7,7 @@ from datetime import UTC, tzinfo
 from functools import partial
 from itertools import repeat
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import numpy as np
@@ -21,11 +21,20 @@ from liquidlog.log.store import TableStore
 from liquidlog.operations.results import read_file
 from liquidlog.operations.row_groups import OpenedRowGroups, mean_opened, opened_row_groups
 from liquidlog.predicates.sessions import Session
-from liquidlog.predicates.workload import NotUsable, WeightedPredicate, Workload, shares
+from liquidlog.predicates.workload import (
+    NotUsable,
+    Recorded,
+    WeightedPredicate,
+    Workload,
+    shares,
+)
 from liquidlog.snapshot import Snapshot
 from liquidlog.spec.times import iso_time
 from liquidlog.storage.addresses import is_local, local_path
 from liquidlog.storage.options import NO_OPTIONS, StorageOptions
+
+if TYPE_CHECKING:
+    from liquidlog.workload.form import Query
 
 _ASKS_FOR_TIME: Final = re.compile(r"current_|curdate|localtimestamp|now", re.IGNORECASE)
 
@@ -176,9 +185,20 @@ def read_workload(
             return written
         raise
     return tuple(
-        WeightedPredicate(query.where, query.weight)
+        WeightedPredicate(query.where, query.weight, recorded=_recorded(query))
         for query in queries
         if not query.reads_nothing and not (query.ambiguous and not query.conjuncts)
+    )
+
+
+def _recorded(query: "Query") -> Recorded:
+    seen = query.observed
+    return Recorded(
+        first_ms=query.first_ms,
+        last_ms=query.last_ms,
+        files=None if seen is None else seen.files,
+        bytes=None if seen is None else seen.bytes,
+        source=query.source,
     )
 
 

@@ -4,16 +4,32 @@ import math
 from dataclasses import dataclass
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recorded:
+    """What the source of a predicate tells of its readings; None where it does not tell.
+
+    Times are in ms since 1970. `bytes` and `files` are what one reading read, on average.
+    """
+
+    first_ms: int | None = None
+    last_ms: int | None = None
+    files: int | None = None
+    bytes: int | None = None
+    source: str = ""
+
+
 @dataclass(frozen=True, slots=True)
 class WeightedPredicate:
     """A SQL condition and how often it is used, in any unit that the whole workload shares.
 
-    `problem` says why `where` is no condition on one table; None if it may be one.
+    `problem` says why `where` is no condition on one table; None if it may be one. `recorded` says
+    when it was asked and what that read; None for a predicate that somebody wrote.
     """
 
     where: str
     weight: float = 1.0
     problem: str | None = None
+    recorded: Recorded | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -218,3 +218,14 @@ def committed(result: Mapping[str, Any], *, dry_run: bool) -> Report:
 
 def _listed(versions: Sequence[int]) -> str:
     return ", ".join(map(str, versions))
+
+
+def applied_advice(versions: Sequence[int], *, dry_run: bool) -> Report:
+    """Show which versions have the advised columns and properties."""
+    if not versions:
+        nothing = "would change nothing" if dry_run else "nothing to do"
+        return (Line(f"{nothing}: the table keeps its columns and properties"),)
+    listed = " and ".join(f"version {version}" for version in versions)
+    if dry_run:
+        return (Line(f"columns and properties would be set, as {listed}; {_NOTHING_DONE}"),)
+    return (Line(f"columns and properties are set, as {listed}; no file was rewritten"),)

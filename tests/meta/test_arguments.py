@@ -10,6 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from liquidlog.errors import LiquidlogError, UsageError
+from liquidlog.predicates.workload import WeightedPredicate
 from liquidlog.table import Table
 from liquidspark import execute, execute_groups
 from support.arrow_executor import execute as rewritten
@@ -48,6 +49,8 @@ WRONG: Mapping[str, tuple[object, ...]] = {
     "StructType | Schema | None": NOT_OBJECT,
     "Table | None": NOT_OBJECT,
     "Definition": NOT_OBJECT,
+    "Advice": NOT_OBJECT,
+    "AdviceDocument": NOT_OBJECT,
     "ExecutorOptions": (*NOT_OBJECT, None, {"task_bytes": 1}),
 }
 """Values that a parameter of this type must refuse."""
@@ -133,7 +136,7 @@ def ready(table: Table, home: Path) -> dict[str, Any]:
         "scenario": "streaming",
         "plan": plan,
         "result": rewritten(plan),
-        "workload": (),
+        "workload": (WeightedPredicate("sx = 1"),),
         "version": 1,
         "report": None,
         "groups": None,

@@ -136,6 +136,7 @@ def _other_tables() -> Iterator[Words]:
         table = str(ROOT / "fixtures" / "logs" / case / "table")
         yield from ([verb, table] for verb in ("plan", "detail", "files", "cubes", "history"))
         yield ["optimize", table, "--full", "--dry-run"]
+    yield from _advised()
     yield ["create", "plain", "--schema-from", "rows.parquet"]
     yield from [["append", "plain", "rows.parquet"]] * 2
     yield from _dry(["optimize", "plain", "--zorder-by", "x,s"])
@@ -143,6 +144,17 @@ def _other_tables() -> Iterator[Words]:
     yield ["health", "plain", "--columns", "x,s"]
     yield from _files_that_lie_well()
     yield from _a_table_that_remembers()
+
+
+def _advised() -> Iterator[Words]:
+    """Advice to cluster a table, and to leave it alone."""
+    yield ["create", "asked", "--schema-from", "many.parquet"]
+    yield from [["append", "asked", "many.parquet"]] * 4
+    yield ["advise", "asked", "--workload", "w.jsonl", "--min-gain", "100%"]
+    asked = ["advise", "asked", "--workload", "many.jsonl", "--max-file-size", "1KiB"]
+    yield asked
+    yield from _dry([*asked, "--apply", "-o", "advice.json"])
+    yield ["plan", "asked", "--advice", "advice.json"]
 
 
 def _a_table_that_remembers() -> Iterator[Words]:
@@ -180,6 +192,12 @@ def _sources(home: Path) -> None:
     far = {**rows, "x": list(range(200, 300))}
     pq.write_table(pa.table(far), home / "far.parquet")
     pq.write_table(pa.table({"y": [1]}), home / "other.parquet")
+    many = {"x": [n * 7919 % 1000 for n in range(1000)], "s": ["a", "b"] * 500}
+    pq.write_table(pa.table(many), home / "many.parquet")
+    many_asked = [{"where": f"x BETWEEN {n * 20} AND {n * 20 + 9}"} for n in range(40)]
+    many_asked += [{"where": "x > 5 AND x < 8.5 AND s > 'a' AND s < 'c'"}, {"where": "x >= 0"}]
+    many_asked += [{"where": "x < 9 AND lower(s) = 'a'"}, {"where": "nope = 1"}]
+    (home / "many.jsonl").write_text("".join(json.dumps(one) + "\n" for one in many_asked))
     readers = [{"where": "x < 9", "weight": 3}, {"where": "lower(s) = 'a'"}]
     readers.append({"where": "SELECT 1"})
     (home / "open.jsonl").write_text(

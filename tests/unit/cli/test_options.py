@@ -16,6 +16,17 @@ ANYWHERE: Final = {"--json"}
 """Options that have an effect whatever else is given."""
 
 ALWAYS: Final = {
+    "advise": {
+        "--workload",
+        "--columns",
+        "--max-columns",
+        "--min-gain",
+        "--max-file-size",
+        "--payback-days",
+        "--readings-per-day",
+        "--apply",
+        "--output",
+    },
     "append": {"--dry-run"},
     "checkpoint": {"--dry-run"},
     "cluster-by": {"--dry-run"},
@@ -30,6 +41,7 @@ ALWAYS: Final = {
     "health": {"--columns", "--where", "--fail-if", "--openmetrics", "--trend", "--row-groups"},
     "history": {"--limit", "--amplification"},
     "optimize": {
+        "--advice",
         "--dry-run",
         "--executor",
         "--max-file-size",
@@ -40,6 +52,7 @@ ALWAYS: Final = {
     },
     "orphans": {"--delete", "--finished", "--older-than", "--limit"},
     "plan": {
+        "--advice",
         "--output",
         "--workload",
         "--max-file-size",
@@ -83,6 +96,7 @@ WITHOUT_EFFECT: Final = {
         "--column-mapping": "new --like two --column-mapping id"
         " --property delta.columnMapping.mode=name",
     },
+    "advise": {"--dry-run": "two --workload readers --dry-run"},
     "detail": {"--timestamp": "two --version 0 --timestamp 2026-01-31"},
     "doctor": {"--dry-run": "two --dry-run"},
     "explain": {
@@ -130,6 +144,7 @@ WITHOUT_EFFECT: Final = {
 LOCAL: Final = {
     **dict.fromkeys(("detail", "files", "cubes", "health", "history", "explain"), "two"),
     **dict.fromkeys(("plan", "optimize", "doctor", "checkpoint", "orphans"), "two"),
+    "advise": "two --workload readers",
     "append": "two source",
     "cluster-by": "two x",
     "commit": "document empty",

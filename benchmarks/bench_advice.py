@@ -1,0 +1,393 @@
+"""Compare advised layouts with every candidate, really laid out over all rows.
+
+A table and a workload are advised. Then every candidate that the advice measured is laid out by the
+executor's own layout over all rows; a file's bounds are those of all its rows, and its bytes are
+its share of the rows. The readers' predicates are evaluated on these bounds. With --spark, advised
+layouts are rewritten by Spark, too, and read as `scan` does.
+
+python benchmarks/bench_advice.py --lineitem DIRECTORY --events TABLE
+"""
+
+import argparse
+import shutil
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from bench_fitted import layout_of
+from bench_layout import group_work
+
+from liquidlog import Table
+from liquidlog.advice.advice import Advice
+from liquidlog.advice.candidates import Candidate
+from liquidlog.advice.layouts import Laid
+from liquidlog.advice.readings import readings_of
+from liquidlog.commit.transaction import system_clock
+from liquidlog.log.loader import open_store
+from liquidlog.operations.layout_search import fitted_readers
+from liquidlog.operations.scan import read_workload
+from liquidlog.operations.table_readers import TableReaders, table_readers
+from liquidlog.predicates.workload import Recorded, WeightedPredicate, Workload
+from liquidlog.spec.bounds import Bounds, ColumnBounds
+
+SEED = 20261122
+QUERIES = 60
+DAY_MS = 86_400_000
+
+Random = np.random.Generator
+Predicate = Callable[[Random, "Data"], str]
+
+
+@dataclass(frozen=True)
+class Data:
+    """A table's rows in memory: leaves by their names, as predicates name them."""
+
+    table: Table
+    rows: pa.Table
+    inputs: tuple[Path, ...]
+
+    def one(self, random: Random, column: str) -> str:
+        """Return a value of a random row in SQL."""
+        return literal(self.rows[column][int(random.integers(len(self.rows)))].as_py())
+
+    def often(self, random: Random, column: str) -> str:
+        """Return one of 20 values, the first of them far more often than the last."""
+        place = min(int(random.zipf(1.5)), 20) * 7919 % len(self.rows)
+        return literal(self.rows[column][place].as_py())
+
+
+def literal(value: object) -> str:
+    text = str(value).replace("'", "''")
+    if hasattr(value, "hour"):
+        return f"TIMESTAMP '{value:%Y-%m-%d %H:%M:%S}Z'"
+    if hasattr(value, "year"):
+        return f"DATE '{text}'"
+    return f"'{text}'" if isinstance(value, str) else text
+
+
+def equal(column: str) -> Predicate:
+    return lambda random, data: f"{column} = {data.one(random, column)}"
+
+
+def skewed(column: str) -> Predicate:
+    return lambda random, data: f"{column} = {data.often(random, column)}"
+
+
+def span(column: str, length: str) -> Predicate:
+    def where(random: Random, data: Data) -> str:
+        first = data.one(random, column)
+        return f"{column} >= {first} AND {column} < {first} + {length}"
+
+    return where
+
+
+def both(*some: Predicate) -> Predicate:
+    return lambda random, data: " AND ".join(one(random, data) for one in some)
+
+
+def text(where: str) -> Predicate:
+    return lambda _random, _data: where
+
+
+@dataclass(frozen=True)
+class Mix:
+    """Kinds of queries with shares, and those of the newest third if they are others."""
+
+    name: str
+    asked: tuple[tuple[float, Predicate], ...]
+    later: tuple[tuple[float, Predicate], ...] = ()
+    columns: tuple[str, ...] = ()
+    extra: Mapping[str, str] = field(default_factory=dict)
+
+    def workload(self, data: Data) -> Workload:
+        random = np.random.default_rng(SEED)
+        return tuple(self._queries(random, data))
+
+    def _queries(self, random: Random, data: Data) -> Iterator[WeightedPredicate]:
+        for number in range(QUERIES):
+            kinds = self.later if self.later and number >= QUERIES * 2 // 3 else self.asked
+            shares = np.array([share for share, _ in kinds])
+            kind = kinds[int(random.choice(len(kinds), p=shares / shares.sum()))][1]
+            when = Recorded(first_ms=number * DAY_MS, last_ms=number * DAY_MS)
+            yield WeightedPredicate(kind(random, data), recorded=when)
+
+
+DAY, PART, MODE = equal("l_shipdate"), equal("l_partkey"), equal("l_shipmode")
+DAYS = span("l_shipdate", "INTERVAL 30 DAYS")
+RECEIPT = span("l_receiptdate", "INTERVAL 7 DAYS")
+COMMIT = span("l_commitdate", "INTERVAL 14 DAYS")
+PRICE = span("l_extendedprice", "500")
+SUPPLIER = equal("l_suppkey")
+LINEITEM = (
+    Mix("days", ((1, DAY),)),
+    Mix("days and parts", ((0.5, DAY), (0.5, PART))),
+    Mix("skewed: 95 % parts", ((0.95, PART), (0.05, DAY))),
+    Mix(
+        "skewed values of parts and days", ((0.5, skewed("l_partkey")), (0.5, skewed("l_shipdate")))
+    ),
+    Mix("modes, days and parts", ((0.4, MODE), (0.4, DAY), (0.2, PART))),
+    Mix("mode and 30 days together", ((1, both(MODE, DAYS)),)),
+    Mix("correlated: ship and receipt dates", ((0.5, DAYS), (0.5, RECEIPT))),
+    Mix(
+        "correlated: three dates, and parts",
+        ((0.3, DAYS), (0.2, RECEIPT), (0.2, COMMIT), (0.3, PART)),
+    ),
+    Mix("days and parts together", ((1, both(DAYS, span("l_partkey", "20000"))),)),
+    Mix("prices, days, suppliers", ((0.4, PRICE), (0.3, DAYS), (0.3, SUPPLIER))),
+    Mix("drifting: days, then parts", ((1, DAY),), later=((1, PART),)),
+    Mix("drifting: parts, then texts", ((1, PART),), later=((1, text("l_comment LIKE '%fox%'")),)),
+    Mix(
+        "nothing that prunes",
+        ((1, text("lower(l_comment) = 'x'")), (1, text("l_comment LIKE '%a'"))),
+    ),
+    Mix("mostly everything", ((0.95, text("l_quantity >= 1")), (0.05, DAY))),
+)
+EVENTS = (
+    Mix("days", ((1, equal("day")),)),
+    Mix("days and users", ((0.5, equal("day")), (0.5, equal("user_id")))),
+    Mix("countries and days", ((1, both(equal("country"), equal("day"))),)),
+    Mix("correlated: days and times", ((0.5, equal("day")), (0.5, span("ts", "INTERVAL 1 DAY")))),
+    Mix("skewed users and urls", ((0.7, skewed("user_id")), (0.3, skewed("url")))),
+)
+JOINS = """
+SELECT sum(l.l_quantity) FROM `{uri}` l JOIN orders o ON l.l_orderkey = o.o_orderkey
+WHERE l.l_shipdate >= {day} AND l.l_shipdate < {day} + INTERVAL 30 DAYS AND o.o_totalprice > 1000;
+SELECT count(*) FROM part p JOIN `{uri}` l ON l.l_partkey = p.p_partkey
+WHERE l.l_partkey = {part} AND p.p_size = 3;
+"""
+
+
+def joined(data: Data, home: Path) -> Workload:
+    """Return what SQL with joins asks of lineitem."""
+    random = np.random.default_rng(SEED)
+    statements = [
+        JOINS.format(
+            uri=data.table.uri,
+            day=data.one(random, "l_shipdate"),
+            part=data.one(random, "l_partkey"),
+        )
+        for _ in range(QUERIES // 2)
+    ]
+    path = home / "joins.sql"
+    path.write_text("".join(statements))
+    return read_workload(str(path), table=data.table.uri)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--home", type=Path, default=Path(".bench"))
+    parser.add_argument("--lineitem", type=Path, help="a directory of Parquet files")
+    parser.add_argument("--events", type=Path, help="a Delta table")
+    parser.add_argument("--files", type=int, default=40)
+    parser.add_argument("--spark", type=int, default=0, help="rewrite so many advised layouts")
+    arguments = parser.parse_args()
+    arguments.home.mkdir(exist_ok=True)
+    names = (
+        "workload",
+        "advice",
+        "predicted",
+        "all rows",
+        "best of all",
+        "cost apart",
+        "bytes apart",
+        "best gain, newest",
+        "s",
+    )
+    print(f"| {' | '.join(names)} |\n|---|---|{'---:|' * (len(names) - 2)}")
+    if arguments.lineitem:
+        data = lineitem(arguments.lineitem, arguments.home / "advice lineitem")
+        asked = [(mix.name, mix.workload(data)) for mix in LINEITEM]
+        asked.append(("joins", joined(data, arguments.home)))
+        compare("lineitem", data, asked, arguments.files, arguments.spark)
+    if arguments.events:
+        data = events(arguments.events, arguments.home / "advice events")
+        asked = [(mix.name, mix.workload(data)) for mix in EVENTS]
+        compare("events", data, asked, arguments.files, 0)
+
+
+def lineitem(directory: Path, home: Path) -> Data:
+    files = sorted(directory.rglob("*.parquet"))
+    shutil.rmtree(home, ignore_errors=True)
+    table = Table.create(str(home.resolve()), schema=pq.read_schema(files[0]))
+    for file in files:
+        table.append([str(file)])
+    return of_table(table)
+
+
+def events(source: Path, home: Path) -> Data:
+    shutil.rmtree(home, ignore_errors=True)
+    shutil.copytree(source, home)
+    return of_table(Table.open(str(home.resolve())))
+
+
+def of_table(table: Table) -> Data:
+    paths = table.snapshot().paths().to_pylist()
+    inputs = tuple(Path(table.uri) / path for path in paths)
+    rows = pa.concat_tables([pq.read_table(path, partitioning=None) for path in inputs])
+    while any(pa.types.is_struct(one.type) for one in rows.schema):
+        rows = rows.flatten()
+    return Data(table=table, rows=rows.unify_dictionaries(), inputs=inputs)
+
+
+def compare(
+    name: str, data: Data, asked: Sequence[tuple[str, Workload]], files: int, spark: int
+) -> None:
+    size = data.table.snapshot().size_bytes // files
+    truths: dict[Candidate, Laid] = {}
+    worst = []
+    for number, (title, workload) in enumerate(asked):
+        began = time.monotonic()
+        advice = data.table.advise(workload, max_file_size=size)
+        seconds = time.monotonic() - began
+        line, apart = row(data, advice, workload, truths)
+        worst += [] if apart is None else [apart]
+        print(f"| {name}: {title} | {line} | {seconds:.1f} |", flush=True)
+        if number < spark and advice.recommended is not None:
+            print(rewritten(data, advice, workload), flush=True)
+    if worst:
+        print(f"\n{name}: at most {max(worst):.1%} apart\n")
+
+
+def row(
+    data: Data, advice: Advice, workload: Workload, truths: dict[Candidate, Laid]
+) -> tuple[str, float | None]:
+    snapshot = data.table.snapshot()
+    store, now_ms = open_store(data.table.uri), system_clock().now_ms()
+    readers = table_readers(store, snapshot, workload, now_ms=now_ms)
+    candidates = [one.candidate for one in advice.candidates]
+    if advice.best is None:
+        return f"{advice.reason} | | | | | |", None
+    leaves = readers.asked.leaves
+    laid = [truth(data, readers, one, truths) for one in candidates]
+    found = readings_of(snapshot, laid, leaves, readers.wheres, readers.session, readers.now)
+    halves, now = readers.halves, readers.now
+    every = np.array([one.weight for one in readers.readers.workload])
+    costs = [readers.mean(one.cost_bytes, every) for one in found]
+    shares = [readers.mean(one.bytes, every) / readers.total_bytes for one in found]
+    chosen = candidates.index(advice.best.candidate)
+    best = int(np.argmin(costs))
+    newest = [readers.mean(one.cost_bytes, halves.newest) for one in found]
+    gain = 1 - min(newest) / readers.mean(now.cost_bytes, halves.newest)
+    apart = costs[chosen] / costs[best] - 1
+    text = shown(advice.best.candidate) if advice.recommended else f"leave ({advice.reason[:48]})"
+    predicted = predicted_share(advice, readers)
+    is_judged = advice.recommended is not None
+    cells = (
+        f"{text} | {predicted:.2%} | {shares[chosen]:.2%} | {shares[best]:.2%}"
+        f" {shown(candidates[best])} | {apart:+.1%} | {shares[chosen] / min(shares) - 1:+.1%} |"
+        f" {gain:+.0%}"
+    )
+    return cells, apart if is_judged else None
+
+
+def predicted_share(advice: Advice, readers: TableReaders) -> float:
+    """Return the predicted share over all queries; `advice` has a best layout."""
+    old, new = readers.halves.older.sum(), readers.halves.newest.sum()
+    best = advice.best or advice.candidates[0]
+    return float((best.older_read_share * old + best.read_share * new) / (old + new))
+
+
+def shown(candidate: Candidate) -> str:
+    names = "+".join(".".join(path) for path in candidate.columns)
+    words = [names, candidate.curve.value]
+    words += [f"prefix {'.'.join(path)}" for path in candidate.prefix]
+    return " ".join([*words, *(["fitted"] if candidate.is_fitted else [])])
+
+
+def truth(
+    data: Data, readers: TableReaders, candidate: Candidate, truths: dict[Candidate, Laid]
+) -> Laid:
+    """Return the files of a candidate over all rows, with the bounds of the readers' leaves."""
+    names = [".".join(leaf.logical) for leaf in readers.asked.leaves]
+    known = truths.get(candidate)
+    if known is None:
+        known = laid_out(data, readers, candidate)
+        if not candidate.is_fitted:
+            truths[candidate] = known
+    places = [data.rows.column_names.index(name) for name in names]
+    return replace(known, bounds=known.bounds.select(places))
+
+
+def laid_out(data: Data, readers: TableReaders, candidate: Candidate) -> Laid:
+    total = int(readers.total_bytes)
+    work = group_work(
+        data.inputs, ["x"], max(1, total // candidate.max_file_bytes), candidate.curve
+    )
+    fitted = None
+    if candidate.is_fitted:
+        fitted = fitted_readers(
+            readers.readers.workload, readers.halves.older, candidate.columns, readers.snapshot
+        )
+    layout, _ = layout_of(
+        replace(
+            work,
+            columns=candidate.columns,
+            readers=fitted,
+            prefix=tuple(candidate.columns.index(path) for path in candidate.prefix),
+            schema_string=readers.snapshot.metadata.schema_string,
+        )
+    )
+    rows = np.arange(len(data.rows), dtype=np.uint64)
+    keys = layout.keys_of([data.rows[".".join(path)] for path in candidate.columns])
+    parts = layout.cuts.parts_of(keys, rows)
+    grouped = data.rows.append_column("laid file", pa.array(parts)).group_by("laid file")
+    ends = [
+        (name, end)
+        for name, column in zip(data.rows.column_names, data.rows.columns, strict=True)
+        if _has_order(column.type)
+        for end in ("min", "max")
+    ]
+    nulls = [
+        (name, "count", pa.compute.CountOptions(mode="only_null"))
+        for name in data.rows.column_names
+    ]
+    found = grouped.aggregate([*ends, ([], "count_all")])
+    empty = grouped.aggregate(nulls)
+    counts = found["count_all"].combine_chunks()
+    columns = []
+    for name, column in zip(data.rows.column_names, data.rows.columns, strict=True):
+        nothing = pa.nulls(len(counts), column.type)
+        has = _has_order(column.type)
+        columns.append(
+            ColumnBounds(
+                low=found[f"{name}_min"].combine_chunks() if has else nothing,
+                high=found[f"{name}_max"].combine_chunks() if has else nothing,
+                null_count=empty[f"{name}_count"].combine_chunks(),
+            )
+        )
+    share = counts.to_numpy() / len(data.rows)
+    bounds = Bounds(columns=tuple(columns), num_records=counts)
+    return Laid(size_bytes=total * share, bounds=bounds, scale=1.0)
+
+
+def _has_order(kind: pa.DataType) -> bool:
+    return not (pa.types.is_boolean(kind) or pa.types.is_nested(kind) or pa.types.is_binary(kind))
+
+
+def rewritten(data: Data, advice: Advice, workload: Workload) -> str:
+    """Return what readers read after Spark has really written the advised layout."""
+    import liquidspark
+    from liquidlog.advice.documents import decode_advice, encode_advice
+    from liquidspark.session import open_session
+
+    home = Path(data.table.uri).with_name("advice rewritten")
+    shutil.rmtree(home, ignore_errors=True)
+    shutil.copytree(data.table.uri, home)
+    table = Table.open(str(home))
+    again = table.advise(
+        workload, max_file_size=advice.best.candidate.max_file_bytes if advice.best else None
+    )
+    table.apply_advice(again)
+    plan = table.plan_advised(decode_advice(encode_advice(again), where="the advice"))
+    with open_session({"spark.driver.memory": "4g"}) as spark:
+        table.commit(plan, liquidspark.execute(spark, plan))
+    done = Table.open(str(home)).scan(workload=workload)
+    return f"| rewritten by Spark | | | {done.bytes_read / done.total_bytes:.2%} | | | | |"
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""Which layout suits readers: candidates, measured on sampled rows, and the choice among them."""

@@ -1,0 +1,81 @@
+"""The queries that a layout is chosen on, and the newer ones that it is judged on."""
+
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
+from typing import Final
+from zlib import crc32
+
+import numpy as np
+
+from liquidlog.advice.sample import Floats
+
+NEWEST_SHARE: Final = 0.3
+"""The share of all readings that a choice is judged on: the newest."""
+
+BY_TIME: Final = "time"
+BY_SHAPE: Final = "shape"
+NOT_AT_ALL: Final = "none"
+
+_STEPS: Final = 60
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Halves:
+    """The weights of p predicates among the older queries and among the newest, (p,) each.
+
+    `by` says what parts them: `time`; `shape` if times are not known, where of predicates on the
+    same columns a fixed choice is judged on; `none` if there are too few, and both are all.
+    """
+
+    older: Floats
+    newest: Floats
+    by: str
+
+
+def by_time(
+    weights: Floats, firsts_ms: Sequence[int | None], lasts_ms: Sequence[int | None]
+) -> Halves | None:
+    """Return the queries before and after a time; None if times are not known, or there is one.
+
+    A query was asked evenly between its first and its last time.
+    """
+    if not len(lasts_ms) or any(one is None for one in lasts_ms):
+        return None
+    last = np.array(lasts_ms, np.float64)
+    pairs = zip(firsts_ms, lasts_ms, strict=True)
+    first = np.array([end if start is None else start for start, end in pairs], np.float64)
+    low, high = float(first.min()), float(last.max())
+    if low == high:
+        return None
+    for _ in range(_STEPS):
+        middle = (low + high) / 2
+        newest = float(weights @ _share_after(first, last, middle)) / float(weights.sum())
+        low, high = (middle, high) if newest > NEWEST_SHARE else (low, middle)
+    after = _share_after(first, last, high)
+    found = Halves(older=weights * (1 - after), newest=weights * after, by=BY_TIME)
+    return found if found.older.sum() > 0 and found.newest.sum() > 0 else None
+
+
+def _share_after(first: Floats, last: Floats, time: float) -> Floats:
+    length = last - first
+    inside = np.divide(last - time, length, out=np.zeros(len(last)), where=length > 0)
+    return np.where(length > 0, inside.clip(0, 1), last >= time).astype(np.float64)
+
+
+def by_shape(weights: Floats, shapes: Sequence[Hashable], texts: Sequence[str]) -> Halves:
+    """Return two parts of the queries in which every shape is asked; a lone one is in both."""
+    older, newest = weights.copy(), weights.copy()
+    places: dict[Hashable, list[int]] = {}
+    for number, shape in enumerate(shapes):
+        places.setdefault(shape, []).append(number)
+    is_parted = False
+    for some in places.values():
+        if len(some) == 1:
+            continue
+        order = np.array(sorted(some, key=lambda number: (crc32(texts[number].encode()), number)))
+        before = np.cumsum(weights[order]) - weights[order]
+        is_newest = before >= (1 - NEWEST_SHARE) * weights[order].sum()
+        is_newest[-1], is_newest[0] = True, False
+        older[order[is_newest]], newest[order[~is_newest]] = 0.0, 0.0
+        is_parted = True
+    return Halves(older=older, newest=newest, by=BY_SHAPE if is_parted else NOT_AT_ALL)

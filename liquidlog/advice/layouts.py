@@ -1,0 +1,211 @@
+"""Sampled rows laid out as a candidate would: the files of a full rewrite, with their bounds."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import pyarrow as pa
+
+from liquidlog.advice.candidates import Candidate
+from liquidlog.advice.sample import Floats, Numbers, Parts, Sample
+from liquidlog.clustering.planning.choice import output_count
+from liquidlog.curve.conditions import Conditions
+from liquidlog.curve.curves import Curve
+from liquidlog.curve.grid import Coords
+from liquidlog.curve.placing import (
+    MAX_RANGES,
+    MAX_RANGES_ALONE,
+    key_order_bits,
+    place_columns,
+    place_rows,
+)
+from liquidlog.curve.ranges import Axis
+from liquidlog.plan import FittedWorkload, parsed_as
+from liquidlog.spec.bounds import Bounds, ColumnBounds, bounds_type
+from liquidlog.spec.schema import Leaf, Path
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Grouping:
+    """Which files a full rewrite takes together.
+
+    `group_of_file` (int64) has the number of the group per live file, -1 for files that are left
+    as they are. `size_bytes` and `num_records` (float64) have one entry per group.
+    """
+
+    group_of_file: Numbers
+    size_bytes: Floats
+    num_records: Floats
+
+    @property
+    def leaves_some(self) -> bool:
+        """Whether some files are left as they are."""
+        return bool((self.group_of_file < 0).any())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Laid:
+    """The files that a candidate would write: sizes (m,) in bytes, and bounds of the leaves.
+
+    `scale` is what sums over these files must be multiplied by: they stand for all groups.
+    """
+
+    size_bytes: Floats
+    bounds: Bounds
+    scale: float
+
+
+@dataclass(slots=True)
+class Layouts:
+    """Lays out one sample; keeps the coordinates of columns, which many candidates share."""
+
+    sample: Sample
+    leaves: Sequence[Leaf]
+    prefix_chars: int
+    _coordinates: dict[tuple[int, int, Path, int, int], Coords] = field(default_factory=dict)
+    _rows: dict[int, Mapping[int, Numbers]] = field(default_factory=dict)
+
+    def laid(
+        self, candidate: Candidate, grouping: Grouping, readers: FittedWorkload | None = None
+    ) -> Laid:
+        """Return the files that a full rewrite would write.
+
+        Args:
+            candidate: The layout.
+            grouping: Which files are rewritten together.
+            readers: What a fitted layout is fitted to, over the candidate's columns.
+        """
+        rows_of = self._rows_by_group(grouping)
+        orders, starts, sizes, counts, placed = [], [], [], [], 0
+        for group, rows in rows_of.items():
+            size = float(grouping.size_bytes[group])
+            outputs = output_count(int(size), candidate.max_file_bytes)
+            part = self._placed(candidate, id(grouping), group, rows, outputs, readers)
+            order = np.argsort(part, kind="stable")
+            begins = np.flatnonzero(np.diff(part[order], prepend=-1))
+            share = np.diff(np.append(begins, len(order))) / len(order)
+            orders.append(rows[order])
+            starts.append(begins + placed)
+            sizes.append(size * share)
+            counts.append(float(grouping.num_records[group]) * share)
+            placed += len(order)
+        if not orders:
+            return Laid(size_bytes=np.zeros(0), bounds=self._no_bounds(), scale=1.0)
+        parts = Parts(order=np.concatenate(orders), starts=np.concatenate(starts))
+        known = sum(float(grouping.size_bytes[group]) for group in rows_of)
+        return Laid(
+            size_bytes=np.concatenate(sizes),
+            bounds=self._bounds(candidate, parts, np.concatenate(counts), readers),
+            scale=float(grouping.size_bytes.sum()) / known if known else 1.0,
+        )
+
+    def _rows_by_group(self, grouping: Grouping) -> Mapping[int, Numbers]:
+        found = self._rows.get(id(grouping))
+        if found is None:
+            group = grouping.group_of_file[self.sample.file]
+            found = {
+                int(number): np.flatnonzero(group == number)
+                for number in np.unique(group[group >= 0])
+            }
+            self._rows[id(grouping)] = found
+        return found
+
+    def _placed(
+        self,
+        candidate: Candidate,
+        grouping: int,
+        group: int,
+        rows: Numbers,
+        outputs: int,
+        readers: FittedWorkload | None,
+    ) -> Numbers:
+        """Return the file of each row, as an executor would place it."""
+        d, outputs = len(candidate.columns), min(outputs, len(rows))
+        prefix = [candidate.columns.index(path) for path in candidate.prefix]
+        ordinals = np.arange(len(rows), dtype=np.uint64)
+        if outputs == 1 and not prefix:
+            return np.zeros(len(rows), np.int64)
+        if readers is not None:
+            return self._fitted(candidate, rows, outputs, readers, prefix)
+        bits = key_order_bits(d, candidate.curve, parted=bool(prefix))
+        most = min(MAX_RANGES if d > 1 else MAX_RANGES_ALONE, 1 << bits)
+        coords = np.empty((len(rows), d), np.uint32, order="F")
+        for number, path in enumerate(candidate.columns):
+            key = (grouping, group, path, most, bits)
+            found = self._coordinates.get(key)
+            if found is None:
+                values = self.sample.column(path).values.take(pa.array(rows))
+                found = Axis.fit(values, max_ranges=most, bits=bits)[1]
+                self._coordinates[key] = found
+            coords[:, number] = found
+        order, _, cuts = place_rows(
+            coords, ordinals, outputs, curve=candidate.curve, bits=bits, prefix=prefix
+        )
+        return np.asarray(cuts.parts_of(order.keys_of(coords), ordinals), np.int64)
+
+    def _fitted(
+        self,
+        candidate: Candidate,
+        rows: Numbers,
+        outputs: int,
+        readers: FittedWorkload,
+        prefix: Sequence[int],
+    ) -> Numbers:
+        values = [
+            self.sample.column(path).values.take(pa.array(rows)) for path in candidate.columns
+        ]
+        ordinals = np.arange(len(rows), dtype=np.uint64)
+        found = place_columns(
+            values,
+            ordinals,
+            outputs,
+            curve=candidate.curve if len(values) > 1 else Curve.LINEAR,
+            conditions=_conditions(readers, values),
+            prefix=prefix,
+        )
+        coords = np.empty((len(rows), len(values)), np.uint32, order="F")
+        for number, (axis, column) in enumerate(zip(found.axes, values, strict=True)):
+            coords[:, number] = axis.coordinates_of(column)
+        return np.asarray(found.cuts.parts_of(found.order.keys_of(coords), ordinals), np.int64)
+
+    def _bounds(
+        self, candidate: Candidate, parts: Parts, rows: Floats, readers: FittedWorkload | None
+    ) -> Bounds:
+        stops: Mapping[Path, pa.Array] = {}
+        # Boxes end where readers' constants are; cells along a curve may end behind them.
+        if readers is not None and candidate.curve is Curve.KD:
+            values = [self.sample.column(path).values for path in candidate.columns]
+            borders = _conditions(readers, values).borders(values)
+            stops = dict(zip(candidate.columns, borders, strict=True))
+        known = {column.leaf: column for column in self.sample.columns}
+        count = len(parts.starts)
+        columns = tuple(
+            known[leaf].bounds(
+                parts,
+                rows,
+                prefix_chars=self.prefix_chars,
+                is_cut=candidate.columns == (leaf.logical,),
+                stops=stops.get(leaf.logical),
+            )
+            if leaf in known
+            else _unknown(leaf, count)
+            for leaf in self.leaves
+        )
+        records = pa.array(np.ceil(rows).astype(np.int64), pa.int64())
+        return Bounds(columns=columns, num_records=records)
+
+    def _no_bounds(self) -> Bounds:
+        columns = tuple(_unknown(leaf, 0) for leaf in self.leaves)
+        return Bounds(columns=columns, num_records=pa.nulls(0, pa.int64()))
+
+
+def _conditions(readers: FittedWorkload, values: Sequence[pa.Array]) -> Conditions:
+    def parsed(kind: pa.DataType):  # type: ignore[no-untyped-def]  # noqa: ANN202
+        return lambda texts: parsed_as(kind, texts)
+
+    return readers.conditions([parsed(column.type) for column in values])
+
+
+def _unknown(leaf: Leaf, count: int) -> ColumnBounds:
+    nothing = pa.nulls(count, bounds_type(leaf))
+    return ColumnBounds(low=nothing, high=nothing, null_count=pa.nulls(count, pa.int64()))

@@ -1,0 +1,211 @@
+"""Sampled rows of a table, and the bounds of files that would hold them.
+
+Files hold many more rows than the sample knows of them, so that their bounds are wider than those
+of the sampled rows. An end that one sampled row of a file alone has is moved outwards by the mean
+distance between the file's sampled rows, counted in rows of the whole sample; one that several
+have is taken to be the end.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from liquidlog.curve.ranges import range_ids
+from liquidlog.spec.bounds import ColumnBounds
+from liquidlog.spec.schema import Leaf
+
+Numbers = npt.NDArray[np.int64]
+Floats = npt.NDArray[np.float64]
+
+_UNSEEN_NULLS: Final = 3
+"""So many nulls must be expected in a file before none among its sampled rows means that it has
+none: the rule of three."""
+
+_LAST_CHARACTER: Final = "\U0010ffff"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Parts:
+    """Sampled rows in the order of the files that would hold them.
+
+    `order` (s,) are rows of the sample, file after file; `starts` (m,) is where each file begins.
+    """
+
+    order: Numbers
+    starts: Numbers
+
+    @property
+    def counts(self) -> Numbers:
+        """Sampled rows per file, (m,)."""
+        return np.diff(np.append(self.starts, len(self.order)))
+
+
+@dataclass(frozen=True, eq=False)
+class SampledColumn:
+    """The sampled values of one leaf: `values` has one entry per row of the sample."""
+
+    leaf: Leaf
+    values: pa.Array
+
+    @cached_property
+    def _distinct(self) -> pa.Array:
+        values = self.values.drop_null()
+        if pa.types.is_floating(values.type):
+            values = pc.add(values, pa.scalar(0.0, values.type))  # makes -0.0 the 0.0 it equals
+        return pc.unique(values.take(pc.sort_indices(values)))
+
+    @cached_property
+    def codes(self) -> Numbers:
+        """The rank of each row's value among the distinct ones, -1 for null, (s,)."""
+        return range_ids(self.values, self._distinct).astype(np.int64) - 1
+
+    @cached_property
+    def _begins(self) -> Numbers:
+        """How many rows have a smaller value than each distinct one, and the number of rows."""
+        known = self.codes[self.codes >= 0]
+        counts = np.bincount(known, minlength=len(self._distinct))
+        return np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
+
+    @property
+    def distinct_values(self) -> int:
+        """How many values the sampled rows have, nulls apart."""
+        return len(self._distinct)
+
+    @cached_property
+    def _null_share(self) -> float:
+        return float((self.codes < 0).mean()) if len(self.codes) else 0.0
+
+    def bounds(
+        self,
+        parts: Parts,
+        rows: Floats,
+        *,
+        prefix_chars: int,
+        is_cut: bool = False,
+        stops: pa.Array | None = None,
+    ) -> ColumnBounds:
+        """Return the bounds that the files would have.
+
+        Args:
+            parts: Which rows are in which file.
+            rows: All rows of each file, (m,).
+            prefix_chars: Characters of a text that its bounds keep.
+            is_cut: Whether rows are in files by this column alone, which then end between values.
+            stops: Sampled values behind which files are made to end where they can; None if there
+                are none.
+        """
+        count = parts.counts
+        codes = self.codes[parts.order]
+        nulls = np.add.reduceat(codes < 0, parts.starts).astype(np.int64)
+        known = count - nulls
+        ends = self._ends(codes, parts, known, widened=not is_cut, stops=self._places(stops))
+        low, high = (
+            self._distinct.take(pa.array(end, mask=known == 0)) if len(self._distinct) else None
+            for end in ends
+        )
+        if low is None or high is None:
+            low = high = pa.nulls(len(count), self.values.type)
+        null_count = np.round(nulls / count * rows)
+        unseen = (
+            (nulls == 0)
+            & (self._null_share * count > 0)
+            & (self._null_share * count < _UNSEEN_NULLS)
+        )
+        null_count = np.where(unseen, 1.0, null_count)
+        null_count = np.where(known == 0, np.ceil(rows), np.minimum(null_count, np.ceil(rows)))
+        if pa.types.is_string(low.type):
+            low, high = _shortened(low, high, prefix_chars)
+        return ColumnBounds(
+            low=low, high=high, null_count=pa.array(null_count.astype(np.int64), pa.int64())
+        )
+
+    def _ends(
+        self, codes: Numbers, parts: Parts, known: Numbers, *, widened: bool, stops: Numbers
+    ) -> tuple[Numbers, Numbers]:
+        most = len(self._distinct)
+        if not most:
+            return known, known
+        top = np.maximum.reduceat(codes, parts.starts)
+        low = np.minimum.reduceat(np.where(codes < 0, most, codes), parts.starts)
+        low, top = np.minimum(low, most - 1), np.maximum(top, 0)
+        if not widened:
+            return low, top
+        middle = (self._begins[:-1] + self._begins[1:] - 1) / 2
+        first, last = middle[low], middle[top]
+        total = float(self._begins[-1])
+        # A file of one sampled row is as wide as files are on average.
+        alone = total / max(len(known), 1)
+        gap = np.where(known > 1, (last - first) / np.maximum(known - 1, 1), alone)
+        owner = np.repeat(np.arange(len(known)), parts.counts)
+        is_low = np.bincount(owner[codes == low[owner]], minlength=len(known)) == 1
+        is_top = np.bincount(owner[codes == top[owner]], minlength=len(known)) == 1
+        wider = np.floor(first - gap).clip(0, total - 1), np.ceil(last + gap).clip(0, total - 1)
+        below, above = (
+            np.searchsorted(self._begins, end, side="right").astype(np.int64) - 1 for end in wider
+        )
+        # A stop between a sampled end and the end that it is moved to is where the file ends.
+        edges = np.concatenate([[-1], stops, [most - 1]])
+        below = np.maximum(below, edges[np.searchsorted(edges, low, side="left") - 1] + 1)
+        above = np.minimum(above, edges[np.searchsorted(edges, top, side="left")])
+        return np.where(is_low, below, low), np.where(is_top, above, top)
+
+    def _places(self, stops: pa.Array | None) -> Numbers:
+        if stops is None or not len(stops):
+            return np.zeros(0, np.int64)
+        return np.unique(range_ids(stops, self._distinct).astype(np.int64) - 1)
+
+
+def _shortened(low: pa.Array, high: pa.Array, chars: int) -> tuple[pa.Array, pa.Array]:
+    """Return the bounds of texts as statistics keep them: only the first characters."""
+    cut = pc.utf8_slice_codeunits(high, 0, chars)
+    is_cut = pc.greater(pc.utf8_length(high), chars)
+    longer = pc.binary_join_element_wise(cut, pa.scalar(_LAST_CHARACTER), "")
+    return pc.utf8_slice_codeunits(low, 0, chars), pc.if_else(is_cut, longer, high)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Sample:
+    """Rows of a table.
+
+    `columns` have one entry per row. `file` (s,) is the row of `Snapshot.files` that each row comes
+    from. `source` says what the rows are: `rows` of data files, or made up from `statistics`.
+    `files` counts the files that they come from.
+    """
+
+    columns: tuple[SampledColumn, ...]
+    file: Numbers
+    source: str
+    files: int
+
+    def __len__(self) -> int:
+        """Return the number of rows."""
+        return len(self.file)
+
+    def column(self, path: tuple[str, ...]) -> SampledColumn:
+        """Return the column of a leaf by its logical path."""
+        return next(one for one in self.columns if one.leaf.logical == path)
+
+    def half(self, seed: int) -> "Sample":
+        """Return a random half of the rows, in their order."""
+        random = np.random.default_rng(seed)
+        rows = np.sort(random.permutation(len(self))[: max(1, len(self) // 2)])
+        taken = pa.array(rows)
+        columns = tuple(SampledColumn(one.leaf, one.values.take(taken)) for one in self.columns)
+        return Sample(columns=columns, file=self.file[rows], source=self.source, files=self.files)
+
+
+def sampled(
+    leaves: Sequence[Leaf], rows: pa.Table, file: Numbers, *, source: str, files: int
+) -> Sample:
+    """Return a sample of `rows`, whose columns are the leaves in their order."""
+    columns = tuple(
+        SampledColumn(leaf, pa.array(column.combine_chunks()))
+        for leaf, column in zip(leaves, rows.itercolumns(), strict=True)
+    )
+    return Sample(columns=columns, file=file, source=source, files=files)

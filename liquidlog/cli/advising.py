@@ -1,0 +1,157 @@
+"""The command that advises columns and a layout."""
+
+from functools import partial
+from pathlib import Path
+from typing import Any, Final
+
+import click
+
+from liquidlog.cli.options import (
+    SIZE,
+    Number,
+    Pairs,
+    WholeNumber,
+    dry_run_option,
+    json_option,
+    mapping,
+    split_names,
+    table_argument,
+    verb,
+)
+from liquidlog.cli.output import emit, replace_file
+from liquidlog.errors import UsageError
+from liquidlog.operations.scan import read_workload
+from liquidlog.report import changes
+from liquidlog.report.advice import advice as report
+from liquidlog.report.layout import Report
+from liquidlog.report.printing import say
+from liquidlog.storage.options import StorageOptions
+from liquidlog.table import Table
+
+_WHOLE: Final = 100.0
+
+
+class Percentage(click.ParamType[float]):
+    """A share on the command line: 10% or 0.1."""
+
+    name = "share"
+
+    def convert(
+        self,
+        value: Any,  # noqa: ANN401  click's signature
+        param: click.Parameter | None,
+        ctx: click.Context | None,
+    ) -> float:
+        """Return the share, from 0 to 1."""
+        text = str(value).strip()
+        try:
+            share = float(text.removesuffix("%")) / (_WHOLE if text.endswith("%") else 1)
+        except ValueError:
+            share = -1.0
+        if not 0 <= share <= 1:
+            self.fail(f"expected a share like 10% or 0.1, found {value!r}", param, ctx)
+        return share
+
+
+@verb(
+    "liquidlog advise ./sales --workload workload.jsonl",
+    "liquidlog advise ./sales --workload queries.sql --columns day,store -o advice.json",
+)
+@table_argument
+@click.option(
+    "--workload",
+    "workloads",
+    multiple=True,
+    required=True,
+    help="What readers ask: JSON lines, .sql, or a source of `workload import`; repeats.",
+)
+@click.option("--columns", help="Try only these columns, a,b.  [default: all that are asked for]")
+@click.option(
+    "--max-columns", type=WholeNumber(1, 4), help="Most clustering columns.  [default: 4]"
+)
+@click.option(
+    "--min-gain",
+    type=Percentage(),
+    help="The least that a reading must cost less, as 10%.  [default: 10%]",
+)
+@click.option(
+    "--max-file-size",
+    type=SIZE,
+    help="Try only this size.  [default: the table's own and smaller ones, from 16MiB]",
+)
+@click.option(
+    "--payback-days",
+    type=Number(0),
+    help="The rewrite must pay back within so many days.  [default: 30]",
+)
+@click.option(
+    "--readings-per-day",
+    type=Number(0),
+    help="How often each predicate is read in a day.  [default: 24]",
+)
+@click.option("--apply", is_flag=True, help="Set the advised columns and layout properties.")
+@click.option(
+    "-o",
+    "--output",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Save the advice to this file, for `plan --advice`; replaces it.",
+)
+@dry_run_option
+@json_option
+def advise(  # noqa: PLR0913  one parameter per option
+    table: str,
+    workloads: tuple[str, ...],
+    columns: str | None,
+    max_columns: int | None,
+    min_gain: float | None,
+    max_file_size: int | None,
+    payback_days: float | None,
+    readings_per_day: float | None,
+    output: Path | None,
+    storage_options: Pairs,
+    *,
+    apply: bool,
+    dry_run: bool,
+    as_json: bool,
+) -> None:
+    """Advise columns and a layout, or to leave the table alone.
+
+    Layouts are measured on sampled rows: chosen on the older queries, judged on the newest. Nothing
+    is written without --apply, and no file is rewritten.
+    """
+    from liquidlog.advice.documents import encode_advice
+
+    if dry_run and not apply:
+        raise UsageError("--dry-run has no effect without --apply", option="dry_run")
+    opened = Table.open(table, storage_options=mapping(storage_options))
+    options = StorageOptions.of(mapping(storage_options))
+    asked = tuple(
+        predicate
+        for path in workloads
+        for predicate in read_workload(path, table=opened.uri, storage_options=options)
+    )
+    given: dict[str, Any] = {
+        "columns": None if columns is None else split_names(columns),
+        "max_columns": max_columns,
+        "min_gain": min_gain,
+        "max_file_size": max_file_size,
+        "payback_days": payback_days,
+        "readings_a_day": readings_per_day,
+    }
+    found = opened.advise(asked, **{name: one for name, one in given.items() if one is not None})
+    if output is not None:
+        found = found.saved_as(str(output))
+        replace_file(output, encode_advice(found))
+    if apply and found.protocol_change is not None and not as_json:
+        say(found.protocol_change.text)
+    applied = opened.apply_advice(found, dry_run=dry_run) if apply else ()
+    document = found.document()
+    if apply:
+        document["applied"] = list(applied)
+    shown = partial(_shown, applied=applied, apply=apply, dry_run=dry_run)
+    emit(document if as_json else found, shown, as_json=as_json, dry_run=dry_run)
+
+
+def _shown(found: Any, *, applied: tuple[int, ...], apply: bool, dry_run: bool) -> Report:  # noqa: ANN401
+    lines = report(found)
+    return (*lines, *changes.applied_advice(applied, dry_run=dry_run)) if apply else lines

@@ -1,0 +1,95 @@
+"""Advise which columns and layout a table should have for its readers, or to leave it alone."""
+
+from collections.abc import Sequence
+from functools import partial
+
+from liquidlog.advice.advice import Advice
+from liquidlog.clustering.columns import ClusteringColumn, clustering_state, resolve_columns
+from liquidlog.commit.transaction import Clock
+from liquidlog.errors import ClusteringColumnError, UsageError
+from liquidlog.log.loader import advance
+from liquidlog.log.store import TableStore
+from liquidlog.operations.alter import set_properties
+from liquidlog.operations.define import cluster_by
+from liquidlog.operations.layout_search import LayoutSearch, Request
+from liquidlog.operations.table_readers import table_readers
+from liquidlog.predicates.workload import Workload
+from liquidlog.snapshot import Snapshot
+from liquidlog.spec.schema import Path, quote_path
+
+
+def advise(
+    store: TableStore, snapshot: Snapshot, workload: Workload, request: Request, clock: Clock
+) -> Advice:
+    """Return which layout the table should have for the readers of a workload.
+
+    Raises:
+        ClusteringColumnError: If a column that is asked for cannot be clustered by.
+        UsageError: If no predicate is a condition on the table, or a property of the table that is
+            needed here has a wrong value.
+        UnsupportedFeatureError: If the table cannot be rewritten.
+        CorruptLogError: If the log is broken.
+    """
+    readers = table_readers(store, snapshot, workload, clock.now_ms())
+    columns, problems = _columns(snapshot, readers.asked.paths, request.columns)
+    if not snapshot.files.num_rows:
+        return readers.left_alone("the table has no files", notes=problems)
+    if not columns:
+        reason = "no query asks for a column that a table can be clustered by"
+        return readers.left_alone(reason, notes=problems)
+    return LayoutSearch(readers, request, columns, clock.new_id, problems).advice()
+
+
+def apply_advice(
+    store: TableStore, snapshot: Snapshot, advice: Advice, clock: Clock, *, dry_run: bool
+) -> tuple[int, ...]:
+    """Commit the advised clustering columns and properties; return the versions of these commits.
+
+    There is at most one commit for each of both, and none if the table is to be left alone. With
+    `dry_run` nothing is committed: the versions are those that there would be.
+
+    Raises:
+        UsageError: If the advice is of another table.
+        ClusteringColumnError: If the table cannot be clustered by these columns.
+        UnsupportedFeatureError: If the table requires more of a writer than we do.
+        CommitError: If a commit did not land.
+    """
+    if advice.table_id != snapshot.metadata.id:
+        raise UsageError(
+            f"the advice is of the table {advice.table_uri}, not of {snapshot.uri}",
+            table_uri=advice.table_uri,
+        )
+    best = advice.recommended
+    if best is None:
+        return ()
+    version = cluster_by(store, snapshot, best.candidate.columns, clock, dry_run=dry_run)
+    versions = [version] if version != snapshot.version else []
+    if advice.sets or advice.unset:
+        after = snapshot if dry_run else advance(store, snapshot)[0]
+        changed = set_properties(store, after, advice.sets, advice.unset, clock, dry_run=dry_run)
+        if changed != after.version:
+            versions.append(changed + len(versions) if dry_run else changed)
+    return tuple(versions)
+
+
+def _columns(
+    snapshot: Snapshot, asked: Sequence[Path], named: tuple[Path, ...] | None
+) -> tuple[tuple[ClusteringColumn, ...], tuple[str, ...]]:
+    """Return the columns that come into question, those of today first, and why others do not."""
+    configuration = snapshot.metadata.configuration
+    resolve = partial(
+        resolve_columns, snapshot.schema, configuration=configuration, partition_columns=()
+    )
+    found: list[ClusteringColumn] = []
+    problems: list[str] = []
+    if named is not None:
+        found += resolve(named, limit=len(named))
+    else:
+        for path in asked:
+            try:
+                found += resolve([path])
+            except ClusteringColumnError as error:
+                problems.append(f"{quote_path(path)} is no candidate: {error.message}")
+    own = [column.logical for column in clustering_state(snapshot).columns]
+    found.sort(key=lambda one: own.index(one.logical) if one.logical in own else len(own))
+    return tuple(found), tuple(problems)

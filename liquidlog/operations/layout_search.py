@@ -1,0 +1,325 @@
+"""The search for a table's layout: candidates measured on a sample, and the best one judged."""
+
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import Final
+
+import numpy as np
+
+from liquidlog.advice.advice import Advice, Measured, PredicateReads
+from liquidlog.advice.candidates import Candidate, file_sizes, plainest
+from liquidlog.advice.intervals import Certainty, certainty
+from liquidlog.advice.layouts import Grouping, Layouts
+from liquidlog.advice.readings import Readings, readings_of
+from liquidlog.advice.sample import Floats, Sample
+from liquidlog.advice.search import Measured as Found
+from liquidlog.advice.search import Space, chosen, costs, marginal_gains, searched
+from liquidlog.advice.steps import NOTHING_TO_DO, steps
+from liquidlog.advice.verdict import MIN_GAIN, Gain, praise, refusal
+from liquidlog.clustering.columns import ClusteringColumn, clustering_state, resolve_columns
+from liquidlog.clustering.planning.choice import output_count, writer_options
+from liquidlog.clustering.planning.read_model import OPEN_COST_BYTES
+from liquidlog.clustering.planning.remembered import remembered
+from liquidlog.errors import ClusteringColumnError
+from liquidlog.judgement.verdicts import Bar
+from liquidlog.operations.full_rewrites import full_plan, grouping, unpartitioned
+from liquidlog.operations.sampled_rows import sample_rows
+from liquidlog.operations.table_readers import TableReaders, readings_by
+from liquidlog.plan import FittedWorkload
+from liquidlog.predicates.workload import WeightedPredicate, Workload
+from liquidlog.snapshot import Snapshot
+from liquidlog.spec.schema import Leaf, Path, leaves
+
+DEFAULT_MAX_COLUMNS: Final = 4
+_HALVES: Final = 4
+"""Halves of the sampled rows that say how far the sample may be off."""
+_LAID_AT_ONCE: Final = 2
+_FEW: Final = 10
+"""Predicates of which a bootstrap says little."""
+_LOSERS: Final = 10
+_LOSES: Final = 1.01
+"""A predicate loses if it costs more than this many times what it costs now."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    """What is asked for: see `Table.advise`."""
+
+    columns: tuple[Path, ...] | None = None
+    max_columns: int = DEFAULT_MAX_COLUMNS
+    min_gain: float = MIN_GAIN
+    max_file_bytes: int | None = None
+    bar: Bar = field(default_factory=Bar)
+
+
+class LayoutSearch:
+    """Measures candidates on a sample, and judges the best one."""
+
+    def __init__(
+        self,
+        base: TableReaders,
+        request: Request,
+        columns: tuple[ClusteringColumn, ...],
+        new_id: Callable[[], str],
+        notes: tuple[str, ...],
+    ) -> None:
+        self._base, self._request, self._columns = base, request, columns
+        self._notes = list(notes)
+        snapshot = base.snapshot
+        self._own_columns = clustering_state(snapshot).columns
+        own_size = remembered(snapshot, "max_file_bytes")
+        if request.max_file_bytes is not None:
+            self._sizes: tuple[int, ...] = (request.max_file_bytes,)
+        else:
+            self._sizes = file_sizes(int(base.total_bytes), own_size)
+        self._plain = unpartitioned(snapshot)
+        # A set of columns that is not the table's own: any other gives the same groups.
+        other = columns if columns != self._own_columns else columns[::-1]
+        made = full_plan(snapshot, other, new_id)
+        self._foreign = grouping(snapshot, made)
+        self._own: Grouping = self._foreign
+        if self._own_columns:
+            self._own = grouping(snapshot, full_plan(snapshot, self._own_columns, new_id))
+        self._left = readings_by(
+            np.asarray(snapshot.files["size"].to_numpy(), np.float64)[base.files],
+            [mask & (self._own.group_of_file[base.files] < 0) for mask in base.masks],
+            scale=base.scale,
+        )
+        if len(base.files) < snapshot.files.num_rows:
+            self._notes.append(
+                f"what is read now is measured on {len(base.files)} of"
+                f" {snapshot.files.num_rows} files"
+            )
+        outputs = sum(output_count(int(size), self._sizes[-1]) for size in self._foreign.size_bytes)
+        sampled = self._sampled_leaves()
+        self._sample, why = sample_rows(base.store, snapshot, made, sampled, outputs=outputs)
+        if why is not None:
+            self._notes.append(f"rows are made up from statistics: {why}")
+        options = writer_options(snapshot, ())
+        self._prefix_chars = options.string_prefix_chars
+        self._layouts = self._layouts_of(self._sample)
+        self._readers: dict[Candidate, FittedWorkload | None] = {}
+
+    def _sampled_leaves(self) -> tuple[Leaf, ...]:
+        """Return the leaves to sample: those that get statistics, and that predicates need."""
+        configuration = self._base.snapshot.metadata.configuration
+        usable = {column.logical for column in self._columns}
+        found = {leaf.logical: leaf for leaf in self._base.asked.leaves}
+        known = {leaf.logical: leaf for leaf in leaves(self._base.snapshot.schema)}
+        found |= {path: known[path] for path in usable}
+        for path in [path for path in found if path not in usable]:
+            try:
+                resolve_columns(
+                    self._base.snapshot.schema,
+                    [path],
+                    configuration=configuration,
+                    partition_columns=(),
+                )
+            except ClusteringColumnError:
+                del found[path]
+        return tuple(found.values())
+
+    def _layouts_of(self, sample: Sample) -> Layouts:
+        return Layouts(
+            sample=sample,
+            leaves=self._base.asked.leaves,
+            prefix_chars=self._prefix_chars,
+        )
+
+    def _is_own(self, candidate: Candidate) -> bool:
+        return candidate.columns == tuple(column.logical for column in self._own_columns)
+
+    def _measure(
+        self, candidates: Sequence[Candidate], layouts: Layouts | None = None
+    ) -> Sequence[Readings]:
+        using = layouts or self._layouts
+        readers = [self._fitted_to(one) if one.is_fitted else None for one in candidates]
+        groupings = [self._own if self._is_own(one) else self._foreign for one in candidates]
+        with ThreadPoolExecutor(_LAID_AT_ONCE) as pool:
+            laid = list(pool.map(using.laid, candidates, groupings, readers))
+        base = self._base
+        found = readings_of(self._plain, laid, using.leaves, base.wheres, base.session, base.now)
+        return [
+            read + self._left if self._is_own(one) and self._own.leaves_some else read
+            for one, read in zip(candidates, found, strict=True)
+        ]
+
+    def _fitted_to(self, candidate: Candidate) -> FittedWorkload | None:
+        """Return what the older queries ask of a candidate's columns, None if nothing."""
+        if candidate not in self._readers:
+            self._readers[candidate] = fitted_readers(
+                self._base.readers.workload,
+                self._base.halves.older,
+                candidate.columns,
+                self._base.snapshot,
+            )
+        return self._readers[candidate]
+
+    def advice(self) -> Advice:
+        """Return the advice."""
+        base, request = self._base, self._request
+        outputs = max(
+            (output_count(int(size), self._sizes[-1]) for size in self._foreign.size_bytes),
+            default=1,
+        )
+        space = Space(
+            columns=tuple(column.logical for column in self._columns),
+            few_valued=[
+                column.leaf.logical
+                for column in self._sample.columns
+                if 1 < column.distinct_values <= outputs
+            ],
+            max_columns=request.max_columns,
+            sizes=self._sizes,
+        )
+        if not space.is_whole:
+            self._notes.append(
+                f"{len(space.columns)} columns have too many sets and forms to measure all: sets"
+                " are grown from the best ones, and the best are tried in every form"
+            )
+        older = base.halves.older
+        found = searched(space, self._measure, older)
+        self._add_own(found)
+        best = chosen(found, older)
+        if (judged := int((base.halves.newest > 0).sum())) < _FEW:
+            self._notes.append(
+                f"judged on {judged} predicate(s): the intervals are of these, and do not say what"
+                " other queries would read"
+            )
+        certain = self._certainty(best, found[best])
+        gain = self._gain(best, found[best], certain)
+        why_not = refusal(gain, min_gain=request.min_gain, bar=request.bar)
+        is_worth_it = why_not is None
+        if base.snapshot.metadata.partition_columns and is_worth_it:
+            self._notes.append(
+                "the table is partitioned by"
+                f" {', '.join(base.snapshot.metadata.partition_columns)}, and a partitioned table"
+                " cannot be clustered: this is what a table of its own with this layout would bring"
+            )
+        doing = steps(base.snapshot, best) if is_worth_it else NOTHING_TO_DO
+        cost_now = base.mean(base.now.cost_bytes, older)
+        columns = space.columns
+        return Advice(
+            **base.fields(),
+            best=self._measured(best, found[best]),
+            is_recommended=is_worth_it,
+            reason=why_not or praise(gain),
+            gain=gain.share,
+            gain_interval=gain.range,
+            interval=certain.read_share,
+            candidates=tuple(
+                self._measured(one, found[one])
+                for one in sorted(found, key=lambda one: costs(found, older)[one])
+            ),
+            columns=marginal_gains(found, best, columns, older, cost_now),
+            rewrite_bytes=round(self._rewritten(best)[0]),
+            payback_readings=gain.payback_readings,
+            payback_days=gain.payback_days,
+            sample=self._sample.source,
+            sampled_rows=len(self._sample),
+            sampled_files=self._sample.files,
+            losers=self._losers(found[best]),
+            commands=doing.commands,
+            protocol_change=doing.protocol_change,
+            sets=doing.sets,
+            unset=doing.unset,
+            fitted=self._fitted_to(best) if best.is_fitted else None,
+            notes=tuple(self._notes),
+        )
+
+    def _add_own(self, found: Found) -> None:
+        """Measure the table's own columns too, if they are not among those that are asked for."""
+        own = tuple(column.logical for column in self._own_columns)
+        known = {column.leaf.logical for column in self._sample.columns}
+        sizes = {one.max_file_bytes for one in found}
+        if own and known.issuperset(own) and not any(one.columns == own for one in found):
+            new = [plainest(own, size) for size in sorted(sizes)]
+            found.update(zip(new, self._measure(new), strict=True))
+
+    def _measured(self, candidate: Candidate, read: Readings) -> Measured:
+        base = self._base
+        newest, older = base.halves.newest, base.halves.older
+        group = self._own if self._is_own(candidate) else self._foreign
+        return Measured(
+            candidate=candidate,
+            files=round(self._files(candidate)) + int((group.group_of_file < 0).sum()),
+            read_share=base.mean(read.bytes, newest) / base.total_bytes,
+            older_read_share=base.mean(read.bytes, older) / base.total_bytes,
+            bytes_per_reading=base.mean(read.bytes, newest),
+            files_per_reading=base.mean(read.files, newest),
+        )
+
+    def _files(self, candidate: Candidate) -> float:
+        """Return how many files the candidate would write."""
+        group = self._own if self._is_own(candidate) else self._foreign
+        return sum(output_count(int(size), candidate.max_file_bytes) for size in group.size_bytes)
+
+    def _rewritten(self, candidate: Candidate) -> tuple[float, int]:
+        """Return the bytes and the number of files that the rewrite reads."""
+        group = self._own if self._is_own(candidate) else self._foreign
+        return float(group.size_bytes.sum()), int((group.group_of_file >= 0).sum())
+
+    def _certainty(self, best: Candidate, read: Readings) -> Certainty:
+        base = self._base
+        halves = []
+        for seed in range(_HALVES):
+            layouts = self._layouts_of(self._sample.half(seed))
+            (half,) = self._measure([best], layouts)
+            halves.append((half.cost_bytes, half.bytes / base.total_bytes))
+        return certainty(
+            base.halves.newest,
+            base.now.cost_bytes,
+            read.cost_bytes,
+            read.bytes / base.total_bytes,
+            halves,
+        )
+
+    def _gain(self, best: Candidate, read: Readings, certain: Certainty) -> Gain:
+        base = self._base
+        size, inputs = self._rewritten(best)
+        return Gain(
+            cost_now=base.mean(base.now.cost_bytes, base.halves.newest),
+            cost_after=base.mean(read.cost_bytes, base.halves.newest),
+            range=certain.gain,
+            rewrite_cost=2 * size + OPEN_COST_BYTES * (inputs + self._files(best)),
+            share_of_older=1
+            - base.mean(read.cost_bytes, base.halves.older)
+            / max(base.mean(base.now.cost_bytes, base.halves.older), 1.0),
+            readings_a_day=self._request.bar.readings_a_day * len(base.readers.workload),
+        )
+
+    def _losers(self, read: Readings) -> tuple[PredicateReads, ...]:
+        """Return the predicates that would read more, those that lose most first."""
+        base, now = self._base, self._base.now
+        weights = np.array([one.weight for one in base.readers.workload], np.float64)
+        lost = read.cost_bytes - now.cost_bytes
+        loses = read.cost_bytes > now.cost_bytes * _LOSES
+        order = np.argsort(-(lost * weights), kind="stable")
+        return tuple(
+            PredicateReads(
+                where=base.wheres[number],
+                share=float(weights[number] / weights.sum()),
+                bytes_now=float(now.bytes[number]),
+                bytes_after=float(read.bytes[number]),
+                files_now=float(now.files[number]),
+                files_after=float(read.files[number]),
+            )
+            for number in order[loses[order]][:_LOSERS]
+        )
+
+
+def fitted_readers(
+    workload: Workload, weights: Floats, columns: Sequence[Path], snapshot: Snapshot
+) -> FittedWorkload | None:
+    """Return what predicates with these weights ask of columns, None if nothing."""
+    # The SQL parser takes a third of a command's start; most commands have no predicate.
+    from liquidlog.predicates.reduction import fitted_workload
+
+    asked = tuple(
+        WeightedPredicate(one.where, float(weight))
+        for one, weight in zip(workload, weights, strict=True)
+        if weight > 0
+    )
+    found = fitted_workload(asked, columns, snapshot.schema)
+    return found if found.asks else None

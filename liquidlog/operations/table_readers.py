@@ -1,0 +1,209 @@
+"""What the readers of a workload read of a table as it is."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+
+from liquidlog.advice.advice import Advice, Current
+from liquidlog.advice.backtests import NOTHING_OBSERVED
+from liquidlog.advice.halves import Halves, by_shape, by_time
+from liquidlog.advice.readings import Readings
+from liquidlog.advice.sample import Floats, Numbers
+from liquidlog.clustering.columns import clustering_state
+from liquidlog.log.statistics import load_bounds
+from liquidlog.log.store import TableStore
+from liquidlog.operations.backtests import backtested
+from liquidlog.operations.full_rewrites import unpartitioned
+from liquidlog.predicates.readers import Answers, answers
+from liquidlog.predicates.sessions import Session
+from liquidlog.predicates.workload import Workload
+from liquidlog.snapshot import Snapshot
+from liquidlog.spec.bounds import Mask
+from liquidlog.spec.schema import Leaf, Path, leaves
+from liquidlog.spec.times import iso_time
+
+_MOST_FILES: Final = 200_000
+"""Files on which every predicate is evaluated; of more, half as many are."""
+
+
+def table_readers(
+    store: TableStore, snapshot: Snapshot, workload: Workload, now_ms: int
+) -> "TableReaders":
+    """Return what the predicates of a workload read of a table as it is.
+
+    Raises:
+        UsageError: If no predicate is a condition on the table.
+    """
+    session = Session(1000 * now_ms)
+    files = _looked_at(snapshot.files.num_rows)
+    some = replace(snapshot, files=snapshot.files.take(pa.array(files)), plain_files=None)
+    some = snapshot if len(files) == snapshot.files.num_rows else some
+    readers = answers(some, workload, partial(load_bounds, store, some), session)
+    named = _named(snapshot, readers)
+    sizes = np.asarray(some.files["size"].to_numpy(), np.float64)
+    masks = [np.asarray(one.may_match, np.bool_) for one in readers.judged]
+    total_bytes = float(snapshot.size_bytes)
+    scale = total_bytes / float(sizes.sum()) if sizes.sum() > 0 else 1.0
+    return TableReaders(
+        store=store,
+        snapshot=snapshot,
+        readers=readers,
+        asked=named,
+        halves=_halves(readers.workload, named.shapes),
+        now=readings_by(sizes, masks, scale=scale),
+        masks=masks,
+        files=files,
+        scale=scale,
+        total_bytes=total_bytes,
+        session=session,
+        now_ms=now_ms,
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """What predicates name: the leaves and paths of all, and the paths of each."""
+
+    leaves: tuple[Leaf, ...]
+    paths: tuple[Path, ...]
+    shapes: tuple[frozenset[Path], ...]
+
+
+def _named(snapshot: Snapshot, readers: Answers) -> Asked:
+    # The SQL parser takes a third of a command's start; most commands have no predicate.
+    from liquidlog.predicates.conditions import parse_condition, referenced_columns
+    from liquidlog.predicates.matching import referenced_leaves
+
+    wheres = [one.where for one in readers.workload]
+    named = [
+        tuple(referenced_columns(parse_condition(where), snapshot.schema).values())
+        for where in wheres
+    ]
+    known = {leaf.logical for leaf in leaves(snapshot.schema)}
+    paths = dict.fromkeys(path for some in named for path in some if path in known)
+    return Asked(
+        leaves=referenced_leaves(unpartitioned(snapshot), wheres),
+        paths=tuple(paths),
+        shapes=tuple(map(frozenset, named)),
+    )
+
+
+def _halves(workload: Workload, shapes: Sequence[frozenset[Path]]) -> Halves:
+    weights = np.array([one.weight for one in workload], np.float64)
+    recorded = [one.recorded for one in workload]
+    firsts = [None if one is None else one.first_ms for one in recorded]
+    lasts = [None if one is None else one.last_ms for one in recorded]
+    texts = [one.where for one in workload]
+    return by_time(weights, firsts, lasts) or by_shape(weights, shapes, texts)
+
+
+def _looked_at(count: int) -> Numbers:
+    """Return the rows of live files that predicates are evaluated on: all, or an even part."""
+    if count <= _MOST_FILES:
+        return np.arange(count)
+    random = np.random.default_rng(count)
+    return np.sort(random.choice(count, _MOST_FILES // 2, replace=False)).astype(np.int64)
+
+
+def readings_by(sizes: Floats, masks: Sequence[Mask], *, scale: float = 1.0) -> Readings:
+    """Return what predicates open of files of these sizes in bytes, times `scale`."""
+    return Readings(
+        bytes=np.array([scale * float(sizes[mask].sum()) for mask in masks], np.float64),
+        files=np.array([scale * float(mask.sum()) for mask in masks], np.float64),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableReaders:
+    """The table as it is, and what p predicates read of it.
+
+    `now` is what each opens now, by `masks`, which have one bool for each of `files`: rows of
+    `Snapshot.files`, all of them or, of very many, some. `scale` is what sums over these files must
+    be multiplied by. `halves` are the queries that a layout is chosen on, and judged on.
+    """
+
+    store: TableStore
+    snapshot: Snapshot
+    readers: Answers
+    asked: Asked
+    halves: Halves
+    now: Readings
+    masks: Sequence[Mask]
+    files: Numbers
+    scale: float
+    total_bytes: float
+    session: Session
+    now_ms: int
+
+    @property
+    def wheres(self) -> list[str]:
+        """The conditions of the predicates."""
+        return [one.where for one in self.readers.workload]
+
+    def mean(self, values: Floats, weights: Floats) -> float:
+        """Return the mean of a number per predicate."""
+        return float(weights @ values) / float(weights.sum())
+
+    def current(self) -> Current:
+        """Return what the newest queries read."""
+        weights, columns = self.halves.newest, clustering_state(self.snapshot).columns
+        read = self.mean(self.now.bytes, weights)
+        return Current(
+            columns=tuple(column.logical for column in columns),
+            read_share=read / self.total_bytes if self.total_bytes else 0.0,
+            bytes_per_reading=read,
+            files_per_reading=self.mean(self.now.files, weights),
+        )
+
+    def fields(self) -> dict[str, Any]:
+        """Return what advice says whatever is recommended."""
+        snapshot, readers = self.snapshot, self.readers
+        has_files = self.total_bytes > 0
+        return {
+            "table_uri": snapshot.uri,
+            "table_id": snapshot.metadata.id,
+            "version": snapshot.version,
+            "backtest": backtested(
+                self.store, snapshot, readers.workload, self.now.bytes, self.now_ms
+            )
+            if has_files
+            else NOTHING_OBSERVED,
+            "current": self.current(),
+            "queries_older": int((self.halves.older > 0).sum()),
+            "queries_newest": int((self.halves.newest > 0).sum()),
+            "parted_by": self.halves.by,
+            "cannot_prune": readers.cannot_prune,
+            "not_usable": readers.not_usable,
+            "asked_at": iso_time(self.now_ms) if readers.asks_for_time else None,
+        }
+
+    def left_alone(self, reason: str, notes: tuple[str, ...]) -> Advice:
+        """Return the advice to leave a table alone of which no layout was measured."""
+        return Advice(
+            **self.fields(),
+            best=None,
+            is_recommended=False,
+            reason=reason,
+            gain=None,
+            gain_interval=None,
+            interval=None,
+            candidates=(),
+            columns={},
+            rewrite_bytes=None,
+            payback_readings=None,
+            payback_days=None,
+            sample=None,
+            sampled_rows=0,
+            sampled_files=0,
+            losers=(),
+            commands=(),
+            protocol_change=None,
+            sets={},
+            unset=(),
+            fitted=None,
+            notes=notes,
+        )

@@ -1,0 +1,162 @@
+"""Reports of advice: what a layout would bring readers, what it costs, and who loses."""
+
+from collections.abc import Iterator
+from typing import Final
+
+from liquidlog.advice.advice import SAVED_AS, Advice, Measured
+from liquidlog.advice.backtests import Backtest
+from liquidlog.report.layout import Line, Part, Report, amount, listing
+from liquidlog.report.readers import remarks
+from liquidlog.simulation.ranges import Range
+from liquidlog.spec.schema import Path, quote_path
+from liquidlog.spec.sizes import render_size
+
+_SHOWN: Final = 8
+_SAVE: Final = (
+    f"where {SAVED_AS} is this advice, saved with -o: it has what the layout is fitted to"
+)
+_LONGEST: Final = 80
+
+
+def advice(found: Advice) -> Report:
+    """Show what is advised and why, what it rests on, and the commands that do it."""
+    current = found.current
+    return (
+        Line(_head(found)),
+        Line(f"because {found.reason}"),
+        *(Line(line) for line in _backtest(found.backtest)),
+        Line(
+            f"now: {_columns(current.columns)}; a reading opens {_read(current.read_share)}"
+            f" ({render_size(round(current.bytes_per_reading))} in"
+            f" {amount(current.files_per_reading)} files)"
+        ),
+        *_best(found),
+        *listing(
+            ("layout", "files of", "files", "reads", "older queries"), _candidates(found.candidates)
+        ),
+        *listing(("column", "brings"), _marginal(found)),
+        *listing(
+            ("reads more afterwards", "asked", "files", "after", "bytes", "after"),
+            (
+                (
+                    _short(one.where),
+                    f"{one.share:.1%}",
+                    amount(one.files_now),
+                    amount(one.files_after),
+                    render_size(round(one.bytes_now)),
+                    render_size(round(one.bytes_after)),
+                )
+                for one in found.losers
+            ),
+        ),
+        *remarks(found.cannot_prune, found.not_usable, found.asked_at),
+        *(Line(f"note: {note}") for note in found.notes),
+        *([Line(found.protocol_change.text)] if found.protocol_change else []),
+        *([Line("to do it:")] if found.commands else []),
+        *(Line(f"  {command}") for command in found.commands),
+        *([Line(_SAVE)] if any(SAVED_AS in command for command in found.commands) else []),
+    )
+
+
+def _head(found: Advice) -> str:
+    if found.recommended is None:
+        return "leave the table as it is"
+    size = render_size(found.recommended.candidate.max_file_bytes)
+    return f"{_layout(found.recommended)} in files of {size}"
+
+
+def _layout(one: Measured) -> str:
+    of = one.candidate
+    words = [_columns(of.columns)]
+    if len(of.columns) > 1:
+        words.append(f"along {of.curve.value}")
+    if of.prefix:
+        words.append(f"with the prefix {', '.join(map(quote_path, of.prefix))}")
+    if of.is_fitted:
+        words.append("fitted to the queries")
+    return " ".join(words)
+
+
+def _columns(paths: tuple[Path, ...]) -> str:
+    names = ", ".join(map(quote_path, paths))
+    return f"clustered by {names}" if names else "not clustered"
+
+
+def _read(share: float) -> str:
+    return f"{share:.1%} of the table"
+
+
+def _backtest(found: Backtest) -> Iterator[str]:
+    if found.median_error is None:
+        yield "nothing was observed that predictions could be held against"
+        return
+    yield (
+        f"back-test: {found.scans} recorded scans read {render_size(found.observed_bytes or 0)},"
+        f" and the model predicts {render_size(found.predicted_bytes or 0)}; the median error of a"
+        f" scan is {found.median_error:.1%}"
+    )
+    yield from (f"note: {note}" for note in found.notes)
+
+
+def _best(found: Advice) -> Iterator[Part]:
+    if found.best is None:
+        return
+    what = "then" if found.is_recommended else f"the best layout: {_layout(found.best)}"
+    yield Line(
+        f"{what}: a reading opens {_read(found.best.read_share)}"
+        f"{_between(found.interval)}, {render_size(round(found.best.bytes_per_reading))} in"
+        f" {amount(found.best.files_per_reading)} files"
+    )
+    parted = {
+        "time": f"chosen on the older queries ({found.queries_older} predicates), judged on the"
+        f" newest ({found.queries_newest})",
+        "shape": f"times are not known: chosen on {found.queries_older} predicates, judged on"
+        f" {found.queries_newest} others or lone ones",
+        "none": "chosen and judged on the same predicates: there are too few to part them",
+    }[found.parted_by]
+    yield Line(parted)
+    yield Line(
+        f"measured on {found.sampled_rows} rows of {found.sampled_files} files"
+        if found.sample == "rows"
+        else f"measured on {found.sampled_rows} rows made up from statistics of"
+        f" {found.sampled_files} files"
+    )
+    cost = f"the rewrite reads and writes {render_size(found.rewrite_bytes or 0)}"
+    if found.payback_readings is not None and found.payback_days is not None:
+        cost += (
+            f"; {amount(found.payback_readings)} readings pay for it, {found.payback_days:.2g} days"
+            " at the stated rate"
+        )
+    yield Line(cost)
+
+
+def _between(found: Range | None) -> str:
+    if found is None:
+        return ""
+    return f" (between {found.low:.1%} and {found.high:.1%} in nine of ten cases)"
+
+
+def _candidates(candidates: tuple[Measured, ...]) -> Iterator[tuple[str, ...]]:
+    for one in candidates[:_SHOWN]:
+        yield (
+            _layout(one),
+            render_size(one.candidate.max_file_bytes),
+            str(one.files),
+            f"{one.read_share:.1%}",
+            f"{one.older_read_share:.1%}",
+        )
+    if len(candidates) > _SHOWN:
+        yield f"and {len(candidates) - _SHOWN} more that cost more", "", "", "", ""
+
+
+def _marginal(found: Advice) -> Iterator[tuple[str, str]]:
+    own = () if found.best is None else found.best.candidate.columns
+    for path, gain in found.columns.items():
+        place = "" if path in own else " (not in the layout)"
+        brings = "not measured" if gain is None else f"{gain:+.1%} of the cost of reading"
+        yield quote_path(path) + place, brings
+
+
+def _short(text: str) -> str:
+    line = " ".join(text.split())
+    return line if len(line) <= _LONGEST else f"{line[:_LONGEST]}..."

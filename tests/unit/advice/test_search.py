@@ -1,0 +1,112 @@
+"""The search for a layout: which candidates are looked at, and which is chosen."""
+
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+
+from liquidlog.advice.candidates import (
+    MOST_FILES,
+    Candidate,
+    count_of_sets,
+    file_sizes,
+    forms,
+    plainest,
+    sets_of_columns,
+)
+from liquidlog.advice.readings import Readings
+from liquidlog.advice.search import Space, chosen, marginal_gains, ordered, searched
+from liquidlog.curve.curves import Curve
+
+A, B, C = ("a",), ("b",), ("c",)
+ONE = np.ones(1)
+
+
+def read(size_bytes: float) -> Readings:
+    return Readings(bytes=np.array([size_bytes]), files=np.zeros(1))
+
+
+def space(count: int, **changed: object) -> Space:
+    columns = tuple((f"c{number:02}",) for number in range(count))
+    settings = {"few_valued": (), "max_columns": 4, "sizes": (1 << 30,), **changed}
+    return Space(columns=columns, **settings)  # type: ignore[arg-type]
+
+
+def test_every_set_of_up_to_the_most_columns_is_a_candidate() -> None:
+    sets = sets_of_columns((A, B, C), 2)
+    assert sets == ((A,), (B,), (C,), (A, B), (A, C), (B, C))
+    assert count_of_sets(3, 2) == len(sets)
+    assert count_of_sets(2, 4) == len(sets_of_columns((A, B), 4)) == 3
+
+
+def test_a_sole_column_has_one_form_and_several_have_curves_and_prefixes() -> None:
+    assert [one.curve for one in forms(plainest((A,), 1), {A})] == [Curve.LINEAR]
+    found = list(forms(plainest((A, B), 1), {B}))
+    assert {(one.curve, one.prefix) for one in found} == {
+        (Curve.HILBERT, ()),
+        (Curve.KD, ()),
+        (Curve.HILBERT, (B,)),
+        (Curve.KD, (B,)),
+    }
+
+
+def test_file_sizes_get_smaller_until_files_are_many_or_tiny() -> None:
+    assert file_sizes(1 << 30, 1 << 30) == (1 << 30, 1 << 28, 1 << 26, 1 << 24)
+    assert file_sizes(1 << 50, 1 << 30) == (1 << 30,)
+    assert file_sizes(1 << 20, 1 << 20) == (1 << 20,)
+    assert all((1 << 36) // size <= MOST_FILES for size in file_sizes(1 << 36, 1 << 30))
+
+
+def test_few_columns_are_searched_whole_in_every_form_and_size() -> None:
+    looked: list[Candidate] = []
+
+    def measure(candidates: Sequence[Candidate]) -> Sequence[Readings]:
+        looked.extend(candidates)
+        return [read(100 / len(one.columns)) for one in candidates]
+
+    wanted = space(3, few_valued=(("c01",),), sizes=(1 << 30, 1 << 28))
+    found = searched(wanted, measure, ONE)
+    assert len(looked) == len(set(looked)) == len(found)
+    assert {one.columns for one in found} == set(sets_of_columns(wanted.columns, 4))
+    assert {one.max_file_bytes for one in found} == {1 << 30, 1 << 28}
+    assert {one.prefix for one in found} == {(), (("c01",),)}
+    assert any(one.is_fitted for one in found)
+
+
+def test_of_very_many_columns_sets_grow_from_the_best_ones() -> None:
+    wanted = {("c03",), ("c17",)}
+    looked = 0
+
+    def measure(candidates: Sequence[Candidate]) -> Sequence[Readings]:
+        nonlocal looked
+        looked += len(candidates)
+        return [read(100 - 40 * len(wanted & set(one.columns))) for one in candidates]
+
+    columns = space(30)
+    found = searched(columns, measure, ONE)
+    assert not columns.is_whole
+    assert set(chosen(found, ONE).columns) == wanted
+    assert looked < 500 < count_of_sets(30, 4)
+
+
+def test_of_layouts_that_are_as_good_the_plainest_is_chosen() -> None:
+    plain, wide = plainest((A,), 1 << 30), plainest((A, B), 1 << 30)
+    fitted = Candidate(columns=(A,), curve=Curve.LINEAR, max_file_bytes=1 << 30, is_fitted=True)
+    close = {wide: read(99.5), plain: read(100), fitted: read(99.3)}
+    assert chosen(close, ONE) == plain
+    assert ordered(close, ONE)[0] == fitted
+    assert chosen({wide: read(90), plain: read(100)}, ONE) == wide
+
+
+def test_a_correlated_column_brings_nothing_and_an_unmeasured_set_is_unknown() -> None:
+    size = 1 << 30
+    found = {
+        plainest((A,), size): read(20),
+        plainest((B,), size): read(20),
+        plainest((A, B), size): read(20),
+        plainest((A, C), size): read(10),
+    }
+    gains = marginal_gains(found, plainest((A,), size), (A, B, C), ONE, 100.0)
+    assert gains == {A: pytest.approx(0.8), B: 0.0, C: pytest.approx(0.1)}
+    gains = marginal_gains(found, plainest((A, C), size), (A, B, C), ONE, 100.0)
+    assert gains == {A: None, B: None, C: pytest.approx(0.1)}

@@ -1,0 +1,66 @@
+"""Whether a layout is worth its rewrite, and how certain that is."""
+
+import numpy as np
+import pytest
+
+from liquidlog.advice.intervals import certainty
+from liquidlog.advice.verdict import Gain, praise, refusal
+from liquidlog.judgement.verdicts import Bar
+from liquidlog.simulation.ranges import Range
+
+
+def gain(
+    after: float, low: float = 0.2, high: float = 0.9, rewrite: float = 1000.0, older: float = 0.5
+) -> Gain:
+    return Gain(
+        cost_now=100.0,
+        cost_after=after,
+        range=Range(low, high),
+        rewrite_cost=rewrite,
+        readings_a_day=10.0,
+        share_of_older=older,
+    )
+
+
+@pytest.mark.parametrize(
+    ("found", "why"),
+    [
+        (gain(50), None),
+        (gain(130), "would spare them 50%, but the newest queries would not gain"),
+        (gain(130, older=-0.2), "no layout that was measured spares readers anything"),
+        (gain(95), "gains 5.0%, less than 10%"),
+        (gain(50, low=-0.1), "may gain nothing"),
+        (gain(50, rewrite=100_000), "pays back after 200.0 days, later than 30"),
+    ],
+)
+def test_a_layout_is_refused_for_its_reason(found: Gain, why: str | None) -> None:
+    reason = refusal(found, min_gain=0.1, bar=Bar())
+    assert (reason is None) if why is None else (reason is not None and why in reason)
+
+
+def test_payback_is_what_is_spared_against_what_is_rewritten() -> None:
+    assert gain(50).payback_readings == 20
+    assert gain(50).payback_days == 2
+    assert gain(100).payback_readings is None
+    assert "2.0 days" in praise(gain(50))
+
+
+def test_the_range_of_many_alike_queries_is_narrow_and_that_of_unlike_ones_wide() -> None:
+    count = 200
+    weights, now = np.ones(count), np.full(count, 100.0)
+    alike = certainty(weights, now, np.full(count, 20.0), np.full(count, 0.2))
+    assert alike.gain.low == pytest.approx(0.8) == alike.gain.high
+    after = np.where(np.arange(count) % 2, 0.0, 150.0)
+    unlike = certainty(weights, now, after, after / 100)
+    assert unlike.gain.low < 0.25 < unlike.gain.high
+    few = certainty(weights[:4], now[:4], after[:4], after[:4] / 100)
+    assert few.gain.low < unlike.gain.low < unlike.gain.high < few.gain.high
+
+
+def test_halves_of_the_sample_that_disagree_widen_the_range() -> None:
+    weights, now, after = np.ones(50), np.full(50, 100.0), np.full(50, 20.0)
+    halves = [(np.full(50, cost), np.full(50, cost / 100)) for cost in (5.0, 20.0, 35.0)]
+    found = certainty(weights, now, after, after / 100, halves)
+    assert found.gain.low == pytest.approx(0.65)
+    assert found.gain.high == pytest.approx(0.95)
+    assert found.read_share.low < 0.2 < found.read_share.high
