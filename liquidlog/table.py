@@ -605,24 +605,18 @@ class Table(Summary):
         """
         from liquidlog.advice.verdict import MIN_GAIN
         from liquidlog.clustering.planning.planner import policy_settings
-        from liquidlog.judgement.verdicts import PAYBACK_DAYS, READINGS_A_DAY, Bar
         from liquidlog.operations.advise import advise
         from liquidlog.operations.layout_search import Request
 
         asked = _workload(workload)
         if not asked:
             raise UsageError("advice needs readers: the workload has no predicate")
-        rate = READINGS_A_DAY if readings_a_day is None else readings_a_day
-        days = PAYBACK_DAYS if payback_days is None else payback_days
         request = Request(
             columns=None if columns is None else column_paths(columns, argument="columns"),
             max_columns=whole_number(max_columns, argument="max_columns", least=1),
             min_gain=number(MIN_GAIN if min_gain is None else min_gain, argument="min_gain"),
             max_file_bytes=policy_settings({"max_file_size": max_file_size}).get("max_file_bytes"),
-            bar=Bar(
-                readings_a_day=number(rate, argument="readings_a_day"),
-                payback_days=number(days, argument="payback_days"),
-            ),
+            bar=_bar(payback_days, readings_a_day),
         )
         if request.max_columns > _MOST_COLUMNS:
             raise UsageError(
@@ -630,8 +624,6 @@ class Table(Summary):
                 " clustering columns",
                 option="max_columns",
             )
-        if not request.bar.readings_a_day:
-            raise UsageError("readings_a_day must be more than 0", option="readings_a_day")
         return advise(self._store, self.snapshot(), asked, request, self._clock)
 
     def written_bytes(self) -> "tuple[WrittenBytes, ...]":

@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from liquidlog.advice.layouts import Laid
 from liquidlog.advice.sample import Floats
-from liquidlog.clustering.planning.read_model import OPEN_COST_BYTES
+from liquidlog.judgement.costs import reading_cost
 from liquidlog.predicates.sessions import Session
 from liquidlog.simulation.imagined import ImaginedFiles, with_imagined
 from liquidlog.snapshot import Snapshot
@@ -30,7 +30,7 @@ class Readings:
     @property
     def cost_bytes(self) -> Floats:
         """The cost of one reading in bytes, with that of opening files, (p,)."""
-        return self.bytes + OPEN_COST_BYTES * self.files
+        return reading_cost(self.bytes, self.files)
 
     def __add__(self, other: "Readings") -> "Readings":
         """Return what both open together."""

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from typing import Final
 
+from liquidlog.judgement.costs import payback_days
 from liquidlog.judgement.verdicts import Bar
 from liquidlog.simulation.ranges import Range
 
@@ -19,8 +20,8 @@ class Gain:
 
     `cost_now` and `cost_after` are the mean cost of one reading in bytes, with that of opening
     files. `range` is that of the gain, as a share of `cost_now`. `rewrite_cost` is in bytes, with
-    that of opening files. `readings_a_day` are those of all predicates together. `share_of_older`
-    is the gain of the older queries, by which the layout was chosen.
+    that of its start and of opening files. `readings_a_day` are those of all predicates together.
+    `share_of_older` is the gain of the older queries, by which the layout was chosen.
     """
 
     cost_now: float
@@ -44,8 +45,8 @@ class Gain:
     @property
     def payback_days(self) -> float | None:
         """The same in days."""
-        readings = self.payback_readings
-        return None if readings is None else readings / self.readings_a_day
+        spared = self.cost_now - self.cost_after
+        return payback_days(self.rewrite_cost, spared, self.readings_a_day)
 
 
 def refusal(gain: Gain, *, min_gain: float, bar: Bar) -> str | None:

@@ -1,5 +1,6 @@
 """The command that advises columns and a layout."""
 
+from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
@@ -8,9 +9,9 @@ import click
 
 from liquidlog.cli.options import (
     SIZE,
-    Number,
     Pairs,
     WholeNumber,
+    bar_options,
     dry_run_option,
     json_option,
     mapping,
@@ -79,16 +80,7 @@ class Percentage(click.ParamType[float]):
     type=SIZE,
     help="Try only this size.  [default: the table's own and smaller ones, from 16MiB]",
 )
-@click.option(
-    "--payback-days",
-    type=Number(0),
-    help="The rewrite must pay back within so many days.  [default: 30]",
-)
-@click.option(
-    "--readings-per-day",
-    type=Number(0),
-    help="How often each predicate is read in a day.  [default: 24]",
-)
+@bar_options
 @click.option("--apply", is_flag=True, help="Set the advised columns and layout properties.")
 @click.option(
     "-o",
@@ -105,8 +97,7 @@ def advise(  # noqa: PLR0913  one parameter per option
     max_columns: int | None,
     min_gain: float | None,
     max_file_size: int | None,
-    payback_days: float | None,
-    readings_per_day: float | None,
+    bar: Mapping[str, float],
     output: Path | None,
     storage_options: Pairs,
     *,
@@ -135,10 +126,9 @@ def advise(  # noqa: PLR0913  one parameter per option
         "max_columns": max_columns,
         "min_gain": min_gain,
         "max_file_size": max_file_size,
-        "payback_days": payback_days,
-        "readings_a_day": readings_per_day,
     }
-    found = opened.advise(asked, **{name: one for name, one in given.items() if one is not None})
+    chosen = {name: one for name, one in given.items() if one is not None}
+    found = opened.advise(asked, **chosen, **bar)
     if output is not None:
         found = found.saved_as(str(output))
         replace_file(output, encode_advice(found))

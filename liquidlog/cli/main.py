@@ -26,7 +26,7 @@ SECTIONS: Final[Mapping[str, Mapping[str, Verb]]] = {
         "cubes": Verb("looking", "List the ZCubes: files that were clustered together."),
         "health": Verb("looking", "Show how well the table is clustered."),
         "scan": Verb("looking", "List the files that a reader of a predicate must open."),
-        "report": Verb("looking", "Write health, findings and pictures as one HTML page."),
+        "report": Verb("looking", "Write whether to rewrite, and why, as one HTML page."),
     },
     "Know the readers": {
         "workload": Verb("asking", "Import what readers ask, from logs of engines and SQL."),

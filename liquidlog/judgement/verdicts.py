@@ -45,7 +45,7 @@ class Option:
     """One rewrite that was judged, against leaving the table as it is.
 
     `command` makes exactly this rewrite, with its sizes; `arguments` are those of Table.plan for
-    it. `cost_bytes` is what the rewrite reads and writes, with the cost of opening files.
+    it. `cost_bytes` is the cost of the rewrite: its start, what it reads and writes, opening files.
     `reading_before` and `reading_after` are the mean cost of one reading in bytes, with the cost of
     opening files; `reading_after_range` is where it lies in nine of ten cases. `judged_share` is
     the share of the plan's bytes whose groups were predicted; the others are taken to come out

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from liquidlog.judgement.costs import payback_days, reading_cost, rewrite_cost
+from liquidlog.judgement.costs import payback_days, plan_cost, reading_cost
 from liquidlog.judgement.verdicts import Bar, Judgement, Option
 from liquidlog.plan import ClusteringPlan
 from liquidlog.simulation.prediction import Prediction
@@ -52,7 +52,7 @@ def weigh(  # noqa: PLR0913  the parts of an option
     spared = [(before - one) / share for one in (after, low, high)]
     before /= table_share
     after, low, high = (max(0.0, before - one) for one in spared)
-    cost, readings = rewrite_cost(plan), bar.readings_a_day * max(1, len(prediction.predicates))
+    cost, readings = plan_cost(plan), bar.readings_a_day * max(1, len(prediction.predicates))
     days = payback_days(cost, before - after, readings)
     problem = _problem(plan, prediction, before, after, high, days, bar)
     part = "" if share == 1 else f", judged by {share:.1%} of it"
@@ -103,8 +103,8 @@ def _problem(  # noqa: PLR0913, PLR0917  the figures of an option
     if days is None or days > bar.payback_days:
         shown = "never" if days is None else f"only after {days_text(days)}"
         return (
-            f"it pays back {shown}: it costs {_size(rewrite_cost(plan))} and takes a reading from"
-            f" {_size(before)} to {_size(after)}"
+            f"it pays back {shown}: it costs {_size(plan_cost(plan))} with its start and takes a"
+            f" reading from {_size(before)} to {_size(after)}"
         )
     return None
 
@@ -114,7 +114,7 @@ def _gain(before: float, after: float, cost: float, days: float | None) -> str:
     paid = "" if days is None else f" and pays back in {days_text(days)}"
     return (
         f"a reading costs {_size(after)} instead of {_size(before)} ({-part:+.0%}, the opening of"
-        f" files counted), the rewrite {_size(cost)}{paid}"
+        f" files counted), the rewrite {_size(cost)} with its start{paid}"
     )
 
 

@@ -19,9 +19,9 @@ from liquidlog.advice.steps import NOTHING_TO_DO, steps
 from liquidlog.advice.verdict import MIN_GAIN, Gain, praise, refusal
 from liquidlog.clustering.columns import ClusteringColumn, clustering_state, resolve_columns
 from liquidlog.clustering.planning.choice import output_count, writer_options
-from liquidlog.clustering.planning.read_model import OPEN_COST_BYTES
 from liquidlog.clustering.planning.remembered import remembered
 from liquidlog.errors import ClusteringColumnError
+from liquidlog.judgement.costs import rewrite_cost
 from liquidlog.judgement.verdicts import Bar
 from liquidlog.operations.full_rewrites import full_plan, grouping, unpartitioned
 from liquidlog.operations.sampled_rows import sample_rows
@@ -282,7 +282,7 @@ class LayoutSearch:
             cost_now=base.mean(base.now.cost_bytes, base.halves.newest),
             cost_after=base.mean(read.cost_bytes, base.halves.newest),
             range=certain.gain,
-            rewrite_cost=2 * size + OPEN_COST_BYTES * (inputs + self._files(best)),
+            rewrite_cost=rewrite_cost(size, inputs + self._files(best)),
             share_of_older=1
             - base.mean(read.cost_bytes, base.halves.older)
             / max(base.mean(base.now.cost_bytes, base.halves.older), 1.0),

@@ -168,7 +168,7 @@ def _costs(bar: Bar, option: Option) -> str:
     rows = (
         ("rewritten", f"{counted(inputs, 'file')}, {size(plan.size_bytes)}"),
         ("written", counted(outputs, "file")),
-        ("read and written, with the opening of files", size(option.cost_bytes)),
+        ("start, reads, writes, opening of files", size(option.cost_bytes)),
     )
     rate = f"{number(bar.readings_a_day)} readings of each predicate a day"
     paid = (

@@ -62,7 +62,7 @@ ALWAYS: Final = {
         "--readings-per-day",
     },
     "rename-column": {"--dry-run"},
-    "report": {"--output"},
+    "report": {"--output", "--workload", "--payback-days", "--readings-per-day"},
     "run": {"--output", "--executor", "--dry-run", "--no-read-back"},
     "scan": {"--version", "--limit", "--time-zone", "--row-groups"},
     "set-properties": {"--dry-run", "--unset"},

@@ -5,7 +5,7 @@ import shlex
 import pytest
 
 from liquidlog.judgement.candidates import candidates, command, file_sizes, size_word
-from liquidlog.judgement.costs import payback_days, reading_cost, rewrite_cost
+from liquidlog.judgement.costs import payback_days, plan_cost, reading_cost
 from liquidlog.judgement.parts import part_of
 from liquidlog.judgement.verdicts import Bar
 from liquidlog.judgement.weighing import days_text, weigh
@@ -34,7 +34,7 @@ def plan_of(snapshot: Snapshot, **arguments: object) -> ClusteringPlan:
 def test_a_rewrite_reads_writes_and_opens() -> None:
     plan = plan_of(wide(8, 100 * MIB), max_file_size=200 * MIB)
     assert [group.expected_outputs for group in plan.groups] == [4]
-    assert rewrite_cost(plan) == 2 * 800 * MIB + (8 + 4) * 4 * MIB
+    assert plan_cost(plan) == GIB + 2 * 800 * MIB + (8 + 4) * 4 * MIB
     assert reading_cost(MIB, 2) == 9 * MIB
     assert payback_days(100, 5, 10) == 2
     assert payback_days(100, 0, 10) is None
