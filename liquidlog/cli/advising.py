@@ -97,7 +97,7 @@ def advise(  # noqa: PLR0913  one parameter per option
     max_columns: int | None,
     min_gain: float | None,
     max_file_size: int | None,
-    bar: Mapping[str, float],
+    bar: Mapping[str, Any],
     output: Path | None,
     storage_options: Pairs,
     *,

@@ -102,6 +102,12 @@ def orphans(tmp_path: Path) -> Words:
     return ["orphans", table.uri, "--delete"]
 
 
+def advise(tmp_path: Path) -> Words:
+    readers = tmp_path / "readers.jsonl"
+    readers.write_text("".join(f'{{"where": "id = {n}"}}\n' for n in range(30)))
+    return ["advise", made(tmp_path).uri, "--workload", str(readers), "--apply"]
+
+
 def commit(tmp_path: Path) -> Words:
     paths, _ = saved(tmp_path, made(tmp_path))
     return ["commit", *paths]
@@ -135,6 +141,7 @@ FINAL = ("--strategy", "overlap", "--max-file-size", "2KiB", "--final")
 
 CASES: Mapping[str, Callable[[Path], Words]] = {
     "create": create,
+    "advise": advise,
     "append": append,
     "append --cluster": lambda tmp_path: append(tmp_path, "--cluster"),
     "append nothing": append_nothing,
