@@ -153,7 +153,7 @@ def test_all_reasons_for_a_stale_plan_come_at_once() -> None:
         "c is no longer in the table",
         "a b is no longer with the rows that were read (deletions)",
         "the table's id is another, not table-id",
-        "the column st was dropped or renamed",
+        "the column flag was dropped or renamed",
         "the table's clustering columns changed from x to y",
     )
     with pytest.raises(CommitConflictError) as caught:
