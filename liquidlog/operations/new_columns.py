@@ -49,17 +49,23 @@ class NewColumns:
             except DataFileError as error:
                 return error
 
+        unread: list[str] = []
+        paths: dict[Path, list[str]] = {column.physical: [] for column in columns}
         with ThreadPoolExecutor(_PARALLEL_REQUESTS) as pool:
-            found = list(zip(group.inputs, pool.map(held, group.inputs), strict=True))
-        unread = tuple(str(error) for _, error in found if isinstance(error, DataFileError))
+            for file, found in zip(group.inputs, pool.map(held, group.inputs), strict=True):
+                if isinstance(found, DataFileError):
+                    unread.append(found.message)
+                    continue
+                for column in found:
+                    paths[column].append(file.path)
         if unread:
             names = ", ".join(quote_path(column.logical) for column in columns)
             detail = f"whether the inputs have the new columns {names} cannot be found out"
             raise ResultMismatchError((detail, *unread))
         return tuple(
-            _sentence(column, [file.path for file, paths in found if column.physical in paths])
+            _sentence(column, paths[column.physical])
             for column in columns
-            if any(column.physical in paths for _, paths in found)
+            if paths[column.physical]
         )
 
 

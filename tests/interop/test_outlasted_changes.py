@@ -96,7 +96,7 @@ OUTLASTED = {
     "evolution by an insert": Change(("merge schema",), "id, x, new", f"{NEW_ID}, 3, 4"),
     "properties": Change(
         (
-            "alter table {t} set tblproperties ('owner' = 'we', 'liquidlog.curve' = 'kd')",
+            "alter table {t} set tblproperties ('team' = 'we', 'liquidlog.curve' = 'kd')",
             "alter table {t} set tblproperties ('delta.appendOnly' = 'true')",
             "alter table {t} set tblproperties ('delta.checkpoint.writeStatsAsStruct' = 'true')",
             "alter table {t} unset tblproperties ('delta.logRetentionDuration')",

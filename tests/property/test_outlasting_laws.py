@@ -5,6 +5,7 @@ of what matters to files.
 """
 
 import json
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from itertools import count
 from typing import Any
@@ -88,8 +89,9 @@ EDITS = st.one_of(
 HISTORIES = st.lists(st.lists(EDITS, min_size=1, max_size=2), min_size=1, max_size=4)
 
 
-def edited(state: State, edit: tuple[Any, ...]) -> State:  # noqa: PLR0911, PLR0912  one case a word
-    word, columns = edit[0], dict(state.columns)
+def edited(state: State, edit: tuple[Any, ...]) -> State:
+    word: str = edit[0]
+    columns = dict(state.columns)
     match edit:
         case ("add", name, nullable, fresh) if name not in columns:
             number = state.highest + 1 if fresh else 2
@@ -107,6 +109,12 @@ def edited(state: State, edit: tuple[Any, ...]) -> State:  # noqa: PLR0911, PLR0
             return replace(state, features=tuple(f for f in state.features if f != name))
         case ("describe", text):
             return replace(state, description=text)
+        case _:
+            return edited_column(state, word, edit)
+
+
+def edited_column(state: State, word: str, edit: tuple[Any, ...]) -> State:
+    columns = dict(state.columns)
     if len(edit) < 2 or edit[1] not in columns:
         return state
     name = edit[1]
@@ -117,7 +125,7 @@ def edited(state: State, edit: tuple[Any, ...]) -> State:  # noqa: PLR0911, PLR0
         return replace(state, columns=columns) if inside else state
     if word == "move":
         return replace(state, columns={**columns, name: old})
-    changes = {
+    changes: dict[str, Callable[[], dict[str, Any]]] = {
         "say": lambda: {"says": (*old.says, (edit[2], "1"))},
         "comment": lambda: {"says": (("comment", "!"), *old.says)},
         "nullable": lambda: {"nullable": edit[2]},

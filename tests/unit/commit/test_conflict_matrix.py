@@ -14,9 +14,12 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
+from msgspec import UNSET, structs
 
+from liquidlog.commit.conflicts import MetadataChanged
 from liquidlog.errors import CommitConflictError
 from liquidlog.log.loader import open_store
+from liquidlog.operations.rewrite import GroupConflict
 from liquidlog.table import Table
 from support.arrow_executor import execute
 from support.effort import effort
@@ -397,3 +400,51 @@ def test_a_lost_race_is_committed_on_top_or_refused_whole(
     assert sorted(live_rows(store, table.update())["id"].to_pylist()) == sorted(expected)
     scanned = pa.table(DeltaTable(path).scan().read_all())
     assert sorted(scanned["id"].to_pylist()) == sorted(expected)
+
+
+def test_a_rewrite_follows_timestamps_of_the_version_it_lands_on(
+    template: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "table"
+    shutil.copytree(template, path)
+    table = Table.open(str(path))
+    act = prepare_rewrite(table)
+    future = 4_000_000_000_000
+
+    def enable(rival: Rival) -> None:
+        metadata = newest(rival.path, "metaData")
+        properties = {
+            **metadata["configuration"],
+            "delta.enableInCommitTimestamps": "true",
+            "delta.inCommitTimestampEnablementVersion": str(len(commits(path))),
+            "delta.inCommitTimestampEnablementTimestamp": str(future),
+        }
+        land(
+            rival.path,
+            {"commitInfo": {"operation": "TEST", "inCommitTimestamp": future}},
+            {"metaData": {**metadata, "configuration": properties}},
+            {"protocol": with_feature(rival.path, "inCommitTimestamp", for_readers=False)},
+        )
+
+    let_win(monkeypatch, path, Winner(enable, BASE))
+    act()
+    info = newest(path, "commitInfo")
+    assert info["operation"] == "OPTIMIZE"
+    assert info["inCommitTimestamp"] == info["timestamp"] == future + 1
+    assert next(iter(commits(path)[-1][0])) == "commitInfo"
+
+
+def test_a_saved_plan_of_an_earlier_release_outlasts_nothing(
+    template: Path, tmp_path: Path
+) -> None:
+    path = tmp_path / "table"
+    shutil.copytree(template, path)
+    table = Table.open(str(path))
+    plan = structs.replace(table.plan(min_cube_size=1), terms=UNSET)
+    result = execute(plan)
+    table.set_properties({"team": "we"})
+    with pytest.raises(CommitConflictError) as conflict:
+        table.commit(plan, result)
+    (found,) = conflict.value.conflicts
+    assert isinstance(found, GroupConflict)
+    assert found.conflict == MetadataChanged(table.update().version)

@@ -164,6 +164,14 @@ def after(table: Snapshot, act: Callable[[Winner], Any]) -> Snapshot:
     )
 
 
+def setting(name: str, value: str) -> Callable[[Winner], Any]:
+    return lambda winner: winner.properties.update({name: value})
+
+
+def adding(feature: str) -> Callable[[Winner], Any]:
+    return lambda winner: winner.feature(feature)
+
+
 def without(protocol: Protocol, feature: str) -> Protocol:
     listed = tuple(name for name in protocol.writer_features or () if name != feature)
     return structs.replace(protocol, writer_features=listed)
@@ -189,12 +197,9 @@ OUTLASTED: dict[str, Callable[[Winner], Any]] = {
     "user's properties": lambda w: w.properties.update(owner="you", team="us"),
     "our properties": lambda w: w.properties.update({"liquidlog.curve": "kd"}),
     "user's property gone": lambda w: w.properties.pop("owner"),
+    **{f"property {name}": setting(name, "99") for name in FREE_PROPERTIES},
     **{
-        f"property {name}": lambda w, name=name: w.properties.update({name: "99"})
-        for name in FREE_PROPERTIES
-    },
-    **{
-        f"feature {name}": lambda w, name=name: w.feature(name)
+        f"feature {name}": adding(name)
         for name in FREE_FEATURES
         if name not in {"appendOnly", "domainMetadata", "invariants"}
     },
@@ -258,14 +263,14 @@ CONFLICTING: dict[str, tuple[Callable[[Winner], Any], str]] = {
     "of Parquet": (lambda w: w.properties.update({"parquet.x": "1"}), "is not known"),
     **{
         f"property {name}": (
-            lambda w, name=name: w.properties.update({name: "another"}),
+            setting(name, "another"),
             f"the property {name} ",
         )
         for name in BOUND_PROPERTIES
     },
     **{
         f"feature {name}": (
-            lambda w, name=name: w.feature(name),
+            adding(name),
             f"the table feature {name} was added",
         )
         for name in ("icebergCompatV1", "checkpointProtection", "typeWidening-preview", "future")
