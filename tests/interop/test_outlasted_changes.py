@@ -53,7 +53,7 @@ def create(spark: Any, path: Path, mode: str) -> None:
         " 'delta.enableDeletionVectors' = 'false',"
         " 'delta.checkpointInterval' = '4', 'delta.logRetentionDuration' = 'interval 20 days')"
     )
-    spark.sql(f"alter table delta.`{path}` add constraint old check (id >= 0)")
+    spark.sql(f"alter table delta.`{path}` add constraint old check (x >= 0)")
     for number in range(FILES):
         spark.sql(
             f"insert into delta.`{path}` select id, cast(id % 7 as int), concat('s', id),"
@@ -85,13 +85,13 @@ OUTLASTED = {
     ),
     "new column inside a struct": Change(
         ("alter table {t} add column (st.new array<int> after a)",),
-        "id, st",
-        f"{NEW_ID}, named_struct('a', 1, 'new', array(5), 'b', 'w')",
+        "id, x, st",
+        f"{NEW_ID}, 3, named_struct('a', 1, 'new', array(5), 'b', 'w')",
     ),
     "new struct": Change(
         ("alter table {t} add column (new struct<k: int, l: map<string, int>>)",),
-        "id, new",
-        f"{NEW_ID}, named_struct('k', 1, 'l', map('m', 2))",
+        "id, x, new",
+        f"{NEW_ID}, 3, named_struct('k', 1, 'l', map('m', 2))",
     ),
     "evolution by an insert": Change(("merge schema",), "id, x, new", f"{NEW_ID}, 3, 4"),
     "properties": Change(
@@ -110,7 +110,7 @@ OUTLASTED = {
         )
     ),
     "constraint": Change(("alter table {t} add constraint young check (id < 5000)",)),
-    "constraint gone": Change(("alter table {t} drop constraint old",), values="-1, 3"),
+    "constraint gone": Change(("alter table {t} drop constraint old",), values=f"{NEW_ID}, -3"),
     "nullable": Change(("alter table {t} alter column id drop not null",), values="null, 3"),
     "change data feed": Change(
         ("alter table {t} set tblproperties ('delta.enableChangeDataFeed' = 'true')",)
@@ -133,8 +133,8 @@ OUTLASTED = {
             "alter table {t} set tblproperties ('delta.feature.allowColumnDefaults' = 'supported')",
             "alter table {t} alter column s set default 'nothing'",
         ),
-        "id, s",
-        f"{NEW_ID}, default",
+        "id, x, s",
+        f"{NEW_ID}, 3, default",
     ),
 }
 """Changes that rewrites outlast."""
@@ -187,7 +187,7 @@ def plain(rows: Rows) -> Rows:
 def change(spark: Any, uri: str, statements: tuple[str, ...]) -> None:
     for statement in statements:
         if statement == "merge schema":
-            more = spark.sql("select 900L as id, 5 as new")
+            more = spark.sql("select 900L as id, 2 as x, 5 as new")
             writer = more.write.format("delta").mode("append").option("mergeSchema", "true")
             writer.save(uri)
         else:

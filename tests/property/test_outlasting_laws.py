@@ -74,6 +74,9 @@ ANY_NAME = st.sampled_from((*NAMES, *NEW_NAMES))
 EDITS = st.one_of(
     st.tuples(st.just("add"), st.sampled_from(NEW_NAMES), st.booleans(), st.booleans()),
     st.tuples(st.just("add"), st.sampled_from(NEW_NAMES), *[st.just(value=True)] * 2),
+    st.tuples(
+        st.just("add"), st.sampled_from(NEW_NAMES), st.just(value=True), st.just(value=False)
+    ),
     st.tuples(st.just("drop"), ANY_NAME),
     st.tuples(st.just("say"), ANY_NAME, st.sampled_from(("comment", "CURRENT_DEFAULT", "k"))),
     st.tuples(st.just("comment"), ANY_NAME),
