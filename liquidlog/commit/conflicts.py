@@ -9,7 +9,7 @@ Source: PROTOCOL.md, "Writer Requirements"; Delta Spark, ConflictChecker.
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Final, TypeAlias
+from typing import Final
 
 from liquidlog.errors import Conflict
 from liquidlog.spec.actions import (
@@ -93,9 +93,6 @@ class DomainMetadataChanged(Conflict):
 
 
 _SHOWN: Final = 3
-_Changing: TypeAlias = Metadata | Protocol | DomainMetadata
-"""Actions that may make a change impossible, whatever files it is about."""
-
 WinnerConflict = ConcurrentDeleteRead | MetadataChanged | ProtocolChanged | DomainMetadataChanged
 """What a winning commit did to make a change impossible; `version` is the winner's."""
 
@@ -106,11 +103,13 @@ class Winners:
     What is asked of them costs as much as what was read, however many there are.
     """
 
-    def __init__(self, version: int) -> None:
-        """Know of nothing after `version`."""
+    def __init__(self, version: int, terms: FileTerms | None = None) -> None:
+        """Know of nothing after `version`; `terms` are those of the read sets to come, if any."""
         self.version = version
+        self._terms = terms
         self._removed: dict[FileKey, tuple[int, ...]] = {}
-        self._changes: list[tuple[int, _Changing]] = []
+        self._changes: list[WinnerConflict] = []
+        self._outlasted: set[WinnerConflict] = set()
 
     def take(self, commits: Iterable[Commit]) -> None:
         """Take in commits in their order; those that are known already are passed over."""
@@ -123,11 +122,15 @@ class Winners:
         removes = (action for action in commit.actions if isinstance(action, RemoveFile))
         for key in {file_key(remove) for remove in removes}:
             self._removed[key] = (*self._removed.get(key, ()), commit.version)
-        self._changes.extend(
-            (commit.version, action)
-            for action in commit.actions
-            if isinstance(action, Metadata | Protocol | DomainMetadata)
-        )
+        for action in commit.actions:
+            if isinstance(action, Metadata | Protocol | DomainMetadata):
+                self._take_change(commit.version, action)
+
+    def _take_change(self, version: int, action: Metadata | Protocol | DomainMetadata) -> None:
+        change = _change(version, action, self._terms)
+        self._changes.append(change)
+        if isinstance(change, MetadataChanged | ProtocolChanged) and not change.changes:
+            self._outlasted.add(change)
 
     def conflicts(self, read_set: ReadSet) -> tuple[WinnerConflict, ...]:
         """Return every conflict with the commits that landed after `read_set.version`.
@@ -144,8 +147,15 @@ class Winners:
             ConcurrentDeleteRead(version, tuple(sorted(paths)))
             for version, paths in sorted(removed.items())
         ]
-        changes = (_conflict(version, action, read_set) for version, action in self._changes)
-        found.extend(dict.fromkeys(change for change in changes if change is not None))
+        # Files that were written for something else were not asked about: nothing is outlasted.
+        are_known = read_set.terms is not None and read_set.terms == self._terms
+        outlasted = self._outlasted if are_known else frozenset()
+        found.extend(
+            change
+            for change in dict.fromkeys(self._changes)
+            if change not in outlasted
+            and (not isinstance(change, DomainMetadataChanged) or change.domain in read_set.domains)
+        )
         # Stable: within a version, what was removed comes first.
         after = (conflict for conflict in found if conflict.version > read_set.version)
         return tuple(sorted(after, key=lambda conflict: conflict.version))
@@ -153,22 +163,25 @@ class Winners:
 
 def check_conflicts(read_set: ReadSet, winners: Iterable[Commit]) -> tuple[WinnerConflict, ...]:
     """Return every conflict with commits, in order, that landed after `read_set.version`."""
-    known = Winners(read_set.version)
+    known = Winners(read_set.version, read_set.terms)
     known.take(winners)
     return known.conflicts(read_set)
 
 
-def _conflict(version: int, action: _Changing, read_set: ReadSet) -> WinnerConflict | None:
-    terms = read_set.terms
+def _change(
+    version: int, action: Metadata | Protocol | DomainMetadata, terms: FileTerms | None
+) -> WinnerConflict:
     match action:
         case Metadata():
-            changes = () if terms is None else metadata_changes(terms, action)
-            return MetadataChanged(version, changes) if changes or terms is None else None
+            return MetadataChanged(
+                version, () if terms is None else metadata_changes(terms, action)
+            )
         case Protocol():
-            changes = () if terms is None else protocol_changes(terms, action)
-            return ProtocolChanged(version, changes) if changes or terms is None else None
+            return ProtocolChanged(
+                version, () if terms is None else protocol_changes(terms, action)
+            )
         case DomainMetadata(domain=domain):
-            return DomainMetadataChanged(version, domain) if domain in read_set.domains else None
+            return DomainMetadataChanged(version, domain)
 
 
 def _because(changes: tuple[str, ...]) -> str:

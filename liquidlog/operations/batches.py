@@ -352,7 +352,7 @@ class LandedGroups:
         self._forget()
 
     def _forget(self) -> None:
-        self.winners = Winners(self._plan.read_version)
+        self.winners = Winners(self._plan.read_version, written_for(self._plan))
         self._groups: set[int] = set()
         # Not the winners' version: an attempt to commit takes commits in whose tags nobody read.
         self._version = self._plan.read_version

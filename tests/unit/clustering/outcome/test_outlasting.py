@@ -11,7 +11,7 @@ from msgspec import UNSET, structs
 
 from liquidlog.clustering.outcome.staleness import staleness, written_for
 from liquidlog.clustering.planning.planner import plan as make_plan
-from liquidlog.commit.conflicts import MetadataChanged, ProtocolChanged, check_conflicts
+from liquidlog.commit.conflicts import MetadataChanged, ProtocolChanged, Winners, check_conflicts
 from liquidlog.operations.batches import read_set_of
 from liquidlog.plan import ClusteringPlan, ClusteringPolicy
 from liquidlog.snapshot import Snapshot
@@ -348,6 +348,18 @@ def test_a_new_column_must_have_a_fresh_id(highest: str) -> None:
     assert any("new has no fresh column id" in text for text in changes)
     assert any("maxColumnId fell" in text for text in changes) == (highest != "9")
     assert set(changes) <= set(reasons)
+
+
+def test_winners_that_were_judged_for_other_files_are_all_conflicts() -> None:
+    table, plan = made("clustering")
+    _, other = made("mapped")
+    (group,) = plan.groups
+    now = after(table, OUTLASTED["comment"])
+    for terms in (None, written_for(other)):
+        known = Winners(plan.read_version, terms)
+        known.take([Commit(now.version, (now.metadata, now.protocol))])
+        kinds = {type(conflict) for conflict in known.conflicts(read_set_of(plan, group))}
+        assert kinds == {MetadataChanged, ProtocolChanged}
 
 
 def test_a_schema_that_cannot_be_read_is_a_conflict() -> None:
