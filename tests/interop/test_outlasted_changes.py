@@ -140,7 +140,6 @@ OUTLASTED = {
 """Changes that rewrites outlast."""
 
 CONFLICTING = {
-    "NOT NULL": "alter table {t} alter column id set not null",
     "wider type": "alter table {t} alter column tiny type int",
     "row tracking": "alter table {t} set tblproperties ('delta.enableRowTracking' = 'true')",
     "clustering": "alter table {t} cluster by (id)",
@@ -151,7 +150,6 @@ CONFLICTING = {
 """Statements that stop rewrites; one that the engine refuses would prove nothing."""
 
 BEFORE = {
-    "NOT NULL": "alter table {t} alter column id drop not null",
     "wider type": "alter table {t} set tblproperties ('delta.enableTypeWidening' = 'true')",
 }
 """What some of them need before the plan."""
