@@ -142,7 +142,7 @@ def land(store: TableStore, proposal: Proposal, clock: Clock, *, engine_info: st
     """
     txn_id = clock.new_id()
     snapshot = proposal.base or load_snapshot(store)
-    winners = proposal.winners or Winners(proposal.read_set.version)
+    winners = proposal.winners or _no_winners(proposal)
     winners.take(load_commits(store, winners.version + 1, snapshot.version))
     for attempt in range(1, MAX_ATTEMPTS + 1):
         began_ms = clock.now_ms()
@@ -185,7 +185,7 @@ def rehearse(store: TableStore, proposal: Proposal) -> Landed:
     snapshot = proposal.base or load_snapshot(store)
     if proposal.base is not None:
         snapshot, _ = follow(store, snapshot)
-    winners = proposal.winners or Winners(proposal.read_set.version)
+    winners = proposal.winners or _no_winners(proposal)
     winners.take(load_commits(store, winners.version + 1, snapshot.version))
     _require_no_conflicts(proposal, winners)
     _require_possible(proposal, snapshot)
@@ -269,6 +269,10 @@ def require_writable(snapshot: Snapshot) -> None:
     )
     if problems:
         raise UnsupportedFeatureError(snapshot.uri, "written", problems)
+
+
+def _no_winners(proposal: Proposal) -> Winners:
+    return Winners(proposal.read_set.version, proposal.read_set.terms)
 
 
 def _require_no_conflicts(proposal: Proposal, winners: Winners) -> None:

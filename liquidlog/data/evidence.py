@@ -1,13 +1,14 @@
 """Compare the footers of written files with what a result says about the files.
 
 The row count is compared, and the bounds and nulls of the columns that have statistics in the
-result. A bound in the result may be wider than the footer's, never narrower.
+result. A bound in the result may be wider than the footer's, never narrower. And find out from the
+footers of any files which columns they do not have.
 
 Source: parquet.thrift, Statistics; PROTOCOL.md, "Per-file Statistics".
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 import pyarrow as pa
@@ -18,9 +19,10 @@ from liquidlog.data.parquet_file import ParquetFile
 from liquidlog.plan import WrittenFile
 from liquidlog.spec.bounds import Bounds, has_bounds
 from liquidlog.spec.bounds_json import parse_bounds
-from liquidlog.spec.schema import Leaf, StructType, leaves
+from liquidlog.spec.schema import Leaf, Path, StructType, leaves
 from liquidlog.storage.options import NO_OPTIONS, StorageOptions
 
+_FIELD_ID: Final = b"PARQUET:field_id"
 _SIDES: Final[Mapping[str, tuple[str, Callable[..., Any]]]] = {
     "min": ("minimum", pc.less_equal),
     "max": ("maximum", pc.greater_equal),
@@ -48,6 +50,47 @@ def footer_problems(
     """
     with ParquetFile(address, storage=storage) as file:
         return tuple(_problems(file.metadata, written, schema))
+
+
+def columns_held(
+    address: str,
+    columns: Sequence[tuple[Path, Collection[int]]],
+    *,
+    size_bytes: int,
+    storage: StorageOptions = NO_OPTIONS,
+) -> tuple[Path, ...]:
+    """Return those of some columns that a file may have: by name, whatever its case, or by id.
+
+    Args:
+        address: Address of the file.
+        columns: Physical path and column ids of each column; those of a struct include its fields'.
+        size_bytes: The size that the log says.
+        storage: The options with which to open the file.
+
+    Raises:
+        DataFileError: If the file is missing, has another size, or is not Parquet.
+        StorageError: If the storage does not answer.
+    """
+    with ParquetFile(address, storage=storage, size_bytes=size_bytes) as file:
+        schema = file.metadata.schema
+        found = [schema.column(number).path.lower() for number in range(len(schema))]
+        ids = frozenset(_field_ids(schema.to_arrow_schema()))
+    return tuple(path for path, own in columns if ids.intersection(own) or _is_among(path, found))
+
+
+def _is_among(path: Path, leaf_paths: Sequence[str]) -> bool:
+    """Return whether a leaf is a column or in it; names with dots may be taken for other paths."""
+    name = ".".join(path).lower()
+    return any(leaf == name or leaf.startswith(f"{name}.") for leaf in leaf_paths)
+
+
+def _field_ids(fields: Iterable[pa.Field]) -> Iterator[int]:
+    for field in fields:
+        number = (field.metadata or {}).get(_FIELD_ID, b"")
+        if number.isdigit():
+            yield int(number)
+        kind = field.type
+        yield from _field_ids(kind.field(index) for index in range(kind.num_fields))
 
 
 def _problems(footer: pq.FileMetaData, written: WrittenFile, schema: StructType) -> Iterator[str]:

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from liquidlog.clustering.columns import CLUSTERING_DOMAIN
 from liquidlog.clustering.outcome.change import planned_group, rewrite_change
-from liquidlog.clustering.outcome.staleness import Staleness, staleness_of
+from liquidlog.clustering.outcome.staleness import Staleness, staleness_of, written_for
 from liquidlog.commit.conflicts import ReadSet, Winners
 from liquidlog.commit.transaction import Clock, Landed, Proposal, land_and_checkpoint, rehearse
 from liquidlog.errors import (
@@ -30,6 +30,7 @@ from liquidlog.log.originals import original_adds
 from liquidlog.log.second_opinion import SecondOpinion
 from liquidlog.log.segment import list_log_from, mark_of
 from liquidlog.log.store import TableStore
+from liquidlog.operations.new_columns import NewColumns
 from liquidlog.operations.outputs import (
     Claim,
     clear_run,
@@ -70,6 +71,7 @@ class CommitRun:
         self.clock = clock
         self.opinion = opinion
         self.landed = LandedGroups(store, plan)
+        self.new_columns = NewColumns(store)
         self.base: Snapshot | None = None
 
 
@@ -125,7 +127,7 @@ def kept_adds(
 
 
 def read_set_of(plan: ClusteringPlan, *groups: RewriteGroup) -> ReadSet:
-    """Return what the rewrite of groups depends on: their files and the clustering columns."""
+    """Return what the rewrite of groups depends on: files, clustering columns, the plan's terms."""
     return ReadSet(
         version=plan.read_version,
         files=frozenset(
@@ -135,6 +137,7 @@ def read_set_of(plan: ClusteringPlan, *groups: RewriteGroup) -> ReadSet:
             ]
         ),
         domains=frozenset({CLUSTERING_DOMAIN}),
+        terms=written_for(plan),
     )
 
 
@@ -293,7 +296,18 @@ class _Rewrite:
 
     def _problems(self, snapshot: Snapshot) -> tuple[str, ...]:
         stale = self._staleness(snapshot)
-        return tuple(dict.fromkeys(reason for one in stale for reason in one.reasons))
+        known = tuple(dict.fromkeys(reason for one in stale for reason in one.reasons))
+        return known or self._values_left_out(stale)
+
+    def _values_left_out(self, stale: Sequence[Staleness]) -> tuple[str, ...]:
+        """Return a sentence for each column that was not rewritten though inputs have it."""
+        asked = self.run.new_columns
+        found = (
+            reason
+            for one, group in zip(stale, self.claimed, strict=True)
+            for reason in asked.reasons(group.planned, one.new_columns)
+        )
+        return tuple(dict.fromkeys(found))
 
     def _derive(self, snapshot: Snapshot) -> Change:
         stale = self._staleness(snapshot)
@@ -338,7 +352,7 @@ class LandedGroups:
         self._forget()
 
     def _forget(self) -> None:
-        self.winners = Winners(self._plan.read_version)
+        self.winners = Winners(self._plan.read_version, written_for(self._plan))
         self._groups: set[int] = set()
         # Not the winners' version: an attempt to commit takes commits in whose tags nobody read.
         self._version = self._plan.read_version

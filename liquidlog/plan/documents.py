@@ -28,6 +28,7 @@ from liquidlog.spec.actions import UNREADABLE
 from liquidlog.spec.mapping import MappingMode
 from liquidlog.spec.markup import Summary
 from liquidlog.spec.schema import PrimitiveType, StructField, StructType
+from liquidlog.spec.terms import TableTerms
 
 FORMAT_VERSION: Final = 1
 RESULT_FORMAT_VERSION: Final = 2
@@ -132,7 +133,8 @@ class ClusteringPlan(Summary, Document, frozen=True, kw_only=True):
     `schema_string` is the table's schema in the protocol's JSON, `mapping_mode` says how columns
     are identified in data files. `columns` are the curve's dimensions, in order; empty for
     compaction. `row_tracking` is None if data files have no hidden columns. `fitted` is what the
-    layout is to be fitted to; absent from the document if it is nothing.
+    layout is to be fitted to; absent from the document if it is nothing. `terms` are what else of
+    the table outputs are written for; without them, no change of metadata can be outlasted.
 
     `decided_by` says which settings do not have their defaults: OPTION, or the name of the table's
     property, by the field of the policy or "strategy". `notes` are sentences for whoever reads the
@@ -157,6 +159,7 @@ class ClusteringPlan(Summary, Document, frozen=True, kw_only=True):
     decided_by: dict[str, str] = msgspec.field(default_factory=dict)
     notes: tuple[str, ...] = ()
     fitted: FittedWorkload | msgspec.UnsetType = msgspec.UNSET
+    terms: TableTerms | msgspec.UnsetType = msgspec.UNSET
 
     @property
     def size_bytes(self) -> int:

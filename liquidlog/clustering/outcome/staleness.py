@@ -14,7 +14,9 @@ from liquidlog.clustering.row_tracking import planned_row_tracking
 from liquidlog.errors import CorruptLogError, UnsupportedFeatureError
 from liquidlog.plan import ClusteringPlan, RewriteGroup, RewriteMode
 from liquidlog.snapshot import Snapshot
+from liquidlog.spec.growth import NewColumn
 from liquidlog.spec.schema import parse_schema, quote_path
+from liquidlog.spec.terms import FileTerms, metadata_changes, new_columns, protocol_changes
 
 _VECTOR_ID: Final = ("storageType", "pathOrInlineDv", "offset")
 _PLANNED_VECTOR_ID: Final = ("storage_type", "path_or_inline_dv", "offset")
@@ -134,13 +136,22 @@ class Staleness:
 
     `reasons` are sentences; there are none if the group can be committed. `rows` and `kept` (int64)
     number the rows of Snapshot.files that are inputs and kept files, and live as planned, in the
-    plan's order.
+    plan's order. `new_columns` came to the table after the plan: the group can be committed only if
+    no input has one of them.
     """
 
     snapshot: Snapshot
     rows: NDArray[np.int64]
     kept: NDArray[np.int64]
     reasons: tuple[str, ...]
+    new_columns: tuple[NewColumn, ...] = ()
+
+
+def written_for(plan: ClusteringPlan) -> FileTerms | None:
+    """Return what the outputs of a plan are written for, None if the plan does not say."""
+    if not plan.terms:
+        return None
+    return FileTerms(table_id=plan.table_id, schema_string=plan.schema_string, table=plan.terms)
 
 
 def staleness(snapshot: Snapshot, plan: ClusteringPlan, group: RewriteGroup) -> Staleness:
@@ -158,12 +169,15 @@ def staleness_of(
     """Return, for each group, every reason why it cannot be committed on top of `snapshot`.
 
     Its inputs must be live with the same decoded path and deletion vector, its kept files with the
-    same rows and in the same cube; the table, its schema and its clustering columns must equal
-    those of the plan. The live files are searched once for the inputs of all groups.
+    same rows and in the same cube; the clustering columns must equal those of the plan, and the
+    table's metadata and protocol must allow what was written for the plan's, see `spec.terms`. The
+    live files are searched once for the inputs of all groups.
 
     Raises:
         CorruptLogError: If the clustering domain cannot be read.
     """
+    terms = written_for(plan)
+    new = () if terms is None else new_columns(terms, snapshot.metadata)
     found = zip(groups, locate_inputs(snapshot, groups), locate_kept(snapshot, groups), strict=True)
     return tuple(
         Staleness(
@@ -171,6 +185,7 @@ def staleness_of(
             rows=inputs.rows,
             kept=kept.rows,
             reasons=(*_reasons(snapshot, plan, group, inputs), *_changes_of_kept(kept)),
+            new_columns=new,
         )
         for group, inputs, kept in found
     )
@@ -179,20 +194,12 @@ def staleness_of(
 def _reasons(
     snapshot: Snapshot, plan: ClusteringPlan, group: RewriteGroup, inputs: Located
 ) -> Iterator[str]:
-    if snapshot.metadata.id != plan.table_id:
-        yield (
-            f"the plan is for the table with id {plan.table_id},"
-            f" this one has id {snapshot.metadata.id}"
-        )
     if inputs.missing:
         yield f"{_listed(inputs.missing)} no longer in the table"
     if inputs.changed:
         yield f"{_listed(inputs.changed)} no longer with the rows that were read (deletions)"
     yield from _row_tracking_changes(snapshot, plan, group, inputs)
-    if _schema_changed(snapshot, plan):
-        yield "the table's schema changed"
-    if snapshot.metadata.partition_columns:
-        yield "the table became partitioned"
+    yield from _changes_of_table(snapshot, plan)
     yield from _clustering_changes(snapshot, plan)
 
 
@@ -225,6 +232,21 @@ def _row_tracking_changes(
     renumbered = int(differ(before, names, after, names).sum())
     if renumbered:
         yield f"{renumbered} input file(s) got other row ids"
+
+
+def _changes_of_table(snapshot: Snapshot, plan: ClusteringPlan) -> Iterator[str]:
+    """Yield every change since the plan that makes what was written for it invalid."""
+    terms = written_for(plan)
+    if terms is not None:
+        yield from metadata_changes(terms, snapshot.metadata)
+        yield from protocol_changes(terms, snapshot.protocol)
+        return
+    if snapshot.metadata.id != plan.table_id:
+        yield f"the table's id is {snapshot.metadata.id}, not {plan.table_id}"
+    if _schema_changed(snapshot, plan):
+        yield "the table's schema changed"
+    if snapshot.metadata.partition_columns:
+        yield "the table became partitioned"
 
 
 def _schema_changed(snapshot: Snapshot, plan: ClusteringPlan) -> bool:

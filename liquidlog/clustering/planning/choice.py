@@ -43,6 +43,7 @@ from liquidlog.spec.features import DELETION_VECTORS, table_features
 from liquidlog.spec.mapping import mapping_mode
 from liquidlog.spec.sizes import render_size
 from liquidlog.spec.stats import indexed_leaves
+from liquidlog.spec.terms import table_terms
 
 NewId = Callable[[], str]
 """Returns a new unique id, the text of a UUID."""
@@ -243,6 +244,7 @@ def build_plan(  # noqa: PLR0913  the parts of a plan
             )
         ),
         skipped=_skipped_files(snapshot.files, choice),
+        terms=table_terms(snapshot.metadata, snapshot.protocol),
     )
 
 

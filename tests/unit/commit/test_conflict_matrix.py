@@ -14,9 +14,12 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
+from msgspec import UNSET, structs
 
+from liquidlog.commit.conflicts import MetadataChanged
 from liquidlog.errors import CommitConflictError
 from liquidlog.log.loader import open_store
+from liquidlog.operations.rewrite import GroupConflict
 from liquidlog.table import Table
 from support.arrow_executor import execute
 from support.effort import effort
@@ -112,15 +115,14 @@ def newest(path: Path, kind: str) -> dict[str, Any]:
     return action
 
 
-def with_feature(path: Path, feature: str) -> dict[str, Any]:
+def with_feature(path: Path, feature: str, *, for_readers: bool = True) -> dict[str, Any]:
     old = newest(path, "protocol")
-    listed = {name: [*old.get(name, []), feature] for name in ("readerFeatures", "writerFeatures")}
-    readers = {"columnMapping", *listed["readerFeatures"]}
+    readers = {"columnMapping", *old.get("readerFeatures", []), *([feature] * for_readers)}
     return {
         "minReaderVersion": 3,
         "minWriterVersion": 7,
         "readerFeatures": sorted(readers),
-        "writerFeatures": sorted(readers | set(listed["writerFeatures"])),
+        "writerFeatures": sorted({*readers, *old.get("writerFeatures", []), feature}),
     }
 
 
@@ -154,6 +156,39 @@ def add_column(rival: Rival) -> None:
     configuration = {**metadata["configuration"], "delta.columnMapping.maxColumnId": "99"}
     changed = {"schemaString": json.dumps(schema), "configuration": configuration}
     rival.land({"metaData": {**metadata, **changed}})
+
+
+def restore_column(rival: Rival) -> None:
+    """Drop a column and bring it back with its values, as RESTORE does."""
+    before = newest(rival.path, "metaData")
+    rival.table.drop_column("v")
+    rival.land({"metaData": before})
+
+
+def change_column(rival: Rival, name: str, **changes: Any) -> None:
+    metadata = newest(rival.path, "metaData")
+    schema = json.loads(metadata["schemaString"])
+    (field,) = (field for field in schema["fields"] if field["name"] == name)
+    field["metadata"].update(changes.pop("metadata", {}))
+    field.update(changes)
+    rival.land({"metaData": {**metadata, "schemaString": json.dumps(schema)}})
+
+
+def set_property(rival: Rival, name: str, value: str, *, feature: str | None = None) -> None:
+    metadata = newest(rival.path, "metaData")
+    configuration = {**metadata["configuration"], name: value}
+    changed = {"metaData": {**metadata, "configuration": configuration}}
+    if feature is None:
+        rival.land(changed)
+    else:
+        rival.land(changed, {"protocol": with_feature(rival.path, feature, for_readers=False)})
+
+
+def without_feature(path: Path, feature: str) -> dict[str, Any]:
+    protocol = newest(path, "protocol")
+    return {
+        k: [n for n in v if n != feature] if isinstance(v, list) else v for k, v in protocol.items()
+    }
 
 
 def readd(rival: Rival) -> None:
@@ -211,17 +246,35 @@ OF_CLUSTERING = {
     "no clustering": Winner(lambda r: r.table.cluster_by(None), BASE),
     "clustering gone": Winner(lambda r: r.land(domain(DOMAIN, "{}", gone=True)), BASE),
 }
-OF_TABLE = {
+OUTLASTED = {
     "property": Winner(lambda r: r.table.set_properties({"delta.appendOnly": "false"}), BASE),
     "new column": Winner(add_column, BASE),
-    "renamed column": Winner(lambda r: r.table.rename_column("v", "w"), BASE),
-    "dropped column": Winner(lambda r: r.table.drop_column("v"), BASE),
+    "comment": Winner(lambda r: change_column(r, "v", metadata={"comment": "?"}), BASE),
+    "constraint": Winner(
+        lambda r: set_property(r, "delta.constraints.c", "id >= 0", feature="checkConstraints"),
+        BASE,
+    ),
     "same metadata": Winner(lambda r: r.land({"metaData": newest(r.path, "metaData")}), BASE),
     "same protocol": Winner(lambda r: r.land({"protocol": newest(r.path, "protocol")}), BASE),
     "new feature": Winner(
         lambda r: r.land({"protocol": with_feature(r.path, "timestampNtz")}), BASE
     ),
 }
+OF_FILES = {
+    "renamed column": Winner(lambda r: r.table.rename_column("v", "w"), BASE),
+    "dropped column": Winner(lambda r: r.table.drop_column("v"), BASE),
+    "restored column": Winner(restore_column, BASE),
+    "NOT NULL": Winner(lambda r: change_column(r, "v", nullable=False), BASE),
+    "codec": Winner(lambda r: set_property(r, "delta.parquet.compression.codec", "gzip"), BASE),
+    "unknown property": Winner(lambda r: set_property(r, "delta.fromTheFuture", "1"), BASE),
+    "feature for ids": Winner(
+        lambda r: r.land({"protocol": with_feature(r.path, "rowTracking", for_readers=False)}), BASE
+    ),
+    "feature gone": Winner(
+        lambda r: r.land({"protocol": without_feature(r.path, "appendOnly")}), BASE
+    ),
+}
+OF_TABLE = {**OUTLASTED, **OF_FILES}
 WINNERS = {**HARMLESS, **OF_INPUTS, **OF_CLUSTERING, **OF_TABLE}
 
 
@@ -259,7 +312,7 @@ OPERATIONS = {
     "rewrite": Operation(
         prepare_rewrite,
         lambda t: t.history(1)[0]["operation"] == "OPTIMIZE",
-        frozenset({*OF_TABLE, *OF_CLUSTERING, *OF_INPUTS}),
+        frozenset({*OF_FILES, *OF_CLUSTERING, *OF_INPUTS}),
     ),
     "cluster by": Operation(
         lambda t: known(t, lambda: t.cluster_by(["s"])),
@@ -347,3 +400,51 @@ def test_a_lost_race_is_committed_on_top_or_refused_whole(
     assert sorted(live_rows(store, table.update())["id"].to_pylist()) == sorted(expected)
     scanned = pa.table(DeltaTable(path).scan().read_all())
     assert sorted(scanned["id"].to_pylist()) == sorted(expected)
+
+
+def test_a_rewrite_follows_timestamps_of_the_version_it_lands_on(
+    template: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "table"
+    shutil.copytree(template, path)
+    table = Table.open(str(path))
+    act = prepare_rewrite(table)
+    future = 4_000_000_000_000
+
+    def enable(rival: Rival) -> None:
+        metadata = newest(rival.path, "metaData")
+        properties = {
+            **metadata["configuration"],
+            "delta.enableInCommitTimestamps": "true",
+            "delta.inCommitTimestampEnablementVersion": str(len(commits(path))),
+            "delta.inCommitTimestampEnablementTimestamp": str(future),
+        }
+        land(
+            rival.path,
+            {"commitInfo": {"operation": "TEST", "inCommitTimestamp": future}},
+            {"metaData": {**metadata, "configuration": properties}},
+            {"protocol": with_feature(rival.path, "inCommitTimestamp", for_readers=False)},
+        )
+
+    let_win(monkeypatch, path, Winner(enable, BASE))
+    act()
+    info = newest(path, "commitInfo")
+    assert info["operation"] == "OPTIMIZE"
+    assert info["inCommitTimestamp"] == info["timestamp"] == future + 1
+    assert next(iter(commits(path)[-1][0])) == "commitInfo"
+
+
+def test_a_saved_plan_of_an_earlier_release_outlasts_nothing(
+    template: Path, tmp_path: Path
+) -> None:
+    path = tmp_path / "table"
+    shutil.copytree(template, path)
+    table = Table.open(str(path))
+    plan = structs.replace(table.plan(min_cube_size=1), terms=UNSET)
+    result = execute(plan)
+    table.set_properties({"team": "we"})
+    with pytest.raises(CommitConflictError) as conflict:
+        table.commit(plan, result)
+    (found,) = conflict.value.conflicts
+    assert isinstance(found, GroupConflict)
+    assert found.conflict == MetadataChanged(table.update().version)

@@ -13,7 +13,7 @@ from deltalake import DeltaTable, Field, write_deltalake
 from deltalake.schema import PrimitiveType
 
 from liquidlog.clustering.planning import cube
-from liquidlog.errors import CommitConflictError, DocumentError, SchemaChangeError, UsageError
+from liquidlog.errors import DocumentError, SchemaChangeError, UsageError
 from liquidlog.errors import SchemaProblemKind as Kind
 from liquidlog.operations import strategies
 from liquidlog.plan import decode_plan, encode_plan
@@ -372,14 +372,14 @@ def test_rounds_need_no_option_if_the_table_remembers_the_strategy(
         table.optimize_in_rounds(lambda plan: plan)
 
 
-def test_a_change_of_a_property_conflicts_with_a_rewrite_like_any_other(tmp_path: Path) -> None:
+def test_a_rewrite_outlasts_a_change_of_the_remembered_layout(tmp_path: Path) -> None:
     table = made(tmp_path)
     plan = table.plan()
     result = execute(plan)
-    Table.open(table.uri).set_properties({"liquidlog.curve": "kd"})
-    with pytest.raises(CommitConflictError):
-        table.commit(plan, result)
-    assert table.update().version == 3
+    Table.open(table.uri).set_properties({"liquidlog.curve": "kd", "delta.targetFileSize": "9mb"})
+    assert table.commit(plan, result).versions == (4,)
+    assert plan.policy.curve != "kd"
+    assert table.update().metadata.configuration["liquidlog.curve"] == "kd"
 
 
 def test_copies_of_a_table_remember_the_same(tmp_path: Path) -> None:

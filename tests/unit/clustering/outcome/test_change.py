@@ -150,10 +150,10 @@ def test_all_reasons_for_a_stale_plan_come_at_once() -> None:
     now = replace(now, metadata=msgspec.structs.replace(now.metadata, id="another"))
     reasons = staleness(now, made, made.groups[0]).reasons
     assert reasons == (
-        "the plan is for the table with id table-id, this one has id another",
         "c is no longer in the table",
         "a b is no longer with the rows that were read (deletions)",
-        "the table's schema changed",
+        "the table's id is another, not table-id",
+        "the column flag was dropped or renamed",
         "the table's clustering columns changed from x to y",
     )
     with pytest.raises(CommitConflictError) as caught:

@@ -1,0 +1,415 @@
+"""Kinds of plans against kinds of changes: the check of winners and that of staleness agree."""
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from itertools import count
+from typing import Any
+
+import pytest
+from msgspec import UNSET, structs
+
+from liquidlog.clustering.outcome.staleness import staleness, written_for
+from liquidlog.clustering.planning.planner import plan as make_plan
+from liquidlog.commit.conflicts import MetadataChanged, ProtocolChanged, Winners, check_conflicts
+from liquidlog.operations.batches import read_set_of
+from liquidlog.plan import ClusteringPlan, ClusteringPolicy
+from liquidlog.snapshot import Snapshot
+from liquidlog.spec.actions import Commit, Protocol
+from liquidlog.spec.features import new_table_protocol
+from liquidlog.spec.schema import parse_schema
+from liquidlog.spec.terms import BOUND_PROPERTIES, FREE_FEATURES, FREE_PROPERTIES
+from support.snapshots import FileSpec, snapshot_of
+
+Field = dict[str, Any]
+MAPPED = {"delta.columnMapping.mode": "name", "delta.columnMapping.maxColumnId": "9"}
+
+
+def field(name: str, kind: Any = "long", **metadata: Any) -> Field:
+    return {"name": name, "type": kind, "nullable": True, "metadata": metadata}
+
+
+def struct(*fields: Field) -> dict[str, Any]:
+    return {"type": "struct", "fields": list(fields)}
+
+
+def mapped(fields: list[Field], ids: Any) -> list[Field]:
+    """Return fields with column ids and physical names, those inside structs included."""
+    found = []
+    for one in fields:
+        number = next(ids)
+        kind = one["type"]
+        if isinstance(kind, dict) and kind["type"] == "struct":
+            kind = struct(*mapped(kind["fields"], ids))
+        says = {"delta.columnMapping.id": number, "delta.columnMapping.physicalName": f"c{number}"}
+        found.append({**one, "type": kind, "metadata": {**one["metadata"], **says}})
+    return found
+
+
+FIELDS = [
+    field("x"),
+    field("y", "string"),
+    field("st", struct(field("a"), field("b"))),
+    field("list", {"type": "array", "elementType": struct(field("k")), "containsNull": True}),
+]
+
+
+def snapshot(*, mapping: bool = False, tracked: bool = False, clustered: bool = True) -> Snapshot:
+    fields = mapped(FIELDS[:3], count(1)) if mapping else FIELDS
+    features = (*(("columnMapping",) if mapping else ()), *(("rowTracking",) if tracked else ()))
+    configuration = {**(MAPPED if mapping else {}), "delta.appendOnly": "false", "owner": "me"}
+    if tracked:
+        names = ("materializedRowIdColumnName", "materializedRowCommitVersionColumnName")
+        configuration |= {f"delta.rowTracking.{name}": f"_{name}" for name in names}
+        configuration["delta.enableRowTracking"] = "true"
+    protocol = new_table_protocol(features, clustered=True)
+    if tracked:  # a feature of writers only
+        protocol = Protocol(
+            min_reader_version=1, min_writer_version=7, writer_features=protocol.writer_features
+        )
+    files = [
+        FileSpec(
+            path=path,
+            size=9,
+            rows=2,
+            base_row_id=2 * number if tracked else None,
+            commit_version=1 if tracked else None,
+        )
+        for number, path in enumerate("ab")
+    ]
+    return snapshot_of(
+        files,
+        cluster_by=[["c1" if mapping else "x"]] if clustered else [],
+        schema=parse_schema(json.dumps(struct(*fields)), where="test"),
+        configuration=configuration,
+        protocol=protocol,
+    )
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A kind of plan, and the table that it is for."""
+
+    table: Callable[[], Snapshot]
+    policy: Mapping[str, Any]
+
+
+PLANS = {
+    "clustering": Kind(snapshot, {}),
+    "mapped": Kind(lambda: snapshot(mapping=True), {}),
+    "tracked": Kind(lambda: snapshot(tracked=True), {}),
+    "compaction": Kind(lambda: snapshot(clustered=False), {}),
+    "zorder": Kind(lambda: snapshot(clustered=False), {"zorder_by": (("x",),)}),
+}
+
+
+def made(kind: str) -> tuple[Snapshot, ClusteringPlan]:
+    table = PLANS[kind].table()
+    numbers = count()
+    policy = ClusteringPolicy(**PLANS[kind].policy)
+    plan = make_plan(table, policy, new_id=lambda: f"id-{next(numbers)}")
+    assert len(plan.groups) == 1
+    return table, plan
+
+
+@dataclass
+class Winner:
+    """The metadata and protocol after a change, as one edits them."""
+
+    fields: list[Field]
+    properties: dict[str, str]
+    metadata: dict[str, Any]
+    protocol: Protocol
+
+    @property
+    def is_mapped(self) -> bool:
+        return "delta.columnMapping.mode" in self.properties
+
+    def add(self, *new: Field, into: list[Field] | None = None, at: int | None = None) -> None:
+        fresh = list(new)
+        if self.is_mapped:
+            ids = count(int(self.properties["delta.columnMapping.maxColumnId"]) + 1)
+            fresh = mapped(fresh, ids)
+            self.properties["delta.columnMapping.maxColumnId"] = str(next(ids) - 1)
+        fields = self.fields if into is None else into
+        place = len(fields) if at is None else at
+        fields[place:place] = fresh
+
+    def named(self, name: str) -> Field:
+        return next(one for one in self.fields if one["name"] == name)
+
+    def inside(self, name: str) -> list[Field]:
+        fields: list[Field] = self.named(name)["type"]["fields"]
+        return fields
+
+    def feature(self, name: str) -> None:
+        listed = self.protocol.writer_features or ()
+        self.protocol = structs.replace(self.protocol, writer_features=(*listed, name))
+
+
+def after(table: Snapshot, act: Callable[[Winner], Any]) -> Snapshot:
+    document = json.loads(table.metadata.schema_string)
+    winner = Winner(document["fields"], dict(table.metadata.configuration), {}, table.protocol)
+    act(winner)
+    text = json.dumps(struct(*winner.fields))
+    metadata = structs.replace(
+        table.metadata, schema_string=text, configuration=winner.properties, **winner.metadata
+    )
+    return replace(
+        table,
+        version=table.version + 1,
+        metadata=metadata,
+        schema=parse_schema(text, where="test"),
+        protocol=winner.protocol,
+    )
+
+
+def setting(name: str, value: str) -> Callable[[Winner], Any]:
+    return lambda winner: winner.properties.update({name: value})
+
+
+def adding(feature: str) -> Callable[[Winner], Any]:
+    return lambda winner: winner.feature(feature)
+
+
+def without(protocol: Protocol, feature: str) -> Protocol:
+    listed = tuple(name for name in protocol.writer_features or () if name != feature)
+    return structs.replace(protocol, writer_features=listed)
+
+
+NOT_NULL = {"nullable": False}
+
+OUTLASTED: dict[str, Callable[[Winner], Any]] = {
+    "nothing": lambda _: None,
+    "new column": lambda w: w.add(field("new")),
+    "new columns": lambda w: w.add(field("new"), field("newer", "string")),
+    "new column first": lambda w: w.add(field("new"), at=0),
+    "new column in a struct": lambda w: w.add(field("new"), into=w.inside("st"), at=1),
+    "new struct": lambda w: w.add(field("new", struct(field("k"), field("l")))),
+    "new column with a comment": lambda w: w.add(field("new", comment="?")),
+    "new column with a default": lambda w: w.add(field("new", CURRENT_DEFAULT="7")),
+    "new varchar": lambda w: w.add(field("new", "string", __CHAR_VARCHAR_TYPE_STRING="varchar(3)")),
+    "comment": lambda w: w.named("y")["metadata"].update(comment="words"),
+    "default": lambda w: w.named("y")["metadata"].update(CURRENT_DEFAULT="'z'"),
+    "identity": lambda w: w.named("y")["metadata"].update({"delta.identity.highWaterMark": 8}),
+    "description": lambda w: w.metadata.update(description="all", name="t"),
+    "constraint": lambda w: w.properties.update({"delta.constraints.c": "x > 0"}),
+    "user's properties": lambda w: w.properties.update(owner="you", team="us"),
+    "our properties": lambda w: w.properties.update({"liquidlog.curve": "kd"}),
+    "user's property gone": lambda w: w.properties.pop("owner"),
+    **{f"property {name}": setting(name, "99") for name in FREE_PROPERTIES},
+    **{
+        f"feature {name}": adding(name)
+        for name in FREE_FEATURES
+        if name not in {"appendOnly", "domainMetadata", "invariants"}
+    },
+}
+"""Changes that any plan outlasts."""
+
+CONFLICTING: dict[str, tuple[Callable[[Winner], Any], str]] = {
+    "dropped": (lambda w: w.fields.pop(1), "y was dropped or renamed"),
+    "dropped inside": (lambda w: w.inside("st").pop(), "st.b was dropped or renamed"),
+    "renamed": (lambda w: w.named("y").update(name="z"), "y was dropped or renamed"),
+    "other case": (lambda w: w.named("y").update(name="Y"), "y was dropped or renamed"),
+    "reordered": (lambda w: w.fields.reverse(), "columns changed their order"),
+    "reordered inside": (lambda w: w.inside("st").reverse(), "columns in st changed their order"),
+    "wider": (lambda w: w.named("x").update(type="decimal(38,0)"), "type of the column x"),
+    "type change": (
+        lambda w: w.named("x")["metadata"].update({"delta.typeChanges": []}),
+        "x has other metadata (delta.typeChanges)",
+    ),
+    "other id": (
+        lambda w: w.named("x")["metadata"].update({"delta.columnMapping.id": 5}),
+        "x has other metadata (delta.columnMapping.id)",
+    ),
+    "other physical name": (
+        lambda w: w.named("x")["metadata"].update({"delta.columnMapping.physicalName": "p"}),
+        "x has other metadata (delta.columnMapping.physicalName)",
+    ),
+    "char": (
+        lambda w: w.named("y")["metadata"].update({"__CHAR_VARCHAR_TYPE_STRING": "char(9)"}),
+        "y has other metadata (__CHAR_VARCHAR_TYPE_STRING)",
+    ),
+    "generated": (
+        lambda w: w.named("x")["metadata"].update({"delta.generationExpression": "1"}),
+        "x has other metadata (delta.generationExpression)",
+    ),
+    "unknown metadata": (lambda w: w.named("x")["metadata"].update(z=1), "metadata (z)"),
+    "NOT NULL": (lambda w: w.named("y").update(NOT_NULL), "y became NOT NULL"),
+    "NOT NULL inside": (lambda w: w.inside("st")[0].update(NOT_NULL), "st.a became NOT NULL"),
+    "new NOT NULL": (lambda w: w.add({**field("new"), **NOT_NULL}), "new is NOT NULL"),
+    "new struct with NOT NULL": (
+        lambda w: w.add(field("new", struct({**field("k"), **NOT_NULL}))),
+        "new.k is NOT NULL",
+    ),
+    "new generated": (
+        lambda w: w.add(field("new", **{"delta.generationExpression": "x + 1"})),
+        "new has metadata (delta.generationExpression)",
+    ),
+    "new identity": (
+        lambda w: w.add(field("new", **{"delta.identity.start": 1})),
+        "new has metadata (delta.identity.start)",
+    ),
+    "new with a value for old rows": (
+        lambda w: w.add(field("new", EXISTS_DEFAULT="7")),
+        "new has metadata (EXISTS_DEFAULT)",
+    ),
+    "new void": (lambda w: w.add(field("new", "void")), "new is void"),
+    "two of a name": (lambda w: w.add(field("new"), field("new")), "several columns have one name"),
+    "partitioned": (lambda w: w.metadata.update(partition_columns=("y",)), "became partitioned"),
+    "another table": (lambda w: w.metadata.update(id="other"), "the table's id is other"),
+    "unknown property": (lambda w: w.properties.update({"delta.future": "1"}), "is not known"),
+    "oddly spelled": (lambda w: w.properties.update({"DELTA.appendonly": "1"}), "is not known"),
+    "of Parquet": (lambda w: w.properties.update({"parquet.x": "1"}), "is not known"),
+    **{
+        f"property {name}": (
+            setting(name, "another"),
+            f"the property {name} ",
+        )
+        for name in BOUND_PROPERTIES
+    },
+    **{
+        f"feature {name}": (
+            adding(name),
+            f"the table feature {name} was added",
+        )
+        for name in ("icebergCompatV1", "checkpointProtection", "typeWidening-preview", "future")
+    },
+    "feature gone": (
+        lambda w: setattr(
+            w,
+            "protocol",
+            without(w.protocol, "appendOnly"),
+        ),
+        "the table feature appendOnly was removed",
+    ),
+    "old protocol": (
+        lambda w: setattr(w, "protocol", Protocol(min_reader_version=1, min_writer_version=2)),
+        "writer version fell from 7 to 2",
+    ),
+}
+"""Changes that no plan outlasts, and what is said of them."""
+
+
+def judged(plan: ClusteringPlan, now: Snapshot) -> tuple[list[str], list[str]]:
+    """Return what is held against a winner with this metadata and protocol, and against a plan."""
+    (group,) = plan.groups
+    winner = Commit(now.version, (now.metadata, now.protocol))
+    found = check_conflicts(read_set_of(plan, group), [winner])
+    assert all(isinstance(one, MetadataChanged | ProtocolChanged) for one in found)
+    changes = [text for one in found for text in getattr(one, "changes", ())]
+    assert bool(changes) == bool(found) or not plan.terms
+    return changes, list(staleness(now, plan, group).reasons)
+
+
+@pytest.mark.parametrize("kind", PLANS)
+@pytest.mark.parametrize("change", OUTLASTED)
+def test_a_plan_outlasts_changes_that_leave_its_files_valid(change: str, kind: str) -> None:
+    table, plan = made(kind)
+    assert judged(plan, after(table, OUTLASTED[change])) == ([], [])
+
+
+@pytest.mark.parametrize("kind", PLANS)
+@pytest.mark.parametrize("change", CONFLICTING)
+def test_every_other_change_is_a_conflict_and_makes_the_plan_stale(change: str, kind: str) -> None:
+    table, plan = made(kind)
+    act, words = CONFLICTING[change]
+    try:
+        now = after(table, act)
+    except KeyError:
+        pytest.skip("the table has no such column")
+    changes, reasons = judged(plan, now)
+    assert [text for text in changes if words in text], changes
+    assert set(changes) <= set(reasons)
+
+
+@pytest.mark.parametrize("change", OUTLASTED)
+def test_a_plan_without_terms_outlasts_nothing(change: str) -> None:
+    table, plan = made("clustering")
+    old = structs.replace(plan, terms=UNSET)
+    assert written_for(old) is None
+    (group,) = old.groups
+    now = after(table, OUTLASTED[change])
+    found = check_conflicts(read_set_of(old, group), [Commit(now.version, (now.metadata,))])
+    assert [str(one) for one in found] == [f"version {now.version} changed the table's metadata"]
+
+
+@pytest.mark.parametrize("highest", ["9", "8", "", "none"])
+def test_a_new_column_must_have_a_fresh_id(highest: str) -> None:
+    table, plan = made("mapped")
+
+    def restore(winner: Winner) -> None:
+        winner.add(field("new"))
+        says = winner.named("new")["metadata"]
+        says["delta.columnMapping.id"] = 9
+        winner.properties["delta.columnMapping.maxColumnId"] = highest
+
+    changes, reasons = judged(plan, after(table, restore))
+    assert any("new has no fresh column id" in text for text in changes)
+    assert any("maxColumnId fell" in text for text in changes) == (highest != "9")
+    assert set(changes) <= set(reasons)
+
+
+def test_winners_that_were_judged_for_other_files_are_all_conflicts() -> None:
+    table, plan = made("clustering")
+    _, other = made("mapped")
+    (group,) = plan.groups
+    now = after(table, OUTLASTED["comment"])
+    for terms in (None, written_for(other)):
+        known = Winners(plan.read_version, terms)
+        known.take([Commit(now.version, (now.metadata, now.protocol))])
+        kinds = {type(conflict) for conflict in known.conflicts(read_set_of(plan, group))}
+        assert kinds == {MetadataChanged, ProtocolChanged}
+
+
+def test_a_schema_that_cannot_be_read_is_a_conflict() -> None:
+    table, plan = made("clustering")
+    (group,) = plan.groups
+    winner = structs.replace(table.metadata, schema_string="{")
+    (found,) = check_conflicts(read_set_of(plan, group), [Commit(table.version + 1, (winner,))])
+    assert "is not a schema" in str(found)
+
+
+def test_ids_without_column_mapping_and_columns_without_ids_are_in_doubt() -> None:
+    table, plan = made("clustering")
+    says = {"delta.columnMapping.id": 4}
+    (text,), _ = judged(plan, after(table, lambda w: w.add(field("new", **says))))
+    assert text == "the new column new is mapped"
+    table, plan = made("mapped")
+    (text,), _ = judged(plan, after(table, lambda w: w.fields.append(field("new"))))
+    assert "no fresh column id" in text
+
+
+def test_columns_that_came_since_are_named_with_their_physical_paths() -> None:
+    table, plan = made("mapped")
+
+    def add(winner: Winner) -> None:
+        winner.add(field("new", struct(field("k"))))
+        winner.add(field("more"), into=winner.inside("st"))
+
+    (group,) = plan.groups
+    found = staleness(after(table, add), plan, group).new_columns
+    assert [(one.logical, one.physical, one.ids) for one in found] == [
+        (("st", "more"), ("c3", "c12"), (12,)),
+        (("new",), ("c10",), (10, 11)),
+    ]
+
+
+def test_the_terms_of_a_plan_are_what_its_files_depend_on() -> None:
+    _, plan = made("mapped")
+    assert plan.terms
+    assert plan.terms.properties == MAPPED
+    assert plan.terms.features == (
+        "appendOnly",
+        "clustering",
+        "columnMapping",
+        "domainMetadata",
+        "invariants",
+    )
+
+
+def test_no_property_or_feature_is_of_two_kinds() -> None:
+    assert not FREE_PROPERTIES.keys() & BOUND_PROPERTIES.keys()
+    assert all(name.startswith("delta.") for name in (*FREE_PROPERTIES, *BOUND_PROPERTIES))
+    assert all(FREE_PROPERTIES.values())
+    assert all(FREE_FEATURES.values())
