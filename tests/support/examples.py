@@ -44,7 +44,7 @@ _VARYING: Final = (
     (re.compile(r"part-[0-9a-f-]+\.c000"), "part-<id>.c000"),
     (re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}"), "<id>"),
     (re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z"), "<time>"),
-    (re.compile(r"\b\d+\.\d{3} s\b"), "<seconds> s"),
+    (re.compile(r"\b\d+\.\d{1,3} s\b"), "<seconds> s"),
     (re.compile(r" +"), " "),
 )
 
