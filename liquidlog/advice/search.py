@@ -143,19 +143,20 @@ def marginal_gains(
     columns: Sequence[Path],
     weights: Floats,
     cost_now: float,
+    cost_joined: float,
 ) -> dict[Path, float | None]:
     """Return what each column brings beside the best candidate's others, as a share of `cost_now`.
 
     That is what the best layout without the column costs more; for a column that the best candidate
-    does not have, what the best layout with it too would cost less. None if no such layout was
-    measured.
+    does not have, what the best layout with it too would cost less. Without any column files can
+    still be joined, which costs `cost_joined`. None if no such layout was measured.
     """
     known = costs(found, weights)
     own = frozenset(best.columns)
 
     def least(some: frozenset[Path]) -> float | None:
         if not some:
-            return cost_now
+            return min(cost_now, cost_joined)
         same = [
             cost
             for one, cost in known.items()

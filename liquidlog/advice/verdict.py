@@ -19,13 +19,16 @@ class Gain:
     """What a layout brings to the readers that it is judged by.
 
     `cost_now` and `cost_after` are the mean cost of one reading in bytes, with that of opening
-    files. `range` is that of the gain, as a share of `cost_now`. `rewrite_cost` is in bytes, with
-    that of its start and of opening files. `readings_a_day` are those of all predicates together.
+    files; `cost_joined` is what it would be if small files were only joined, without clustering
+    them, `cost_now` if that is less. `range` is that of the gain, as a share of `cost_now`.
+    `rewrite_cost` is in bytes, with that of its start and of opening files. `readings_a_day` are
+    those of all predicates together.
     `share_of_older` is the gain of the older queries, by which the layout was chosen.
     """
 
     cost_now: float
     cost_after: float
+    cost_joined: float
     range: Range
     rewrite_cost: float
     readings_a_day: float
@@ -35,6 +38,11 @@ class Gain:
     def share(self) -> float:
         """The gain as a share of the cost now."""
         return 1 - self.cost_after / self.cost_now if self.cost_now > 0 else 0.0
+
+    @property
+    def share_beyond_joining(self) -> float:
+        """What clustering brings beyond joining files, as a share of the cost after joining."""
+        return 1 - self.cost_after / self.cost_joined if self.cost_joined > 0 else 0.0
 
     @property
     def payback_readings(self) -> float | None:
@@ -61,6 +69,12 @@ def refusal(gain: Gain, *, min_gain: float, bar: Bar) -> str | None:
         return f"no layout that was measured spares readers anything: with the best {_dearer(gain)}"
     if gain.share < min_gain:
         return f"the best layout gains {gain.share:.1%}, less than {min_gain:.0%}"
+    if gain.share_beyond_joining < min_gain:
+        return (
+            "joining small files alone, without clustering columns, makes a reading cost"
+            f" {1 - gain.cost_joined / gain.cost_now:.0%} less, and the best layout"
+            f" {gain.share:.0%}: liquidlog doctor says whether to join them"
+        )
     if gain.range.low <= 0:
         return f"the best layout may gain nothing: {gain.share:.0%}, {between}"
     days = gain.payback_days

@@ -188,7 +188,8 @@ class LayoutSearch:
                 " other queries would read"
             )
         certain = self._certainty(best, found[best])
-        gain = self._gain(best, found[best], certain)
+        joined = self._joined()
+        gain = self._gain(best, found[best], certain, joined)
         why_not = refusal(gain, min_gain=request.min_gain, bar=request.bar)
         is_worth_it = why_not is None
         if base.snapshot.metadata.partition_columns and is_worth_it:
@@ -212,7 +213,9 @@ class LayoutSearch:
                 self._measured(one, found[one])
                 for one in sorted(found, key=lambda one: costs(found, older)[one])
             ),
-            columns=marginal_gains(found, best, columns, older, cost_now),
+            columns=marginal_gains(
+                found, best, columns, older, cost_now, base.mean(joined.cost_bytes, older)
+            ),
             rewrite_bytes=round(self._rewritten(best)[0]),
             payback_readings=gain.payback_readings,
             payback_days=gain.payback_days,
@@ -275,11 +278,21 @@ class LayoutSearch:
             halves,
         )
 
-    def _gain(self, best: Candidate, read: Readings, certain: Certainty) -> Gain:
+    def _joined(self) -> Readings:
+        """Return what predicates open if files are only joined, where OPTIMIZE would do that."""
+        base = self._base
+        if self._own_columns or base.snapshot.metadata.partition_columns:
+            return base.now
+        found = [base.joined(size) for size in self._sizes]
+        return min(found, key=lambda one: base.mean(one.cost_bytes, base.halves.older))
+
+    def _gain(self, best: Candidate, read: Readings, certain: Certainty, joined: Readings) -> Gain:
         base = self._base
         size, inputs = self._rewritten(best)
+        cost_now = base.mean(base.now.cost_bytes, base.halves.newest)
         return Gain(
-            cost_now=base.mean(base.now.cost_bytes, base.halves.newest),
+            cost_now=cost_now,
+            cost_joined=min(cost_now, base.mean(joined.cost_bytes, base.halves.newest)),
             cost_after=base.mean(read.cost_bytes, base.halves.newest),
             range=certain.gain,
             rewrite_cost=rewrite_cost(size, inputs + self._files(best)),

@@ -148,6 +148,21 @@ class TableReaders:
         """Return the mean of a number per predicate."""
         return float(weights @ values) / float(weights.sum())
 
+    def joined(self, max_file_bytes: int) -> Readings:
+        """Return what predicates would open if files were only joined, by size, to larger ones.
+
+        That is what compaction does: a joined file is opened if one of its files is now.
+        """
+        sizes = np.asarray(self.snapshot.files["size"].to_numpy(), np.float64)[self.files]
+        order = np.argsort(sizes, kind="stable")
+        ends = np.cumsum(sizes[order])
+        joined = np.empty(len(sizes), np.int64)
+        joined[order] = np.unique((ends - sizes[order]) // max_file_bytes, return_inverse=True)[1]
+        count = int(joined.max(initial=-1)) + 1
+        masks = [np.bincount(joined[mask], minlength=count) > 0 for mask in self.masks]
+        total = np.bincount(joined, sizes, count).astype(np.float64)
+        return readings_by(total, masks, scale=self.scale)
+
     def current(self) -> Current:
         """Return what the newest queries read."""
         weights, columns = self.halves.newest, clustering_state(self.snapshot).columns

@@ -106,7 +106,7 @@ def test_a_correlated_column_brings_nothing_and_an_unmeasured_set_is_unknown() -
         plainest((A, B), size): read(20),
         plainest((A, C), size): read(10),
     }
-    gains = marginal_gains(found, plainest((A,), size), (A, B, C), ONE, 100.0)
+    gains = marginal_gains(found, plainest((A,), size), (A, B, C), ONE, 100.0, 100.0)
     assert gains == {A: pytest.approx(0.8), B: 0.0, C: pytest.approx(0.1)}
-    gains = marginal_gains(found, plainest((A, C), size), (A, B, C), ONE, 100.0)
+    gains = marginal_gains(found, plainest((A, C), size), (A, B, C), ONE, 100.0, 100.0)
     assert gains == {A: None, B: None, C: pytest.approx(0.1)}

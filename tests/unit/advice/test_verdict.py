@@ -10,11 +10,17 @@ from liquidlog.simulation.ranges import Range
 
 
 def gain(
-    after: float, low: float = 0.2, high: float = 0.9, rewrite: float = 1000.0, older: float = 0.5
+    after: float,
+    low: float = 0.2,
+    high: float = 0.9,
+    rewrite: float = 1000.0,
+    older: float = 0.5,
+    joined: float = 100.0,
 ) -> Gain:
     return Gain(
         cost_now=100.0,
         cost_after=after,
+        cost_joined=joined,
         range=Range(low, high),
         rewrite_cost=rewrite,
         readings_a_day=10.0,
@@ -29,6 +35,8 @@ def gain(
         (gain(130), "would spare them 50%, but the newest queries would not gain"),
         (gain(130, older=-0.2), "no layout that was measured spares readers anything"),
         (gain(95), "gains 5.0%, less than 10%"),
+        (gain(50, joined=52), "joining small files alone, without clustering columns"),
+        (gain(50, joined=60), None),
         (gain(50, low=-0.1), "may gain nothing"),
         (gain(50, rewrite=100_000), "pays back after 200.0 days, later than 30"),
     ],

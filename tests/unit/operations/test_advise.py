@@ -220,6 +220,16 @@ def test_a_high_bar_leaves_the_table_alone(table: Table) -> None:
     assert "pays back" in late.reason
 
 
+def test_columns_get_no_credit_for_what_joining_files_brings(tmp_path: Path) -> None:
+    made = Table.create(tmp_path / "small", schema=SCHEMA)
+    for seed in range(12):
+        made.append(rows(seed, 50))
+    advice = made.advise(asked(*points("x")))
+    assert not advice.is_recommended
+    assert "joining small files alone" in advice.reason
+    assert set(advice.columns.values()) == {0.0}
+
+
 def test_rows_are_made_up_where_files_cannot_be_read(table: Table) -> None:
     path = table.snapshot().paths()[0].as_py()
     (Path(table.uri) / path).unlink()
