@@ -27,7 +27,7 @@ FROM_STATISTICS: Final = "statistics"
 _MOST_GROUPS: Final = 2
 _MOST_FILES: Final = 512
 _MOST_MADE_UP_FILES: Final = 4096
-_FEWEST_ROWS: Final = 8_000
+_FEWEST_ROWS: Final = 32_000
 _MOST_ROWS: Final = 40_000
 _ROWS_OF_A_FILE: Final = 64
 """Sampled rows for each file that is to be written."""
