@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from liquidlog.clustering.keyspace.widths import ColumnSpans
+from liquidlog.clustering.keyspace.widths import ColumnSpans, plain_numbers
 from liquidlog.spec.bounds import Bounds
 
 Ticks = tuple[tuple[float, Any], ...]
@@ -79,16 +79,9 @@ def _apart(found: list[tuple[float, Any]]) -> list[tuple[float, Any]]:
 
 
 def _numbers(values: pa.Array) -> Floats | None:
-    """Return values as numbers (times in days or microseconds), None for other types."""
-    kind = values.type
-    if pa.types.is_date32(kind):
-        values = pc.cast(values, pa.int32())
-    elif pa.types.is_timestamp(kind):
-        values = pc.cast(values, pa.int64())
-    elif not (pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind)):
-        return None
-    numbers = np.asarray(pc.cast(values, pa.float64(), safe=False), np.float64)
-    return numbers if np.isfinite(numbers).all() else None
+    """Return values as numbers, None if they are of another type or not all finite."""
+    numbers = plain_numbers(values)
+    return numbers if numbers is not None and np.isfinite(numbers).all() else None
 
 
 def _rounded(kind: pa.DataType, number: float, extent: float) -> tuple[Any, float]:

@@ -128,6 +128,17 @@ def _slots(ranges: KeyRanges, low: pa.Array, high: pa.Array) -> Floats:
 
 
 def _numbers(values: pa.Array) -> Floats | None:
+    """Return values as finite numbers, None for types that are not numbers or times."""
+    found = plain_numbers(values)
+    if found is None:
+        return None
+    # Keeps differences finite, with NaN as the largest number.
+    most = np.finfo(np.float64).max / 4
+    return np.asarray(np.clip(np.nan_to_num(found, nan=most), -most, most), np.float64)
+
+
+def plain_numbers(values: pa.Array) -> Floats | None:
+    """Return values as numbers, times in days or microseconds; None for other types (float64)."""
     kind = values.type
     if pa.types.is_date32(kind):
         values = pc.cast(values, pa.int32())
@@ -135,10 +146,7 @@ def _numbers(values: pa.Array) -> Floats | None:
         values = pc.cast(values, pa.int64())
     elif not (pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind)):
         return None
-    numbers = np.asarray(pc.cast(values, pa.float64(), safe=False), np.float64)
-    # Keeps differences finite, with NaN as the largest number.
-    most = np.finfo(np.float64).max / 4
-    return np.asarray(np.clip(np.nan_to_num(numbers, nan=most), -most, most), np.float64)
+    return np.asarray(pc.cast(values, pa.float64(), safe=False), np.float64)
 
 
 def _edges(first: Ranks, last: Ranks, size_bytes: Floats, slots: Floats) -> Floats:
