@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pyarrow.compute as pc
 
+from liquidlog.errors import UsageError
 from liquidlog.predicates.sessions import Session
 from liquidlog.predicates.workload import NotUsable, Workload, shares
 from liquidlog.snapshot import Snapshot
@@ -65,13 +66,19 @@ def asked_of(
         UsageError: If no predicate is a condition on the table.
     """
     # The SQL parser takes a third of a command's start.
-    from liquidlog.predicates.matching import referenced_leaves
+    from liquidlog.predicates.named import referenced_leaves_each
     from liquidlog.predicates.readers import answers
 
     session = Session(None if now_ms is None else 1000 * now_ms)
     found = answers(snapshot, workload, bounds_of, session)
     weights = shares(found.workload)
-    named = [referenced_leaves(snapshot, [one.where]) for one in found.workload]
+    wheres = [one.where for one in found.workload]
+    # Whatever was answered is a condition on the table.
+    named = [
+        leaves
+        for leaves in referenced_leaves_each(snapshot, wheres)
+        if not isinstance(leaves, UsageError)
+    ]
     share: dict[Leaf, float] = {}
     for leaves, weight in zip(named, weights, strict=True):
         for leaf in leaves:

@@ -10,7 +10,7 @@ from liquidlog.log.statistics import load_bounds
 from liquidlog.log.store import TableStore
 from liquidlog.predicates.workload import NotUsable, Workload, shares
 from liquidlog.snapshot import Snapshot
-from liquidlog.spec.schema import Leaf, Path, quote_path
+from liquidlog.spec.schema import Path, quote_path
 
 MOST_COLUMNS: Final = 4
 """The most columns of a workload by which a table is measured."""
@@ -71,24 +71,22 @@ def _weights(
         UsageError: If no predicate is a condition on this table.
     """
     # Importing the SQL parser takes a third of a command's start-up; most need no predicate.
-    from liquidlog.predicates.matching import referenced_leaves
+    from liquidlog.predicates.named import referenced_leaves_each
 
     weights: dict[Path, float] = {}
     refused: list[NotUsable] = []
-    for predicate, share in zip(workload, shares(workload), strict=True):
+    named = referenced_leaves_each(snapshot, [predicate.where for predicate in workload])
+    for predicate, share, leaves in zip(workload, shares(workload), named, strict=True):
         problem = predicate.problem
-        leaves: tuple[Leaf, ...] = ()
-        if problem is None:
-            try:
-                leaves = referenced_leaves(snapshot, [predicate.where])
-            except UsageError as error:
-                problem = error.message
+        if problem is None and isinstance(leaves, UsageError):
+            problem = leaves.message
         if problem is not None:
             refused.append(
                 NotUsable(where=predicate.where, weight=predicate.weight, reason=problem)
             )
-        for leaf in leaves:
-            weights[leaf.logical] = weights.get(leaf.logical, 0.0) + share
+        elif not isinstance(leaves, UsageError):
+            for leaf in leaves:
+                weights[leaf.logical] = weights.get(leaf.logical, 0.0) + share
     if len(refused) == len(workload):
         raise UsageError(
             f"none of {len(refused)} predicates is a condition on this table; the first:"

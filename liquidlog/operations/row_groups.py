@@ -133,7 +133,8 @@ def opened_row_groups(
         StorageError: If the storage does not answer.
     """
     # The SQL parser takes a third of a command's start; most commands have no predicate.
-    from liquidlog.predicates.matching import may_match_each, referenced_leaves
+    from liquidlog.predicates.matching import may_match_each
+    from liquidlog.predicates.named import referenced_leaves
 
     wanted = referenced_leaves(snapshot, predicates)
     sample = read_sample(store, snapshot, sample_files(opened), wanted)

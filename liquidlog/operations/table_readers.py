@@ -76,7 +76,7 @@ class Asked:
 def _named(snapshot: Snapshot, readers: Answers) -> Asked:
     # The SQL parser takes a third of a command's start; most commands have no predicate.
     from liquidlog.predicates.conditions import parse_condition, referenced_columns
-    from liquidlog.predicates.matching import referenced_leaves
+    from liquidlog.predicates.named import referenced_leaves
 
     wheres = [one.where for one in readers.workload]
     named = [

@@ -3,6 +3,7 @@
 import datetime as dt
 import re
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Final
 
 import sqlglot
@@ -27,12 +28,18 @@ from liquidlog.spec.schema import (
 _ESCAPED: Final = re.compile(r"(?<!\\)\\[%_]")
 """What escapes a wildcard of LIKE."""
 
+_KEPT: Final = 2048
+"""How many trees are kept: a workload is judged once for each plan that comes into question."""
+
+_KEPT_CHARACTERS: Final = 1000
+"""Trees of longer conditions, such as lists of thousands of values, are not kept."""
+
 _SHOWN: Final = 60
 """The number of characters of a long condition that an error shows."""
 
 
 def parse_condition(predicate: str) -> exp.Expression:
-    r"""Return the tree of one SQL condition.
+    r"""Return the tree of one SQL condition, which must not be changed: it may be kept.
 
     If the condition contains a backslash, its text literals become placeholders, because a setting
     of the session decides what a backslash means; except for `\%` and `\_`, which always stay.
@@ -42,6 +49,10 @@ def parse_condition(predicate: str) -> exp.Expression:
     """
     if not isinstance(predicate, str):
         raise UsageError(f"a predicate must be text, found {type(predicate).__name__}")
+    return (_kept if len(predicate) <= _KEPT_CHARACTERS else _parsed)(predicate)
+
+
+def _parsed(predicate: str) -> exp.Expression:
     try:
         statements = sqlglot.parse(predicate, dialect="spark")
     except SqlglotError as error:
@@ -62,6 +73,9 @@ def parse_condition(predicate: str) -> exp.Expression:
     raise UsageError(
         f"{predicate!r} is not a SQL condition: {_instead(statements)}", predicate=predicate
     )
+
+
+_kept = lru_cache(_KEPT)(_parsed)
 
 
 def at_time(predicate: str, now_us: int) -> str:

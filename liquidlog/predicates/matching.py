@@ -18,24 +18,20 @@ from sqlglot import exp
 from liquidlog.errors import UsageError
 from liquidlog.predicates.arithmetic import holds
 from liquidlog.predicates.coercion import Comparable, comparables
-from liquidlog.predicates.conditions import (
-    column_path,
-    parse_condition,
-    referenced_columns,
-    too_deep,
-)
+from liquidlog.predicates.conditions import column_path, too_deep
 from liquidlog.predicates.file_bounds import FileBounds, has_plain_order
 from liquidlog.predicates.folding import asks_for_time
 from liquidlog.predicates.literals import INTEGER_BITS, Exact, SqlValue
 from liquidlog.predicates.mismatches import refuse_impossible, refuse_mismatch, shown_sql
 from liquidlog.predicates.months import with_dates
+from liquidlog.predicates.named import condition_on
 from liquidlog.predicates.periods import Edges, Period, edges, period_of
 from liquidlog.predicates.prefixes import Pattern, begins_with, pattern
 from liquidlog.predicates.sessions import Session
 from liquidlog.predicates.verdicts import Verdict, compared
 from liquidlog.snapshot import Snapshot
 from liquidlog.spec.bounds import BoundsOf
-from liquidlog.spec.schema import Leaf, Path, PrimitiveType, leaves
+from liquidlog.spec.schema import Leaf, PrimitiveType
 
 _SYMBOLS: Final[Mapping[type[exp.Expression], str]] = {
     exp.EQ: "=",
@@ -135,7 +131,7 @@ def judged_or_refused(
     snapshot: Snapshot, predicates: Sequence[str], bounds_of: BoundsOf, session: Session
 ) -> tuple[Judged | UsageError, ...]:
     """Return what each predicate says of the live files, or why it cannot say anything."""
-    conditions = [_condition(predicate, snapshot) for predicate in predicates]
+    conditions = [condition_on(predicate, snapshot) for predicate in predicates]
     columns = [found[1] for found in conditions if not isinstance(found, UsageError)]
     paths = dict.fromkeys(path for named in columns for path in named.values())
     bounds = FileBounds(snapshot, list(paths), bounds_of, session)
@@ -143,16 +139,6 @@ def judged_or_refused(
         found if isinstance(found, UsageError) else _judged(found[0], predicate, bounds)
         for found, predicate in zip(conditions, predicates, strict=True)
     )
-
-
-def _condition(
-    predicate: str, snapshot: Snapshot
-) -> tuple[exp.Expression, dict[Path, Path]] | UsageError:
-    try:
-        condition = parse_condition(predicate)
-        return condition, referenced_columns(condition, snapshot.schema)
-    except UsageError as error:
-        return error
 
 
 def _judged(condition: exp.Expression, predicate: str, bounds: FileBounds) -> Judged | UsageError:
@@ -165,20 +151,6 @@ def _judged(condition: exp.Expression, predicate: str, bounds: FileBounds) -> Ju
         return UsageError(too_deep(predicate), predicate=predicate)
     except UsageError as error:
         return error
-
-
-def referenced_leaves(snapshot: Snapshot, predicates: Sequence[str]) -> tuple[Leaf, ...]:
-    """Return the leaves whose statistics the predicates need.
-
-    Raises:
-        UsageError: If one is not one SQL condition, or names a column the table lacks.
-    """
-    conditions = [parse_condition(predicate) for predicate in predicates]
-    named = [referenced_columns(condition, snapshot.schema) for condition in conditions]
-    paths = dict.fromkeys(path for columns in named for path in columns.values())
-    partitions = {(name,) for name in snapshot.metadata.partition_columns}
-    known = {leaf.logical: leaf for leaf in leaves(snapshot.schema)}
-    return tuple(known[path] for path in paths if path in known and path not in partitions)
 
 
 def _judge(node: exp.Expression, bounds: FileBounds) -> Verdict:

@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Literal
 
@@ -133,15 +132,16 @@ def other_leaves(snapshot: Snapshot, plan: ClusteringPlan, workload: Workload) -
     Sampled, they tell whether files of the plan will be narrow in them.
     """
     # See `_asked`.
-    from liquidlog.predicates.matching import referenced_leaves
+    from liquidlog.predicates.named import referenced_leaves_each
 
     clustered = {column.logical for column in plan.columns}
-    found: dict[Path, Leaf] = {}
-    for predicate in workload:
-        with suppress(UsageError):
-            named = referenced_leaves(snapshot, [predicate.where])
-            found |= {leaf.logical: leaf for leaf in named if has_bounds(leaf.data_type)}
-    return tuple(leaf for path, leaf in found.items() if path not in clustered)
+    named = referenced_leaves_each(snapshot, [predicate.where for predicate in workload])
+    found = dict.fromkeys(
+        leaf for leaves in named if not isinstance(leaves, UsageError) for leaf in leaves
+    )
+    return tuple(
+        leaf for leaf in found if has_bounds(leaf.data_type) and leaf.logical not in clustered
+    )
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -214,7 +214,8 @@ def _narrow(case: _Case, workload: Workload, now_ms: int | None) -> _Foreseen:
 
 def _asked(case: _Case, workload: Workload, now_ms: int | None) -> _Foreseen:
     # The SQL parser takes a third of a command's start; most commands have no predicate.
-    from liquidlog.predicates.matching import judged_each, referenced_leaves
+    from liquidlog.predicates.matching import judged_each
+    from liquidlog.predicates.named import referenced_leaves
     from liquidlog.predicates.readers import answers
 
     session = Session(None if now_ms is None else 1000 * now_ms)

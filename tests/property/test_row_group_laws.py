@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 
 from liquidlog.data.parquet_file import ParquetFile
 from liquidlog.data.row_group_bounds import RowGroups, joined, read_row_groups
-from liquidlog.predicates.matching import may_match_each, referenced_leaves
+from liquidlog.predicates.matching import may_match_each
+from liquidlog.predicates.named import referenced_leaves
 from liquidlog.spec.mapping import MappingMode
 from support.effort import effort
 from support.snapshots import FileSpec, snapshot_of
