@@ -57,14 +57,9 @@ def findings(examined: Examined) -> tuple[Finding, ...]:
     return tuple(found)
 
 
-def without_range(
-    snapshot: Snapshot, bounds: Bounds, columns: Sequence[ClusteringColumn]
-) -> pa.Table:
-    """Return the live files (FILES_SCHEMA) that lack statistics of a clustering column."""
-    missing = np.zeros(snapshot.files.num_rows, np.bool_)
-    for number in range(len(columns)):
-        missing |= bounds.unknown(number)
-    return snapshot.files.filter(pa.array(missing))
+def without_range(snapshot: Snapshot, bounds: Bounds) -> pa.Table:
+    """Return the live files (FILES_SCHEMA) that lack statistics of a column of `bounds`."""
+    return snapshot.files.filter(pa.array(bounds.any_unknown()))
 
 
 def with_cut_bounds(
@@ -140,7 +135,7 @@ def _statistics_findings(
     examined: Examined, columns: Sequence[ClusteringColumn]
 ) -> Iterator[Finding]:
     snapshot = examined.snapshot
-    missing = without_range(snapshot, examined.bounds, columns).num_rows
+    missing = without_range(snapshot, examined.bounds).num_rows
     if missing:
         yield fixable(
             snapshot,

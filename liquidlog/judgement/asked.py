@@ -69,7 +69,7 @@ def asked_of(
     from liquidlog.predicates.named import referenced_leaves_each
     from liquidlog.predicates.readers import answers
 
-    session = Session(None if now_ms is None else 1000 * now_ms)
+    session = Session.at_ms(now_ms)
     found = answers(snapshot, workload, bounds_of, session)
     weights = shares(found.workload)
     wheres = [one.where for one in found.workload]

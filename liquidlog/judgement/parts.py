@@ -10,9 +10,9 @@ from typing import Final
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from msgspec import structs
 
+from liquidlog.clustering.outcome.staleness import input_rows
 from liquidlog.plan import ClusteringPlan
 from liquidlog.snapshot import Snapshot
 from liquidlog.spec.bounds import Mask
@@ -68,18 +68,11 @@ def is_soon_judged(plan: ClusteringPlan) -> bool:
 
 def _files(snapshot: Snapshot, plan: ClusteringPlan, part: ClusteringPlan, share: float) -> Mask:
     """Return a mask of the live files that the part takes, and of a share of the files left."""
-    paths = snapshot.paths()
-    mask, left = np.zeros(len(paths), np.bool_), np.ones(len(paths), np.bool_)
-    left[_rows(plan, paths)] = False
-    mask[_rows(part, paths)] = True
+    count = snapshot.files.num_rows
+    mask, left = np.zeros(count, np.bool_), np.ones(count, np.bool_)
+    left[np.concatenate(input_rows(snapshot, plan.groups))] = False
+    mask[np.concatenate(input_rows(snapshot, part.groups))] = True
     others = np.flatnonzero(left)
     wanted = round(len(others) * share)
     mask[others[((np.arange(wanted) + 0.5) * len(others) / max(wanted, 1)).astype(np.int64)]] = True
     return mask
-
-
-def _rows(plan: ClusteringPlan, paths: pa.Array) -> np.ndarray:
-    named = pa.concat_arrays(
-        [group.inputs.columns["path"].combine_chunks() for group in plan.groups]
-    )
-    return np.asarray(pc.index_in(named, paths), np.int64)

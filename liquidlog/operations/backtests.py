@@ -104,7 +104,7 @@ def _read_then(store: TableStore, version: int, predicates: Sequence[str], now_m
 
     then = load_snapshot(store, version)
     sizes = then.files["size"].to_numpy()
-    found = judged_each(then, predicates, partial(load_bounds, store, then), Session(1000 * now_ms))
+    found = judged_each(then, predicates, partial(load_bounds, store, then), Session.at_ms(now_ms))
     return np.array(
         [float(sizes[np.asarray(one.may_match, np.bool_)].sum()) for one in found], np.float64
     )

@@ -11,6 +11,7 @@ from msgspec import structs
 
 from liquidlog.clustering.columns import ClusteringColumn, ClusteringState, clustering_state
 from liquidlog.clustering.health.measure import measure_health
+from liquidlog.clustering.outcome.staleness import input_rows
 from liquidlog.clustering.planning.choice import writer_options
 from liquidlog.clustering.planning.remembered import remembered_if_right, wrong_values
 from liquidlog.commit.transaction import Clock, require_writable
@@ -145,10 +146,8 @@ def _rewritten(snapshot: Snapshot, judgement: Judgement | None) -> Mask | None:
     """Return a mask of the live files that the best rewrite takes, None if there is none."""
     if judgement is None or judgement.best is None:
         return None
-    mask, paths = np.zeros(snapshot.files.num_rows, np.bool_), snapshot.paths()
-    for group in judgement.best.plan.groups:
-        rows = pc.index_in(group.inputs.columns["path"].combine_chunks(), paths)
-        mask[rows.to_numpy()] = True
+    mask = np.zeros(snapshot.files.num_rows, np.bool_)
+    mask[np.concatenate(input_rows(snapshot, judgement.best.plan.groups))] = True
     return mask
 
 
@@ -235,7 +234,7 @@ def _mend_statistics(store: TableStore, snapshot: Snapshot, clock: Clock, dry_ru
     bounds = load_bounds(store, snapshot, [column.leaf for column in columns])
     rescan_of = Rescan(
         name=MISSING_STATISTICS,
-        files=without_range(snapshot, bounds, columns),
+        files=without_range(snapshot, bounds),
         options=writer_options(snapshot, columns),
         replaces=False,
     )

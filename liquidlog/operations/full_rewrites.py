@@ -11,6 +11,7 @@ from msgspec import structs
 
 from liquidlog.advice.layouts import Grouping
 from liquidlog.clustering.columns import CLUSTERING_DOMAIN, ClusteringColumn, clustering_domain
+from liquidlog.clustering.outcome.staleness import input_rows
 from liquidlog.clustering.planning.planner import plan
 from liquidlog.clustering.planning.remembered import remembered_among
 from liquidlog.plan import ClusteringPlan, ClusteringPolicy
@@ -52,14 +53,9 @@ def full_plan(
 
 def grouping(snapshot: Snapshot, made: ClusteringPlan) -> Grouping:
     """Return which live files a plan takes together."""
-    paths = snapshot.paths()
-    group = np.full(len(paths), -1, np.int64)
-    taken_paths = [one.inputs.columns["path"] for one in made.groups]
-    if taken_paths:
-        # One look-up for all groups: each look-up hashes every live path.
-        chunks = [chunk for column in taken_paths for chunk in column.chunks]
-        rows = pc.index_in(pa.concat_arrays(chunks), paths).to_numpy()
-        group[rows] = np.repeat(np.arange(len(taken_paths)), list(map(len, taken_paths)))
+    group = np.full(snapshot.files.num_rows, -1, np.int64)
+    for number, rows in enumerate(input_rows(snapshot, made.groups)):
+        group[rows] = number
     sizes = snapshot.files["size"].to_numpy().astype(np.float64)
     known = pc.cast(num_records(snapshot.files), pa.float64())
     rows_of = pc.fill_null(known, pa.scalar(float("nan"))).to_numpy(zero_copy_only=False)

@@ -25,7 +25,6 @@ from liquidlog.predicates.workload import WeightedPredicate, Workload
 from liquidlog.snapshot import Snapshot, decoded_paths, deleted_rows, num_records
 from liquidlog.spec.bounds import Bounds
 from liquidlog.spec.schema import Leaf, Path
-from liquidlog.spec.times import iso_time
 
 
 def files(store: TableStore, snapshot: Snapshot, min_cube_bytes: int) -> pa.Table:
@@ -168,13 +167,13 @@ def _part(store: TableStore, snapshot: Snapshot, where: str, now_ms: int | None)
     # Importing the SQL parser takes a third of a command's start-up; most need no predicate.
     from liquidlog.predicates.readers import answers
 
-    session = Session(None if now_ms is None else 1000 * now_ms, None)
+    session = Session.at_ms(now_ms)
     bounds_of = partial(load_bounds, store, snapshot)
     found = answers(snapshot, (WeightedPredicate(where),), bounds_of, session)
     return _Part(
         mask=found.judged[0].may_match,
         cannot_prune=found.cannot_prune,
-        asked_at=iso_time(now_ms) if found.asks_for_time and now_ms is not None else None,
+        asked_at=found.asked_at(now_ms),
     )
 
 

@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -263,10 +262,7 @@ def _unmeasured(snapshot: Snapshot, bounds_of: BoundsOf) -> str | None:
     columns = clustering_state(snapshot).columns
     if not columns:
         return None
-    bounds = bounds_of([column.leaf for column in columns])
-    missing = np.zeros(len(bounds), np.bool_)
-    for number in range(len(columns)):
-        missing |= bounds.unknown(number)
+    missing = bounds_of([column.leaf for column in columns]).any_unknown()
     size_bytes = snapshot.files["size"].to_numpy()
     lacking = int(size_bytes[missing].sum())
     if not missing.any() or lacking <= _MOST_UNMEASURED_SHARE * int(size_bytes.sum()):

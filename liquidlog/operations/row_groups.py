@@ -19,6 +19,7 @@ from liquidlog.data.parquet_file import ParquetFile
 from liquidlog.data.row_group_bounds import RowGroups, joined, read_row_groups
 from liquidlog.log.statistics import load_bounds
 from liquidlog.log.store import TableStore
+from liquidlog.operations.sampling import spread
 from liquidlog.predicates.sessions import ANY_SESSION, Session
 from liquidlog.snapshot import Snapshot, decoded_paths
 from liquidlog.spec.bounds import Bounds, Mask
@@ -214,6 +215,4 @@ def _without_nan(bounds: Bounds, wanted: Sequence[Leaf]) -> dict[Leaf, Mask]:
 
 def _spread(rows: Rows, wanted: int) -> Rows:
     """Return up to `wanted` of the rows, evenly spread."""
-    chosen = min(len(rows), wanted)
-    places = (np.arange(chosen) * len(rows) + len(rows) // 2) // max(chosen, 1)
-    return np.asarray(rows[places], np.int64)
+    return np.asarray(rows[spread(len(rows), wanted)], np.int64)

@@ -15,6 +15,7 @@ from liquidlog.data.logical_file import LogicalFile
 from liquidlog.errors import DataFileError
 from liquidlog.log.statistics import load_bounds
 from liquidlog.log.store import TableStore
+from liquidlog.operations.sampling import spread
 from liquidlog.plan import ClusteringPlan, InputFile
 from liquidlog.predicates.partitions import partition_values
 from liquidlog.snapshot import Snapshot
@@ -83,12 +84,12 @@ def _nothing(leaves: Sequence[Leaf]) -> pa.Table:
 
 def _chosen(plan: ClusteringPlan, most: int) -> tuple[InputFile, ...]:
     """Return up to `most` inputs, evenly chosen from up to two of the groups."""
-    groups = [plan.groups[int(number)] for number in _spread(len(plan.groups), _MOST_GROUPS)]
+    groups = [plan.groups[int(number)] for number in spread(len(plan.groups), _MOST_GROUPS)]
     of_group = most // max(1, len(groups))
     return tuple(
         group.inputs[int(place)]
         for group in groups
-        for place in _spread(len(group.inputs), of_group)
+        for place in spread(len(group.inputs), of_group)
     )
 
 
@@ -134,13 +135,13 @@ def _of_file(
         row_tracking=plan.row_tracking,
         storage=store.storage,
     ) as opened:
-        groups = _spread(opened.num_row_groups, _ROW_GROUPS_OF_A_FILE).tolist()
+        groups = spread(opened.num_row_groups, _ROW_GROUPS_OF_A_FILE).tolist()
         if stored:
             table = opened.read(columns=[leaf.physical for leaf in stored], row_groups=groups)
         else:
             count = sum(opened.row_group_rows(group) for group in groups)
             table = pa.table({"": pa.nulls(count)})
-    table = table.take(pa.array(_spread(len(table), rows)))
+    table = table.take(pa.array(spread(len(table), rows)))
     read = dict(zip(stored, table.columns, strict=False))
     columns = [read.get(leaf, pa.chunked_array([pa.nulls(len(table))])) for leaf in leaves]
     return pa.table(columns, names=[str(number) for number in range(len(leaves))])
@@ -169,9 +170,3 @@ def _with_partition_values(
             values = partition_values(snapshot.files, leaf).values.take(pa.array(file))
             table = table.set_column(number, table.column_names[number], values)
     return table
-
-
-def _spread(count: int, wanted: int) -> Numbers:
-    """Return up to `wanted` numbers below `count`, evenly spread (int64, ascending)."""
-    chosen = min(count, wanted)
-    return (np.arange(chosen) * count + count // 2) // max(chosen, 1)

@@ -47,7 +47,7 @@ def _of_group(
     inputs: InputFiles,
     paths: Sequence[Path],
 ) -> pa.Table:
-    files = tuple(inputs[int(place)] for place in _spread(len(inputs), _FILES_OF_A_GROUP))
+    files = tuple(inputs[int(place)] for place in spread(len(inputs), _FILES_OF_A_GROUP))
     size_bytes = max(1, sum(file.size_bytes for file in files))
     parts = []
     for file in files:
@@ -73,12 +73,12 @@ def _of_file(
         ignored=frozenset(names),
         storage=store.storage,
     ) as opened:
-        groups = _spread(opened.num_row_groups, _ROW_GROUPS_OF_A_FILE).tolist()
+        groups = spread(opened.num_row_groups, _ROW_GROUPS_OF_A_FILE).tolist()
         table = opened.read(columns=paths, row_groups=groups)
-    return table.take(pa.array(_spread(len(table), rows)))
+    return table.take(pa.array(spread(len(table), rows)))
 
 
-def _spread(count: int, wanted: int) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+def spread(count: int, wanted: int) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
     """Return up to `wanted` numbers below `count`, evenly spread (int64, ascending)."""
     chosen = min(count, wanted)
     return (np.arange(chosen) * count + count // 2) // max(chosen, 1)

@@ -29,7 +29,6 @@ from liquidlog.predicates.workload import (
     shares,
 )
 from liquidlog.snapshot import Snapshot
-from liquidlog.spec.times import iso_time
 from liquidlog.storage.addresses import is_local, local_path
 from liquidlog.storage.options import NO_OPTIONS, StorageOptions
 
@@ -107,7 +106,7 @@ def scan(
     # Importing the SQL parser takes a third of a command's start-up; most need no predicate.
     from liquidlog.predicates.readers import answers
 
-    session = Session(None if now_ms is None else 1000 * now_ms, _time_zone(time_zone))
+    session = Session.at_ms(now_ms, _time_zone(time_zone))
     found = answers(snapshot, workload, partial(load_bounds, store, snapshot), session)
     workload = found.workload
     masks = [np.asarray(one.may_match, np.bool_) for one in found.judged]
@@ -153,7 +152,7 @@ def scan(
         ),
         cannot_prune=found.cannot_prune,
         not_usable=found.not_usable,
-        asked_at=iso_time(now_ms) if found.asks_for_time and now_ms is not None else None,
+        asked_at=found.asked_at(now_ms),
         files=live.filter(pa.array(touched > 0)),
         row_groups=mean_opened(inside, weights) if inside else None,
     )

@@ -24,7 +24,6 @@ from liquidlog.predicates.workload import Workload
 from liquidlog.snapshot import Snapshot
 from liquidlog.spec.bounds import Mask
 from liquidlog.spec.schema import Leaf, Path, leaves
-from liquidlog.spec.times import iso_time
 
 _MOST_FILES: Final = 200_000
 """Files on which every predicate is evaluated; of more, half as many are."""
@@ -38,7 +37,7 @@ def table_readers(
     Raises:
         UsageError: If no predicate is a condition on the table.
     """
-    session = Session(1000 * now_ms)
+    session = Session.at_ms(now_ms)
     files = _looked_at(snapshot.files.num_rows)
     some = replace(snapshot, files=snapshot.files.take(pa.array(files)), plain_files=None)
     some = snapshot if len(files) == snapshot.files.num_rows else some
@@ -193,7 +192,7 @@ class TableReaders:
             "parted_by": self.halves.by,
             "cannot_prune": readers.cannot_prune,
             "not_usable": readers.not_usable,
-            "asked_at": iso_time(self.now_ms) if readers.asks_for_time else None,
+            "asked_at": readers.asked_at(self.now_ms),
         }
 
     def left_alone(self, reason: str, notes: tuple[str, ...]) -> Advice:

@@ -8,6 +8,7 @@ from liquidlog.predicates.sessions import Session
 from liquidlog.predicates.workload import NotUsable, WeightedPredicate, Workload
 from liquidlog.snapshot import Snapshot
 from liquidlog.spec.bounds import BoundsOf
+from liquidlog.spec.times import iso_time
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -22,6 +23,10 @@ class Answers:
     def cannot_prune(self) -> tuple[str, ...]:
         """Return the conditions of all predicates that rule out no file, each once."""
         return tuple(dict.fromkeys(text for one in self.judged for text in one.cannot_prune))
+
+    def asked_at(self, now_ms: int | None) -> str | None:
+        """Return the time (ISO 8601, UTC) that some answer depends on; None if none does."""
+        return iso_time(now_ms) if self.asks_for_time and now_ms is not None else None
 
     @property
     def asks_for_time(self) -> bool:

@@ -25,6 +25,11 @@ class Session:
     now_us: int | None = None
     time_zone: dt.tzinfo | None = None
 
+    @classmethod
+    def at_ms(cls, now_ms: int | None, time_zone: dt.tzinfo | None = None) -> "Session":
+        """Return the session of a reader who asks at a time (milliseconds since 1970)."""
+        return cls(None if now_ms is None else 1000 * now_ms, time_zone)
+
     @property
     def has_fixed_offset(self) -> bool:
         """Return whether the time zone is known and never changes its offset."""

@@ -18,6 +18,7 @@ import pyarrow.compute as pc
 from liquidlog.clustering.columns import clustering_state
 from liquidlog.clustering.health.measure import Health, measure_health
 from liquidlog.clustering.keyspace.cells import placed
+from liquidlog.clustering.outcome.staleness import input_rows
 from liquidlog.plan import ClusteringPlan, RewriteGroup
 from liquidlog.simulation.imagined import ImaginedFiles, with_imagined
 from liquidlog.simulation.scales import Scale
@@ -94,15 +95,14 @@ def table_after(
     snapshot: Snapshot, plan: ClusteringPlan, evidence: Evidence, draws: Sequence[Draw]
 ) -> After:
     """Return the table after the plan, in one world per draw."""
-    paths = snapshot.paths()
-    owners = np.full(len(paths), -1, np.int64)
+    owners = np.full(snapshot.files.num_rows, -1, np.int64)
     outputs: list[tuple[ImaginedFiles, Bounds]] = []
     worlds, groups = [], []
     samples = evidence.samples or [None] * len(plan.groups)
-    for number, (group, sample) in enumerate(zip(plan.groups, samples, strict=True)):
-        rows = pc.index_in(group.inputs.columns["path"].combine_chunks(), paths)
-        owners[rows.to_numpy()] = number
-        rewrite = _Rewrite(plan, group, evidence, rows, sample)
+    found = input_rows(snapshot, plan.groups)
+    for number, (group, rows, sample) in enumerate(zip(plan.groups, found, samples, strict=True)):
+        owners[rows] = number
+        rewrite = _Rewrite(plan, group, evidence, pa.array(rows), sample)
         for world, made in enumerate(rewrite.drawn(draws)):
             outputs.append(made)
             worlds.append(np.full(len(made[0].paths), world))

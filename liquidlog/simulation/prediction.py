@@ -20,7 +20,6 @@ from liquidlog.simulation.uncertainty import EXACT, ModelError, model_error
 from liquidlog.snapshot import Snapshot
 from liquidlog.spec.bounds import Bounds, BoundsOf, Mask, has_bounds
 from liquidlog.spec.schema import Leaf, Path, leaves, quote_path
-from liquidlog.spec.times import iso_time
 
 if TYPE_CHECKING:
     from liquidlog.predicates.matching import Judged
@@ -218,7 +217,7 @@ def _asked(case: _Case, workload: Workload, now_ms: int | None) -> _Foreseen:
     from liquidlog.predicates.named import referenced_leaves
     from liquidlog.predicates.readers import answers
 
-    session = Session(None if now_ms is None else 1000 * now_ms)
+    session = Session.at_ms(now_ms)
     readers = answers(case.snapshot, workload, case.bounds_of, session)
     asked = [predicate.where for predicate in readers.workload]
     clustered = [column.logical for column in case.plan.columns]
@@ -242,7 +241,6 @@ def _asked(case: _Case, workload: Workload, now_ms: int | None) -> _Foreseen:
 
     found = judged_each(after.snapshot, asked, bounds_after, session)
     before = [_mask(one) for one in readers.judged]
-    is_timed = readers.asks_for_time and now_ms is not None
     return _Foreseen(
         readers="workload",
         asked=asked,
@@ -253,7 +251,7 @@ def _asked(case: _Case, workload: Workload, now_ms: int | None) -> _Foreseen:
         error=_error(case, bounds, places),
         cannot_prune=[judged.cannot_prune for judged in readers.judged],
         not_usable=readers.not_usable,
-        asked_at=iso_time(now_ms) if is_timed and now_ms is not None else None,
+        asked_at=readers.asked_at(now_ms),
     )
 
 

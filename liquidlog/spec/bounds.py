@@ -146,6 +146,13 @@ class Bounds:
             mask &= self.known(number)
         return mask
 
+    def any_unknown(self) -> NDArray[np.bool_]:
+        """Return which files may have values of some column without ends of it."""
+        mask = np.zeros(len(self), np.bool_)
+        for number in range(len(self.columns)):
+            mask |= self.unknown(number)
+        return mask
+
     def only_nulls(self, number: int) -> NDArray[np.bool_]:
         """Return which files hold nothing but nulls in column `number`, and so have no ends."""
         nulls = pc.fill_null(pc.equal(self.null_count(number), self.num_records), fill_value=False)

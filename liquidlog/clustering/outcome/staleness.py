@@ -95,6 +95,25 @@ def _located(
         )
 
 
+def input_rows(snapshot: Snapshot, groups: Sequence[RewriteGroup]) -> tuple[NDArray[np.int64], ...]:
+    """Return per group the row of Snapshot.files that is each input (int64), in the plan's order.
+
+    The live files are searched once for all groups.
+
+    Raises:
+        ValueError: If an input is not live: the groups are of another snapshot.
+    """
+    if not groups:
+        return ()
+    columns = [group.inputs.columns["path"] for group in groups]
+    paths = pa.concat_arrays([chunk for column in columns for chunk in column.chunks])
+    ends = np.cumsum([len(column) for column in columns])[:-1]
+    rows = _positions(paths, snapshot.paths())
+    if (rows < 0).any():
+        raise ValueError("the plan is not of this snapshot: an input is not live")
+    return tuple(np.split(rows, ends))
+
+
 def _positions(paths: pa.Array, live: pa.Array) -> NDArray[np.int64]:
     """Return the position of each of `paths` in `live` (int64), -1 if it is absent.
 

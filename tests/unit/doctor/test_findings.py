@@ -102,7 +102,7 @@ def test_strings_that_share_the_prefix_that_is_kept_are_cut() -> None:
     columns = clustering_state(snapshot).columns
     cut = with_cut_bounds(snapshot, facts.bounds, columns)
     assert cut["path"].to_pylist() == ["cut"]
-    assert without_range(snapshot, facts.bounds, columns).num_rows == 0
+    assert without_range(snapshot, facts.bounds).num_rows == 0
     assert found(snapshot)["cut-strings"].files == 1
 
 
