@@ -2,8 +2,9 @@
 
 A table and a workload are advised. Then every candidate that the advice measured is laid out by the
 executor's own layout over all rows; a file's bounds are those of all its rows, and its bytes are
-its share of the rows. The readers' predicates are evaluated on these bounds. With --spark, advised
-layouts are rewritten by Spark, too, and read as `scan` does.
+its share of the rows. On these bounds, predicates are evaluated: those of the workload, and others
+of the same kinds that are asked later. With --spark, advised layouts are rewritten by Spark, too,
+and read as `scan` does.
 
 python benchmarks/bench_advice.py --lineitem DIRECTORY --events TABLE
 """
@@ -16,7 +17,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from bench_fitted import layout_of
 from bench_layout import group_work
@@ -36,6 +39,7 @@ from liquidlog.spec.bounds import Bounds, ColumnBounds
 
 SEED = 20261122
 QUERIES = 60
+LATER_QUERIES = 400
 DAY_MS = 86_400_000
 
 Random = np.random.Generator
@@ -49,6 +53,20 @@ class Data:
     table: Table
     rows: pa.Table
     inputs: tuple[Path, ...]
+    known: dict[str, tuple[pa.Array, npt.NDArray[np.int64]]] = field(default_factory=dict)
+
+    def ranks(self, column: str) -> tuple[pa.Array, npt.NDArray[np.int64]]:
+        """Return the sorted values of a column, and the rank of each row's; -1 is null."""
+        if column not in self.known:
+            encoded = self.rows[column].combine_chunks()
+            if not pa.types.is_dictionary(encoded.type):
+                encoded = encoded.dictionary_encode()
+            order = pc.sort_indices(encoded.dictionary)
+            rank = np.empty(len(order) + 1, np.int64)
+            rank[np.asarray(order)], rank[-1] = np.arange(len(order)), -1
+            rows = np.asarray(pc.fill_null(encoded.indices.cast(pa.int64()), -1))
+            self.known[column] = encoded.dictionary.take(order), rank[rows]
+        return self.known[column]
 
     def one(self, random: Random, column: str) -> str:
         """Return a value of a random row in SQL."""
@@ -103,17 +121,28 @@ class Mix:
     columns: tuple[str, ...] = ()
     extra: Mapping[str, str] = field(default_factory=dict)
 
-    def workload(self, data: Data) -> Workload:
+    def asks(self, data: Data) -> "Asks":
+        """Return the workload, and queries of the newest kinds that are asked later."""
         random = np.random.default_rng(SEED)
-        return tuple(self._queries(random, data))
+        found = tuple(self._queries(random, data, QUERIES + LATER_QUERIES))
+        return Asks(name=self.name, workload=found[:QUERIES], later=found[QUERIES:])
 
-    def _queries(self, random: Random, data: Data) -> Iterator[WeightedPredicate]:
-        for number in range(QUERIES):
+    def _queries(self, random: Random, data: Data, count: int) -> Iterator[WeightedPredicate]:
+        for number in range(count):
             kinds = self.later if self.later and number >= QUERIES * 2 // 3 else self.asked
             shares = np.array([share for share, _ in kinds])
             kind = kinds[int(random.choice(len(kinds), p=shares / shares.sum()))][1]
             when = Recorded(first_ms=number * DAY_MS, last_ms=number * DAY_MS)
             yield WeightedPredicate(kind(random, data), recorded=when)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Asks:
+    """What was asked before, and what is asked later."""
+
+    name: str
+    workload: Workload
+    later: Workload
 
 
 DAY, PART, MODE = equal("l_shipdate"), equal("l_partkey"), equal("l_shipmode")
@@ -161,20 +190,23 @@ WHERE l.l_partkey = {part} AND p.p_size = 3;
 """
 
 
-def joined(data: Data, home: Path) -> Workload:
+def joined(data: Data, home: Path) -> Asks:
     """Return what SQL with joins asks of lineitem."""
     random = np.random.default_rng(SEED)
-    statements = [
-        JOINS.format(
-            uri=data.table.uri,
-            day=data.one(random, "l_shipdate"),
-            part=data.one(random, "l_partkey"),
-        )
-        for _ in range(QUERIES // 2)
-    ]
-    path = home / "joins.sql"
-    path.write_text("".join(statements))
-    return read_workload(str(path), table=data.table.uri)
+    found = []
+    for name, count in (("joins", QUERIES // 2), ("later joins", LATER_QUERIES // 2)):
+        statements = [
+            JOINS.format(
+                uri=data.table.uri,
+                day=data.one(random, "l_shipdate"),
+                part=data.one(random, "l_partkey"),
+            )
+            for _ in range(count)
+        ]
+        path = home / f"{name}.sql"
+        path.write_text("".join(statements))
+        found.append(read_workload(str(path), table=data.table.uri))
+    return Asks(name="joins", workload=found[0], later=found[1])
 
 
 def main() -> None:
@@ -186,26 +218,18 @@ def main() -> None:
     parser.add_argument("--spark", type=int, default=0, help="rewrite so many advised layouts")
     arguments = parser.parse_args()
     arguments.home.mkdir(exist_ok=True)
-    names = (
-        "workload",
-        "advice",
-        "predicted",
-        "all rows",
-        "best of all",
-        "cost apart",
-        "bytes apart",
-        "best gain, newest",
-        "s",
+    print(
+        "| workload | advice | predicted | all rows | best of all | cost apart | bytes apart |"
+        " later: all rows | later: best of all | later: cost apart | later: best gain | s |\n"
+        f"|---|---|{'---:|' * 10}"
     )
-    print(f"| {' | '.join(names)} |\n|---|---|{'---:|' * (len(names) - 2)}")
     if arguments.lineitem:
         data = lineitem(arguments.lineitem, arguments.home / "advice lineitem")
-        asked = [(mix.name, mix.workload(data)) for mix in LINEITEM]
-        asked.append(("joins", joined(data, arguments.home)))
+        asked = [*(mix.asks(data) for mix in LINEITEM), joined(data, arguments.home)]
         compare("lineitem", data, asked, arguments.files, arguments.spark)
     if arguments.events:
         data = events(arguments.events, arguments.home / "advice events")
-        asked = [(mix.name, mix.workload(data)) for mix in EVENTS]
+        asked = [mix.asks(data) for mix in EVENTS]
         compare("events", data, asked, arguments.files, 0)
 
 
@@ -221,67 +245,100 @@ def lineitem(directory: Path, home: Path) -> Data:
 def events(source: Path, home: Path) -> Data:
     shutil.rmtree(home, ignore_errors=True)
     shutil.copytree(source, home)
+    home.chmod(0o755)
     return of_table(Table.open(str(home.resolve())))
 
 
 def of_table(table: Table) -> Data:
-    paths = table.snapshot().paths().to_pylist()
-    inputs = tuple(Path(table.uri) / path for path in paths)
+    # Names of files are drawn; their order of arrival is not.
+    names = [
+        path
+        for version in range(table.snapshot().version + 1)
+        for path in sorted(table.snapshot(version).paths().to_pylist())
+    ]
+    inputs = tuple(Path(table.uri) / path for path in dict.fromkeys(names))
     rows = pa.concat_tables([pq.read_table(path, partitioning=None) for path in inputs])
     while any(pa.types.is_struct(one.type) for one in rows.schema):
         rows = rows.flatten()
     return Data(table=table, rows=rows.unify_dictionaries(), inputs=inputs)
 
 
-def compare(
-    name: str, data: Data, asked: Sequence[tuple[str, Workload]], files: int, spark: int
-) -> None:
+def compare(name: str, data: Data, asked: Sequence[Asks], files: int, spark: int) -> None:
     size = data.table.snapshot().size_bytes // files
     truths: dict[Candidate, Laid] = {}
-    worst = []
-    for number, (title, workload) in enumerate(asked):
+    worst: list[tuple[float, float]] = []
+    for number, asks in enumerate(asked):
         began = time.monotonic()
-        advice = data.table.advise(workload, max_file_size=size)
+        advice = data.table.advise(asks.workload, max_file_size=size)
         seconds = time.monotonic() - began
-        line, apart = row(data, advice, workload, truths)
+        line, apart = row(data, advice, asks, truths)
         worst += [] if apart is None else [apart]
-        print(f"| {name}: {title} | {line} | {seconds:.1f} |", flush=True)
+        print(f"| {name}: {asks.name} | {line} | {seconds:.1f} |", flush=True)
         if number < spark and advice.recommended is not None:
-            print(rewritten(data, advice, workload), flush=True)
+            print(rewritten(data, advice, asks), flush=True)
     if worst:
-        print(f"\n{name}: at most {max(worst):.1%} apart\n")
+        own, later = map(max, zip(*worst, strict=True))
+        print(f"\n{name}: at most {own:.1%} apart, {later:.1%} for later queries\n")
+
+
+def readers_of(data: Data, workload: Workload) -> TableReaders:
+    snapshot = data.table.snapshot()
+    store, now_ms = open_store(data.table.uri), system_clock().now_ms()
+    return table_readers(store, snapshot, workload, now_ms=now_ms)
 
 
 def row(
-    data: Data, advice: Advice, workload: Workload, truths: dict[Candidate, Laid]
-) -> tuple[str, float | None]:
-    snapshot = data.table.snapshot()
-    store, now_ms = open_store(data.table.uri), system_clock().now_ms()
-    readers = table_readers(store, snapshot, workload, now_ms=now_ms)
-    candidates = [one.candidate for one in advice.candidates]
+    data: Data, advice: Advice, asks: Asks, truths: dict[Candidate, Laid]
+) -> tuple[str, tuple[float, float] | None]:
     if advice.best is None:
-        return f"{advice.reason} | | | | | |", None
-    leaves = readers.asked.leaves
+        return f"{advice.reason} | | | | | | | | |", None
+    readers, later = readers_of(data, asks.workload), readers_of(data, asks.later)
+    candidates = [one.candidate for one in advice.candidates]
     laid = [truth(data, readers, one, truths) for one in candidates]
-    found = readings_of(snapshot, laid, leaves, readers.wheres, readers.session, readers.now)
-    halves, now = readers.halves, readers.now
+    chosen = candidates.index(advice.best.candidate)
+    own, own_best, _ = opened(data, readers, laid, chosen)
+    then, then_best, gain = opened(data, later, laid, chosen)
+    text = shown(advice.best.candidate) if advice.recommended else f"leave ({advice.reason[:48]})"
+    cells = (
+        f"{text} | {predicted_share(advice, readers):.2%} | {own.share:.2%} |"
+        f" {own_best.share:.2%} {shown(candidates[own_best.number])} |"
+        f" {own.cost / own_best.cost - 1:+.1%} | {own.share / own_best.least_share - 1:+.1%} |"
+        f" {then.share:.2%} | {then_best.share:.2%} {shown(candidates[then_best.number])} |"
+        f" {then.cost / then_best.cost - 1:+.1%} | {gain:+.0%}"
+    )
+    if advice.recommended is None:
+        return cells, None
+    return cells, (own.cost / own_best.cost - 1, then.cost / then_best.cost - 1)
+
+
+@dataclass(frozen=True)
+class Opened:
+    """What the mean reading costs and reads with a layout, by its number among all."""
+
+    number: int
+    cost: float
+    share: float
+    least_share: float
+
+
+def opened(
+    data: Data, readers: TableReaders, laid: Sequence[Laid], chosen: int
+) -> tuple[Opened, Opened, float]:
+    """Return what is opened with the chosen layout and with the best, and the gain of the best."""
+    leaves = readers.asked.leaves
+    # Columns in their order in the table: see `laid_out`.
+    places = [data.rows.column_names.index(".".join(leaf.logical)) for leaf in leaves]
+    some = [replace(one, bounds=one.bounds.select(places)) for one in laid]
+    found = readings_of(
+        readers.snapshot, some, leaves, readers.wheres, readers.session, readers.now
+    )
     every = np.array([one.weight for one in readers.readers.workload])
     costs = [readers.mean(one.cost_bytes, every) for one in found]
     shares = [readers.mean(one.bytes, every) / readers.total_bytes for one in found]
-    chosen = candidates.index(advice.best.candidate)
     best = int(np.argmin(costs))
-    newest = [readers.mean(one.cost_bytes, halves.newest) for one in found]
-    gain = 1 - min(newest) / readers.mean(now.cost_bytes, halves.newest)
-    apart = costs[chosen] / costs[best] - 1
-    text = shown(advice.best.candidate) if advice.recommended else f"leave ({advice.reason[:48]})"
-    predicted = predicted_share(advice, readers)
-    is_judged = advice.recommended is not None
-    cells = (
-        f"{text} | {predicted:.2%} | {shares[chosen]:.2%} | {shares[best]:.2%}"
-        f" {shown(candidates[best])} | {apart:+.1%} | {shares[chosen] / min(shares) - 1:+.1%} |"
-        f" {gain:+.0%}"
-    )
-    return cells, apart if is_judged else None
+    gain = 1 - costs[best] / readers.mean(readers.now.cost_bytes, every)
+    of_both = [Opened(one, costs[one], shares[one], min(shares)) for one in (chosen, best)]
+    return of_both[0], of_both[1], gain
 
 
 def predicted_share(advice: Advice, readers: TableReaders) -> float:
@@ -301,15 +358,13 @@ def shown(candidate: Candidate) -> str:
 def truth(
     data: Data, readers: TableReaders, candidate: Candidate, truths: dict[Candidate, Laid]
 ) -> Laid:
-    """Return the files of a candidate over all rows, with the bounds of the readers' leaves."""
-    names = [".".join(leaf.logical) for leaf in readers.asked.leaves]
+    """Return the files of a candidate over all rows, with the bounds of all columns."""
     known = truths.get(candidate)
     if known is None:
         known = laid_out(data, readers, candidate)
         if not candidate.is_fitted:
             truths[candidate] = known
-    places = [data.rows.column_names.index(name) for name in names]
-    return replace(known, bounds=known.bounds.select(places))
+    return known
 
 
 def laid_out(data: Data, readers: TableReaders, candidate: Candidate) -> Laid:
@@ -334,41 +389,36 @@ def laid_out(data: Data, readers: TableReaders, candidate: Candidate) -> Laid:
     rows = np.arange(len(data.rows), dtype=np.uint64)
     keys = layout.keys_of([data.rows[".".join(path)] for path in candidate.columns])
     parts = layout.cuts.parts_of(keys, rows)
-    grouped = data.rows.append_column("laid file", pa.array(parts)).group_by("laid file")
-    ends = [
-        (name, end)
-        for name, column in zip(data.rows.column_names, data.rows.columns, strict=True)
-        if _has_order(column.type)
-        for end in ("min", "max")
-    ]
-    nulls = [
-        (name, "count", pa.compute.CountOptions(mode="only_null"))
-        for name in data.rows.column_names
-    ]
-    found = grouped.aggregate([*ends, ([], "count_all")])
-    empty = grouped.aggregate(nulls)
-    counts = found["count_all"].combine_chunks()
-    columns = []
-    for name, column in zip(data.rows.column_names, data.rows.columns, strict=True):
-        nothing = pa.nulls(len(counts), column.type)
-        has = _has_order(column.type)
-        columns.append(
-            ColumnBounds(
-                low=found[f"{name}_min"].combine_chunks() if has else nothing,
-                high=found[f"{name}_max"].combine_chunks() if has else nothing,
-                null_count=empty[f"{name}_count"].combine_chunks(),
-            )
-        )
-    share = counts.to_numpy() / len(data.rows)
-    bounds = Bounds(columns=tuple(columns), num_records=counts)
-    return Laid(size_bytes=total * share, bounds=bounds, scale=1.0)
+    order = np.argsort(parts.astype(np.uint16), kind="stable")
+    starts = np.flatnonzero(np.diff(parts[order], prepend=-1))
+    counts = np.diff(np.append(starts, len(order)))
+    columns = tuple(bounds_of(data, name, order, starts) for name in data.rows.column_names)
+    bounds = Bounds(columns=columns, num_records=pa.array(counts))
+    return Laid(size_bytes=total * counts / len(order), bounds=bounds, scale=1.0)
 
 
-def _has_order(kind: pa.DataType) -> bool:
-    return not (pa.types.is_boolean(kind) or pa.types.is_nested(kind) or pa.types.is_binary(kind))
+def bounds_of(
+    data: Data, name: str, order: npt.NDArray[np.int64], starts: npt.NDArray[np.int64]
+) -> ColumnBounds:
+    """Return the bounds of a column in files that begin at `starts` of the rows in an order."""
+    kind = data.rows.schema.field(name).type
+    if pa.types.is_boolean(kind) or pa.types.is_nested(kind) or pa.types.is_binary(kind):
+        nothing = pa.nulls(len(starts), kind)
+        counts = pa.nulls(len(starts), pa.int64())
+        return ColumnBounds(low=nothing, high=nothing, null_count=counts)
+    values, ranks = data.ranks(name)
+    ranks = ranks[order]
+    top = np.maximum.reduceat(ranks, starts)
+    low = np.minimum.reduceat(np.where(ranks < 0, len(values), ranks), starts)
+    empty = top < 0
+    return ColumnBounds(
+        low=values.take(pa.array(low, mask=empty)),
+        high=values.take(pa.array(top, mask=empty)),
+        null_count=pa.array(np.add.reduceat((ranks < 0).astype(np.int64), starts)),
+    )
 
 
-def rewritten(data: Data, advice: Advice, workload: Workload) -> str:
+def rewritten(data: Data, advice: Advice, asks: Asks) -> str:
     """Return what readers read after Spark has really written the advised layout."""
     import liquidspark
     from liquidlog.advice.documents import decode_advice, encode_advice
@@ -379,14 +429,19 @@ def rewritten(data: Data, advice: Advice, workload: Workload) -> str:
     shutil.copytree(data.table.uri, home)
     table = Table.open(str(home))
     again = table.advise(
-        workload, max_file_size=advice.best.candidate.max_file_bytes if advice.best else None
+        asks.workload, max_file_size=advice.best.candidate.max_file_bytes if advice.best else None
     )
     table.apply_advice(again)
     plan = table.plan_advised(decode_advice(encode_advice(again), where="the advice"))
     with open_session({"spark.driver.memory": "4g"}) as spark:
         table.commit(plan, liquidspark.execute(spark, plan))
-    done = Table.open(str(home)).scan(workload=workload)
-    return f"| rewritten by Spark | | | {done.bytes_read / done.total_bytes:.2%} | | | | |"
+    own, later = (
+        Table.open(str(home)).scan(workload=asked) for asked in (asks.workload, asks.later)
+    )
+    return (
+        f"| rewritten by Spark | | | {own.bytes_read / own.total_bytes:.2%} | | | |"
+        f" {later.bytes_read / later.total_bytes:.2%} | | | | |"
+    )
 
 
 if __name__ == "__main__":

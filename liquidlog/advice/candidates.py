@@ -75,8 +75,8 @@ def forms(plain: Candidate, few_valued: Collection[Path]) -> Iterator[Candidate]
             yield replace(plain, prefix=(path,), curve=Curve.KD)
 
 
-def file_sizes(table_bytes: int, own_max_file_bytes: int) -> tuple[int, ...]:
-    """Return the maximum file sizes to try, the table's own first and then ever smaller ones."""
+def measured_file_sizes(table_bytes: int, own_max_file_bytes: int) -> tuple[int, ...]:
+    """Return the maximum file sizes to measure, the own one first and then ever smaller ones."""
     sizes = [own_max_file_bytes]
     while True:
         size = sizes[-1] // _SMALLER

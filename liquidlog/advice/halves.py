@@ -1,4 +1,9 @@
-"""The queries that a layout is chosen on, and the newer ones that it is judged on."""
+"""The queries that a layout is chosen on, and the newer ones that it is judged on.
+
+A layout that is fitted to the older queries suits these better than any others. So that it is not
+chosen for that, they are parted once more, into folds: it is fitted without the readings of one
+fold and measured by them, fold by fold.
+"""
 
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
@@ -16,7 +21,11 @@ BY_TIME: Final = "time"
 BY_SHAPE: Final = "shape"
 NOT_AT_ALL: Final = "none"
 
+FOLDS: Final = 4
+"""Parts of the older queries by which fitted layouts are measured."""
+
 _STEPS: Final = 60
+_SEED: Final = 20261122
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -79,3 +88,33 @@ def by_shape(weights: Floats, shapes: Sequence[Hashable], texts: Sequence[str]) 
         older[order[is_newest]], newest[order[~is_newest]] = 0.0, 0.0
         is_parted = True
     return Halves(older=older, newest=newest, by=BY_SHAPE if is_parted else NOT_AT_ALL)
+
+
+def folds(weights: Floats, shapes: Sequence[Hashable], count: int = FOLDS) -> Floats:
+    """Return the weight of each predicate in each fold, (count, p); they add up to `weights`.
+
+    What was asked several times is in as many folds, so that it is measured by a layout that knows
+    it. A lone predicate on its columns is in all: nothing else tells of them.
+
+    Args:
+        weights: Of p predicates, (p,): numbers of readings, or, if some are below 1, shares.
+        shapes: The columns of each predicate.
+        count: Folds.
+    """
+    random = np.random.default_rng(_SEED)
+    asked = np.flatnonzero(weights > 0)
+    found = np.zeros((count, len(weights)))
+    if not len(asked):
+        return found
+    readings = weights / min(1.0, float(weights[asked].min()))
+    places: dict[Hashable, list[int]] = {}
+    for number in asked.tolist():
+        places.setdefault(shapes[number], []).append(number)
+    turn = 0
+    for some in places.values():
+        for number in random.permutation(some).tolist():
+            most = count if len(some) == 1 else min(count, max(1, int(readings[number])))
+            own = (turn + np.arange(most)) % count
+            found[own, number] = weights[number] / most
+            turn += most
+    return found

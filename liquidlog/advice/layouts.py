@@ -172,11 +172,13 @@ class Layouts:
         self, candidate: Candidate, parts: Parts, rows: Floats, readers: FittedWorkload | None
     ) -> Bounds:
         stops: Mapping[Path, pa.Array] = {}
+        constants: Mapping[Path, pa.Array] = {}
         # Boxes end where readers' constants are; cells along a curve may end behind them.
         if readers is not None and candidate.curve is Curve.KD:
             values = [self.sample.column(path).values for path in candidate.columns]
-            borders = _conditions(readers, values).borders(values)
-            stops = dict(zip(candidate.columns, borders, strict=True))
+            conditions = _conditions(readers, values)
+            stops = dict(zip(candidate.columns, conditions.borders(values), strict=True))
+            constants = dict(zip(candidate.columns, conditions.constants(), strict=True))
         known = {column.leaf: column for column in self.sample.columns}
         count = len(parts.starts)
         columns = tuple(
@@ -186,6 +188,7 @@ class Layouts:
                 prefix_chars=self.prefix_chars,
                 is_cut=candidate.columns == (leaf.logical,),
                 stops=stops.get(leaf.logical),
+                constants=constants.get(leaf.logical),
             )
             if leaf in known
             else _unknown(leaf, count)

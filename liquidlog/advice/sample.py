@@ -89,6 +89,7 @@ class SampledColumn:
         prefix_chars: int,
         is_cut: bool = False,
         stops: pa.Array | None = None,
+        constants: pa.Array | None = None,
     ) -> ColumnBounds:
         """Return the bounds that the files would have.
 
@@ -99,12 +100,15 @@ class SampledColumn:
             is_cut: Whether rows are in files by this column alone, which then end between values.
             stops: Sampled values behind which files are made to end where they can; None if there
                 are none.
+            constants: What the stops are made for. Rows of a constant that was not sampled are in
+                the file behind the stop before it.
         """
         count = parts.counts
         codes = self.codes[parts.order]
         nulls = np.add.reduceat(codes < 0, parts.starts).astype(np.int64)
         known = count - nulls
         ends = self._ends(codes, parts, known, widened=not is_cut, stops=self._places(stops))
+        ends = ends[0] - self._is_behind_a_gap(constants)[ends[0]], ends[1]
         low, high = (
             self._distinct.take(pa.array(end, mask=known == 0)) if len(self._distinct) else None
             for end in ends
@@ -154,6 +158,18 @@ class SampledColumn:
         below = np.maximum(below, edges[np.searchsorted(edges, low, side="left") - 1] + 1)
         above = np.minimum(above, edges[np.searchsorted(edges, top, side="left")])
         return np.where(is_low, below, low), np.where(is_top, above, top)
+
+    def _is_behind_a_gap(self, constants: pa.Array | None) -> Numbers:
+        """Return 1 for each distinct value before which a constant is that no row has, else 0."""
+        found = np.zeros(len(self._distinct) + 1, np.int64)
+        if constants is None or not len(constants) or not len(self._distinct):
+            return found
+        places = range_ids(constants, self._distinct).astype(np.int64) - 1
+        last = len(self._distinct) - 1
+        same = pc.equal(self._distinct.take(pa.array(np.minimum(places, last))), constants)
+        is_sampled = np.asarray(pc.fill_null(same, fill_value=False), np.bool_)
+        found[places[~is_sampled & (places > 0)]] = 1
+        return found
 
     def _places(self, stops: pa.Array | None) -> Numbers:
         if stops is None or not len(stops):

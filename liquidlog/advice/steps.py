@@ -13,6 +13,7 @@ from liquidlog.clustering.properties import (
     DEFAULT_STRATEGY,
     PREFIX_PROPERTY,
     WEIGHTS_PROPERTY,
+    ZORDER_PROPERTY,
 )
 from liquidlog.snapshot import Snapshot
 from liquidlog.spec.features import clustering_upgrade, is_clustered, table_features
@@ -78,8 +79,8 @@ def _properties(snapshot: Snapshot, best: Candidate) -> tuple[dict[str, str], tu
         sets[PREFIX_PROPERTY] = prefix
     elif not prefix and PREFIX_PROPERTY in configuration:
         unset.append(PREFIX_PROPERTY)
-    if WEIGHTS_PROPERTY in configuration:
-        unset.append(WEIGHTS_PROPERTY)
+    # Neither has a say in the layout that was measured; the second has none in a clustered table.
+    unset += [name for name in (WEIGHTS_PROPERTY, ZORDER_PROPERTY) if name in configuration]
     return sets, tuple(unset)
 
 

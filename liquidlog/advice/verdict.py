@@ -5,13 +5,31 @@ from typing import Final
 
 from liquidlog.judgement.costs import payback_days
 from liquidlog.judgement.verdicts import Bar
+from liquidlog.judgement.weighing import days_text
 from liquidlog.simulation.ranges import Range
-
-_HOURS: Final = 24
-_MINUTES: Final = 60
 
 MIN_GAIN: Final = 0.1
 """The least gain of a recommended layout, if nobody says: a tenth of the cost of reading."""
+
+NO_COLUMNS: Final = "without columns"
+OWN_COLUMNS: Final = "by its own columns"
+PARTITIONS: Final = "inside partitions"
+
+_JOINING: Final = {
+    NO_COLUMNS: (
+        "joining small files alone, without clustering columns,",
+        "liquidlog doctor says whether to join them",
+    ),
+    OWN_COLUMNS: (
+        "a full rewrite by the columns that the table has",
+        "liquidlog doctor says whether to rewrite it",
+    ),
+    PARTITIONS: (
+        "joining small files alone, without clustering columns,",
+        "the OPTIMIZE of Delta Spark joins them, partition by partition",
+    ),
+}
+"""What joins files without other columns, and who says or does it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,6 +42,7 @@ class Gain:
     `rewrite_cost` is in bytes, with that of its start and of opening files. `readings_a_day` are
     those of all predicates together.
     `share_of_older` is the gain of the older queries, by which the layout was chosen.
+    `joins` says how files are joined: `NO_COLUMNS`, by `OWN_COLUMNS` or inside `PARTITIONS`.
     """
 
     cost_now: float
@@ -33,6 +52,7 @@ class Gain:
     rewrite_cost: float
     readings_a_day: float
     share_of_older: float
+    joins: str = NO_COLUMNS
 
     @property
     def share(self) -> float:
@@ -70,18 +90,18 @@ def refusal(gain: Gain, *, min_gain: float, bar: Bar) -> str | None:
     if gain.share < min_gain:
         return f"the best layout gains {gain.share:.1%}, less than {min_gain:.0%}"
     if gain.share_beyond_joining < min_gain:
+        joining, next_step = _JOINING[gain.joins]
         return (
-            "joining small files alone, without clustering columns, makes a reading cost"
-            f" {1 - gain.cost_joined / gain.cost_now:.0%} less, and the best layout"
-            f" {gain.share:.0%}: liquidlog doctor says whether to join them"
+            f"{joining} makes a reading cost {1 - gain.cost_joined / gain.cost_now:.0%} less, and"
+            f" the best layout {gain.share:.0%}: {next_step}"
         )
     if gain.range.low <= 0:
         return f"the best layout may gain nothing: {gain.share:.0%}, {between}"
     days = gain.payback_days
     if days is not None and days > bar.payback_days:
         return (
-            f"the best layout gains {gain.share:.0%}, but pays back after {days:.1f} days, later"
-            f" than {bar.payback_days:g}"
+            f"the best layout gains {gain.share:.0%}, but pays back only after {days_text(days)},"
+            f" later than {days_text(bar.payback_days)}"
         )
     return None
 
@@ -96,12 +116,5 @@ def praise(gain: Gain) -> str:
     return (
         f"a reading costs {gain.share:.0%} less (between {gain.range.low:.0%} and"
         f" {gain.range.high:.0%} in nine of ten cases), which pays for the rewrite after"
-        f" {_duration(gain.payback_days or 0.0)}"
+        f" {days_text(gain.payback_days or 0.0)}"
     )
-
-
-def _duration(days: float) -> str:
-    if days >= 1:
-        return f"{days:.1f} days"
-    hours = days * _HOURS
-    return f"{hours:.1f} hours" if hours >= 1 else f"{hours * _MINUTES:.1f} minutes"

@@ -3,55 +3,32 @@
 from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 import click
 
 from liquidlog.cli.options import (
     SIZE,
     Pairs,
+    Percentage,
     WholeNumber,
     bar_options,
     dry_run_option,
     json_option,
     mapping,
+    output_option,
     split_names,
     table_argument,
     verb,
+    workload_at,
 )
 from liquidlog.cli.output import emit, replace_file
 from liquidlog.errors import UsageError
-from liquidlog.operations.scan import read_workload
 from liquidlog.report import changes
 from liquidlog.report.advice import advice as report
 from liquidlog.report.layout import Report
 from liquidlog.report.printing import say
-from liquidlog.storage.options import StorageOptions
 from liquidlog.table import Table
-
-_WHOLE: Final = 100.0
-
-
-class Percentage(click.ParamType[float]):
-    """A share on the command line: 10% or 0.1."""
-
-    name = "share"
-
-    def convert(
-        self,
-        value: Any,  # noqa: ANN401  click's signature
-        param: click.Parameter | None,
-        ctx: click.Context | None,
-    ) -> float:
-        """Return the share, from 0 to 1."""
-        text = str(value).strip()
-        try:
-            share = float(text.removesuffix("%")) / (_WHOLE if text.endswith("%") else 1)
-        except ValueError:
-            share = -1.0
-        if not 0 <= share <= 1:
-            self.fail(f"expected a share like 10% or 0.1, found {value!r}", param, ctx)
-        return share
 
 
 @verb(
@@ -82,12 +59,7 @@ class Percentage(click.ParamType[float]):
 )
 @bar_options
 @click.option("--apply", is_flag=True, help="Set the advised columns and layout properties.")
-@click.option(
-    "-o",
-    "--output",
-    type=click.Path(dir_okay=False, path_type=Path),
-    help="Save the advice to this file, for `plan --advice`; replaces it.",
-)
+@output_option("Save the advice to this file, for `plan --advice`; replaces it.")
 @dry_run_option
 @json_option
 def advise(  # noqa: PLR0913  one parameter per option
@@ -115,11 +87,10 @@ def advise(  # noqa: PLR0913  one parameter per option
     if dry_run and not apply:
         raise UsageError("--dry-run has no effect without --apply", option="dry_run")
     opened = Table.open(table, storage_options=mapping(storage_options))
-    options = StorageOptions.of(mapping(storage_options))
     asked = tuple(
         predicate
-        for path in workloads
-        for predicate in read_workload(path, table=opened.uri, storage_options=options)
+        for source in workloads
+        for predicate in workload_at(source, opened, storage_options)
     )
     given: dict[str, Any] = {
         "columns": None if columns is None else split_names(columns),

@@ -56,6 +56,13 @@ class Conditions:
             for sample, low, high in zip(samples, self.lows, self.highs, strict=True)
         ]
 
+    def constants(self) -> list[pa.Array]:
+        """Return per column the values at which an interval ends."""
+        return [
+            pc.unique(pa.concat_arrays([low.values, high.values]).drop_null())
+            for low, high in zip(self.lows, self.highs, strict=True)
+        ]
+
     def on(self, axes: Sequence[Axis], samples: Sequence[pa.Array], bits: int) -> Asked:
         """Return the predicates on the grid.
 

@@ -30,6 +30,11 @@ BOX_BITS: Final = 16
 _MAX_UNEVENNESS: Final = 0.25
 """How far rows per file may be from the mean, as a share of it, for a plane to be taken."""
 
+_LEAST_FILL: Final = 0.5
+_MOST_FILL: Final = 1.5
+"""Rows per file beside the mean of all, as chosen cuts have it. Planes that are each even enough
+can still add up to files of less or more."""
+
 _LOPSIDED: Final = 1e-3
 """Weight of even sides beside what readers open: decides where planes do not differ."""
 
@@ -123,13 +128,13 @@ def _grow(
 ) -> list[Node]:
     """Return the nodes, each before its children, which stand side by side."""
     nodes, boxes = part_by_prefix(coords, parts, prefix)
-    waiting = [(box.node, box.rows) for box in boxes]
+    waiting = [(box.node, box.rows, len(box.rows) / nodes[box.node].parts) for box in boxes]
     while waiting:
-        number, rows = waiting.pop()
+        number, rows, mean_rows = waiting.pop()
         node = nodes[number]
         if node.parts == 1 or not len(rows):
             continue
-        plane = chooser(coords[rows], ends[rows], node.parts)
+        plane = chooser(coords[rows], ends[rows], node.parts, mean_rows)
         if plane is None:
             continue
         first_child = len(nodes)
@@ -139,7 +144,7 @@ def _grow(
             (plane.parts_below, rows[below]),
             (node.parts - plane.parts_below, rows[~below]),
         ):
-            waiting.append((len(nodes), members))
+            waiting.append((len(nodes), members, mean_rows))
             nodes.append(Node(-1, 0, 0, part_count, node.depth + 1))
     return nodes
 
@@ -152,11 +157,12 @@ class _Plane(NamedTuple):
     parts_below: int
 
 
-_Chooser = Callable[[Coords, Coords, int], _Plane | None]
-"""Returns the plane that divides rows, by their coordinates and ends, into so many files."""
+_Chooser = Callable[[Coords, Coords, int, float], _Plane | None]
+"""Returns the plane that divides rows, by their coordinates and ends, into so many files; the last
+argument is the mean of rows per file in the whole tree, or in the part of a prefix."""
 
 
-def _widest(inside: Coords, ends: Coords, parts: int) -> _Plane | None:
+def _widest(inside: Coords, ends: Coords, parts: int, _mean_rows: float) -> _Plane | None:
     """Return the first even enough plane, longest side first; None if there is none."""
     sides = ends.max(axis=0).astype(np.int64) - inside.min(axis=0).astype(np.int64)
     for axis in np.argsort(-sides, kind="stable").tolist():
@@ -207,6 +213,16 @@ class _Planes:
             lopsided[possible],
         )
 
+    def fills(self, rows: int, parts: int, mean_rows: float) -> npt.NDArray[np.bool_]:
+        """Return which planes leave files of nearly the mean of rows on either side, (p,)."""
+        below = self.rows_below / self.parts_below
+        above = (rows - self.rows_below) / (parts - self.parts_below)
+        least, most = np.minimum(below, above), np.maximum(below, above)
+        found: npt.NDArray[np.bool_] = (least >= _LEAST_FILL * mean_rows) & (
+            most <= _MOST_FILL * mean_rows
+        )
+        return found
+
     def __getitem__(self, number: int) -> _Plane:
         return _Plane(self.axis, int(self.at[number]), int(self.parts_below[number]))
 
@@ -234,24 +250,31 @@ class _Least:
     borders: tuple[npt.NDArray[np.int64], ...]
     side: int
 
-    def __call__(self, inside: Coords, ends: Coords, parts: int) -> _Plane | None:
+    def __call__(self, inside: Coords, ends: Coords, parts: int, mean_rows: float) -> _Plane | None:
         """Return the plane; None if no plane leaves files of about equal rows."""
         low, high = inside.min(axis=0) / self.side, ends.max(axis=0) / self.side
+        through = [
+            _Planes.through(np.sort(inside[:, axis]), axis, parts)
+            for axis in range(inside.shape[1])
+        ]
+        full = [one.fills(len(inside), parts, mean_rows) for one in through]
+        if any(map(np.any, full)):
+            through = [
+                one.some(np.flatnonzero(is_full))
+                for one, is_full in zip(through, full, strict=True)
+            ]
         best, least = None, np.inf
-        for axis in range(inside.shape[1]):
-            planes = self._tried(np.sort(inside[:, axis]), axis, parts)
-            if not len(planes.at):
+        for axis, all_planes in enumerate(through):
+            if not len(all_planes.at):
                 continue
+            planes = self._tried(all_planes, axis)
             costs = self._costs(planes, low, high, len(inside))
             number = int(costs.argmin())
             if costs[number] < least:
                 best, least = planes[number], costs[number]
         return best
 
-    def _tried(self, values: npt.NDArray[np.unsignedinteger], axis: int, parts: int) -> _Planes:
-        planes = _Planes.through(values, axis, parts)
-        if not len(planes.at):
-            return planes
+    def _tried(self, planes: _Planes, axis: int) -> _Planes:
         at_borders = np.searchsorted(planes.at, self.borders[axis])
         at_borders = at_borders[at_borders < len(planes.at)]
         middle = int(np.argmin(planes.unevenness + planes.lopsided))

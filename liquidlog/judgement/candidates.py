@@ -36,14 +36,14 @@ class Candidate:
     arguments: Mapping[str, Any]
 
 
-def file_sizes(max_file_bytes: int, table_bytes: int) -> tuple[int, ...]:
-    """Return the file sizes that suit a table, the remembered one (`max_file_bytes`) first."""
+def judged_file_sizes(table_bytes: int, own_max_file_bytes: int) -> tuple[int, ...]:
+    """Return the maximum file sizes to judge, the table's own first and then ever smaller ones."""
     smaller = [
         size
         for size, most in _SMALLER
-        if size < max_file_bytes and 2 * size <= table_bytes <= size * most
+        if size < own_max_file_bytes and 2 * size <= table_bytes <= size * most
     ]
-    return (max_file_bytes, *smaller[:_SMALLER_SIZES])
+    return (own_max_file_bytes, *smaller[:_SMALLER_SIZES])
 
 
 def candidates(

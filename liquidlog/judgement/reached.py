@@ -23,7 +23,7 @@ from liquidlog.clustering.health.measure import Health
 from liquidlog.clustering.health.notes import prefix_chars, truncation
 from liquidlog.clustering.keyspace.depth import column_ranges, key_ranges, weighted_depths
 from liquidlog.judgement.halving import Floats, Ints, Rows, halved
-from liquidlog.judgement.texts import text_numbers
+from liquidlog.judgement.text_numbers import text_numbers
 from liquidlog.snapshot import Snapshot
 from liquidlog.spec.bounds import MILLISECOND_REST_US, Bounds, ColumnBounds, Mask
 

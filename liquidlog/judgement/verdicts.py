@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from liquidlog.errors import UsageError
 from liquidlog.plan import ClusteringPlan
+from liquidlog.predicates.workload import Workload
 from liquidlog.simulation.prediction import Prediction
 from liquidlog.simulation.ranges import Range
 
@@ -38,6 +39,21 @@ class Bar:
             value = getattr(self, name)
             if not 0 < value < math.inf:
                 raise UsageError(f"{name} must be a number above 0, not {value}", option=name)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Criteria:
+    """By what rewrites are judged: for whom, when, and how soon they must pay back.
+
+    Readers are those of the `workload`; if it is empty, they ask for one value of one clustering
+    column. `workload_source` is where a command finds the workload; if it is None, no layout is
+    fitted to it. `now_ms` is the time at which predicates are asked, None if that is not known.
+    """
+
+    workload: Workload = ()
+    workload_source: str | None = None
+    bar: Bar = field(default_factory=Bar)
+    now_ms: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

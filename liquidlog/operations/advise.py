@@ -1,18 +1,25 @@
 """Advise which columns and layout a table should have for its readers, or to leave it alone."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from typing import Any
+
+from msgspec import structs
 
 from liquidlog.advice.advice import Advice
+from liquidlog.advice.documents import AdviceDocument, plan_arguments
 from liquidlog.clustering.columns import ClusteringColumn, clustering_state, resolve_columns
-from liquidlog.commit.transaction import Clock
-from liquidlog.errors import ClusteringColumnError, UsageError
+from liquidlog.commit.transaction import Clock, system_clock
+from liquidlog.errors import ClusteringColumnError, LiquidlogError, UsageError
+from liquidlog.judgement.parts import MANY_FILES
+from liquidlog.judgement.verdicts import Criteria
 from liquidlog.log.loader import advance
 from liquidlog.log.store import TableStore
 from liquidlog.operations.alter import set_properties
 from liquidlog.operations.define import cluster_by
 from liquidlog.operations.layout_search import LayoutSearch, Request
 from liquidlog.operations.table_readers import table_readers
+from liquidlog.plan import ClusteringPlan
 from liquidlog.predicates.workload import Workload
 from liquidlog.snapshot import Snapshot
 from liquidlog.spec.schema import Path, quote_path
@@ -30,14 +37,41 @@ def advise(
         UnsupportedFeatureError: If the table cannot be rewritten.
         CorruptLogError: If the log is broken.
     """
-    readers = table_readers(store, snapshot, workload, clock.now_ms())
+    return _advised(store, snapshot, workload, request, clock.now_ms(), clock.new_id)
+
+
+def advised_by_the_log(store: TableStore, snapshot: Snapshot, criteria: Criteria) -> Advice | None:
+    """Return advice for the workload of criteria by rows that are made up from statistics.
+
+    None is returned without a workload, of a very large table, and where none can be given.
+    """
+    if not criteria.workload or snapshot.files.num_rows > MANY_FILES:
+        return None
+    clock = system_clock()
+    now_ms = clock.now_ms() if criteria.now_ms is None else criteria.now_ms
+    request = Request(bar=criteria.bar, reads_rows=False)
+    try:
+        return _advised(store, snapshot, criteria.workload, request, now_ms, clock.new_id)
+    except LiquidlogError:
+        return None  # what is wrong with the table or the workload is said where it matters
+
+
+def _advised(
+    store: TableStore,
+    snapshot: Snapshot,
+    workload: Workload,
+    request: Request,
+    now_ms: int,
+    new_id: Callable[[], str],
+) -> Advice:
+    readers = table_readers(store, snapshot, workload, now_ms)
     columns, problems = _columns(snapshot, readers.asked.paths, request.columns)
     if not snapshot.files.num_rows:
         return readers.left_alone("the table has no files", notes=problems)
     if not columns:
         reason = "no query asks for a column that a table can be clustered by"
         return readers.left_alone(reason, notes=problems)
-    return LayoutSearch(readers, request, columns, clock.new_id, problems).advice()
+    return LayoutSearch(readers, request, columns, new_id, problems).advice()
 
 
 def apply_advice(
@@ -70,6 +104,35 @@ def apply_advice(
         if changed != after.version:
             versions.append(changed + len(versions) if dry_run else changed)
     return tuple(versions)
+
+
+def plan_advised(
+    snapshot: Snapshot,
+    advice: AdviceDocument,
+    policy: Mapping[str, Any],
+    make: Callable[..., ClusteringPlan],
+) -> ClusteringPlan:
+    """Return the plan of the snapshot that makes the layout of saved advice.
+
+    `make` makes plans, as Table.plan does; `policy` are arguments of it beside those that the
+    advice determines.
+
+    Raises:
+        UsageError: If the advice is of another table, or to leave it alone; if the table is not
+            clustered by the advised columns; or if the policy has what the advice determines.
+    """
+    columns = tuple(column.logical for column in clustering_state(snapshot).columns)
+    arguments = plan_arguments(
+        advice, table_id=snapshot.metadata.id, columns=columns, uri=snapshot.uri
+    )
+    decided = {*arguments, "curve", "prefix", "workload"} - {"full"}
+    both = sorted(name for name in decided if policy.get(name) not in (None, False))
+    if both:
+        raise UsageError(
+            f"the advice determines {', '.join(both)}; leave out the option or the advice",
+            option=both[0],
+        )
+    return structs.replace(make(**{**policy, **arguments}), fitted=advice.fitted_to)
 
 
 def _columns(

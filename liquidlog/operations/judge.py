@@ -14,15 +14,20 @@ from liquidlog.clustering.planning.remembered import remembered_if_right
 from liquidlog.clustering.zcubes import OTHER_COLUMNS, OTHER_PROVIDER, PARTIAL, STABLE, file_states
 from liquidlog.commit.transaction import require_writable, system_clock
 from liquidlog.errors import LiquidlogError, UsageError
-from liquidlog.judgement.candidates import Candidate, candidates, command, file_sizes, outline
+from liquidlog.judgement.candidates import (
+    Candidate,
+    candidates,
+    command,
+    judged_file_sizes,
+    outline,
+)
 from liquidlog.judgement.parts import MANY_FILES, Part, part_of
-from liquidlog.judgement.verdicts import Bar, Judgement, Option
+from liquidlog.judgement.verdicts import Criteria, Judgement, Option
 from liquidlog.judgement.weighing import NARROW, chosen, left, weigh
 from liquidlog.log.statistics import load_bounds
 from liquidlog.log.store import TableStore
 from liquidlog.operations.planned import planned
 from liquidlog.plan import ClusteringPlan
-from liquidlog.predicates.workload import Workload
 from liquidlog.simulation.prediction import Prediction, predict
 from liquidlog.snapshot import Snapshot
 from liquidlog.spec.bounds import Bounds, BoundsOf
@@ -49,28 +54,23 @@ _MOST_UNMEASURED_SHARE: Final = 0.05
 """The largest share of bytes without statistics with which a prediction is believed."""
 
 
-def judge(  # noqa: PLR0913  what is judged, for whom, by what
+def judge(
     store: TableStore,
     snapshot: Snapshot,
+    criteria: Criteria,
     *,
-    workload: Workload = (),
-    workload_source: str | None = None,
-    bar: Bar | None = None,
     bounds_of: BoundsOf | None = None,
-    now_ms: int | None = None,
     new_id: NewId | None = None,
 ) -> Judgement:
     """Return which rewrite of the table is worth it for its readers, if any.
 
-    Only the log is read. Rewrites are judged for the readers of the `workload`; without one, for
-    those of one value of one clustering column. The layout of a rewrite is fitted to the workload
-    only if `workload_source` says where a command finds it.
+    Only the log is read.
 
     Raises:
         UsageError: If no predicate of the workload is a condition on the table.
     """
-    bar = bar or Bar()
-    readers = "workload" if workload else NARROW
+    bar = criteria.bar
+    readers = "workload" if criteria.workload else NARROW
     reason = _not_planned(store, snapshot)
     if reason is not None:
         return left(reason, bar, readers)
@@ -80,12 +80,9 @@ def judge(  # noqa: PLR0913  what is judged, for whom, by what
         return left(unmeasured, bar, readers, unmeasured=True)
     maker = _Maker(
         snapshot=snapshot,
-        workload=workload,
-        workload_source=workload_source,
+        criteria=criteria,
         bounds_of=bounds_of,
-        now_ms=now_ms,
         new_id=new_id or system_clock().new_id,
-        bar=bar,
     )
     options = maker.options()
     if not options and maker.refused is not None:
@@ -93,16 +90,14 @@ def judge(  # noqa: PLR0913  what is judged, for whom, by what
     return chosen(readers, bar, options)
 
 
-def judge_plan(  # noqa: PLR0913  what is judged, for whom, by what
+def judge_plan(
     snapshot: Snapshot,
     plan: ClusteringPlan,
+    criteria: Criteria,
     *,
     command: str,
-    bar: Bar,
     bounds_of: BoundsOf,
     prediction: Prediction | None = None,
-    workload: Workload = (),
-    now_ms: int | None = None,
 ) -> Option | None:
     """Return a plan of this snapshot as judged, for narrow readers if there is no workload.
 
@@ -117,35 +112,29 @@ def judge_plan(  # noqa: PLR0913  what is judged, for whom, by what
     if _unmeasured(snapshot, bounds_of) is not None:
         return None
     if prediction is not None:
-        return weigh("this plan", command, plan, prediction, bar)
+        return weigh("this plan", command, plan, prediction, criteria.bar)
     part = part_of(snapshot, plan)
-    found = _predicted(part, workload, bounds_of, now_ms, 0)
     return weigh(
-        "this plan", command, plan, found, bar, share=part.share, table_share=part.table_share
+        "this plan",
+        command,
+        plan,
+        _predicted(part, criteria, bounds_of, 0),
+        criteria.bar,
+        share=part.share,
+        table_share=part.table_share,
     )
 
 
 class _Maker:
     """Makes the options of one table."""
 
-    def __init__(  # noqa: PLR0913  what an option depends on
-        self,
-        *,
-        snapshot: Snapshot,
-        workload: Workload,
-        workload_source: str | None,
-        bounds_of: BoundsOf,
-        now_ms: int | None,
-        new_id: NewId,
-        bar: Bar,
+    def __init__(
+        self, *, snapshot: Snapshot, criteria: Criteria, bounds_of: BoundsOf, new_id: NewId
     ) -> None:
         self.snapshot = snapshot
-        self.workload = workload
-        self.workload_source = workload_source
+        self.criteria = criteria
         self.bounds_of = bounds_of
-        self.now_ms = now_ms
         self.new_id = new_id
-        self.bar = bar
         self.refused: str | None = None
 
     def options(self) -> list[Option]:
@@ -168,7 +157,7 @@ class _Maker:
         by_name = {one.candidate.name: one for one in made}
         options = {name: self._option(one, 0) for name, one in by_name.items()}
         for _ in range(_JUDGED_AGAIN):
-            best = chosen("", self.bar, [*options.values()]).best
+            best = chosen("", self.criteria.bar, [*options.values()]).best
             if best is None:
                 break
             options[best.name] = self._option(by_name[best.name], _DRAWN)
@@ -185,8 +174,8 @@ class _Maker:
             bool(columns) and bool(pc.any(pc.is_in(states, value_set=among)).as_py())
             for among in (_OWN, _FOREIGN)
         )
-        size = remembered_if_right(snapshot, "max_file_bytes")
-        sizes = file_sizes(size, snapshot.size_bytes)
+        own_size = remembered_if_right(snapshot, "max_file_bytes")
+        sizes = judged_file_sizes(snapshot.size_bytes, own_size)
         found = [
             *candidates(
                 strategy=strategy, has_cubes=has_cubes, takes_foreign=is_foreign, sizes=sizes
@@ -197,9 +186,10 @@ class _Maker:
     def _planned(self, candidate: Candidate) -> tuple[ClusteringPlan, str | None]:
         """Return the plan, and the source of the workload if its layout is fitted to it."""
         make = partial(planned, self.snapshot, candidate.arguments, self.bounds_of, self.new_id)
-        if self.workload and self.workload_source is not None:
+        workload, source = self.criteria.workload, self.criteria.workload_source
+        if workload and source is not None:
             try:
-                return make(self.workload), self.workload_source
+                return make(workload), source
             except UsageError:
                 pass  # no layout can be fitted to these predicates; the table can be rewritten
         return make(), None
@@ -214,8 +204,8 @@ class _Maker:
             made.candidate.name,
             made.command,
             made.plan,
-            _predicted(made.part, self.workload, self.bounds_of, self.now_ms, drawn),
-            self.bar,
+            _predicted(made.part, self.criteria, self.bounds_of, drawn),
+            self.criteria.bar,
             arguments=made.candidate.arguments,
             share=made.part.share,
             table_share=made.part.table_share,
@@ -232,16 +222,16 @@ class _Made:
     command: str
 
 
-def _predicted(
-    part: Part, workload: Workload, bounds_of: BoundsOf, now_ms: int | None, drawn: int
-) -> Prediction:
-    files = part.files
+def _predicted(part: Part, criteria: Criteria, bounds_of: BoundsOf, drawn: int) -> Prediction:
+    files, now_ms = part.files, criteria.now_ms
 
     def bounds(columns: Sequence[Leaf]) -> Bounds:
         found: Bounds = bounds_of(columns)
         return found if files is None else found.filter(pa.array(files))
 
-    return predict(part.snapshot, part.plan, workload, bounds, now_ms=now_ms, most_drawn=drawn)
+    return predict(
+        part.snapshot, part.plan, criteria.workload, bounds, now_ms=now_ms, most_drawn=drawn
+    )
 
 
 def _not_planned(store: TableStore, snapshot: Snapshot) -> str | None:

@@ -2,36 +2,49 @@
 
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 import numpy as np
 
 from liquidlog.advice.advice import Advice, Measured, PredicateReads
-from liquidlog.advice.candidates import Candidate, file_sizes, plainest
+from liquidlog.advice.candidates import Candidate, measured_file_sizes, plainest
+from liquidlog.advice.halves import NOT_AT_ALL, folds
 from liquidlog.advice.intervals import Certainty, certainty
 from liquidlog.advice.layouts import Grouping, Layouts
 from liquidlog.advice.readings import Readings, readings_of
 from liquidlog.advice.sample import Floats, Sample
+from liquidlog.advice.search import SAME, Space, chosen, costs, marginal_gains, searched
 from liquidlog.advice.search import Measured as Found
-from liquidlog.advice.search import Space, chosen, costs, marginal_gains, searched
 from liquidlog.advice.steps import NOTHING_TO_DO, steps
-from liquidlog.advice.verdict import MIN_GAIN, Gain, praise, refusal
-from liquidlog.clustering.columns import ClusteringColumn, clustering_state, resolve_columns
+from liquidlog.advice.verdict import (
+    MIN_GAIN,
+    NO_COLUMNS,
+    OWN_COLUMNS,
+    PARTITIONS,
+    Gain,
+    praise,
+    refusal,
+)
+from liquidlog.clustering.columns import (
+    DEFAULT_COLUMN_LIMIT,
+    ClusteringColumn,
+    clustering_state,
+    resolve_columns,
+)
 from liquidlog.clustering.planning.choice import output_count, writer_options
 from liquidlog.clustering.planning.remembered import remembered
-from liquidlog.errors import ClusteringColumnError
+from liquidlog.errors import ClusteringColumnError, UsageError
 from liquidlog.judgement.costs import rewrite_cost
 from liquidlog.judgement.verdicts import Bar
 from liquidlog.operations.full_rewrites import full_plan, grouping, unpartitioned
 from liquidlog.operations.sampled_rows import sample_rows
 from liquidlog.operations.table_readers import TableReaders, readings_by
 from liquidlog.plan import FittedWorkload
-from liquidlog.predicates.workload import WeightedPredicate, Workload
+from liquidlog.predicates.workload import Workload
 from liquidlog.snapshot import Snapshot
 from liquidlog.spec.schema import Leaf, Path, leaves
 
-DEFAULT_MAX_COLUMNS: Final = 4
 _HALVES: Final = 4
 """Halves of the sampled rows that say how far the sample may be off."""
 _LAID_AT_ONCE: Final = 2
@@ -44,13 +57,27 @@ _LOSES: Final = 1.01
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
-    """What is asked for: see `Table.advise`."""
+    """What is asked for: see `Table.advise`. Without `reads_rows`, only the log is read."""
 
     columns: tuple[Path, ...] | None = None
-    max_columns: int = DEFAULT_MAX_COLUMNS
+    max_columns: int = DEFAULT_COLUMN_LIMIT
     min_gain: float = MIN_GAIN
     max_file_bytes: int | None = None
     bar: Bar = field(default_factory=Bar)
+    reads_rows: bool = True
+
+    def __post_init__(self) -> None:
+        """Refuse more columns than a table can have.
+
+        Raises:
+            UsageError: If there are.
+        """
+        if self.max_columns > DEFAULT_COLUMN_LIMIT:
+            raise UsageError(
+                f"max_columns is {self.max_columns}, and a table has at most"
+                f" {DEFAULT_COLUMN_LIMIT} clustering columns",
+                option="max_columns",
+            )
 
 
 class LayoutSearch:
@@ -72,7 +99,7 @@ class LayoutSearch:
         if request.max_file_bytes is not None:
             self._sizes: tuple[int, ...] = (request.max_file_bytes,)
         else:
-            self._sizes = file_sizes(int(base.total_bytes), own_size)
+            self._sizes = measured_file_sizes(int(base.total_bytes), own_size)
         self._plain = unpartitioned(snapshot)
         # A set of columns that is not the table's own: any other gives the same groups.
         other = columns if columns != self._own_columns else columns[::-1]
@@ -93,7 +120,9 @@ class LayoutSearch:
             )
         outputs = sum(output_count(int(size), self._sizes[-1]) for size in self._foreign.size_bytes)
         sampled = self._sampled_leaves()
-        self._sample, why = sample_rows(base.store, snapshot, made, sampled, outputs=outputs)
+        self._sample, why = sample_rows(
+            base.store, snapshot, made, sampled, outputs=outputs, reads_rows=request.reads_rows
+        )
         if why is not None:
             self._notes.append(f"rows are made up from statistics: {why}")
         options = writer_options(snapshot, ())
@@ -108,6 +137,7 @@ class LayoutSearch:
         found = {leaf.logical: leaf for leaf in self._base.asked.leaves}
         known = {leaf.logical: leaf for leaf in leaves(self._base.snapshot.schema)}
         found |= {path: known[path] for path in usable}
+        found |= {column.logical: known[column.logical] for column in self._own_columns}
         for path in [path for path in found if path not in usable]:
             try:
                 resolve_columns(
@@ -131,10 +161,14 @@ class LayoutSearch:
         return candidate.columns == tuple(column.logical for column in self._own_columns)
 
     def _measure(
-        self, candidates: Sequence[Candidate], layouts: Layouts | None = None
+        self,
+        candidates: Sequence[Candidate],
+        layouts: Layouts | None = None,
+        readers: Sequence[FittedWorkload | None] | None = None,
     ) -> Sequence[Readings]:
         using = layouts or self._layouts
-        readers = [self._fitted_to(one) if one.is_fitted else None for one in candidates]
+        if readers is None:
+            readers = [self._fitted_to(one) if one.is_fitted else None for one in candidates]
         groupings = [self._own if self._is_own(one) else self._foreign for one in candidates]
         with ThreadPoolExecutor(_LAID_AT_ONCE) as pool:
             laid = list(pool.map(using.laid, candidates, groupings, readers))
@@ -148,13 +182,42 @@ class LayoutSearch:
     def _fitted_to(self, candidate: Candidate) -> FittedWorkload | None:
         """Return what the older queries ask of a candidate's columns, None if nothing."""
         if candidate not in self._readers:
-            self._readers[candidate] = fitted_readers(
-                self._base.readers.workload,
-                self._base.halves.older,
-                candidate.columns,
-                self._base.snapshot,
-            )
+            self._readers[candidate] = self._fitted_by(self._base.halves.older, candidate)
         return self._readers[candidate]
+
+    def _fitted_by(self, weights: Floats, candidate: Candidate) -> FittedWorkload | None:
+        base = self._base
+        return fitted_readers(base.readers.workload, weights, candidate.columns, base.snapshot)
+
+    def _held_back(self, found: Found) -> Found:
+        """Return what the older queries open with each candidate that does not know them.
+
+        A fitted layout is measured fold by fold, the best first, as long as it may be the best of
+        all: what queries open without being known is no less than what they open if they are.
+        """
+        base, older = self._base, self._base.halves.older
+        if base.halves.by == NOT_AT_ALL:
+            return found
+        held, known = dict(found), costs(found, older)
+        least = min(known[one] for one in found if not one.is_fitted)
+        parts = folds(older, base.asked.shapes)
+        for one in sorted((one for one in found if one.is_fitted), key=lambda one: known[one]):
+            if known[one] > least * (1 + SAME):
+                break
+            held[one] = self._by_folds(one, parts)
+            least = min(least, costs({one: held[one]}, older)[one])
+        return held
+
+    def _by_folds(self, candidate: Candidate, parts: Floats) -> Readings:
+        """Return what is opened with a candidate fitted to all folds but the query's own."""
+        older = self._base.halves.older
+        readers = [self._fitted_by(older - part, candidate) for part in parts]
+        read = self._measure([candidate] * len(parts), readers=readers)
+        shares = np.divide(parts, older, out=np.zeros_like(parts), where=older > 0)
+        return Readings(
+            bytes=(shares * np.stack([one.bytes for one in read])).sum(axis=0),
+            files=(shares * np.stack([one.files for one in read])).sum(axis=0),
+        )
 
     def advice(self) -> Advice:
         """Return the advice."""
@@ -181,15 +244,16 @@ class LayoutSearch:
         older = base.halves.older
         found = searched(space, self._measure, older)
         self._add_own(found)
-        best = chosen(found, older)
+        held = self._held_back(found)
+        best, ranks = chosen(held, older), costs(held, older)
         if (judged := int((base.halves.newest > 0).sum())) < _FEW:
             self._notes.append(
                 f"judged on {judged} predicate(s): the intervals are of these, and do not say what"
                 " other queries would read"
             )
         certain = self._certainty(best, found[best])
-        joined = self._joined()
-        gain = self._gain(best, found[best], certain, joined)
+        joined = self._joined(found, best)
+        gain = self._gain(best, found[best], held[best], certain, joined)
         why_not = refusal(gain, min_gain=request.min_gain, bar=request.bar)
         is_worth_it = why_not is None
         if base.snapshot.metadata.partition_columns and is_worth_it:
@@ -203,15 +267,15 @@ class LayoutSearch:
         columns = space.columns
         return Advice(
             **base.fields(),
-            best=self._measured(best, found[best]),
+            best=self._measured(best, found[best], held[best]),
             is_recommended=is_worth_it,
             reason=why_not or praise(gain),
             gain=gain.share,
             gain_interval=gain.range,
             interval=certain.read_share,
             candidates=tuple(
-                self._measured(one, found[one])
-                for one in sorted(found, key=lambda one: costs(found, older)[one])
+                self._measured(one, found[one], held[one])
+                for one in sorted(found, key=lambda one: ranks[one])
             ),
             columns=marginal_gains(
                 found, best, columns, older, cost_now, base.mean(joined.cost_bytes, older)
@@ -240,7 +304,7 @@ class LayoutSearch:
             new = [plainest(own, size) for size in sorted(sizes)]
             found.update(zip(new, self._measure(new), strict=True))
 
-    def _measured(self, candidate: Candidate, read: Readings) -> Measured:
+    def _measured(self, candidate: Candidate, read: Readings, held: Readings) -> Measured:
         base = self._base
         newest, older = base.halves.newest, base.halves.older
         group = self._own if self._is_own(candidate) else self._foreign
@@ -248,7 +312,7 @@ class LayoutSearch:
             candidate=candidate,
             files=round(self._files(candidate)) + int((group.group_of_file < 0).sum()),
             read_share=base.mean(read.bytes, newest) / base.total_bytes,
-            older_read_share=base.mean(read.bytes, older) / base.total_bytes,
+            older_read_share=base.mean(held.bytes, older) / base.total_bytes,
             bytes_per_reading=base.mean(read.bytes, newest),
             files_per_reading=base.mean(read.files, newest),
         )
@@ -278,17 +342,31 @@ class LayoutSearch:
             halves,
         )
 
-    def _joined(self) -> Readings:
-        """Return what predicates open if files are only joined, where OPTIMIZE would do that."""
-        base = self._base
-        if self._own_columns or base.snapshot.metadata.partition_columns:
-            return base.now
-        found = [base.joined(size) for size in self._sizes]
-        return min(found, key=lambda one: base.mean(one.cost_bytes, base.halves.older))
+    def _joined(self, found: Found, best: Candidate) -> Readings:
+        """Return what predicates open without other columns: with small files joined.
 
-    def _gain(self, best: Candidate, read: Readings, certain: Certainty, joined: Readings) -> Gain:
+        Files of a clustered table are joined where it is rewritten by its own columns.
+        """
+        base = self._base
+        if not self._own_columns:
+            joined = [base.joined(size) for size in self._sizes]
+        elif self._is_own(best):
+            joined = [base.now]
+        else:
+            joined = [base.now, *(read for one, read in found.items() if self._is_own(one))]
+        return min(joined, key=lambda one: base.mean(one.cost_bytes, base.halves.older))
+
+    def _gain(
+        self,
+        best: Candidate,
+        read: Readings,
+        held: Readings,
+        certain: Certainty,
+        joined: Readings,
+    ) -> Gain:
         base = self._base
         size, inputs = self._rewritten(best)
+        partitions = base.snapshot.metadata.partition_columns
         cost_now = base.mean(base.now.cost_bytes, base.halves.newest)
         return Gain(
             cost_now=cost_now,
@@ -297,9 +375,10 @@ class LayoutSearch:
             range=certain.gain,
             rewrite_cost=rewrite_cost(size, inputs + self._files(best)),
             share_of_older=1
-            - base.mean(read.cost_bytes, base.halves.older)
+            - base.mean(held.cost_bytes, base.halves.older)
             / max(base.mean(base.now.cost_bytes, base.halves.older), 1.0),
             readings_a_day=self._request.bar.readings_a_day * len(base.readers.workload),
+            joins=OWN_COLUMNS if self._own_columns else PARTITIONS if partitions else NO_COLUMNS,
         )
 
     def _losers(self, read: Readings) -> tuple[PredicateReads, ...]:
@@ -330,7 +409,7 @@ def fitted_readers(
     from liquidlog.predicates.reduction import fitted_workload
 
     asked = tuple(
-        WeightedPredicate(one.where, float(weight))
+        replace(one, weight=float(weight))
         for one, weight in zip(workload, weights, strict=True)
         if weight > 0
     )

@@ -6,24 +6,24 @@ from typing import Any, Final
 
 import numpy as np
 
+from liquidlog.advice.advice import Advice
 from liquidlog.clustering.columns import ClusteringColumn
 from liquidlog.clustering.health.maps import KeyMap, MappedFiles, key_map
 from liquidlog.clustering.health.measure import Health
 from liquidlog.clustering.health.pictures import Pictures, pictures
-from liquidlog.clustering.planning.remembered import remembered_if_right
 from liquidlog.doctor.findings import Finding, findings
 from liquidlog.errors import LiquidlogError
-from liquidlog.judgement.verdicts import Bar, Judgement
+from liquidlog.judgement.verdicts import Criteria, Judgement
 from liquidlog.log.history import read_history
 from liquidlog.log.loader import load_snapshot
 from liquidlog.log.statistics import load_bounds
 from liquidlog.log.store import TableStore
+from liquidlog.operations.advise import advised_by_the_log
 from liquidlog.operations.detail import detail
 from liquidlog.operations.doctor import examine
-from liquidlog.operations.inspect import judged_health
+from liquidlog.operations.inspect import compared, judged_health
 from liquidlog.operations.scan import Scan, scan
 from liquidlog.plan import ClusteringPlan
-from liquidlog.predicates.workload import Workload
 from liquidlog.simulation.pictured import predicted_files
 from liquidlog.snapshot import Snapshot
 from liquidlog.spec.bounds import Bounds
@@ -57,7 +57,8 @@ class Overview:
     `problem` says why nothing is judged, if `judgement` is None. `key_map` has the table now and
     after the rewrite that is worth it, or else after the best of those that are not; None if there
     is no column to draw it by, or no file has statistics of all of them. `scan` is what readers of
-    a given workload open now, if there is no rewrite to compare it with.
+    a given workload open now, if there is no rewrite to compare it with. `advice` is for these
+    readers, by statistics alone; None without a workload.
     """
 
     detail: Mapping[str, Any]
@@ -70,40 +71,25 @@ class Overview:
     pictures: Pictures | None
     trend: tuple[Health, ...]
     rewrite: LastRewrite | None
+    advice: Advice | None = None
 
 
-def overview(  # noqa: PLR0913  what is shown, for whom
-    store: TableStore,
-    snapshot: Snapshot,
-    *,
-    min_cube_bytes: int | None,
-    now_ms: int,
-    workload: Workload = (),
-    workload_source: str | None = None,
-    bar: Bar | None = None,
+def overview(
+    store: TableStore, snapshot: Snapshot, criteria: Criteria, *, min_cube_bytes: int | None
 ) -> Overview:
     """Return what a report of the snapshot shows; only the log is read.
 
     Without `min_cube_bytes`, the minimum cube size is the one that the table remembers, the default
-    if that is wrong. Rewrites are judged by the last three, as `examine` does it.
+    if that is wrong. Rewrites are judged by the criteria.
 
     Raises:
         CorruptLogError: If the log is broken.
         UsageError: If no predicate of the workload is a condition on the table.
     """
-    if min_cube_bytes is None:
-        min_cube_bytes = remembered_if_right(snapshot, "min_cube_bytes")
-    examined = examine(
-        store,
-        snapshot,
-        min_cube_bytes=min_cube_bytes,
-        now_ms=now_ms,
-        workload=workload,
-        workload_source=workload_source,
-        bar=bar,
-    )
+    advice = advised_by_the_log(store, snapshot, criteria)
+    examined = examine(store, snapshot, criteria, min_cube_bytes=min_cube_bytes, advice=advice)
     found = findings(examined)
-    if examined.state is None or examined.judgement is None:
+    if examined.state is None or examined.health is None or examined.judgement is None:
         return Overview(
             detail={"version": snapshot.version, "location": snapshot.uri},
             health=None,
@@ -115,30 +101,28 @@ def overview(  # noqa: PLR0913  what is shown, for whom
             pictures=None,
             trend=(),
             rewrite=None,
+            advice=None,
         )
-    columns = examined.state.columns
+    columns, min_cube_bytes = examined.state.columns, examined.min_cube_bytes
     judgement = examined.judgement
     past = _Past(store, snapshot, columns, min_cube_bytes)
     history = read_history(store, HISTORY_COMMITS)
     return Overview(
         detail=detail(snapshot),
-        health=judged_health(
-            snapshot,
-            columns,
-            examined.bounds,
-            min_cube_bytes=min_cube_bytes,
-            measured_at_ms=now_ms,
+        health=compared(
+            examined.health, snapshot, columns, examined.bounds, min_cube_bytes=min_cube_bytes
         ),
         problem=None,
         judgement=judgement,
         key_map=_key_map(snapshot, columns, examined.bounds, judgement),
-        scan=scan(store, snapshot, workload, now_ms=now_ms)
-        if workload and judgement.shown is None
+        scan=scan(store, snapshot, criteria.workload, now_ms=criteria.now_ms)
+        if criteria.workload and judgement.shown is None
         else None,
         findings=found,
         pictures=pictures(snapshot, columns, examined.bounds, min_cube_bytes=min_cube_bytes),
         trend=past.trend(sorted(row["version"] for row in history)),
         rewrite=_last_rewrite(history, past),
+        advice=advice,
     )
 
 

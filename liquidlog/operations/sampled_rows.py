@@ -43,6 +43,7 @@ def sample_rows(
     leaves: Sequence[Leaf],
     *,
     outputs: int,
+    reads_rows: bool = True,
 ) -> tuple[Sample, str | None]:
     """Return sampled live rows of a plan's inputs, and why they are made up, None if they are read.
 
@@ -56,26 +57,34 @@ def sample_rows(
         plan: A plan that takes the files of which rows are wanted.
         leaves: The columns to read.
         outputs: Files that are to be written; they say how many rows are needed.
+        reads_rows: Whether to read data files at all.
     """
     rows = min(max(_FEWEST_ROWS, _ROWS_OF_A_FILE * outputs), _MOST_ROWS)
+    if not reads_rows:
+        return _made_up(store, snapshot, plan, leaves, rows), "only the log is read"
     files = _chosen(plan, _MOST_FILES)
     numbers = _numbers(snapshot, files)
     try:
         read = _read(store, snapshot, plan, files, leaves, rows)
     except DataFileError as error:
-        files = _chosen(plan, _MOST_MADE_UP_FILES)
-        numbers = _numbers(snapshot, files)
-        weights = np.array([file.size_bytes for file in files], np.float64)
-        some = snapshot.files.take(pa.array(numbers))
-        bounds = load_bounds(store, replace(snapshot, files=some, plain_files=None), leaves)
-        table, owner = made_up(leaves, bounds, weights, rows)
-        table = _with_partition_values(snapshot, leaves, table, numbers[owner])
-        made = sampled(leaves, table, numbers[owner], source=FROM_STATISTICS, files=len(files))
-        return made, error.message
+        return _made_up(store, snapshot, plan, leaves, rows), error.message
     file = np.repeat(numbers, [len(one) for one in read])
     table = pa.concat_tables(read) if read else _nothing(leaves)
     table = _with_partition_values(snapshot, leaves, table, file)
     return sampled(leaves, table, file, source=FROM_ROWS, files=len(files)), None
+
+
+def _made_up(
+    store: TableStore, snapshot: Snapshot, plan: ClusteringPlan, leaves: Sequence[Leaf], rows: int
+) -> Sample:
+    files = _chosen(plan, _MOST_MADE_UP_FILES)
+    numbers = _numbers(snapshot, files)
+    weights = np.array([file.size_bytes for file in files], np.float64)
+    some = snapshot.files.take(pa.array(numbers))
+    bounds = load_bounds(store, replace(snapshot, files=some, plain_files=None), leaves)
+    table, owner = made_up(leaves, bounds, weights, rows)
+    table = _with_partition_values(snapshot, leaves, table, numbers[owner])
+    return sampled(leaves, table, numbers[owner], source=FROM_STATISTICS, files=len(files))
 
 
 def _nothing(leaves: Sequence[Leaf]) -> pa.Table:

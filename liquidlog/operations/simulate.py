@@ -14,8 +14,9 @@ from liquidlog.clustering.zcubes import membership, sizes
 from liquidlog.errors import UsageError
 from liquidlog.log.statistics import load_bounds
 from liquidlog.log.store import TableStore
-from liquidlog.simulation.contenders import CONTENDERS, SIZED
-from liquidlog.simulation.rounds import SAMPLED_ROWS
+from liquidlog.simulation.contenders import CONTENDERS, SIZED, contenders, setting
+from liquidlog.simulation.rounds import SAMPLED_ROWS, Course
+from liquidlog.simulation.rounds import simulate as play_rounds
 from liquidlog.simulation.scenarios import check_scenario
 from liquidlog.simulation.table import NO_CUBE, SimulatedTable, empty_table, with_files
 from liquidlog.snapshot import Snapshot
@@ -37,6 +38,47 @@ def remembered_settings(snapshot: Snapshot, names: Sequence[str]) -> Mapping[str
     if "overlap" in (names or CONTENDERS):
         listening.add("tolerance")
     return remembered_among(snapshot, listening)
+
+
+def simulate(  # noqa: PLR0913  who takes part, and how
+    store: TableStore,
+    snapshot: Snapshot,
+    *,
+    append_bytes: int,
+    scenario: str,
+    rounds: int,
+    strategies: Sequence[str],
+    max_file_size: int | str | None = None,
+    curve: str | None = None,
+    tolerance: float | None = None,
+) -> tuple[Course, ...]:
+    """Return how strategies, all if none is named, would do in rounds that begin with the table.
+
+    Each round appends `append_bytes` of keys as the scenario says. Arguments that are None are what
+    the table remembers.
+
+    Raises:
+        UsageError: If the table has no clustering columns, a name is unknown, an argument is of the
+            wrong kind or would have no effect, or a property has a wrong value.
+    """
+    given: dict[str, Any] = {
+        "max_file_size": max_file_size,
+        "curve": curve,
+        "tolerance": tolerance,
+    }
+    contenders(strategies, **given)  # refuses wrong arguments before a file is looked at
+    first = simulated_table(store, snapshot, append_bytes=append_bytes, scenario=scenario)
+    remembered = remembered_settings(snapshot, strategies)
+    made = setting(
+        first,
+        scenario=scenario,
+        rounds=rounds,
+        append_bytes=append_bytes,
+        max_file_size=max_file_size,
+        curve=curve,
+        remembered=remembered,
+    )
+    return play_rounds(made, contenders(strategies, **given, remembered=remembered), first)
 
 
 def simulated_table(

@@ -107,6 +107,8 @@ def _stated(node: exp.Expr, now_us: int) -> exp.Expr:
 def _instead(statements: Sequence[object]) -> str:
     if len(statements) > 1:
         return f"it is {len(statements)} statements; join conditions with AND or OR"
+    if not statements:
+        return "it is a word that stands only inside of one"
     if statements[0] is None:
         return "it is empty"
     return "it is a statement; give only the condition behind its WHERE"

@@ -1,6 +1,7 @@
 """Intervals of SQL, and times moved by them as Spark moves them.
 
-Source: Spark, DateTimeUtils (timestampAddMonths, timestampAddDayTime), LocalDate.plusMonths.
+Source: Spark, DateTimeUtils (timestampAddMonths, timestampAddDayTime), LocalDate.plusMonths,
+IntervalUtils (fromYearMonthString).
 """
 
 import calendar
@@ -24,6 +25,7 @@ from liquidlog.predicates.literals import (
 from liquidlog.predicates.sessions import ANY_SHIFT_US, Session
 
 _WHOLE: Final = re.compile(r"[+-]?[0-9]{1,9}")
+_YEARS_AND_MONTHS: Final = re.compile(r"([+-]?)([0-9]{1,9})-0?([0-9]|10|11)")
 _MONTHS: Final[Mapping[str, int]] = {"MONTH": 1, "YEAR": 12}
 _MICROS: Final[Mapping[str, int]] = {
     "WEEK": 7 * DAY_US,
@@ -76,7 +78,11 @@ def duration(node: exp.Expression) -> Duration | None:
 
 
 def _spelled(node: exp.Interval) -> Duration | None:
-    count, unit = _count(node.this), node.args.get("unit")
+    unit = node.args.get("unit")
+    if isinstance(unit, exp.IntervalSpan):
+        names = unit.text("this").upper(), unit.text("expression").upper()
+        return _years_and_months(node.this) if names == ("YEAR", "MONTH") else None
+    count = _count(node.this)
     if count is None or not isinstance(unit, exp.Var):
         return None
     name = unit.name.upper().removesuffix("S")
@@ -85,6 +91,21 @@ def _spelled(node: exp.Interval) -> Duration | None:
     if name not in _MICROS:
         return None
     return Duration(micros=count * _MICROS[name], has_time=name not in _WHOLE_DAYS)
+
+
+def _years_and_months(node: object) -> Duration | None:
+    """Return the interval of a text like '1-2', None for anything else."""
+    if isinstance(node, exp.Neg):
+        inner = _years_and_months(node.this)
+        return None if inner is None else -inner
+    if not isinstance(node, exp.Literal):
+        return None
+    found = _YEARS_AND_MONTHS.fullmatch(str(node.this).strip())
+    if found is None:
+        return None
+    sign, years, months = found.groups()
+    count = 12 * int(years) + int(months)
+    return Duration(months=-count if sign == "-" else count)
 
 
 def _count(node: object) -> int | None:

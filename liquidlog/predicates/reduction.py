@@ -47,6 +47,7 @@ _MAX_ALTERNATIVES: Final = 64
 NO_COLUMN: Final = "narrows by no clustering column"
 NEVER: Final = "is never true"
 NO_CONDITION: Final = "is no condition on this table"
+REDACTED: Final = "has values in place of redacted constants"
 
 _OPERATORS: Final[Mapping[type[exp.Expression], str]] = {
     exp.EQ: "=",
@@ -133,8 +134,10 @@ def fitted_workload(
     refused = [one for one in reduced if isinstance(one, UsageError)]
     if len(refused) == len(reduced) and refused:
         raise refused[0]
-    for found, share in zip(reduced, shares(workload), strict=True):
-        if isinstance(found, UsageError):
+    for predicate, found, share in zip(workload, reduced, shares(workload), strict=True):
+        if predicate.has_stand_ins:
+            left.setdefault(REDACTED, []).append(share)
+        elif isinstance(found, UsageError):
             left.setdefault(NO_CONDITION, []).append(share)
         elif not found:
             left.setdefault(NEVER, []).append(share)

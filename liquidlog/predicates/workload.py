@@ -23,13 +23,16 @@ class WeightedPredicate:
     """A SQL condition and how often it is used, in any unit that the whole workload shares.
 
     `problem` says why `where` is no condition on one table; None if it may be one. `recorded` says
-    when it was asked and what that read; None for a predicate that somebody wrote.
+    when it was asked and what that read; None for a predicate that somebody wrote. `has_stand_ins`
+    says that values of the table are in place of constants that were redacted: what is read can be
+    predicted, but no layout can be fitted to them.
     """
 
     where: str
     weight: float = 1.0
     problem: str | None = None
     recorded: Recorded | None = None
+    has_stand_ins: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -62,10 +62,11 @@ def _head(found: Advice) -> str:
     if found.recommended is None:
         return "leave the table as it is"
     size = render_size(found.recommended.candidate.max_file_bytes)
-    return f"{_layout(found.recommended)} in files of {size}"
+    return f"{layout_text(found.recommended)} in files of {size}"
 
 
-def _layout(one: Measured) -> str:
+def layout_text(one: Measured) -> str:
+    """Return a layout in words."""
     of = one.candidate
     words = [_columns(of.columns)]
     if len(of.columns) > 1:
@@ -101,7 +102,7 @@ def _backtest(found: Backtest) -> Iterator[str]:
 def _best(found: Advice) -> Iterator[Part]:
     if found.best is None:
         return
-    what = "then" if found.is_recommended else f"the best layout: {_layout(found.best)}"
+    what = "then" if found.is_recommended else f"the best layout: {layout_text(found.best)}"
     yield Line(
         f"{what}: a reading opens {_read(found.best.read_share)}"
         f"{_between(found.interval)}, {render_size(round(found.best.bytes_per_reading))} in"
@@ -139,7 +140,7 @@ def _between(found: Range | None) -> str:
 def _candidates(candidates: tuple[Measured, ...]) -> Iterator[tuple[str, ...]]:
     for one in candidates[:_SHOWN]:
         yield (
-            _layout(one),
+            layout_text(one),
             render_size(one.candidate.max_file_bytes),
             str(one.files),
             f"{one.read_share:.1%}",

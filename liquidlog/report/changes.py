@@ -6,11 +6,12 @@ The report of a dry run never says that something was done; each one contains "w
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
+from liquidlog.judgement.verdicts import Option
 from liquidlog.log.checkpointing import Checkpointed
 from liquidlog.operations.append import Appended
 from liquidlog.plan import ClusteringPlan, RewriteResult
 from liquidlog.report.layout import Grid, Line, Report, listing, pairs
-from liquidlog.report.plans import plan
+from liquidlog.report.plans import judged_plan, plan
 from liquidlog.spec.markup import NOT_MEASURED
 from liquidlog.spec.sizes import render_size
 
@@ -113,7 +114,22 @@ def optimized(result: Mapping[str, Any]) -> Report:
     )
     unproved = [group["group_id"] for group in result["groups"] if "read_back" in group]
     warned = (Line(f"{len(unproved)} group(s) were not read back"),) if unproved else ()
-    return (head, *warned, *pairs(result["metrics"]))
+    return (head, *_reconciled(result, "were"), *warned, *pairs(result["metrics"]))
+
+
+def _reconciled(result: Mapping[str, Any], were: str) -> Report:
+    """Say that rows were deleted from outputs because others had deleted them; nothing if none."""
+    found = result["reconciled"]
+    if not found["rows"]:
+        return ()
+    rows = f"{found['rows']} row(s) that version(s) {_listed(found['versions'])} deleted meanwhile"
+    if found["files"] is None:
+        return (
+            Line(f"{rows} {were} to be found in the outputs and deleted; nobody looked for them"),
+        )
+    size = render_size(found["bytes_read"])
+    where = f"{found['files']} output(s)"
+    return (Line(f"{rows} {were} deleted from {where}: {size} read in {found['seconds']} s"),)
 
 
 def optimized_finally(result: Mapping[str, Any]) -> Report:
@@ -129,9 +145,11 @@ def _depth(depth: float | None) -> str:
     return NOT_MEASURED if depth is None else f"{depth:.2f}"
 
 
-def would_optimize(made: ClusteringPlan, result: Mapping[str, Any]) -> Report:
-    """Show what an OPTIMIZE would commit, and its plan."""
-    return (_would_commit(made, result, "would commit"), *plan(made))
+def would_optimize(
+    made: ClusteringPlan, judged: Option | None, result: Mapping[str, Any]
+) -> Report:
+    """Show what an OPTIMIZE would commit, its plan, and whether that is worth it, if judged."""
+    return (_would_commit(made, result, "would commit"), *judged_plan((made, judged)))
 
 
 def would_optimize_finally(made: ClusteringPlan, result: Mapping[str, Any]) -> Report:
@@ -211,9 +229,11 @@ def committed(result: Mapping[str, Any], *, dry_run: bool) -> Report:
     versions = _listed(result["versions"]) or "none"
     if dry_run:
         what = f"would commit {groups} group(s), version(s) {versions}"
-        return (Line(f"{what}; {before} group(s) are in the log already; {_NOTHING_DONE}"),)
+        head = Line(f"{what}; {before} group(s) are in the log already; {_NOTHING_DONE}")
+        return (head, *_reconciled(result, "would have"))
     what = f"committed {groups} group(s), version(s) {versions}"
-    return (Line(f"{what}; {before} group(s) were committed before"),)
+    head = Line(f"{what}; {before} group(s) were committed before")
+    return (head, *_reconciled(result, "were"))
 
 
 def _listed(versions: Sequence[int]) -> str:

@@ -11,6 +11,7 @@ from string import Template
 
 from liquidlog.doctor.findings import Finding
 from liquidlog.operations.overview import Overview
+from liquidlog.report.page_advice import advice
 from liquidlog.report.page_answer import answer
 from liquidlog.report.page_details import pictured, summary, tables
 from liquidlog.report.page_maps import maps
@@ -84,11 +85,7 @@ def _advice(overview: Overview, workload: str) -> str:
     table, asked = shlex.quote(str(overview.detail["location"])), shlex.quote(workload)
     judgement = overview.judgement
     if judgement is not None and judgement.readers == "workload":
-        return section(
-            "Advice",
-            "<p>To see whether other clustering columns would suit these readers better:</p>",
-            command(f"liquidlog advise {table} --workload {asked}"),
-        )
+        return advice(overview.advice, str(overview.detail["location"]), workload)
     return section(
         "Advice",
         "<p>No workload was given. To judge by what your readers really ask:</p>",

@@ -8,6 +8,7 @@ from typing import Any
 
 from msgspec import UNSET, to_builtins
 
+from liquidlog.operations.reconciled import ReconciledRows, reconcile_limits
 from liquidlog.operations.rewrite import CommitReport, default_groups_per_commit
 from liquidlog.operations.rounds import Round, depth_after_round
 from liquidlog.plan import RESULT_FORMAT_VERSION, ClusteringPlan, RewriteResult, RewrittenGroup
@@ -15,16 +16,38 @@ from liquidlog.report.policies import policy_document
 from liquidlog.table import Table
 
 
-def _policy(plan: ClusteringPlan, groups_per_commit: int | None) -> Mapping[str, Any]:
+def _policy(plan: ClusteringPlan, commits: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return all settings of an OPTIMIZE, and who has chosen them."""
-    return {**policy_document(plan), **commit_policy(plan, groups_per_commit)}
+    return {**policy_document(plan), **commit_policy(plan, commits)}
 
 
-def commit_policy(plan: ClusteringPlan, groups_per_commit: int | None) -> Mapping[str, Any]:
-    """Return how groups of a plan are committed, setting by setting, and who has chosen it."""
-    value = groups_per_commit or default_groups_per_commit(plan)
-    chosen_by = "default" if groups_per_commit is None else "option"
-    return {"groups_per_commit": {"value": value, "from": chosen_by}}
+def commit_policy(plan: ClusteringPlan, commits: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return how groups of a plan are committed, setting by setting, and who has chosen it.
+
+    `commits` has the arguments of Table.commit_each that were given.
+    """
+    limits = reconcile_limits(commits.get("max_reconciled_share"), commits.get("reconcile_limit"))
+    most = commits.get("groups_per_commit") or default_groups_per_commit(plan)
+    settings = (
+        ("groups_per_commit", "groups_per_commit", most),
+        ("max_reconciled_share", "max_reconciled_share", limits.max_share),
+        ("reconcile_limit_bytes", "reconcile_limit", limits.limit_bytes),
+    )
+    return {
+        name: {"value": value, "from": "option" if given in commits else "default"}
+        for name, given, value in settings
+    }
+
+
+def reconciled_document(found: ReconciledRows) -> Mapping[str, Any]:
+    """Return what others had deleted and was deleted of outputs; null is what nobody looked for."""
+    return {
+        "rows": found.rows,
+        "files": found.files,
+        "bytes_read": found.bytes_read,
+        "seconds": None if found.seconds is None else round(found.seconds, 3),
+        "versions": found.versions,
+    }
 
 
 def round_document(
@@ -32,7 +55,7 @@ def round_document(
     report: CommitReport,
     metrics: Mapping[str, Any],
     seconds: float,
-    groups_per_commit: int | None,
+    commits: Mapping[str, Any],
 ) -> Mapping[str, Any]:
     """Return the document of an OPTIMIZE that took `seconds`, planning included."""
     costs = {group.group_id: group.costs for group in report.finished}
@@ -50,9 +73,10 @@ def round_document(
             }
             for group_id, version in report.group_versions.items()
         ],
-        "policy": _policy(plan, groups_per_commit),
+        "policy": _policy(plan, commits),
         "metrics": metrics,
         "rows_verified": report.rows_verified,
+        "reconciled": reconciled_document(report.reconciled),
         "seconds": round(seconds, 3),
     }
 
@@ -79,7 +103,7 @@ def rounds_document(opened: Table, rounds: Sequence[Round[Mapping[str, Any]]]) -
 
 
 def committed_document(
-    plan: ClusteringPlan, report: CommitReport, groups_per_commit: int | None
+    plan: ClusteringPlan, report: CommitReport, commits: Mapping[str, Any]
 ) -> Mapping[str, Any]:
     """Return the document of a commit of groups."""
     proofs = _proofs(report)
@@ -91,12 +115,13 @@ def committed_document(
             {"group_id": group_id, "version": version, **proofs[group_id]}
             for group_id, version in report.group_versions.items()
         ],
-        "policy": commit_policy(plan, groups_per_commit),
+        "reconciled": reconciled_document(report.reconciled),
+        "policy": commit_policy(plan, commits),
     }
 
 
 def would_do_round(
-    opened: Table, made: ClusteringPlan, seconds: float, groups_per_commit: int | None
+    opened: Table, made: ClusteringPlan, seconds: float, commits: Mapping[str, Any]
 ) -> dict[str, Any]:
     """Return the document of an OPTIMIZE, with the versions that would commit its groups.
 
@@ -104,9 +129,10 @@ def would_do_round(
         opened: The table, whose newest version has been read.
         made: The plan for that version.
         seconds: The duration of planning.
-        groups_per_commit: How many groups one version would commit, None for the default.
+        commits: The arguments of Table.commit_each that were given.
     """
     first = (opened.seen_version or 0) + 1
+    groups_per_commit = commits.get("groups_per_commit")
     most = groups_per_commit or default_groups_per_commit(made)
     versions = [first + number // most for number in range(len(made.groups))]
     return {
@@ -121,9 +147,10 @@ def would_do_round(
             }
             for group, version in zip(made.groups, versions, strict=True)
         ],
-        "policy": _policy(made, groups_per_commit),
+        "policy": _policy(made, commits),
         "metrics": opened.planned_metrics(made, groups_per_commit=groups_per_commit),
         "rows_verified": made.live_rows,
+        "reconciled": reconciled_document(ReconciledRows()),
         "seconds": round(seconds, 3),
     }
 
@@ -133,14 +160,14 @@ def would_do_rounds(
     made: ClusteringPlan,
     seconds: float,
     min_gain: float,
-    groups_per_commit: int | None,
+    commits: Mapping[str, Any],
 ) -> Mapping[str, Any]:
     """Return the document of the first round, if it gains enough; later rounds depend on it."""
     depth = opened.health().average_depth
     after = depth_after_round(opened, made, depth, min_gain)
     rounds = []
     if after is not None:
-        first = would_do_round(opened, made, seconds, groups_per_commit)
+        first = would_do_round(opened, made, seconds, commits)
         rounds.append({**first, "average_depth": after})
         depth = after
     return {

@@ -1,6 +1,7 @@
 """Laws of predictions: ranges have what is predicted, and most rewrites come true in them."""
 
 from collections.abc import Sequence
+from functools import cached_property
 from itertools import count as counted
 
 import numpy as np
@@ -20,6 +21,7 @@ from liquidlog.simulation.table import Points, Rows
 from liquidlog.snapshot import Snapshot
 from liquidlog.spec.bounds import Bounds, ColumnBounds
 from liquidlog.spec.schema import Leaf
+from support.effort import effort
 
 ROW_BYTES = 100
 ROWS = 4_000
@@ -87,21 +89,24 @@ class Rewritten:
         chosen = self.random.permutation(ROWS)[:rows]
         return [pa.table(list(self.points[chosen].T), names=self.names)]
 
+    @cached_property
+    def outputs(self) -> tuple[Points, Points, Rows]:
+        """Least and greatest values of the files after the rewrite, and their sizes in bytes."""
+        _, parts = np.unique(self.parts, return_inverse=True)
+        return *_ends(self.points, parts), np.bincount(parts) * ROW_BYTES
+
     def narrow_bytes(self) -> float:
         """Return what readers of one value of a column open after the rewrite, by brute force."""
-        _, parts = np.unique(self.parts, return_inverse=True)
-        low, high = _ends(self.points, parts)
-        size = np.bincount(parts) * ROW_BYTES
+        low, high, size = self.outputs
         asked = self.points[:: ROWS // 400]
         inside = (low[np.newaxis] <= asked[:, np.newaxis]) & (asked[:, np.newaxis] <= high)
         return float((inside * size[np.newaxis, :, np.newaxis]).sum(axis=1).mean())
 
     def read_bytes(self, column: int, first: float, last: float) -> float:
         """Return the bytes of files after the rewrite that may have values between two."""
-        _, parts = np.unique(self.parts, return_inverse=True)
-        low, high = _ends(self.points, parts)
+        low, high, size = self.outputs
         met = (low[:, column] <= last) & (high[:, column] >= first)
-        return float(np.bincount(parts)[met].sum() * ROW_BYTES)
+        return float(size[met].sum())
 
 
 def _ends(points: Points, parts: Rows) -> tuple[Points, Points]:
@@ -162,7 +167,7 @@ CASES = st.builds(
 )
 
 
-@settings(deadline=None, max_examples=12)
+@settings(deadline=None, max_examples=effort(8, 12))
 @given(CASES)
 def test_ranges_have_what_is_predicted_and_at_least_a_file(table: Rewritten) -> None:
     asked = _workload(_asked(table, 5))
@@ -183,7 +188,7 @@ def _random_table(seed: int) -> Rewritten:
 @pytest.mark.parametrize("is_sampled", [False, True])
 def test_narrow_readers_open_what_is_predicted(*, is_sampled: bool) -> None:
     held = []
-    for seed in range(40):
+    for seed in range(effort(24, 40)):
         table = _random_table(seed)
         samples = table.samples(1_500) if is_sampled else None
         found = predict(table.snapshot, table.plan, (), table.bounds_of, samples)
@@ -194,7 +199,7 @@ def test_narrow_readers_open_what_is_predicted(*, is_sampled: bool) -> None:
 @pytest.mark.parametrize("is_sampled", [False, True])
 def test_readers_open_what_is_predicted(*, is_sampled: bool) -> None:
     held = []
-    for seed in range(20):
+    for seed in range(effort(12, 20)):
         table = _random_table(seed)
         asked = _asked(table, 10)
         samples = table.samples(1_500) if is_sampled else None
@@ -211,7 +216,7 @@ def test_ranges_shrink_with_larger_samples() -> None:
     widths = []
     for rows in (100, 3_000):
         across = []
-        for seed in range(10):
+        for seed in range(effort(6, 10)):
             table = _random_table(seed)
             asked = _workload(_asked(table, 10))
             samples = table.samples(rows)

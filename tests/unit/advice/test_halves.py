@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from liquidlog.advice.halves import BY_SHAPE, BY_TIME, NOT_AT_ALL, by_shape, by_time
+from liquidlog.advice.halves import BY_SHAPE, BY_TIME, NOT_AT_ALL, by_shape, by_time, folds
 
 
 def test_the_newest_queries_have_three_tenths_of_all_readings() -> None:
@@ -46,3 +46,24 @@ def test_predicates_that_are_all_unlike_are_not_parted() -> None:
     found = by_shape(np.array([3.0, 1.0]), ["a", "b"], ["a = 1", "b = 1"])
     assert found.by == NOT_AT_ALL
     assert found.older.tolist() == found.newest.tolist() == [3, 1]
+
+
+def test_folds_hold_each_query_once_and_what_is_asked_often_in_several() -> None:
+    weights = np.array([1.0] * 8 + [3.0, 0.0, 2.5])
+    shapes = ["a"] * 10 + ["b"]
+    found = folds(weights, shapes, 4)
+    assert found.sum(axis=0) == pytest.approx(weights)
+    parts = (found > 0).sum(axis=0).tolist()
+    assert parts == [1] * 8 + [3, 0, 4]
+    assert (found[:, :9].sum(axis=1) > 0).all()
+    assert (weights - found >= 0).all()
+    assert folds(weights, shapes, 4).tolist() == found.tolist()
+
+
+def test_shares_below_one_count_as_readings_beside_the_least() -> None:
+    found = folds(np.array([0.5, 0.1, 0.1]), ["a", "a", "a"], 4)
+    assert (found > 0).sum(axis=0).tolist() == [4, 1, 1]
+
+
+def test_nothing_asked_has_empty_folds() -> None:
+    assert folds(np.zeros(2), ["a", "b"], 4).sum() == 0

@@ -47,6 +47,18 @@ def test_a_file_ends_at_a_stop_before_the_end_that_it_would_be_moved_to() -> Non
     assert found[0] == (16, 44, 0)
 
 
+def test_rows_of_a_constant_that_was_not_sampled_are_in_the_file_behind_the_stop() -> None:
+    values = pa.array(range(0, 1000, 10))
+    laid = parts(list(range(20, 50)), list(range(20)), list(range(50, 100)))
+    found = column(values)
+    stops, constants = pa.array([190, 490]), pa.array([195, 490, 490])
+    assert bounds(found, laid, stops=stops)[0] == (200, 490, 0)
+    assert bounds(found, laid, stops=stops, constants=constants)[0] == (190, 490, 0)
+    ends = [one[:2] for one in bounds(found, laid, stops=stops, constants=constants)]
+    assert sum(low <= 195 <= high for low, high in ends) == 1
+    assert sum(low <= 490 <= high for low, high in ends) == 1
+
+
 def test_nulls_are_counted_and_not_ruled_out_where_few_rows_are_known() -> None:
     values = pa.array([None, 1, 2, 3, None, None, None, None])
     found = bounds(column(values), parts([0, 1], [2, 3], [4, 5, 6, 7]))

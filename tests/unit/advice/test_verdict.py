@@ -38,7 +38,7 @@ def gain(
         (gain(50, joined=52), "joining small files alone, without clustering columns"),
         (gain(50, joined=60), None),
         (gain(50, low=-0.1), "may gain nothing"),
-        (gain(50, rewrite=100_000), "pays back after 200.0 days, later than 30"),
+        (gain(50, rewrite=100_000), "pays back only after 200 days, later than 30 days"),
     ],
 )
 def test_a_layout_is_refused_for_its_reason(found: Gain, why: str | None) -> None:

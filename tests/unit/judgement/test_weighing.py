@@ -4,7 +4,7 @@ import shlex
 
 import pytest
 
-from liquidlog.judgement.candidates import candidates, command, file_sizes, size_word
+from liquidlog.judgement.candidates import candidates, command, judged_file_sizes, size_word
 from liquidlog.judgement.costs import payback_days, plan_cost, reading_cost
 from liquidlog.judgement.parts import part_of
 from liquidlog.judgement.verdicts import Bar
@@ -41,16 +41,16 @@ def test_a_rewrite_reads_writes_and_opens() -> None:
 
 
 def test_smaller_files_need_a_table_that_has_not_too_many_of_them() -> None:
-    assert file_sizes(GIB, 10 * MIB) == (GIB, 2 * MIB)
-    assert file_sizes(GIB, 24 * MIB) == (GIB, 8 * MIB, 2 * MIB)
-    assert file_sizes(GIB, 20 * GIB) == (GIB, 128 * MIB, 32 * MIB)
-    assert file_sizes(64 * MIB, 20 * GIB) == (64 * MIB, 32 * MIB)
-    assert file_sizes(GIB, 100 << 40) == (GIB,)
-    assert file_sizes(GIB, 0) == (GIB,)
+    assert judged_file_sizes(10 * MIB, GIB) == (GIB, 2 * MIB)
+    assert judged_file_sizes(24 * MIB, GIB) == (GIB, 8 * MIB, 2 * MIB)
+    assert judged_file_sizes(20 * GIB, GIB) == (GIB, 128 * MIB, 32 * MIB)
+    assert judged_file_sizes(20 * GIB, 64 * MIB) == (64 * MIB, 32 * MIB)
+    assert judged_file_sizes(100 << 40, GIB) == (GIB,)
+    assert judged_file_sizes(0, GIB) == (GIB,)
 
 
 def test_what_needs_the_fewest_words_comes_first() -> None:
-    sizes = file_sizes(GIB, 500 * MIB)
+    sizes = judged_file_sizes(500 * MIB, GIB)
     found = [*candidates(strategy="cube", has_cubes=True, takes_foreign=True, sizes=sizes)]
     assert len(found) == len(sizes) * 3
     assert found[0].arguments == {"strategy": "cube", "max_file_size": GIB}

@@ -1,7 +1,7 @@
 """Advice on small tables: what is recommended, and when a table is best left alone."""
 
-import datetime as dt
 import json
+import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -43,29 +43,31 @@ SCHEMA = pa.schema(
 def rows(seed: int, count: int = ROWS) -> pa.Table:
     random = np.random.default_rng(seed)
     x = random.integers(0, 100_000, count)
-    day = [
-        dt.date(2026, 1, 1) + dt.timedelta(days=int(one)) for one in random.integers(0, 90, count)
-    ]
+    day = np.datetime64("2026-01-01") + random.integers(0, 90, count)
     columns = [
         pa.array(x),
         pa.array(random.integers(0, 100_000, count)),
         pa.array(x + 3),
         pa.array(random.choice(["a", "b", "c"], count).tolist()),
         pa.array(day, pa.date32()),
-        pa.array(
-            [{"n": int(one)} for one in random.integers(0, 1000, count)], SCHEMA.field("at").type
-        ),
+        pa.StructArray.from_arrays([pa.array(random.integers(0, 1000, count))], names=["n"]),
         pa.array(random.integers(0, 2, count) == 1),
     ]
     return pa.table(columns, schema=SCHEMA)
 
 
-@pytest.fixture
-def table(tmp_path: Path) -> Table:
-    made = Table.create(str(tmp_path / "t"), schema=SCHEMA)
+@pytest.fixture(scope="module")
+def appended(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("appended") / "t"
+    made = Table.create(path, schema=SCHEMA)
     for seed in range(12):
         made.append(rows(seed))
-    return made
+    return path
+
+
+@pytest.fixture
+def table(appended: Path, tmp_path: Path) -> Table:
+    return Table.open(shutil.copytree(appended, tmp_path / "t"))
 
 
 def asked(*wheres: str, times: bool = True) -> Workload:

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from liquidlog.simulation.texts import TextLine
+from liquidlog.simulation.text_line import TextLine
 
 TEXTS = st.lists(st.text(max_size=20), min_size=1, max_size=20)
 

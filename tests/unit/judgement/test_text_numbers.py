@@ -2,7 +2,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from liquidlog.judgement.texts import text_numbers
+from liquidlog.judgement.text_numbers import text_numbers
 
 
 def test_equal_texts_have_equal_numbers_in_the_order_of_texts() -> None:

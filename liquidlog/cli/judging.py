@@ -1,0 +1,51 @@
+"""What a plan that was made brings its readers, and whether that is worth it."""
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from liquidlog.judgement.candidates import command
+from liquidlog.judgement.parts import is_soon_judged
+from liquidlog.plan import ClusteringPlan
+from liquidlog.predicates.workload import WeightedPredicate, Workload
+from liquidlog.table import Table
+
+if TYPE_CHECKING:
+    from liquidlog.judgement.verdicts import Option
+    from liquidlog.simulation.prediction import Prediction
+
+
+def predicted_and_judged(  # noqa: PLR0913  what is judged, for whom, by what
+    opened: Table,
+    made: ClusteringPlan,
+    *,
+    policy: Mapping[str, Any],
+    asked: Workload,
+    workload_source: str | None,
+    bar: Mapping[str, Any],
+    sample: bool = False,
+) -> "tuple[Prediction | None, Option | None]":
+    """Return what a plan brings readers, and the plan as judged; None each where that is unknown.
+
+    Readers are those of `asked`, else those of the plan's `where`. Without either, nothing is
+    predicted; a large plan is judged only if a criterion is given.
+
+    Args:
+        opened: The table.
+        made: The plan.
+        policy: The arguments that it was made with.
+        asked: What readers ask.
+        workload_source: Where a command finds that.
+        bar: Criteria that were given.
+        sample: Whether to predict from rows.
+
+    Raises:
+        UsageError: If no predicate is a condition on the table.
+    """
+    if not asked and made.policy.where is not None:
+        asked = (WeightedPredicate(made.policy.where),)
+    predicted = opened.predict(made, asked, sample=sample) if asked else None
+    is_judged = bool(made.groups) and (predicted is not None or is_soon_judged(made))
+    if not bar and not is_judged:
+        return predicted, None
+    words = command(opened.uri, policy, workload_source if made.readers is not None else None)
+    return predicted, opened.judge_plan(made, command=words, prediction=predicted, **bar)

@@ -1,0 +1,39 @@
+"""Predict what a plan would bring, from statistics or from sampled rows."""
+
+from liquidlog.errors import UsageError
+from liquidlog.log.store import TableStore
+from liquidlog.operations.sampling import sample_keys
+from liquidlog.plan import ClusteringPlan
+from liquidlog.predicates.workload import Workload
+from liquidlog.simulation.prediction import Prediction, other_leaves, predict
+from liquidlog.snapshot import Snapshot
+from liquidlog.spec.bounds import BoundsOf
+
+
+def predicted(  # noqa: PLR0913  what is predicted, from what
+    store: TableStore,
+    snapshot: Snapshot,
+    plan: ClusteringPlan,
+    workload: Workload,
+    bounds_of: BoundsOf,
+    *,
+    now_ms: int,
+    sample: bool = False,
+) -> Prediction:
+    """Return what a plan of this snapshot would bring to the readers of a workload.
+
+    With no workload, readers are narrow. With `sample`, values of clustering columns, and of
+    columns that predicates name, are read from some rows of some files.
+
+    Raises:
+        UsageError: If no predicate is a condition on the table, or if the plan has no columns to
+            sample.
+        DataFileError: If a sampled file cannot be read.
+    """
+    if not sample:
+        return predict(snapshot, plan, workload, bounds_of, now_ms=now_ms)
+    if not plan.columns:
+        raise UsageError("sample has no effect: the plan orders rows by no columns")
+    also = other_leaves(snapshot, plan, workload) if workload else ()
+    samples = sample_keys(store, snapshot, plan, also)
+    return predict(snapshot, plan, workload, bounds_of, samples, now_ms=now_ms)

@@ -1,0 +1,200 @@
+"""Advice on tables that have another layout than clustering: Z-ordered, partitioned, or both."""
+
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from deltalake import write_deltalake
+
+from liquidlog.advice.advice import Advice
+from liquidlog.predicates.workload import Recorded, WeightedPredicate, Workload
+from liquidlog.table import Table
+from support.arrow_executor import execute
+from support.repository import ROOT
+
+SIZE = 8192
+ROWS = 6000
+VALUES = 100_000
+SCHEMA = pa.schema([("x", pa.int64()), ("y", pa.int64()), ("z", pa.int64()), ("kind", pa.string())])
+
+
+def rows(seed: int, count: int = ROWS) -> pa.Table:
+    random = np.random.default_rng(seed)
+    columns = [pa.array(random.integers(0, VALUES, count)) for _ in range(3)]
+    columns.append(pa.array(random.choice(["a", "b", "c"], count).tolist()))
+    return pa.table(columns, schema=SCHEMA)
+
+
+def points(*columns: str, count: int = 60, where: str = "") -> Workload:
+    random = np.random.default_rng(5)
+    return tuple(
+        WeightedPredicate(
+            f"{where}{columns[number % len(columns)]} = {random.integers(VALUES)}",
+            recorded=Recorded(last_ms=number),
+        )
+        for number in range(count)
+    )
+
+
+def names(advice: Advice) -> list[str]:
+    assert advice.best is not None
+    return [".".join(path) for path in advice.best.candidate.columns]
+
+
+def read_share(table: Table, workload: Workload) -> float:
+    found = table.scan(workload=workload)
+    return found.bytes_read / found.total_bytes
+
+
+def newest(workload: Workload) -> Workload:
+    return workload[-(len(workload) * 3 // 10) :]
+
+
+def optimized(table: Table, *, size: int = SIZE, **policy: object) -> None:
+    plan = table.plan(max_file_size=size, **policy)  # type: ignore[arg-type]
+    table.commit(plan, execute(plan))
+
+
+def zordered(tmp_path: Path, columns: str) -> Table:
+    """Return a table that was Z-ordered, as its properties say."""
+    table = Table.create(str(tmp_path / "zordered"), schema=SCHEMA)
+    for seed in range(4):
+        table.append(rows(seed))
+    table.set_properties({"liquidlog.zorderBy": columns})
+    optimized(table)
+    assert table.snapshot().files.num_rows > 20
+    return table
+
+
+def test_a_table_that_is_z_ordered_by_what_readers_ask_is_left_alone(tmp_path: Path) -> None:
+    table, workload = zordered(tmp_path, "x"), points("x")
+    advice = table.advise(workload, max_file_size=SIZE)
+    assert advice.current.read_share == pytest.approx(read_share(table, newest(workload)))
+    assert advice.current.read_share < 0.06
+    assert advice.current.columns == ()
+    assert names(advice) == ["x"]
+    assert not advice.is_recommended
+    assert advice.commands == ()
+    assert abs(advice.gain) < 0.1  # type: ignore[arg-type]
+
+
+def test_two_columns_of_a_z_order_serve_both_and_each_alone_serves_one(tmp_path: Path) -> None:
+    table = zordered(tmp_path, "x,y")
+    both, alone = (table.advise(points(*one), max_file_size=SIZE) for one in (("x", "y"), ("x",)))
+    for advice, asked in ((both, ("x", "y")), (alone, ("x",))):
+        assert set(names(advice)) == set(asked)
+        read = read_share(table, newest(points(*asked)))
+        assert advice.current.read_share == pytest.approx(read)
+        assert 0.2 < read < 0.4
+    # Sorting by one column alone spares its readers far more than sharing files with another.
+    assert alone.is_recommended
+    assert alone.gain > 0.7  # type: ignore[operator]
+    assert both.gain < 0.5  # type: ignore[operator]
+
+
+def test_a_table_that_is_z_ordered_by_other_columns_is_clustered_by_the_asked_ones(
+    tmp_path: Path,
+) -> None:
+    table, workload = zordered(tmp_path, "x,y"), points("z")
+    advice = table.advise(workload, max_file_size=SIZE)
+    assert advice.is_recommended
+    assert names(advice) == ["z"]
+    assert advice.current.read_share > 0.9
+    assert advice.unset == ("liquidlog.zorderBy",)
+    assert any("--unset liquidlog.zorderBy" in command for command in advice.commands)
+    table.apply_advice(advice)
+    assert not [one for one in table.doctor() if "zorderBy" in one.detail]
+    optimized(table, full=True)
+    assert advice.best is not None
+    found = read_share(table, newest(workload))
+    assert found == pytest.approx(advice.best.read_share, rel=0.15)
+    assert not table.advise(workload, max_file_size=SIZE).is_recommended
+
+
+@pytest.fixture
+def partitioned(tmp_path: Path) -> Table:
+    path = str(tmp_path / "partitioned")
+    for seed in range(4):
+        write_deltalake(path, rows(seed), partition_by=["kind"], mode="append")
+    return Table.open(path)
+
+
+def copied(table: Table, tmp_path: Path) -> Table:
+    """Return a table of the same rows that is not partitioned."""
+    made = Table.create(str(tmp_path / "copied"), schema=SCHEMA)
+    for seed in range(4):
+        made.append(rows(seed))
+    assert table.snapshot().metadata.partition_columns == ("kind",)
+    return made
+
+
+def test_a_partitioned_table_is_told_what_a_table_without_partitions_really_reads(
+    partitioned: Table, tmp_path: Path
+) -> None:
+    workload = points("x", where="kind = 'b' AND ")
+    advice = partitioned.advise(workload, columns="x", max_file_size=SIZE)
+    # One partition of three is read today, whole.
+    assert advice.current.read_share == pytest.approx(read_share(partitioned, newest(workload)))
+    assert advice.current.read_share == pytest.approx(1 / 3, abs=0.02)
+    assert advice.is_recommended
+    assert names(advice) == ["x"]
+    assert (advice.commands, advice.protocol_change, dict(advice.sets)) == ((), None, {})
+    assert any("partitioned by kind" in note for note in advice.notes)
+    made = copied(partitioned, tmp_path)
+    made.cluster_by("x")
+    # The same rows take fewer bytes in larger files: as many files as were predicted.
+    assert advice.best is not None
+    optimized(made, full=True, size=made.snapshot().size_bytes // advice.best.files)
+    found = read_share(made, newest(workload))
+    assert found == pytest.approx(advice.best.read_share, rel=0.15)
+    assert found < 0.3 * advice.current.read_share
+    both = partitioned.advise(workload, max_file_size=SIZE)
+    assert both.best is not None
+    assert both.best.read_share <= advice.best.read_share
+
+
+def test_a_table_whose_partitions_are_all_that_readers_ask_for_is_left_alone(
+    partitioned: Table,
+) -> None:
+    workload = tuple(
+        WeightedPredicate(f"kind = '{one}'", recorded=Recorded(last_ms=number))
+        for number, one in enumerate("abc" * 10)
+    )
+    advice = partitioned.advise(workload, max_file_size=1 << 30)
+    assert not advice.is_recommended
+    assert advice.current.read_share == pytest.approx(1 / 3, abs=0.02)
+    assert not any("cannot be clustered" in note for note in advice.notes)
+
+
+def test_a_table_that_delta_spark_partitioned_and_z_ordered_is_read_as_its_log_says() -> None:
+    """Rows are made up from statistics: the log is all that there is of this table."""
+    table = Table.open(str(ROOT / "fixtures" / "logs" / "24_partitioned_zorder" / "table"))
+    files = table.snapshot().files
+    places = files["partition_values_json"].to_pylist()
+    share = sum(
+        size
+        for size, place in zip(files["size"].to_pylist(), places, strict=True)
+        if '"p0"' in place
+    ) / sum(files["size"].to_pylist())
+    advice = table.advise(points("x", where="p = 'p0' AND x >= 0 OR p = 'p0' AND "))
+    assert advice.sample == "statistics"
+    assert advice.current.read_share == pytest.approx(share)
+    assert advice.commands == ()
+    assert {path[0] for path in advice.columns} == {"p", "x"}
+
+
+def test_other_columns_get_no_credit_for_what_the_table_s_own_would_bring(tmp_path: Path) -> None:
+    table = Table.create(str(tmp_path / "small"), schema=SCHEMA, cluster_by=["x"])
+    for seed in range(12):
+        table.append(rows(seed, 50))
+    advice = table.advise(points("z"))
+    assert names(advice) == ["z"]
+    assert not advice.is_recommended
+    assert "by the columns that the table has" in advice.reason
+    (said,) = [
+        one.detail
+        for one in table.doctor(workload=points("z"))
+        if one.name == "layout-unlike-workload"
+    ]
+    assert "no layout by other columns is worth it" in said
