@@ -2,17 +2,19 @@
 
 The matrix is the reference engine's for SnapshotIsolation, stricter in two points: a change of
 metadata or protocol is a conflict unless `spec.terms` lists it as one that files outlast, and so is
-a change of a domain from which the change was derived.
+a change of a domain from which the change was derived. It is milder in one: whoever can delete the
+same rows from what it wrote may let others delete rows of what it read (see `spec.courses`).
 
 Source: PROTOCOL.md, "Writer Requirements"; Delta Spark, ConflictChecker.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
 from liquidlog.errors import Conflict
 from liquidlog.spec.actions import (
+    AddFile,
     Commit,
     DomainMetadata,
     FileKey,
@@ -21,6 +23,7 @@ from liquidlog.spec.actions import (
     RemoveFile,
     file_key,
 )
+from liquidlog.spec.courses import UNCHANGED, Course, Fate, Step, course_of
 from liquidlog.spec.terms import FileTerms, metadata_changes, protocol_changes
 
 
@@ -31,10 +34,14 @@ class ReadSet:
     `files` are the logical files that the change removes or adds again, `domains` the domains from
     which it was derived. `terms` are what its new files were written for; without them, any change
     of metadata or protocol is a conflict.
+
+    Of `reconciled` files rows may have been deleted, as the change then deletes them too; the value
+    is the number of rows that the vector of the file deletes. A file is in one of the two.
     """
 
     version: int
     files: frozenset[FileKey] = field(default_factory=frozenset)
+    reconciled: Mapping[FileKey, int] = field(default_factory=dict)
     domains: frozenset[str] = field(default_factory=frozenset)
     terms: FileTerms | None = None
 
@@ -49,8 +56,28 @@ class ConcurrentDeleteRead(Conflict):
 
     def __str__(self) -> str:
         """Return the conflict as a clause of a sentence."""
-        shown = ", ".join(self.paths[:3]) + (", …" if self.paths[3:] else "")
-        return f"version {self.version} removed {len(self.paths)} input file(s): {shown}"
+        paths = _listed(self.paths)
+        return f"version {self.version} removed {len(self.paths)} input file(s): {paths}"
+
+
+@dataclass(frozen=True, slots=True)
+class RowsMayBeBack(Conflict):
+    """A winner gave files that the change removes a state from which deleted rows may be back.
+
+    It added a removed file again, gave one a vector that deletes no more rows than the one before,
+    or restored an older state.
+    """
+
+    kind = "rows_may_be_back"
+    version: int
+    paths: tuple[str, ...]
+
+    def __str__(self) -> str:
+        """Return the conflict as a clause of a sentence."""
+        return (
+            f"version {self.version} may have brought deleted rows back of {len(self.paths)} input"
+            f" file(s): {_listed(self.paths)}"
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +120,9 @@ class DomainMetadataChanged(Conflict):
 
 
 _SHOWN: Final = 3
-WinnerConflict = ConcurrentDeleteRead | MetadataChanged | ProtocolChanged | DomainMetadataChanged
+WinnerConflict = (
+    ConcurrentDeleteRead | RowsMayBeBack | MetadataChanged | ProtocolChanged | DomainMetadataChanged
+)
 """What a winning commit did to make a change impossible; `version` is the winner's."""
 
 
@@ -108,6 +137,7 @@ class Winners:
         self.version = version
         self._terms = terms
         self._removed: dict[FileKey, tuple[int, ...]] = {}
+        self._steps: dict[str, list[Step]] = {}
         self._changes: list[WinnerConflict] = []
         self._outlasted: set[WinnerConflict] = set()
 
@@ -122,15 +152,47 @@ class Winners:
         removes = (action for action in commit.actions if isinstance(action, RemoveFile))
         for key in {file_key(remove) for remove in removes}:
             self._removed[key] = (*self._removed.get(key, ()), commit.version)
+        self._take_steps(commit)
         for action in commit.actions:
             if isinstance(action, Metadata | Protocol | DomainMetadata):
                 self._take_change(commit.version, action)
+
+    def _take_steps(self, commit: Commit) -> None:
+        """Note what a commit says of paths that winners removed, with whatever vector.
+
+        An add of any other path is of a new file, or says the same of a file once more.
+        """
+        for action in commit.actions:
+            if isinstance(action, RemoveFile):
+                self._step(file_key(action)[0], commit.version).remove(action.deletion_vector)
+        if not self._steps:
+            return
+        for action in commit.actions:
+            if isinstance(action, AddFile):
+                path, _ = file_key(action)
+                if path in self._steps:
+                    self._step(path, commit.version).add(action.deletion_vector)
+
+    def _step(self, path: str, version: int) -> Step:
+        steps = self._steps.setdefault(path, [])
+        if not steps or steps[-1].version != version:
+            steps.append(Step(version))
+        return steps[-1]
+
+    def course(self, key: FileKey, deleted_rows: int) -> Course:
+        """Return what winners made of a logical file; its vector deleted `deleted_rows` rows."""
+        steps = self._steps.get(key[0])
+        return UNCHANGED if steps is None else course_of(steps, key[1], deleted_rows)
 
     def _take_change(self, version: int, action: Metadata | Protocol | DomainMetadata) -> None:
         change = _change(version, action, self._terms)
         self._changes.append(change)
         if isinstance(change, MetadataChanged | ProtocolChanged) and not change.changes:
             self._outlasted.add(change)
+
+    def removed_paths(self) -> frozenset[str]:
+        """Return the paths of all files that were removed, or got another deletion vector."""
+        return frozenset(path for path, _ in self._removed)
 
     def conflicts(self, read_set: ReadSet) -> tuple[WinnerConflict, ...]:
         """Return every conflict with the commits that landed after `read_set.version`.
@@ -139,13 +201,9 @@ class Winners:
         change is derived again from the newest snapshot before it is tried again. Nor does a change
         of metadata or protocol after which files written for `read_set.terms` are still valid.
         """
-        removed: dict[int, set[str]] = {}
-        for key in read_set.files:
-            for version in self._removed.get(key, ()):
-                removed.setdefault(version, set()).add(key[0])
         found: list[WinnerConflict] = [
-            ConcurrentDeleteRead(version, tuple(sorted(paths)))
-            for version, paths in sorted(removed.items())
+            *self._removals(read_set.files),
+            *self._unclear(read_set.reconciled),
         ]
         # Files that were written for something else were not asked about: nothing is outlasted.
         are_known = read_set.terms is not None and read_set.terms == self._terms
@@ -159,6 +217,28 @@ class Winners:
         # Stable: within a version, what was removed comes first.
         after = (conflict for conflict in found if conflict.version > read_set.version)
         return tuple(sorted(after, key=lambda conflict: conflict.version))
+
+    def _removals(self, keys: Iterable[FileKey]) -> Iterator[ConcurrentDeleteRead]:
+        removed = ((version, key[0]) for key in keys for version in self._removed.get(key, ()))
+        for version, paths in _by_version(removed):
+            yield ConcurrentDeleteRead(version, paths)
+
+    def _unclear(self, files: Mapping[FileKey, int]) -> Iterator[RowsMayBeBack]:
+        courses = ((key[0], self.course(key, deleted)) for key, deleted in files.items())
+        unclear = (
+            (course.versions[-1], path) for path, course in courses if course.fate is Fate.UNCLEAR
+        )
+        for version, paths in _by_version(unclear):
+            yield RowsMayBeBack(version, paths)
+
+
+def _by_version(found: Iterable[tuple[int, str]]) -> Iterator[tuple[int, tuple[str, ...]]]:
+    """Yield each version with its paths, both sorted."""
+    paths: dict[int, set[str]] = {}
+    for version, path in found:
+        paths.setdefault(version, set()).add(path)
+    for version in sorted(paths):
+        yield version, tuple(sorted(paths[version]))
 
 
 def check_conflicts(read_set: ReadSet, winners: Iterable[Commit]) -> tuple[WinnerConflict, ...]:
@@ -182,6 +262,10 @@ def _change(
             )
         case DomainMetadata(domain=domain):
             return DomainMetadataChanged(version, domain)
+
+
+def _listed(paths: tuple[str, ...]) -> str:
+    return ", ".join(paths[:_SHOWN]) + (", …" if paths[_SHOWN:] else "")
 
 
 def _because(changes: tuple[str, ...]) -> str:

@@ -29,6 +29,7 @@ from liquidlog.errors import (
     CommitConflictError,
     CommitError,
     CommitStateUnknownError,
+    Conflict,
     LiquidlogError,
     Outdated,
     StorageError,
@@ -103,15 +104,17 @@ class Proposal:
     """A change to commit.
 
     `derive` builds the change from the newest snapshot at every attempt. `problems` returns why the
-    change no longer fits a snapshot, in addition to the conflict rules. `before_put` checks,
-    directly before each put, what is not in the log, and raises an error to prevent the put. `base`
-    is a version that is already loaded, so that only later commits have to be read; `winners` are
-    commits of the same log after the read version that are already read.
+    change no longer fits a snapshot, in addition to the conflict rules. `prepare` does what takes
+    long before a change can be derived from a snapshot; a rehearsal leaves it out. `before_put`
+    checks, directly before each put, what is not in the log, and raises an error to prevent the
+    put. `base` is a version that is already loaded, so that only later commits have to be read;
+    `winners` are commits of the same log after the read version that are already read.
     """
 
     read_set: ReadSet
     derive: Callable[[Snapshot], Change]
-    problems: Callable[[Snapshot], tuple[str, ...]] = field(default=lambda _: ())
+    problems: Callable[[Snapshot], tuple[str | Conflict, ...]] = field(default=lambda _: ())
+    prepare: Callable[[Snapshot], None] = field(default=lambda _: None)
     before_put: Callable[[Snapshot], None] = field(default=lambda _: None)
     base: Snapshot | None = None
     winners: Winners | None = None
@@ -151,6 +154,10 @@ def land(store: TableStore, proposal: Proposal, clock: Clock, *, engine_info: st
             winners.take(later)
         _require_no_conflicts(proposal, winners)
         _require_possible(proposal, snapshot)
+        preparing_ms = clock.now_ms()
+        proposal.prepare(snapshot)
+        # What was prepared need not be done again: it says nothing of the next attempt's length.
+        began_ms += clock.now_ms() - preparing_ms
         change = proposal.derive(snapshot)
         info = _commit_info(
             change,
@@ -291,7 +298,7 @@ def _require_possible(proposal: Proposal, snapshot: Snapshot) -> None:
         raise TableReplacedError(snapshot.uri, detail, read_version=proposal.read_set.version)
     problems = proposal.problems(snapshot)
     if problems:
-        outdated = tuple(Outdated(problem) for problem in problems)
+        outdated = tuple(Outdated(one) if isinstance(one, str) else one for one in problems)
         raise CommitConflictError(proposal.read_set.version, outdated)
     require_writable(snapshot)
 

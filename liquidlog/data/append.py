@@ -8,7 +8,7 @@ CharVarcharConstraint, which stores a char as it was given, too.
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, TypeAlias
 
 import pyarrow as pa
@@ -46,12 +46,15 @@ _SLICE_ROWS: Final = 1_000_000
 _LENIENCY: Final = Leniency(ignore_case=True, widen_decimals=True)
 
 
-def conform(data: ArrowData, schema: StructType, *, where: str) -> Iterator[pa.Table]:
+def conform(
+    data: ArrowData, schema: StructType, *, where: str, missing_is_null: bool = False
+) -> Iterator[pa.Table]:
     """Return the data slice by slice with the columns, order, types and names of the table.
 
     Names are matched exactly, else without case. Encodings, timestamp units and decimals of
     fewer digits are converted where that loses nothing. The schemas are compared at once, values
-    (nulls, lengths, sub-microseconds) when their slice is read.
+    (nulls, lengths, sub-microseconds) when their slice is read. With `missing_is_null`, fields that
+    structs lack are null.
 
     Raises:
         SchemaMismatchError: If the data is not of the table's schema; shows both.
@@ -60,8 +63,9 @@ def conform(data: ArrowData, schema: StructType, *, where: str) -> Iterator[pa.T
             that cannot be read.
     """
     wanted = arrow_schema(schema)
+    leniency = replace(_LENIENCY, missing_is_null=missing_is_null)
     problems = tuple(
-        differences(pa.struct(list(data.schema)), pa.struct(list(wanted)), (), _LENIENCY)
+        differences(pa.struct(list(data.schema)), pa.struct(list(wanted)), (), leniency)
     )
     if problems:
         raise SchemaMismatchError(where, render_schema(schema), _rendered(data.schema), problems)

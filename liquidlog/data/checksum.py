@@ -89,9 +89,27 @@ def multiset_checksum(table: pa.Table) -> int:
     hasher = _LaneHasher()
     checksum = 0
     for batch in table.to_batches(max_chunksize=_BLOCK_ROWS):
-        first, second = hasher.rows(batch.columns, batch.num_rows)
-        checksum = add_checksums(checksum, _joined(int(np.sum(first)), int(np.sum(second))))
+        lanes = hasher.rows(batch.columns, batch.num_rows)
+        checksum = add_checksums(checksum, lanes_checksum(lanes))
     return checksum
+
+
+def row_lanes(table: pa.Table) -> Lanes:
+    """Return the two hashes of each of n rows, (n,) uint64 each, of which checksums are sums."""
+    hasher = _LaneHasher()
+    found = [
+        hasher.rows(batch.columns, batch.num_rows)
+        for batch in table.to_batches(max_chunksize=_BLOCK_ROWS)
+    ]
+    none = np.empty(0, np.uint64)
+    first, second = (np.concatenate([none, *(lanes[n] for lanes in found)]) for n in (0, 1))
+    return first, second
+
+
+def lanes_checksum(lanes: Lanes) -> int:
+    """Return the multiset checksum of rows with these hashes."""
+    first, second = (int(np.sum(lane, dtype=np.uint64)) for lane in lanes)
+    return _joined(first, second)
 
 
 def add_checksums(*checksums: int) -> int:
@@ -100,6 +118,11 @@ def add_checksums(*checksums: int) -> int:
         sum(checksum >> _LANE_BITS for checksum in checksums),
         sum(checksum & _LANE for checksum in checksums),
     )
+
+
+def subtract_checksums(whole: int, part: int) -> int:
+    """Return the checksum of the rows of `whole` that are not in `part`, which has some of them."""
+    return _joined((whole >> _LANE_BITS) - (part >> _LANE_BITS), (whole & _LANE) - (part & _LANE))
 
 
 def format_checksum(checksum: int) -> str:

@@ -15,21 +15,14 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from liquidlog.data.buffers import integer_array
 from liquidlog.data.reader import DataFile
-from liquidlog.errors import DataFileError, StorageError
+from liquidlog.data.vectors import read_deletion_vector
+from liquidlog.errors import DataFileError
 from liquidlog.plan import InputFile, RowTracking, file_schema
-from liquidlog.spec.actions import DeletionVector
-from liquidlog.spec.deletion_vectors import (
-    FILE_VERSION,
-    Positions,
-    deleted_positions,
-    framed_bytes,
-    framed_payload,
-    inline_payload,
-)
+from liquidlog.spec.deletion_vectors import Positions
 from liquidlog.spec.mapping import MappingMode
 from liquidlog.spec.schema import Path, StructType
-from liquidlog.storage.files import open_input
 from liquidlog.storage.options import NO_OPTIONS, StorageOptions
 
 Span = tuple[int, int]
@@ -184,10 +177,55 @@ class LogicalFile:
             yield self._logical(part, [span], hidden=columns is None)
             start = span[1]
 
+    def read_rows(self, positions: Positions, *, max_bytes: int) -> Iterator[pa.Table]:
+        """Yield some physical rows in file order, as `read` returns them with all columns.
+
+        Only the row groups that hold them are read, so many rows at a time that they and their
+        neighbours take about `max_bytes` in memory.
+
+        Args:
+            positions: The rows, increasing; live ones.
+            max_bytes: Bytes in memory of rows that are read together.
+
+        Raises:
+            DataFileError: As `read`.
+            ValueError: If a row is deleted, or not in the file.
+        """
+        if np.isin(positions, self._deleted, assume_unique=True).any():
+            raise ValueError(f"{self._file.path}: rows that are deleted are asked for")
+        if len(positions) and positions[-1] >= self._starts[-1]:
+            asked, rows = positions[-1], self._starts[-1]
+            raise ValueError(f"{self._file.path}: row {asked} is asked for, of {rows}")
+        for group, _ in self.row_groups_of(positions):
+            start = self._starts[group]
+            for part in self._file.read_bounded(None, group, max_bytes=max_bytes):
+                span = start, start + len(part)
+                start = span[1]
+                wanted = _within(positions, span)
+                if len(wanted):
+                    whole = self._with_hidden(part, [span])
+                    yield whole.take(integer_array((wanted - np.uint64(span[0])).view(np.int64)))
+
+    def row_groups_of(self, positions: Positions) -> Iterator[tuple[int, int]]:
+        """Yield (number, how many) for each row group that holds some of the physical rows."""
+        edges = np.searchsorted(positions, np.array(self._starts, np.uint64))
+        counts = np.diff(edges)
+        yield from ((int(group), int(counts[group])) for group in np.flatnonzero(counts))
+
+    def live_positions(self) -> Positions:
+        """Return the physical rows that no deletion vector deletes."""
+        live = _is_live((0, self._starts[-1]), self._deleted)
+        return np.flatnonzero(live).astype(np.uint64)
+
+    def _with_hidden(self, table: pa.Table, spans: Sequence[Span]) -> pa.Table:
+        if self._row_tracking is None or not self._row_tracking.preserved:
+            return table
+        return self._with_row_ids(table, self._row_tracking, spans)
+
     def _logical(self, table: pa.Table, spans: Sequence[Span], *, hidden: bool) -> pa.Table:
         """Return the live ones of the physical rows of these spans, with their row ids."""
-        if hidden and self._row_tracking is not None and self._row_tracking.preserved:
-            table = self._with_row_ids(table, self._row_tracking, spans)
+        if hidden:
+            table = self._with_hidden(table, spans)
         deleted = [self._deleted_in(span) for span in spans]
         if not sum(map(len, deleted)):
             return table
@@ -195,8 +233,7 @@ class LogicalFile:
         return table.filter(pa.array(np.concatenate(live)))
 
     def _deleted_in(self, span: Span) -> Positions:
-        first, last = np.searchsorted(self._deleted, np.array(span, np.uint64)).tolist()
-        return self._deleted[first:last]
+        return _within(self._deleted, span)
 
     def _with_row_ids(self, table: pa.Table, names: RowTracking, spans: Sequence[Span]) -> pa.Table:
         """Return the table with row ids and versions where the file itself keeps none."""
@@ -214,55 +251,9 @@ class LogicalFile:
         return table
 
 
-def read_deletion_vector(
-    vector: DeletionVector | None,
-    *,
-    location: str | None,
-    data_file: str,
-    num_rows: int,
-    storage: StorageOptions = NO_OPTIONS,
-) -> Positions:
-    """Return the physical rows of a data file that are deleted, (n,) uint64, increasing.
-
-    Args:
-        vector: As the log describes it; None if no row is deleted.
-        location: Local path or URI of the file that holds it; None for one in the log.
-        data_file: The data file, which errors name.
-        num_rows: Its physical rows.
-        storage: Opens the location.
-
-    Raises:
-        DataFileError: If the vector is missing, is damaged, or is not what the log says.
-    """
-    if vector is None:
-        return np.empty(0, np.uint64)
-    try:
-        payload = inline_payload(vector) if location is None else _stored(vector, location, storage)
-        return deleted_positions(payload, cardinality=vector.cardinality, num_rows=num_rows)
-    except ValueError as error:
-        raise DataFileError(data_file, str(error)) from error
-    except OSError as error:
-        detail = f"its deletion vector cannot be read from {location}: {error.strerror or error}"
-        raise DataFileError(data_file, detail) from error
-    except StorageError as error:
-        detail = f"its deletion vector cannot be read: {error.message}"
-        raise DataFileError(data_file, detail) from None
-
-
-def _stored(vector: DeletionVector, location: str, storage: StorageOptions) -> bytes:
-    """Return the bitmap in a file of vectors, reading no more of it than the vector.
-
-    Raises:
-        ValueError: If the file has another version, or the vector is damaged.
-        OSError: If the file cannot be read.
-    """
-    offset, length = framed_bytes(vector)
-    with open_input(location, storage) as file:
-        version = file.read(1)
-        if version != bytes([FILE_VERSION]):
-            raise ValueError(f"its deletion vector is in a file of an unknown version: {location}")
-        file.seek(offset)
-        return framed_payload(vector, file.read(length))
+def _within(positions: Positions, span: Span) -> Positions:
+    first, last = np.searchsorted(positions, np.array(span, np.uint64)).tolist()
+    return positions[first:last]
 
 
 def _is_live(span: Span, deleted: Positions) -> npt.NDArray[np.bool_]:

@@ -200,6 +200,15 @@ class DataFile:
         """Return the bytes of one row group, as stored."""
         return sum(self._file.row_group_stored_bytes(index).values())
 
+    def stored_bytes(self, index: int, columns: Sequence[Path] | None) -> int:
+        """Return the bytes of one row group, as stored, that hold columns, all columns if None.
+
+        A field counts with all of the column that it is in.
+        """
+        held = {(self._columns.stored_path(path) or ("",))[0] for path in self._paths(columns)}
+        sizes = self._file.row_group_stored_bytes(index)
+        return sum(size for name, size in sizes.items() if name in held)
+
     def read(
         self, columns: Sequence[Path] | None = None, row_groups: Sequence[int] | None = None
     ) -> pa.Table:
@@ -234,6 +243,22 @@ class DataFile:
             return
         for part in self._file.read_in_parts(row_group, held, max_rows=max_rows):
             yield self._table(part, columns, part.num_rows)
+
+    def read_bounded(
+        self, columns: Sequence[Path] | None, row_group: int, *, max_bytes: int
+    ) -> Iterator[pa.Table]:
+        """Yield the rows of one row group as `read`, about `max_bytes` of all columns at a time.
+
+        Raises:
+            DataFileError: As `read`.
+        """
+        memory_bytes = self.row_group_memory_bytes(row_group)
+        if memory_bytes <= max_bytes:
+            yield self.read(columns, [row_group])
+            return
+        rows = self.row_group_rows(row_group)
+        max_rows = max(1, rows * max_bytes // memory_bytes)
+        yield from self.read_in_parts(columns, row_group, max_rows=max_rows)
 
     def _held(self, columns: Sequence[Path] | None) -> list[str]:
         paths = self._paths(columns)

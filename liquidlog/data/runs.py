@@ -1,9 +1,10 @@
-"""Runs: writers of data files that no version names yet, and their fates.
+"""Runs: writers of files that no version names yet, and their fates.
 
-Every file of a run has the run's token in its name. Two small files in the table's directory say
+Every file of a run, be it of data or of a deletion vector, has the run's token in its name. Two
+small files in the table's directory say
 which stage a run has reached:
 
-    _liquidspark-TOKEN        the marker: tasks of the run may finish files
+    _liquidspark-TOKEN        the marker: tasks of the run may finish files; it says who began it
     _liquidspark-TOKEN-fate   "finished DIGEST": its outputs are whole and may be committed
                               "retired": it was ended before it finished; nothing may be committed
                               "withdrawn": it had finished, and is being deleted
@@ -19,22 +20,26 @@ that read the fate earlier: putting a version in between makes that commit read 
 
 import hashlib
 import re
-from collections.abc import Collection
-from contextlib import suppress
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from enum import Enum
+from itertools import chain
 from typing import Final
+from uuid import UUID
 
+from liquidlog.data.origins import Origin, decode_origin, encode_origin
 from liquidlog.errors import ExecutorError, LiquidlogError, StorageError
+from liquidlog.spec.deletion_vectors import VECTOR_PREFIX
 from liquidlog.storage.failures import AmbiguousPutError
 from liquidlog.storage.files import (
+    create_small,
     delete_file,
     file_facts,
     names_with_prefix,
     put_if_absent,
     read_file,
     replace_file,
-    touch,
 )
 from liquidlog.storage.options import NO_OPTIONS, StorageOptions
 
@@ -42,6 +47,9 @@ _MARKER_PREFIX: Final = "_liquidspark-"
 """The prefix hides the files from everything that lists data files."""
 
 _FATE_SUFFIX: Final = "-fate"
+_NOBODY: Final = b"\n"
+"""What a marker holds that does not say who began the run."""
+
 _TOKEN: Final = re.compile(r"[0-9a-f]{12}")
 _MARKER: Final = re.compile(rf"{_MARKER_PREFIX}(?P<token>[0-9a-f]{{12}})(?:{_FATE_SUFFIX})?")
 _PUTS: Final = 4
@@ -81,24 +89,44 @@ class Run:
 
     @property
     def name_prefix(self) -> str:
-        """The prefix of the names of the run's files.
+        """The prefix of the names of the run's data files.
 
         The token comes first: object stores list by prefix, and a table may hold a million files.
         """
-        return f"part-{self.token[:8]}-{self.token[8:12]}-"
+        return f"part-{self._uuid_start}-"
+
+    @property
+    def vector_prefix(self) -> str:
+        """The prefix of the names of the run's deletion vectors; the token begins their uuids."""
+        return f"{VECTOR_PREFIX}{self._uuid_start}-"
+
+    def uuid(self, unique_id: str) -> UUID:
+        """Return a uuid for a file of the run, made from a unique id; the token begins it."""
+        rest = hashlib.sha256(unique_id.encode()).hexdigest()
+        return UUID(hex=f"{self.token}{rest[:20]}", version=4)
 
     def file_name(self, number: int, attempt: str, codec: str) -> str:
         """Return a name for the run's output `number`; `attempt` distinguishes task attempts."""
         return f"{self.name_prefix}{number:05d}-{attempt}.c000.{codec}.parquet"
 
-    def begin(self) -> None:
-        """Put the marker, so that tasks may finish files of this run.
+    def begin(self, origin: Origin | None = None) -> None:
+        """Put the marker, so that tasks may finish files of this run; it says who began it.
 
         Raises:
             StorageError: If the table's directory cannot be written.
             UnsupportedFeatureError: If the table's storage is read-only.
         """
-        touch(self._marker, self.storage)
+        content = _NOBODY if origin is None else encode_origin(origin)
+        create_small(self._marker, content, self.storage)
+
+    def origin(self) -> Origin | None:
+        """Return who began the run; None if its marker is gone or does not say.
+
+        Raises:
+            StorageError: If the storage does not answer.
+        """
+        content = read_file(self._marker, self.storage)
+        return None if content is None else decode_origin(content)
 
     def has_ended(self) -> bool:
         """Return whether the run was ended, by itself or another process; its tasks must then stop.
@@ -129,6 +157,28 @@ class Run:
         for name in self.files():
             if name not in keep:
                 delete_file(self._address(name), self.storage)
+
+    @contextmanager
+    def accepting(self, name: str) -> Iterator[None]:
+        """Context manager: delete a file that was written if its proof, the body, fails.
+
+        It is deleted as well if the run has ended meanwhile: nobody else would.
+
+        Raises:
+            ExecutorError: If it has.
+            StorageError: If the storage does not answer.
+        """
+        try:
+            yield
+            self._require_running()
+        except BaseException:
+            with suppress(LiquidlogError):
+                delete_file(self._address(name), self.storage)
+            raise
+
+    def _require_running(self) -> None:
+        if self.has_ended():
+            raise ExecutorError("the run was ended by another process, as orphans --delete does")
 
     def stage(self) -> Stage:
         """Return the stage that the run has reached.
@@ -179,7 +229,9 @@ class Run:
         Raises:
             StorageError: If the storage does not answer.
         """
-        return tuple(sorted(names_with_prefix(self.directory, self.name_prefix, self.storage)))
+        prefixes = self.name_prefix, self.vector_prefix
+        found = (names_with_prefix(self.directory, prefix, self.storage) for prefix in prefixes)
+        return tuple(sorted(chain.from_iterable(found)))
 
     def delete_files(self, names: Collection[str]) -> None:
         """Delete some of the run's files; the caller has proved that no version names them.
@@ -247,6 +299,10 @@ class Run:
         return f"{self.directory}/{name}"
 
     @property
+    def _uuid_start(self) -> str:
+        return f"{self.token[:8]}-{self.token[8:12]}"
+
+    @property
     def _marker(self) -> str:
         return self._address(f"{_MARKER_PREFIX}{self.token}")
 
@@ -276,7 +332,24 @@ def runs_in(directory: str, storage: StorageOptions = NO_OPTIONS) -> tuple[Run, 
     Raises:
         StorageError: If the storage does not answer.
     """
+    begun, ended = _traces(directory, storage)
+    return tuple(Run(directory, token, storage) for token in sorted(begun | ended))
+
+
+def running_in(directory: str, storage: StorageOptions = NO_OPTIONS) -> tuple[Run, ...]:
+    """Return the runs that have begun in a table's directory and have no fate yet, by token.
+
+    Raises:
+        StorageError: If the storage does not answer.
+    """
+    begun, ended = _traces(directory, storage)
+    return tuple(Run(directory, token, storage) for token in sorted(begun - ended))
+
+
+def _traces(directory: str, storage: StorageOptions) -> tuple[set[str], set[str]]:
+    """Return the tokens of the runs that have a marker, and of those that have a fate."""
     names = names_with_prefix(directory, _MARKER_PREFIX, storage)
-    matches = (_MARKER.fullmatch(name) for name in names)
-    tokens = {match["token"] for match in matches if match is not None}
-    return tuple(Run(directory, token, storage) for token in sorted(tokens))
+    matches = [match for match in map(_MARKER.fullmatch, names) if match is not None]
+    begun = {match["token"] for match in matches if not match[0].endswith(_FATE_SUFFIX)}
+    ended = {match["token"] for match in matches if match[0].endswith(_FATE_SUFFIX)}
+    return begun, ended

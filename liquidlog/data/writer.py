@@ -102,6 +102,11 @@ class DataFileWriter:
         """Rows written so far."""
         return self._num_rows + self._row_groups.pending_rows
 
+    @property
+    def written_bytes(self) -> int:
+        """Bytes of the row groups written so far."""
+        return int(self._buffer.tell())
+
     def write(self, table: pa.Table, keys: Keys | None = None) -> None:
         """Append rows with physical names; strings may be dictionary-encoded.
 
@@ -217,6 +222,15 @@ def footer_schema(empty: pa.Table, compression: str) -> FooterSchema:
     """
     source = pa.BufferReader(_encoded(empty, compression))
     return read_footer(source, source.size())[0].schema
+
+
+def encoded_bytes(table: pa.Table, options: WriterOptions) -> int:
+    """Return how many bytes a file of these rows would have.
+
+    Raises:
+        UsageError: If the codec is unknown.
+    """
+    return len(_encoded(table, options.compression))
 
 
 def _encoded(

@@ -4,18 +4,30 @@ Source: PROTOCOL.md, "Add File and Remove File" (tombstones), "Checkpoints".
 """
 
 from collections.abc import Collection, Iterable, Iterator
+from typing import TypeAlias
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from liquidlog.errors import CorruptLogError
-from liquidlog.log.replay import vector_id
 from liquidlog.log.segment import LogSegment, read_commits
 from liquidlog.log.store import TableStore
-from liquidlog.spec.actions import AddFile, AnyAction, FileKey, RemoveFile, decode_line, file_key
+from liquidlog.snapshot import deletion_vector
+from liquidlog.spec.actions import (
+    AddFile,
+    AnyAction,
+    DeletionVector,
+    FileKey,
+    RemoveFile,
+    decode_line,
+    file_key,
+)
 from liquidlog.spec.file_paths import canonical_path
 from liquidlog.spec.log_files import log_path
+
+RemovedName: TypeAlias = tuple[str, DeletionVector | None]
+"""The canonical path of a removed file, and its deletion vector."""
 
 
 def tombstones(
@@ -42,19 +54,19 @@ def tombstones(
     return frozenset(key for key, deleted_ms in removed.items() if deleted_ms > since_ms)
 
 
-def removed_keys(store: TableStore, names: Iterable[str]) -> Iterator[FileKey]:
-    """Yield the removed files, of any age, that checkpoint files (JSON or Parquet) name.
+def removed_names(store: TableStore, names: Iterable[str]) -> Iterator[RemovedName]:
+    """Yield what checkpoint files (JSON or Parquet) name as removed, of any age.
 
     Raises:
         CorruptLogError: If a checkpoint file cannot be read.
     """
     for name in names:
-        if name.endswith(".json"):
-            removed: dict[FileKey, int] = {}
-            _take(removed, _json_actions(store, name))
-            yield from removed
-        else:
-            yield from removed_files(store, name, since_ms=-1)
+        if not name.endswith(".json"):
+            yield from _removed(store, name, since_ms=-1)
+            continue
+        for action in _json_actions(store, name):
+            if isinstance(action, RemoveFile):
+                yield canonical_path(action.path), action.deletion_vector
 
 
 def removed_files(store: TableStore, name: str, *, since_ms: int) -> frozenset[FileKey]:
@@ -63,25 +75,33 @@ def removed_files(store: TableStore, name: str, *, since_ms: int) -> frozenset[F
     Raises:
         CorruptLogError: If the file cannot be read.
     """
+    return frozenset(
+        (path, None if vector is None else vector.unique_id)
+        for path, vector in _removed(store, name, since_ms=since_ms)
+    )
+
+
+def _removed(store: TableStore, name: str, *, since_ms: int) -> Iterator[RemovedName]:
+    """Yield what a Parquet file of a checkpoint names as removed after `since_ms`.
+
+    Raises:
+        CorruptLogError: If the file cannot be read.
+    """
     try:
         with pq.ParquetFile(store.open_log(name)) as file:
             groups = range(file.num_row_groups) if "remove" in file.schema_arrow.names else ()
-            return frozenset(
-                key
-                for group in groups
-                for key in _keys(file.read_row_group(group, columns=["remove"]), since_ms)
-            )
+            for group in groups:
+                yield from _names(file.read_row_group(group, columns=["remove"]), since_ms)
     except (pa.ArrowException, OSError, KeyError) as error:
         raise CorruptLogError(log_path(name), f"is not a readable checkpoint: {error}") from error
 
 
-def _keys(group: pa.Table, since_ms: int) -> Iterator[FileKey]:
+def _names(group: pa.Table, since_ms: int) -> Iterator[RemovedName]:
     removes = group["remove"].combine_chunks()
     deleted = pc.fill_null(pc.struct_field(removes, "deletionTimestamp"), 0)
     for row in removes.filter(pc.and_(removes.is_valid(), pc.greater(deleted, since_ms))):
         remove = row.as_py()
-        vector = remove.get("deletionVector")
-        yield canonical_path(remove["path"]), None if vector is None else vector_id(vector)
+        yield canonical_path(remove["path"]), deletion_vector(remove.get("deletionVector"))
 
 
 def _json_actions(store: TableStore, name: str) -> Iterator[AnyAction | None]:

@@ -34,9 +34,9 @@ OPERATION: Final = "ORPHANS"
 _COMMITTABLE: Final = frozenset({Stage.FINISHED, Stage.WITHDRAWN})
 """Stages of runs whose commit may be under way."""
 
-_DEAD: Final = "its run never ended and has been idle since"
-_FORGOTTEN: Final = "its run finished, but was not committed in time"
-_HALF_DELETED: Final = "its run was ended, but deleting its files was interrupted"
+_DEAD: Final = "never ended and has been idle since"
+_FORGOTTEN: Final = "finished, but was not committed in time"
+_HALF_DELETED: Final = "was ended, but deleting its files was interrupted"
 _TEMPORARY: Final = "a writer was stopped before it could remove it"
 
 
@@ -66,6 +66,37 @@ class Strays:
 
     runs: tuple[StrayRun, ...]
     temporaries: tuple[StrayFile, ...]
+
+
+def orphans(  # noqa: PLR0913  what is an orphan, and what becomes of it
+    store: TableStore,
+    snapshot: Snapshot,
+    clock: Clock,
+    *,
+    older_than_ms: int,
+    finished: bool = False,
+    delete: bool = False,
+    dry_run: bool = False,
+) -> Rows:
+    """Return the files that runs and writers left, as `find_strays` finds them, one row per file.
+
+    With `delete`, those that may be deleted are deleted, as `delete_strays` does it; with `dry_run`
+    too, nothing is deleted, and the rows are those of a real run.
+
+    Raises:
+        StorageError: If the storage does not answer; files that were not deleted stay listed.
+        UnsupportedFeatureError: If something is to be deleted, and the storage or the table cannot
+            be written.
+        CommitError: If the version that finished runs require could not be put.
+        CorruptLogError: If a retained part of the log cannot be read.
+    """
+    strays = find_strays(store, snapshot, clock, older_than_ms=older_than_ms, finished=finished)
+    if not delete:
+        return stray_rows(strays)
+    if not dry_run:
+        return stray_rows(strays, delete_strays(store, strays, clock))
+    require_deletable(store, strays)
+    return stray_rows(strays, deletable_paths(strays))
 
 
 def find_strays(
@@ -162,12 +193,12 @@ class _Rules:
     alive_since_ms: int
     committable_since_ms: int
 
-    def reason_to_keep(self, stage: Stage, last_ms: int) -> str | None:
+    def reason_to_keep(self, stage: Stage, last_ms: int, who: str) -> str | None:
         moment = iso_time(last_ms)
         if stage is Stage.FINISHED and last_ms >= self.committable_since_ms:
-            return f"its run finished at {moment}: its result can still be committed"
+            return f"{who} finished at {moment}: its result can still be committed"
         if last_ms > self.alive_since_ms:
-            return f"its run may be running: it wrote at {moment}"
+            return f"{who} may be running: it wrote at {moment}"
         return None
 
 
@@ -192,12 +223,14 @@ def _stray_run(
     facts = {name: store.file_facts(name) for name in names}
     there = {name: fact for name, fact in facts.items() if fact is not None}
     last_ms = max(trace_ms, *(fact.modification_time_ms for fact in there.values()), 0)
-    reason_to_keep = rules.reason_to_keep(stage, last_ms)
+    origin = run.origin() if stage is Stage.RUNNING else None
+    who = "its run" if origin is None else f"its run ({origin})"
+    reason_to_keep = rules.reason_to_keep(stage, last_ms, who)
     files = tuple(
         StrayFile(
             name,
             fact,
-            _REASONS[stage],
+            f"{who} {_REASONS[stage]}",
             "a version of the table names it" if name in named else reason_to_keep,
         )
         for name, fact in sorted(there.items())

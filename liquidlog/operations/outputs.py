@@ -65,12 +65,29 @@ def require_own_names(run: Run, outputs: Sequence[WrittenFile]) -> None:
 
 
 @dataclass(frozen=True, slots=True)
+class VectorFile:
+    """A file with the deletion vector of an output; `path` is relative to the table."""
+
+    path: str
+    size_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
 class Claim:
-    """The run that a document names, the digest that it must have left, and its outputs."""
+    """The run that a document names, the digest that it must have left, and its outputs.
+
+    `vectors` are files of deletion vectors that the run wrote.
+    """
 
     run: Run
     digest: str
     outputs: tuple[WrittenFile, ...]
+    vectors: tuple[VectorFile, ...] = ()
+
+    @property
+    def files(self) -> tuple[WrittenFile | VectorFile, ...]:
+        """All files that a commit of the claim names."""
+        return (*self.outputs, *self.vectors)
 
 
 def evidence_against(
@@ -135,8 +152,8 @@ def require_committable(
     )
     if problems:
         raise ResultMismatchError(problems)
-    outputs = [file for claim in claims for file in claim.outputs]
-    problems = _file_problems(store, outputs, oldest_ms=now_ms - max_age_ms(snapshot))
+    files = [file for claim in claims for file in claim.files]
+    problems = _file_problems(store, files, oldest_ms=now_ms - max_age_ms(snapshot))
     if problems:
         raise ResultMismatchError(problems)
 
@@ -161,7 +178,7 @@ def settle(claims: Sequence[Claim]) -> None:
 def _unsettled(claim: Claim) -> str | None:
     """Remove the trace of a run; return why it is still there, None if it is not."""
     try:
-        claim.run.forget(named={file.path for file in claim.outputs})
+        claim.run.forget(named={file.path for file in claim.files})
     except StorageError as error:
         return error.message
     return None
@@ -174,10 +191,17 @@ def clear_run(store: TableStore, claim: Claim) -> None:
     for good, or the only commit was refused. The digest that the run left proves that it is the
     right run. Files that are kept stay listed among the runs of the table.
     """
+    clear_runs(store, (claim,))
+
+
+def clear_runs(store: TableStore, claims: Sequence[Claim]) -> None:
+    """Do as `clear_run` for several runs; the log is read once."""
     with suppress(LiquidlogError):
-        if claim.run.finished_digest() == claim.digest:
-            claim.run.withdraw()
-            delete_unnamed(store, (claim.run,))
+        runs = [claim.run for claim in claims if claim.run.finished_digest() == claim.digest]
+        for run in runs:
+            run.withdraw()
+        if runs:
+            delete_unnamed(store, runs)
 
 
 def delete_unnamed(store: TableStore, runs: Sequence[Run]) -> tuple[str, ...]:
@@ -232,19 +256,23 @@ def _missing(store: TableStore, groups: Sequence[RewrittenGroup]) -> Mapping[int
 
 
 def _file_problems(
-    store: TableStore, outputs: Sequence[WrittenFile], *, oldest_ms: int
+    store: TableStore, outputs: Sequence[WrittenFile | VectorFile], *, oldest_ms: int
 ) -> tuple[str, ...]:
     found = zip(outputs, _facts(store, outputs), strict=True)
     problems = (_file_problem(file, facts, oldest_ms) for file, facts in found)
     return tuple(problem for problem in problems if problem is not None)
 
 
-def _facts(store: TableStore, outputs: Sequence[WrittenFile]) -> list[FileFacts | None]:
+def _facts(
+    store: TableStore, outputs: Sequence[WrittenFile | VectorFile]
+) -> list[FileFacts | None]:
     with ThreadPoolExecutor(_PARALLEL_REQUESTS) as pool:
         return list(pool.map(lambda file: store.file_facts(file.path), outputs))
 
 
-def _file_problem(file: WrittenFile, found: FileFacts | None, oldest_ms: int) -> str | None:
+def _file_problem(
+    file: WrittenFile | VectorFile, found: FileFacts | None, oldest_ms: int
+) -> str | None:
     if found is None:
         return f"output {file.path} is missing"
     if found.size_bytes != file.size_bytes:

@@ -21,7 +21,6 @@ from liquidlog.plan.documents import (
     GroupFailure,
     Outcome,
     PlannedColumn,
-    Progress,
     RewriteMode,
     RewriteResult,
     RewrittenGroup,
@@ -36,7 +35,13 @@ from liquidlog.plan.documents import (
     rewrite_digest,
     rewritten_group_begins,
 )
-from liquidlog.plan.facts import CopiedRowGroups, GroupCosts, WrittenFile
+from liquidlog.plan.facts import (
+    Cancelled,
+    CopiedRowGroups,
+    GroupCosts,
+    Progress,
+    WrittenFile,
+)
 from liquidlog.plan.files import (
     NONE_KEPT,
     Document,
@@ -68,6 +73,14 @@ from liquidlog.plan.tags import (
     group_tags,
     tagged_groups,
 )
+from liquidlog.plan.writes import (
+    ColumnSource,
+    RowCheck,
+    WritePlan,
+    WriteResult,
+    Written,
+    files_digest,
+)
 
 __all__ = [
     "DEFAULT_MAX_FILE_BYTES",
@@ -85,8 +98,10 @@ __all__ = [
     "PLAN_ID_TAG",
     "RESULT_FORMAT_VERSION",
     "AskedPredicate",
+    "Cancelled",
     "ClusteringPlan",
     "ClusteringPolicy",
+    "ColumnSource",
     "CopiedRowGroups",
     "Document",
     "FittedWorkload",
@@ -106,18 +121,23 @@ __all__ = [
     "RewriteMode",
     "RewriteResult",
     "RewrittenGroup",
+    "RowCheck",
     "RowTracking",
     "SkipReason",
     "SkippedFile",
     "SkippedFiles",
     "Term",
+    "WritePlan",
+    "WriteResult",
     "WriterOptions",
+    "Written",
     "WrittenFile",
     "decode_plan",
     "decode_result",
     "encode_plan",
     "encode_rewritten_group",
     "file_schema",
+    "files_digest",
     "group_tags",
     "parsed_as",
     "plan_document",

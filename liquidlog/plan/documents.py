@@ -6,7 +6,7 @@ and replayed. Sizes are bytes and times milliseconds since the epoch, unless a n
 """
 
 import hashlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from typing import Final
 
@@ -251,17 +251,18 @@ class RewrittenGroup(Document, frozen=True, kw_only=True):
 
 
 class GroupFailure(Document, frozen=True, kw_only=True):
-    """A group that could not be rewritten; `reason` is one sentence. No output of it is kept."""
+    """A group that could not be rewritten; `reason` is one sentence. No output of it is kept.
+
+    A group is `cancelled` if its executor was told that it could no longer be committed.
+    """
 
     group_id: int
     reason: str
+    cancelled: bool = False
 
 
 Outcome = RewrittenGroup | GroupFailure
 """What became of a group."""
-
-Progress = Callable[[int, float], None]
-"""Called with (group id, share of the group that is done, 0 to 1), from the caller's thread."""
 
 
 class RewriteResult(Summary, Document, frozen=True, kw_only=True):

@@ -1,6 +1,17 @@
-"""What an executor says of one output, of row groups that it copied, and of what a group took."""
+"""What an executor says of one output, of row groups that it copied, and of what a group took.
+
+While it works, it says how far it is, and asks which groups can no longer be committed.
+"""
+
+from collections.abc import Callable, Mapping
 
 from liquidlog.plan.files import Document
+
+Progress = Callable[[int, float], None]
+"""Called with (group id, share of the group that is done, 0 to 1), from the caller's thread."""
+
+Cancelled = Callable[[], Mapping[int, str]]
+"""Returns why groups can no longer be committed, by id; whoever runs them asks now and then."""
 
 
 class WrittenFile(Document, frozen=True, kw_only=True):

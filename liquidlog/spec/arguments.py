@@ -88,6 +88,23 @@ def address(value: object, *, argument: str) -> str:
     return found
 
 
+def transaction(value: object, *, argument: str) -> tuple[str, int] | None:
+    """Return an application's id and the version of its transaction, None for none.
+
+    Raises:
+        UsageError: If it is no such pair.
+    """
+    found: tuple[str, int] | None = None
+    match value:
+        case None:
+            pass
+        case (str(app_id), int(version)) if app_id and not isinstance(version, bool):
+            found = app_id, version
+        case _:
+            refuse(argument, "(application id, version)", value)
+    return found
+
+
 def whole_number(value: object, *, argument: str, least: int = 0) -> int:
     """Return a whole number.
 

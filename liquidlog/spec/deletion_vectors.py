@@ -1,11 +1,13 @@
-"""Deletion vectors as bytes: where a vector is stored, and which rows it deletes. Opens no file.
+"""Deletion vectors as bytes: where a vector is stored, which rows it deletes. Opens no file.
 
 Source: PROTOCOL.md, "Deletion Vectors", "Deletion Vector Format" and "Deletion Vector File Storage
 Format"; ZeroMQ RFC 32 (Z85).
 """
 
+import re
 import struct
 import zlib
+from collections.abc import Iterable
 from enum import Enum
 from typing import Final, TypeAlias
 from uuid import UUID
@@ -27,8 +29,19 @@ ABSOLUTE: Final = "p"
 FILE_VERSION: Final = 1
 """First byte of a file of deletion vectors."""
 
+VECTOR_OFFSET: Final = 1
+"""Where the first vector of such a file begins, behind the version."""
+
+ENCODED_UUID_CHARS: Final = 20
+"""Of the end of a relative vector's path: the uuid in its file's name, as Z85."""
+
+VECTOR_PREFIX: Final = "deletion_vector_"
+_VECTOR_SUFFIX: Final = ".bin"
+_VECTOR_NAME: Final = re.compile(
+    rf"{VECTOR_PREFIX}(?P<uuid>[0-9a-f]{{8}}(?:-[0-9a-f]{{4}}){{3}}-[0-9a-f]{{12}}){_VECTOR_SUFFIX}"
+)
+
 _PORTABLE_MAGIC: Final = 1681511377
-_ENCODED_UUID_CHARS: Final = 20
 _UUID_BYTES: Final = 16
 _WORD_BYTES: Final = 4
 
@@ -38,6 +51,7 @@ _Z85: Final = (
 _Z85_DIGITS: Final = 5
 _NO_DIGIT: Final = 255
 _VALUES: Final = np.full(256, _NO_DIGIT, np.uint8)
+_POWERS: Final = len(_Z85) ** np.arange(_Z85_DIGITS - 1, -1, -1, dtype=np.uint64)
 _VALUES[np.frombuffer(_Z85.encode(), np.uint8)] = np.arange(len(_Z85), dtype=np.uint8)
 
 
@@ -84,13 +98,13 @@ def vector_path(vector: DeletionVector) -> str | None:
         case "p":
             return canonical_path(vector.path_or_inline_dv)
         case "u":
-            prefix = vector.path_or_inline_dv[:-_ENCODED_UUID_CHARS]
-            encoded = vector.path_or_inline_dv[-_ENCODED_UUID_CHARS:]
-            if len(encoded) != _ENCODED_UUID_CHARS:
+            prefix = vector.path_or_inline_dv[:-ENCODED_UUID_CHARS]
+            encoded = vector.path_or_inline_dv[-ENCODED_UUID_CHARS:]
+            if len(encoded) != ENCODED_UUID_CHARS:
                 raise DeletionVectorError(
                     VectorFault.PLACE, f"its deletion vector has no file name: {encoded!r}"
                 )
-            name = f"deletion_vector_{UUID(bytes=decode_z85(encoded))}.bin"
+            name = vector_file_name(UUID(bytes=decode_z85(encoded)))
             return f"{prefix}/{name}" if prefix else name
         case other:
             raise DeletionVectorError(
@@ -193,6 +207,63 @@ def deleted_positions(payload: bytes, *, cardinality: int, num_rows: int) -> Pos
     return positions
 
 
+def encoded_payload(positions: Positions) -> bytes:
+    """Return magic number and bitmap of the rows to delete; inverse: `deleted_positions`.
+
+    Raises:
+        ValueError: If the rows are not increasing, or there are none.
+    """
+    if not len(positions) or not (positions[1:] > positions[:-1]).all():
+        raise ValueError("a deletion vector needs rows in increasing order")
+    bitmap = BitMap64(positions)
+    bitmap.run_optimize()
+    return struct.pack("<i", _PORTABLE_MAGIC) + bytes(bitmap.serialize())
+
+
+def vector_file(payload: bytes) -> bytes:
+    """Return the content of a file with one vector, which begins at offset `VECTOR_OFFSET`."""
+    frame = struct.pack(">i", len(payload)), payload, struct.pack(">I", zlib.crc32(payload))
+    return b"".join((bytes([FILE_VERSION]), *frame))
+
+
+def stored_vector(name: UUID, payload: bytes, *, cardinality: int) -> DeletionVector:
+    """Return the descriptor of the vector in the table's own file `vector_file_name(name)`."""
+    return DeletionVector(
+        storage_type=RELATIVE,
+        path_or_inline_dv=encode_z85(name.bytes),
+        offset=VECTOR_OFFSET,
+        size_in_bytes=len(payload),
+        cardinality=cardinality,
+    )
+
+
+def vector_file_name(name: UUID) -> str:
+    """Return the last part of the path of a file of vectors."""
+    return f"{VECTOR_PREFIX}{name}{_VECTOR_SUFFIX}"
+
+
+def vector_codes(names: Iterable[str]) -> dict[str, str]:
+    """Return those of some file names that relative vectors may have, by their encoded uuids.
+
+    A descriptor ends with the encoded uuid of its file, whatever directory comes before it.
+    """
+    found = ((_VECTOR_NAME.fullmatch(name), name) for name in names)
+    return {encode_z85(UUID(match["uuid"]).bytes): name for match, name in found if match}
+
+
+def encode_z85(content: bytes) -> str:
+    """Return bytes, a multiple of four, as Z85 text; inverse: `decode_z85`.
+
+    Raises:
+        ValueError: If they are another number of bytes.
+    """
+    if len(content) % _WORD_BYTES:
+        raise ValueError(f"Z85 encodes a multiple of four bytes, not {len(content)}")
+    words = np.frombuffer(content, ">u4").astype(np.uint64)
+    digits = words[:, None] // _POWERS % np.uint64(len(_Z85))
+    return bytes(np.frombuffer(_Z85.encode(), np.uint8)[digits].ravel()).decode()
+
+
 def decode_z85(text: str) -> bytes:
     """Return the bytes that Z85 text stands for, a multiple of four.
 
@@ -202,8 +273,7 @@ def decode_z85(text: str) -> bytes:
     digits = _VALUES[np.frombuffer(text.encode(), np.uint8)]
     if len(digits) % _Z85_DIGITS or (digits == _NO_DIGIT).any():
         raise DeletionVectorError(VectorFault.Z85, "its deletion vector is not Z85 text")
-    powers = len(_Z85) ** np.arange(_Z85_DIGITS - 1, -1, -1, dtype=np.uint64)
-    words = (digits.reshape(-1, _Z85_DIGITS).astype(np.uint64) * powers).sum(axis=1)
+    words = (digits.reshape(-1, _Z85_DIGITS).astype(np.uint64) * _POWERS).sum(axis=1)
     if (words >> np.uint64(32)).any():
         raise DeletionVectorError(VectorFault.Z85, "its deletion vector is not Z85 text")
     content: bytes = words.astype(">u4").tobytes()

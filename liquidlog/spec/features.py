@@ -200,6 +200,15 @@ def has_in_commit_timestamps(protocol: Protocol, configuration: Mapping[str, str
     return listed and is_true(configuration, "delta.enableInCommitTimestamps")
 
 
+def has_deletion_vectors(protocol: Protocol, configuration: Mapping[str, str]) -> bool:
+    """Return whether writers may delete rows by deletion vectors.
+
+    Source: PROTOCOL.md, "Deletion Vectors".
+    """
+    listed = DELETION_VECTORS in (protocol.writer_features or ())
+    return listed and is_true(configuration, "delta.enableDeletionVectors")
+
+
 def new_table_protocol(extra: tuple[str, ...] = (), *, clustered: bool) -> Protocol:
     """Return the protocol of a new table; `extra` are features that its schema needs.
 

@@ -71,13 +71,15 @@ def mapping_problems(schema: StructType, configuration: Mapping[str, str]) -> tu
     return (*problems, *_id_problems(fields, configuration), *_name_problems(schema))
 
 
-def with_new_mapping(schema: StructType, new_id: Callable[[], str]) -> tuple[StructType, int]:
+def with_new_mapping(
+    schema: StructType, new_id: Callable[[], str], *, first: int = 1
+) -> tuple[StructType, int]:
     """Return the schema with fresh ids and physical names, and the largest id.
 
-    Ids count from 1, a struct before its fields; names are `col-` and a new id, as the reference
-    engine makes them for a new table. A mapping that the schema had is replaced.
+    Ids count from `first`, a struct before its fields; names are `col-` and a new id, as the
+    reference engine makes them for new columns. A mapping that the schema had is replaced.
     """
-    return _mapped(schema, lambda _: f"col-{new_id()}")
+    return _mapped(schema, lambda _: f"col-{new_id()}", first=first)
 
 
 def with_own_names(schema: StructType) -> tuple[StructType, int]:
@@ -99,10 +101,10 @@ def without_mapping(schema: StructType) -> StructType:
 
 
 def _mapped(
-    schema: StructType, physical_name: Callable[[StructField], str]
+    schema: StructType, physical_name: Callable[[StructField], str], *, first: int = 1
 ) -> tuple[StructType, int]:
-    numbers = count(1)
-    largest = 0
+    numbers = count(first)
+    largest = first - 1
 
     def numbered(field: StructField) -> StructField:
         nonlocal largest

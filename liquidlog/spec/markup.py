@@ -30,11 +30,11 @@ class Summary:
     __slots__ = ()
 
     def _facts(self) -> Mapping[str, object]:
-        """Return the facts to show, in order: texts, numbers, None, and tuples of these."""
-        raise NotImplementedError
+        """Return the facts in order: texts, numbers, None, tuples of these; by default none."""
+        return {}
 
     def _rows(self) -> tuple[Sequence[str], Sequence[Sequence[object]]]:
-        """Return (headings, rows) of what the object consists of; nothing unless overridden."""
+        """Return (headings, rows) of what the object consists of; nothing by default."""
         return (), ()
 
     def __repr__(self) -> str:

@@ -304,7 +304,7 @@ def _type_document(data_type: DataType) -> Any:  # noqa: ANN401  JSON
         case PrimitiveType() | DecimalType():
             return str(data_type)
         case StructType(fields):
-            return {"type": "struct", "fields": [_field_document(f) for f in fields]}
+            return {"type": "struct", "fields": [field_document(f) for f in fields]}
         case ArrayType(element, contains_null):
             return {
                 "type": "array",
@@ -320,7 +320,8 @@ def _type_document(data_type: DataType) -> Any:  # noqa: ANN401  JSON
             }
 
 
-def _field_document(child: StructField) -> dict[str, Any]:
+def field_document(child: StructField) -> dict[str, Any]:
+    """Return a field as an object of the protocol's JSON."""
     return {
         "name": child.name,
         "type": _type_document(child.data_type),

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import msgspec
 
-from liquidlog.errors import UsageError
+from liquidlog.errors import CorruptLogError, UsageError
 from liquidlog.spec.schema import Leaf, Path, StructType, leaves, split_paths
 
 NUM_INDEXED_COLUMNS: Final = "delta.dataSkippingNumIndexedCols"
@@ -67,6 +67,33 @@ def encode_stats(stats: FileStatistics, *, tight_bounds: bool = False) -> str:
         "nullCount": _nested(stats.null_count),
         **({"tightBounds": True} if tight_bounds else {}),
     }
+    return msgspec.json.encode(document).decode()
+
+
+def wide_bounds(stats: str, *, where: str) -> str:
+    """Return the statistics of a file for an add action with a deletion vector.
+
+    They say that bounds may be wider than the rows that are left. All else stays as it is written:
+    the number of physical rows, and counts of nulls, of which readers then believe none and all.
+
+    Args:
+        stats: The JSON of the file without the vector.
+        where: The file, which the error names.
+
+    Raises:
+        CorruptLogError: If they are not a JSON object with the number of rows, which every file
+            with a vector must have.
+    """
+    try:
+        document = msgspec.json.decode(stats, type=dict[str, msgspec.Raw])
+        counted = msgspec.json.decode(document.get("numRecords", b"null"), type=int)
+    except (msgspec.MsgspecError, RecursionError) as error:
+        raise CorruptLogError(
+            where, f"a deletion vector needs statistics with numRecords: {error}"
+        ) from error
+    if counted < 0:
+        raise CorruptLogError(where, f"its statistics have numRecords {counted}")
+    document["tightBounds"] = msgspec.Raw(b"false")
     return msgspec.json.encode(document).decode()
 
 

@@ -70,6 +70,14 @@ def retention_ms(configuration: Mapping[str, str]) -> int | None:
     return sum(int(number) * _INTERVAL_MS[unit] for number, unit in found)
 
 
+def rough_duration(duration_ms: int) -> str:
+    """Return a duration in its largest unit that goes into it, rounded down, like `12 min`."""
+    units = ((86_400_000, "d"), (3_600_000, "h"), (60_000, "min"))
+    fitting = ((size, name) for size, name in units if duration_ms >= size)
+    size, name = next(fitting, (1_000, "s"))
+    return f"{duration_ms // size} {name}"
+
+
 def iso_time(time_ms: int) -> str:
     """Return a time in ms since the epoch as ISO 8601 in UTC with milliseconds and `Z`.
 

@@ -26,6 +26,7 @@ __all__ = [
     "StoredFile",
     "content_mark",
     "create",
+    "create_small",
     "delete_file",
     "entries",
     "file_facts",
@@ -35,7 +36,6 @@ __all__ = [
     "read_file",
     "replace_file",
     "require_creatable",
-    "touch",
 ]
 
 Source: TypeAlias = pa.NativeFile | io.RawIOBase
@@ -174,16 +174,18 @@ def content_mark(address: str, options: StorageOptions = NO_OPTIONS) -> tuple[ob
     return None if facts is None else (facts.size_bytes, facts.modification_time_ms, facts.etag)
 
 
-def touch(address: str, options: StorageOptions = NO_OPTIONS) -> None:
-    """Create an empty file; its name must be unique.
+def create_small(address: str, content: bytes, options: StorageOptions = NO_OPTIONS) -> None:
+    """Create a small file; its name must be unique, and some clients drop empty uploads.
+
+    On local disk, who reads it meanwhile may find the beginning of it.
 
     Raises:
         StorageError: If the file cannot be created.
+        UnsupportedFeatureError: If the storage is read-only.
     """
     output = create(address, options)
     try:
-        # The file gets one byte, since some clients drop empty uploads.
-        output.write(b"\n")
+        output.write(content)
         output.finish()
     except OSError as error:
         output.discard()

@@ -12,7 +12,7 @@ import pytest
 from deltalake import DeltaTable
 
 from liquidlog.data.checksum import multiset_checksum
-from liquidlog.data.logical_file import read_deletion_vector
+from liquidlog.data.vectors import read_deletion_vector
 from liquidlog.log.loader import load_snapshot, open_store
 from liquidlog.plan import InputFile
 from liquidlog.snapshot import Snapshot

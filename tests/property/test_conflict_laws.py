@@ -1,11 +1,19 @@
 """The conflict rules against a slow, obvious model: replay everything, look for what was read."""
 
 from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from liquidlog.commit.conflicts import ReadSet, check_conflicts
+from liquidlog.commit.conflicts import (
+    ConcurrentDeleteRead,
+    ReadSet,
+    RowsMayBeBack,
+    Winners,
+    check_conflicts,
+)
 from liquidlog.spec.actions import (
     AddFile,
     AnyAction,
@@ -19,6 +27,7 @@ from liquidlog.spec.actions import (
     RemoveFile,
     SetTransaction,
 )
+from liquidlog.spec.courses import Fate
 
 # The second name is the first, encoded: one file under two spellings.
 PATHS = ("a b", "a%20b", "c", "d")
@@ -131,3 +140,109 @@ def test_reading_more_never_takes_a_conflict_away(
     )
     versions = {conflict.version for conflict in check_conflicts(read_set, commits(winners))}
     assert versions <= {c.version for c in check_conflicts(wider, commits(winners))}
+
+
+# One file whose rows others delete, or bring back; a vector is known by its name alone.
+
+NAMES = ("p", "q", "r")
+CHANGES = st.lists(
+    st.one_of(
+        st.just("nothing"),
+        st.just("add again"),
+        st.just("remove"),
+        st.tuples(st.sampled_from((None, *NAMES)), st.integers(0, 3)),
+    ),
+    max_size=5,
+)
+
+
+def described(name: str | None, cardinality: int) -> DeletionVector | None:
+    if name is None:
+        return None
+    return DeletionVector(
+        storage_type="u", path_or_inline_dv=name, offset=1, size_in_bytes=1, cardinality=cardinality
+    )
+
+
+def added(new: DeletionVector | None) -> AddFile:
+    return AddFile(path="c", size=1, modification_time=1, data_change=True, deletion_vector=new)
+
+
+def history(
+    changes: Sequence[Any],
+) -> tuple[list[list[AnyAction]], list[tuple[str | None, int] | None]]:
+    """Return the commits of changes of a file without a vector, and its states; None is gone."""
+    winners: list[list[AnyAction]] = []
+    states: list[tuple[str | None, int] | None] = [(None, 0)]
+    for change in changes:
+        now = states[-1]
+        actions: list[AnyAction] = [CommitInfo()]
+        old = None if now is None else described(*now)
+        if change == "add again" and now is not None:
+            actions.append(added(old))
+        elif change == "remove" and now is not None:
+            actions.append(RemoveFile(path="c", data_change=True, deletion_vector=old))
+            states.append(None)
+        elif isinstance(change, tuple) and (now is None or change[0] != now[0]):
+            name, cardinality = change[0], 0 if change[0] is None else change[1]
+            new = described(name, cardinality)
+            actions.append(added(new))
+            if now is not None:
+                actions.append(RemoveFile(path="c", data_change=True, deletion_vector=old))
+            states.append((name, cardinality))
+        winners.append(actions)
+    return winners, states
+
+
+def rows_only_went(states: Sequence[tuple[str | None, int] | None]) -> bool:
+    """Say in plain words whether no row can have come back."""
+    names = [state[0] for state in states if state is not None]
+    numbers = [state[1] for state in states if state is not None]
+    stayed_away = None not in states[:-1]
+    return stayed_away and len(set(names)) == len(names) and numbers == sorted(numbers)
+
+
+@given(changes=CHANGES)
+def test_a_reconciled_file_conflicts_exactly_where_rows_may_have_come_back(
+    changes: list[Any],
+) -> None:
+    winners, states = history(changes)
+    read_set = ReadSet(version=5, reconciled={("c", None): 0})
+    conflicts = check_conflicts(read_set, commits(winners))
+    assert (not conflicts) == rows_only_went(states)
+    assert all(isinstance(conflict, RowsMayBeBack) for conflict in conflicts)
+
+
+@given(changes=CHANGES)
+def test_what_became_of_a_file_is_what_it_is_now(changes: list[Any]) -> None:
+    winners, states = history(changes)
+    known = Winners(5)
+    known.take(commits(winners))
+    course = known.course(("c", None), 0)
+    if not rows_only_went(states):
+        assert course.fate is Fate.UNCLEAR
+    elif states[-1] is None:
+        assert (course.fate, course.vector) == (Fate.REMOVED, None)
+    elif len(states) == 1:
+        assert (course.fate, course.versions) == (Fate.UNCHANGED, ())
+    else:
+        assert (course.fate, course.vector) == (Fate.DELETED_FROM, described(*states[-1]))
+        assert len(course.versions) == len(states) - 1
+
+
+@given(changes=CHANGES)
+def test_a_file_that_is_not_reconciled_conflicts_with_every_change(changes: list[Any]) -> None:
+    winners, states = history(changes)
+    read_set = ReadSet(version=5, files=frozenset({("c", None)}))
+    assert bool(check_conflicts(read_set, commits(winners))) == (len(states) > 1)
+
+
+@given(read_set=READ_SETS, winners=WINNERS)
+def test_to_reconcile_files_takes_away_no_conflict_about_anything_else(
+    read_set: ReadSet, winners: list[list[AnyAction]]
+) -> None:
+    milder = replace(read_set, files=frozenset(), reconciled=dict.fromkeys(read_set.files, 0))
+    strict = check_conflicts(read_set, commits(winners))
+    others = [one for one in strict if not isinstance(one, ConcurrentDeleteRead)]
+    found = check_conflicts(milder, commits(winners))
+    assert [one for one in found if not isinstance(one, RowsMayBeBack)] == others

@@ -7,6 +7,7 @@ import pyarrow as pa
 from msgspec import structs
 
 from liquidlog.curve.order import order_rows
+from liquidlog.data.append import conform
 from liquidlog.data.checksum import format_checksum, multiset_checksum
 from liquidlog.data.logical_file import LogicalFile
 from liquidlog.data.runs import Run
@@ -19,10 +20,14 @@ from liquidlog.plan import (
     RewriteGroup,
     RewriteResult,
     RewrittenGroup,
+    WritePlan,
+    WriteResult,
     WrittenFile,
     file_schema,
+    files_digest,
     rewrite_digest,
 )
+from liquidlog.spec.arrow import arrow_schema, leaf_column
 from liquidlog.spec.deletion_vectors import vector_path
 from liquidlog.spec.schema import parse_schema, quote_path
 from liquidlog.storage.addresses import file_address
@@ -57,6 +62,42 @@ def execute_groups(
     told: dict[str, object] = {} if read_back else {"read_back": False, "copied": _COPIED}
     wanted = range(len(plan.groups)) if groups is None else groups
     return (_rewrite(plan, plan.groups[group_id], storage, told=told) for group_id in wanted)
+
+
+def write(plan: WritePlan, rows: pa.Table, *, storage: StorageOptions = NO_OPTIONS) -> WriteResult:
+    """Write rows of the table's own schema into one file, sorted if the plan has columns."""
+    run = Run(file_address(plan.table_uri, "").rstrip("/"), secrets.token_hex(6), storage)
+    schema = parse_schema(plan.schema_string, where="the plan")
+    empty = arrow_schema(schema, physical=True).empty_table()
+    table = pa.concat_tables([empty, *conform(rows, schema, where="a test")])
+    if plan.columns:
+        keys = [leaf_column(table, column.physical) for column in plan.columns]
+        table = table.take(pa.array(order_rows(keys, plan.curve or "linear")))
+    try:
+        run.begin()
+        outputs: tuple[WrittenFile, ...] = ()
+        if len(table):
+            name = run.file_name(0, "0", plan.writer_options.compression)
+            path = file_address(plan.table_uri, name)
+            options = plan.writer_options
+            with DataFileWriter(path, schema=schema, options=options, storage=storage) as writer:
+                writer.write(table)
+                outputs = (writer.finish(name),)
+        run.finish(files_digest(outputs), keep={output.path for output in outputs})
+    except BaseException:
+        run.discard()
+        raise
+    checksum = format_checksum(multiset_checksum(table))
+    return WriteResult(
+        write_id=plan.write_id,
+        run=run.token,
+        outputs=outputs,
+        rows_read=len(table),
+        rows_written=len(table),
+        checksum_read=checksum,
+        checksum_written=checksum,
+        seconds=0.0,
+    )
 
 
 def _rewrite(

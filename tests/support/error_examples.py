@@ -1,21 +1,27 @@
 """One instance of every error and of every conflict, with arguments as they occur."""
 
 from liquidlog import errors
+from liquidlog.clustering.outcome.deletions import TooManyDeletedRows
 from liquidlog.commit.conflicts import (
     ConcurrentDeleteRead,
     DomainMetadataChanged,
     MetadataChanged,
     ProtocolChanged,
+    RowsMayBeBack,
 )
 from liquidlog.errors import LiquidlogError, Outdated, SchemaProblem, SchemaProblemKind
+from liquidlog.operations.reconciled import TooMuchToRead
 from liquidlog.operations.rewrite import GroupConflict
 
 CONFLICTS = (
     ConcurrentDeleteRead(8, ("a.parquet", "b.parquet")),
+    RowsMayBeBack(8, ("c.parquet",)),
     MetadataChanged(9),
     ProtocolChanged(10),
     DomainMetadataChanged(11, "delta.clustering"),
     Outdated("the table's schema changed"),
+    TooManyDeletedRows(30, 100, 0.2),
+    TooMuchToRead(3 << 30, 1 << 30),
     GroupConflict(3, MetadataChanged(9)),
 )
 SCHEMA_PROBLEMS = (
@@ -45,6 +51,8 @@ EXAMPLES = (
     errors.DataFileError("part-0.parquet", "it is cut off"),
     errors.DocumentError("plan.json", "it is no plan"),
     errors.ResultMismatchError(PROBLEMS),
+    errors.RowsNotFoundError(10, 3),
+    errors.ReconcileLimitError(3 << 30, 1 << 30),
     errors.CheckpointMismatchError(12, PROBLEMS),
     errors.ExecutorError("group 1: lost", failures=("group 1: lost",)),
     errors.CommitError("nothing was committed"),

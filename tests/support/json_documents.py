@@ -207,7 +207,7 @@ def _sources(home: Path) -> None:
     (home / "w.jsonl").write_text("".join(json.dumps(one) + "\n" for one in readers))
 
 
-def _open_executor(*_: object, read_back: bool) -> AbstractContextManager[Any]:
+def _open_executor(*_: object, read_back: bool, **__: object) -> AbstractContextManager[Any]:
     def rewrite(
         plan: ClusteringPlan, pending: Sequence[int], _: object
     ) -> Iterator[RewrittenGroup]:

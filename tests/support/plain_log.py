@@ -7,13 +7,15 @@ import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from pathlib import PurePosixPath
+from pathlib import Path, PurePosixPath
 from typing import Any, Protocol
 from urllib.parse import unquote
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 from pyroaring import BitMap64
+
+from support.plain_vectors import vector_place
 
 
 class Bytes(Protocol):
@@ -152,5 +154,6 @@ class PlainLog:
 
 
 def _vector_name(vector: Mapping[str, Any]) -> str:
-    """Return the name of the file of a vector that the log names by its whole address."""
-    return PurePosixPath(vector["pathOrInlineDv"]).name
+    """Return the name of the file of a vector that the log names by its address, or by its uuid."""
+    place = vector_place(Path(), vector) if vector["storageType"] == "u" else None
+    return PurePosixPath(vector["pathOrInlineDv"]).name if place is None else place.name

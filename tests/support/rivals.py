@@ -30,18 +30,20 @@ Program = Callable[[Playground, str], Any]
 
 @dataclass
 class Stage:
-    """What programs share: a plan of the saved table and results of it."""
+    """What programs share: a plan of the saved table, results of it, and values that are gone."""
 
     plan: ClusteringPlan
     results: tuple[RewriteResult, ...] = ()
     removed: dict[str, list[int]] = field(default_factory=dict)
+    before: list[int] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
 class Pair:
     """Two programs, and how to make the table that they start from.
 
-    With `always_done`, neither has a reason to fail.
+    With `always_done`, neither has a reason to fail. With `deleted`, a row of an input was deleted
+    after the results were written, and with `vectors` the table uses deletion vectors.
     """
 
     name: str
@@ -49,6 +51,8 @@ class Pair:
     results: int = 1
     groups: int = 1
     always_done: bool = False
+    deleted: bool = False
+    vectors: bool = False
 
     def __str__(self) -> str:
         return self.name
@@ -59,6 +63,7 @@ class Pair:
             ground.uri,
             schema=pa.schema([("x", pa.int64())]),
             cluster_by=["x"],
+            properties={"delta.enableDeletionVectors": "true"} if self.vectors else None,
             storage_options=ground.storage.given(),
         )
         for first in (1, 3):
@@ -66,8 +71,12 @@ class Pair:
         plan = table.plan(min_cube_size=1, target_cube_size=1 if self.groups > 1 else "1GiB")
         assert len(plan.groups) == self.groups
         results = tuple(execute(plan, storage=ground.storage) for _ in range(self.results))
+        stage = Stage(plan, results)
+        if self.deleted:
+            assert ground.put_by_hand(*deletes_a_row(ground, stage, "before"))
+            stage.before = stage.removed.pop("before")
         ground.save()
-        return Stage(plan, results)
+        return stage
 
 
 BASE: Final = [1, 2, 3, 4]
@@ -77,6 +86,16 @@ BASE: Final = [1, 2, 3, 4]
 def commit(stage: Stage, number: int = 0) -> Program:
     def program(ground: Playground, name: str) -> Any:
         return ground.table(name).commit(stage.plan, stage.results[number])
+
+    return program
+
+
+def follow(stage: Stage) -> Program:
+    """Commit, although others deleted some of the few rows."""
+
+    def program(ground: Playground, name: str) -> Any:
+        table = ground.table(name)
+        return table.commit(stage.plan, stage.results[0], max_reconciled_share=0.5)
 
     return program
 
@@ -219,6 +238,28 @@ PAIRS: Final = (
     Pair("orphans, orphans", lambda _: (orphans, orphans)),
     Pair("commit, a delete", lambda s: (commit(s), foreign(s, deletes))),
     Pair("commit, a deletion vector", lambda s: (commit(s), foreign(s, deletes_a_row))),
+    Pair("a commit that follows, a delete", lambda s: (follow(s), foreign(s, deletes))),
+    Pair("a commit that follows, a vector", lambda s: (follow(s), foreign(s, deletes_a_row))),
+    Pair("a commit that follows by copies, orphans", lambda s: (follow(s), orphans), deleted=True),
+    Pair(
+        "a commit that follows by vectors, orphans",
+        lambda s: (follow(s), orphans),
+        deleted=True,
+        vectors=True,
+    ),
+    Pair(
+        "the same commit that follows by copies twice",
+        lambda s: (follow(s), follow(s)),
+        always_done=True,
+        deleted=True,
+    ),
+    Pair(
+        "the same commit that follows by vectors twice",
+        lambda s: (follow(s), follow(s)),
+        always_done=True,
+        deleted=True,
+        vectors=True,
+    ),
     Pair("commit, other metadata", lambda s: (commit(s), foreign(s, changes_metadata))),
     Pair("half an optimize, orphans", lambda s: (optimize_half(s), orphans), results=0, groups=2),
     Pair("discard, orphans", lambda s: (discard(s), orphans)),
@@ -302,7 +343,7 @@ def _expected(log: PlainLog, stage: Stage) -> list[int]:
     for name, appended in APPENDED.items():
         if any(log.operation_of(v) == "WRITE" for v in log.versions_of(f"{name} ")):
             values += appended
-    for removed in stage.removed.values():
+    for removed in (stage.before, *stage.removed.values()):
         for value in removed:
             values.remove(value)
     return sorted(values)

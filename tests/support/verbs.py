@@ -13,8 +13,9 @@ from liquidlog.data.runs import Run
 from liquidlog.errors import LiquidlogError
 from liquidlog.operations import define
 from liquidlog.plan import ClusteringPlan, GroupFailure, RewrittenGroup
+from liquidlog.spec.arrow import delta_schema
 from liquidlog.table import Table
-from support.arrow_executor import execute, execute_groups
+from support.arrow_executor import execute, execute_groups, write
 from support.playground import Playground, clock_of
 
 SCHEMA: Final = pa.schema([("x", pa.int64()), ("s", pa.string())])
@@ -149,6 +150,19 @@ def _run_and_commit(ground: Playground) -> Verb:
     return lambda ground: ground.table("A").commit(plan, execute(plan, storage=ground.storage))
 
 
+def _write(ground: Playground) -> Verb:
+    """Write what a plan asks for, and commit it as a transaction."""
+    a_table(ground)
+
+    def written(ground: Playground) -> Any:
+        table = ground.table("A")
+        plan = table.plan_write(delta_schema(SCHEMA))
+        result = write(plan, rows(NEW), storage=ground.storage)
+        return table.commit_write(plan, result, txn=("test", 1))
+
+    return written
+
+
 def _commit_together(ground: Playground) -> Verb:
     """Commit two groups in one version, where one of three cannot be committed any more."""
     table = a_table(ground)
@@ -227,6 +241,7 @@ OPERATIONS: Final = (
         adds=NEW,
     ),
     Operation("append after a checkpoint", _append_after_checkpoint, adds=NEW),
+    Operation("write", _write, adds=NEW),
     Operation("cluster by", _plainly(lambda table: table.cluster_by(["s"]))),
     Operation(
         "rename a column",

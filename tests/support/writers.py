@@ -66,10 +66,8 @@ def write(uri: str, writer: str, commits: str, kinds: str, options: str) -> None
         slow = bool(json.loads(options))
         if len(plan.groups) != 1 or (slow and len(plan.groups[0].inputs) > MOST_INPUTS):
             return False
-        try:
-            return len(table.commit(plan, execute(plan, storage=store.storage)).versions) == 1
-        except CommitConflictError:
-            return False
+        groups = execute(plan, storage=store.storage).groups
+        return len(table.commit_each(plan, groups).versions) == 1
 
     known = {"rewrite": (3, try_rewrite), "cluster-by": (7, try_cluster_by)}
     attempts = dict(known[kind] for kind in kinds.split())

@@ -14,6 +14,12 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from liquidlog.clustering.outcome.metrics import operation_metrics
+from liquidlog.clustering.outcome.reconciled import (
+    Reconciled,
+    as_written,
+    reconciled_metrics,
+    require_reconciled,
+)
 from liquidlog.clustering.outcome.staleness import Staleness, staleness_of
 from liquidlog.clustering.row_tracking import PRESERVED_TAG, assign_row_ids
 from liquidlog.clustering.zcubes import PROVIDER
@@ -30,6 +36,7 @@ from liquidlog.plan import (
     RewriteGroup,
     RewriteMode,
     RewrittenGroup,
+    WritePlan,
     WrittenFile,
     group_tags,
     repeated_inputs,
@@ -46,6 +53,7 @@ from liquidlog.spec.actions import (
 )
 from liquidlog.spec.change import Change
 from liquidlog.spec.schema import quote_path
+from liquidlog.spec.stats import wide_bounds
 
 _REMOVED: Final = ("path", "size", "num_records", "base_row_id", "default_row_commit_version")
 """Columns of live files that a remove repeats unchanged."""
@@ -61,6 +69,7 @@ def rewrite_change(
     now_ms: int,
     stale: Sequence[Staleness] | None = None,
     kept: Sequence[Sequence[Mapping[str, msgspec.Raw]]] | None = None,
+    reconciled: Sequence[Reconciled] | None = None,
 ) -> Change:
     """Return the change that commits finished groups: all adds, then the removes of their inputs.
 
@@ -69,7 +78,8 @@ def rewrite_change(
     caller has computed it. If the table has row tracking, the adds get fresh row ids for the
     version after `snapshot`, and its high-water mark rises. `kept` has the adds of each group's
     kept files as the log has them, in the order of `Staleness.kept`; each file is added again as it
-    is, with the tags of its group's cube.
+    is, with the tags of its group's cube. `reconciled` has the outputs of each group without rows
+    that others deleted meanwhile; inputs that others removed get no remove.
 
     Raises:
         ResultMismatchError: If a result belongs to another plan, or does not prove that every row
@@ -78,35 +88,65 @@ def rewrite_change(
         CorruptLogError: If the table's row ids contradict each other.
     """
     planned = [planned_group(plan, group) for group in groups]
-    problems = tuple(_mismatches(plan, planned, groups))
-    if problems:
-        raise ResultMismatchError(problems)
     if stale is None:
         stale = staleness_of(snapshot, plan, planned)
-    conflicts = [Outdated(reason) for one in stale for reason in one.reasons]
-    if conflicts:
-        raise CommitConflictError(plan.read_version, conflicts)
-    outputs = [file for group in groups for file in group.outputs]
-    _check_outputs_are_new(snapshot, outputs)
+    if reconciled is None:
+        reconciled = [as_written(group) for group in groups]
+    require_sound(snapshot, plan, groups, stale)
+    require_reconciled(groups, stale, reconciled)
+    outputs = [output for one in reconciled for output in one.outputs]
     adds, domains = assign_row_ids(
         snapshot,
-        [add for of, group in zip(planned, groups, strict=True) for add in _adds(plan, of, group)],
-        [file.num_records for file in outputs],
+        [add for of, one in zip(planned, reconciled, strict=True) for add in _adds(plan, of, one)],
+        [output.file.num_records for output in outputs],
     )
     originals = [()] * len(planned) if kept is None else kept
     joining = tuple(
-        add for of, files in zip(planned, originals, strict=True) for add in joined(plan, of, files)
+        add
+        for of, one, files in zip(planned, stale, originals, strict=True)
+        for add in joined(plan, of, files, len(one.kept))
     )
-    removes = tuple(_removes(snapshot, np.concatenate([one.rows for one in stale]), now_ms))
+    removes = tuple(removes_of(snapshot, np.concatenate([one.rows for one in stale]), now_ms))
+    kept_rows = np.concatenate([one.kept for one in stale])
     return Change(
         operation="OPTIMIZE",
         parameters=_parameters(plan),
         actions=(*adds, *joining, *removes, *domains),
-        metrics=operation_metrics(adds, removes, [group.kept for group in planned]),
+        metrics={
+            **operation_metrics(adds, removes, snapshot.files["size"].take(pa.array(kept_rows))),
+            **reconciled_metrics(adds, reconciled),
+        },
         is_blind_append=False,
         isolation_level="SnapshotIsolation",
         tags=_tags(plan, groups),
     )
+
+
+def require_sound(
+    snapshot: Snapshot,
+    plan: ClusteringPlan,
+    groups: Sequence[RewrittenGroup],
+    stale: Sequence[Staleness],
+) -> None:
+    """Refuse groups whose results do not match the plan, or that the table no longer allows.
+
+    Raises:
+        ResultMismatchError: If a result belongs to another plan, or does not prove that every row
+            of the inputs is in the outputs; lists every problem.
+        CommitConflictError: If the table changed such that a group can no longer be committed.
+    """
+    planned = [planned_group(plan, group) for group in groups]
+    problems = tuple(_mismatches(plan, planned, groups))
+    if problems:
+        raise ResultMismatchError(problems)
+    conflicts = [
+        Outdated(found) if isinstance(found, str) else found
+        for one in stale
+        for found in one.conflicts
+    ]
+    if conflicts:
+        raise CommitConflictError(plan.read_version, conflicts)
+    _check_outputs_are_new(snapshot, [file for group in groups for file in group.outputs])
 
 
 def planned_group(plan: ClusteringPlan, group: RewrittenGroup) -> RewriteGroup:
@@ -216,22 +256,30 @@ def _at(document: Mapping[str, Any], column: PlannedColumn) -> object:
     return value
 
 
-def _adds(plan: ClusteringPlan, planned: RewriteGroup, group: RewrittenGroup) -> Iterator[AddFile]:
+def _adds(plan: ClusteringPlan, planned: RewriteGroup, reconciled: Reconciled) -> Iterator[AddFile]:
     tags = cube_tags(plan, planned)
-    for file in group.outputs:
+    for output in reconciled.outputs:
+        file, vector = output.file, output.vector
         yield AddFile(
             path=quote(file.path, safe=_PATH_SAFE),
             partition_values={},
             size=file.size_bytes,
             modification_time=file.modification_time_ms,
             data_change=False,
-            stats=file.stats,
+            stats=file.stats if vector is None else wide_bounds(file.stats, where=file.path),
             tags=tags,
+            deletion_vector=vector,
             clustering_provider=PROVIDER if planned.zcube_id is not None else None,
         )
 
 
-def _removes(snapshot: Snapshot, inputs: NDArray[np.int64], now_ms: int) -> Iterator[RemoveFile]:
+def removes_of(
+    snapshot: Snapshot, inputs: NDArray[np.int64], now_ms: int, *, data_change: bool = False
+) -> Iterator[RemoveFile]:
+    """Yield the removes of files, whose row numbers in Snapshot.files are given.
+
+    `now_ms` (since 1970) is their deletion time; with `data_change` rows leave the table with them.
+    """
     rows = snapshot.files.take(pa.array(inputs))
     columns = (rows[name].to_pylist() for name in _REMOVED)
     vectors = map(deletion_vector, rows["deletion_vector"].to_pylist())
@@ -245,7 +293,7 @@ def _removes(snapshot: Snapshot, inputs: NDArray[np.int64], now_ms: int) -> Iter
         yield RemoveFile(
             path=path,
             deletion_timestamp=now_ms,
-            data_change=False,
+            data_change=data_change,
             extended_file_metadata=True,
             partition_values=values or {},
             size=size,
@@ -277,7 +325,7 @@ def _parameters(plan: ClusteringPlan) -> dict[str, object]:
     return {"predicate": "[]", "zOrderBy": column_names(plan), "clusterBy": "[]", "auto": False}
 
 
-def column_names(plan: ClusteringPlan) -> str:
+def column_names(plan: ClusteringPlan | WritePlan) -> str:
     """Return the JSON list of the logical names of the plan's columns."""
     return msgspec.json.encode([quote_path(column.logical) for column in plan.columns]).decode()
 
@@ -290,18 +338,22 @@ def cube_tags(plan: ClusteringPlan, group: RewriteGroup) -> Mapping[str, str | N
 
 
 def joined(
-    plan: ClusteringPlan, group: RewriteGroup, originals: Sequence[Mapping[str, msgspec.Raw]]
+    plan: ClusteringPlan,
+    group: RewriteGroup,
+    originals: Sequence[Mapping[str, msgspec.Raw]],
+    expected: int,
 ) -> tuple[CopiedAdd, ...]:
     """Return the adds of a group's kept files: as the log has them, with the tags of its cube.
 
-    Statistics, row ids and fields unknown to this project stay as they are.
+    Statistics, row ids, deletion vectors and fields unknown to this project stay as they are.
+    `expected` is how many of the kept files are still in the table.
 
     Raises:
         ResultMismatchError: If these are not the kept files of the group, or it makes no cube.
     """
     tags = cube_tags(plan, group)
-    if len(originals) != len(group.kept) or (originals and tags is None):
-        detail = f"group {group.group_id} keeps {len(group.kept)} files, found {len(originals)}"
+    if len(originals) != expected or (originals and tags is None):
+        detail = f"group {group.group_id} keeps {expected} files, found {len(originals)}"
         raise ResultMismatchError((detail,))
     return tuple(_joined(tags or {}, add) for add in originals)
 

@@ -3,7 +3,7 @@
 Source: Delta Spark, OptimizeStats, ClusteringStats and ZCubeFileStatsCollector.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 import numpy as np
 import pyarrow as pa
@@ -15,7 +15,6 @@ from liquidlog.clustering.zcubes import membership, sizes
 from liquidlog.plan import (
     ClusteringPlan,
     InputFiles,
-    KeptFiles,
     RewriteGroup,
     RewriteMode,
     RewrittenGroup,
@@ -30,11 +29,13 @@ def optimize_metrics(
     finished: Sequence[RewrittenGroup],
     *,
     commits: int,
+    gone: Collection[str] = (),
 ) -> dict[str, object]:
     """Return the metrics of the committed groups of a plan; sizes are in bytes.
 
     `snapshot` is the table at the plan's read version; all its files count as considered. `commits`
-    is the number of versions that hold the groups: the reference engine calls them batches.
+    is the number of versions that hold the groups: the reference engine calls them batches. Inputs
+    and kept files that are `gone`, by their paths, were removed by others and do not count.
     `numOutputZCubes` counts the cubes written. The reference engine also counts the empty cube that
     it makes before a first file larger than a whole cube, so its number can be one higher.
     """
@@ -44,7 +45,7 @@ def optimize_metrics(
     return {
         "numFilesAdded": len(added),
         "filesAdded": _size_stats(added),
-        **_metrics_of_inputs(snapshot, plan, groups, commits),
+        **_metrics_of_inputs(snapshot, plan, groups, commits, gone),
     }
 
 
@@ -61,9 +62,12 @@ def planned_metrics(snapshot: Snapshot, plan: ClusteringPlan, *, commits: int) -
 
 
 def operation_metrics(
-    adds: Sequence[AddFile], removes: Sequence[RemoveFile], kept: Sequence[KeptFiles]
+    adds: Sequence[AddFile], removes: Sequence[RemoveFile], kept_bytes: pa.ChunkedArray
 ) -> dict[str, str]:
-    """Return the metrics of a commit; what its groups keep is neither added nor removed."""
+    """Return the metrics of a commit; what its groups keep is neither added nor removed.
+
+    `kept_bytes` has the size of each kept file.
+    """
     added = sorted(file.size for file in adds)
     metrics = {
         "numRemovedFiles": len(removes),
@@ -81,18 +85,23 @@ def operation_metrics(
             "p75FileSize": added[3 * len(added) // 4],
             "maxFileSize": added[-1],
         }
-    if any(map(len, kept)):
-        metrics["numKeptFiles"] = sum(map(len, kept))
-        metrics["numKeptBytes"] = sum(files.size_bytes for files in kept)
+    if len(kept_bytes):
+        metrics["numKeptFiles"] = len(kept_bytes)
+        metrics["numKeptBytes"] = pc.sum(kept_bytes).as_py()
     return {name: str(value) for name, value in metrics.items()}
 
 
 def _metrics_of_inputs(
-    snapshot: Snapshot, plan: ClusteringPlan, groups: Sequence[RewriteGroup], commits: int
+    snapshot: Snapshot,
+    plan: ClusteringPlan,
+    groups: Sequence[RewriteGroup],
+    commits: int,
+    gone: Collection[str] = (),
 ) -> dict[str, object]:
     inputs = pa.concat_tables(
         [InputFiles.of().columns, *(group.inputs.columns for group in groups)]
     )
+    inputs = _without(inputs, gone)
     removed = inputs["size_bytes"].to_numpy()
     metrics: dict[str, object] = {
         "numFilesRemoved": len(removed),
@@ -107,16 +116,18 @@ def _metrics_of_inputs(
         metrics["clusteringStats"] = _clustering_stats(snapshot, plan, removed, len(groups))
     if plan.mode is RewriteMode.ZORDER:
         metrics["zOrderStats"] = _zorder_stats(removed, len(groups))
-    kept = [group.kept for group in groups if len(group.kept)]
+    kept = [_without(group.kept.columns, gone) for group in groups if len(group.kept)]
     if kept:
-        metrics["filesKept"] = {
-            "numFiles": sum(map(len, kept)),
-            "size": sum(files.size_bytes for files in kept),
-        }
+        metrics["filesKept"] = _files(pa.concat_tables(kept)["size_bytes"].to_numpy())
     vectors = _deletion_vector_stats(inputs)
     if vectors:
         metrics["deletionVectorStats"] = vectors
     return metrics
+
+
+def _without(files: pa.Table, gone: Collection[str]) -> pa.Table:
+    paths = files["path"]
+    return files.filter(pc.invert(pc.is_in(paths, value_set=pa.array(gone, paths.type))))
 
 
 def _clustering_stats(

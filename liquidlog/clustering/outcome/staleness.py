@@ -1,7 +1,8 @@
 """Whether a planned group can still be committed: its files and the table, against the plan."""
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import Final
 
 import numpy as np
@@ -10,10 +11,20 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from liquidlog.clustering.columns import clustering_state
+from liquidlog.clustering.outcome.deletions import (
+    DeletedInput,
+    Reconcilable,
+    TooManyDeletedRows,
+    deleted_input,
+    excess,
+    lasting_reasons,
+)
 from liquidlog.clustering.row_tracking import planned_row_tracking
 from liquidlog.errors import CorruptLogError, UnsupportedFeatureError
-from liquidlog.plan import ClusteringPlan, RewriteGroup, RewriteMode
-from liquidlog.snapshot import Snapshot
+from liquidlog.plan import ClusteringPlan, InputFiles, RewriteGroup, RewriteMode
+from liquidlog.snapshot import Snapshot, deletion_vector
+from liquidlog.spec.actions import DeletionVector
+from liquidlog.spec.courses import Fate
 from liquidlog.spec.growth import NewColumn
 from liquidlog.spec.schema import parse_schema, quote_path
 from liquidlog.spec.terms import FileTerms, metadata_changes, new_columns, protocol_changes
@@ -31,14 +42,38 @@ _LIVE: Final = ("size", "num_records", "zcube_id", "zorder_by")
 class Located:
     """The rows of Snapshot.files that are some files of a group.
 
-    `rows` (int64) has the row number of each file that is live as planned, in the plan's order.
-    `missing` lists the files whose path is not live, `changed` those that are live as something
-    else.
+    `positions` (int64) has the row number of each file, in the plan's order, -1 if its path is not
+    live. `is_missing` and `is_changed` (bool) say which of them should be live, and which should
+    not be live as what they are.
     """
 
-    rows: NDArray[np.int64]
-    missing: tuple[str, ...]
-    changed: tuple[str, ...]
+    paths: pa.Array
+    positions: NDArray[np.int64]
+    is_missing: NDArray[np.bool_]
+    is_changed: NDArray[np.bool_]
+
+    @property
+    def rows(self) -> NDArray[np.int64]:
+        """The row numbers of the live files that are what they should be, in the plan's order."""
+        return self.positions[(self.positions >= 0) & ~self.is_changed]
+
+    @property
+    def missing(self) -> tuple[str, ...]:
+        """The files whose path should be live and is not."""
+        return self._named(self.is_missing)
+
+    @property
+    def changed(self) -> tuple[str, ...]:
+        """The files that are live as something that they should not be."""
+        return self._named(self.is_changed)
+
+    @property
+    def gone(self) -> tuple[str, ...]:
+        """The files that are not live, and need not be."""
+        return self._named((self.positions < 0) & ~self.is_missing)
+
+    def _named(self, mask: NDArray[np.bool_]) -> tuple[str, ...]:
+        return tuple(self.paths.filter(pa.array(mask)).to_pylist())
 
 
 def locate_inputs(snapshot: Snapshot, groups: Sequence[RewriteGroup]) -> list[Located]:
@@ -75,23 +110,22 @@ def _located(
 ) -> Iterator[Located]:
     """Yield where the files of each group are; the live files are searched once for all."""
     lengths = [files.num_rows for files in groups]
-    if not sum(lengths):
-        yield from (Located(rows=np.zeros(0, np.int64), missing=(), changed=()) for _ in groups)
-        return
     planned = pa.concat_tables(groups)
     paths = planned["path"].combine_chunks()
-    positions = _positions(paths, snapshot.paths())
+    positions = _positions(paths, snapshot.paths()) if len(paths) else np.zeros(0, np.int64)
     live = positions >= 0
-    found = snapshot.files.take(pa.array(positions[live]))
     changed = np.zeros(len(positions), np.bool_)
-    changed[live] = differs(found, planned.filter(pa.array(live)))
-    ends = np.cumsum(lengths)[:-1]
-    parts = (np.split(values, ends) for values in (np.arange(len(paths)), positions, live, changed))
-    for numbers, rows, is_live, is_changed in zip(*parts, strict=True):
+    if live.any():
+        found = snapshot.files.take(pa.array(positions[live]))
+        changed[live] = differs(found, planned.filter(pa.array(live)))
+    starts = np.cumsum([0, *lengths]).tolist()
+    for start, stop in pairwise(starts):
+        part = slice(start, stop)
         yield Located(
-            rows=rows[is_live & ~is_changed],
-            missing=tuple(paths.take(pa.array(numbers[~is_live])).to_pylist()),
-            changed=tuple(paths.take(pa.array(numbers[is_changed])).to_pylist()),
+            paths=paths[part],
+            positions=positions[part],
+            is_missing=~live[part],
+            is_changed=changed[part],
         )
 
 
@@ -154,9 +188,13 @@ class Staleness:
     """The reasons that prevent the commit of a planned group on top of `snapshot`.
 
     `reasons` are sentences; there are none if the group can be committed. `rows` and `kept` (int64)
-    number the rows of Snapshot.files that are inputs and kept files, and live as planned, in the
-    plan's order. `new_columns` came to the table after the plan: the group can be committed only if
-    no input has one of them.
+    number the rows of Snapshot.files that are inputs and kept files, in the plan's order.
+    `new_columns` came to the table after the plan: the group can be committed only if no input has
+    one of them.
+
+    Of `deleted` inputs other commits deleted rows: the group can be committed only without these
+    rows, and not if there is an `excess` of them. Those that are still live are among `rows`. Of
+    inputs and kept files, those that are `gone` (their paths) were removed by others.
     """
 
     snapshot: Snapshot
@@ -164,6 +202,14 @@ class Staleness:
     kept: NDArray[np.int64]
     reasons: tuple[str, ...]
     new_columns: tuple[NewColumn, ...] = ()
+    deleted: tuple[DeletedInput, ...] = ()
+    excess: TooManyDeletedRows | None = None
+    gone: tuple[str, ...] = ()
+
+    @property
+    def conflicts(self) -> tuple[str | TooManyDeletedRows, ...]:
+        """All that prevents the commit: the reasons, and the excess of deleted rows."""
+        return self.reasons if self.excess is None else (*self.reasons, self.excess)
 
 
 def written_for(plan: ClusteringPlan) -> FileTerms | None:
@@ -173,17 +219,25 @@ def written_for(plan: ClusteringPlan) -> FileTerms | None:
     return FileTerms(table_id=plan.table_id, schema_string=plan.schema_string, table=plan.terms)
 
 
-def staleness(snapshot: Snapshot, plan: ClusteringPlan, group: RewriteGroup) -> Staleness:
+def staleness(
+    snapshot: Snapshot,
+    plan: ClusteringPlan,
+    group: RewriteGroup,
+    reconcilable: Reconcilable | None = None,
+) -> Staleness:
     """Return every reason why `group` cannot be committed on top of `snapshot`.
 
     Raises:
         CorruptLogError: If the clustering domain cannot be read.
     """
-    return staleness_of(snapshot, plan, [group])[0]
+    return staleness_of(snapshot, plan, [group], reconcilable)[0]
 
 
 def staleness_of(
-    snapshot: Snapshot, plan: ClusteringPlan, groups: Sequence[RewriteGroup]
+    snapshot: Snapshot,
+    plan: ClusteringPlan,
+    groups: Sequence[RewriteGroup],
+    reconcilable: Reconcilable | None = None,
 ) -> tuple[Staleness, ...]:
     """Return, for each group, every reason why it cannot be committed on top of `snapshot`.
 
@@ -192,34 +246,119 @@ def staleness_of(
     table's metadata and protocol must allow what was written for the plan's, see `spec.terms`. The
     live files are searched once for the inputs of all groups.
 
+    With `reconcilable`, rows of inputs and kept files may have been deleted, as it says.
+
     Raises:
         CorruptLogError: If the clustering domain cannot be read.
     """
     terms = written_for(plan)
     new = () if terms is None else new_columns(terms, snapshot.metadata)
+    changes = (*_changes_of_table(snapshot, plan), *_clustering_changes(snapshot, plan))
     found = zip(groups, locate_inputs(snapshot, groups), locate_kept(snapshot, groups), strict=True)
-    return tuple(
-        Staleness(
-            snapshot=snapshot,
-            rows=inputs.rows,
-            kept=kept.rows,
-            reasons=(*_reasons(snapshot, plan, group, inputs), *_changes_of_kept(kept)),
-            new_columns=new,
+    stale = []
+    for group, all_inputs, all_kept in found:
+        inputs, deleted = _without_deleted(snapshot, group, all_inputs, reconcilable)
+        kept = _without_deleted_kept(snapshot, group, all_kept, reconcilable)
+        reasons = (
+            *_changes_of_inputs(inputs),
+            *_row_tracking_changes(snapshot, plan, group, inputs),
+            *changes,
+            *_changes_of_kept(kept),
+            *lasting_reasons(group, deleted),
         )
-        for group, inputs, kept in found
+        stale.append(
+            Staleness(
+                snapshot=snapshot,
+                rows=inputs.rows,
+                kept=kept.rows,
+                reasons=reasons,
+                new_columns=new,
+                deleted=deleted,
+                gone=(*inputs.gone, *kept.gone),
+                excess=None if reconcilable is None else excess(group, deleted, reconcilable),
+            )
+        )
+    return tuple(stale)
+
+
+def _without_deleted(
+    snapshot: Snapshot, group: RewriteGroup, inputs: Located, reconcilable: Reconcilable | None
+) -> tuple[Located, tuple[DeletedInput, ...]]:
+    """Return what is left to object to, and the inputs of which rows were clearly deleted."""
+    if reconcilable is None:
+        return inputs, ()
+    numbers = np.flatnonzero(inputs.is_missing | _with_other_vector(snapshot, group, inputs))
+    files = InputFiles(group.inputs.columns.take(pa.array(numbers)))
+    found = [
+        deleted_input(file, vector, reconcilable)
+        for file, vector in zip(files, _vectors(snapshot, inputs, numbers), strict=True)
+    ]
+    clear = numbers[[one is not None for one in found]]
+    return _cleared(inputs, clear), tuple(one for one in found if one is not None)
+
+
+def _with_other_vector(
+    snapshot: Snapshot, group: RewriteGroup, inputs: Located
+) -> NDArray[np.bool_]:
+    """Return a mask of the changed inputs that are the same files but for their vectors."""
+    mask = inputs.is_changed.copy()
+    numbers = np.flatnonzero(mask)
+    planned = group.inputs.columns.take(pa.array(numbers))
+    live = snapshot.files.take(pa.array(inputs.positions[numbers]))
+    counted = pc.and_(planned["num_records"].is_valid(), live["num_records"].is_valid())
+    same_rows = pc.or_(
+        pc.invert(counted),
+        pc.fill_null(pc.equal(planned["num_records"], live["num_records"]), fill_value=False),
     )
+    mask[numbers] = np.asarray(pc.and_(pc.equal(planned["size_bytes"], live["size"]), same_rows))
+    return mask
 
 
-def _reasons(
-    snapshot: Snapshot, plan: ClusteringPlan, group: RewriteGroup, inputs: Located
-) -> Iterator[str]:
+def _without_deleted_kept(
+    snapshot: Snapshot, group: RewriteGroup, kept: Located, reconcilable: Reconcilable | None
+) -> Located:
+    """Return what is left to object to: nothing of which rows were clearly deleted."""
+    if reconcilable is None:
+        return kept
+    numbers = np.flatnonzero(kept.is_missing | kept.is_changed)
+    changed = numbers[kept.is_changed[numbers]]
+    live = snapshot.files.take(pa.array(kept.positions[changed]))
+    other = np.zeros(len(kept.positions), np.bool_)
+    if len(changed):
+        planned = _struct(group.kept.columns.take(pa.array(changed)), _KEPT)
+        other[changed] = differ(planned, _KEPT, _struct(live, _LIVE), _LIVE)
+    vectors = _vectors(snapshot, kept, numbers)
+    paths = kept.paths.take(pa.array(numbers)).to_pylist()
+    courses = [reconcilable.course((path, None), 0) for path in paths]
+    clear = [
+        course.fate is (Fate.REMOVED if row < 0 else Fate.DELETED_FROM) and course.vector == vector
+        for course, vector, row in zip(courses, vectors, kept.positions[numbers], strict=True)
+    ]
+    return _cleared(kept, numbers[np.array(clear, np.bool_) & ~other[numbers]])
+
+
+def _vectors(
+    snapshot: Snapshot, files: Located, numbers: NDArray[np.int64]
+) -> list[DeletionVector | None]:
+    """Return the deletion vector with which each of some files is live, None if it is not."""
+    rows = files.positions[numbers]
+    live = snapshot.files["deletion_vector"].take(pa.array(rows[rows >= 0])).to_pylist()
+    found = iter(live)
+    return [None if row < 0 else deletion_vector(next(found)) for row in rows]
+
+
+def _cleared(files: Located, numbers: NDArray[np.int64]) -> Located:
+    """Return the same without an objection to some of the files."""
+    is_missing, is_changed = files.is_missing.copy(), files.is_changed.copy()
+    is_missing[numbers] = is_changed[numbers] = False
+    return replace(files, is_missing=is_missing, is_changed=is_changed)
+
+
+def _changes_of_inputs(inputs: Located) -> Iterator[str]:
     if inputs.missing:
         yield f"{_listed(inputs.missing)} no longer in the table"
     if inputs.changed:
         yield f"{_listed(inputs.changed)} no longer with the rows that were read (deletions)"
-    yield from _row_tracking_changes(snapshot, plan, group, inputs)
-    yield from _changes_of_table(snapshot, plan)
-    yield from _clustering_changes(snapshot, plan)
 
 
 def _changes_of_kept(kept: Located) -> Iterator[str]:
@@ -243,10 +382,11 @@ def _row_tracking_changes(
     if now is None or not now.preserved or inputs.missing or inputs.changed:
         return
     rows = snapshot.files.take(pa.array(inputs.rows))
+    planned = group.inputs.columns.filter(pa.array(inputs.positions >= 0))
     names = ("base_row_id", "default_row_commit_version")
     before, after = (
         pa.StructArray.from_arrays([table[name].combine_chunks() for name in names], names=names)
-        for table in (group.inputs.columns, rows)
+        for table in (planned, rows)
     )
     renumbered = int(differ(before, names, after, names).sum())
     if renumbered:

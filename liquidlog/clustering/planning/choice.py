@@ -214,7 +214,7 @@ def build_plan(  # noqa: PLR0913  the parts of a plan
     """
     _require_few_outputs(policy, choice)
     plan_id = new_id()
-    inputs = _input_files(snapshot.files, choice)
+    inputs = input_files(snapshot.files, choice.groups)
     kept = [_kept_files(snapshot.files, rows) for rows in choice.kept] or [NONE_KEPT] * len(inputs)
     return ClusteringPlan(
         plan_id=plan_id,
@@ -303,10 +303,11 @@ def writer_options(snapshot: Snapshot, columns: Sequence[ClusteringColumn]) -> W
     )
 
 
-def _input_files(files: pa.Table, choice: Choice) -> list[InputFiles]:
-    if not choice.groups:
+def input_files(files: pa.Table, groups: Sequence[NDArray[np.int64]]) -> list[InputFiles]:
+    """Return the files to rewrite of each group, whose row numbers in Snapshot.files are given."""
+    if not groups:
         return []
-    taken = files.select(_READ_BY_PLANS).take(pa.array(np.concatenate(choice.groups)))
+    taken = files.select(_READ_BY_PLANS).take(pa.array(np.concatenate(groups)))
     columns = {
         "path": decoded_paths(taken),
         "size_bytes": taken["size"],
@@ -316,7 +317,7 @@ def _input_files(files: pa.Table, choice: Choice) -> list[InputFiles]:
         "default_row_commit_version": taken["default_row_commit_version"],
     }
     rows = pa.table(columns, schema=InputFiles.schema)
-    lengths = [len(group) for group in choice.groups]
+    lengths = [len(group) for group in groups]
     starts = np.cumsum([0, *lengths[:-1]]).tolist()
     slices = zip(starts, lengths, strict=True)
     return [InputFiles(rows.slice(start, length)) for start, length in slices]

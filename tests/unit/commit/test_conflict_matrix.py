@@ -226,10 +226,6 @@ HARMLESS = {
     "transaction": Winner(lambda r: r.land(txn(r)), BASE),
     "only a commitInfo": Winner(lambda r: r.land(), BASE),
     "no commitInfo": Winner(lambda r: land(r.path, txn(r)), BASE),
-    "empty file": Winner(lambda r: land(r.path), BASE),
-}
-OF_INPUTS = {
-    "delete of inputs": Winner(lambda r: delete(r, inputs=True), ids_of(*CUBE)),
     "delete of one input": Winner(
         lambda r: r.land(removed(r.live(inputs=True)[0])), ids_of(*CUBE, INPUTS[1])
     ),
@@ -237,6 +233,10 @@ OF_INPUTS = {
         lambda r: r.put_vectors(r.live(inputs=True)),
         [n for n in BASE if n not in {ids_of(number)[0] for number in INPUTS}],
     ),
+    "empty file": Winner(lambda r: land(r.path), BASE),
+}
+OF_INPUTS = {
+    "delete of inputs": Winner(lambda r: delete(r, inputs=True), ids_of(*CUBE)),
     "rewrite of inputs": Winner(lambda r: r.rewrite(min_cube_size=1), BASE),
     "rewrite of all": Winner(lambda r: r.rewrite(), BASE),
     "overwrite": Winner(overwrite, ids_of(NEW)),
@@ -292,7 +292,7 @@ def prepare_rewrite(table: Table) -> Callable[[], Any]:
     plan = table.plan(min_cube_size=1)
     assert sum(len(group.inputs) for group in plan.groups) == len(INPUTS)
     result = execute(plan)
-    return lambda: table.commit(plan, result)
+    return lambda: table.commit(plan, result, max_reconciled_share=0.5)
 
 
 def known(table: Table, operation: Callable[[], Any]) -> Callable[[], Any]:

@@ -4,7 +4,8 @@ import pyarrow as pa
 import pytest
 from msgspec import structs
 
-from liquidlog.data.logical_file import LogicalFile, read_deletion_vector
+from liquidlog.data.logical_file import LogicalFile
+from liquidlog.data.vectors import read_deletion_vector
 from liquidlog.errors import DataFileError
 from liquidlog.plan import InputFile, RowTracking
 from liquidlog.spec.schema import StructType, parse_schema

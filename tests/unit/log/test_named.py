@@ -5,13 +5,18 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from msgspec import structs
 
+from liquidlog.data.runs import Run
+from liquidlog.data.vectors import write_vector
 from liquidlog.errors import CorruptLogError, LogError
 from liquidlog.log.local_store import LocalTableStore
 from liquidlog.log.named import named_files
+from liquidlog.spec.deletion_vectors import vector_path
 from liquidlog.spec.log_files import LogFile
 from liquidlog.table import Table
 from support.arrow_executor import execute
+from support.deleted import commit_vectors, positions
 
 VERSIONS = 4
 
@@ -80,3 +85,56 @@ def test_a_version_that_is_not_listed_between_others_is_an_error(
         assert caught.value.path == f"_delta_log/{version:020d}.json"
     else:
         assert named_files(hidden, files_of(table)) == files_of(table)
+
+
+@pytest.mark.parametrize("policy", ["classic", "v2"])
+def test_files_of_vectors_are_named_live_and_removed_in_commits_and_checkpoints(
+    tmp_path: Path, policy: str
+) -> None:
+    table = Table.create(
+        str(tmp_path),
+        schema=pa.schema([("x", pa.int64())]),
+        properties={"delta.enableDeletionVectors": "true", "delta.checkpointPolicy": policy},
+    )
+    table.append(pa.table({"x": [0, 1, 2]}))
+    path = table.snapshot().files["path"][0].as_py()
+    run = Run(str(tmp_path), "0123456789ab")
+    run.begin()
+    vectors = [
+        write_vector(run, positions(rows), unique_id=str(rows)) for rows in ([0], [0, 1], [2])
+    ]
+    for vector in vectors[:2]:
+        commit_vectors(tmp_path, {path: vector})
+    store = LocalTableStore(tmp_path)
+    names = set(run.files())
+    unnamed = {str(vector_path(vectors[2]))}
+    assert len(names) == 3
+    assert named_files(store, {*names, "other"}) == names - unnamed
+    assert named_files(store, unnamed) == frozenset()
+    Table.open(str(tmp_path)).checkpoint()
+    for commit in (tmp_path / "_delta_log").glob("*.json"):
+        if commit.name.partition(".")[0].isdigit() and commit.name.count(".") == 1:
+            commit.unlink()
+    for crc in (tmp_path / "_delta_log").glob("*.crc"):
+        crc.unlink()
+    assert named_files(store, {*names, path}) == {*(names - unnamed), path}
+
+
+def test_an_absolute_path_of_a_vector_is_compared_by_its_last_part(tmp_path: Path) -> None:
+    table = Table.create(
+        str(tmp_path),
+        schema=pa.schema([("x", pa.int64())]),
+        properties={"delta.enableDeletionVectors": "true"},
+    )
+    table.append(pa.table({"x": [0, 1, 2]}))
+    path = table.snapshot().files["path"][0].as_py()
+    run = Run(str(tmp_path), "0123456789ab")
+    run.begin()
+    vector = write_vector(run, positions([1]), unique_id="a")
+    name = str(vector_path(vector))
+    moved = structs.replace(vector, storage_type="p", path_or_inline_dv=f"file://{tmp_path}/{name}")
+    commit_vectors(tmp_path, {path: moved})
+    store = LocalTableStore(tmp_path)
+    assert named_files(store, {name}) == {name}
+    Table.open(str(tmp_path)).checkpoint()
+    assert named_files(store, {name}) == {name}

@@ -8,14 +8,19 @@ import msgspec
 import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
+from msgspec import structs
 
-from liquidlog.commit.conflicts import ConcurrentDeleteRead
+from liquidlog.commit.conflicts import ConcurrentDeleteRead, RowsMayBeBack
 from liquidlog.errors import CommitConflictError, ExecutorError
+from liquidlog.log.loader import open_store
 from liquidlog.operations.rewrite import GroupConflict
 from liquidlog.plan import ClusteringPlan, KeptFiles, decode_plan, encode_plan, plan_document
 from liquidlog.report import plans
 from liquidlog.table import Table
 from support.arrow_executor import execute
+from support.deleted import commit_vectors
+from support.table_rows import live_rows
+from support.vectors import write_vector
 
 SCHEMA = pa.schema([("x", pa.int64()), ("y", pa.string())])
 
@@ -57,6 +62,11 @@ def commit_info(table: Table, version: int) -> dict[str, Any]:
 
 def content(table: Table) -> list[tuple[int, str]]:
     read = DeltaTable(table.uri).to_pyarrow_table().to_pylist()
+    return sorted((row["x"], row["y"]) for row in read)
+
+
+def content_with_vectors(table: Table) -> list[tuple[int, str]]:
+    read = live_rows(open_store(table.uri), table.update()).to_pylist()
     return sorted((row["x"], row["y"]) for row in read)
 
 
@@ -119,11 +129,61 @@ def test_a_kept_file_that_was_removed_is_a_conflict(tmp_path: Path) -> None:
     kept = plan.groups[0].kept[0].path
     _commit(table, {"remove": {"path": kept, "dataChange": True, "deletionTimestamp": 1}})
     with pytest.raises(CommitConflictError) as caught:
-        table.commit(plan, result)
+        table.commit(plan, result, max_reconciled_share=0)
     (conflict,) = caught.value.conflicts
     assert isinstance(conflict, GroupConflict)
     assert isinstance(conflict.conflict, ConcurrentDeleteRead)
     assert conflict.conflict.paths == (kept,)
+
+
+def test_a_kept_file_that_was_removed_does_not_join(tmp_path: Path) -> None:
+    table = made(tmp_path)
+    plan = planned(table)
+    result = execute(plan)
+    kept = plan.groups[0].kept[0].path
+    _commit(table, {"remove": {"path": kept, "dataChange": True, "deletionTimestamp": 1}})
+    before = content(table)
+    report = table.commit(plan, result)
+    assert kept not in adds(table, report.versions[0])
+    assert content(table) == before
+    info = commit_info(table, report.versions[0])["operationMetrics"]
+    assert info["numKeptFiles"] == "1"
+    metrics = table.optimize_metrics(plan, report)
+    assert metrics["filesKept"]["numFiles"] == 1
+    assert report.reconciled.rows == 0
+
+
+def test_a_kept_file_with_deleted_rows_joins_with_its_vector(tmp_path: Path) -> None:
+    table = made(tmp_path, enableDeletionVectors="true")
+    plan = planned(table)
+    result = execute(plan)
+    kept = plan.groups[0].kept[0].path
+    vector = write_vector(Path(table.uri) / "theirs.bin", [0, 5]).descriptor
+    described = structs.replace(
+        vector, storage_type="p", path_or_inline_dv=(Path(table.uri) / "theirs.bin").as_uri()
+    )
+    commit_vectors(Path(table.uri), {kept: described})
+    before = content_with_vectors(table)
+    report = table.commit(plan, result)
+    add = adds(table, report.versions[0])[kept]
+    assert add["deletionVector"]["cardinality"] == 2
+    assert add["tags"]["ZCUBE_ID"] == plan.groups[0].zcube_id
+    assert content_with_vectors(table) == before
+    assert len(before) == 3998
+
+
+def test_a_kept_file_that_came_back_is_a_conflict(tmp_path: Path) -> None:
+    table = made(tmp_path)
+    plan = planned(table)
+    result = execute(plan)
+    add = next(a for a in _all_adds(table) if a["path"] == plan.groups[0].kept[0].path)
+    _commit(table, {"remove": {"path": add["path"], "dataChange": True, "deletionTimestamp": 1}})
+    _commit(table, {"add": add}, version=6)
+    with pytest.raises(CommitConflictError) as caught:
+        table.commit(plan, result)
+    (conflict,) = caught.value.conflicts
+    assert isinstance(conflict, GroupConflict)
+    assert conflict.conflict == RowsMayBeBack(6, (add["path"],))
 
 
 def _all_adds(table: Table) -> list[dict[str, Any]]:
@@ -143,9 +203,9 @@ def test_a_kept_file_that_joined_another_cube_is_a_conflict(tmp_path: Path) -> N
     assert set(table.snapshot().files["zcube_id"].to_pylist()) == {None, "another"}
 
 
-def _commit(table: Table, action: dict[str, Any]) -> None:
+def _commit(table: Table, action: dict[str, Any], *, version: int = 5) -> None:
     lines = [{"commitInfo": {"operation": "BY HAND"}}, action]
-    log = Path(table.uri) / "_delta_log" / f"{5:020}.json"
+    log = Path(table.uri) / "_delta_log" / f"{version:020}.json"
     log.write_text("".join(json.dumps(line) + "\n" for line in lines))
 
 

@@ -13,12 +13,15 @@ from click.testing import CliRunner
 
 from liquidlog.cli.main import cli
 from liquidlog.data.runs import Run, Stage, runs_in
+from liquidlog.data.vectors import write_vector
 from liquidlog.errors import ExecutorError, LiquidlogError, UsageError
 from liquidlog.log.local_store import LocalTableStore
 from liquidlog.operations import orphans as operation
 from liquidlog.plan import ClusteringPlan, RewriteResult
+from liquidlog.spec.deletion_vectors import vector_path
 from liquidlog.table import Table
 from support.arrow_executor import execute
+from support.deleted import commit_vectors, positions
 
 DAY_S = 86_400
 DEAD, ALIVE = "0123456789ab", "ba9876543210"
@@ -89,6 +92,30 @@ def test_files_of_a_dead_run_go_and_nothing_else(tmp_path: Path) -> None:
     assert listing(tmp_path) == begin
     assert Run(str(tmp_path), DEAD).has_ended()
     assert table.orphans(delete=True) == ()
+
+
+def test_deletion_vectors_of_a_dead_run_go_unless_a_version_names_them(tmp_path: Path) -> None:
+    table = Table.create(
+        str(tmp_path),
+        schema=pa.schema([("x", pa.int64())]),
+        properties={"delta.enableDeletionVectors": "true"},
+    )
+    table.append(pa.table({"x": [1, 2, 3]}))
+    run = Run(str(tmp_path), DEAD)
+    run.begin()
+    named, other = (write_vector(run, positions([0]), unique_id=name) for name in "ab")
+    live = table.snapshot().files["path"][0].as_py()
+    commit_vectors(tmp_path, {live: named})
+    names = run.files()
+    age(tmp_path, DEAD, *names, seconds=2 * DAY_S)
+    rows = {row["path"]: row for row in Table.open(str(tmp_path)).orphans(delete=True)}
+    assert rows.keys() == set(names)
+    kept = rows.pop(str(vector_path(named)))
+    assert (kept["orphan"], kept["deleted"]) == (False, False)
+    assert "a version of the table names it" in kept["reason"]
+    assert rows[str(vector_path(other))]["deleted"]
+    assert run.files() == (vector_path(named),)
+    assert run.stage() is Stage.GONE
 
 
 def test_a_run_that_wrote_lately_is_left_alone(tmp_path: Path) -> None:

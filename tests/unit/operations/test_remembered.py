@@ -1,6 +1,7 @@
 """Tables remember the settings of their layout: every verb honours them, and says who decided."""
 
 import json
+from dataclasses import replace
 from importlib.metadata import EntryPoint, EntryPoints
 from pathlib import Path
 from typing import Any
@@ -151,7 +152,10 @@ def test_states_of_cubes_are_by_the_remembered_size(tmp_path: Path) -> None:
     assert table.cubes()["state"].to_pylist() == ["stable"]
     assert table.files()["state"].to_pylist() == ["stable"]
     assert table.files_at()[1]["state"].to_pylist() == ["stable"]
-    assert table.health().stable_cube_count == table.overview().health.stable_cube_count == 1  # type: ignore[union-attr]
+    now, shown = table.health(), table.overview().health
+    assert now.stable_cube_count == 1
+    assert now.depth_ratio is not None
+    assert shown == replace(now, measured_at=shown.measured_at if shown else None)
     assert table.health(min_cube_size="1GiB").stable_cube_count == 0
     assert table.plan().groups == ()
     # At an earlier version the table remembered nothing.
@@ -323,7 +327,12 @@ def test_plans_and_optimizes_say_who_decided(tmp_path: Path, call: Call) -> None
     assert printed["strategy"] == {"value": "cube", "from": "default"}
     assert printed["compression"] == {"value": "zstd", "from": "default"}
     rehearsed = call("optimize", table.uri, "--max-file-size", "1MiB", "--dry-run")[1]["policy"]
-    assert rehearsed == {**printed, "groups_per_commit": {"value": 1, "from": "default"}}
+    assert rehearsed == {
+        **printed,
+        "groups_per_commit": {"value": 1, "from": "default"},
+        "max_reconciled_share": {"value": 0.2, "from": "default"},
+        "reconcile_limit_bytes": {"value": 10 << 30, "from": "default"},
+    }
     line = "settings: max_file_size 1.0 MiB (option), curve kd (liquidlog.curve)"
     assert line in said("plan", table.uri, "--max-file-size", "1MiB")[1]
     table.set_properties({"delta.parquet.compression.codec": "snappy"})

@@ -2,9 +2,9 @@ from decimal import Decimal
 
 import pytest
 
-from liquidlog.errors import UsageError
+from liquidlog.errors import CorruptLogError, UsageError
 from liquidlog.spec.schema import Leaf, Path, leaves
-from liquidlog.spec.stats import FileStatistics, encode_stats, indexed_leaves
+from liquidlog.spec.stats import FileStatistics, encode_stats, indexed_leaves, wide_bounds
 from support.schemas import ARRAY, STRUCT, schema_of
 
 
@@ -53,3 +53,19 @@ def test_encoded_statistics_nest_structs_and_write_decimals_digit_by_digit() -> 
         '{"numRecords":3,"minValues":{"s":{"a":0.000000000000000000,"b":"x"},"c":-0.0},'
         '"maxValues":{"s":{"a":100000}},"nullCount":{"s":{"a":0,"b":1},"c":2}}'
     )
+
+
+def test_wide_bounds_keep_everything_else_as_it_is_written() -> None:
+    text = (
+        '{"numRecords":3,"minValues":{"d":0.10000000000000000000000000000,"s":"\\u00e9"},'
+        '"nullCount":{"d":3},"unknown":[1.50]'
+    )
+    assert wide_bounds(text + "}", where="f") == text + ',"tightBounds":false}'
+    assert wide_bounds(text + ',"tightBounds":true}', where="f") == text + ',"tightBounds":false}'
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{}", '{"numRecords":null}', '{"numRecords":-1}'])
+def test_statistics_without_a_number_of_rows_cannot_have_a_vector(text: str) -> None:
+    with pytest.raises(CorruptLogError, match="numRecords") as caught:
+        wide_bounds(text, where="f.parquet")
+    assert caught.value.path == "f.parquet"

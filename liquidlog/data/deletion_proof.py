@@ -1,0 +1,152 @@
+"""What the rows of an output are that are about to be deleted, read from the output itself.
+
+Whoever found the rows may be wrong about where they are. The rows at the positions that are
+committed decide: their checksum must be that of the rows that others deleted.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from liquidlog.data.buffers import integer_array
+from liquidlog.data.checksum import add_checksums, multiset_checksum
+from liquidlog.data.deleted_rows import FileLayout, FoundRows, Output
+from liquidlog.data.reader import DataFile
+from liquidlog.errors import DataFileError, ReconcileLimitError, ResultMismatchError
+from liquidlog.spec.deletion_vectors import Positions
+from liquidlog.storage.options import NO_OPTIONS, StorageOptions
+
+_PART_BYTES: Final = 64 << 20
+"""Rows of a file that are read together take about this in memory."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProvedRows:
+    """Rows of one output, read from it.
+
+    Attributes:
+        positions: Physical rows, increasing.
+        checksum: Their multiset checksum.
+        bytes_read: Bytes of the column chunks that were read.
+    """
+
+    positions: Positions
+    checksum: int
+    bytes_read: int
+
+
+def require_found(
+    outputs: Sequence[Output],
+    found: FoundRows,
+    *,
+    layout: FileLayout,
+    limit_bytes: int,
+    storage: StorageOptions = NO_OPTIONS,
+) -> tuple[ProvedRows, ...]:
+    """Read the rows at the positions found and return them, one entry per output.
+
+    Args:
+        outputs: The files in which they were found.
+        found: The positions, and the checksum that the rows there must have together.
+        layout: Of the outputs.
+        limit_bytes: Bytes of column chunks that may be read.
+        storage: Opens the files.
+
+    Raises:
+        ResultMismatchError: If the rows there are not those that were looked for, or some are
+            deleted already.
+        ReconcileLimitError: If more bytes would have to be read.
+        DataFileError: If an output cannot be read exactly.
+    """
+    proved: list[ProvedRows] = []
+    spent_bytes = 0
+    for output, positions in zip(outputs, found.positions, strict=True):
+        left_bytes = limit_bytes - spent_bytes
+        try:
+            rows = rows_at(
+                output, positions, layout=layout, limit_bytes=left_bytes, storage=storage
+            )
+        except ReconcileLimitError as error:
+            needed_bytes = spent_bytes + error.needed_bytes
+            raise ReconcileLimitError(needed_bytes, limit_bytes) from None
+        proved.append(rows)
+        spent_bytes += rows.bytes_read
+    twice = any(
+        np.isin(rows.positions, output.deleted).any()
+        for output, rows in zip(outputs, proved, strict=True)
+    )
+    checksum = add_checksums(*(rows.checksum for rows in proved))
+    if twice or checksum != found.checksum or _count(proved) != found.rows:
+        problem = "the rows found in outputs are not the rows that other commits deleted"
+        raise ResultMismatchError((problem,))
+    return tuple(proved)
+
+
+def _count(proved: Sequence[ProvedRows]) -> int:
+    return sum(len(np.unique(rows.positions)) for rows in proved)
+
+
+def rows_at(
+    output: Output,
+    positions: Positions,
+    *,
+    layout: FileLayout,
+    limit_bytes: int,
+    storage: StorageOptions = NO_OPTIONS,
+) -> ProvedRows:
+    """Return rows of an output; only the row groups that hold them are read.
+
+    Args:
+        output: The file.
+        positions: Physical rows, increasing.
+        layout: Of the file.
+        limit_bytes: Bytes of column chunks that may be read.
+        storage: Opens the file.
+
+    Raises:
+        ReconcileLimitError: If more bytes would have to be read.
+        DataFileError: If it cannot be read exactly, or has not so many rows.
+    """
+    if not len(positions):
+        return ProvedRows(positions=positions, checksum=0, bytes_read=0)
+    checksum = bytes_read = start = 0
+    with DataFile.open(
+        output.address,
+        schema=layout.file_schema,
+        mapping=layout.mapping,
+        storage=storage,
+        size_bytes=output.file.size_bytes,
+    ) as file:
+        if positions[-1] >= file.num_rows:
+            raise DataFileError(output.address, f"has no row {positions[-1]}")
+        for group in range(file.num_row_groups):
+            rows = file.row_group_rows(group)
+            wanted = _within(positions, start, start + rows)
+            if len(wanted):
+                bytes_read += file.row_group_stored_bytes(group)
+                if bytes_read > limit_bytes:
+                    raise ReconcileLimitError(bytes_read, limit_bytes)
+                checksum = add_checksums(checksum, _checksum(file, group, wanted))
+            start += rows
+    return ProvedRows(positions=positions, checksum=checksum, bytes_read=bytes_read)
+
+
+def _checksum(file: DataFile, group: int, positions: Positions) -> int:
+    """Return the checksum of rows of one row group, numbered from its first row."""
+    checksum = start = 0
+    for part in file.read_bounded(None, group, max_bytes=_PART_BYTES):
+        rows = _within(positions, start, start + len(part))
+        checksum = add_checksums(
+            checksum, multiset_checksum(part.take(integer_array(rows.astype(np.int64))))
+        )
+        start += len(part)
+    return checksum
+
+
+def _within(positions: Positions, start: int, stop: int) -> Positions:
+    """Return those of increasing positions that lie in a span, counted from its start."""
+    edges = np.array([start, stop], np.uint64)
+    first, last = np.searchsorted(positions, edges).tolist()
+    return positions[first:last] - np.uint64(start)

@@ -1,0 +1,125 @@
+"""Files of deletion vectors: reading one vector, and writing one.
+
+Source: PROTOCOL.md, "Deletion Vectors", "Deletion Vector File Storage Format".
+"""
+
+import numpy as np
+
+from liquidlog.data.runs import Run
+from liquidlog.errors import DataFileError, StorageError
+from liquidlog.spec.actions import DeletionVector
+from liquidlog.spec.deletion_vectors import (
+    FILE_VERSION,
+    Positions,
+    deleted_positions,
+    encoded_payload,
+    framed_bytes,
+    framed_payload,
+    inline_payload,
+    stored_vector,
+    vector_file,
+    vector_file_name,
+)
+from liquidlog.storage.failures import AmbiguousPutError
+from liquidlog.storage.files import open_input, put_if_absent
+from liquidlog.storage.options import NO_OPTIONS, StorageOptions
+
+
+def read_deletion_vector(
+    vector: DeletionVector | None,
+    *,
+    location: str | None,
+    data_file: str,
+    num_rows: int,
+    storage: StorageOptions = NO_OPTIONS,
+) -> Positions:
+    """Return the physical rows of a data file that are deleted, (n,) uint64, increasing.
+
+    Args:
+        vector: As the log describes it; None if no row is deleted.
+        location: Local path or URI of the file that holds it; None for one in the log.
+        data_file: The data file, which errors name.
+        num_rows: Its physical rows.
+        storage: Opens the location.
+
+    Raises:
+        DataFileError: If the vector is missing, is damaged, or is not what the log says.
+    """
+    if vector is None:
+        return np.empty(0, np.uint64)
+    try:
+        payload = inline_payload(vector) if location is None else _stored(vector, location, storage)
+        return deleted_positions(payload, cardinality=vector.cardinality, num_rows=num_rows)
+    except ValueError as error:
+        raise DataFileError(data_file, str(error)) from error
+    except OSError as error:
+        detail = f"its deletion vector cannot be read from {location}: {error.strerror or error}"
+        raise DataFileError(data_file, detail) from error
+    except StorageError as error:
+        detail = f"its deletion vector cannot be read: {error.message}"
+        raise DataFileError(data_file, detail) from None
+
+
+def _stored(vector: DeletionVector, location: str, storage: StorageOptions) -> bytes:
+    """Return the bitmap in a file of vectors, reading no more of it than the vector.
+
+    Raises:
+        ValueError: If the file has another version, or the vector is damaged.
+        OSError: If the file cannot be read.
+    """
+    offset, length = framed_bytes(vector)
+    with open_input(location, storage) as file:
+        version = file.read(1)
+        if version != bytes([FILE_VERSION]):
+            raise ValueError(f"its deletion vector is in a file of an unknown version: {location}")
+        file.seek(offset)
+        return framed_payload(vector, file.read(length))
+
+
+def write_vector(run: Run, positions: Positions, *, unique_id: str) -> DeletionVector:
+    """Write a file with one deletion vector into the table's directory and return its descriptor.
+
+    The file is read back before this returns.
+
+    Args:
+        run: Whose file it is; it must have begun.
+        positions: Physical rows of one data file to delete, increasing; at least one.
+        unique_id: Text that names no other file of the run, such as a new id.
+
+    Raises:
+        StorageError: If the storage refuses, or does not have what was written.
+        ExecutorError: If the run has ended meanwhile; the file is deleted.
+        ValueError: If the rows are not increasing, or there are none.
+    """
+    payload = encoded_payload(positions)
+    uuid = run.uuid(unique_id)
+    vector = stored_vector(uuid, payload, cardinality=len(positions))
+    name = vector_file_name(uuid)
+    address = f"{run.directory}/{name}"
+    try:
+        if not put_if_absent(address, vector_file(payload), run.storage):
+            raise StorageError(address, "is there already, though its name is unique to one run")
+    except AmbiguousPutError:
+        pass  # what is there now decides
+    with run.accepting(name):
+        _require_written(vector, address, positions, run.storage)
+    return vector
+
+
+def _require_written(
+    vector: DeletionVector, address: str, positions: Positions, storage: StorageOptions
+) -> None:
+    """Refuse a file that does not delete these rows.
+
+    Raises:
+        StorageError: If it does not, or cannot be read.
+    """
+    most = int(positions[-1]) + 1
+    try:
+        found = read_deletion_vector(
+            vector, location=address, data_file=address, num_rows=most, storage=storage
+        )
+    except DataFileError as error:
+        raise StorageError(address, f"is not what was written: {error.detail}") from error
+    if not np.array_equal(found, positions):
+        raise StorageError(address, "is not what was written: it deletes other rows")

@@ -1,0 +1,399 @@
+"""Delete from a group's outputs the rows that other commits deleted from its inputs meanwhile.
+
+The deleted rows are read from the inputs, looked for in the outputs, and deleted there: by deletion
+vectors where the table has them, else by copies of outputs without these rows. What is written
+belongs to a run of its own, which is over before a commit names its files. An attempt to commit
+that is lost costs only what was deleted since.
+"""
+
+import hashlib
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+import msgspec
+import numpy as np
+
+from liquidlog.clustering.outcome.deletions import (
+    DeletedInput,
+)
+from liquidlog.clustering.outcome.reconciled import CommittedOutput, Reconciled
+from liquidlog.clustering.outcome.staleness import Staleness
+from liquidlog.commit.transaction import Clock
+from liquidlog.data.deleted_rows import DeletedRows, FileLayout, Output, find_rows
+from liquidlog.data.deletion_proof import ProvedRows, require_found
+from liquidlog.data.runs import Run, run_token
+from liquidlog.data.trimmed import write_without
+from liquidlog.data.vectors import read_deletion_vector, write_vector
+from liquidlog.errors import (
+    CommitConflictError,
+    Conflict,
+    DataFileError,
+    ExecutorError,
+    Outdated,
+    ReconcileLimitError,
+    ResultMismatchError,
+)
+from liquidlog.log.store import TableStore
+from liquidlog.operations.outputs import Claim, VectorFile, run_of
+from liquidlog.operations.reconciled import ReconcileLimits, TooMuchToRead
+from liquidlog.plan import ClusteringPlan, InputFile, RewrittenGroup, WrittenFile
+from liquidlog.spec.actions import DeletionVector
+from liquidlog.spec.courses import vector_id
+from liquidlog.spec.deletion_vectors import (
+    DeletionVectorError,
+    Positions,
+    framed_bytes,
+    vector_path,
+)
+from liquidlog.spec.features import has_deletion_vectors
+
+_NONE: Final = np.empty(0, np.uint64)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Input:
+    """What is reconciled of an input: up to which vector, None once the file was gone."""
+
+    vector: str | None
+    positions: Positions
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Output:
+    """An output as it stands: the file to commit, its deleted rows, and the vector that says so."""
+
+    file: WrittenFile
+    deleted: Positions = field(default_factory=_NONE.copy)
+    vector: DeletionVector | None = None
+
+    @property
+    def has_rows(self) -> bool:
+        return len(self.deleted) < self.file.num_records
+
+    @property
+    def vector_file(self) -> VectorFile | None:
+        path = None if self.vector is None else vector_path(self.vector)
+        if self.vector is None or path is None:
+            return None
+        return VectorFile(path, sum(framed_bytes(self.vector)))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupState:
+    """What is reconciled so far of one group, and the runs that wrote what it took."""
+
+    outputs: tuple[_Output, ...]
+    inputs: Mapping[str, _Input] = field(default_factory=dict)
+    runs: tuple[Claim, ...] = ()
+    reconciled: Reconciled
+
+    @classmethod
+    def of(cls, group: RewrittenGroup) -> "GroupState":
+        """Return the state in which the executor left a group."""
+        outputs = tuple(_Output(file=file) for file in group.outputs)
+        return cls(outputs=outputs, reconciled=Reconciled(outputs=_committed(outputs)))
+
+    def claims(self, claim: Claim) -> tuple[Claim, ...]:
+        """Return what a commit names of each run, first of the executor's, whose claim is given."""
+        left = [output for output in self.outputs if output.has_rows]
+        files = frozenset(output.file.path for output in left)
+        vectors = frozenset(found for output in left if (found := output.vector_file))
+        return tuple(
+            replace(
+                one,
+                outputs=tuple(file for file in one.outputs if file.path in files),
+                vectors=tuple(file for file in one.vectors if file in vectors),
+            )
+            for one in (claim, *self.runs)
+        )
+
+
+class Reconciler:
+    """Brings groups of a plan up to date with what others deleted of their inputs."""
+
+    def __init__(
+        self, store: TableStore, plan: ClusteringPlan, clock: Clock, limits: ReconcileLimits
+    ) -> None:
+        """Read and write nothing yet."""
+        self._store = store
+        self._plan = plan
+        self._clock = clock
+        self.limits = limits
+
+    def advance(self, state: GroupState, stale: Staleness, claim: Claim) -> GroupState:
+        """Return the state in which exactly the rows are deleted that `stale` says were deleted.
+
+        Args:
+            state: The state after earlier attempts.
+            stale: What others deleted up to its snapshot; nothing prevents the commit.
+            claim: The executor's claim to the outputs.
+
+        Raises:
+            CommitConflictError: If it would take too much, or deleted rows came back.
+            ResultMismatchError: If the outputs lack rows that were deleted, or a run was ended.
+            DataFileError: If a file cannot be read exactly.
+            StorageError: If the storage does not answer or cannot be written.
+        """
+        began = time.monotonic()
+        self._require_same_history(state, stale)
+        snapshot = stale.snapshot
+        with_vectors = has_deletion_vectors(snapshot.protocol, snapshot.metadata.configuration)
+        news = [one for one in stale.deleted if not _is_known(state, one)]
+        if not news and (with_vectors or not any(output.vector for output in state.outputs)):
+            return state
+        rows = [self._deleted_rows(one, state.inputs.get(one.file.path)) for one in news]
+        proved, bytes_read = self._find(rows, state)
+        outputs, runs = self._without(state, proved, claim, with_vectors=with_vectors)
+        inputs = {one.file.path: _done(one, its) for one, its in zip(news, rows, strict=True)}
+        before = state.reconciled
+        versions = {version for one in stale.deleted for version in one.versions}
+        reconciled = Reconciled(
+            outputs=_committed(outputs),
+            rows=before.rows + sum(len(its.positions) for its in proved),
+            files=sum(map(_is_touched, claim.outputs, outputs)),
+            bytes_read=before.bytes_read + bytes_read,
+            seconds=before.seconds + time.monotonic() - began,
+            versions=tuple(sorted(versions)),
+        )
+        return GroupState(
+            outputs=outputs,
+            inputs={**state.inputs, **inputs},
+            runs=(*state.runs, *runs),
+            reconciled=reconciled,
+        )
+
+    def _require_same_history(self, state: GroupState, stale: Staleness) -> None:
+        """Refuse a log in which rows are live that were deleted when it was read before.
+
+        Raises:
+            CommitConflictError: With an input.
+        """
+        deleted = {one.file.path: one for one in stale.deleted}
+        for path, known in state.inputs.items():
+            now = deleted.get(path)
+            if now is None or (known.vector is None and now.vector is not None):
+                raise self._conflict(Outdated(f"deleted rows of {path} are back"))
+
+    def _deleted_rows(self, one: DeletedInput, known: _Input | None) -> DeletedRows:
+        """Return which rows of an input are to be deleted that are not yet.
+
+        Raises:
+            CommitConflictError: If its vector leaves rows that were deleted before.
+            DataFileError: If a vector cannot be read.
+        """
+        already = _NONE if known is None else known.positions
+        planned = one.file.deletion_vector
+        descriptor = None if planned is None else planned.descriptor
+        positions = None
+        if one.vector is not None:
+            before = np.union1d(self._positions(one.file, descriptor), already)
+            now = self._positions(one.file, one.vector)
+            positions = np.setdiff1d(now, before, assume_unique=True)
+            if len(now) - len(positions) != len(before):
+                detail = f"the deletion vector of {one.file.path} no longer deletes all rows that"
+                raise self._conflict(Outdated(f"{detail} it deleted"))
+        return DeletedRows(
+            address=self._store.data_path(one.file.path),
+            source=one.file,
+            vector_location=self._location(one.file, descriptor),
+            positions=positions,
+            already=already,
+        )
+
+    def _positions(self, file: InputFile, vector: DeletionVector | None) -> Positions:
+        """Return the physical rows of an input that a vector deletes.
+
+        Raises:
+            DataFileError: If it cannot be read.
+        """
+        return read_deletion_vector(
+            vector,
+            location=self._location(file, vector),
+            data_file=self._store.data_path(file.path),
+            num_rows=file.num_records or 0,
+            storage=self._store.storage,
+        )
+
+    def _location(self, file: InputFile, vector: DeletionVector | None) -> str | None:
+        """Return the address of the file that holds a vector, None for one in the log, or none.
+
+        Raises:
+            DataFileError: If the log does not say.
+        """
+        try:
+            path = None if vector is None else vector_path(vector)
+        except DeletionVectorError as error:
+            raise DataFileError(self._store.data_path(file.path), error.message) from None
+        return None if path is None else self._store.data_path(path)
+
+    def _find(
+        self, rows: Sequence[DeletedRows], state: GroupState
+    ) -> tuple[tuple[ProvedRows, ...], int]:
+        """Return where rows are, output by output, proved to be there, and the bytes read for it.
+
+        Raises:
+            CommitConflictError: If too much would be read.
+            ResultMismatchError: If outputs lack a row, or have another one where it was found.
+            DataFileError: If a file cannot be read.
+        """
+        limit_bytes, spent_bytes = self.limits.limit_bytes, state.reconciled.bytes_read
+        outputs = [self._output(output) for output in state.outputs]
+        layout, storage = FileLayout.of(self._plan), self._store.storage
+        try:
+            found = find_rows(
+                rows,
+                outputs,
+                layout=layout,
+                limit_bytes=limit_bytes - spent_bytes,
+                storage=storage,
+            )
+            spent_bytes += found.bytes_read
+            proved = require_found(
+                outputs,
+                found,
+                layout=layout,
+                limit_bytes=limit_bytes - spent_bytes,
+                storage=storage,
+            )
+        except ReconcileLimitError as error:
+            needed_bytes = spent_bytes + error.needed_bytes
+            raise self._conflict(TooMuchToRead(needed_bytes, limit_bytes)) from None
+        return proved, found.bytes_read + sum(its.bytes_read for its in proved)
+
+    def _output(self, output: _Output) -> Output:
+        address = self._store.data_path(output.file.path)
+        return Output(address=address, file=output.file, deleted=output.deleted)
+
+    def _without(
+        self,
+        state: GroupState,
+        proved: Sequence[ProvedRows],
+        claim: Claim,
+        *,
+        with_vectors: bool,
+    ) -> tuple[tuple[_Output, ...], tuple[Claim, ...]]:
+        """Return the outputs without the rows found, and the run that wrote what it took, if any.
+
+        Raises:
+            ResultMismatchError: If the run was ended, or wrote other rows than it should.
+            DataFileError: If an output cannot be read.
+            StorageError: If the storage does not answer or cannot be written.
+        """
+        work = [
+            (number, output, rows)
+            for number, (output, rows) in enumerate(zip(state.outputs, proved, strict=True))
+            if len(rows.positions) or (output.vector is not None and not with_vectors)
+        ]
+        outputs = list(state.outputs)
+        if not work:
+            return state.outputs, ()
+        run = run_of(self._store, run_token(self._clock.new_id()))
+        try:
+            run.begin()
+            for number, output, rows in work:
+                outputs[number] = self._written(
+                    run, output, rows, str(number), with_vectors=with_vectors
+                )
+            touched = [outputs[number] for number, _, _ in work if outputs[number].has_rows]
+            finished = _finished(run, touched, claim, with_vectors=with_vectors)
+        except ExecutorError as error:
+            run.discard()
+            raise ResultMismatchError((error.message,)) from error
+        except BaseException:
+            run.discard()
+            raise
+        return tuple(outputs), (finished,)
+
+    def _written(
+        self, run: Run, output: _Output, rows: ProvedRows, unique_id: str, *, with_vectors: bool
+    ) -> _Output:
+        """Return an output without rows; a vector or a copy is written if any row is left.
+
+        Raises:
+            ExecutorError: If the run was ended.
+            ResultMismatchError: If it wrote other rows than it should.
+            DataFileError: If the output cannot be read.
+            StorageError: If the storage does not answer or cannot be written.
+        """
+        deleted = np.union1d(output.deleted, rows.positions)
+        if len(deleted) == output.file.num_records:
+            return _Output(file=output.file, deleted=deleted)
+        if with_vectors:
+            vector = write_vector(run, deleted, unique_id=unique_id)
+            self._require_deletes(vector, output.file, deleted)
+            return _Output(file=output.file, deleted=deleted, vector=vector)
+        copy = write_without(
+            run,
+            self._output(output),
+            rows,
+            layout=FileLayout.of(self._plan),
+            unique_id=unique_id,
+            storage=self._store.storage,
+        )
+        return _Output(file=copy)
+
+    def _require_deletes(
+        self, vector: DeletionVector, output: WrittenFile, deleted: Positions
+    ) -> None:
+        """Read a vector of an output from the storage, and refuse it if it deletes other rows.
+
+        Raises:
+            ResultMismatchError: If it does.
+            DataFileError: If it cannot be read.
+        """
+        path = vector_path(vector)
+        found = read_deletion_vector(
+            vector,
+            location=None if path is None else self._store.data_path(path),
+            data_file=self._store.data_path(output.path),
+            num_rows=output.num_records,
+            storage=self._store.storage,
+        )
+        if not np.array_equal(found, deleted):
+            problem = f"the deletion vector of {output.path} deletes other rows than it should"
+            raise ResultMismatchError((problem,))
+
+    def _conflict(self, conflict: Conflict) -> CommitConflictError:
+        return CommitConflictError(self._plan.read_version, (conflict,))
+
+
+def _is_known(state: GroupState, one: DeletedInput) -> bool:
+    """Return whether what was deleted of an input is reconciled already."""
+    known = state.inputs.get(one.file.path)
+    return known is not None and known.vector == vector_id(one.vector)
+
+
+def _done(one: DeletedInput, rows: DeletedRows) -> _Input:
+    """Return what is reconciled of an input once these rows are deleted."""
+    new = _NONE if rows.positions is None else rows.positions
+    return _Input(vector=vector_id(one.vector), positions=np.union1d(rows.already, new))
+
+
+def _is_touched(written: WrittenFile, output: _Output) -> bool:
+    return len(output.deleted) > 0 or output.file.path != written.path
+
+
+def _committed(outputs: Sequence[_Output]) -> tuple[CommittedOutput, ...]:
+    return tuple(
+        CommittedOutput(file=output.file, vector=output.vector)
+        for output in outputs
+        if output.has_rows
+    )
+
+
+def _finished(run: Run, outputs: Sequence[_Output], claim: Claim, *, with_vectors: bool) -> Claim:
+    """Finish a run with the digest of what it wrote; return the claim to that.
+
+    Raises:
+        ExecutorError: If another process ended the run before.
+        StorageError: If the storage cannot be written or does not answer.
+    """
+    copies = () if with_vectors else tuple(output.file for output in outputs)
+    vectors = tuple(found for output in outputs if (found := output.vector_file))
+    document = (claim.run.token, claim.digest, copies, [output.vector for output in outputs])
+    digest = hashlib.sha256(msgspec.json.encode(document)).hexdigest()
+    written = Claim(run, digest, copies, vectors)
+    run.finish(digest, keep={file.path for file in written.files})
+    return written

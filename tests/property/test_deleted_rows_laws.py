@@ -1,0 +1,213 @@
+"""Deleted rows are found in outputs: what is left of both is the same, and nothing else passes."""
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from liquidlog.data.checksum import multiset_checksum
+from liquidlog.data.deleted_rows import DeletedRows, FileLayout, FoundRows, Output, find_rows
+from liquidlog.errors import RowsNotFoundError
+from liquidlog.plan import RowTracking
+from liquidlog.spec.bounds import has_bounds
+from liquidlog.spec.schema import leaves
+from support.deleted import (
+    NONE,
+    as_texts,
+    bag,
+    layout_of,
+    live_rows,
+    physical_rows,
+    positions,
+    without,
+    write_input,
+    write_output,
+)
+from support.tables import tables
+
+TRACKING = RowTracking(row_id_column="_id", row_commit_version_column="_version", preserved=True)
+LIMIT = 1 << 30
+
+
+@dataclass(frozen=True)
+class Rewrite:
+    """Files of a rewrite; `live` are the physical rows of each input that the plan had."""
+
+    layout: FileLayout
+    inputs: list[DeletedRows]
+    live: list[list[int]]
+    outputs: list[Output]
+
+    def find(self, inputs: list[DeletedRows], outputs: list[Output]) -> FoundRows:
+        return find_rows(inputs, outputs, layout=self.layout, limit_bytes=LIMIT)
+
+
+@st.composite
+def rewrites(draw: st.DrawFn, directory: Path, *, tracked: bool | None = None) -> Rewrite:
+    """Rewrites of tables in which rows occur several times."""
+    distinct = draw(tables(max_rows=5).filter(len))
+    number = st.integers(0, len(distinct) - 1)
+    tracked = draw(st.booleans()) if tracked is None else tracked
+    layout = layout_of(distinct.schema, row_tracking=TRACKING if tracked else None)
+    bounded = [leaf.physical for leaf in leaves(layout.schema) if has_bounds(leaf.data_type)]
+    columns = draw(st.lists(st.sampled_from(bounded), max_size=2, unique=True)) if bounded else []
+    layout = replace(layout, columns=tuple(columns))
+    inputs, live, first = [], [], 0
+    for n in range(draw(st.integers(1, 3))):
+        rows = distinct.take(pa.array(draw(st.lists(number, min_size=1, max_size=9))))
+        planned = draw(st.sets(st.integers(0, len(rows) - 1), max_size=2))
+        path = directory / f"in{n}.parquet"
+        inputs.append(write_input(path, rows, planned=planned, first=first))
+        live.append([row for row in range(len(rows)) if row not in planned])
+        first += len(rows)
+    moved = pa.concat_tables([live_rows(one, layout) for one in inputs])
+    moved = moved.take(pa.array(draw(st.permutations(range(len(moved)))), pa.int64()))
+    parts = draw(st.integers(1, 3))
+    cuts = st.lists(st.integers(0, 9), max_size=2)
+    size = -(-len(moved) // parts)
+    outputs = [
+        write_output(
+            directory / f"out{n}.parquet", moved.slice(n * size, size), layout, cuts=draw(cuts)
+        )
+        for n in range(parts)
+    ]
+    return Rewrite(layout, inputs, live, outputs)
+
+
+def left_of_inputs(rewrite: Rewrite, gone: list[set[int]]) -> pa.Table:
+    parts = []
+    for one, live, rows in zip(rewrite.inputs, rewrite.live, gone, strict=True):
+        numbers = [place for place, row in enumerate(live) if row in rows]
+        parts.append(without(live_rows(one, rewrite.layout), numbers))
+    return pa.concat_tables(parts)
+
+
+def left_of_outputs(rewrite: Rewrite, outputs: list[Output]) -> pa.Table:
+    return pa.concat_tables(
+        without(physical_rows(one.address, rewrite.layout), one.deleted) for one in outputs
+    )
+
+
+def subsets(rows: list[int]) -> st.SearchStrategy[set[int]]:
+    return st.sets(st.sampled_from(rows)) if rows else st.just(set())
+
+
+@given(data=st.data())
+def test_outputs_without_the_rows_found_are_the_inputs_without_the_deleted_ones(
+    data: st.DataObject,
+) -> None:
+    with TemporaryDirectory() as directory:
+        rewrite = data.draw(rewrites(Path(directory)))
+        gone: list[set[int]] = [set() for _ in rewrite.inputs]
+        outputs = rewrite.outputs
+        for _ in range(data.draw(st.integers(1, 3), label="attempts")):
+            deleted = []
+            for number, live in enumerate(rewrite.live):
+                already = positions(gone[number])
+                if data.draw(st.integers(0, 4), label="whole") == 0:
+                    new, now = None, set(live)
+                else:
+                    now = data.draw(subsets(live)) - gone[number]
+                    new = positions(now)
+                deleted.append(replace(rewrite.inputs[number], positions=new, already=already))
+                gone[number] |= now
+            found = rewrite.find(deleted, outputs)
+            assert found == found_again(rewrite, deleted, outputs, found)
+            outputs = [
+                replace(one, deleted=np.union1d(one.deleted, rows))
+                for one, rows in zip(outputs, found.positions, strict=True)
+            ]
+            assert all(one.deleted.dtype == np.uint64 for one in outputs)
+            expected, actual = left_of_inputs(rewrite, gone), left_of_outputs(rewrite, outputs)
+            assert bag(actual) == bag(expected)
+            assert multiset_checksum(actual) == multiset_checksum(expected)
+
+
+def found_again(
+    rewrite: Rewrite, deleted: list[DeletedRows], outputs: list[Output], found: FoundRows
+) -> FoundRows:
+    """What brute force finds: of equal rows the first, in the order of the outputs."""
+    wanted: list[str] = []
+    tables_deleted = []
+    for one, live in zip(deleted, rewrite.live, strict=True):
+        new = set(live) if one.positions is None else set(one.positions.tolist())
+        new -= set(one.already.tolist())
+        rows = live_rows(one, rewrite.layout)
+        taken = rows.take(pa.array([live.index(row) for row in sorted(new)], pa.int64()))
+        wanted += as_texts(taken)
+        tables_deleted.append(taken)
+    left = list(wanted)
+    places: list[list[int]] = []
+    for output in outputs:
+        places.append([])
+        for row, text in enumerate(as_texts(physical_rows(output.address, rewrite.layout))):
+            if row not in output.deleted.tolist() and text in left:
+                left.remove(text)
+                places[-1].append(row)
+    assert not left
+    for expected, actual in zip(places, found.positions, strict=True):
+        assert actual.tolist() == expected
+    return FoundRows(
+        positions=found.positions,
+        rows=len(wanted),
+        bytes_read=found.bytes_read,
+        checksum=multiset_checksum(pa.concat_tables(tables_deleted)),
+    )
+
+
+@given(data=st.data())
+def test_rows_that_are_missing_or_changed_are_refused(data: st.DataObject) -> None:
+    with TemporaryDirectory() as directory:
+        rewrite = data.draw(rewrites(Path(directory)))
+        rows = pa.concat_tables(
+            physical_rows(one.address, rewrite.layout) for one in rewrite.outputs
+        )
+        if not len(rows):
+            return
+        number = data.draw(st.integers(0, len(rows) - 1), label="sabotaged row")
+        lost = without(rows, [number])
+        other = data.draw(st.none() | st.integers(0, len(rows) - 1), label="there instead")
+        texts = as_texts(rows)
+        if other is not None and texts[other] == texts[number]:
+            return
+        added = [] if other is None else [rows.slice(other, 1)]
+        path = Path(directory) / "sabotaged.parquet"
+        output = write_output(path, pa.concat_tables([lost, *added]), rewrite.layout)
+        whole = [replace(one, positions=None) for one in rewrite.inputs]
+        with pytest.raises(RowsNotFoundError) as caught:
+            rewrite.find(whole, [output])
+        assert (caught.value.rows, caught.value.missing) == (len(rows), 1)
+
+
+@given(data=st.data())
+def test_a_row_is_taken_at_most_once(data: st.DataObject) -> None:
+    with TemporaryDirectory() as directory:
+        rewrite = data.draw(rewrites(Path(directory)))
+        whole = [replace(one, positions=None) for one in rewrite.inputs]
+        found = rewrite.find(whole, rewrite.outputs)
+        assert [len(rows) for rows in found.positions] == [
+            one.file.num_records for one in rewrite.outputs
+        ]
+        if not found.rows:
+            return
+        outputs = [
+            replace(one, deleted=rows)
+            for one, rows in zip(rewrite.outputs, found.positions, strict=True)
+        ]
+        with pytest.raises(RowsNotFoundError):
+            rewrite.find(whole, outputs)
+        assert not rewrite.find(rewrite.inputs, outputs).rows
+
+
+def test_there_is_nothing_to_find_where_nothing_was_deleted(tmp_path: Path) -> None:
+    layout = layout_of(pa.schema([("x", pa.int64())]))
+    rows = pa.table({"x": [1, 2]})
+    output = write_output(tmp_path / "o.parquet", rows, layout)
+    gone = replace(write_input(tmp_path / "i.parquet", rows), address="/nowhere", positions=NONE)
+    found = find_rows([gone], [output], layout=layout, limit_bytes=0)
+    assert (found.rows, found.bytes_read, found.checksum) == (0, 0, 0)

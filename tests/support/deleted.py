@@ -1,0 +1,168 @@
+"""Inputs and outputs of a rewrite as files in a directory, for tests of rows deleted meanwhile."""
+
+import json
+import time
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from liquidlog.data.deleted_rows import DeletedRows, FileLayout, Output
+from liquidlog.data.identical import _bits
+from liquidlog.data.logical_file import LogicalFile
+from liquidlog.data.reader import DataFile
+from liquidlog.data.writer import DataFileWriter
+from liquidlog.plan import InputFile, RowTracking, WriterOptions
+from liquidlog.spec.actions import DeletionVector
+from liquidlog.spec.arrow import delta_schema
+from liquidlog.spec.deletion_vectors import Positions
+from liquidlog.spec.mapping import MappingMode
+from liquidlog.spec.schema import Path as ColumnPath
+from liquidlog.spec.schema import leaves
+from liquidlog.spec.stats import wide_bounds
+from support.vectors import write_vector
+
+NONE: Positions = np.empty(0, np.uint64)
+
+
+def positions(rows: Iterable[int]) -> Positions:
+    return np.array(sorted(rows), np.uint64)
+
+
+def layout_of(
+    schema: pa.Schema,
+    *,
+    columns: Sequence[ColumnPath] = (),
+    row_tracking: RowTracking | None = None,
+) -> FileLayout:
+    """The layout of a table with these columns, all of which have statistics."""
+    found = delta_schema(schema)
+    return FileLayout(
+        schema=found,
+        mapping=MappingMode.NONE,
+        row_tracking=row_tracking,
+        columns=tuple(columns),
+        options=WriterOptions(indexed=tuple(leaf.physical for leaf in leaves(found))),
+    )
+
+
+def write_input(
+    path: Path,
+    rows: pa.Table,
+    *,
+    row_group_rows: int = 3,
+    planned: Iterable[int] = (),
+    first: int = 0,
+) -> DeletedRows:
+    """Write an input of which some rows were deleted when the plan was made, none since."""
+    pq.write_table(rows, path, row_group_size=row_group_rows)
+    gone = sorted(planned)
+    vector = write_vector(path.with_suffix(".bin"), gone) if gone else None
+    return DeletedRows(
+        address=str(path),
+        source=InputFile(
+            path=path.name,
+            size_bytes=path.stat().st_size,
+            num_records=len(rows),
+            deletion_vector=vector,
+            base_row_id=first,
+            default_row_commit_version=1,
+        ),
+        vector_location=str(path.with_suffix(".bin")) if gone else None,
+        positions=NONE,
+        already=NONE,
+    )
+
+
+def write_output(
+    path: Path, rows: pa.Table, layout: FileLayout, *, cuts: Sequence[int] = ()
+) -> Output:
+    """Write an output with row groups that end at these rows."""
+    edges = [0, *sorted(min(cut, len(rows)) for cut in cuts), len(rows)]
+    with DataFileWriter(str(path), schema=layout.file_schema, options=layout.options) as writer:
+        for start, stop in pairwise(edges):
+            writer.write(rows.slice(start, stop - start))
+            writer.end_row_group()
+        written = writer.finish(path.name)
+    return Output(address=str(path), file=written, deleted=NONE)
+
+
+def live_rows(deleted: DeletedRows, layout: FileLayout) -> pa.Table:
+    """The rows of an input that were live when the plan was made, with their ids."""
+    with LogicalFile.open(
+        deleted.address,
+        deleted.source,
+        schema=layout.schema,
+        mapping=layout.mapping,
+        vector_location=deleted.vector_location,
+        row_tracking=layout.row_tracking,
+    ) as file:
+        return file.read()
+
+
+def physical_rows(address: str, layout: FileLayout) -> pa.Table:
+    with DataFile.open(address, schema=layout.file_schema, mapping=layout.mapping) as file:
+        return file.read()
+
+
+def as_texts(rows: pa.Table) -> list[str]:
+    """Each row as text that is equal only if the row is, bit by bit."""
+    columns = [_bits(column).to_pylist() for column in rows.itercolumns()]
+    return [repr(row) for row in zip(*columns, strict=True)]
+
+
+def bag(rows: pa.Table) -> Counter[str]:
+    return Counter(as_texts(rows))
+
+
+def without(rows: pa.Table, gone: Iterable[Any]) -> pa.Table:
+    kept = np.ones(len(rows), np.bool_)
+    kept[[int(row) for row in gone]] = False
+    return rows.filter(pa.array(kept))
+
+
+def commit_vectors(table: Path, gone: Mapping[str, DeletionVector]) -> int:
+    """Commit vectors of live files, by their paths, as one DELETE would; return the version."""
+    log = table / "_delta_log"
+    lines = [
+        line
+        for path in sorted(log.glob("*.json"))
+        for line in map(json.loads, path.read_text().splitlines())
+    ]
+    adds = {line["add"]["path"]: line["add"] for line in lines if "add" in line}
+    actions: list[dict[str, Any]] = [{"commitInfo": {"timestamp": 0, "operation": "DELETE"}}]
+    for path, vector in gone.items():
+        add = adds[path]
+        old = {"deletionVector": add["deletionVector"]} if "deletionVector" in add else {}
+        gone_at = {"deletionTimestamp": time.time_ns() // 1_000_000, "dataChange": True}
+        size = {"extendedFileMetadata": True, "partitionValues": {}, "size": add["size"]}
+        actions += [
+            {"remove": {"path": path, **gone_at, **size, **old}},
+            {
+                "add": {
+                    **add,
+                    "dataChange": True,
+                    "stats": wide_bounds(add["stats"], where=path),
+                    "deletionVector": described(vector),
+                }
+            },
+        ]
+    version = max(int(path.name.partition(".")[0]) for path in log.glob("*.json")) + 1
+    text = "".join(json.dumps(action) + "\n" for action in actions)
+    (log / f"{version:020d}.json").write_text(text)
+    return version
+
+
+def described(vector: DeletionVector) -> dict[str, Any]:
+    return {
+        "storageType": vector.storage_type,
+        "pathOrInlineDv": vector.path_or_inline_dv,
+        "offset": vector.offset,
+        "sizeInBytes": vector.size_in_bytes,
+        "cardinality": vector.cardinality,
+    }

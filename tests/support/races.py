@@ -1,0 +1,86 @@
+"""A finished rewrite of a table, and others who change the table before it is committed."""
+
+from collections import Counter
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pyarrow as pa
+import pytest
+from deltalake import DeltaTable
+
+from liquidlog.errors import (
+    CommitConflictError,
+)
+from liquidlog.log.local_store import LocalTableStore
+from liquidlog.plan import ClusteringPlan, RewriteResult
+from liquidlog.table import Table, system_clock
+from support.arrow_executor import execute
+from support.plain_table import PlainTable, Row, double
+from support.raced_store import RacedStore
+
+FILES, ROWS = 4, 25
+
+
+def row(number: int) -> Row:
+    return (number, f"s{number % 3}", double(number / 2), (number % 5, ("a", None)))
+
+
+def made(path: Path, *, vectors: bool) -> PlainTable:
+    """A table of 100 rows in four files; the last file has the rows of the first once more."""
+    plain = PlainTable.create(path, vectors=vectors)
+    for file in range(FILES):
+        first = file % (FILES - 1) * ROWS
+        plain.append([row(number) for number in range(first, first + ROWS)])
+    return plain
+
+
+class Scene:
+    """A table, a finished rewrite of it, and a store that lets others land before our puts."""
+
+    def __init__(self, path: Path, *, vectors: bool, **policy: Any) -> None:
+        self.plain = made(path, vectors=vectors)
+        self.before = self.plain.rows()
+        self.path = path
+        self.store = RacedStore(LocalTableStore(path))
+        self.table = Table(self.store, system_clock())
+        self.plan: ClusteringPlan = self.table.plan(**policy)
+        self.result: RewriteResult = execute(self.plan)
+
+    @property
+    def inputs(self) -> list[str]:
+        return [file.path for group in self.plan.groups for file in group.inputs]
+
+    def commit(self, **settings: Any) -> Any:
+        return self.table.commit(self.plan, self.result, **settings)
+
+    def conflicts(self, **settings: Any) -> list[Any]:
+        """Commit in vain; return the conflicts, after nothing has changed."""
+        before = self.plain.version
+        with pytest.raises(CommitConflictError) as caught:
+            self.commit(**settings)
+        assert self.plain.version == before + len(self.store.landing)
+        return [getattr(one, "conflict", one) for one in caught.value.conflicts]
+
+    def expect(self, *, without: Mapping[int, int]) -> None:
+        """Require the rows that were there, without so many of these numbers, in every reader."""
+        expected = self.before - Counter({row(number): n for number, n in without.items()})
+        assert self.plain.rows() == expected
+        scanned = pa.table(DeltaTable(self.path).scan().read_all())
+        assert Counter(scanned["x"].to_pylist()) == Counter(one[0] for one in expected.elements())
+
+    def require_tidy(self) -> None:
+        """Require that there is no file but those that the log names."""
+        there = {path.name for path in self.path.iterdir()} - {"_delta_log"}
+        assert there <= self.plain.named(), there - self.plain.named()
+
+    def commit_info(self, version: int) -> Any:
+        log = self.path / "_delta_log" / f"{version:020d}.json"
+        lines = [msgspec.json.decode(line) for line in log.read_bytes().splitlines()]
+        return next(line["commitInfo"] for line in lines if "commitInfo" in line)
+
+    def actions(self, version: int, kind: str) -> list[dict[str, Any]]:
+        log = self.path / "_delta_log" / f"{version:020d}.json"
+        lines = [msgspec.json.decode(line) for line in log.read_bytes().splitlines()]
+        return [line[kind] for line in lines if kind in line]

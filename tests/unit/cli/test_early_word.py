@@ -1,0 +1,159 @@
+"""What `optimize` and `run` say of other writers: at the start, and of groups that they cancel."""
+
+import shutil
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import nullcontext
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from liquidlog.cli import rewriting
+from liquidlog.data.origins import Origin
+from liquidlog.data.runs import Run
+from liquidlog.operations.results import read_result
+from liquidlog.plan import (
+    Cancelled,
+    ClusteringPlan,
+    GroupFailure,
+    Outcome,
+    Progress,
+    encode_plan,
+)
+from liquidlog.table import Table
+from support.arrow_executor import execute_groups
+from support.commands import Call, said
+from support.restored import remove_and_restore
+
+POLICY = ("--min-cube-size", "1", "--target-cube-size", "1")
+OTHER = Origin(verb="optimize", host="host-a", pid=4711, started_ms=0)
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> Table:
+    """A table of three files, each of which is a group."""
+    made = Table.create(tmp_path / "t", schema=pa.schema([("x", pa.int64())]), cluster_by=["x"])
+    for first in range(3):
+        made.append(pa.table({"x": [first, first + 100]}))
+    return made
+
+
+Meanwhile = Callable[[ClusteringPlan], object]
+
+
+@pytest.fixture
+def executor(monkeypatch: pytest.MonkeyPatch) -> Callable[[Meanwhile], list[str | None]]:
+    """Rewrite without Spark; between the first group and the others, do something."""
+    verbs: list[str | None] = []
+
+    def installed(meanwhile: Meanwhile) -> list[str | None]:
+        def rewrite(
+            plan: ClusteringPlan, groups: Sequence[int], progress: Progress, cancelled: Cancelled
+        ) -> Iterator[Outcome]:
+            assert cancelled() == {}
+            yield from execute_groups(plan, groups[:1])
+            meanwhile(plan)
+            for group_id in groups[1:]:
+                progress(group_id, 0.5)
+                lost = cancelled()
+                if group_id in lost:
+                    reason = lost[group_id]
+                    yield GroupFailure(group_id=group_id, reason=reason, cancelled=True)
+                else:
+                    yield from execute_groups(plan, [group_id])
+
+        def opened(*_: object, verb: str, **__: object) -> nullcontext[object]:
+            verbs.append(verb)
+            return nullcontext(rewrite)
+
+        monkeypatch.setattr(rewriting, "open_executor", opened)
+        return verbs
+
+    return installed
+
+
+@pytest.fixture(autouse=True)
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("liquidlog.operations.watch.INTERVAL_MS", 0)
+    monkeypatch.setattr("liquidlog.operations.watch._LEAST_INTERVAL_MS", 0)
+
+
+def restores(table: Table, group_id: int) -> Meanwhile:
+    return lambda plan: remove_and_restore(table, plan.groups[group_id].inputs[0].path)
+
+
+def test_optimize_reports_a_cancelled_group_as_a_conflict(
+    table: Table, call: Call, executor: Callable[[Meanwhile], list[str | None]]
+) -> None:
+    verbs = executor(restores(table, 1))
+    status, out, error = call("optimize", table.uri, *POLICY)
+    assert (status, out, verbs) == (3, "", ["optimize"])
+    (conflict,) = error["error"]["conflicts"]
+    assert error["error"]["code"] == "commit_conflict"
+    assert (conflict["kind"], conflict["group_id"], conflict["cancelled"]) == ("group", 1, True)
+    assert conflict["message"].startswith("group 1: cancelled: version ")
+    operations = [one["operation"] for one in table.history(limit=4)]
+    assert operations.count("OPTIMIZE") == 2
+
+
+def test_run_reports_a_cancelled_group_as_a_conflict(
+    table: Table, tmp_path: Path, executor: Callable[[Meanwhile], list[str | None]]
+) -> None:
+    plan = table.plan(min_cube_size=1, target_cube_size=1)
+    (tmp_path / "plan.json").write_bytes(encode_plan(plan))
+    verbs = executor(restores(table, 2))
+    words = ("run", str(tmp_path / "plan.json"), "-o", str(tmp_path / "r.jsonl"))
+    status, _, error = said(*words)
+    assert (status, verbs) == (3, ["run"])
+    assert "group 2: cancelled: version " in error
+    finished = read_result(str(tmp_path / "r.jsonl"), plan)
+    assert [group.group_id for group in finished.groups] == [0, 1]
+
+
+def test_run_goes_on_where_the_log_cannot_be_read(
+    table: Table, tmp_path: Path, executor: Callable[[Meanwhile], list[str | None]]
+) -> None:
+    plan = table.plan(min_cube_size=1, target_cube_size=1)
+    (tmp_path / "plan.json").write_bytes(encode_plan(plan))
+    shutil.move(tmp_path / "t" / "_delta_log", tmp_path / "log")
+    executor(lambda _: None)
+    status, _, error = said("run", str(tmp_path / "plan.json"), "-o", str(tmp_path / "r.jsonl"))
+    assert status == 0
+    assert error.count("the log could not be looked at") == 1
+    assert len(read_result(str(tmp_path / "r.jsonl"), plan).groups) == 3
+
+
+def test_optimize_says_who_else_is_at_work(
+    table: Table, executor: Callable[[Meanwhile], list[str | None]]
+) -> None:
+    Run(table.uri, "0123456789ab").begin(OTHER)
+    executor(lambda _: None)
+    status, out, error = said("optimize", table.uri, *POLICY)
+    assert status == 0
+    assert "optimize on host-a, process 4711" in error
+    assert "host-a" not in out
+    again, _, error = said("optimize", table.uri)
+    assert again == 0
+    assert "optimize on host-a, process 4711" in error
+
+
+@pytest.mark.parametrize("words", [("--json",), ("--dry-run",)])
+def test_nobody_is_spoken_of_where_nothing_but_the_document_is_printed(
+    words: tuple[str, ...], table: Table, executor: Callable[[Meanwhile], list[str | None]]
+) -> None:
+    Run(table.uri, "0123456789ab").begin(OTHER)
+    executor(lambda _: None)
+    status, out, error = said("optimize", table.uri, *POLICY, *words)
+    assert (status, error) == (0, "")
+    assert "host-a" not in out
+
+
+def test_a_host_with_hidden_characters_is_shown_as_text(
+    table: Table, executor: Callable[[Meanwhile], list[str | None]]
+) -> None:
+    hostile = Origin(verb="optimize", host="a\x1b[2J\nerror: b", pid=1, started_ms=0)
+    Run(table.uri, "0123456789ab").begin(hostile)
+    executor(lambda _: None)
+    _, _, error = said("optimize", table.uri, *POLICY)
+    assert "\x1b" not in error
+    assert "\nerror" not in error

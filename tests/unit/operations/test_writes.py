@@ -1,0 +1,173 @@
+"""Writes are planned and committed; what changes meanwhile, and results that prove nothing."""
+
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from msgspec import structs
+
+from liquidlog import Table
+from liquidlog.data.runs import runs_in
+from liquidlog.errors import CommitConflictError, ResultMismatchError, UsageError
+from liquidlog.plan import WriteResult
+from liquidlog.spec.arrow import delta_schema
+from support.arrow_executor import write
+
+SCHEMA = pa.schema([("x", pa.int64()), ("s", pa.string())])
+DELTA = delta_schema(SCHEMA)
+
+
+def rows(*values: int | None) -> pa.Table:
+    return pa.table([list(values), [f"s{value}" for value in values]], schema=SCHEMA)
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> Table:
+    made = Table.create(tmp_path / "t", schema=SCHEMA, cluster_by=["x"])
+    for first in (0, 10, 20):
+        made.append(rows(*range(first, first + 10)))
+    return made
+
+
+def values(table: Table) -> list[int]:
+    paths = [Path(table.uri) / path for path in table.files()["path"].to_pylist()]
+    return sorted(x for path in paths for x in pq.ParquetFile(path).read()["x"].to_pylist())
+
+
+def test_files_have_the_tags_of_one_cube(table: Table) -> None:
+    plan = table.plan_write(DELTA)
+    done = table.commit_write(plan, write(plan, rows(40, 41)))
+    assert (done.version, done.files, done.rows) == (4, 1, 2)
+    (cube,) = table.cubes().to_pylist()
+    assert (cube["zcube_id"], cube["state"]) == (plan.zcube_id, "partial")
+    assert table.history(1)[0]["isBlindAppend"] is True
+    assert runs_in(table.uri) == ()
+
+
+def test_without_clustering_there_is_no_cube(table: Table) -> None:
+    plan = table.plan_write(DELTA, cluster=False)
+    table.commit_write(plan, write(plan, rows(40)))
+    assert table.cubes().num_rows == 0
+    assert (plan.columns, plan.curve, plan.zcube_id) == ((), None, None)
+
+
+@pytest.mark.parametrize(
+    ("where", "removed", "rewritten"),
+    [
+        ("x >= 10 AND x < 20", 1, 0),
+        ("x >= 15", 2, 1),
+        ("x = 3", 1, 1),
+        ("x > 99", 0, 0),
+        ("true", 3, 0),
+        ("x IS NOT NULL", 3, 0),
+        ("length(s) = 2", 3, 3),
+        ("NOT x IN (1, 2)", 3, 1),
+    ],
+)
+def test_files_are_removed_whole_only_if_all_their_rows_match(
+    table: Table, where: str, removed: int, rewritten: int
+) -> None:
+    plan = table.plan_write(DELTA, where=where)
+    assert len(plan.removed) == removed
+    assert len(plan.rewritten) >= rewritten
+    assert {file.path for file in plan.rewritten} <= set(plan.removed)
+
+
+def test_a_file_with_nulls_is_rewritten(table: Table) -> None:
+    table.append(rows(100, None))
+    assert len(table.plan_write(DELTA, where="x >= 100").rewritten) == 1
+    assert len(table.plan_write(DELTA, where="x >= 100 OR x IS NULL").rewritten) == 1
+
+
+def test_an_overwrite_removes_what_it_replaces(table: Table) -> None:
+    plan = table.plan_write(DELTA, where="x >= 10")
+    done = table.commit_write(plan, write(plan, rows(11)))
+    assert (done.replaced_files, done.rows) == (2, 1)
+    assert values(table) == [*range(10), 11]
+    commit = table.history(1)[0]
+    assert commit["isBlindAppend"] is False
+    assert commit["operationParameters"]["predicate"] == "x >= 10"
+    everything = table.plan_write(DELTA, where="true")
+    table.commit_write(everything, write(everything, rows()))
+    assert values(table) == []
+
+
+def test_rows_that_come_meanwhile_are_a_conflict_if_they_may_match(table: Table) -> None:
+    plan = table.plan_write(DELTA, where="x >= 10")
+    result = write(plan, rows(11))
+    table.append(rows(5))
+    again = table.plan_write(DELTA, where="x >= 10")
+    result_again = write(again, rows(12))
+    table.append(rows(25))
+    with pytest.raises(CommitConflictError, match="came that may have rows"):
+        table.commit_write(plan, result)
+    with pytest.raises(CommitConflictError, match="came that may have rows"):
+        table.commit_write(again, result_again)
+    assert runs_in(table.uri) == ()
+    assert {path.name for path in Path(table.uri).glob("*.parquet")} == set(
+        table.files()["path"].to_pylist()
+    )
+
+
+def test_files_that_went_meanwhile_are_a_conflict(table: Table) -> None:
+    plan = table.plan_write(DELTA, where="x >= 10")
+    result = write(plan, rows(11))
+    other = table.plan_write(DELTA, where="x >= 20")
+    table.commit_write(other, write(other, rows()))
+    with pytest.raises(CommitConflictError, match="removed 1 input file"):
+        table.commit_write(plan, result)
+
+
+def test_an_append_outlasts_others_but_no_change_of_the_table(table: Table) -> None:
+    plan, late = table.plan_write(DELTA), table.plan_write(DELTA)
+    result, late_result = write(plan, rows(40)), write(late, rows(41))
+    table.append(rows(50))
+    assert table.commit_write(plan, result).version == 5
+    table.set_properties({"delta.appendOnly": "true"})
+    with pytest.raises(CommitConflictError, match="metadata"):
+        table.commit_write(late, late_result)
+
+
+def test_a_transaction_lands_once(table: Table) -> None:
+    for version, skipped in ((5, False), (5, True), (4, True), (6, False)):
+        plan = table.plan_write(DELTA)
+        done = table.commit_write(plan, write(plan, rows(version)), txn=("job", version))
+        assert done.skipped is skipped
+    assert table.transaction("job") == 6
+    assert table.transaction("other") is None
+    assert len(values(table)) == 32
+    assert runs_in(table.uri) == ()
+
+
+def test_columns_are_added_in_the_same_commit(table: Table) -> None:
+    wider = pa.schema([*SCHEMA, ("day", pa.date32())])
+    plan = table.plan_write(delta_schema(wider), merge_schema=True)
+    more = rows(40).append_column("day", pa.array([1], pa.date32()))
+    assert table.commit_write(plan, write(plan, more)).version == 4
+    assert [field.name for field in table.snapshot().schema.fields] == ["x", "s", "day"]
+
+
+@pytest.mark.parametrize(
+    "lie",
+    [
+        {"rows_read": 9},
+        {"checksum_read": "0" * 32},
+        {"rows_read": 9, "rows_written": 9},
+        {"write_id": "another"},
+        {"run": "0123456789ab"},
+    ],
+    ids=str,
+)
+def test_a_result_that_proves_nothing_is_refused(table: Table, lie: dict[str, object]) -> None:
+    plan = table.plan_write(DELTA)
+    result: WriteResult = structs.replace(write(plan, rows(40)), **lie)
+    with pytest.raises(ResultMismatchError):
+        table.commit_write(plan, result)
+    assert table.update().version == 3
+
+
+def test_arguments_are_checked(table: Table) -> None:
+    for wrong in ({"max_file_size": 0}, {"cluster": 1}, {"where": "x <"}, {"where": "y = 1"}):
+        with pytest.raises(UsageError):
+            table.plan_write(DELTA, **wrong)
