@@ -1,7 +1,8 @@
 """Liquid clustering for Delta tables: planned without a JVM, rewritten on Spark.
 
-`Table` is the way in. What this module, `liquidlog.errors`, `liquidlog.plan`, `liquidlog.table` and
-`liquidspark` list in `__all__` is public; everything else may change from release to release.
+`Table` is the way in. What this module, `liquidlog.errors`, `liquidlog.plan`, `liquidlog.table`,
+`liquidspark` and `liquidspark.tables` list in `__all__` is public; everything else may change from
+release to release.
 """
 
 from importlib import import_module

@@ -18,6 +18,8 @@ LiquidlogError                       the base of all: message
 ├── DataFileError                    a data file cannot be read or copied exactly: path, detail
 ├── DocumentError                    a plan or result document cannot be used: path, detail
 ├── ResultMismatchError              a result does not answer its plan: problems
+│   └── RowsNotFoundError            outputs lack rows that were deleted: problems, rows, missing
+├── ReconcileLimitError              too much would be read: needed_bytes, limit_bytes
 ├── CheckpointMismatchError          a checkpoint would not say what the log says: version, problems
 ├── ExecutorError                    the executor is missing or failed: failures
 └── CommitError                      a commit did not land, or may not have
@@ -58,7 +60,9 @@ __all__ = [
     "LiquidlogError",
     "LogError",
     "Outdated",
+    "ReconcileLimitError",
     "ResultMismatchError",
+    "RowsNotFoundError",
     "SchemaChangeError",
     "SchemaMismatchError",
     "SchemaProblem",
@@ -253,8 +257,7 @@ class StorageError(LiquidlogError):
 
     def __init__(self, path: str, detail: str) -> None:
         super().__init__(f"{path}: {detail}")
-        self.path = path
-        self.detail = detail
+        self.path, self.detail = path, detail
 
 
 class UnsupportedFeatureError(LiquidlogError):
@@ -303,8 +306,7 @@ class DataFileError(LiquidlogError):
 
     def __init__(self, path: str, detail: str) -> None:
         super().__init__(f"{path}: {detail}")
-        self.path = path
-        self.detail = detail
+        self.path, self.detail = path, detail
 
 
 class DocumentError(LiquidlogError):
@@ -315,19 +317,45 @@ class DocumentError(LiquidlogError):
 
     def __init__(self, path: str, detail: str) -> None:
         super().__init__(f"{path}: {detail}")
-        self.path = path
-        self.detail = detail
+        self.path, self.detail = path, detail
 
 
 class ResultMismatchError(LiquidlogError):
     """A rewrite result does not match its plan, or does not prove that no row was lost."""
 
     code = "result_mismatch"
-    field_names = ("problems",)
+    field_names: ClassVar[tuple[str, ...]] = ("problems",)
 
     def __init__(self, problems: tuple[str, ...]) -> None:
         super().__init__("; ".join(problems))
         self.problems = problems
+
+
+class RowsNotFoundError(ResultMismatchError):
+    """Of `rows` rows that other commits deleted, `missing` are in no output of the rewrite."""
+
+    code = "rows_not_found"
+    field_names = ("problems", "rows", "missing")
+
+    def __init__(self, rows: int, missing: int) -> None:
+        super().__init__(
+            (f"{missing} of {rows} rows deleted meanwhile are in no output; plan again",)
+        )
+        self.rows, self.missing = rows, missing
+
+
+class ReconcileLimitError(LiquidlogError):
+    """To find deleted rows in outputs, `needed_bytes` or more would be read, over `limit_bytes`."""
+
+    code = "reconcile_limit"
+    field_names = ("needed_bytes", "limit_bytes")
+
+    def __init__(self, needed_bytes: int, limit_bytes: int) -> None:
+        super().__init__(
+            f"to find rows deleted meanwhile, at least {needed_bytes} bytes would be read, and the"
+            f" limit is {limit_bytes}; raise the limit, or plan again"
+        )
+        self.needed_bytes, self.limit_bytes = needed_bytes, limit_bytes
 
 
 class CheckpointMismatchError(LiquidlogError):

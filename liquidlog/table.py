@@ -11,7 +11,7 @@ versions, questions, plans and commits of rewrites, other changes.
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
-from functools import cached_property
+from functools import cached_property, partial
 from os import PathLike
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
@@ -32,6 +32,9 @@ from liquidlog.plan import (
     ClusteringPlan,
     Outcome,
     RewriteResult,
+    WritePlan,
+    WriteResult,
+    Written,
 )
 from liquidlog.predicates.workload import WeightedPredicate, Workload
 from liquidlog.snapshot import Snapshot
@@ -43,6 +46,7 @@ from liquidlog.spec.arguments import (
     several,
     text_mapping,
     texts,
+    transaction,
     whole_number,
 )
 from liquidlog.spec.bounds import Bounds, BoundsOf
@@ -51,7 +55,7 @@ from liquidlog.spec.rows import Rows
 from liquidlog.spec.schema import Leaf, StructType, split_path
 from liquidlog.spec.sizes import parse_size
 from liquidlog.spec.times import parse_duration, parse_time
-from liquidlog.storage.options import OptionsSource
+from liquidlog.storage.options import OptionsSource, StorageOptions
 
 # Opening a table and looking at it need a fifth of the modules that all methods need together.
 # Importing all of them takes longer than that work, so each method imports what it calls.
@@ -60,18 +64,22 @@ if TYPE_CHECKING:
     from liquidlog.advice.documents import AdviceDocument
     from liquidlog.clustering.health.measure import Health
     from liquidlog.doctor.examined import Diagnosis, Finding
-    from liquidlog.judgement.verdicts import Bar, Judgement, Option
+    from liquidlog.judgement.verdicts import Bar, Criteria, Judgement, Option
     from liquidlog.log.checkpointing import Checkpointed
     from liquidlog.log.second_opinion import SecondOpinion
     from liquidlog.operations.append import Appended, Source
+    from liquidlog.operations.at_work import AtWork
+    from liquidlog.operations.attempts import CommitRun
     from liquidlog.operations.backfill import Mended
     from liquidlog.operations.define import Definition
     from liquidlog.operations.explain import Explained
+    from liquidlog.operations.optimize import Optimized
     from liquidlog.operations.overview import Overview
     from liquidlog.operations.past_commits import OptimizeComparison, WrittenBytes
     from liquidlog.operations.rewrite import CommitReport
     from liquidlog.operations.rounds import Round
     from liquidlog.operations.scan import Scan
+    from liquidlog.operations.watch import GroupWatch
     from liquidlog.simulation.prediction import Prediction
     from liquidlog.simulation.rounds import Course
     from liquidlog.simulation.table import SimulatedTable
@@ -84,27 +92,34 @@ Size = int | str
 Done = TypeVar("Done")
 """What executing a plan returns."""
 
-_MOST_COLUMNS: Final = 4
 _PREDICATES: Final = "WeightedPredicates"
 _SCHEMA: Final = "an Arrow schema or a Delta StructType"
 _SOURCES: Final = "paths, Arrow tables or record batch readers"
 
 
 class Table(Summary):
-    """A Delta table at an address. Methods without a version use the newest one."""
+    """A Delta table at an address. Methods without a version use the newest one, or the opened."""
 
     def __init__(self, store: TableStore, clock: Clock) -> None:
         self._store = store
         self._clock = clock
         self._newest: Snapshot | None = None
+        self._fixed = False
         self._table_id: str | None = None
         self._bounds: tuple[Snapshot, tuple[Leaf, ...], Bounds] | None = None
 
     @classmethod
     def open(
-        cls, uri: str | PathLike[str], *, storage_options: OptionsSource | None = None
+        cls,
+        uri: str | PathLike[str],
+        *,
+        version: int | None = None,
+        storage_options: OptionsSource | None = None,
     ) -> "Table":
         """Return the table at `uri`: a path, or a URI of file:, s3:, gs:, az: or abfss:.
+
+        With a `version`, methods answer for that version instead of the newest one, and those that
+        change the table are refused.
 
         Storage options have the names that delta-rs gives them; environment variables are read too.
         A callable that returns options is asked again when they may have expired: before each
@@ -112,11 +127,16 @@ class Table(Summary):
 
         Raises:
             TableNotFoundError: If there is no table.
-            UsageError: If the address or a storage option cannot be used.
+            VersionNotFoundError: If the log does not have the version.
+            UsageError: If the address, the version or a storage option cannot be used.
             StorageError: If the storage refuses.
         """
         table = cls(open_store(uri, storage_options), system_clock())
-        newest_version(table._store)
+        if version is None:
+            newest_version(table._store)
+            return table
+        table._newest = table.snapshot(version)
+        table._table_id, table._fixed = table._newest.metadata.id, True
         return table
 
     @classmethod
@@ -159,8 +179,12 @@ class Table(Summary):
         like: "Table | None" = None,
         cluster_by: str | Sequence[str] | None = None,
         properties: Mapping[str, str] | None = None,
+        description: str | None = None,
     ) -> "Definition":
-        """Return the definition of a new table, from the arguments of `create`."""
+        """Return the definition of a new table, from the arguments of `create`.
+
+        `description` is the table's comment; None means that of `like`, if given.
+        """
         from liquidlog.operations.define import Definition
 
         return Definition(
@@ -176,6 +200,9 @@ class Table(Summary):
             properties={}
             if properties is None
             else text_mapping(properties, argument="properties"),
+            description=description
+            if description is None
+            else one(description, str, argument="description", expected="text"),
         )
 
     @classmethod
@@ -219,6 +246,11 @@ class Table(Summary):
         """The newest version that a method has read, None if none; sends no request."""
         return None if self._newest is None else self._newest.version
 
+    @property
+    def storage(self) -> StorageOptions:
+        """The options with which the table's files are opened; their values are never shown."""
+        return self._store.storage
+
     # Versions
 
     def snapshot(self, version: int | None = None) -> Snapshot:
@@ -237,6 +269,8 @@ class Table(Summary):
     def update(self) -> Snapshot:
         """Return the newest version; after the first call, only new commits are read.
 
+        A table that was opened at a version stays there.
+
         Raises:
             CorruptLogError: If the log is broken.
             UnsupportedFeatureError: If the table cannot be read; gives every reason.
@@ -244,7 +278,7 @@ class Table(Summary):
         if self._newest is None:
             self._newest = load_snapshot(self._store)
             self._table_id = self._newest.metadata.id
-        else:
+        elif not self._fixed:
             self._newest, _ = advance(self._store, self._newest)
         return self._newest
 
@@ -252,13 +286,23 @@ class Table(Summary):
         """Return the newest version, provided that the table is still the one that was opened.
 
         Raises:
+            UsageError: If the table was opened at a version.
             TableReplacedError: If another table is at its address now.
             CorruptLogError: If the log is broken.
             UnsupportedFeatureError: If the table cannot be read; gives every reason.
         """
+        self._require_newest()
         newest = self.update()
         require_same_table(newest, self._table_id or newest.metadata.id)
         return newest
+
+    def _require_newest(self) -> None:
+        if self._fixed:
+            raise UsageError(
+                f"the table was opened at version {self.seen_version}, which stays; open it"
+                " without a version to change it",
+                version=self.seen_version,
+            )
 
     def bounds_of(self, snapshot: Snapshot) -> BoundsOf:
         """Return a function that loads bounds of a snapshot's files and caches the last ones."""
@@ -308,7 +352,10 @@ class Table(Summary):
 
         if limit is not None:
             limit = whole_number(limit, argument="limit", least=1)
-        return read_history(self._store, limit)
+        if not self._fixed:
+            return read_history(self._store, limit)
+        then = self.snapshot().version
+        return Rows([row for row in read_history(self._store) if row["version"] <= then][:limit])
 
     def commit_count(self) -> int:
         """Return the number of commits still in the log, the length of a full `history`."""
@@ -428,11 +475,8 @@ class Table(Summary):
         return diagnose(
             self._store,
             self.snapshot(),
+            self._criteria(workload, workload_source, payback_days, readings_a_day),
             min_cube_bytes=None if min_cube_size is None else parse_size(min_cube_size),
-            now_ms=self._clock.now_ms(),
-            workload=_workload(workload),
-            workload_source=_source(workload_source),
-            bar=_bar(payback_days, readings_a_day),
         )
 
     def judge(
@@ -460,11 +504,8 @@ class Table(Summary):
         return judge(
             self._store,
             snapshot,
-            workload=_workload(workload),
-            workload_source=_source(workload_source),
-            bar=_bar(payback_days, readings_a_day),
+            self._criteria(workload, workload_source, payback_days, readings_a_day),
             bounds_of=self.bounds_of(snapshot),
-            now_ms=self._clock.now_ms(),
             new_id=self._clock.new_id,
         )
 
@@ -493,12 +534,10 @@ class Table(Summary):
         return judge_plan(
             snapshot,
             plan,
+            self._criteria(workload, None, payback_days, readings_a_day),
             command=one(command, str, argument="command", expected="text"),
-            bar=_bar(payback_days, readings_a_day),
             bounds_of=self.bounds_of(snapshot),
             prediction=prediction,
-            workload=_workload(workload),
-            now_ms=self._clock.now_ms(),
         )
 
     def overview(
@@ -523,13 +562,26 @@ class Table(Summary):
         return overview(
             self._store,
             self.snapshot(),
+            self._criteria(workload, workload_source, payback_days, readings_a_day),
             min_cube_bytes=None if min_cube_size is None else parse_size(min_cube_size),
-            now_ms=self._clock.now_ms(),
+        )
+
+    def _criteria(
+        self,
+        workload: Workload,
+        source: str | None,
+        payback_days: float | None,
+        readings_a_day: float | None,
+    ) -> "Criteria":
+        from liquidlog.judgement.verdicts import Criteria
+
+        return Criteria(
             workload=_workload(workload),
             workload_source=None
-            if workload_source is None
-            else one(workload_source, str, argument="workload_source", expected="an address"),
+            if source is None
+            else one(source, str, argument="workload_source", expected="an address"),
             bar=_bar(payback_days, readings_a_day),
+            now_ms=self._clock.now_ms(),
         )
 
     def scan_files(self, where: str, version: int | None = None) -> pa.Table:
@@ -618,12 +670,6 @@ class Table(Summary):
             max_file_bytes=policy_settings({"max_file_size": max_file_size}).get("max_file_bytes"),
             bar=_bar(payback_days, readings_a_day),
         )
-        if request.max_columns > _MOST_COLUMNS:
-            raise UsageError(
-                f"max_columns is {request.max_columns}, and a table has at most {_MOST_COLUMNS}"
-                " clustering columns",
-                option="max_columns",
-            )
         return advise(self._store, self.snapshot(), asked, request, self._clock)
 
     def written_bytes(self) -> "tuple[WrittenBytes, ...]":
@@ -667,30 +713,19 @@ class Table(Summary):
             UsageError: If the table has no clustering columns, a name is unknown, or an argument
                 is of the wrong kind or would have no effect.
         """
-        from liquidlog.operations.simulate import remembered_settings
-        from liquidlog.simulation.contenders import contenders, setting
-        from liquidlog.simulation.rounds import simulate
+        from liquidlog.operations.simulate import simulate
 
-        names = texts(strategies, argument="strategies", of="strategies", empty=True)
-        given: dict[str, Any] = {
-            "max_file_size": max_file_size,
-            "curve": curve,
-            "tolerance": tolerance,
-        }
-        contenders(names, **given)  # refuses wrong arguments before a file is looked at
-        first = self.simulated(append_bytes=append_bytes, scenario=scenario)
-        remembered = remembered_settings(self.snapshot(), names)
-        contending = contenders(names, **given, remembered=remembered)
-        made = setting(
-            first,
+        return simulate(
+            self._store,
+            self.snapshot(),
+            append_bytes=whole_number(append_bytes, argument="append_bytes", least=1),
             scenario=scenario,
             rounds=whole_number(rounds, argument="rounds", least=1),
-            append_bytes=append_bytes,
+            strategies=texts(strategies, argument="strategies", of="strategies", empty=True),
             max_file_size=max_file_size,
             curve=curve,
-            remembered=remembered,
+            tolerance=tolerance,
         )
-        return simulate(made, contending, first)
 
     # Plans, and the commits of what an executor made of them
 
@@ -788,19 +823,18 @@ class Table(Summary):
                 to sample.
             DataFileError: If a sampled file cannot be read.
         """
-        from liquidlog.operations.sampling import sample_keys
-        from liquidlog.simulation.prediction import other_leaves, predict
+        from liquidlog.operations.predicted import predicted
 
         snapshot = self.snapshot_of(plan)
-        asked = several(workload, (WeightedPredicate,), argument="workload", of=_PREDICATES)
-        if sample and not plan.columns:
-            raise UsageError("sample has no effect: the plan orders rows by no columns")
-        samples = None
-        if sample:
-            also = other_leaves(snapshot, plan, asked) if asked else ()
-            samples = sample_keys(self._store, snapshot, plan, also)
-        bounds_of, now_ms = self.bounds_of(snapshot), self._clock.now_ms()
-        return predict(snapshot, plan, asked, bounds_of, samples, now_ms=now_ms)
+        return predicted(
+            self._store,
+            snapshot,
+            plan,
+            _workload(workload),
+            self.bounds_of(snapshot),
+            now_ms=self._clock.now_ms(),
+            sample=sample,
+        )
 
     def predicted_health(self, plan: ClusteringPlan) -> "Health":
         """Return the health that the table would have after a plan, predicted from statistics."""
@@ -823,27 +857,12 @@ class Table(Summary):
             UsageError: If the advice is of another table, or to leave it alone; if the table is not
                 clustered by the advised columns; or if the policy has what the advice determines.
         """
-        from msgspec import structs
-
-        from liquidlog.advice.documents import AdviceDocument, plan_arguments
-        from liquidlog.clustering.columns import clustering_state
+        from liquidlog.advice.documents import AdviceDocument
+        from liquidlog.operations.advise import plan_advised
 
         kind = "advice, as decode_advice returns it"
         one(advice, AdviceDocument, argument="advice", expected=kind)
-        snapshot = self.snapshot()
-        columns = tuple(column.logical for column in clustering_state(snapshot).columns)
-        arguments = plan_arguments(
-            advice, table_id=snapshot.metadata.id, columns=columns, uri=self.uri
-        )
-        decided = {*arguments, "curve", "prefix", "workload"} - {"full"}
-        both = sorted(name for name in decided if policy.get(name) not in (None, False))
-        if both:
-            raise UsageError(
-                f"the advice determines {', '.join(both)}; leave out the option or the advice",
-                option=both[0],
-            )
-        made = self.plan(**{**policy, **arguments})
-        return structs.replace(made, fitted=advice.fitted_to)
+        return plan_advised(self.snapshot(), advice, policy, self.plan)
 
     def explain(self, plan: ClusteringPlan | None = None, *, path: str | None = None) -> Rows:
         """Return why each live file, or one file, is or is not a candidate, in words and numbers.
@@ -857,14 +876,7 @@ class Table(Summary):
             one(path, str, argument="path", expected="a path as files shows it")
         made = self.plan() if plan is None else plan
         snapshot = self.snapshot_of(made)
-        rows = explain(made, snapshot, self.bounds_of(snapshot), path)
-        if path is not None and not rows:
-            raise UsageError(
-                f"{path} is not a live file of {self.uri} at version {snapshot.version};"
-                " give its path as files shows it",
-                path=str(path),
-            )
-        return rows
+        return explain(made, snapshot, self.bounds_of(snapshot), path)
 
     def explain_together(
         self, plan: ClusteringPlan | None = None, *, examples: int = 3
@@ -941,6 +953,8 @@ class Table(Summary):
         result: RewriteResult,
         *,
         groups_per_commit: int | None = None,
+        max_reconciled_share: float | None = None,
+        reconcile_limit: Size | None = None,
         dry_run: bool = False,
     ) -> "CommitReport":
         """Commit the finished groups that are not committed yet.
@@ -949,29 +963,103 @@ class Table(Summary):
         whose groups become one file each, and 1 otherwise. A group that cannot be committed is left
         out, and the others of its version are committed.
 
+        Rows that other commits deleted from a group's inputs are deleted from its outputs: up to
+        `max_reconciled_share` of its rows (0.2 if None), as long as finding them takes no more than
+        `reconcile_limit` to read (10 GiB if None). With a share of 0, every deletion is a conflict.
+
         With `dry_run` every group is checked as if it were committed, nothing is written or
-        deleted, and the report has the versions that the groups would get.
+        deleted, and the report has the versions that the groups would get. Deleted rows are counted
+        by the log and not looked for.
 
         Raises:
-            UsageError: If the arguments are not a plan, a result and a whole number from 1.
+            UsageError: If the arguments are not a plan, a result, a whole number from 1, a share
+                and a size, or if there is a limit and the share is 0.
             CommitConflictError: If other commits made groups impossible; the other groups landed.
             ResultMismatchError: If the result does not match the plan, or lost a row.
             CommitStateUnknownError: If a commit may or may not have landed.
         """
         kind = "a RewriteResult"
         finished = one(result, RewriteResult, argument="result", expected=kind)
-        report = self.commit_each(
-            plan, finished.groups, groups_per_commit=groups_per_commit, dry_run=dry_run
+        from liquidlog.operations.rewrite import commit_groups
+
+        report = commit_groups(
+            self._commit_run(plan, max_reconciled_share, reconcile_limit, keeps_results=True),
+            finished.groups,
+            on_commit=lambda _: None,
+            groups_per_commit=_groups_per_commit(_plan(plan), groups_per_commit),
+            dry_run=dry_run,
         )
         report.require_success()
         return report
+
+    def optimize(
+        self,
+        session: object = None,
+        *,
+        executor: str = "spark",
+        groups_per_commit: int | None = None,
+        **policy: Any,  # noqa: ANN401  as plan takes them
+    ) -> "Optimized":
+        """Plan, rewrite and commit; return what was done.
+
+        Args:
+            session: The running session of the executor, as a SparkSession; None for the active
+                one, or a new local one.
+            executor: What rewrites the files, by its name.
+            groups_per_commit: As `commit` takes it.
+            policy: What `plan` takes.
+
+        Raises:
+            UsageError: As `plan`, or if there is no such executor, or it takes no session.
+            UnsupportedFeatureError: If the table cannot be read, planned or written.
+            ExecutorError: If the executor cannot start, or a group failed; the others landed.
+            CommitConflictError: If other commits made groups impossible; the other groups landed.
+            CommitStateUnknownError: If a commit may or may not have landed.
+        """
+        one(executor, str, argument="executor", expected="the name of an executor")
+        self.snapshot_to_change()
+        return self.rewrite_and_commit(
+            self.plan(**policy), session, executor=executor, groups_per_commit=groups_per_commit
+        )
+
+    def rewrite_and_commit(
+        self,
+        plan: ClusteringPlan,
+        session: object = None,
+        *,
+        executor: str = "spark",
+        groups_per_commit: int | None = None,
+    ) -> "Optimized":
+        """Rewrite what is left of a plan and commit it; the arguments are those of `optimize`.
+
+        Raises:
+            UsageError: If there is no such executor, or it takes no session.
+            UnsupportedFeatureError: If the table cannot be written.
+            ExecutorError: If the executor cannot start, or a group failed; the others landed.
+            CommitConflictError: If other commits made groups impossible; the other groups landed.
+            CommitStateUnknownError: If a commit may or may not have landed.
+        """
+        from liquidlog.operations.executors import ExecutorWhenNeeded, rewrite_groups
+        from liquidlog.operations.optimize import Optimized, no_progress, open_executor_at
+
+        one(executor, str, argument="executor", expected="the name of an executor")
+        most = _groups_per_commit(_plan(plan), groups_per_commit)
+        self.require_writable(plan)
+        storage = self._store.storage
+        with ExecutorWhenNeeded(lambda: open_executor_at(executor, session, storage)) as started:
+            rewrite, pending, watch = started.for_plan(plan), self.pending(plan), self.watch(plan)
+            outcomes = rewrite_groups(rewrite, plan, pending, no_progress, watch)
+            report = self.commit_each(plan, outcomes, groups_per_commit=most, watch=watch)
+        report.require_success()
+        return Optimized(plan=plan, report=report, metrics=self.optimize_metrics(plan, report))
 
     def optimize_metrics(self, plan: ClusteringPlan, report: "CommitReport") -> Mapping[str, Any]:
         """Return the metrics of a run, under the names of Delta's OPTIMIZE metrics."""
         from liquidlog.clustering.outcome.metrics import optimize_metrics
 
         snapshot, commits = self.snapshot(_plan(plan).read_version), len(report.versions)
-        return optimize_metrics(snapshot, plan, report.finished, commits=commits)
+        gone = report.reconciled.gone
+        return optimize_metrics(snapshot, plan, report.finished, commits=commits, gone=gone)
 
     def planned_metrics(
         self, plan: ClusteringPlan, *, groups_per_commit: int | None = None
@@ -987,32 +1075,96 @@ class Table(Summary):
         commits = -(-len(plan.groups) // most)
         return planned_metrics(self.snapshot_of(plan), plan, commits=commits)
 
-    def commit_each(
+    def commit_each(  # noqa: PLR0913  one argument per setting
         self,
         plan: ClusteringPlan,
         groups: Iterable[Outcome],
         *,
         on_commit: Callable[[int], None] = lambda _: None,
         groups_per_commit: int | None = None,
+        max_reconciled_share: float | None = None,
+        reconcile_limit: Size | None = None,
+        watch: "GroupWatch | None" = None,
         dry_run: bool = False,
     ) -> "CommitReport":
         """Commit groups as an executor finishes them; failures are collected, not raised.
 
         Groups wait until there are `groups_per_commit`, the first has waited for ten minutes, or
-        `groups` ends, be it with an error: that is raised after what waits is committed.
+        `groups` ends, be it with an error: that is raised after what waits is committed. Groups
+        that were cancelled because of what `watch` said are conflicts, with what it found. Outputs
+        of groups that the limits forbid are deleted; `commit` leaves them, since a commit with
+        other limits may follow. All other arguments are those of `commit`.
 
         Raises:
-            UsageError: If `groups_per_commit` is not a whole number from 1.
+            UsageError: If an argument is not what `commit` takes.
             CommitStateUnknownError: If a commit may or may not have landed.
         """
-        from liquidlog.operations.batches import CommitRun
         from liquidlog.operations.rewrite import commit_groups
 
-        most = _groups_per_commit(_plan(plan), groups_per_commit)
-        run = CommitRun(self._store, plan, self._clock, self._opinion)
         return commit_groups(
-            run, groups, on_commit=on_commit, groups_per_commit=most, dry_run=dry_run
+            self._commit_run(plan, max_reconciled_share, reconcile_limit),
+            groups,
+            on_commit=on_commit,
+            groups_per_commit=_groups_per_commit(_plan(plan), groups_per_commit),
+            watch=watch,
+            dry_run=dry_run,
         )
+
+    def _commit_run(
+        self,
+        plan: ClusteringPlan,
+        share: float | None,
+        limit: Size | None,
+        *,
+        keeps_results: bool = False,
+    ) -> "CommitRun":
+        from liquidlog.operations.attempts import CommitRun
+        from liquidlog.operations.reconciled import reconcile_limits
+
+        return CommitRun(
+            self._store,
+            _plan(plan),
+            self._clock,
+            self._opinion,
+            reconcile_limits(share, limit),
+            keeps_results=keeps_results,
+        )
+
+    def watch(
+        self, plan: ClusteringPlan, *, max_reconciled_share: float | None = None
+    ) -> "GroupWatch":
+        """Return what tells an executor which groups can no longer be committed, while it works.
+
+        It looks at the log when it is asked, but at most every few seconds, and else each minute:
+
+            watch = table.watch(plan)
+            groups = liquidspark.execute_groups(spark, plan, cancelled=watch)
+            report = table.commit_each(plan, groups, watch=watch)
+
+        `max_reconciled_share` is what `commit_each` will be given.
+
+        Nothing is read yet. A look that fails is a message to the logger `liquidlog.executors`, and
+        the next one tries again.
+        """
+        from liquidlog.operations.reconciled import reconcile_limits
+        from liquidlog.operations.watch import GroupWatch, lasting_conflicts
+
+        limits = reconcile_limits(max_reconciled_share, None)
+        judge = partial(lasting_conflicts, max_share=limits.max_share)
+        return GroupWatch(self._store, _plan(plan), self._clock, conflicts_of=judge)
+
+    def at_work(self) -> "tuple[AtWork, ...]":
+        """Return the processes whose rewrites may be at work on the table, as their runs say.
+
+        That proves neither that one is alive nor that there is no other. A run that has written
+        nothing for a day is taken for dead.
+
+        Raises:
+            StorageError: If the storage does not answer.
+        """
+        from liquidlog.operations.at_work import at_work
+
+        return at_work(self._store, self._clock)
 
     def optimize_in_rounds(
         self,
@@ -1036,18 +1188,14 @@ class Table(Summary):
         Raises:
             UsageError: If the strategy is another, or `min_gain` is not a number from 0.
         """
-        from liquidlog.clustering.planning.planner import policy_settings
-        from liquidlog.clustering.planning.remembered import settle
         from liquidlog.operations.rounds import (
             DEFAULT_MIN_GAIN,
             optimize_in_rounds,
-            require_rounds,
+            require_rounds_of,
         )
-        from liquidlog.operations.strategies import strategy_names
 
         least = DEFAULT_MIN_GAIN if min_gain is None else number(min_gain, argument="min_gain")
-        chosen = policy_settings({"strategy": policy.get("strategy")})
-        require_rounds(settle(self.update(), chosen, strategy_names).strategy)
+        require_rounds_of(self.update(), policy)
         return optimize_in_rounds(self, execute, policy, min_gain=least)
 
     # Commits without an executor
@@ -1079,6 +1227,72 @@ class Table(Summary):
 
         request = AppendRequest(sources=_sources(data), cluster=cluster, dry_run=dry_run)
         return append(self._store, self.snapshot_to_change(), request, self._clock)
+
+    def plan_write(
+        self,
+        schema: StructType,
+        *,
+        cluster: bool = True,
+        max_file_size: Size | None = None,
+        merge_schema: bool = False,
+        where: str | None = None,
+    ) -> WritePlan:
+        """Return what rows of a schema must meet, and how they are written, for whoever does that.
+
+        `liquidspark.append` and `overwrite` do. With `cluster`, rows are placed along the curve of
+        the clustering columns. With `where`, they replace the rows of which it is true. With
+        `merge_schema`, columns that the table lacks are added to it.
+
+        Raises:
+            UsageError: If the table has no clustering columns to cluster by, or `where` cannot be
+                used.
+            SchemaMismatchError: If the schema does not fit the table's; has every problem.
+            UnsupportedFeatureError: If the table requires more of a writer than we do.
+        """
+        from liquidlog.operations.writes import WriteRequest, plan_write
+
+        request = WriteRequest(
+            data=one(schema, StructType, argument="schema", expected="a Delta StructType"),
+            cluster=one(cluster, bool, argument="cluster", expected="True or False"),
+            max_file_bytes=None if max_file_size is None else parse_size(max_file_size),
+            merge_schema=one(merge_schema, bool, argument="merge_schema", expected="True or False"),
+            where=None if where is None else one(where, str, argument="where", expected="SQL"),
+        )
+        return plan_write(self._store, self.snapshot_to_change(), request, self._clock)
+
+    def commit_write(
+        self, plan: WritePlan, result: WriteResult, *, txn: tuple[str, int] | None = None
+    ) -> Written:
+        """Commit what was written for a plan of `plan_write`, with the proof that it is all there.
+
+        `txn` is (application id, version): if the table has this version of the application's
+        transactions or a later one by then, nothing is committed, and the returned value says so.
+
+        Raises:
+            ResultMismatchError: If the result does not prove that all rows are in the files.
+            CommitConflictError: If the table changed such that the write does not fit it any more.
+            CommitStateUnknownError: If the commit may or may not have landed.
+        """
+        from liquidlog.operations.writes import commit_write
+
+        return commit_write(
+            self._store,
+            self.snapshot_to_change(),
+            one(plan, WritePlan, argument="plan", expected="a WritePlan"),
+            one(result, WriteResult, argument="result", expected="a WriteResult"),
+            self._clock,
+            txn=transaction(txn, argument="txn"),
+        )
+
+    def transaction(self, app_id: str) -> int | None:
+        """Return the version of an application's last transaction, None if there is none.
+
+        Raises:
+            UsageError: If the id is no text.
+        """
+        one(app_id, str, argument="app_id", expected="an application's id")
+        found = self.update().transactions.get(app_id)
+        return None if found is None else found.version
 
     def cluster_by(self, columns: str | Sequence[str] | None, *, dry_run: bool = False) -> int:
         """Set the clustering columns, None to remove them; return the table's version after that.
@@ -1155,6 +1369,35 @@ class Table(Summary):
             raise UsageError(f"{new} is more than a name; give its last part only", value=new)
         snapshot, path = self.snapshot_to_change(), split_path(old)
         return rename_column(self._store, snapshot, path, name[0], self._clock, dry_run=dry_run)
+
+    def add_columns(
+        self,
+        schema: StructType | pa.Schema,
+        *,
+        into: str | None = None,
+        dry_run: bool = False,
+    ) -> int:
+        """Add columns behind the others, or fields to a struct `into`; return the version after it.
+
+        No file is rewritten: rows that are there have null in a new column. With `dry_run` nothing
+        is committed: the version is the one that the table would have.
+
+        Raises:
+            UsageError: If the schema is none, or has no column.
+            SchemaChangeError: If the table cannot have the columns; has every problem.
+            UnsupportedFeatureError: If the table requires more of a writer than we do.
+            CommitError: If the commit did not land.
+        """
+        from liquidlog.operations.alter import add_columns
+        from liquidlog.spec.arrow import delta_schema
+
+        given = one(schema, (StructType, pa.Schema), argument="schema", expected=_SCHEMA)
+        columns = delta_schema(given) if isinstance(given, pa.Schema) else given
+        if not columns.fields:
+            raise UsageError("there is nothing to add: the schema has no column")
+        place = () if into is None else split_path(into)
+        snapshot = self.snapshot_to_change()
+        return add_columns(self._store, snapshot, columns, place, self._clock, dry_run=dry_run)
 
     def drop_column(self, name: str, *, dry_run: bool = False) -> int:
         """Drop a column that nothing depends on; return the table's version after that.
@@ -1239,28 +1482,24 @@ class Table(Summary):
         those runs can still land.
 
         Raises:
-            UsageError: If `older_than` is not a duration like 12h.
+            UsageError: If `older_than` is not a duration like 12h, or the table was opened at a
+                version.
             UnsupportedFeatureError: If the storage or the table cannot be written.
             StorageError: If the storage does not answer; files that were not deleted stay listed.
             CorruptLogError: If a retained part of the log cannot be read.
         """
-        from liquidlog.operations import orphans
+        from liquidlog.operations.orphans import orphans
 
-        strays = orphans.find_strays(
+        self._require_newest()
+        return orphans(
             self._store,
             self.snapshot(),
             self._clock,
             older_than_ms=parse_duration(older_than),
             finished=finished,
+            delete=delete,
+            dry_run=dry_run,
         )
-        if not delete:
-            return orphans.stray_rows(strays)
-        if not dry_run:
-            return orphans.stray_rows(
-                strays, orphans.delete_strays(self._store, strays, self._clock)
-            )
-        orphans.require_deletable(self._store, strays)
-        return orphans.stray_rows(strays, orphans.deletable_paths(strays))
 
 
 def _min_cube_bytes(snapshot: Snapshot, size: Size | None) -> int:
@@ -1275,14 +1514,6 @@ def _min_cube_bytes(snapshot: Snapshot, size: Size | None) -> int:
 
     found: int = remembered(snapshot, "min_cube_bytes")
     return found
-
-
-def _source(value: str | None) -> str | None:
-    return (
-        value
-        if value is None
-        else one(value, str, argument="workload_source", expected="an address")
-    )
 
 
 def _bar(payback_days: float | None, readings_a_day: float | None) -> "Bar":
@@ -1311,7 +1542,7 @@ def _groups_per_commit(plan: ClusteringPlan, value: int | None) -> int:
 
 
 def _workload(value: object) -> Workload:
-    return several(value, (WeightedPredicate,), argument="workload", of="WeightedPredicates")
+    return several(value, (WeightedPredicate,), argument="workload", of=_PREDICATES)
 
 
 def _sources(data: object) -> "tuple[Source, ...]":

@@ -1,4 +1,4 @@
-"""The Spark executor: a ClusteringPlan in, a RewriteResult out.
+"""The Spark executor, plan in, result out; DataFrames written to tables; SQL on a session.
 
 The names below are loaded on first use: without pyspark the package can still be imported, and
 `liquidspark.session` says what is missing.
@@ -11,15 +11,36 @@ from liquidlog.version import __version__
 
 if TYPE_CHECKING:
     from liquidspark.executor import ExecutorOptions, execute, execute_groups
+    from liquidspark.statements import sql
+    from liquidspark.streaming import InlineClustering, stream
+    from liquidspark.writing import append, overwrite
 
-__all__ = ["ExecutorOptions", "__version__", "execute", "execute_groups"]
+__all__ = [
+    "ExecutorOptions",
+    "InlineClustering",
+    "__version__",
+    "append",
+    "execute",
+    "execute_groups",
+    "overwrite",
+    "sql",
+    "stream",
+]
+
+_MODULES = {
+    "InlineClustering": "liquidspark.streaming",
+    "append": "liquidspark.writing",
+    "overwrite": "liquidspark.writing",
+    "sql": "liquidspark.statements",
+    "stream": "liquidspark.streaming",
+}
 
 
 def __getattr__(name: str) -> Any:  # noqa: ANN401  a module's attribute
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     try:
-        return getattr(import_module("liquidspark.executor"), name)
+        return getattr(import_module(_MODULES.get(name, "liquidspark.executor")), name)
     except ModuleNotFoundError as error:
         if error.name is None or error.name.partition(".")[0] != "pyspark":
             raise

@@ -2,19 +2,25 @@
 
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import partial
+from typing import TYPE_CHECKING
 
 import click
 
 from liquidlog.cli.main import run
 from liquidlog.cli.options import PAIR, Pairs, mapping, read_back_option, storage_option
 from liquidlog.cli.rewriting import executors_heard
-from liquidlog.operations.executors import NOT_READ_BACK, Executor
+from liquidlog.operations.executors import NOT_READ_BACK, Executor, rewrite_groups
 from liquidlog.operations.results import complete_result, read_plan
-from liquidlog.plan import ClusteringPlan, Outcome, Progress, RewrittenGroup
+from liquidlog.operations.watch import watch_of
+from liquidlog.plan import Cancelled, ClusteringPlan, Outcome, Progress, RewrittenGroup
+from liquidlog.spec.arguments import refuse
 from liquidlog.storage.options import OptionsSource
 from liquidspark.session import open_session
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 
 @contextmanager
@@ -23,25 +29,35 @@ def open_executor(
     storage_options: OptionsSource | None = None,
     *,
     read_back: bool = True,
+    verb: str = "run",
+    session: "SparkSession | None" = None,
 ) -> Iterator[Executor]:
-    """Context manager: an executor on the active Spark session, or on a new local one.
+    """Context manager: an executor on the given or active Spark session, or on a new local one.
 
     Args:
         conf: Spark settings by name.
         storage_options: With which workers open the files of tables, or a callable that gives
             them, asked before each job.
         read_back: Whether every output is read back and proved to hold what was read.
+        verb: For what it is started, as the markers of its runs say.
+        session: The session to use; the active one if None.
 
     Raises:
+        UsageError: If the session is none.
         ExecutorError: If pyspark or Java is missing, or Spark does not start.
     """
-    with open_session(conf) as spark:
+    if session is not None and not hasattr(session, "createDataFrame"):
+        refuse("session", "a SparkSession", session)
+    with nullcontext(session) if session is not None else open_session(conf) as spark:
         from liquidspark.executor import ExecutorOptions, execute_groups
 
         options = ExecutorOptions(read_back=read_back)
 
         def execute(
-            plan: ClusteringPlan, groups: Sequence[int], progress: Progress
+            plan: ClusteringPlan,
+            groups: Sequence[int],
+            progress: Progress,
+            cancelled: Cancelled | None = None,
         ) -> Iterator[Outcome]:
             return execute_groups(
                 spark,
@@ -50,6 +66,8 @@ def open_executor(
                 progress=progress,
                 options=options,
                 storage_options=storage_options,
+                cancelled=cancelled,
+                verb=verb,
             )
 
         yield execute
@@ -92,9 +110,10 @@ def run_command(
     opened = open_executor(
         mapping(spark_conf), mapping(storage_options), read_back=not no_read_back
     )
-    rewrite = partial(_rewritten, plan, opened)
+    watch = watch_of(plan, mapping(storage_options))
+    rewrite = partial(_rewritten, plan, opened, watch)
     with executors_heard(as_json=False):
-        complete_result(result_path, plan, rewrite)
+        complete_result(result_path, plan, rewrite, watch)
 
 
 def main() -> None:
@@ -105,11 +124,12 @@ def main() -> None:
 def _rewritten(
     plan: ClusteringPlan,
     executor: AbstractContextManager[Executor],
+    watch: Cancelled,
     groups: tuple[int, ...],
 ) -> Iterator[Outcome]:
     """Yield the outcomes of groups, and say on stderr which of them are finished."""
     with executor as execute:
-        for outcome in execute(plan, groups, lambda *_: None):
+        for outcome in rewrite_groups(execute, plan, groups, lambda *_: None, watch):
             if isinstance(outcome, RewrittenGroup):
                 click.echo(_line(outcome), err=True)
             yield outcome

@@ -5,46 +5,42 @@ finishes, whatever the order, so that it can be committed at once. Nothing here 
 log.
 """
 
+import logging
 import time
 from collections.abc import Callable, Collection, Iterator
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Final
 from uuid import uuid4  # noqa: TID251  names the files of a run
 
 from msgspec import UNSET, UnsetType, structs
 from pyspark.sql import SparkSession
 
-from liquidlog.curve.curves import Curve, parse_curve
+from liquidlog.data.origins import Origin
 from liquidlog.data.runs import Run
 from liquidlog.errors import ExecutorError, LiquidlogError, UsageError
 from liquidlog.plan import (
+    Cancelled,
     ClusteringPlan,
     CopiedRowGroups,
     GroupCosts,
     GroupFailure,
-    InputFile,
     Outcome,
     Progress,
     RewriteGroup,
-    RewriteMode,
     RewriteResult,
     RewrittenGroup,
-    parsed_as,
     repeated_inputs,
     repeated_message,
     rewrite_digest,
 )
 from liquidlog.spec.arguments import one, several
-from liquidlog.spec.arrow import arrow_type
-from liquidlog.spec.deletion_vectors import vector_path
-from liquidlog.spec.schema import leaves, parse_schema
-from liquidlog.storage.addresses import file_address
 from liquidlog.storage.files import require_creatable
 from liquidlog.storage.options import NO_OPTIONS, OptionsSource, StorageOptions
 from liquidspark.flight import Flight, task_slots
-from liquidspark.pipeline import ExecutorOptions, GroupJobs, run_group
+from liquidspark.jobs import GroupJobs
+from liquidspark.pipeline import ExecutorOptions, run_group
+from liquidspark.planned import curve_of, file_location, require_layout, vector_location
 from liquidspark.probing import require_ready
 from liquidspark.session import failure_reason, piece_settings
 from liquidspark.sink import RowsProof, TaskFacts
@@ -57,6 +53,9 @@ _SAMPLED_BYTES: Final = 32
 """Estimates of what an input, and a sampled value, take on the driver."""
 
 DEFAULT_OPTIONS: Final = ExecutorOptions()
+
+_log: Final = logging.getLogger("liquidlog.executors")
+"""The logger whose messages the command line shows."""
 
 
 def execute(  # noqa: PLR0913  what to do, and four ways to watch and steer it
@@ -117,7 +116,7 @@ def execute(  # noqa: PLR0913  what to do, and four ways to watch and steer it
     return RewriteResult(plan_id=plan.plan_id, groups=tuple(finished))
 
 
-def execute_groups(
+def execute_groups(  # noqa: PLR0913  as execute
     spark: SparkSession,
     plan: ClusteringPlan,
     *,
@@ -125,8 +124,13 @@ def execute_groups(
     progress: Progress | None = None,
     options: ExecutorOptions = DEFAULT_OPTIONS,
     storage_options: OptionsSource | None = None,
+    cancelled: Cancelled | None = None,
+    verb: str = "execute_groups",
 ) -> Iterator[Outcome]:
     """Yield each group of the plan when it finishes or fails; a failure does not stop the others.
+
+    A group that `cancelled` names is stopped, or not begun; its files are deleted, and it is a
+    failure that is cancelled. One that finishes nevertheless is yielded as any other.
 
     Closing the iterator cancels the running groups and deletes what they wrote. Tasks that Spark
     does not stop at once delete their own files when they are done.
@@ -139,6 +143,9 @@ def execute_groups(
         options: How the work of a group is divided.
         storage_options: Workers open the table's files with these and with what their own
             environment says. A callable that returns options is asked here, before each job.
+        cancelled: Returns why groups need not be rewritten, by id; `Table.watch` returns one. It is
+            called a few times a second, while the caller waits for an outcome.
+        verb: What the markers of the runs say that this process does.
 
     Raises:
         UsageError: If the plan has no such group.
@@ -151,7 +158,15 @@ def execute_groups(
     if repeated:
         raise ExecutorError(f"the plan {repeated_message(repeated)}")
     storage = StorageOptions.of(storage_options)
-    runs = [GroupRun(plan=plan, group=group, options=options, storage=storage) for group in wanted]
+    origin = Origin.here(
+        one(verb, str, argument="verb", expected="text"),
+        now_ms=time.time_ns() // 1_000_000,
+        plan_id=plan.plan_id,
+    )
+    runs = [
+        GroupRun(plan=plan, group=group, options=options, storage=storage, origin=origin)
+        for group in wanted
+    ]
     for run in runs:
         run.check()
     if not runs:
@@ -161,7 +176,7 @@ def execute_groups(
     small = [run for run in runs if run.group.size_bytes <= options.single_task_bytes]
     runs[0].require_ready(spark)
     with piece_settings(spark):
-        yield from Flight(spark, [*large, *small]).outcomes(progress)
+        yield from Flight(spark, [*large, *small]).outcomes(progress, cancelled)
 
 
 def _wanted(plan: ClusteringPlan, groups: object) -> list[RewriteGroup]:
@@ -186,13 +201,15 @@ def _wanted(plan: ClusteringPlan, groups: object) -> list[RewriteGroup]:
 class GroupRun:
     """One attempt to rewrite one group of a plan, with its own run in the table.
 
-    `token` is part of the names of the run's files; `storage` opens the table's files.
+    `token` is part of the names of the run's files; `storage` opens the table's files; `origin` is
+    this process, as the run's marker says.
     """
 
     plan: ClusteringPlan
     group: RewriteGroup
     options: ExecutorOptions = DEFAULT_OPTIONS
     storage: StorageOptions = NO_OPTIONS
+    origin: Origin | None = None
     token: str = field(default_factory=lambda: uuid4().hex[:12])
     jobs: GroupJobs = field(default_factory=GroupJobs)
 
@@ -229,14 +246,14 @@ class GroupRun:
             ExecutorError: If the plan asks for something this executor cannot do, or no file can
                 be created in the table.
         """
-        _curve(self.plan)
-        _check_layout(self.plan)
+        curve_of(self.plan)
+        require_layout(self.plan)
         try:
             require_creatable(self.directory, self.storage)
         except LiquidlogError as error:
             raise ExecutorError(error.message) from error
         for file in self.group.inputs:
-            _vector_location(self.plan, file)
+            vector_location(self.plan, file)
 
     def require_ready(self, spark: SparkSession) -> None:
         """Refuse to begin if no group at all could be rewritten.
@@ -260,13 +277,13 @@ class GroupRun:
             directory=self.directory,
             inputs=inputs,
             paths=tuple(file_location(self.plan.table_uri, file.path) for file in inputs),
-            vector_paths=tuple(_vector_location(self.plan, file) for file in inputs),
+            vector_paths=tuple(vector_location(self.plan, file) for file in inputs),
             outputs=self.outputs,
             schema_string=self.plan.schema_string,
             row_tracking=self.plan.row_tracking,
             mapping_mode=self.plan.mapping_mode,
             columns=tuple(column.physical for column in self.plan.columns),
-            curve=_curve(self.plan),
+            curve=curve_of(self.plan),
             readers=self.plan.readers,
             prefix=self.plan.prefix,
             writer_options=self.plan.writer_options,
@@ -287,9 +304,11 @@ class GroupRun:
         Raises:
             ExecutorError: If the session has ended.
         """
+        if self.jobs.cancelled is not None:
+            return self.cancelled(self.jobs.cancelled)
         started = time.perf_counter()
         try:
-            self.run.begin()
+            self.run.begin(self.origin)
             with self.jobs.started_here(spark):
                 facts = run_group(
                     spark, self.work(), options=self.options, jobs=self.jobs, slots=slots
@@ -299,13 +318,24 @@ class GroupRun:
                 digest = rewrite_digest(self.plan, self.group, outcome)
                 self.run.finish(digest, keep={output.path for output in outcome.outputs})
         except Exception as error:  # noqa: BLE001  whatever Spark raises is this group's failure
-            outcome = self._failed(failure_reason(error))
+            outcome = self._ended(failure_reason(error))
             self.discard()
             task_slots(spark)  # raises where no other group could be rewritten either
             return outcome
         if isinstance(outcome, GroupFailure):
+            outcome = self._ended(outcome.reason)
             self.discard()
         return outcome
+
+    def cancelled(self, because: str) -> GroupFailure:
+        """Return what becomes of the group, of which nothing is left, if it is cancelled."""
+        _log.info("group %d: cancelled: %s", self.group_id, because)
+        return GroupFailure(group_id=self.group_id, reason=because, cancelled=True)
+
+    def _ended(self, reason: str) -> GroupFailure:
+        """Return what becomes of the group after an error, which cancelling brings about, too."""
+        because = self.jobs.cancelled
+        return self._failed(reason) if because is None else self.cancelled(because)
 
     def discard(self) -> None:
         """Delete everything that the run wrote, best-effort."""
@@ -356,22 +386,6 @@ class GroupRun:
         )
 
 
-def file_location(table_uri: str, path: str) -> str:
-    """Return where a table or one of its files is: a local path or a URI.
-
-    Args:
-        table_uri: A plain path or a URI.
-        path: Relative to the table, or absolute, or a URI; decoded. "" for the table.
-
-    Raises:
-        ExecutorError: If the file is in another storage than its table.
-    """
-    try:
-        return file_address(table_uri, path)
-    except UsageError as error:
-        raise ExecutorError(str(error)) from error
-
-
 def _copied(read: RowsProof, written: RowsProof) -> CopiedRowGroups | UnsetType:
     if not read.copied_row_groups:
         return UNSET
@@ -381,48 +395,6 @@ def _copied(read: RowsProof, written: RowsProof) -> CopiedRowGroups | UnsetType:
         checksum_read=read.copied_checksum,
         checksum_written=written.copied_checksum,
     )
-
-
-def _curve(plan: ClusteringPlan) -> Curve | None:
-    if plan.mode is RewriteMode.COMPACTION:
-        return None
-    if not plan.columns:
-        raise ExecutorError(f"a plan of mode {plan.mode} names no columns to sort by")
-    try:
-        return parse_curve(plan.curve)
-    except UsageError as error:
-        raise ExecutorError(str(error)) from error
-
-
-def _check_layout(plan: ClusteringPlan) -> None:
-    """Refuse a prefix or constants of readers that do not fit the plan's columns.
-
-    Raises:
-        ExecutorError: If there are any.
-    """
-    try:
-        numbers = plan.prefix
-        if len(set(numbers)) < len(numbers):
-            raise ExecutorError("the plan's prefix names a column twice")
-        if plan.readers is not None:
-            schema = parse_schema(plan.schema_string, where="the plan")
-            known = {leaf.physical: leaf.data_type for leaf in leaves(schema)}
-            kinds = [arrow_type(known[column.physical]) for column in plan.columns]
-            plan.readers.conditions([partial(parsed_as, kind) for kind in kinds])
-    except LiquidlogError as error:
-        raise ExecutorError(error.message) from error
-    except (ValueError, OverflowError, KeyError) as error:
-        raise ExecutorError(f"the plan's fitted workload is not valid: {error}") from error
-
-
-def _vector_location(plan: ClusteringPlan, file: InputFile) -> str | None:
-    if file.deletion_vector is None:
-        return None
-    try:
-        path = vector_path(file.deletion_vector.descriptor)
-    except ValueError as error:
-        raise ExecutorError(f"{file.path}: {error}") from error
-    return None if path is None else file_location(plan.table_uri, path)
 
 
 def _discard(plan: ClusteringPlan, groups: list[RewrittenGroup], storage: StorageOptions) -> None:

@@ -19,8 +19,8 @@ from pyspark.sql import SparkSession
 from pyspark.sql.functions import spark_partition_id
 
 from liquidlog.errors import ExecutorError
-from liquidlog.plan import Progress
-from liquidspark.pipeline import GroupJobs
+from liquidlog.plan import Cancelled, Progress
+from liquidspark.jobs import GroupJobs
 from liquidspark.session import failure_reason
 
 _POLL_SECONDS: Final = 0.2
@@ -64,6 +64,10 @@ class Flying(Protocol[Outcome_co]):
 
     def execute(self, spark: SparkSession, *, slots: int) -> Outcome_co:
         """Rewrite it where `slots` tasks run at a time."""
+        ...
+
+    def cancelled(self, because: str) -> Outcome_co:
+        """Return what becomes of it if it is cancelled before it begins."""
         ...
 
     def discard(self) -> None:
@@ -132,13 +136,18 @@ class Flight(Generic[Outcome]):
         self._closed = False
         self._pool = ThreadPoolExecutor(max(1, min(len(runs), _MAX_GROUPS)))
 
-    def outcomes(self, progress: Progress | None) -> Iterator[Outcome]:
+    def outcomes(
+        self, progress: Progress | None, cancelled: Cancelled | None = None
+    ) -> Iterator[Outcome]:
         """Yield what becomes of each group as it finishes; afterwards the flight is closed.
+
+        Groups that `cancelled` names do not begin, or their jobs are stopped.
 
         Raises:
             Exception: What a group raises ends the others.
         """
         try:
+            yield from self._without_lost(cancelled)
             self._admit()
             while running := self._in_flight():
                 seconds = max(_POLL_SECONDS, _POLL_SECONDS_PER_GROUP * len(running))
@@ -149,9 +158,25 @@ class Flight(Generic[Outcome]):
                     with self._lock:
                         del self._running[future]
                     yield future.result()
+                yield from self._without_lost(cancelled)
                 self._admit()
         finally:
             self._close()
+
+    def _without_lost(self, cancelled: Cancelled | None) -> Iterator[Outcome]:
+        """Stop the groups that are cancelled; yield what becomes of those that have not begun."""
+        lost = {} if cancelled is None else cancelled()
+        if not lost:
+            return
+        with self._lock:
+            running = [run for future, run in self._running.items() if not future.done()]
+            dropped = [run for run in self._waiting if run.group_id in lost]
+            self._waiting = deque(run for run in self._waiting if run.group_id not in lost)
+        for run in running:
+            if run.group_id in lost:
+                run.jobs.cancel(self._spark, lost[run.group_id])
+        for run in dropped:
+            yield run.cancelled(lost[run.group_id])
 
     def _in_flight(self) -> dict[Future[Outcome], Flying[Outcome]]:
         with self._lock:

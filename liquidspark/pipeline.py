@@ -9,12 +9,10 @@ import gc
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import cache
 from operator import attrgetter, itemgetter
 from typing import Final, NamedTuple, Protocol, TypeVar
-from uuid import uuid4  # noqa: TID251  names jobs, not files
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
@@ -29,7 +27,8 @@ from liquidspark.assignment import (
     encode_survey,
     partition_values,
 )
-from liquidspark.layout import build_layout, choose_route, first_ordinals
+from liquidspark.jobs import GroupJobs
+from liquidspark.layout import Route, build_layout, choose_route, first_ordinals
 from liquidspark.pieces import SHUFFLE_SCHEMA
 from liquidspark.shuffle import FACTS_SCHEMA, OutputTasks, RegroupTasks, SplitTasks
 from liquidspark.sink import (
@@ -54,7 +53,7 @@ from liquidspark.whole import CompactionTasks, GroupTask, shares
 
 T = TypeVar("T")
 
-_SURVEY_SCHEMA: Final = "survey binary, failure binary"
+SURVEY_SCHEMA: Final = "survey binary, failure binary"
 _MAX_SURVEY_TASKS: Final = 1000
 _SURVEY_SHARE: Final = 0.1
 """About the share of the sampling pass in a group's time; only a progress bar depends on it."""
@@ -126,71 +125,6 @@ class ExecutorOptions:
         return max(self.sample_rows, self.sample_rows_per_output * outputs)
 
 
-class GroupJobs:
-    """All jobs that one thread starts for one group, in phases of a known number of tasks.
-
-    Names, progress and cancelling work on classic and on Connect sessions alike.
-    """
-
-    def __init__(self) -> None:
-        self._name = f"liquidspark-{uuid4().hex}"
-        self._base, self._until = 0.0, 0.0
-        self._tasks_before, self._tasks = 0, 0
-
-    def begin_phase(self, tasks: int, *, until: float) -> None:
-        """Say that `tasks` tasks follow, after which the share done is `until`."""
-        self._base, self._until = self._until, until
-        self._tasks_before, self._tasks = self._tasks_before + self._tasks, tasks
-
-    @contextmanager
-    def started_here(self, spark: SparkSession) -> Iterator[None]:
-        """Context manager: jobs that this thread starts belong to the group."""
-        context = getattr(spark, "sparkContext", None)
-        if context is not None:
-            context.setJobGroup(self._name, "liquidspark", interruptOnCancel=True)
-            yield
-            return
-        spark.addTag(self._name)
-        try:
-            yield
-        finally:
-            spark.removeTag(self._name)
-
-    def share_done(self, spark: SparkSession) -> float:
-        """Return which share of the tasks is done, 0 to 0.99; 0 where Spark does not say."""
-        if not self._tasks:
-            return 0.0
-        phase_done = self._done_in_phase(spark) / self._tasks
-        return float(min(0.99, self._base + (self._until - self._base) * phase_done))
-
-    def tasks_left(self, spark: SparkSession, outputs: int) -> int:
-        """Return how many of the tasks that write `outputs` have still to end; all if not known."""
-        if self._until < 1:
-            return outputs
-        return min(outputs, self._tasks - self._done_in_phase(spark))
-
-    def _done_in_phase(self, spark: SparkSession) -> int:
-        """Return how many tasks of this phase are done; 0 where Spark does not say."""
-        context = getattr(spark, "sparkContext", None)
-        if context is None:
-            return 0
-        tracker = context.statusTracker()
-        jobs = [tracker.getJobInfo(job) for job in tracker.getJobIdsForGroup(self._name)]
-        stages = {stage for job in jobs if job is not None for stage in job.stageIds}
-        infos = [tracker.getStageInfo(stage) for stage in stages]
-        done = sum(int(info.numCompletedTasks) for info in infos if info is not None)
-        return min(self._tasks, max(0, done - self._tasks_before))
-
-    def cancel(self, spark: SparkSession) -> None:
-        """Stop the group's jobs, best-effort."""
-        context = getattr(spark, "sparkContext", None)
-        with suppress(Exception):
-            if context is not None:
-                context.cancelJobGroup(self._name)
-            else:
-                spark.interruptTag(self._name)
-
-
 class BatchFunction(Protocol):
     """What mapInArrow calls once per task; must be picklable."""
 
@@ -245,7 +179,7 @@ def run_group(
 ) -> TaskFacts:
     """Rewrite one group and return the summed facts of its tasks, failure included.
 
-    Tasks are sent storage options of the moment their job begins; see `_sent`.
+    Tasks are sent storage options of the moment their job begins; see `with_fresh_options`.
 
     Args:
         spark: The session.
@@ -260,12 +194,12 @@ def run_group(
 
         def whole(sent: GroupWork) -> TaskFacts:
             jobs.begin_phase(1, until=1.0)
-            return _collect(_tasks(spark, GroupTask(work=sent, sample_rows=sample_rows), 1))
+            return collected(_tasks(spark, GroupTask(work=sent, sample_rows=sample_rows), 1))
 
-        return _sent(work, whole, facts_of=lambda facts: facts)
+        return with_fresh_options(work, whole, facts_of=lambda facts: facts)
     sampling = Timer()
     with sampling.running():
-        surveys, failure = _sent(
+        surveys, failure = with_fresh_options(
             work,
             lambda sent: _survey(spark, sent, sample_rows=sample_rows, jobs=jobs),
             facts_of=itemgetter(1),
@@ -279,14 +213,14 @@ def run_group(
         jobs.begin_phase(sent.outputs, until=1.0)
         tasks = CompactionTasks(work=sent.without_inputs())
         frame, mapped = assigned(spark, tasks, shares(sent, surveys))
-        return _collect(_mapped(frame, mapped, FACTS_SCHEMA))
+        return collected(map_batches(frame, mapped, FACTS_SCHEMA))
 
-    facts = _sent(work, main_pass, facts_of=lambda facts: facts)
+    facts = with_fresh_options(work, main_pass, facts_of=lambda facts: facts)
     sampled = TaskFacts(costs=GroupCosts(sample_seconds=sampling.seconds))
     return check_rows(merge_facts([facts, sampled]), surveys)
 
 
-def _sent(
+def with_fresh_options(
     work: GroupWork, job: Callable[[GroupWork], T], *, facts_of: Callable[[T], TaskFacts | None]
 ) -> T:
     """Return what a job gives whose tasks are sent the work with options of this moment.
@@ -332,7 +266,7 @@ def _survey(
         assignments.append(Assignment.of(work, files, orders))
     function = SurveyTasks(work=work.without_inputs())
     frame, mapped = assigned(spark, function, assignments)
-    rows = _mapped(frame, mapped, _SURVEY_SCHEMA).collect()
+    rows = map_batches(frame, mapped, SURVEY_SCHEMA).collect()
     failures = [decode_facts(bytes(row.failure)) for row in rows if row.failure is not None]
     if failures:
         return [], merge_facts(failures)
@@ -359,13 +293,18 @@ def _shuffle(
     targets = partition_values(route.tasks)
     reading = SplitTasks(work=sent, layout=layout, route=route, targets=targets)
     frame, mapped = assigned(spark, reading, [_assignment(work, own) for own in splits])
-    moved = _mapped(frame, mapped, SHUFFLE_SCHEMA).repartition(route.tasks, "target")
+    return write_moved(map_batches(frame, mapped, SHUFFLE_SCHEMA), sent, route)
+
+
+def write_moved(pieces: DataFrame, work: GroupWork, route: Route) -> TaskFacts:
+    """Move pieces to the tasks that write them, and return the sum of what all tasks did."""
+    moved = pieces.repartition(route.tasks, "target")
     if route.in_two_steps:
         moved = moved.sortWithinPartitions("slice", "ordinal")
-        moved = _mapped(moved, RegroupTasks(work=sent), SHUFFLE_SCHEMA)
+        moved = map_batches(moved, RegroupTasks(work=work), SHUFFLE_SCHEMA)
     if route.slices_per_task > 1:
         moved = moved.sortWithinPartitions("slice", "ordinal")
-    return _collect(_mapped(moved, OutputTasks(work=sent, route=route), FACTS_SCHEMA))
+    return collected(map_batches(moved, OutputTasks(work=work, route=route), FACTS_SCHEMA))
 
 
 def _assignment(work: GroupWork, splits: Sequence[Split]) -> Assignment[tuple[Split, ...]]:
@@ -400,14 +339,16 @@ def _splits(
 def _tasks(
     spark: SparkSession, function: BatchFunction, count: int, *, schema: str = FACTS_SCHEMA
 ) -> DataFrame:
-    return _mapped(spark.range(0, count, 1, count), function, schema)
+    return map_batches(spark.range(0, count, 1, count), function, schema)
 
 
-def _mapped(frame: DataFrame, function: BatchFunction, schema: str) -> DataFrame:
+def map_batches(frame: DataFrame, function: BatchFunction, schema: str) -> DataFrame:
+    """Return what a function makes of a frame's batches; it is called once per task."""
     return frame.mapInArrow(_Prepared(function).__call__, schema)
 
 
-def _collect(frame: DataFrame) -> TaskFacts:
+def collected(frame: DataFrame) -> TaskFacts:
+    """Run a job whose rows are facts, and return their sum."""
     return merge_facts([decode_facts(bytes(row.facts)) for row in frame.collect()])
 
 

@@ -11,7 +11,7 @@ counts.
 """
 
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import groupby
 from operator import attrgetter
@@ -59,26 +59,28 @@ _WRITTEN_BYTES: Final = 32 << 20
 Slices = npt.NDArray[np.int64]
 
 
+Reading = Callable[[], Iterator[tuple[pa.Table, int]]]
+"""Returns an iterator of (rows, ordinal of the first): what a task of the map side reads."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SplitTasks:
-    """The map side: each task reads its splits and sends pieces to `targets` (by writing task)."""
+class MapSide:
+    """The map side, wherever rows come from: a task sends pieces to `targets` (by writing task)."""
 
     work: GroupWork
     layout: Layout
     route: Route
     targets: tuple[int, ...]
 
-    def __call__(
-        self, number: int, assignment: Assignment[tuple[Split, ...]]
-    ) -> Iterator[pa.RecordBatch]:
-        """Yield the pieces of a task."""
-        return in_batches(self._run(number, assignment))
+    def sent(self, number: int, read: Reading) -> Iterator[pa.RecordBatch]:
+        """Yield the pieces of the task of this number, and a note that says what it read."""
+        return in_batches(self._run(number, read))
 
-    def _run(self, number: int, assignment: Assignment[tuple[Split, ...]]) -> Iterator[Piece]:
+    def _run(self, number: int, read: Reading) -> Iterator[Piece]:
         proof, timer, shuffled_bytes = Proof(), Timer(), 0
         try:
             require_running(self.work)
-            for piece in timer.each(self._read(assignment, proof)):
+            for piece in timer.each(self._read(read, proof)):
                 shuffled_bytes += len(piece.payload)
                 yield piece
         except LiquidlogError as error:
@@ -94,14 +96,12 @@ class SplitTasks:
         facts = TaskFacts(read=proof.total(), costs=costs)
         yield Piece.note(self.targets[number % len(self.targets)], number, facts)
 
-    def _read(self, assignment: Assignment[tuple[Split, ...]], proof: Proof) -> Iterator[Piece]:
-        work = assignment.work(self.work)
-        for split in assignment.own:
-            for table, first in read_split(work, split):
-                proof.add(table)
-                parts = self._parts(table, first)
-                del table  # while its rows wait to be sent, and the next ones are read
-                yield from self._pieces(parts, first)
+    def _read(self, read: Reading, proof: Proof) -> Iterator[Piece]:
+        for table, first in read():
+            proof.add(table)
+            parts = self._parts(table, first)
+            del table  # while its rows wait to be sent, and the next ones are read
+            yield from self._pieces(parts, first)
 
     def _parts(self, table: pa.Table, first: int) -> Iterator["SliceRows"]:
         keys = table_keys(self.work, self.layout, table)
@@ -116,6 +116,22 @@ class SplitTasks:
         for number, start, rows in parts:
             target = self.targets[number // self.route.slices_per_task]
             yield from pieces_of(rows, target=target, first_slice=number, ordinal=first + start)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SplitTasks(MapSide):
+    """The map side of a rewrite: each task reads its splits of the inputs."""
+
+    def __call__(
+        self, number: int, assignment: Assignment[tuple[Split, ...]]
+    ) -> Iterator[pa.RecordBatch]:
+        """Yield the pieces of a task."""
+        return self.sent(number, lambda: self._rows(assignment))
+
+    def _rows(self, assignment: Assignment[tuple[Split, ...]]) -> Iterator[tuple[pa.Table, int]]:
+        work = assignment.work(self.work)
+        for split in assignment.own:
+            yield from read_split(work, split)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -162,6 +162,11 @@ class OutputFile:
             self._proof.add(table)
         writer.write(table, keys)
 
+    @property
+    def written_bytes(self) -> int:
+        """Bytes that the file has so far; rows that wait for their row group are not counted."""
+        return self._writer.written_bytes if isinstance(self._writer, DataFileWriter) else 0
+
     def finish(self) -> WrittenFile | None:
         """Close the file and return the facts about it; None if there were no rows.
 

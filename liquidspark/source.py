@@ -72,6 +72,7 @@ class GroupWork:
         read_back: Whether outputs are proved by reading what was written.
         task_attempts: How often Spark tries a task before it gives up.
         copy_row_groups: Whether a compaction copies row groups without decoding where it can.
+        expected_bytes: About what the rows take as stored, where they do not come from inputs.
     """
 
     directory: str
@@ -93,6 +94,7 @@ class GroupWork:
     read_back: bool = True
     task_attempts: int = 1
     copy_row_groups: bool = True
+    expected_bytes: int | None = None
 
     @property
     def table_schema(self) -> StructType:
@@ -139,8 +141,8 @@ class GroupWork:
 
     @property
     def size_bytes(self) -> int:
-        """Bytes of all inputs."""
-        return sum(self.sizes_bytes)
+        """Bytes of all inputs, or of what comes in their place."""
+        return sum(self.sizes_bytes) if self.expected_bytes is None else self.expected_bytes
 
     @property
     def num_records(self) -> int | None:

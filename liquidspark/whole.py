@@ -197,7 +197,7 @@ def _sort_group(work: GroupWork, surveys: Sequence[Survey]) -> TaskFacts:
     read, written, whole, reading = Proof(), Proof(), Timer(), Timer()
     with whole.running():
         tables = list(reading.each(_all_rows(work, surveys)))
-        outputs = _sorted_outputs(work, surveys, tables, read, written) if tables else ()
+        outputs = sorted_outputs(work, surveys, tables, read, written) if tables else ()
     costs = _costs(whole, reading, read, written)
     return TaskFacts(read=read.total(), written=written.total(), outputs=outputs, costs=costs)
 
@@ -211,13 +211,25 @@ def _all_rows(work: GroupWork, surveys: Sequence[Survey]) -> Iterator[pa.Table]:
             yield from (table for table, _ in read_split(work, split))
 
 
-def _sorted_outputs(
+def sorted_outputs(
     work: GroupWork,
     surveys: Sequence[Survey],
     tables: Sequence[pa.Table],
     read: Proof,
     written: Proof,
 ) -> tuple[WrittenFile, ...]:
+    """Write rows as a layout of their surveys has them; return the files.
+
+    Args:
+        work: The group.
+        surveys: As for `build_layout`.
+        tables: All rows, in order; at least one table.
+        read: The proof of these rows.
+        written: The proof of the rows in files.
+
+    Raises:
+        LiquidlogError: If a file cannot be written.
+    """
     table = concat(tables)
     read.add(table)
     layout = build_layout(work, surveys)

@@ -5,7 +5,7 @@ from typing import Any
 
 import click
 
-from liquidlog.cli.options import Pairs, json_option, mapping, storage_option, verb
+from liquidlog.cli.options import Pairs, json_option, mapping, output_option, storage_option, verb
 from liquidlog.cli.output import emit, replace_file
 
 
@@ -15,13 +15,7 @@ from liquidlog.cli.output import emit, replace_file
 )
 @click.argument("action", type=click.Choice(["import"]), metavar="import")
 @click.argument("sources", nargs=-1, required=True, metavar="SOURCE...")
-@click.option(
-    "-o",
-    "--output",
-    type=click.Path(dir_okay=False, path_type=Path),
-    required=True,
-    help="Write the workload to this file, as JSON lines; replaces it.",
-)
+@output_option("Write the workload to this file, as JSON lines; replaces it.", required=True)
 @click.option(
     "--table", "tables", multiple=True, help="Keep only what is asked of this table; repeats."
 )

@@ -70,13 +70,12 @@ def create(  # noqa: PLR0913  one parameter per option
         raise UsageError(f"give either --column-mapping or --property {MODE}")
     definition = Table.definition(
         schema=_schema(schema_from, schema_json, options),
-        like=None if like is None else Table.open(like, storage_options=_options_of(like, options)),
+        like=None if like is None else Table.open(like, storage_options=options_of(like, options)),
         cluster_by=None if cluster_by is None else split_names(cluster_by),
         properties={**wanted, **({MODE: column_mapping} if column_mapping else {})},
     )
     Table.create_as(table, definition, storage_options=options, dry_run=dry_run)
-    shown = partial(changes.created, dry_run=dry_run)
-    emit({"version": 0}, shown, as_json=as_json, dry_run=dry_run)
+    emit_created(dry_run=dry_run, as_json=as_json)
 
 
 @verb("liquidlog append ./sales day1.parquet day2.parquet --cluster")
@@ -149,7 +148,9 @@ def rename_column(
     """
     opened = Table.open(table, storage_options=mapping(storage_options))
     version = opened.rename_column(old, new, dry_run=dry_run)
-    _emit(opened, version, f"the column {new} instead of {old}", dry_run=dry_run, as_json=as_json)
+    emit_altered(
+        opened, version, f"the column {new} instead of {old}", dry_run=dry_run, as_json=as_json
+    )
 
 
 @verb("liquidlog drop-column ./sales comment")
@@ -167,7 +168,7 @@ def drop_column(
     """
     opened = Table.open(table, storage_options=mapping(storage_options))
     version = opened.drop_column(name, dry_run=dry_run)
-    _emit(opened, version, f"no column {name}", dry_run=dry_run, as_json=as_json)
+    emit_altered(opened, version, f"no column {name}", dry_run=dry_run, as_json=as_json)
 
 
 @verb("liquidlog set-properties ./sales delta.checkpointInterval=20 --unset note")
@@ -188,16 +189,23 @@ def set_properties(
     """Set and remove table properties, in one commit."""
     opened = Table.open(table, storage_options=mapping(storage_options))
     version = opened.set_properties(mapping(properties), unset=unset, dry_run=dry_run)
-    _emit(opened, version, "these properties", dry_run=dry_run, as_json=as_json)
+    emit_altered(opened, version, "these properties", dry_run=dry_run, as_json=as_json)
 
 
-def _emit(opened: Table, version: int, what: str, *, dry_run: bool, as_json: bool) -> None:
+def emit_created(*, dry_run: bool, as_json: bool) -> None:
+    """Print that a table was created, or would be."""
+    shown = partial(changes.created, dry_run=dry_run)
+    emit({"version": 0}, shown, as_json=as_json, dry_run=dry_run)
+
+
+def emit_altered(opened: Table, version: int, what: str, *, dry_run: bool, as_json: bool) -> None:
+    """Print the version of a table that has a change, or would have it."""
     is_new = version != opened.seen_version
     shown = partial(changes.altered, has=f"has {what}", have=f"have {what}", is_new=is_new)
     emit({"version": version}, partial(shown, dry_run=dry_run), as_json=as_json, dry_run=dry_run)
 
 
-def _options_of(address: str, options: Mapping[str, str]) -> Mapping[str, str]:
+def options_of(address: str, options: Mapping[str, str]) -> Mapping[str, str]:
     """Return the storage options for another table than the one they were given for."""
     return {} if is_local(address) else options
 

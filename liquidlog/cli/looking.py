@@ -8,17 +8,21 @@ from typing import Any, Final
 import click
 
 from liquidlog.cli.options import (
+    LOCAL_FILE,
     Pairs,
     bar_options,
     chosen_version,
     json_option,
     limit_option,
     mapping,
+    output_option,
     row_groups_option,
     split_names,
     table_argument,
     verb,
     version_options,
+    workload_at,
+    workload_option,
 )
 from liquidlog.cli.output import (
     append_line,
@@ -29,12 +33,10 @@ from liquidlog.cli.output import (
     say_rest,
 )
 from liquidlog.errors import EXIT_BAR_CROSSED, EXIT_OK, UsageError
-from liquidlog.predicates.workload import Workload
 from liquidlog.report import policies
 from liquidlog.report.jsonable import render_line
 from liquidlog.report.layout import pairs
 from liquidlog.report.printing import say
-from liquidlog.storage.options import StorageOptions
 from liquidlog.table import Table
 
 # What only some of these commands need, they import themselves: it takes longer than to look.
@@ -130,10 +132,9 @@ def cubes(table: str, limit: int | None, storage_options: Pairs, *, as_json: boo
 @verb("liquidlog health ./sales", "liquidlog health ./sales --fail-if 'read_ratio > 1.5'")
 @table_argument
 @click.option("--columns", help="Measure by these columns, a,b.  [default: the clustering columns]")
-@click.option(
-    "--workload",
-    help="Measure by the columns that its predicates compare most, at most four: a file of"
-    " predicates (JSON lines, or .sql), or a source of `workload import`.",
+@workload_option(
+    "Measure by the columns that its predicates compare most, at most four: a file of"
+    " predicates (JSON lines, or .sql), or a source of `workload import`."
 )
 @click.option("--where", help="Measure only files that this SQL predicate may match.")
 @click.option(
@@ -144,12 +145,12 @@ def cubes(table: str, limit: int | None, storage_options: Pairs, *, as_json: boo
 )
 @click.option(
     "--openmetrics",
-    type=click.Path(dir_okay=False, path_type=Path),
+    type=LOCAL_FILE,
     help="Also write the numbers to this file, for Prometheus; replaces it.",
 )
 @click.option(
     "--trend",
-    type=click.Path(dir_okay=False, path_type=Path),
+    type=LOCAL_FILE,
     help="Also append the JSON document to this file, as one line.",
 )
 @row_groups_option
@@ -183,7 +184,7 @@ def health(  # noqa: PLR0913  one parameter per option
     names = None if columns is None else split_names(columns)
     if columns is not None and workload is not None:
         raise UsageError("give either --columns or --workload to measure by")
-    asked = () if workload is None else _asked(workload, opened, storage_options)
+    asked = workload_at(workload, opened, storage_options)
     measured = opened.health(names, workload=asked, where=where, row_groups=row_groups)
     unmeasured = [limit for limit in limits if not is_measured(limit, measured)]
     crossed = [bar for bar in limits if bar not in unmeasured and is_crossed(bar, measured)]
@@ -207,9 +208,8 @@ def health(  # noqa: PLR0913  one parameter per option
 @verb("liquidlog scan ./sales --where \"day = '2026-01-31'\"")
 @table_argument
 @click.option("--where", help="The reader's SQL predicate.")
-@click.option(
-    "--workload",
-    help="A file of weighted predicates (JSON lines, or .sql), or a source of `workload import`.",
+@workload_option(
+    "A file of weighted predicates (JSON lines, or .sql), or a source of `workload import`."
 )
 @click.option("--time-zone", help="The readers' time zone, like Europe/Berlin.  [default: any]")
 @row_groups_option
@@ -235,7 +235,7 @@ def scan(  # noqa: PLR0913  one parameter per option
     if (where is None) == (workload is None):
         raise UsageError("give either --where or --workload")
     opened = Table.open(table, storage_options=mapping(storage_options))
-    asked = () if workload is None else _asked(workload, opened, storage_options)
+    asked = workload_at(workload, opened, storage_options)
     chosen = chosen_version(opened, version, timestamp)
     found = opened.scan(
         where, workload=asked, version=chosen, time_zone=time_zone, row_groups=row_groups
@@ -245,30 +245,15 @@ def scan(  # noqa: PLR0913  one parameter per option
     say_rest(found.files.num_rows, limit)
 
 
-def _asked(workload: str, opened: Table, storage_options: Pairs) -> Workload:
-    """Return the workload at an address, of this table."""
-    from liquidlog.operations.scan import read_workload
-
-    options = StorageOptions.of(mapping(storage_options))
-    return read_workload(workload, table=opened.uri, storage_options=options)
-
-
 @verb(
     "liquidlog report ./sales -o sales.html",
     "liquidlog report ./sales --workload queries.jsonl -o sales.html",
 )
 @table_argument
-@click.option(
-    "-o",
-    "--output",
-    type=click.Path(dir_okay=False, path_type=Path),
-    required=True,
-    help="Write the page to this file; replaces it.",
-)
-@click.option(
-    "--workload",
-    help="Judge for these readers: a file of weighted predicates (JSON lines, or .sql), or a"
-    " source of `workload import`.  [default: readers of one value of one clustering column]",
+@output_option("Write the page to this file; replaces it.", required=True)
+@workload_option(
+    "Judge for these readers: a file of weighted predicates (JSON lines, or .sql), or a"
+    " source of `workload import`.  [default: readers of one value of one clustering column]"
 )
 @bar_options
 @json_option
@@ -289,7 +274,7 @@ def report(
     from liquidlog.report.page import page
 
     opened = Table.open(table, storage_options=mapping(storage_options))
-    asked = () if workload is None else _asked(workload, opened, storage_options)
+    asked = workload_at(workload, opened, storage_options)
     overview = opened.overview(workload=asked, workload_source=workload, **bar)
     content = page(overview, workload=workload or "W").encode()
     replace_file(output, content)

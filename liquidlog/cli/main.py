@@ -53,6 +53,9 @@ SECTIONS: Final[Mapping[str, Mapping[str, Verb]]] = {
         "checkpoint": Verb("operating", "Write a checkpoint of the newest version."),
         "orphans": Verb("operating", "List or delete files that dead or forgotten runs left."),
     },
+    "Say it in SQL": {
+        "sql": Verb("statements", "Run one statement of SQL about a table."),
+    },
 }
 """The verbs by the heading of their section."""
 
@@ -61,7 +64,7 @@ _VERBS: Final = {name: verb for verbs in SECTIONS.values() for name, verb in ver
 
 _OBJECTS_PER_COLLECTION: Final = 50_000
 
-_WITH_SPARK: Final = frozenset({"optimize", "run"})
+_WITH_SPARK: Final = frozenset({"optimize", "run", "sql"})
 """Verbs that may start Spark, whose driver uses pandas."""
 
 

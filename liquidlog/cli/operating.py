@@ -15,13 +15,13 @@ from liquidlog.cli.options import (
     mapping,
     table_argument,
     verb,
+    workload_at,
+    workload_option,
 )
 from liquidlog.cli.output import emit, first_of, say_rest
 from liquidlog.doctor.findings import FIXES
 from liquidlog.errors import UsageError
-from liquidlog.operations.scan import read_workload
 from liquidlog.report import changes, tables
-from liquidlog.storage.options import StorageOptions
 from liquidlog.table import Table
 
 
@@ -38,10 +38,9 @@ from liquidlog.table import Table
     type=click.Choice(FIXES),
     help="Repair this, without rewriting a data file; repeats.",
 )
-@click.option(
-    "--workload",
-    help="Judge rewrites for these readers: JSON lines, .sql, or a source of `workload import`."
-    "  [default: readers of one value of one clustering column]",
+@workload_option(
+    "Judge rewrites for these readers: JSON lines, .sql, or a source of `workload import`."
+    "  [default: readers of one value of one clustering column]"
 )
 @bar_options
 @dry_run_option
@@ -64,13 +63,7 @@ def doctor(  # noqa: PLR0913  one parameter per option
     if dry_run and not names:
         raise UsageError("--dry-run has no effect without --fix: nothing would be written anyway")
     opened = Table.open(table, storage_options=mapping(storage_options))
-    asked = (
-        ()
-        if workload is None
-        else read_workload(
-            workload, table=opened.uri, storage_options=StorageOptions.of(mapping(storage_options))
-        )
-    )
+    asked = workload_at(workload, opened, storage_options)
     fixed = opened.fix(*names, dry_run=dry_run) if names else ()
     found = opened.diagnosis(workload=asked, workload_source=workload, **bar)
     judgement = found.judgement

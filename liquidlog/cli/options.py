@@ -2,22 +2,31 @@
 
 import functools
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from typing import Any, ParamSpec, TypeVar
+from pathlib import Path
+from typing import Any, Final, ParamSpec, TypeVar, cast
 
 import click
 
 from liquidlog.errors import UsageError
+from liquidlog.predicates.workload import Workload
 from liquidlog.spec.schema import quote_path, split_paths
 from liquidlog.spec.sizes import parse_size
+from liquidlog.storage.options import StorageOptions
 from liquidlog.table import Table
 
 P = ParamSpec("P")
 R = TypeVar("R")
 
+Value = TypeVar("Value")
+"""What the text of an option stands for."""
+
 Pairs = tuple[tuple[str, str], ...]
 """The value of a repeated option of the form key=value."""
+
+_WHOLE: Final = 100.0
 
 
 def verb(*examples: str) -> Callable[[Callable[..., Any]], click.Command]:
@@ -26,7 +35,33 @@ def verb(*examples: str) -> Callable[[Callable[..., Any]], click.Command]:
     return click.command(epilog="\n".join(["\b", heading, *(f"  {line}" for line in examples)]))
 
 
-class WholeNumber(click.ParamType[int]):
+class Parsed(click.ParamType[Value], ABC):
+    """A type of option values that are parsed from text."""
+
+    @abstractmethod
+    def parse(self, text: str) -> Value:
+        """Return the value.
+
+        Raises:
+            UsageError: If the text stands for none.
+        """
+
+    def convert(
+        self,
+        value: Any,  # noqa: ANN401  click's signature
+        param: click.Parameter | None,
+        ctx: click.Context | None,
+    ) -> Value:
+        """Return the value; one that is no text is a default, or was parsed before."""
+        if not isinstance(value, str):
+            return cast("Value", value)
+        try:
+            return self.parse(value)
+        except UsageError as error:
+            self.fail(error.message, param, ctx)
+
+
+class WholeNumber(Parsed[int]):
     """A whole number on the command line, from `least` to `most`."""
 
     name = "integer"
@@ -35,25 +70,19 @@ class WholeNumber(click.ParamType[int]):
         self._least = least
         self._most = most
 
-    def convert(
-        self,
-        value: Any,  # noqa: ANN401  click's signature
-        param: click.Parameter | None,
-        ctx: click.Context | None,
-    ) -> int:
+    def parse(self, text: str) -> int:
         """Return the number."""
         number: int | None = None
         with suppress(ValueError):
-            number = int(value)
+            number = int(text)
         most = math.inf if self._most is None else self._most
         if number is None or not self._least <= number <= most:
             upto = "" if self._most is None else f" to {self._most}"
-            detail = f"expected a whole number from {self._least}{upto}, found {value!r}"
-            self.fail(detail, param, ctx)
+            raise UsageError(f"expected a whole number from {self._least}{upto}, found {text!r}")
         return number
 
 
-class Number(click.ParamType[float]):
+class Number(Parsed[float]):
     """A finite number on the command line, at least `least`."""
 
     name = "number"
@@ -61,18 +90,13 @@ class Number(click.ParamType[float]):
     def __init__(self, least: float) -> None:
         self._least = least
 
-    def convert(
-        self,
-        value: Any,  # noqa: ANN401  click's signature
-        param: click.Parameter | None,
-        ctx: click.Context | None,
-    ) -> float:
+    def parse(self, text: str) -> float:
         """Return the number."""
         number = math.nan
         with suppress(ValueError):
-            number = float(value)
+            number = float(text)
         if not self._least <= number < math.inf:
-            self.fail(f"expected a number from {self._least}, found {value!r}", param, ctx)
+            raise UsageError(f"expected a number from {self._least}, found {text!r}")
         return number
 
 
@@ -82,60 +106,57 @@ class Positive(Number):
     def __init__(self) -> None:
         super().__init__(0)
 
-    def convert(
-        self,
-        value: Any,  # noqa: ANN401  click's signature
-        param: click.Parameter | None,
-        ctx: click.Context | None,
-    ) -> float:
+    def parse(self, text: str) -> float:
         """Return the number."""
-        number = super().convert(value, param, ctx)
+        number = super().parse(text)
         if not number:
-            self.fail(f"expected a number above 0, found {value!r}", param, ctx)
+            raise UsageError(f"expected a number above 0, found {text!r}")
         return number
 
 
-class SizeType(click.ParamType[int]):
+class Percentage(Parsed[float]):
+    """A share on the command line: 10% or 0.1."""
+
+    name = "share"
+
+    def parse(self, text: str) -> float:
+        """Return the share, from 0 to 1."""
+        found = text.strip()
+        share = math.nan
+        with suppress(ValueError):
+            share = float(found.removesuffix("%")) / (_WHOLE if found.endswith("%") else 1)
+        if not 0 <= share <= 1:
+            raise UsageError(f"expected a share like 10% or 0.1, found {text!r}")
+        return share
+
+
+class SizeType(Parsed[int]):
     """A size on the command line: bytes, or a number with a unit."""
 
     name = "size"
 
-    def convert(
-        self,
-        value: Any,  # noqa: ANN401  click's signature
-        param: click.Parameter | None,
-        ctx: click.Context | None,
-    ) -> int:
+    def parse(self, text: str) -> int:
         """Return the size in bytes."""
-        try:
-            return parse_size(value)
-        except UsageError as error:
-            self.fail(error.message, param, ctx)
+        return parse_size(text)
 
 
-class PairsType(click.ParamType[tuple[str, str]]):
+class PairsType(Parsed[tuple[str, str]]):
     """A `key=value` on the command line."""
 
     name = "k=v"
 
-    def convert(
-        self,
-        value: Any,  # noqa: ANN401  click's signature
-        param: click.Parameter | None,
-        ctx: click.Context | None,
-    ) -> tuple[str, str]:
+    def parse(self, text: str) -> tuple[str, str]:
         """Return (key, value)."""
-        if isinstance(value, tuple):
-            return value
-        key, found, text = str(value).partition("=")
+        key, found, value = text.partition("=")
         if not found or not key:
-            # The value is not repeated: it may be a secret without its name.
-            self.fail("a value is not of the form key=value", param, ctx)
-        return key, text
+            # The text is not repeated: it may be a secret without its name.
+            raise UsageError("a value is not of the form key=value")
+        return key, value
 
 
 SIZE = SizeType()
 PAIR = PairsType()
+LOCAL_FILE = click.Path(dir_okay=False, path_type=Path)
 
 
 def table_argument(command: Callable[P, R]) -> Callable[P, R]:
@@ -321,6 +342,34 @@ _REWRITE_OPTIONS = {
         " them too.",
     ),
 }
+
+
+def output_option(
+    help_text: str, *, required: bool = False
+) -> Callable[[Callable[P, R]], Callable[P, R]]:
+    """Return the decorator that adds `-o`: a local file that is replaced."""
+    return click.option("-o", "--output", type=LOCAL_FILE, required=required, help=help_text)
+
+
+def workload_option(help_text: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
+    """Return the decorator that adds `--workload`, an address for `workload_at`."""
+    return click.option("--workload", help=help_text)
+
+
+def workload_at(source: str | None, table: Table, storage_options: Pairs) -> Workload:
+    """Return what readers ask of the table, as a file or a source says it; nothing without one.
+
+    Raises:
+        UsageError: If the source is not a workload, or holds no query of the table.
+        StorageError: If it cannot be read.
+    """
+    if source is None:
+        return ()
+    # Its modules take longer to import than it takes to look at a table.
+    from liquidlog.operations.scan import read_workload
+
+    options = StorageOptions.of(mapping(storage_options))
+    return read_workload(source, table=table.uri, storage_options=options)
 
 
 def advice_option(command: Callable[P, R]) -> Callable[P, R]:

@@ -7,7 +7,9 @@ from typing import Any, Final, ParamSpec, TypeVar
 
 import click
 
+from liquidlog.cli.judging import predicted_and_judged
 from liquidlog.cli.options import (
+    LOCAL_FILE,
     SIZE,
     Number,
     Pairs,
@@ -18,21 +20,20 @@ from liquidlog.cli.options import (
     json_option,
     limit_option,
     mapping,
+    output_option,
     policy_options,
     rewrite_options,
     storage_option,
     table_argument,
     verb,
+    workload_at,
+    workload_option,
 )
 from liquidlog.cli.output import emit, first_of, replace_file, say_rest
 from liquidlog.errors import UsageError
-from liquidlog.judgement.candidates import command
-from liquidlog.judgement.parts import is_soon_judged
 from liquidlog.operations.results import read_advice
-from liquidlog.operations.scan import read_workload
 from liquidlog.operations.simulate import remembered_settings
 from liquidlog.plan import encode_plan
-from liquidlog.predicates.workload import WeightedPredicate
 from liquidlog.report import plans
 from liquidlog.report.courses import course_document, courses, plot
 from liquidlog.report.policies import printed_plan
@@ -43,7 +44,6 @@ from liquidlog.simulation.rounds import simulate as play_rounds
 from liquidlog.simulation.scenarios import SCENARIOS
 from liquidlog.simulation.table import empty_table
 from liquidlog.spec.sizes import render_size
-from liquidlog.storage.options import StorageOptions
 from liquidlog.table import Table
 
 P = ParamSpec("P")
@@ -100,16 +100,10 @@ def _price_options(command: Callable[P, R]) -> Callable[P, R]:
 )
 @table_argument
 @rewrite_options
-@click.option(
-    "-o",
-    "--output",
-    type=click.Path(dir_okay=False),
-    help="Save the plan to this file; replaces it.",
-)
-@click.option(
-    "--workload",
-    help="Fit the layout to these readers, and predict what they read: JSON lines, .sql, or a"
-    " source of `workload import`.",
+@output_option("Save the plan to this file; replaces it.")
+@workload_option(
+    "Fit the layout to these readers, and predict what they read: JSON lines, .sql, or a"
+    " source of `workload import`."
 )
 @advice_option
 @click.option(
@@ -121,7 +115,7 @@ def _price_options(command: Callable[P, R]) -> Callable[P, R]:
 def plan(  # noqa: PLR0913  one parameter per option
     table: str,
     policy: Mapping[str, Any],
-    output: str | None,
+    output: Path | None,
     workload: str | None,
     advice: str | None,
     prices: Prices | None,
@@ -142,27 +136,22 @@ def plan(  # noqa: PLR0913  one parameter per option
     if workload is None and "where" not in policy:
         _refuse_without_readers(prices, sample=sample)
     opened = Table.open(table, storage_options=mapping(storage_options))
-    options = StorageOptions.of(mapping(storage_options))
-    asked = (
-        ()
-        if workload is None
-        else read_workload(workload, table=opened.uri, storage_options=options)
-    )
+    asked = workload_at(workload, opened, storage_options)
     if advice is None:
         made = opened.fitted(opened.plan(**policy), asked)
     else:
         made = opened.plan_advised(read_advice(advice), **policy)
-    if not asked and made.policy.where is not None:
-        asked = (WeightedPredicate(made.policy.where),)
-    predicted = opened.predict(made, asked, sample=sample) if asked else None
-    if output is not None:
-        replace_file(Path(output), encode_plan(made))
-    words = command(opened.uri, policy, workload if made.readers is not None else None)
-    judged = (
-        opened.judge_plan(made, command=words, prediction=predicted, **bar)
-        if bar or (made.groups and (predicted is not None or is_soon_judged(made)))
-        else None
+    predicted, judged = predicted_and_judged(
+        opened,
+        made,
+        policy=policy,
+        asked=asked,
+        workload_source=workload,
+        bar=bar,
+        sample=sample,
     )
+    if output is not None:
+        replace_file(output, encode_plan(made))
     judgement = None if judged is None else judged.document()
     if predicted is None:
         document = {**printed_plan(made), "judgement": judgement}
@@ -274,7 +263,7 @@ def explain(  # noqa: PLR0913  one parameter per option
 @click.option(
     "--plot",
     "plot_path",
-    type=click.Path(dir_okay=False),
+    type=LOCAL_FILE,
     help="Save a picture to this file, as SVG.",
 )
 @storage_option
@@ -290,7 +279,7 @@ def simulate(  # noqa: PLR0913  one parameter per option
     curve: str | None,
     columns: int | None,
     tolerance: float | None,
-    plot_path: str | None,
+    plot_path: Path | None,
     storage_options: Pairs,
     *,
     as_json: bool,
@@ -360,9 +349,9 @@ def _require_effect(without: Mapping[str, object]) -> None:
             raise UsageError(f"{option} has no effect {reason}", option=option)
 
 
-def _save(path: str, found: tuple[Course, ...], made: Setting) -> None:
+def _save(path: Path, found: tuple[Course, ...], made: Setting) -> None:
     title = (
         f"{made.scenario}: {made.rounds} rounds of {render_size(made.append_bytes)},"
         f" files of {render_size(made.max_file_bytes)}"
     )
-    replace_file(Path(path), plot(found, title))
+    replace_file(path, plot(found, title))

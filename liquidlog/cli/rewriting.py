@@ -3,19 +3,23 @@
 import contextlib
 import logging
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
+from liquidlog.cli.judging import predicted_and_judged
 from liquidlog.cli.options import (
     PAIR,
+    SIZE,
     Number,
     Pairs,
+    Percentage,
     WholeNumber,
     advice_option,
     dry_run_option,
+    gathered,
     json_option,
     mapping,
     read_back_option,
@@ -23,9 +27,11 @@ from liquidlog.cli.options import (
     storage_option,
     table_argument,
     verb,
+    workload_at,
+    workload_option,
 )
 from liquidlog.cli.output import emit
-from liquidlog.errors import UsageError
+from liquidlog.errors import LiquidlogError, UsageError
 from liquidlog.log.loader import require_used
 from liquidlog.operations.executors import (
     EXECUTOR_GROUP,
@@ -33,7 +39,9 @@ from liquidlog.operations.executors import (
     ExecutorWhenNeeded,
     find_executor,
     open_executor,
+    rewrite_groups,
 )
+from liquidlog.operations.reconciled import reconcile_limits
 from liquidlog.operations.results import (
     complete_result,
     read_advice,
@@ -46,9 +54,10 @@ from liquidlog.operations.rounds import (
     optimize_in_rounds,
     require_rounds,
 )
-from liquidlog.operations.scan import read_workload
+from liquidlog.operations.watch import watch_of
 from liquidlog.plan import ClusteringPlan, Outcome
 from liquidlog.report import changes
+from liquidlog.report.printing import say
 from liquidlog.report.progress import rewrite_progress
 from liquidlog.report.rewrites import (
     committed_document,
@@ -58,8 +67,10 @@ from liquidlog.report.rewrites import (
     would_do_rounds,
     would_run,
 )
-from liquidlog.storage.options import StorageOptions
 from liquidlog.table import Table
+
+if TYPE_CHECKING:
+    from liquidlog.judgement.verdicts import Option
 
 _EXECUTOR = click.option(
     "--executor", default="spark", show_default=True, help="What rewrites the files."
@@ -67,15 +78,27 @@ _EXECUTOR = click.option(
 _SPARK_CONF = click.option(
     "--spark-conf", multiple=True, type=PAIR, help="A Spark setting; repeats."
 )
-_GROUPS_PER_COMMIT = click.option(
-    "--groups-per-commit",
-    type=WholeNumber(1),
-    help="Commit up to this many finished groups as one version."
-    "  [default: 100 for a compaction, whose groups become one file each, else 1]",
-)
-_WORKLOAD = click.option(
-    "--workload",
-    help="Fit the layout to readers of these predicates: a file of JSON lines, or .sql.",
+_COMMIT_OPTIONS = {
+    "groups_per_commit": click.option(
+        "--groups-per-commit",
+        type=WholeNumber(1),
+        help="Commit up to this many finished groups as one version."
+        "  [default: 100 for a compaction, whose groups become one file each, else 1]",
+    ),
+    "max_reconciled_share": click.option(
+        "--max-reconciled-share",
+        type=Percentage(),
+        help="If others delete rows of a group meanwhile, delete them from what was written: up to"
+        " this share of its rows.  [default: 20%]",
+    ),
+    "reconcile_limit": click.option(
+        "--reconcile-limit",
+        type=SIZE,
+        help="Read at most this much per group to find such rows.  [default: 10GiB]",
+    ),
+}
+_WORKLOAD = workload_option(
+    "Fit the layout to readers of these predicates: a file of JSON lines, or .sql."
 )
 _FINAL = click.option(
     "--final",
@@ -89,6 +112,21 @@ _MIN_GAIN_OPTION = click.option(
 )
 
 
+def _commit_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add how groups are committed; the command receives `commits`, for Table.commit_each."""
+    return gathered(command, _COMMIT_OPTIONS, "commits", _commits)
+
+
+def _commits(given: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the options if they can be used together, before anything is rewritten.
+
+    Raises:
+        UsageError: If one has no effect.
+    """
+    reconcile_limits(given.get("max_reconciled_share"), given.get("reconcile_limit"))
+    return given
+
+
 @verb(
     "liquidlog optimize ./sales --dry-run",
     "liquidlog optimize ./sales --strategy overlap --budget 50GiB --final",
@@ -99,7 +137,7 @@ _MIN_GAIN_OPTION = click.option(
 @advice_option
 @_FINAL
 @_MIN_GAIN_OPTION
-@_GROUPS_PER_COMMIT
+@_commit_options
 @_EXECUTOR
 @_SPARK_CONF
 @read_back_option
@@ -111,7 +149,7 @@ def optimize(  # noqa: PLR0913  one parameter per option
     workload: str | None,
     advice: str | None,
     min_gain: float | None,
-    groups_per_commit: int | None,
+    commits: Mapping[str, Any],
     executor: str,
     spark_conf: Pairs,
     storage_options: Pairs,
@@ -124,26 +162,27 @@ def optimize(  # noqa: PLR0913  one parameter per option
     """Plan, rewrite on Spark and commit, cube by cube."""
     _check_final(policy, min_gain, final=final)
     opened = Table.open(table, storage_options=mapping(storage_options))
-    policy = _for_readers(policy, workload, opened.uri, storage_options)
+    policy = _for_readers(policy, workload, opened, storage_options)
     started = time.monotonic()
     made = _planned(opened, policy, advice)
     planned_seconds = time.monotonic() - started
-    if final:
-        require_rounds(made.strategy)
-    opened.require_writable(made)
+    _require_doable(opened, made, final=final)
     gain = DEFAULT_MIN_GAIN if min_gain is None else min_gain
     _warn_of_what_is_not_read_back(no_read_back=no_read_back, as_json=as_json)
     if dry_run:
         if made.groups:
             find_executor(executor)
-        if final:
-            document = would_do_rounds(opened, made, planned_seconds, gain, groups_per_commit)
-            shown = partial(changes.would_optimize_finally, made)
-        else:
-            document = would_do_round(opened, made, planned_seconds, groups_per_commit)
-            shown = partial(changes.would_optimize, made)
-        emit(document, shown, as_json=as_json, dry_run=True)
+        least = gain if final else None
+        least = gain if final else None
+        document = _would_optimize(opened, made, planned_seconds, least, commits)
+        words = partial(changes.would_optimize_finally, made)
+        if not final:
+            # The document has the fields that it has when all is done.
+            judged = None if as_json else _judged(opened, made, policy, workload)
+            words = partial(changes.would_optimize, made, judged)
+        emit(document, words, as_json=as_json, dry_run=True)
         return
+    _say_who_is_at_work(opened, made, as_json=as_json)
     with (
         executors_heard(as_json=as_json),
         ExecutorWhenNeeded(
@@ -152,17 +191,31 @@ def optimize(  # noqa: PLR0913  one parameter per option
                 mapping(spark_conf),
                 mapping(storage_options),
                 read_back=not no_read_back,
+                verb="optimize",
             )
         ) as started_executor,
     ):
         if not final:
-            document = _round(opened, started_executor, groups_per_commit, planned_seconds, made)
+            document = _round(opened, started_executor, commits, planned_seconds, made)
             emit(document, changes.optimized, as_json=as_json)
             return
-        execute = partial(_round, opened, started_executor, groups_per_commit, 0.0)
+        execute = partial(_round, opened, started_executor, commits, 0.0)
         rounds = optimize_in_rounds(opened, execute, policy, min_gain=gain, first=made)
         document = rounds_document(opened, tuple(rounds))
     emit(document, changes.optimized_finally, as_json=as_json)
+
+
+def _would_optimize(
+    opened: Table,
+    made: ClusteringPlan,
+    seconds: float,
+    min_gain: float | None,
+    commits: Mapping[str, Any],
+) -> Mapping[str, Any]:
+    """Return what an OPTIMIZE would do: in rounds of at least `min_gain` each, if there is one."""
+    if min_gain is None:
+        return would_do_round(opened, made, seconds, commits)
+    return would_do_rounds(opened, made, seconds, min_gain, commits)
 
 
 @contextlib.contextmanager
@@ -171,16 +224,39 @@ def executors_heard(*, as_json: bool) -> Iterator[None]:
 
     With `as_json` they do not: stderr then holds only the document of an error.
     """
-    log, handler = logging.getLogger(EXECUTOR_GROUP), logging.StreamHandler()
+    log, handler = logging.getLogger(EXECUTOR_GROUP), logging.NullHandler() if as_json else _Said()
     level = log.level
+    log.addHandler(handler)  # without any, Python prints warnings on stderr
     if not as_json:
         log.setLevel(logging.INFO)
-        log.addHandler(handler)
     try:
         yield
     finally:
         log.removeHandler(handler)
         log.setLevel(level)
+
+
+class _Said(logging.Handler):
+    """Prints messages on stderr as it is then: above a progress bar, while one is shown."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        say(self.format(record))
+
+
+def _say_who_is_at_work(opened: Table, made: ClusteringPlan, *, as_json: bool) -> None:
+    """Say on stderr which other rewrites may be at work on a table, and what follows from it."""
+    if as_json or not made.groups:
+        return
+    try:
+        others = opened.at_work()
+    except LiquidlogError:
+        return  # whoever cannot be asked is not spoken of; what the rewrite needs, it asks itself
+    for other in others:
+        say(
+            f"note: another rewrite may be at work on this table: {other}. This one goes on: plans"
+            " do not exclude each other, and of two that rewrite the same file, the later commit is"
+            " a conflict. If the other one was killed, `liquidlog orphans` lists what it left"
+        )
 
 
 def _warn_of_what_is_not_read_back(*, no_read_back: bool, as_json: bool) -> None:
@@ -189,20 +265,39 @@ def _warn_of_what_is_not_read_back(*, no_read_back: bool, as_json: bool) -> None
 
 
 def _for_readers(
-    policy: Mapping[str, Any], workload: str | None, uri: str, storage_options: Pairs
+    policy: Mapping[str, Any], workload: str | None, opened: Table, storage_options: Pairs
 ) -> Mapping[str, Any]:
     """Return the arguments of a plan, with what a workload asks of the table if one is named."""
     if workload is None:
         return policy
-    options = StorageOptions.of(mapping(storage_options))
-    asked = read_workload(workload, table=uri, storage_options=options)
-    return {**policy, "workload": asked}
+    return {**policy, "workload": workload_at(workload, opened, storage_options)}
 
 
 def _planned(opened: Table, policy: Mapping[str, Any], advice: str | None) -> ClusteringPlan:
     if advice is None:
         return opened.plan(**policy)
     return opened.plan_advised(read_advice(advice), **policy)
+
+
+def _require_doable(opened: Table, made: ClusteringPlan, *, final: bool) -> None:
+    if final:
+        require_rounds(made.strategy)
+    opened.require_writable(made)
+
+
+def _judged(
+    opened: Table, made: ClusteringPlan, policy: Mapping[str, Any], workload: str | None
+) -> "Option | None":
+    words = {name: value for name, value in policy.items() if name != "workload"}
+    _, judged = predicted_and_judged(
+        opened,
+        made,
+        policy=words,
+        asked=policy.get("workload", ()),
+        workload_source=workload,
+        bar={},
+    )
+    return judged
 
 
 def _check_final(policy: Mapping[str, Any], min_gain: float | None, *, final: bool) -> None:
@@ -215,24 +310,26 @@ def _check_final(policy: Mapping[str, Any], min_gain: float | None, *, final: bo
 def _round(
     opened: Table,
     executor: ExecutorWhenNeeded,
-    groups_per_commit: int | None,
+    commits: Mapping[str, Any],
     planned_seconds: float,
     made: ClusteringPlan,
 ) -> Mapping[str, Any]:
     rewrite = executor.for_plan(made)
+    share = commits.get("max_reconciled_share")
     started = time.monotonic()
     with rewrite_progress(made) as progress:
-        pending = opened.pending(made)
+        pending, watch = opened.pending(made), opened.watch(made, max_reconciled_share=share)
         report = opened.commit_each(
             made,
-            rewrite(made, pending, progress.on_share),
+            rewrite_groups(rewrite, made, pending, progress.on_share, watch),
             on_commit=progress.on_group,
-            groups_per_commit=groups_per_commit,
+            watch=watch,
+            **commits,
         )
     seconds = planned_seconds + time.monotonic() - started
     report.require_success()
     metrics = opened.optimize_metrics(made, report)
-    return round_document(made, report, metrics, seconds, groups_per_commit)
+    return round_document(made, report, metrics, seconds, commits)
 
 
 @verb("liquidlog run plan.json -o result.jsonl --spark-conf spark.driver.memory=8g")
@@ -273,31 +370,36 @@ def run(  # noqa: PLR0913  one parameter per option
         emit(shown, words, as_json=as_json, dry_run=True)
         return
     started = open_executor(
-        executor, mapping(spark_conf), mapping(storage_options), read_back=not no_read_back
+        executor,
+        mapping(spark_conf),
+        mapping(storage_options),
+        read_back=not no_read_back,
+        verb="run",
     )
+    watch = watch_of(made, mapping(storage_options))
 
     def rewrite(groups: tuple[int, ...]) -> Iterator[Outcome]:
         with started as run_groups, rewrite_progress(made) as progress:
-            for outcome in run_groups(made, groups, progress.on_share):
+            for outcome in rewrite_groups(run_groups, made, groups, progress.on_share, watch):
                 progress.on_group(outcome.group_id)
                 yield outcome
 
     with executors_heard(as_json=as_json):
-        result = complete_result(output, made, rewrite)
+        result = complete_result(output, made, rewrite, watch)
     emit(result, changes.rewritten, as_json=as_json)
 
 
 @verb("liquidlog commit plan.json result.jsonl")
 @click.argument("plan_path", metavar="PLAN.json")
 @click.argument("result_path", metavar="RESULT.jsonl")
-@_GROUPS_PER_COMMIT
+@_commit_options
 @storage_option
 @dry_run_option
 @json_option
 def commit(
     plan_path: str,
     result_path: str,
-    groups_per_commit: int | None,
+    commits: Mapping[str, Any],
     storage_options: Pairs,
     *,
     dry_run: bool,
@@ -310,7 +412,7 @@ def commit(
     made = read_plan(plan_path)
     result = read_result(result_path, made)
     opened = Table.open(made.table_uri, storage_options=mapping(storage_options))
-    report = opened.commit(made, result, groups_per_commit=groups_per_commit, dry_run=dry_run)
-    document = committed_document(made, report, groups_per_commit)
+    report = opened.commit(made, result, **commits, dry_run=dry_run)
+    document = committed_document(made, report, commits)
     shown = partial(changes.committed, dry_run=dry_run)
     emit(document, shown, as_json=as_json, dry_run=dry_run)

@@ -47,13 +47,14 @@ from liquidlog.spec.obligations import schema_problems
 from liquidlog.spec.schema import Path, StructType, quote_path, schema_json
 
 
-def create_change(
+def create_change(  # noqa: PLR0913  what a new table has
     schema: StructType,
     *,
     cluster_by: Sequence[Path],
     properties: Mapping[str, str],
     new_id: Callable[[], str],
     now_ms: int,
+    description: str | None = None,
     strategies: StrategyNames = built_in,
 ) -> Change:
     """Return the change that is version 0 of a new, empty table.
@@ -85,6 +86,7 @@ def create_change(
     protocol = _new_protocol(schema, {**properties, **configuration}, clustered=bool(columns))
     metadata = Metadata(
         id=table_id,
+        description=description,
         format=Format(provider="parquet", options={}),
         schema_string=schema_json(schema),
         partition_columns=(),

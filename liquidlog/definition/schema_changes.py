@@ -43,7 +43,9 @@ from liquidlog.spec.stats import STATS_COLUMNS
 _CONSTRAINT_PREFIX: Final = "delta.constraints."
 _BLOOM_PREFIX: Final = "delta.bloomFilter."
 _CHAR_VARCHAR: Final = "__CHAR_VARCHAR_TYPE_STRING"
-_RESERVED: Final = frozenset({"_change_type", "_commit_version", "_commit_timestamp"})
+RESERVED_NAMES: Final = frozenset({"_change_type", "_commit_version", "_commit_timestamp"})
+"""Names of columns that the change data feed adds."""
+
 _BACKTICKED: Final = re.compile(r"`((?:[^`]|``)*)`")
 _WORD: Final = re.compile(r"[^\W\d]\w*")
 _OWNERS: Final = {
@@ -89,15 +91,15 @@ def rename_change(snapshot: Snapshot, rename: Rename, retagged: Sequence[CopiedA
         snapshot.schema, rename.old, lambda field: replace(field, name=rename.new[-1])
     )
     partitions = snapshot.metadata.partition_columns
-    metadata = _metadata(snapshot, schema, _renamed_lists(snapshot, rename))
+    metadata = metadata_with(snapshot, schema, _renamed_lists(snapshot, rename))
     metadata = structs.replace(
         metadata, partition_columns=tuple(rename.applied((name,))[0] for name in partitions)
     )
     return Change(
         operation="RENAME COLUMN",
         parameters={
-            "oldColumnPath": _attribute_name(rename.old),
-            "newColumnPath": _attribute_name(rename.new),
+            "oldColumnPath": attribute_name(rename.old),
+            "newColumnPath": attribute_name(rename.new),
         },
         actions=(metadata, *retagged),
         is_blind_append=not retagged,
@@ -117,8 +119,8 @@ def drop_change(snapshot: Snapshot, column: Path) -> Change:
     schema = with_field(snapshot.schema, found, lambda _: None)
     return Change(
         operation="DROP COLUMNS",
-        parameters={"columns": msgspec.json.encode([_attribute_name(found)]).decode()},
-        actions=(_metadata(snapshot, schema, _kept_stats_columns(snapshot, found)),),
+        parameters={"columns": msgspec.json.encode([attribute_name(found)]).decode()},
+        actions=(metadata_with(snapshot, schema, _kept_stats_columns(snapshot, found)),),
         is_blind_append=True,
     )
 
@@ -166,7 +168,14 @@ def _change_list(
         configuration[name] = ",".join(map(quote_path, after))
 
 
-def _metadata(snapshot: Snapshot, schema: StructType, configuration: Mapping[str, str]) -> Metadata:
+def metadata_with(
+    snapshot: Snapshot, schema: StructType, configuration: Mapping[str, str]
+) -> Metadata:
+    """Return a table's metadata with another schema and other properties.
+
+    Raises:
+        SchemaChangeError: If no file could be written into such a table.
+    """
     problems = tuple(unwritable(snapshot.protocol, configuration, schema))
     if problems:
         raise SchemaChangeError(problems)
@@ -219,7 +228,7 @@ def _name_problems(schema: StructType, column: Path, new_name: str) -> Iterator[
             taken = quote_path((*column[:-1], field.name))
             text = f"there is a column {taken} already"
             yield SchemaProblem(SchemaProblemKind.COLUMN_EXISTS, text, column=taken)
-    if new_name.lower() in _RESERVED and len(column) == 1:
+    if new_name.lower() in RESERVED_NAMES and len(column) == 1:
         text = f"{new_name} is a name that the change data feed uses"
         yield SchemaProblem(SchemaProblemKind.COLUMN_NAME_RESERVED, text, column=new_name)
 
@@ -303,7 +312,7 @@ def _names(expression: str) -> frozenset[str]:
     return frozenset(name.lower() for name in (*quoted, *_WORD.findall(expression)))
 
 
-def _attribute_name(path: Path) -> str:
+def attribute_name(path: Path) -> str:
     """Return a column as the reference's commitInfo spells it: parts with a dot are quoted."""
     return ".".join(f"`{part}`" if "." in part else part for part in path)
 

@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from liquidlog.commit.transaction import Clock
+from liquidlog.definition.added_columns import add_change
 from liquidlog.definition.property_changes import properties_change
 from liquidlog.definition.retagging import plan_retagging, retagged
 from liquidlog.definition.schema_changes import drop_change, plan_rename, rename_change
@@ -20,7 +21,7 @@ from liquidlog.operations.strategies import strategy_names
 from liquidlog.snapshot import Snapshot
 from liquidlog.spec.change import Change
 from liquidlog.spec.features import is_true
-from liquidlog.spec.schema import Path
+from liquidlog.spec.schema import Path, StructType
 
 _CHANGE_DATA_FEED: Final = "delta.enableChangeDataFeed"
 
@@ -69,6 +70,29 @@ def drop_column(
         CommitConflictError: If the metadata, protocol or clustering columns changed meanwhile.
     """
     return _commit(store, snapshot, lambda s: drop_change(s, column), clock, dry_run=dry_run)
+
+
+def add_columns(
+    store: TableStore,
+    snapshot: Snapshot,
+    columns: StructType,
+    into: Path,
+    clock: Clock,
+    *,
+    dry_run: bool = False,
+) -> int:
+    """Commit a schema with more columns, of the table or of a struct; return the new version.
+
+    Raises:
+        SchemaChangeError: If the table cannot have the columns.
+        UnsupportedFeatureError: If the table requires more of a writer than we do.
+        CommitConflictError: If the metadata, protocol or clustering columns changed meanwhile.
+    """
+
+    def derive(newest: Snapshot) -> Change:
+        return add_change(newest, columns, into, clock.new_id)
+
+    return _commit(store, snapshot, derive, clock, dry_run=dry_run)
 
 
 def set_properties(

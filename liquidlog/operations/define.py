@@ -30,6 +30,7 @@ class Definition:
     like: Snapshot | None
     cluster_by: tuple[Path, ...] | None
     properties: Mapping[str, str]
+    description: str | None = None
 
 
 def create(
@@ -75,6 +76,7 @@ def creation(definition: Definition, clock: Clock) -> Change:
         delta_schema(schema) if isinstance(schema, pa.Schema) else schema,
         cluster_by=definition.cluster_by or (),
         properties=definition.properties,
+        description=definition.description,
         new_id=clock.new_id,
         now_ms=clock.now_ms(),
         strategies=strategy_names,
@@ -82,7 +84,10 @@ def creation(definition: Definition, clock: Clock) -> Change:
 
 
 def _like(source: Snapshot, definition: Definition, clock: Clock) -> Change:
-    if definition.cluster_by is None and not definition.properties:
+    if (definition.cluster_by, definition.description) == (
+        None,
+        None,
+    ) and not definition.properties:
         return like_change(source, new_id=clock.new_id, now_ms=clock.now_ms())
     schema, properties = without_state(source.schema, source.metadata.configuration)
     columns = [column.logical for column in clustering_state(source).columns]
@@ -90,6 +95,7 @@ def _like(source: Snapshot, definition: Definition, clock: Clock) -> Change:
         schema,
         cluster_by=columns if definition.cluster_by is None else definition.cluster_by,
         properties={**properties, **definition.properties},
+        description=definition.description or source.metadata.description,
         new_id=clock.new_id,
         now_ms=clock.now_ms(),
         strategies=strategy_names,

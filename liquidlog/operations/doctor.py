@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow.compute as pc
 from msgspec import structs
 
+from liquidlog.advice.advice import Advice
 from liquidlog.clustering.columns import ClusteringColumn, ClusteringState, clustering_state
 from liquidlog.clustering.health.measure import measure_health
 from liquidlog.clustering.outcome.staleness import input_rows
@@ -18,7 +19,7 @@ from liquidlog.commit.transaction import Clock, require_writable
 from liquidlog.definition.create import cluster_by_change
 from liquidlog.definition.past import last_whole_columns, lost_columns, past_schemas
 from liquidlog.definition.retagging import Retagging, plan_late_retagging, retagged
-from liquidlog.doctor.examined import Diagnosis, Examined
+from liquidlog.doctor.examined import Diagnosis, Examined, OtherColumns
 from liquidlog.doctor.findings import (
     BROKEN_DOMAIN,
     CUT_STRINGS,
@@ -30,20 +31,21 @@ from liquidlog.doctor.findings import (
     with_cut_bounds,
     without_range,
 )
+from liquidlog.doctor.layout import is_unlike
 from liquidlog.doctor.repairs import NOTHING_LEFT, domain_repair, retagging_repair
 from liquidlog.errors import CorruptLogError, UsageError
 from liquidlog.judgement.asked import asked_of
-from liquidlog.judgement.verdicts import Bar, Judgement
+from liquidlog.judgement.verdicts import Criteria, Judgement
 from liquidlog.log.definitions import past_definitions
 from liquidlog.log.loader import load_snapshot
 from liquidlog.log.originals import original_adds
 from liquidlog.log.statistics import load_bounds
 from liquidlog.log.store import TableStore
+from liquidlog.operations.advise import advised_by_the_log
 from liquidlog.operations.backfill import Mended, Rescan, backfill
 from liquidlog.operations.in_place import commit_in_place
 from liquidlog.operations.judge import judge, remembering
 from liquidlog.operations.strategies import strategy_names
-from liquidlog.predicates.workload import Workload
 from liquidlog.snapshot import Snapshot
 from liquidlog.spec.actions import Commit
 from liquidlog.spec.bounds import Mask
@@ -55,46 +57,29 @@ LONG_PREFIX_CHARS: Final = 256
 """Characters that repaired bounds keep of a string, unless the table asks for more."""
 
 
-def diagnose(  # noqa: PLR0913  what is looked at, for whom
-    store: TableStore,
-    snapshot: Snapshot,
-    *,
-    min_cube_bytes: int | None,
-    now_ms: int | None = None,
-    workload: Workload = (),
-    workload_source: str | None = None,
-    bar: Bar | None = None,
+def diagnose(
+    store: TableStore, snapshot: Snapshot, criteria: Criteria, *, min_cube_bytes: int | None
 ) -> Diagnosis:
     """Return all findings of a table, and which rewrite is worth it; see `examine`."""
-    examined = examine(
-        store,
-        snapshot,
-        min_cube_bytes=min_cube_bytes,
-        now_ms=now_ms,
-        workload=workload,
-        workload_source=workload_source,
-        bar=bar,
-    )
+    examined = examine(store, snapshot, criteria, min_cube_bytes=min_cube_bytes)
     return Diagnosis(
         findings=findings(examined), judgement=examined.judgement, asked=examined.asked
     )
 
 
-def examine(  # noqa: PLR0913  what is looked at, for whom
+def examine(
     store: TableStore,
     snapshot: Snapshot,
+    criteria: Criteria,
     *,
     min_cube_bytes: int | None,
-    now_ms: int | None = None,
-    workload: Workload = (),
-    workload_source: str | None = None,
-    bar: Bar | None = None,
+    advice: Advice | None = None,
 ) -> Examined:
     """Return what the log says about the table's clustering, now and in the past.
 
     Without `min_cube_bytes`, the minimum cube size is the one that the table remembers, the default
-    if that is wrong. Rewrites are judged for the readers of the `workload`, which a command finds
-    at `workload_source`.
+    if that is wrong. Rewrites are judged by the criteria. `advice` is that for the workload, if it
+    was asked for already.
 
     Raises:
         CorruptLogError: If a past definition of the table cannot be read.
@@ -105,26 +90,21 @@ def examine(  # noqa: PLR0913  what is looked at, for whom
     bounds_of = remembering(partial(load_bounds, store, snapshot))
     bounds = bounds_of([column.leaf for column in columns])
     past = _past(store, snapshot, state)
-    judgement = (
-        None
-        if state is None
-        else judge(
-            store,
-            snapshot,
-            workload=workload,
-            workload_source=workload_source,
-            bar=bar,
-            bounds_of=bounds_of,
-            now_ms=now_ms,
-        )
-    )
+    judgement = None if state is None else judge(store, snapshot, criteria, bounds_of=bounds_of)
+    workload, now_ms = criteria.workload, criteria.now_ms
     if min_cube_bytes is None:
         min_cube_bytes = remembered_if_right(snapshot, "min_cube_bytes")
+    asked = None
+    if workload:
+        asked = asked_of(snapshot, workload, [c.logical for c in columns], bounds_of, now_ms)
+    if columns and advice is None and asked is not None and is_unlike(asked):
+        advice = advised_by_the_log(store, snapshot, criteria)
     return Examined(
         snapshot=snapshot,
         state=state,
         domain_problem=problem,
         bounds=bounds,
+        min_cube_bytes=min_cube_bytes,
         health=None
         if state is None
         else measure_health(
@@ -135,10 +115,22 @@ def examine(  # noqa: PLR0913  what is looked at, for whom
         wrong_properties=wrong_values(snapshot, strategy_names),
         judgement=judgement,
         rewritten=_rewritten(snapshot, judgement),
-        asked=asked_of(snapshot, workload, [c.logical for c in columns], bounds_of, now_ms)
-        if workload
-        else None,
-        workload_source=workload_source,
+        asked=asked,
+        workload_source=criteria.workload_source,
+        other_columns=None if advice is None else _other_columns(advice),
+    )
+
+
+def _other_columns(advice: Advice) -> OtherColumns | None:
+    best, between = advice.best, advice.gain_interval
+    if best is None or advice.gain is None or between is None:
+        return None
+    return OtherColumns(
+        columns=best.candidate.columns,
+        gain=advice.gain,
+        low=between.low,
+        high=between.high,
+        is_worth_it=advice.is_recommended,
     )
 
 

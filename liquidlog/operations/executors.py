@@ -7,7 +7,8 @@ from inspect import signature
 from typing import Final, Self
 
 from liquidlog.errors import ExecutorError, UsageError
-from liquidlog.plan import ClusteringPlan, Outcome, Progress
+from liquidlog.plan import Cancelled, ClusteringPlan, Outcome, Progress
+from liquidlog.storage.options import OptionsSource
 
 EXECUTOR_GROUP: Final = "liquidlog.executors"
 """Group of entry points, each a Start; also the name of the logger of executors."""
@@ -15,14 +16,21 @@ EXECUTOR_GROUP: Final = "liquidlog.executors"
 SPARK: Final = "spark"
 """The executor that takes a Spark configuration."""
 
-Executor = Callable[[ClusteringPlan, Sequence[int], Progress], Iterator[Outcome]]
-"""(plan, ids of the groups to rewrite, progress) -> outcomes, each as soon as its group ends."""
+Executor = Callable[..., Iterator[Outcome]]
+"""(plan, ids of the groups to rewrite, progress) -> outcomes, each as soon as its group ends.
+
+One that can stop a group may take the keyword `cancelled`, a `liquidlog.plan.Cancelled`. It then
+asks it at least every few seconds, stops the groups that it names, deletes what they wrote and
+yields each as a GroupFailure that is `cancelled`, with the reason given; the others go on.
+"""
 
 Start = Callable[..., AbstractContextManager[Executor]]
 """(configuration, storage options) -> context manager of an Executor.
 
 One that reads its outputs back to prove them may take the keyword `read_back`, a bool that is true
-by default; it is given only to leave that out.
+by default; it is given only to leave that out. One whose runs say who began them may take the
+keyword `verb`: for what it is started, as `optimize`. One that can work on a running session may
+take the keyword `session`.
 """
 
 NOT_READ_BACK: Final = (
@@ -61,18 +69,35 @@ def _rewrite_nothing(*_: object) -> Iterator[Outcome]:
     return iter(())
 
 
+def rewrite_groups(
+    executor: Executor,
+    plan: ClusteringPlan,
+    groups: Sequence[int],
+    progress: Progress,
+    cancelled: Cancelled,
+) -> Iterator[Outcome]:
+    """Return the outcomes of groups; an executor that cannot stop a group hears of none to stop."""
+    if "cancelled" in signature(executor).parameters:
+        return executor(plan, groups, progress, cancelled=cancelled)
+    return executor(plan, groups, progress)
+
+
 def open_executor(
     name: str,
     configuration: Mapping[str, str],
-    storage_options: Mapping[str, str],
+    storage_options: OptionsSource,
     *,
     read_back: bool = True,
+    verb: str | None = None,
+    session: object = None,
 ) -> AbstractContextManager[Executor]:
     """Return a context manager that starts the executor `name` when it is entered.
 
+    `verb` is for what it is started, as `optimize`; executors that do not ask are not told.
+
     Raises:
-        UsageError: As `find_executor`, or if the executor takes no Spark configuration, or cannot
-            leave out `read_back`.
+        UsageError: As `find_executor`, or if the executor takes no Spark configuration, cannot
+            leave out `read_back`, or takes no `session` and one is given.
         ExecutorError: As `find_executor`.
     """
     if configuration and name != SPARK:
@@ -81,14 +106,20 @@ def open_executor(
             option="spark_conf",
         )
     start = find_executor(name)
+    asked = signature(start).parameters
+    told: dict[str, object] = {} if verb is None or "verb" not in asked else {"verb": verb}
+    if session is not None:
+        if "session" not in asked:
+            raise UsageError(f"the executor {name} takes no session; leave it out", name=name)
+        told["session"] = session
     if read_back:
-        return start(configuration, storage_options)
-    if "read_back" not in signature(start).parameters:
+        return start(configuration, storage_options, **told)
+    if "read_back" not in asked:
         raise UsageError(
             f"no_read_back has no effect with the executor {name}: it takes no read_back",
             option="no_read_back",
         )
-    return start(configuration, storage_options, read_back=False)
+    return start(configuration, storage_options, read_back=False, **told)
 
 
 def find_executor(name: str) -> Start:

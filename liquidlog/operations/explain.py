@@ -11,6 +11,7 @@ from liquidlog.clustering.columns import clustering_state
 from liquidlog.clustering.keyspace.widths import key_space
 from liquidlog.clustering.planning import overlap
 from liquidlog.clustering.zcubes import sizes
+from liquidlog.errors import UsageError
 from liquidlog.plan import ClusteringPlan, RewriteMode, SkipReason
 from liquidlog.snapshot import Snapshot
 from liquidlog.spec.bounds import BoundsOf
@@ -93,6 +94,9 @@ def explain(
     """Return the planner's decision on every live file, in words, sorted by path.
 
     `snapshot` is the table at the plan's read version. With `path`, only that file is explained.
+
+    Raises:
+        UsageError: If the path is not that of a live file.
     """
     measures = _measures(snapshot, bounds_of, path) if plan.strategy == overlap.NAME else {}
     taken = [
@@ -127,6 +131,12 @@ def explain(
         for group in plan.groups
         for file in group.kept.named(path)
     ]
+    if path is not None and not (taken or kept or skipped):
+        raise UsageError(
+            f"{path} is not a live file of {snapshot.uri} at version {snapshot.version};"
+            " give its path as files shows it",
+            path=path,
+        )
     return Rows(sorted([*taken, *kept, *skipped], key=lambda row: row["path"]))
 
 

@@ -123,10 +123,7 @@ def judged_health(
     mask: pa.BooleanArray | None = None,
     measured_at_ms: int | None = None,
 ) -> Health:
-    """Return the health as `measure_health` does, with its ratios.
-
-    The imagined rewrite clusters as many bytes together, and in such an order, as the table
-    remembers.
+    """Return the health as `measure_health` does, with its ratios as `compared` does.
 
     Raises:
         CorruptLogError: If the clustering domain cannot be read.
@@ -139,8 +136,25 @@ def judged_health(
         mask=mask,
         measured_at_ms=measured_at_ms,
     )
+    return compared(found, snapshot, columns, bounds, min_cube_bytes=min_cube_bytes, mask=mask)
+
+
+def compared(
+    measured: Health,
+    snapshot: Snapshot,
+    columns: Sequence[ClusteringColumn],
+    bounds: Bounds,
+    *,
+    min_cube_bytes: int,
+    mask: pa.BooleanArray | None = None,
+) -> Health:
+    """Return a measured health with its ratios, of the same files and columns.
+
+    The imagined rewrite clusters as many bytes together, and in such an order, as the table
+    remembers.
+    """
     return with_ratios(
-        found,
+        measured,
         snapshot,
         tuple(columns),
         bounds,

@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Final
 
 from liquidlog.advice.documents import AdviceDocument, decode_advice
-from liquidlog.errors import DocumentError, ExecutorError, StorageError
+from liquidlog.errors import CommitConflictError, DocumentError, ExecutorError, StorageError
+from liquidlog.operations.watch import GroupConflict, GroupWatch, cancelled_conflicts
 from liquidlog.plan import (
     ClusteringPlan,
     GroupFailure,
@@ -60,23 +61,36 @@ def read_result(path: str, plan: ClusteringPlan) -> RewriteResult:
     return _finished(read_file(path), plan, where=path)[0]
 
 
-def complete_result(path: str, plan: ClusteringPlan, rewrite: PlanExecutor) -> RewriteResult:
+def complete_result(
+    path: str, plan: ClusteringPlan, rewrite: PlanExecutor, watch: GroupWatch | None = None
+) -> RewriteResult:
     """Rewrite the groups missing in a result file; add each to the file as it finishes.
+
+    Groups that were cancelled because of what `watch` said are conflicts, with what it found.
 
     Raises:
         StorageError: If the file cannot be read or written.
         DocumentError: If the file exists and is not a result of this plan.
-        ExecutorError: If groups failed; the others are in the file.
+        CommitConflictError: If groups were cancelled; the others are in the file.
+        ExecutorError: If groups failed, and none was cancelled; the others are in the file.
     """
     done = {group.group_id: group for group in _continued(path, plan).groups}
     missing = tuple(g.group_id for g in plan.groups if g.group_id not in done)
     failures = []
+    conflicts: list[GroupConflict] = []
     for outcome in rewrite(missing) if missing else ():
+        if watch is not None:
+            watch.group_ended()
+        if isinstance(outcome, GroupFailure) and outcome.cancelled:
+            conflicts.extend(cancelled_conflicts(outcome, watch))
+            continue
         if isinstance(outcome, GroupFailure):
             failures.append(f"group {outcome.group_id}: {outcome.reason}")
             continue
         _append(path, encode_rewritten_group(outcome))
         done[outcome.group_id] = outcome
+    if conflicts:
+        raise CommitConflictError(plan.read_version, conflicts)
     if failures:
         raise ExecutorError("; ".join(failures), failures=tuple(failures))
     return RewriteResult(plan_id=plan.plan_id, groups=tuple(done[key] for key in sorted(done)))

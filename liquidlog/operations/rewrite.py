@@ -4,18 +4,20 @@ A problem of one group does not stop the others: the report has the outcome of e
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 from liquidlog.commit.transaction import Clock, require_writable
 from liquidlog.errors import (
     CommitConflictError,
-    Conflict,
     ExecutorError,
     UnsupportedFeatureError,
 )
 from liquidlog.log.second_opinion import SecondOpinion
-from liquidlog.operations.batches import CommitRun, commit_batch
+from liquidlog.operations.attempts import CommitRun
+from liquidlog.operations.batches import commit_batch
+from liquidlog.operations.reconciled import ReconciledRows
+from liquidlog.operations.watch import GroupConflict, GroupWatch, cancelled_conflicts
 from liquidlog.plan import (
     ClusteringPlan,
     GroupFailure,
@@ -27,6 +29,14 @@ from liquidlog.snapshot import Snapshot
 from liquidlog.spec.arrow import unsupported_types
 from liquidlog.spec.markup import Summary
 
+__all__ = [
+    "CommitReport",
+    "GroupConflict",
+    "commit_groups",
+    "default_groups_per_commit",
+    "require_rewritable",
+]
+
 _GROUPS_PER_COMMIT: Final = {RewriteMode.COMPACTION: 100}
 """A group of a compaction becomes one file, of at most 1 GiB unless asked otherwise: a hundred of
 them are about one cube, the size of other commits, so that a crash loses no more work."""
@@ -36,27 +46,15 @@ _LONGEST_WAIT_MS: Final = 10 * 60_000
 be committed before a VACUUM could take them for forgotten, which can be after an hour."""
 
 
-@dataclass(frozen=True, slots=True)
-class GroupConflict(Conflict):
-    """A conflict that stopped one group of a plan."""
-
-    kind = "group"
-    group_id: int
-    conflict: Conflict
-
-    def __str__(self) -> str:
-        """Return the conflict as a clause of a sentence."""
-        return f"group {self.group_id}: {self.conflict}"
-
-
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class CommitReport(Summary):
     """The outcome of committing a plan's groups.
 
     `group_versions` has the version of each group that this call committed, in order; several
     groups may share one. `conflicts` and `failures` (sentences) say why groups were not committed;
-    `finished` are the results that this call committed. For a dry run, the outcome that a real run
-    would have now.
+    `finished` are the results that this call committed, with the outputs that the versions name.
+    `reconciled` is what other commits had deleted of their inputs, and was deleted of the outputs.
+    For a dry run, the outcome that a real run would have now, as far as the log tells it.
     """
 
     read_version: int
@@ -65,6 +63,7 @@ class CommitReport(Summary):
     finished: tuple[RewrittenGroup, ...]
     conflicts: tuple[GroupConflict, ...]
     failures: tuple[str, ...]
+    reconciled: ReconciledRows = field(default_factory=ReconciledRows)
     dry_run: bool = False
 
     @property
@@ -79,8 +78,11 @@ class CommitReport(Summary):
 
     @property
     def rows_verified(self) -> int:
-        """Rows of the committed groups; each is proved to be in the outputs exactly once."""
-        return sum(group.rows_written for group in self.finished)
+        """Rows of the committed groups; each is proved to be in the outputs exactly once.
+
+        Without those that other commits had deleted.
+        """
+        return sum(group.rows_written for group in self.finished) - self.reconciled.rows
 
     def _facts(self) -> Mapping[str, object]:
         return {
@@ -91,6 +93,7 @@ class CommitReport(Summary):
             "conflicts": tuple(str(conflict) for conflict in self.conflicts),
             "failures": self.failures,
             "rows_verified": self.rows_verified,
+            "reconciled_rows": self.reconciled.rows,
             "dry_run": self.dry_run,
         }
 
@@ -135,14 +138,16 @@ def commit_groups(
     *,
     on_commit: Callable[[int], None],
     groups_per_commit: int,
+    watch: GroupWatch | None = None,
     dry_run: bool = False,
 ) -> CommitReport:
     """Commit groups as they arrive, up to `groups_per_commit` in a version.
 
-    A group that cannot be committed does not stop the others. Groups that wait for more are
-    committed at the end, also when `groups` ends with an error or an interrupt, which is then
-    raised. With `dry_run` nothing is committed, and the report is the one that a real run would
-    return.
+    A group that cannot be committed does not stop the others. Groups that were cancelled because of
+    what `watch` said are conflicts, with what it found; it hears of every group that ended. Groups
+    that wait for more are committed at the end, also when `groups` ends with an error or an
+    interrupt, which is then raised. With `dry_run` nothing is committed, and the report is the one
+    that a real run would return.
 
     Raises:
         CommitStateUnknownError: If a commit may or may not have landed.
@@ -153,15 +158,9 @@ def commit_groups(
     finished: list[RewrittenGroup] = []
     conflicts: list[GroupConflict] = []
     failures: list[str] = []
-
-    def rewritten() -> Iterator[RewrittenGroup]:
-        for outcome in groups:
-            if isinstance(outcome, GroupFailure):
-                failures.append(f"group {outcome.group_id}: {outcome.reason}")
-            else:
-                yield outcome
-
-    for batch in _batches(rewritten(), groups_per_commit, run.clock):
+    reconciled = ReconciledRows()
+    rewritten = _rewritten(groups, watch, conflicts, failures)
+    for batch in _batches(rewritten, groups_per_commit, run.clock):
         done = commit_batch(run, batch, dry_run=dry_run)
         skipped.extend(done.skipped)
         for group_id, error in done.refused.items():
@@ -174,6 +173,7 @@ def commit_groups(
         # All rehearsed batches are based on the current version.
         version = done.version + (len(set(versions.values())) if dry_run else 0)
         finished.extend(done.committed)
+        reconciled = reconciled.plus(done.reconciled)
         for group in done.committed:
             versions[group.group_id] = version
             on_commit(group.group_id)
@@ -184,8 +184,27 @@ def commit_groups(
         finished=tuple(finished),
         conflicts=tuple(conflicts),
         failures=tuple(failures),
+        reconciled=reconciled,
         dry_run=dry_run,
     )
+
+
+def _rewritten(
+    groups: Iterable[Outcome],
+    watch: GroupWatch | None,
+    conflicts: list[GroupConflict],
+    failures: list[str],
+) -> Iterator[RewrittenGroup]:
+    """Yield the groups that were rewritten; add what became of the others to the two lists."""
+    for outcome in groups:
+        if watch is not None:
+            watch.group_ended()
+        if not isinstance(outcome, GroupFailure):
+            yield outcome
+        elif outcome.cancelled:
+            conflicts.extend(cancelled_conflicts(outcome, watch))
+        else:
+            failures.append(f"group {outcome.group_id}: {outcome.reason}")
 
 
 def _batches(

@@ -5,8 +5,12 @@ from dataclasses import dataclass
 from typing import Any, Final, Generic, Protocol, TypeVar
 
 from liquidlog.clustering.health.measure import Health
+from liquidlog.clustering.planning.planner import policy_settings
+from liquidlog.clustering.planning.remembered import settle
 from liquidlog.errors import UsageError
+from liquidlog.operations.strategies import strategy_names
 from liquidlog.plan import ClusteringPlan
+from liquidlog.snapshot import Snapshot
 
 DEFAULT_MIN_GAIN: Final = 0.1
 """The least amount by which a round must lower the average depth."""
@@ -54,6 +58,16 @@ def require_rounds(strategy: str) -> None:
             f"rounds are for the strategy {_STRATEGY}; the strategy cube is done in one round",
             option="final",
         )
+
+
+def require_rounds_of(snapshot: Snapshot, policy: Mapping[str, Any]) -> None:
+    """Refuse arguments of a plan if their strategy, or else the table's, is not one for rounds.
+
+    Raises:
+        UsageError: If the strategy is not "overlap", or the property for it has a wrong value.
+    """
+    given = policy_settings({"strategy": policy.get("strategy")})
+    require_rounds(settle(snapshot, given, strategy_names).strategy)
 
 
 def depth_after_round(

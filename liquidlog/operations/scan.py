@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from liquidlog.errors import StorageError, UsageError
+from liquidlog.log.loader import open_store
 from liquidlog.log.statistics import load_bounds
 from liquidlog.log.store import TableStore
 from liquidlog.operations.results import read_file
@@ -165,7 +166,8 @@ def read_workload(
 
     That is a file of predicates, an imported workload, or a source that can be imported. Without
     `table`, all queries must be of one table. Queries that no file was opened for, and those of
-    which no condition is certain, are left out.
+    which no condition is certain, are left out. Values of the table stand in for redacted constants
+    where they can.
 
     Raises:
         StorageError: If it cannot be read.
@@ -183,11 +185,17 @@ def read_workload(
         if written:
             return written
         raise
-    return tuple(
+    asked = tuple(
         WeightedPredicate(query.where, query.weight, recorded=_recorded(query))
         for query in queries
         if not query.reads_nothing and not (query.ambiguous and not query.conjuncts)
     )
+    if table is None:
+        return asked
+    from liquidlog.operations.redacted import with_stand_ins
+
+    options = None if is_local(table) else dict(storage_options.items)
+    return with_stand_ins(open_store(table, options), asked)
 
 
 def _recorded(query: "Query") -> Recorded:

@@ -7,6 +7,7 @@ from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from liquidlog.advice.advice import Advice, Current
 from liquidlog.advice.backtests import NOTHING_OBSERVED
@@ -150,13 +151,22 @@ class TableReaders:
     def joined(self, max_file_bytes: int) -> Readings:
         """Return what predicates would open if files were only joined, by size, to larger ones.
 
-        That is what compaction does: a joined file is opened if one of its files is now.
+        That is what compaction does, inside partitions: a joined file is opened if one of its files
+        is now.
         """
-        sizes = np.asarray(self.snapshot.files["size"].to_numpy(), np.float64)[self.files]
-        order = np.argsort(sizes, kind="stable")
-        ends = np.cumsum(sizes[order])
+        some = self.snapshot.files.take(pa.array(self.files))
+        sizes = np.asarray(some["size"].to_numpy(), np.float64)
+        texts = some["partition_values_json"].combine_chunks()
+        encoded = pc.dictionary_encode(texts, null_encoding="encode")
+        partition = np.asarray(encoded.indices.to_numpy(), np.int64)
+        order = np.lexsort((sizes, partition))
+        before = np.cumsum(sizes[order]) - sizes[order]
+        begins = np.flatnonzero(np.diff(partition[order], prepend=-1))
+        counts = np.diff(np.append(begins, len(order)))
+        inside = (before - np.repeat(before[begins], counts)) // max_file_bytes
+        number = partition[order] * (int(inside.max(initial=0)) + 1) + inside.astype(np.int64)
         joined = np.empty(len(sizes), np.int64)
-        joined[order] = np.unique((ends - sizes[order]) // max_file_bytes, return_inverse=True)[1]
+        joined[order] = np.unique(number, return_inverse=True)[1]
         count = int(joined.max(initial=-1)) + 1
         masks = [np.bincount(joined[mask], minlength=count) > 0 for mask in self.masks]
         total = np.bincount(joined, sizes, count).astype(np.float64)

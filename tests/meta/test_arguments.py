@@ -47,16 +47,25 @@ WRONG: Mapping[str, tuple[object, ...]] = {
     "ClusteringPlan | None": NOT_OBJECT,
     "RewriteResult": NOT_OBJECT,
     "StructType | Schema | None": NOT_OBJECT,
+    "StructType | Schema": (*NOT_OBJECT, None),
     "Table | None": NOT_OBJECT,
     "Definition": NOT_OBJECT,
+    "StructType": NOT_OBJECT,
+    "WritePlan": NOT_OBJECT,
+    "WriteResult": NOT_OBJECT,
+    "tuple[str, int] | None": (5, "job", ("job",), ("job", "1"), (1, "job"), object()),
     "Advice": NOT_OBJECT,
     "AdviceDocument": NOT_OBJECT,
     "ExecutorOptions": (*NOT_OBJECT, None, {"task_bytes": 1}),
 }
 """Values that a parameter of this type must refuse."""
 
-TRUSTED = ("bool", "Callable", "Iterable", "CommitReport", "Snapshot", "Prediction")
-"""Beginnings of types whose values are not looked at: flags, callbacks, what the API returned."""
+TRUSTED = (
+    *("bool", "object", "Callable", "Iterable"),
+    *("CommitReport", "Snapshot", "Prediction", "GroupWatch"),
+)
+"""Beginnings of types whose values are not looked at: flags, callbacks, sessions, what the API
+returned."""
 
 MAKING = ("open", "create", "definition", "create_as")
 
@@ -102,6 +111,7 @@ def _annotation(found: object) -> str:
         "collections.abc.",
         "datetime.",
         "liquidlog.plan.documents.",
+        "liquidlog.plan.writes.",
         "liquidlog.snapshot.",
         "liquidspark.executor.",
         "liquidspark.pipeline.",

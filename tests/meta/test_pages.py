@@ -139,6 +139,13 @@ def test_the_site_is_built_strictly() -> None:
     assert command == "--strict"
 
 
+def test_the_site_leads_to_every_page() -> None:
+    named = re.findall(r"^ +- (?:[^:\n]+: )?(\S+\.md)$", text("mkdocs.yml"), re.MULTILINE)
+    pages = [page.relative_to(ROOT / "docs").as_posix() for page in (ROOT / "docs").rglob("*.md")]
+    assert sorted(set(pages) - set(named)) == []
+    assert len(named) == len(set(named))
+
+
 def test_settable_properties_are_all_listed() -> None:
     table = text("docs/reference/properties.md").partition("## Properties that can be set")[2]
     listed = re.findall(r"^\| `((?:delta|liquidlog)\.\S+)` \|", table, re.MULTILINE)

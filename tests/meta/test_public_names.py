@@ -10,7 +10,10 @@ import pytest
 import liquidlog
 from support.repository import ROOT, committed_files
 
-PUBLIC = ("liquidlog", "liquidlog.errors", "liquidlog.plan", "liquidlog.table", "liquidspark")
+PUBLIC = (
+    *("liquidlog", "liquidlog.errors", "liquidlog.plan", "liquidlog.table"),
+    *("liquidspark", "liquidspark.tables"),
+)
 BLOCK = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
 DOCUMENTS = [
     path

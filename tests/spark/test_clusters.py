@@ -2,6 +2,7 @@
 
 import json
 import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -75,3 +76,27 @@ def test_optimize_through_spark_connect(table: Table, tmp_path: Path) -> None:
     pytest.importorskip("grpc", reason="Spark Connect needs the extra `connect`")
     with connect_server(tmp_path / "server") as address:
         check(table, run(optimize(table, {"spark.remote": address})))
+
+
+APPENDED = """
+import sys
+from pyspark.sql import SparkSession
+from liquidspark import ExecutorOptions, append, overwrite
+
+spark = SparkSession.builder.remote(sys.argv[1]).getOrCreate()
+rows = spark.range(1000, 3000, 1, 3)
+append(rows, sys.argv[2])
+shuffled = ExecutorOptions(single_task_bytes=0, slice_bytes=1 << 12)
+append(rows.selectExpr("id + 2000 AS id"), sys.argv[2], options=shuffled, max_file_size="8KiB")
+overwrite(rows.where("id < 1010"), sys.argv[2], where="id >= 1000 AND id < 3000")
+"""
+
+
+def test_append_and_overwrite_through_spark_connect(tmp_path: Path) -> None:
+    pytest.importorskip("grpc", reason="Spark Connect needs the extra `connect`")
+    schema = pa.schema([("id", pa.int64())])
+    table = Table.create(tmp_path / "written", schema=schema, cluster_by=["id"])
+    with connect_server(tmp_path / "server") as address:
+        subprocess.run([sys.executable, "-c", APPENDED, address, table.uri], check=True)
+    found = pa.RecordBatchReader.from_stream(DeltaTable(table.uri).scan()).read_all()
+    assert sorted(found["id"].to_pylist()) == [*range(1000, 1010), *range(3000, 5000)]

@@ -9,7 +9,7 @@ from pyspark.sql import SparkSession
 
 from liquidlog.errors import ExecutorError
 from liquidspark.flight import Flight, task_slots
-from liquidspark.pipeline import GroupJobs
+from liquidspark.jobs import GroupJobs
 
 pytestmark = pytest.mark.spark
 
@@ -28,6 +28,7 @@ class Run:
     gate: threading.Event | None = None
     jobs: GroupJobs = field(default_factory=GroupJobs)
     discarded: bool = False
+    dropped: str | None = None
 
     def execute(self, spark: SparkSession, *, slots: int) -> int:  # noqa: ARG002  as GroupRun
         assert slots == SLOTS
@@ -37,6 +38,10 @@ class Run:
         if self.error is not None:
             raise self.error
         return self.group_id
+
+    def cancelled(self, because: str) -> int:
+        self.dropped = because
+        return -1 - self.group_id
 
     def discard(self) -> None:
         self.discarded = True
@@ -96,6 +101,31 @@ def test_what_a_group_raises_ends_the_others(spark: SparkSession) -> None:
     runs = [first, *(Run(number, begun, outputs=9) for number in range(1, 4))]
     with pytest.raises(ExecutorError):
         list(Flight(spark, runs).outcomes(None))
+
+
+def test_groups_that_are_lost_do_not_begin_and_others_do(spark: SparkSession) -> None:
+    begun: list[int] = []
+    runs = [Run(number, begun, outputs=9) for number in range(4)]
+    found = list(Flight(spark, runs).outcomes(None, lambda: {1: "gone", 3: "gone, too", 7: "no"}))
+    assert sorted(found) == [-4, -2, 0, 2]
+    assert begun == [0, 2]
+    assert [run.dropped for run in runs] == [None, "gone", None, "gone, too"]
+
+
+def test_a_group_that_is_lost_while_it_runs_is_told_to_stop(spark: SparkSession) -> None:
+    begun: list[int] = []
+    gate = threading.Event()
+    runs = [Run(0, begun, gate=gate), Run(1, begun, gate=gate)]
+
+    def cancelled() -> dict[int, str]:
+        if runs[0].jobs.cancelled is not None:
+            gate.set()
+        return {0: "gone"} if begun else {}
+
+    assert sorted(Flight(spark, runs).outcomes(None, cancelled)) == [0, 1]
+    assert [run.jobs.cancelled for run in runs] == ["gone", None]
+    with pytest.raises(ExecutorError, match="gone"):
+        runs[0].jobs.begin_phase(1, until=1.0)
 
 
 def test_closing_discards_what_was_not_taken_and_starts_nothing_more(spark: SparkSession) -> None:

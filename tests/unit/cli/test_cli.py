@@ -9,13 +9,16 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable
+from msgspec import structs
 
 from liquidlog.cli.main import cli, run
 from liquidlog.plan import encode_rewritten_group
 from liquidlog.table import Table
 from support.arrow_executor import execute
-from support.commands import Call
+from support.commands import Call, said
+from support.deleted import commit_vectors
 from support.effort import effort
+from support.vectors import write_vector
 
 LOGS = Path(__file__).parents[3] / "fixtures" / "logs"
 CASES = sorted(path.parent.name for path in LOGS.glob("*/expected.json"))
@@ -132,14 +135,48 @@ def test_a_saved_plan_is_executed_and_committed_once(
 
     plan = read_plan(plan_path)
     result_path.write_bytes(b"".join(encode_rewritten_group(g) for g in execute(plan).groups))
-    policy = {"groups_per_commit": {"value": 1, "from": "default"}}
+    policy = {
+        "groups_per_commit": {"value": 1, "from": "default"},
+        "max_reconciled_share": {"value": 0.2, "from": "default"},
+        "reconcile_limit_bytes": {"value": 10 << 30, "from": "default"},
+    }
+    nothing = {"rows": 0, "files": 0, "bytes_read": 0, "seconds": 0.0, "versions": []}
     expected = {"format_version": 1, "versions": [4], "committed_groups": [0], "skipped_groups": []}
-    expected |= {"groups": [{"group_id": 0, "version": 4}], "policy": policy}
+    expected |= {"groups": [{"group_id": 0, "version": 4}], "policy": policy, "reconciled": nothing}
     assert call("commit", plan_path, str(result_path))[:2] == (0, expected)
     expected |= {"versions": [], "committed_groups": [], "skipped_groups": [0], "groups": []}
-    expected |= {"policy": {"groups_per_commit": {"value": 7, "from": "option"}}}
-    words = (plan_path, str(result_path), "--groups-per-commit", "7")
+    given = {
+        "groups_per_commit": {"value": 7, "from": "option"},
+        "max_reconciled_share": {"value": 0.05, "from": "option"},
+        "reconcile_limit_bytes": {"value": 1 << 20, "from": "option"},
+    }
+    expected |= {"policy": given}
+    limits = ("--max-reconciled-share", "5%", "--reconcile-limit", "1MiB")
+    words = (plan_path, str(result_path), "--groups-per-commit", "7", *limits)
     assert call("commit", *words)[:2] == (0, expected)
+
+
+def test_rows_deleted_meanwhile_are_told(table: str, tmp_path: Path, call: Call) -> None:
+    opened = Table.open(table)
+    plan_path, result_path = tmp_path / "p.json", tmp_path / "r.jsonl"
+    call("plan", table, "-o", str(plan_path))
+    from liquidlog.operations.results import read_plan
+
+    plan = read_plan(str(plan_path))
+    result_path.write_bytes(encode_rewritten_group(execute(plan).groups[0]))
+    theirs = Path(table) / "theirs.bin"
+    vector = write_vector(theirs, [1, 2]).descriptor
+    vector = structs.replace(vector, storage_type="p", path_or_inline_dv=theirs.as_uri())
+    version = commit_vectors(Path(table), {plan.groups[0].inputs[0].path: vector})
+    words = (str(plan_path), str(result_path))
+    _, document, _ = call("commit", *words, "--dry-run")
+    not_looked = {"files": None, "bytes_read": None, "seconds": None}
+    assert document["reconciled"] == {"rows": 2, **not_looked, "versions": [version]}
+    assert said("commit", *words, "--dry-run")[1].count("nobody looked for them") == 1
+    status, text, _ = said("commit", *words)
+    assert status == 0
+    assert f"2 row(s) that version(s) {version} deleted meanwhile were deleted from" in text
+    assert opened.update().version == version + 1
 
 
 def test_a_conflict_exits_with_3_and_names_it(table: str, tmp_path: Path, call: Call) -> None:

@@ -23,7 +23,7 @@ from liquidlog.plan import ClusteringPlan, RewrittenGroup, encode_plan, encode_r
 from liquidlog.spec.schema import PrimitiveType, StructField, StructType
 from liquidlog.table import Table
 from support.arrow_executor import execute
-from support.commands import Call
+from support.commands import Call, said
 from support.copies import copy_table
 
 SCHEMA = pa.schema([("id", pa.int64()), ("x", pa.int64()), ("s", pa.string())])
@@ -105,7 +105,8 @@ def orphans(tmp_path: Path) -> Words:
 def advise(tmp_path: Path) -> Words:
     readers = tmp_path / "readers.jsonl"
     readers.write_text("".join(f'{{"where": "id = {n}"}}\n' for n in range(30)))
-    return ["advise", made(tmp_path).uri, "--workload", str(readers), "--apply"]
+    size = ["--max-file-size", "1KiB"]
+    return ["advise", made(tmp_path).uri, "--workload", str(readers), *size, "--apply"]
 
 
 def commit(tmp_path: Path) -> Words:
@@ -139,6 +140,11 @@ def on_table(verb: str, *words: str) -> Callable[[Path], Words]:
 
 FINAL = ("--strategy", "overlap", "--max-file-size", "2KiB", "--final")
 
+
+def sql(tmp_path: Path) -> Words:
+    return ["sql", f"ALTER TABLE '{made(tmp_path).uri}' RECLUSTER"]
+
+
 CASES: Mapping[str, Callable[[Path], Words]] = {
     "create": create,
     "advise": advise,
@@ -165,6 +171,7 @@ CASES: Mapping[str, Callable[[Path], Words]] = {
     "commit": commit,
     "commit of groups": commit_groups,
     "commit again": commit_again,
+    "sql": sql,
 }
 
 NOTHING_TO_DO = {
@@ -370,3 +377,13 @@ def test_an_append_of_many_batches_counts_its_files(
     assert (would.files, would.rows) == (4, 4700)
     reader = pa.RecordBatchReader.from_batches(SCHEMA, batches.to_batches())
     assert table.append(reader, dry_run=True).rows == 4700
+
+
+def test_a_dry_optimize_says_of_its_worth_what_a_plan_says(tmp_path: Path) -> None:
+    uri = made(tmp_path).uri
+    for more in ([], ["--max-file-size", "1KiB"]):
+        _, planned, _ = said("plan", uri, *more)
+        _, dry, _ = said("optimize", uri, "--dry-run", *more)
+        worth = [line for line in planned.splitlines() if "worth it:" in line]
+        assert len(worth) == 1
+        assert worth[0] in dry.splitlines()

@@ -46,7 +46,8 @@ def test_every_verb_that_has_json_has_a_schema() -> None:
         for name, command in cli.commands.items()
         if any("--json" in option.opts for option in command.params)
     }
-    assert set(SCHEMAS) == {*with_json, "error"}
+    # sql prints the documents of other verbs.
+    assert set(SCHEMAS) == {*with_json, "error"} - {"sql"}
 
 
 @pytest.mark.parametrize("name", sorted(SCHEMAS))

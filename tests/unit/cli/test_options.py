@@ -30,7 +30,7 @@ ALWAYS: Final = {
     "append": {"--dry-run"},
     "checkpoint": {"--dry-run"},
     "cluster-by": {"--dry-run"},
-    "commit": {"--dry-run", "--groups-per-commit"},
+    "commit": {"--dry-run", "--groups-per-commit", "--max-reconciled-share"},
     "create": {"--dry-run", "--cluster-by", "--property"},
     "detail": {"--version"},
     "doctor": {"--fix", "--workload", "--payback-days", "--readings-per-day"},
@@ -48,6 +48,7 @@ ALWAYS: Final = {
         "--compression",
         "--bloom-filter",
         "--groups-per-commit",
+        "--max-reconciled-share",
         "--no-read-back",
     },
     "orphans": {"--delete", "--finished", "--older-than", "--limit"},
@@ -66,6 +67,7 @@ ALWAYS: Final = {
     "run": {"--output", "--executor", "--dry-run", "--no-read-back"},
     "scan": {"--version", "--limit", "--time-zone", "--row-groups"},
     "set-properties": {"--dry-run", "--unset"},
+    "sql": {"--executor", "--spark-conf", "--dry-run", "--storage-option"},
     "workload": {"--output", "--table", "--since", "--redact"},
     "simulate": {"--append-rate", "--rounds", "--strategy", "--max-file-size", "--plot"},
 }
@@ -89,6 +91,7 @@ PLANNING: Final = {
 WITHOUT_EFFECT: Final = {
     "append": {"--cluster": "plain source --cluster"},
     "cluster-by": {"--none": "two x --none"},
+    "commit": {"--reconcile-limit": "two two --reconcile-limit 1GiB --max-reconciled-share 0%"},
     "create": {
         "--schema-from": "new --like two --schema-from source",
         "--schema": "new --like two --schema source",
@@ -110,6 +113,7 @@ WITHOUT_EFFECT: Final = {
         "--prefix": "plain --prefix x",
         "--workload": "plain --workload readers",
         "--final": "two --final",
+        "--reconcile-limit": "two --reconcile-limit 1GiB --max-reconciled-share 0",
         "--min-gain": "two --strategy overlap --min-gain 0.2",
         "--spark-conf": "two --executor other --spark-conf a=b",
     },

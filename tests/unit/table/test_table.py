@@ -14,7 +14,6 @@ from msgspec import structs
 
 from liquidlog.clustering.outcome import change
 from liquidlog.clustering.outcome import staleness as stale
-from liquidlog.commit.conflicts import ConcurrentDeleteRead
 from liquidlog.data import row_groups
 from liquidlog.errors import (
     ClusteringColumnError,
@@ -24,7 +23,7 @@ from liquidlog.errors import (
     TableNotFoundError,
     UsageError,
 )
-from liquidlog.operations import batches
+from liquidlog.operations import attempts
 from liquidlog.operations.rewrite import GroupConflict
 from liquidlog.plan import RewriteResult
 from liquidlog.snapshot import Snapshot
@@ -119,8 +118,7 @@ def test_two_plans_of_the_same_files_commit_once_and_clean_up(table: Table) -> N
         table.commit(loser, result)
     (found,) = conflict.value.conflicts
     assert isinstance(found, GroupConflict)
-    assert isinstance(found.conflict, ConcurrentDeleteRead)
-    assert len(found.conflict.paths) == 4
+    assert "none of the 4 input file(s) is left: version(s) 5 removed them" in str(found.conflict)
     assert not (Path(table.uri) / result.groups[0].outputs[0].path).exists()
     assert ids(table) == all_ids(0, 1, 2, 3)
 
@@ -284,7 +282,7 @@ def test_staleness_is_computed_once_per_attempt(
         versions.append(snapshot.version)
         return original(snapshot, *rest)
 
-    for module in (change, batches):
+    for module in (change, attempts):
         monkeypatch.setattr(module, "staleness_of", counted)
     plan = table.plan()
     result = execute(plan)

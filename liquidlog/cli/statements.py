@@ -1,0 +1,296 @@
+"""The command that takes a statement of SQL: each is the call of the verb that it stands for."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+import click
+
+from liquidlog.cli.options import (
+    PAIR,
+    Pairs,
+    dry_run_option,
+    json_option,
+    mapping,
+    storage_option,
+    verb,
+    workload_at,
+)
+from liquidlog.cli.output import emit
+from liquidlog.errors import TableNotFoundError, UsageError
+from liquidlog.report.layout import Line, Report
+from liquidlog.spec.schema import Path, find_column, quote_path
+from liquidlog.sql.parser import parse_statement
+from liquidlog.sql.statements import (
+    AddColumns,
+    Advise,
+    ClusterBy,
+    ClusteringInformation,
+    CreateTable,
+    CreateTableLike,
+    DescribeDetail,
+    DescribeHistory,
+    DropColumn,
+    Optimize,
+    Recluster,
+    RenameColumn,
+    SetProperties,
+    Statement,
+    TableAt,
+    TableName,
+    UnsetProperties,
+)
+from liquidlog.table import Table
+
+Change = (
+    CreateTable
+    | CreateTableLike
+    | ClusterBy
+    | RenameColumn
+    | DropColumn
+    | AddColumns
+    | SetProperties
+    | UnsetProperties
+)
+"""Statements that change a table and rewrite no file."""
+
+_ONLY_LOOK: Final = (DescribeDetail, DescribeHistory, ClusteringInformation, Advise)
+_REWRITE: Final = (Optimize, Recluster)
+
+
+@verb(
+    'liquidlog sql "ALTER TABLE delta.\\`./sales\\` CLUSTER BY (day, store)"',
+    "liquidlog sql \"OPTIMIZE './sales'\" --dry-run",
+)
+@click.argument("statement")
+@click.option("--executor", help="What rewrites the files.  [default: spark]")
+@click.option("--spark-conf", multiple=True, type=PAIR, help="A Spark setting; repeats.")
+@storage_option
+@dry_run_option
+@json_option
+@click.pass_context
+def sql(  # noqa: PLR0913  one parameter per option
+    context: click.Context,
+    statement: str,
+    executor: str | None,
+    spark_conf: Pairs,
+    storage_options: Pairs,
+    *,
+    dry_run: bool,
+    as_json: bool,
+) -> Any:  # noqa: ANN401  what the verb returns
+    """Run one statement of SQL about a table.
+
+    It does and prints what the verb does that it stands for. Tables are given by path, in quotes or
+    as delta.`path`; without Spark there is no catalog of names.
+    """
+    asked = parse_statement(statement)
+    _require_effect(asked, executor, spark_conf, dry_run=dry_run)
+    caller = _Caller(context, storage_options, dry_run=dry_run, as_json=as_json)
+    if isinstance(asked, _REWRITE):
+        return caller.rewrite(asked, {"executor": executor or "spark", "spark_conf": spark_conf})
+    return caller.look(asked) if isinstance(asked, _ONLY_LOOK) else caller.change(asked)
+
+
+def _require_effect(
+    asked: Statement, executor: str | None, spark_conf: Pairs, *, dry_run: bool
+) -> None:
+    if not isinstance(asked, _REWRITE) and (executor is not None or spark_conf):
+        raise UsageError(
+            "--executor and --spark-conf have an effect on OPTIMIZE and RECLUSTER only"
+        )
+    if isinstance(asked, _ONLY_LOOK) and dry_run:
+        raise UsageError("--dry-run has no effect: the statement writes nothing", option="dry_run")
+
+
+class _Caller:
+    """Calls verbs with what statements ask for, and with the options that all verbs have."""
+
+    def __init__(
+        self, context: click.Context, storage_options: Pairs, *, dry_run: bool, as_json: bool
+    ) -> None:
+        self._context = context
+        self._storage_options = storage_options
+        self._dry_run = dry_run
+        self._as_json = as_json
+
+    def look(self, asked: DescribeDetail | DescribeHistory | ClusteringInformation | Advise) -> Any:  # noqa: ANN401
+        """Call the verb of a statement that writes nothing."""
+        table = address(asked.table)
+        match asked:
+            case DescribeDetail():
+                return self._call("detail", table=table)
+            case DescribeHistory(limit=limit):
+                return self._call("history", table=table, limit=limit)
+            case ClusteringInformation(columns=columns):
+                names = None if columns is None else _listed(columns)
+                return self._call("health", table=table, columns=names)
+            case Advise(sources=sources):
+                return self._call("advise", table=table, workloads=sources or self._own(table))
+
+    def _own(self, table: str) -> tuple[str, ...]:
+        """Return a table as the source of what readers ask: its DELETEs, UPDATEs and MERGEs."""
+        try:
+            opened = Table.open(table, storage_options=self._options)
+            workload_at(table, opened, self._storage_options)
+        except UsageError as error:
+            raise UsageError(
+                "the table's log records no query; say where queries are recorded, as ADVISE t FROM"
+                " 'queries.sql'"
+            ) from error
+        return (table,)
+
+    def rewrite(self, asked: Optimize | Recluster, running: Mapping[str, Any]) -> Any:  # noqa: ANN401
+        """Call `optimize` for a statement that rewrites files."""
+        table = address(asked.table)
+        if isinstance(asked, Recluster):
+            if asked.if_exists and self._found(table) is None:
+                return self._say({"versions": [], "groups": []}, f"nothing to do: no table {table}")
+            return self._write(
+                "optimize",
+                table=table,
+                strategy="overlap",
+                final=asked.final,
+                where=asked.where,
+                **running,
+            )
+        if asked.where is not None:
+            from liquidlog.operations.optimize import refuse_where
+
+            refuse_where(Table.open(table, storage_options=self._options).snapshot(), asked.where)
+        self._dry_run = self._dry_run or asked.explain
+        zorder_by = _listed(asked.zorder_by) if asked.zorder_by else None
+        return self._write("optimize", table=table, full=asked.full, zorder_by=zorder_by, **running)
+
+    def change(self, asked: Change) -> Any:  # noqa: ANN401
+        """Call the verb of a statement that changes a table without a rewrite."""
+        if isinstance(asked, CreateTable | CreateTableLike):
+            return self._create(asked)
+        table = address(asked.table)
+        match asked:
+            case ClusterBy(columns=columns):
+                names = None if columns is None else _listed(columns)
+                return self._write("cluster-by", table=table, columns=names, none=columns is None)
+            case RenameColumn(old=old, new=new):
+                new_name = quote_path((new,))
+                return self._write("rename-column", table=table, old=quote_path(old), new=new_name)
+            case DropColumn(column=column):
+                return self._drop(table, column, if_exists=asked.if_exists)
+            case AddColumns():
+                return self._add(asked)
+            case SetProperties(properties=properties):
+                return self._properties(table, tuple(properties.items()), ())
+            case UnsetProperties(names=names):
+                return self._unset(table, names, if_exists=asked.if_exists)
+
+    def _create(self, asked: CreateTable | CreateTableLike) -> None:
+        from liquidlog.cli.changing import emit_created, options_of
+
+        if asked.location is not None:
+            raise UsageError(
+                "LOCATION is for tables with a name, and without Spark there is no catalog of"
+                " names; leave it out, and give the path as delta.`path`",
+                location=asked.location,
+            )
+        table = address(asked.table)
+        there = self._found(table) if asked.if_not_exists else None
+        if there is not None:
+            version = there.snapshot().version
+            self._say({"version": version}, f"nothing to do: version {version} is there already")
+            return
+        if isinstance(asked, CreateTable):
+            definition = Table.definition(
+                schema=asked.schema,
+                cluster_by=[quote_path(path) for path in asked.cluster_by],
+                properties=asked.properties,
+                description=asked.description,
+            )
+        else:
+            like = address(asked.like)
+            source = Table.open(like, storage_options=options_of(like, self._options))
+            definition = Table.definition(like=source, properties=asked.properties)
+        Table.create_as(table, definition, storage_options=self._options, dry_run=self._dry_run)
+        emit_created(dry_run=self._dry_run, as_json=self._as_json)
+
+    def _drop(self, table: str, column: Path, *, if_exists: bool) -> Any:  # noqa: ANN401
+        if if_exists:
+            snapshot = Table.open(table, storage_options=self._options).snapshot()
+            if find_column(snapshot.schema, column) is None:
+                name, version = quote_path(column), snapshot.version
+                text = f"nothing to do: version {version} already has no column {name}"
+                return self._say({"version": version}, text)
+        return self._write("drop-column", table=table, name=quote_path(column))
+
+    def _add(self, asked: AddColumns) -> None:
+        from liquidlog.cli.changing import emit_altered
+
+        opened = Table.open(address(asked.table), storage_options=self._options)
+        into = quote_path(asked.into) if asked.into else None
+        version = opened.add_columns(asked.columns, into=into, dry_run=self._dry_run)
+        names = ", ".join(quote_path((*asked.into, one.name)) for one in asked.columns.fields)
+        text = f"the new column{'s' if len(asked.columns.fields) > 1 else ''} {names}"
+        emit_altered(opened, version, text, dry_run=self._dry_run, as_json=self._as_json)
+
+    def _unset(self, table: str, names: Sequence[str], *, if_exists: bool) -> Any:  # noqa: ANN401
+        if if_exists:
+            snapshot = Table.open(table, storage_options=self._options).snapshot()
+            there = {name.lower() for name in snapshot.metadata.configuration}
+            names = [name for name in names if name.lower() in there]
+            if not names:
+                text = f"nothing to do: version {snapshot.version} already has no such property"
+                return self._say({"version": snapshot.version}, text)
+        return self._properties(table, (), tuple(names))
+
+    def _properties(self, table: str, given: Pairs, unset: tuple[str, ...]) -> Any:  # noqa: ANN401
+        return self._write("set-properties", table=table, properties=given, unset=unset)
+
+    def _write(self, verb_name: str, /, **arguments: Any) -> Any:  # noqa: ANN401
+        return self._call(verb_name, dry_run=self._dry_run, **arguments)
+
+    def _call(self, verb_name: str, /, **arguments: Any) -> Any:  # noqa: ANN401
+        group = self._context.find_root().command
+        command = (
+            group.get_command(self._context, verb_name) if isinstance(group, click.Group) else None
+        )
+        assert command is not None  # noqa: S101  the verbs of main
+        return self._context.invoke(
+            command,
+            storage_options=self._storage_options,
+            as_json=self._as_json,
+            **arguments,
+        )
+
+    @property
+    def _options(self) -> Mapping[str, str]:
+        return mapping(self._storage_options)
+
+    def _found(self, table: str) -> Table | None:
+        """Return a table, None if there is none."""
+        try:
+            return Table.open(table, storage_options=self._options)
+        except TableNotFoundError:
+            return None
+
+    def _say(self, document: Mapping[str, Any], text: str) -> None:
+        def shown(_: object) -> Report:
+            return (Line(text),)
+
+        emit(document, shown, as_json=self._as_json, dry_run=self._dry_run)
+
+
+def address(table: TableName) -> str:
+    """Return the path of a table.
+
+    Raises:
+        UsageError: If it is a name, for which there is no catalog.
+    """
+    if isinstance(table, TableAt):
+        return table.uri
+    raise UsageError(
+        f"{table} is a name, and without Spark there is no catalog of names; give the table's path,"
+        " as delta.`/data/sales`, or call liquidspark.sql",
+        table=str(table),
+    )
+
+
+def _listed(columns: Sequence[Path]) -> str:
+    return ",".join(quote_path(path) for path in columns)

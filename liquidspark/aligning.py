@@ -1,0 +1,194 @@
+"""A DataFrame's rows as those of a table, in Spark's SQL, with the rows that stay of its files."""
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+import pyarrow as pa
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame
+
+from liquidlog.data.encodings import decoded
+from liquidlog.data.reader import with_names_of
+from liquidlog.errors import UsageError
+from liquidlog.plan import InputFile, WritePlan
+from liquidlog.spec.arrow import arrow_schema, without_void
+from liquidlog.spec.deletion_vectors import vector_path
+from liquidlog.spec.schema import (
+    ArrayType,
+    DataType,
+    DecimalType,
+    MapType,
+    PrimitiveType,
+    StructType,
+    parse_schema,
+)
+from liquidlog.storage.addresses import file_address
+from liquidlog.storage.options import StorageOptions
+from liquidspark.arriving import Arriving
+from liquidspark.assignment import Assignment, assigned
+from liquidspark.pipeline import map_batches
+from liquidspark.session import failure_reason
+from liquidspark.source import GroupWork, Split, open_logical_file, read_split
+
+_CHECK_COLUMN: Final = "\x00check "
+"""Names that no Delta column can have."""
+
+_KEPT_SLICE_BYTES: Final = 8 << 20
+
+_NO_RUN: Final = "0" * 12
+
+_NESTED: Final = (StructType, ArrayType, MapType)
+
+_NAMES: Final[Mapping[str, str]] = {
+    "long": "BIGINT",
+    "integer": "INT",
+    "short": "SMALLINT",
+    "byte": "TINYINT",
+}
+
+
+def quoted(name: str) -> str:
+    """Return a name as Spark's SQL takes any name."""
+    return f"`{name.replace('`', '``')}`"
+
+
+def sql_type(data_type: DataType) -> str:
+    """Return a type as Spark's SQL writes it."""
+    match data_type:
+        case DecimalType(precision, scale):
+            return f"DECIMAL({precision},{scale})"
+        case ArrayType(element):
+            return f"ARRAY<{sql_type(element)}>"
+        case MapType(key, value):
+            return f"MAP<{sql_type(key)},{sql_type(value)}>"
+        case StructType(fields):
+            inside = ",".join(f"{quoted(one.name)}:{sql_type(one.data_type)}" for one in fields)
+            return f"STRUCT<{inside}>"
+        case PrimitiveType(name):
+            return _NAMES.get(name, name.upper())
+
+
+def frame_schema(frame: DataFrame) -> StructType:
+    """Return the schema of a DataFrame; Spark's JSON of it is the protocol's."""
+    return parse_schema(json.dumps(frame.schema.jsonValue()), where="the DataFrame")
+
+
+def aligned(frame: DataFrame, plan: WritePlan) -> DataFrame:
+    """Return a DataFrame's rows as the table's: its columns in order, then a boolean per check.
+
+    Raises:
+        UsageError: If Spark cannot evaluate an expression of the table.
+    """
+    found = {one.name: one.data_type for one in frame_schema(frame).fields}
+    schema = without_void(parse_schema(plan.schema_string, where="the plan"))
+    wanted = {one.name: one.data_type for one in schema.fields}
+    given, computed = [], []
+    for source in plan.sources:
+        name, kind = quoted(source.name), wanted[source.name]
+        computed.append(
+            name if source.expression is None
+            else f"CAST(({source.expression}) AS {sql_type(kind)}) AS {name}"
+        )  # fmt: skip
+        if source.column is None:
+            if source.expression is None:
+                given.append(f"CAST(NULL AS {sql_type(kind)}) AS {name}")
+        elif found[source.column] == kind or isinstance(kind, _NESTED):
+            given.append(f"{quoted(source.column)} AS {name}")
+        else:
+            given.append(f"CAST({quoted(source.column)} AS {sql_type(kind)}) AS {name}")
+    checks = [
+        f"coalesce(({check.expression}), false) AS {quoted(_CHECK_COLUMN + str(number))}"
+        for number, check in enumerate(plan.checks)
+    ]
+    try:
+        rows = frame.selectExpr(*given).selectExpr(*computed)
+        checked = rows.selectExpr(*map(quoted, wanted), *checks)
+        _ = checked.schema  # which Spark Connect finds out only now
+    except PySparkException as error:
+        raise UsageError(
+            f"Spark cannot evaluate what the table asks of its rows: {failure_reason(error)}"
+        ) from error
+    return checked
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeptTasks:
+    """Reads the live rows of files to rewrite, as rows of a DataFrame."""
+
+    work: GroupWork
+
+    def __call__(self, _: int, assignment: Assignment[None]) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of the task's files, under the table's names."""
+        work = assignment.work(self.work)
+        for file in range(len(work.paths)):
+            with open_logical_file(work, file) as opened:
+                groups = tuple(range(opened.num_row_groups))
+                rows = sum(map(opened.row_group_rows, groups))
+            for table, _ in read_split(work, Split(file, groups, 0, rows)):
+                yield from _logical(table, work)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConformTasks:
+    """Makes rows of the table of a DataFrame's, where their structs differ."""
+
+    arriving: Arriving
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Yield the rows under the table's names.
+
+        Raises:
+            ExecutorError: If rows violate a check, or are none of the table's.
+        """
+        for table in self.arriving.tables(batches):
+            yield from _logical(table, self.arriving.work)
+
+
+def _logical(table: pa.Table, work: GroupWork) -> list[pa.RecordBatch]:
+    """Return rows with physical names as batches with the table's names."""
+    logical = arrow_schema(without_void(work.table_schema))
+    columns = map(with_names_of, decoded(table).columns, logical.types)
+    batches: list[pa.RecordBatch] = pa.Table.from_arrays(list(columns), schema=logical).to_batches()
+    return batches
+
+
+def with_kept(rows: DataFrame, plan: WritePlan, storage: StorageOptions) -> DataFrame:
+    """Return rows as `aligned` returns them, with those that stay of files to rewrite."""
+    inputs = tuple(plan.rewritten)
+    schema = without_void(parse_schema(plan.schema_string, where="the plan"))
+    work = GroupWork(
+        directory=file_address(plan.table_uri, "").rstrip("/"),
+        inputs=inputs,
+        paths=tuple(file_address(plan.table_uri, one.path) for one in inputs),
+        vector_paths=tuple(_vector_location(plan, one) for one in inputs),
+        outputs=1,
+        schema_string=plan.schema_string,
+        mapping_mode=plan.mapping_mode,
+        columns=(),
+        curve=None,
+        writer_options=plan.writer_options,
+        token=_NO_RUN,
+        storage=storage.fresh(),
+        slice_bytes=_KEPT_SLICE_BYTES,
+    )
+    kinds = ",".join(f"{quoted(one.name)} {sql_type(one.data_type)}" for one in schema.fields)
+    names = [quoted(one.name) for one in schema.fields]
+    passed = [f"true AS {quoted(_CHECK_COLUMN + str(n))}" for n in range(len(plan.checks))]
+    if any(isinstance(one.data_type, _NESTED) for one in schema.fields):
+        conform = ConformTasks(
+            arriving=Arriving(work.without_inputs(), tuple(check.what for check in plan.checks))
+        )
+        rows = map_batches(rows, conform, kinds).selectExpr(*names, *passed)
+    each = [Assignment.of(work, [number], None) for number in range(len(inputs))]
+    files, function = assigned(rows.sparkSession, KeptTasks(work=work.without_inputs()), each)
+    stay = map_batches(files, function, kinds).where(f"NOT coalesce(({plan.where}), false)")
+    return rows.union(stay.selectExpr(*names, *passed))
+
+
+def _vector_location(plan: WritePlan, file: InputFile) -> str | None:
+    if file.deletion_vector is None:
+        return None
+    path = vector_path(file.deletion_vector.descriptor)
+    return None if path is None else file_address(plan.table_uri, path)

@@ -1,0 +1,320 @@
+"""Writing a DataFrame into new files of a table: the sampling pass, then the main pass.
+
+The DataFrame is evaluated for each. The sampling pass needs the clustering columns only; what the
+main pass reads is what is proved to be in the files, whatever the sample was.
+"""
+
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field, replace
+from operator import attrgetter, itemgetter
+from typing import Final
+from uuid import uuid4  # noqa: TID251  names the files of a run
+
+from msgspec import structs
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+
+from liquidlog.curve.curves import parse_curve
+from liquidlog.data.runs import Run
+from liquidlog.errors import ExecutorError, LiquidlogError
+from liquidlog.plan import GroupCosts, WritePlan, WriteResult, files_digest
+from liquidlog.storage.addresses import file_address
+from liquidlog.storage.files import require_creatable
+from liquidlog.storage.options import StorageOptions
+from liquidspark.aligning import aligned, quoted, with_kept
+from liquidspark.arriving import (
+    Arriving,
+    ArrivingTasks,
+    PlainArrival,
+    SampleTasks,
+    WholeArrival,
+    WidthTasks,
+    even_sample,
+)
+from liquidspark.assignment import decode_survey, partition_values
+from liquidspark.layout import build_layout, choose_route, first_ordinals
+from liquidspark.pieces import SHUFFLE_SCHEMA
+from liquidspark.pipeline import (
+    SURVEY_SCHEMA,
+    ExecutorOptions,
+    collected,
+    map_batches,
+    task_attempts,
+    with_fresh_options,
+    write_moved,
+)
+from liquidspark.session import failure_reason, settings_applied
+from liquidspark.shuffle import FACTS_SCHEMA
+from liquidspark.sink import TaskFacts, Timer, decode_facts, merge_facts
+from liquidspark.source import GroupWork, Survey
+
+_PROBED_ROWS: Final = 20_000
+"""Rows whose stored width is measured where the table has too few to tell."""
+
+_ROWS_PER_BATCH: Final = "spark.sql.execution.arrow.maxRecordsPerBatch"
+_BYTES_PER_BATCH: Final = "spark.sql.execution.arrow.maxBytesPerBatch"
+_BOUNDED_BY_BYTES: Final = {_ROWS_PER_BATCH: "65536", _BYTES_PER_BATCH: "64m"}
+_BOUNDED_BY_ROWS: Final = {_ROWS_PER_BATCH: "64"}
+"""One number for rows of data and for pieces, of which each may have 16 MiB."""
+
+_WIDTH_SCHEMA: Final = "width double, failure binary"
+_KEPT_PER_EVEN_SHARE: Final = 4
+_LEAST_KEPT: Final = 4_096
+"""A partition returns that many times its even share of the sample, or so many rows."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FrameRun:
+    """One attempt to write a DataFrame for a plan, with its own run in the table.
+
+    `frame` has the rows as `aligned` returns them.
+    """
+
+    spark: SparkSession
+    frame: DataFrame
+    plan: WritePlan
+    storage: StorageOptions
+    options: ExecutorOptions
+    token: str = field(default_factory=lambda: uuid4().hex[:12])
+
+    @property
+    def directory(self) -> str:
+        """The table's directory: a local path or a URI."""
+        return file_address(self.plan.table_uri, "").rstrip("/")
+
+    @property
+    def run(self) -> Run:
+        """The run in the table."""
+        return Run(self.directory, self.token, self.storage)
+
+    def execute(self) -> WriteResult:
+        """Write all rows; the run ends finished, or discarded with all its files.
+
+        Raises:
+            ExecutorError: If the rows do not fit the table, or a job failed; no file is left.
+            LiquidlogError: If the storage refuses; no file is left.
+        """
+        started = time.perf_counter()
+        require_creatable(self.directory, self.storage)
+        try:
+            self.run.begin()
+            with _tagged(self.spark, f"liquidspark-{self.token}"), batch_settings(self.spark):
+                facts = self._written()
+            result = self._result(facts, seconds=time.perf_counter() - started)
+            self.run.finish(files_digest(result.outputs), keep={one.path for one in result.outputs})
+        except LiquidlogError:
+            self.run.discard()
+            raise
+        except Exception as error:
+            self.run.discard()
+            raise ExecutorError(
+                f"the rows were not written: {failure_reason(error)}; nothing was committed"
+            ) from error
+        except BaseException:
+            self.run.discard()
+            raise
+        return result
+
+    def _work(self) -> GroupWork:
+        plan = self.plan
+        return GroupWork(
+            directory=self.directory,
+            inputs=(),
+            paths=(),
+            vector_paths=(),
+            outputs=1,
+            schema_string=plan.schema_string,
+            mapping_mode=plan.mapping_mode,
+            columns=tuple(column.physical for column in plan.columns),
+            curve=None if plan.curve is None else parse_curve(plan.curve),
+            prefix=plan.prefix,
+            writer_options=plan.writer_options,
+            token=self.token,
+            storage=self.storage,
+            read_back=self.options.read_back,
+            slice_bytes=self.options.slice_bytes,
+            task_attempts=task_attempts(self.spark),
+            expected_bytes=0,
+        )
+
+    def _written(self) -> TaskFacts:
+        work = self._work()
+        if work.curve is None:
+            return with_fresh_options(work, self._plainly, facts_of=lambda facts: facts)
+        sampling = Timer()
+        with sampling.running():
+            surveys, failure = with_fresh_options(work, self._sampled, facts_of=itemgetter(1))
+        if failure is not None:
+            return failure
+        rows = sum(survey.num_rows for survey in surveys)
+        row_bytes = self.plan.row_bytes
+        if row_bytes is None:
+            row_bytes, failure = with_fresh_options(work, self._measured, facts_of=itemgetter(1))
+            if failure is not None:
+                return failure
+        expected_bytes = int(rows * row_bytes)
+        work = replace(
+            work,
+            expected_bytes=expected_bytes,
+            outputs=max(1, -(-expected_bytes // self.plan.max_file_bytes)),
+        )
+
+        def main_pass(sent: GroupWork) -> TaskFacts:
+            if expected_bytes <= self.options.single_task_bytes:
+                return self._whole(sent)
+            return self._shuffled(sent, surveys)
+
+        facts = with_fresh_options(work, main_pass, facts_of=lambda facts: facts)
+        sampled = TaskFacts(costs=GroupCosts(sample_seconds=sampling.seconds))
+        return merge_facts([facts, sampled])
+
+    def _plainly(self, work: GroupWork) -> TaskFacts:
+        tasks = PlainArrival(arriving=self._arriving(work), max_file_bytes=self.plan.max_file_bytes)
+        return collected(map_batches(self.frame, tasks, FACTS_SCHEMA))
+
+    def _whole(self, work: GroupWork) -> TaskFacts:
+        rows = self.options.sample_rows_of(work.outputs)
+        tasks = WholeArrival(arriving=self._arriving(work), sample_rows=rows)
+        return collected(map_batches(self.frame.repartition(1), tasks, FACTS_SCHEMA))
+
+    def _sampled(self, work: GroupWork) -> tuple[list[Survey], TaskFacts | None]:
+        paths = (".".join(map(quoted, column.logical)) for column in self.plan.columns)
+        columns = [f"{path} AS c{number}" for number, path in enumerate(paths)]
+        wanted = self.options.sample_rows
+        share = wanted // max(1, _partitions(self.spark))
+        most = min(wanted, max(_LEAST_KEPT, _KEPT_PER_EVEN_SHARE * share))
+        tasks = SampleTasks(work=work, most=most)
+        rows = map_batches(self.frame.selectExpr(*columns), tasks, SURVEY_SCHEMA).collect()
+        failures = [decode_facts(bytes(row.failure)) for row in rows if row.failure is not None]
+        if failures:
+            return [], merge_facts(failures)
+        surveys = [decode_survey(bytes(row.survey)) for row in rows]
+        found = sorted((survey for survey in surveys if survey.num_rows), key=attrgetter("file"))
+        return even_sample(found, wanted), None
+
+    def _shuffled(self, work: GroupWork, surveys: Sequence[Survey]) -> TaskFacts:
+        layout = build_layout(work, surveys)
+        work = replace(work, outputs=layout.outputs)
+        route = choose_route(work, slices_per_output=layout.slices_per_output)
+        tasks = ArrivingTasks(
+            work=work,
+            layout=layout,
+            route=route,
+            targets=partition_values(route.tasks),
+            arriving=self._arriving(work),
+            firsts=_firsts(surveys),
+        )
+        return write_moved(map_batches(self.frame, tasks, SHUFFLE_SCHEMA), work, route)
+
+    def _arriving(self, work: GroupWork) -> Arriving:
+        return Arriving(work, tuple(check.what for check in self.plan.checks))
+
+    def _measured(self, work: GroupWork) -> tuple[float, TaskFacts | None]:
+        """Return about how many bytes a row takes as stored, or why that cannot be said."""
+        tasks = WidthTasks(arriving=self._arriving(work), rows=_PROBED_ROWS)
+        # Spark looks at one partition, and at more of them only while it finds no row.
+        found = map_batches(self.frame, tasks, _WIDTH_SCHEMA).limit(1).collect()
+        if not found:
+            return 0.0, None
+        if found[0].failure is not None:
+            return 0.0, decode_facts(bytes(found[0].failure))
+        return float(found[0].width), None
+
+    def _result(self, facts: TaskFacts, *, seconds: float) -> WriteResult:
+        """Return the result.
+
+        Raises:
+            ExecutorError: If a task failed, or the rows in the files are not those that came.
+        """
+        if facts.failure is not None:
+            raise ExecutorError(f"{facts.failure}; nothing was committed")
+        assert facts.read is not None  # noqa: S101  merged facts have both proofs
+        assert facts.written is not None  # noqa: S101
+        if facts.read != facts.written:
+            raise ExecutorError(
+                f"rows changed on the way: came {facts.read}, written {facts.written};"
+                " nothing was committed"
+            )
+        written_bytes = sum(output.size_bytes for output in facts.outputs)
+        return WriteResult(
+            write_id=self.plan.write_id,
+            run=self.token,
+            outputs=tuple(sorted(facts.outputs, key=lambda output: output.path)),
+            rows_read=facts.read.rows,
+            rows_written=facts.written.rows,
+            checksum_read=facts.read.checksum,
+            checksum_written=facts.written.checksum,
+            seconds=round(seconds, 3),
+            costs=structs.replace(facts.costs, written_bytes=written_bytes),
+        )
+
+
+def write_frame(
+    frame: DataFrame,
+    plan: WritePlan,
+    *,
+    storage: StorageOptions,
+    options: ExecutorOptions,
+) -> WriteResult:
+    """Write the rows of a DataFrame for a plan, with the rows that stay of files to rewrite.
+
+    Raises:
+        UsageError: If Spark cannot evaluate an expression of the table.
+        ExecutorError: If the rows do not fit the table, or a job failed; no file is left.
+    """
+    spark = frame.sparkSession
+    rows = aligned(frame, plan)
+    if len(plan.rewritten):
+        rows = with_kept(rows, plan, storage)
+    run = FrameRun(spark=spark, frame=rows, plan=plan, storage=storage, options=options)
+    return run.execute()
+
+
+@contextmanager
+def batch_settings(spark: SparkSession) -> Iterator[None]:
+    """Context manager: batches of many rows, which are bounded by their bytes.
+
+    Versions of Spark that cannot bound bytes get small batches: the same number bounds rows of data
+    and pieces, which are large.
+    """
+    try:
+        spark.conf.get(_BYTES_PER_BATCH)
+    except PySparkException:
+        settings = _BOUNDED_BY_ROWS
+    else:
+        settings = _BOUNDED_BY_BYTES
+    with settings_applied(spark, settings):
+        yield
+
+
+@contextmanager
+def _tagged(spark: SparkSession, tag: str) -> Iterator[None]:
+    """Context manager: jobs that this thread starts have a tag; an interrupt cancels them.
+
+    A job group would take the place of the caller's, by which a stopped query cancels its jobs.
+    """
+    spark.addTag(tag)
+    try:
+        yield
+    except BaseException:
+        with suppress(Exception):
+            spark.interruptTag(tag)
+        raise
+    finally:
+        spark.removeTag(tag)
+
+
+def _partitions(spark: SparkSession) -> int:
+    """Return about how many partitions hold most rows: as many as the session makes of its own."""
+    context = getattr(spark, "sparkContext", None)
+    return 1 if context is None else int(context.defaultParallelism)
+
+
+def _firsts(surveys: Sequence[Survey]) -> tuple[int, ...]:
+    """Return the ordinal of the first row of each partition, by its number."""
+    firsts = [0] * (max(survey.file for survey in surveys) + 1)
+    for survey, first in zip(surveys, first_ordinals(surveys), strict=True):
+        firsts[survey.file] = first
+    return tuple(firsts)

@@ -1,0 +1,215 @@
+"""Streaming DataFrames into Delta tables: every micro-batch is one commit, exactly once.
+
+A batch is appended with the transaction (id of the query, number of the batch). The id is in the
+checkpoint, so a query that starts again with its checkpoint has the same one: a batch that was
+committed before the query died, and is given out again, is not written again.
+
+Clustering what came is not in the way of the next batch: it runs beside the stream, and appends do
+not conflict with it.
+"""
+
+import json
+import logging
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+
+from liquidlog.errors import ExecutorError, LiquidlogError, UsageError
+from liquidlog.spec.arguments import address, one, refuse, whole_number
+from liquidlog.storage.options import OptionsSource, StorageOptions
+from liquidlog.table import Size, Table
+from liquidspark.executor import execute_groups
+from liquidspark.pipeline import ExecutorOptions
+from liquidspark.writing import DEFAULT_OPTIONS, append, opened_table
+
+if TYPE_CHECKING:
+    from os import PathLike
+
+_log: Final = logging.getLogger("liquidlog.streams")
+"""The logger that says what clustering beside a stream did, or why it failed."""
+
+_TRIGGERS: Final = frozenset({"availableNow", "once", "processingTime"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InlineClustering:
+    """When and how what came is clustered beside a stream.
+
+    After every `every` batches the strategy `overlap` is asked, which rewrites nothing as long as
+    narrow readers read at most `tolerance` times the bytes that they would after a full rewrite. At
+    most `budget` bytes are rewritten at a time. None stands for what the table remembers, else for
+    the defaults of `Table.plan`.
+
+    Raises:
+        UsageError: If `every` is no whole number from 1.
+    """
+
+    every: int = 10
+    budget: Size | None = None
+    tolerance: float | None = None
+
+    def __post_init__(self) -> None:
+        """Check the number."""
+        whole_number(self.every, argument="every", least=1)
+
+    def arguments(self) -> dict[str, Any]:
+        """Return the arguments of `Table.plan`."""
+        return {"strategy": "overlap", "budget": self.budget, "tolerance": self.tolerance}
+
+
+def stream(  # noqa: PLR0913  what to write and how, spelled out
+    df: DataFrame,
+    table: "Table | str | PathLike[str]",
+    *,
+    checkpoint: str,
+    cluster: bool = True,
+    policy: InlineClustering | None = None,
+    max_file_size: Size | None = None,
+    merge_schema: bool = False,
+    trigger: Mapping[str, Any] | None = None,
+    options: ExecutorOptions = DEFAULT_OPTIONS,
+    storage_options: OptionsSource | None = None,
+) -> StreamingQuery:
+    """Start a query that appends what comes, every micro-batch in one commit, exactly once.
+
+    Each batch is appended as by `append`; a batch without rows makes no commit. Started again with
+    its checkpoint, the query goes on where it was, wherever it was stopped or killed.
+
+    Args:
+        df: A streaming DataFrame of a classic session.
+        table: The table, or its address.
+        checkpoint: Where Spark keeps the progress of the query: a path or URI that Spark can write.
+        cluster: Whether rows are placed by the table's clustering columns.
+        policy: When what came is clustered together; None for never.
+        max_file_size: As for `append`.
+        merge_schema: As for `append`.
+        trigger: Arguments of `DataStreamWriter.trigger`, such as {"processingTime": "1 minute"} or
+            {"availableNow": True}; None for as soon as the batch before is done.
+        options: How the work is divided.
+        storage_options: Open the table's files, if `table` is an address.
+
+    Raises:
+        UsageError: If the DataFrame is not streaming, its session is one of Spark Connect, or an
+            argument is wrong.
+        LiquidlogError: If the table cannot be opened.
+    """
+    one(df, DataFrame, argument="df", expected="a DataFrame")
+    if not df.isStreaming:
+        raise UsageError("the DataFrame is not streaming; append writes it at once")
+    if getattr(df.sparkSession, "sparkContext", None) is None:
+        raise UsageError("a stream needs a classic session; Spark Connect runs batches elsewhere")
+    if policy is not None:
+        one(policy, InlineClustering, argument="policy", expected="an InlineClustering")
+    for name in trigger or ():
+        if name not in _TRIGGERS:
+            refuse("trigger", f"one of {', '.join(sorted(_TRIGGERS))}", name)
+    opened = opened_table(table, storage_options)
+    place = address(checkpoint, argument="checkpoint").rstrip("/")
+    batches = _Batches(
+        table=opened,
+        checkpoint=place,
+        clustering=None if policy is None else _Clustering(opened, policy, options),
+        append=lambda batch, txn: append(
+            batch,
+            opened,
+            cluster=cluster,
+            max_file_size=max_file_size,
+            merge_schema=merge_schema,
+            txn=txn,
+            options=options,
+        ),
+    )
+    writer = df.writeStream.option("checkpointLocation", place).foreachBatch(batches)
+    if trigger:
+        writer = writer.trigger(**trigger)
+    return writer.start()
+
+
+@dataclass(slots=True, kw_only=True)
+class _Batches:
+    """What Spark calls with each micro-batch; mutable: it remembers the query's id."""
+
+    table: Table
+    checkpoint: str
+    append: Callable[[DataFrame, tuple[str, int]], object]
+    clustering: "_Clustering | None"
+    query_id: str | None = None
+
+    def __call__(self, batch: DataFrame, number: int) -> None:
+        """Append a batch, unless it was before; then cluster what came, if it is time."""
+        spark = batch.sparkSession
+        if self.query_id is None:
+            self.query_id = query_id_of(spark, self.checkpoint)
+        # Clustered rows are asked for twice, and a stateful query must not be.
+        rows = batch.persist()
+        try:
+            self.append(rows, (self.query_id, number))
+        finally:
+            rows.unpersist()
+        if self.clustering is not None:
+            self.clustering.after(spark, number)
+
+
+def query_id_of(spark: SparkSession, checkpoint: str) -> str:
+    """Return the id that Spark gave to the query of a checkpoint when it first began.
+
+    Source: Spark, StreamMetadata.
+
+    Raises:
+        ExecutorError: If the checkpoint does not say it.
+    """
+    place = f"{checkpoint}/metadata"
+    try:
+        lines = spark.read.text(place).collect()
+        found = json.loads("".join(row.value for row in lines))["id"]
+    except (ValueError, KeyError, TypeError) as error:
+        raise ExecutorError(f"{place} does not say the id of the query: {error}") from error
+    return f"liquidspark-{found}"
+
+
+@dataclass(slots=True)
+class _Clustering:
+    """Clusters what came beside the stream, one rewrite at a time; mutable."""
+
+    table: Table
+    policy: InlineClustering
+    options: ExecutorOptions
+    _pool: ThreadPoolExecutor = field(
+        default_factory=lambda: ThreadPoolExecutor(1, thread_name_prefix="liquidspark-clustering")
+    )
+    _running: Future[None] | None = None
+
+    def after(self, spark: SparkSession, number: int) -> None:
+        """Begin a rewrite after a batch, if one is due and none is running."""
+        due = (number + 1) % self.policy.every == 0
+        if not due or (self._running is not None and not self._running.done()):
+            return
+        # A session of its own: settings of the rewrite are not those of the batches.
+        self._running = self._pool.submit(self._rewrite, spark.newSession())
+
+    def _rewrite(self, spark: SparkSession) -> None:
+        """Plan, rewrite and commit; a failure is logged, as the stream can do without."""
+        table = Table.open(self.table.uri, storage_options=_source(self.table.storage))
+        try:
+            plan = table.plan(**self.policy.arguments())
+            if not plan.groups:
+                return
+            outcomes = execute_groups(
+                spark, plan, options=self.options, storage_options=_source(table.storage)
+            )
+            report = table.commit_each(plan, outcomes)
+            _log.info("clustered beside the stream: %r", report)
+            report.require_success()
+        except LiquidlogError as error:
+            _log.warning("what came was not clustered beside the stream: %s", error.message)
+
+
+def _source(storage: StorageOptions) -> OptionsSource:
+    """Return what the options were given as: by name, or a callable that is asked again."""
+    if storage.supply is None:
+        return dict(storage.items)
+    return lambda: dict(storage.latest().items)

@@ -1,0 +1,338 @@
+"""DeltaTable with the names of `delta.tables`, for scripts that maintain tables.
+
+What liquidlog does not do, such as DELETE and MERGE, is absent here. Names are Delta's, in its
+spelling.
+
+Source: Delta Lake, Python API, `delta.tables`.
+"""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Self
+
+from liquidlog.errors import ExecutorError, TableExistsError, TableNotFoundError, UsageError
+from liquidlog.operations.optimize import refuse_where
+from liquidlog.spec.arguments import address, one, texts
+from liquidlog.spec.schema import StructField, StructType, parse_schema, split_path
+from liquidlog.sql.columns import column_type
+from liquidlog.storage.options import OptionsSource
+from liquidlog.table import Table
+from liquidspark import catalog
+from liquidspark.answers import detail_frame, history_frame, optimize_frame
+
+if TYPE_CHECKING:
+    from os import PathLike
+
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import DataType
+    from pyspark.sql.types import StructType as SparkStruct
+
+# ruff: noqa: N802, N803  the names are those of delta.tables
+
+__all__ = ["DeltaOptimizeBuilder", "DeltaTable", "DeltaTableBuilder"]
+
+
+class DeltaTable:
+    """A Delta table and the session that rewrites it."""
+
+    def __init__(self, spark: "SparkSession", table: Table, name: str | None = None) -> None:
+        self._spark = spark
+        self._table = table
+        self._name = name
+
+    @classmethod
+    def forPath(
+        cls,
+        sparkSession: "SparkSession",
+        path: "str | PathLike[str]",
+        storage_options: OptionsSource | None = None,
+    ) -> "DeltaTable":
+        """Return the table at a path or URI.
+
+        Raises:
+            TableNotFoundError: If there is no table.
+            UsageError: If the address or a storage option cannot be used.
+        """
+        return cls(sparkSession, Table.open(path, storage_options=storage_options))
+
+    @classmethod
+    def forName(
+        cls,
+        sparkSession: "SparkSession",
+        tableOrViewName: str,
+        storage_options: OptionsSource | None = None,
+    ) -> "DeltaTable":
+        """Return the table of a name in the session's catalog.
+
+        Raises:
+            TableNotFoundError: If the catalog has no such table, or there is none where it says.
+            UsageError: If it is not a Delta table.
+        """
+        found = catalog.find_table(sparkSession, split_path(tableOrViewName))
+        opened = Table.open(found.uri, storage_options=storage_options)
+        return cls(sparkSession, opened, found.name)
+
+    @classmethod
+    def isDeltaTable(
+        cls,
+        sparkSession: "SparkSession",
+        identifier: "str | PathLike[str]",
+        storage_options: OptionsSource | None = None,
+    ) -> bool:
+        """Return whether there is a table at a path or URI."""
+        del sparkSession
+        try:
+            Table.open(identifier, storage_options=storage_options)
+        except TableNotFoundError:
+            return False
+        return True
+
+    @classmethod
+    def create(cls, sparkSession: "SparkSession | None" = None) -> "DeltaTableBuilder":
+        """Return a builder of a new table; there must be none yet."""
+        return DeltaTableBuilder(_session(sparkSession), if_not_exists=False)
+
+    @classmethod
+    def createIfNotExists(cls, sparkSession: "SparkSession | None" = None) -> "DeltaTableBuilder":
+        """Return a builder of a new table; one that is there is returned as it is."""
+        return DeltaTableBuilder(_session(sparkSession), if_not_exists=True)
+
+    @property
+    def table(self) -> Table:
+        """The same table with the methods of liquidlog."""
+        return self._table
+
+    def detail(self) -> "DataFrame":
+        """Return the DESCRIBE DETAIL row."""
+        return detail_frame(self._spark, self._table.detail(), self._name)
+
+    def history(self, limit: int | None = None) -> "DataFrame":
+        """Return one row per commit, newest first.
+
+        Raises:
+            UsageError: If `limit` is not a whole number from 1.
+        """
+        return history_frame(self._spark, self._table.history(limit))
+
+    def optimize(self) -> "DeltaOptimizeBuilder":
+        """Return a builder of an OPTIMIZE."""
+        return DeltaOptimizeBuilder(self._spark, self._table)
+
+    def toDF(self) -> "DataFrame":
+        """Return the table's rows, as Delta Spark reads them.
+
+        Raises:
+            ExecutorError: If the session has no Delta Spark.
+        """
+        try:
+            return self._spark.read.format("delta").load(self._table.uri)
+        except Exception as error:
+            if "DATA_SOURCE_NOT_FOUND" not in str(error):
+                raise
+            raise ExecutorError(
+                "the session has no Delta Spark, which reads the rows; add its package to the"
+                " session, as io.delta:delta-spark"
+            ) from error
+
+
+class DeltaOptimizeBuilder:
+    """An OPTIMIZE that is not run yet."""
+
+    def __init__(self, spark: "SparkSession", table: Table) -> None:
+        self._spark = spark
+        self._table = table
+        self._where: str | None = None
+
+    def where(self, partitionFilter: str) -> Self:
+        """Take only partitions that a predicate matches; refused when it is run, as no table can.
+
+        Raises:
+            UsageError: If the predicate is not text.
+        """
+        kind = "a SQL predicate"
+        self._where = one(partitionFilter, str, argument="partitionFilter", expected=kind)
+        return self
+
+    def executeCompaction(self) -> "DataFrame":
+        """Cluster a clustered table, or compact another; return Delta's metrics.
+
+        Raises:
+            UsageError: If there is a `where`, or a property of the table has a wrong value.
+            UnsupportedFeatureError: If the table cannot be rewritten.
+            ExecutorError: If a group failed; the others landed.
+            CommitConflictError: If other commits made groups impossible; the others landed.
+        """
+        return self._run()
+
+    def executeZOrderBy(self, *cols: str | Sequence[str]) -> "DataFrame":
+        """Order the rows of a table without clustering columns along a Z-order curve.
+
+        Raises:
+            UsageError: If the table is clustered, or there is a `where`.
+            ClusteringColumnError: If the table cannot be ordered by a column.
+            UnsupportedFeatureError: If the table cannot be rewritten.
+            ExecutorError: If a group failed; the others landed.
+            CommitConflictError: If other commits made groups impossible; the others landed.
+        """
+        return self._run(zorder_by=_names(cols, argument="cols"))
+
+    def _run(self, **policy: Any) -> "DataFrame":  # noqa: ANN401  as Table.plan takes them
+        if self._where is not None:
+            refuse_where(self._table.snapshot(), self._where)
+        done = self._table.optimize(self._spark, **policy)
+        return optimize_frame(self._spark, self._table.uri, [done.metrics])
+
+
+class DeltaTableBuilder:
+    """A new table that is not created yet; its methods change it and return it."""
+
+    def __init__(self, spark: "SparkSession", *, if_not_exists: bool) -> None:
+        self._spark = spark
+        self._if_not_exists = if_not_exists
+        self._name: tuple[str, ...] | None = None
+        self._location: str | None = None
+        self._comment: str | None = None
+        self._fields: list[StructField] = []
+        self._cluster_by: tuple[str, ...] = ()
+        self._properties: dict[str, str] = {}
+
+    def tableName(self, identifier: str) -> Self:
+        """Give the table a name in the session's catalog; delta.`path` gives its place instead."""
+        parts = split_path(one(identifier, str, argument="identifier", expected="a name"))
+        if len(parts) == len(("delta", "path")) and parts[0].lower() == "delta":
+            return self.location(parts[1])
+        self._name = parts
+        return self
+
+    def location(self, location: "str | PathLike[str]") -> Self:
+        """Give the table its place: a path or URI."""
+        self._location = address(location, argument="location")
+        return self
+
+    def comment(self, comment: str) -> Self:
+        """Give the table a description."""
+        self._comment = one(comment, str, argument="comment", expected="text")
+        return self
+
+    def addColumn(
+        self,
+        colName: str,
+        dataType: "str | DataType",
+        nullable: bool = True,  # noqa: FBT001, FBT002  as in delta.tables
+        comment: str | None = None,
+    ) -> Self:
+        """Add a column; the type is one of Spark's, or its name in SQL."""
+        name = one(colName, str, argument="colName", expected="a column's name")
+        field = _field(name, dataType)
+        metadata = {**field.metadata, **({} if comment is None else {"comment": comment})}
+        self._fields.append(StructField(name, field.data_type, nullable, metadata))
+        return self
+
+    def addColumns(self, cols: "SparkStruct | Sequence[Any]") -> Self:
+        """Add columns: a StructType of Spark, or a list of its StructFields."""
+        for field in cols:
+            found = _parsed([field])
+            self._fields.extend(found.fields)
+        return self
+
+    def clusterBy(self, *clusterByCols: str | Sequence[str]) -> Self:
+        """Give the table clustering columns."""
+        self._cluster_by = _names(clusterByCols, argument="clusterByCols")
+        return self
+
+    def property(self, key: str, value: str) -> Self:
+        """Give the table a property."""
+        name = one(key, str, argument="key", expected="a name")
+        self._properties[name] = one(value, str, argument="value", expected="text")
+        return self
+
+    def execute(self) -> DeltaTable:
+        """Create the table and return it.
+
+        Raises:
+            TableExistsError: If there is a table already, unless that is no error.
+            ClusteringColumnError: If the table cannot have these clustering columns.
+            UsageError: If it has neither a name nor a place, no columns, a property that is
+                refused, or a name that the session's catalog cannot hold.
+            StorageError: If the place cannot be written.
+        """
+        return create_table(
+            self._spark,
+            name=self._name,
+            location=self._location,
+            if_not_exists=self._if_not_exists,
+            definition={
+                "schema": StructType(tuple(self._fields)),
+                "cluster_by": self._cluster_by,
+                "properties": self._properties,
+                "description": self._comment,
+            },
+        )
+
+
+def create_table(
+    spark: "SparkSession",
+    *,
+    name: tuple[str, ...] | None,
+    location: str | None,
+    if_not_exists: bool,
+    definition: dict[str, Any],
+    storage_options: OptionsSource | None = None,
+) -> DeltaTable:
+    """Create a table at a place, or of a name, or both; `definition` is for `Table.definition`.
+
+    Without a place, it goes into the directory of the name's database.
+
+    Raises:
+        TableExistsError: If there is a table already, unless `if_not_exists`.
+        UsageError: If there is neither name nor place, or the catalog cannot hold the name.
+    """
+    if name is None and location is None:
+        raise UsageError("a new table needs a name or a location")
+    if name is not None and catalog.has_table(spark, name):
+        if if_not_exists:
+            return DeltaTable.forName(spark, catalog.quoted(name), storage_options)
+        raise TableExistsError(catalog.quoted(name))
+    if name is not None:
+        catalog.require_names(spark, name)
+    place = location if location is not None else catalog.new_location(spark, name or ())
+    made = Table.definition(**definition)
+    try:
+        table = Table.create_as(place, made, storage_options=storage_options)
+    except TableExistsError:
+        if not if_not_exists:
+            raise
+        table = Table.open(place, storage_options=storage_options)
+    if name is None:
+        return DeltaTable(spark, table)
+    catalog.register(spark, name, place)
+    return DeltaTable.forName(spark, catalog.quoted(name), storage_options)
+
+
+def _session(given: "SparkSession | None") -> "SparkSession":
+    from pyspark.sql import SparkSession
+
+    found = given or SparkSession.getActiveSession()
+    if found is None:
+        raise UsageError("there is no active Spark session; give one")
+    return found
+
+
+def _names(given: tuple[str | Sequence[str], ...], *, argument: str) -> tuple[str, ...]:
+    """Return names that are given one by one, or as one list."""
+    listed = given[0] if len(given) == 1 else given
+    return texts(listed, argument=argument, of="column names")
+
+
+def _field(name: str, data_type: Any) -> StructField:  # noqa: ANN401  a type, or its name
+    if isinstance(data_type, str):
+        return column_type(name, data_type)
+    from pyspark.sql.types import StructField as SparkField
+
+    return _parsed([SparkField(name, data_type)]).fields[0]
+
+
+def _parsed(fields: Sequence[Any]) -> StructType:
+    """Return Spark's fields as those of the protocol, which writes them as Spark does."""
+    from pyspark.sql.types import StructType as SparkStruct
+
+    return parse_schema(SparkStruct(list(fields)).json(), where="the columns given")

@@ -1,0 +1,102 @@
+"""What DataFrames are written to is read, changed and optimized by Delta Spark."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from liquidlog import Table
+from liquidspark import ExecutorOptions, append, overwrite, stream
+
+pytestmark = pytest.mark.reference
+
+SHUFFLED = ExecutorOptions(single_task_bytes=0, slice_bytes=1 << 14, sample_rows=1 << 12)
+
+
+@pytest.fixture
+def name(spark: Any, tmp_path: Path) -> str:
+    name = f"delta.`{tmp_path / 't'}`"
+    spark.sql(
+        f"CREATE TABLE {name} (id BIGINT, day DATE, s VARCHAR(12), at TIMESTAMP,"
+        " st STRUCT<a: INT, b: ARRAY<STRING>>, twice BIGINT GENERATED ALWAYS AS (id * 2))"
+        " USING delta CLUSTER BY (id, day) TBLPROPERTIES ('delta.columnMapping.mode' = 'name',"
+        " 'delta.enableRowTracking' = 'true', 'delta.enableInCommitTimestamps' = 'true',"
+        " 'delta.enableChangeDataFeed' = 'true', 'delta.enableDeletionVectors' = 'true')"
+    )
+    spark.sql(f"ALTER TABLE {name} ADD CONSTRAINT known CHECK (s <> 'none')")
+    return name
+
+
+def rows(spark: Any, start: int, stop: int) -> Any:
+    return spark.range(start, stop, 1, 3).selectExpr(
+        "date_add(date'2024-01-01', cast(id % 90 as int)) AS day",
+        "id",
+        "concat('row ', id) AS s",
+        "timestamp_micros(id * 1000003) AS at",
+        "named_struct('b', array('x', cast(id as string)), 'a', cast(id as int)) AS st",
+    )
+
+
+def same(spark: Any, name: str, expected: Any) -> bool:
+    columns = ["id", "day", "s", "at", "st.a", "st.b", "twice"]
+    found = spark.table(name).selectExpr(*columns)
+    wanted = expected.selectExpr("*", "id * 2 AS twice").selectExpr(*columns)
+    return bool(found.exceptAll(wanted).isEmpty() and wanted.exceptAll(found).isEmpty())
+
+
+def test_delta_spark_reads_and_continues(spark: Any, name: str, tmp_path: Path) -> None:
+    table = Table.open(tmp_path / "t")
+    append(rows(spark, 0, 6000), table, options=SHUFFLED, max_file_size="32KiB")
+    append(rows(spark, 6000, 6500), table, cluster=False)
+    assert same(spark, name, rows(spark, 0, 6500))
+    spark.sql(f"DELETE FROM {name} WHERE id % 10 = 3")
+    spark.sql(f"UPDATE {name} SET s = 'changed' WHERE id < 10")
+    append(rows(spark, 6500, 6600), table, txn=("job", 4))
+    assert spark.table(name).count() == 5950
+    done = overwrite(rows(spark, 0, 20), table, where="true")
+    assert done.replaced_files > 1
+    assert same(spark, name, rows(spark, 0, 20))
+    assert table.transaction("job") == 4
+    version = done.version
+    changes = spark.sql(
+        f"SELECT _change_type t, count(*) n FROM table_changes_by_path('{tmp_path / 't'}',"
+        f" {version}, {version}) GROUP BY 1"
+    )
+    assert {row.t: row.n for row in changes.collect()} == {"insert": 20, "delete": 5950}
+    ids = spark.sql(f"SELECT _metadata.row_id AS i FROM {name}").distinct()
+    assert ids.count() == 20
+
+
+def test_its_optimize_finds_a_clustered_append_to_be_a_partial_cube(
+    spark: Any, name: str, tmp_path: Path
+) -> None:
+    table = Table.open(tmp_path / "t")
+    append(rows(spark, 0, 6000), table, options=SHUFFLED, max_file_size="32KiB")
+    files = table.files().num_rows
+    assert files > 2
+    (cube,) = table.cubes().to_pylist()
+    append(rows(spark, 6000, 6100), table)
+    metrics = spark.sql(f"OPTIMIZE {name}").collect()[0].metrics
+    stats = metrics.clusteringStats
+    assert stats.inputZCubeFiles.numFiles == files + 1
+    assert stats.inputOtherFiles.numFiles == 0
+    assert stats.inputNumZCubes == 2
+    assert stats.numOutputZCubes == 1
+    assert cube["zcube_id"] not in {one["zcube_id"] for one in table.cubes().to_pylist()}
+    assert same(spark, name, rows(spark, 0, 6100))
+
+
+def test_a_stream_is_read_and_streamed_on(spark: Any, name: str, tmp_path: Path) -> None:
+    rows(spark, 0, 300).write.parquet(str(tmp_path / "in"))
+    inputs = spark.readStream.schema(rows(spark, 0, 1).schema).parquet(str(tmp_path / "in"))
+    for _ in range(2):
+        query = stream(
+            inputs, tmp_path / "t", checkpoint=str(tmp_path / "cp"), trigger={"availableNow": True}
+        )
+        query.awaitTermination()
+    assert same(spark, name, rows(spark, 0, 300))
+    found = spark.readStream.format("delta").load(str(tmp_path / "t")).select("id")
+    onward = found.writeStream.option("checkpointLocation", str(tmp_path / "cp2"))
+    query = onward.trigger(availableNow=True).format("parquet").start(str(tmp_path / "out"))
+    query.awaitTermination()
+    assert spark.read.parquet(str(tmp_path / "out")).count() == 300

@@ -1,0 +1,108 @@
+"""DataFrames that are put in place of rows."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from liquidlog.errors import (
+    CommitConflictError,
+    ExecutorError,
+    LiquidlogError,
+    UnsupportedFeatureError,
+    UsageError,
+)
+from liquidspark import append, frames, overwrite
+from support.written import (
+    expected,
+    numbers,
+    require_untouched,
+    rows_of,
+    table_of,
+)
+
+pytestmark = pytest.mark.spark
+
+
+def test_overwriting_replaces_the_rows_of_a_condition(spark: SparkSession, tmp_path: Path) -> None:
+    table = table_of(tmp_path)
+    for start in (0, 1000, 2000):
+        append(numbers(spark, 1000, start=start), table)
+    done = overwrite(numbers(spark, 5, start=1100), table, where="id >= 1000 AND id < 2000")
+    assert (done.version, done.replaced_files, done.rows) == (4, 1, 5)
+    kept = [*expected(1000), *expected(5, start=1100), *expected(1000, start=2000)]
+    assert rows_of(table) == sorted(kept, key=repr)
+    done = overwrite(numbers(spark, 0), table, where="id < 500 OR id IS NULL")
+    assert (done.replaced_files, done.rows) == (1, 500)
+    assert len(rows_of(table)) == 1505
+    done = overwrite(numbers(spark, 7), table, where="true")
+    assert rows_of(table) == expected(7)
+
+
+def test_rows_of_unknown_truth_stay(spark: SparkSession, tmp_path: Path) -> None:
+    table = table_of(tmp_path)
+    frame = spark.range(10).selectExpr(
+        "IF(id = 3, NULL, id) AS id", "cast(id AS int) AS k", "'' AS s"
+    )
+    append(frame, table)
+    overwrite(frame.limit(0), table, where="id >= 0")
+    assert [(row["id"], row["k"]) for row in rows_of(table)] == [(None, 3)]
+
+
+def test_rows_that_the_condition_does_not_name_are_refused(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    table = table_of(tmp_path)
+    append(numbers(spark, 100), table)
+    with pytest.raises(ExecutorError, match="the condition of what is replaced"):
+        overwrite(numbers(spark, 20), table, where="id < 10")
+    for where in ("id < current_timestamp()", "nothing = 1", "id <"):
+        with pytest.raises(UsageError):
+            overwrite(numbers(spark, 5), table, where=where)
+    require_untouched(table, 1)
+
+
+@pytest.mark.parametrize(
+    ("name", "error"),
+    [
+        ("delta.appendOnly", UnsupportedFeatureError),
+        ("delta.enableChangeDataFeed", UsageError),
+        ("delta.enableRowTracking", UsageError),
+    ],
+)
+def test_what_the_table_forbids_is_refused(
+    spark: SparkSession, tmp_path: Path, name: str, error: type[LiquidlogError]
+) -> None:
+    table = table_of(tmp_path, properties={name: "true"})
+    append(numbers(spark, 100), table)
+    with pytest.raises(error):
+        overwrite(numbers(spark, 5), table, where="id < 10")
+    require_untouched(table, 1)
+    if error is UsageError:
+        assert overwrite(numbers(spark, 5), table, where="id < 1000").version == 2
+        assert rows_of(table) == expected(5)
+
+
+def test_rows_that_come_while_others_are_replaced_are_a_conflict(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = table_of(tmp_path)
+    append(numbers(spark, 10), table)
+    write_frame = frames.write_frame
+
+    def slow(*given: Any, **named: Any) -> Any:
+        result = write_frame(*given, **named)
+        monkeypatch.setattr(frames, "write_frame", write_frame)
+        append(numbers(spark, 10, start=first), table.uri)
+        monkeypatch.setattr(frames, "write_frame", slow)
+        return result
+
+    monkeypatch.setattr(frames, "write_frame", slow)
+    first = 5
+    with pytest.raises(CommitConflictError, match="came that may have rows"):
+        overwrite(numbers(spark, 5), table, where="id < 10")
+    require_untouched(table, 2)
+    first = 100
+    overwrite(numbers(spark, 5), table, where="id < 50")
+    assert rows_of(table) == sorted([*expected(5), *expected(10, start=100)], key=repr)

@@ -1,0 +1,175 @@
+"""Streams into tables: exactly once, wherever they are stopped, and clustered beside."""
+
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+from textwrap import dedent
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from pyspark.errors import StreamingQueryException
+from pyspark.sql import DataFrame, SparkSession
+
+from liquidlog import Table
+from liquidlog.errors import UsageError
+from liquidspark import InlineClustering, frames, stream
+from support.repository import ROOT
+
+pytestmark = pytest.mark.spark
+
+BATCHES = 3
+ROWS = 100
+SCHEMA = "id long, k int"
+
+
+def source(spark: SparkSession, path: Path, *, batches: int = BATCHES) -> DataFrame:
+    """Return a stream with a file per batch; each has ids from all over."""
+    inputs = path / "in"
+    inputs.mkdir(exist_ok=True)
+    for number in range(len(list(inputs.iterdir())), batches):
+        ids = list(range(number, ROWS * BATCHES, BATCHES))
+        rows = pa.table({"id": ids, "k": pa.array([i % 7 for i in ids], pa.int32())})
+        pq.write_table(rows, inputs / f"{number}.parquet")
+        os.utime(inputs / f"{number}.parquet", (number, number))
+    return spark.readStream.schema(SCHEMA).option("maxFilesPerTrigger", 1).parquet(str(inputs))
+
+
+def table_of(path: Path) -> Table:
+    schema = pa.schema([("id", pa.int64()), ("k", pa.int32())])
+    return Table.create(path / "t", schema=schema, cluster_by=["id"])
+
+
+def ids_in(table: Table) -> list[int]:
+    paths = [Path(table.uri) / path for path in table.files()["path"].to_pylist()]
+    return sorted(i for path in paths for i in pq.ParquetFile(path).read()["id"].to_pylist())
+
+
+def run(spark: SparkSession, path: Path, table: Table, **given: Any) -> None:
+    """Take in all that is there.
+
+    Raises:
+        StreamingQueryException: If the query failed.
+    """
+    query = stream(
+        source(spark, path), table, checkpoint=str(path / "cp"),
+        trigger={"availableNow": True}, **given,
+    )  # fmt: skip
+    query.awaitTermination()
+
+
+class DiedError(Exception):
+    """Stands for the end of the driver at some point."""
+
+
+@pytest.mark.parametrize(
+    ("place", "name", "afterwards", "batch"),
+    [
+        (frames, "write_frame", False, 0),
+        (Table, "commit_write", False, 1),
+        (Table, "commit_write", True, 1),
+    ],
+    ids=["before the files", "before the commit", "after the commit"],
+)
+def test_a_stream_that_fails_anywhere_goes_on_exactly_once(
+    spark: SparkSession,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    place: Any,
+    name: str,
+    afterwards: object,
+    batch: int,
+) -> None:
+    table, real, calls = table_of(tmp_path), getattr(place, name), []
+
+    def dying(*given: Any, **named: Any) -> Any:
+        calls.append(1)
+        dies = len(calls) == batch + 1
+        if dies and not afterwards:
+            raise DiedError
+        done = real(*given, **named)
+        if dies:
+            raise DiedError
+        return done
+
+    monkeypatch.setattr(place, name, dying)
+    with pytest.raises(StreamingQueryException, match="DiedError"):
+        run(spark, tmp_path, table)
+    assert len(ids_in(table)) < BATCHES * ROWS
+    run(spark, tmp_path, table)
+    assert ids_in(table) == list(range(BATCHES * ROWS))
+    assert table.update().version == BATCHES
+
+
+KILLED = """
+    import os, sys
+    from pathlib import Path
+    import pytest
+    sys.path.insert(0, {tests!r})
+    sys.path.insert(0, {here!r})
+    from liquidlog import Table
+    from liquidspark.session import open_session
+    import test_streaming as streams
+
+    point, home = sys.argv[1], Path(sys.argv[2])
+    real, calls = Table.commit_write, []
+
+    def commit_write(*given, **named):
+        calls.append(1)
+        if len(calls) == 2 and point == "before":
+            os.kill(os.getpid(), 9)
+        done = real(*given, **named)
+        if len(calls) == 2 and point == "after":
+            os.kill(os.getpid(), 9)
+        return done
+
+    Table.commit_write = commit_write
+    with open_session({{"spark.master": "local[2]", "spark.driver.memory": "1g"}}) as spark:
+        streams.run(spark, home, Table.open(home / "t"))
+"""
+
+
+def test_a_killed_driver_loses_and_doubles_nothing(tmp_path: Path) -> None:
+    table = table_of(tmp_path)
+    program = dedent(KILLED).format(tests=str(ROOT / "tests"), here=str(ROOT / "tests" / "spark"))
+    ends = [
+        subprocess.run([sys.executable, "-c", program, point, tmp_path], check=False).returncode
+        for point in ("before", "after", "never")
+    ]
+    assert ends == [-9, -9, 0]
+    assert ids_in(table) == list(range(BATCHES * ROWS))
+    assert table.update().version == BATCHES
+    table.orphans(delete=True, older_than="0s", finished=True)
+    named = set(table.files()["path"].to_pylist())
+    assert {path.name for path in Path(table.uri).glob("*.parquet")} == named
+
+
+def test_what_came_is_clustered_beside_the_stream(spark: SparkSession, tmp_path: Path) -> None:
+    table = table_of(tmp_path)
+    table.set_properties({"liquidlog.maxFileSize": "1KiB"})
+    run(spark, tmp_path, table, cluster=False, policy=InlineClustering(every=2, tolerance=1.0))
+    deadline, operations = time.monotonic() + 120, [""]
+    while time.monotonic() < deadline:
+        operations = [commit["operation"] for commit in table.history()]
+        if "OPTIMIZE" in operations:
+            break
+        time.sleep(0.5)
+    assert "OPTIMIZE" in operations
+    assert operations.count("WRITE") == BATCHES
+    assert ids_in(table) == list(range(BATCHES * ROWS))
+
+
+def test_what_is_no_stream_is_refused(spark: SparkSession, tmp_path: Path) -> None:
+    table = table_of(tmp_path)
+    with pytest.raises(UsageError, match="not streaming"):
+        stream(spark.range(3), table, checkpoint=str(tmp_path / "cp"))
+    rows = source(spark, tmp_path)
+    for wrong in ({"policy": 3}, {"trigger": {"every": "1 s"}}, {"storage_options": {"a": "b"}}):
+        with pytest.raises(UsageError):
+            stream(rows, table, **({"checkpoint": str(tmp_path / "cp")} | wrong))
+    with pytest.raises(UsageError):
+        InlineClustering(every=0)
+    assert table.update().version == 0

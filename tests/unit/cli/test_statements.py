@@ -1,0 +1,226 @@
+"""`liquidlog sql`: a statement does and prints what its verb does."""
+
+import re
+from collections.abc import Iterator, Sequence
+from contextlib import nullcontext
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from liquidlog.cli import rewriting
+from liquidlog.cli.main import cli, run
+from liquidlog.plan import ClusteringPlan, RewrittenGroup
+from liquidlog.table import Table
+from support.arrow_executor import execute
+from support.commands import Call, said
+from support.printed_statements import printed_statements
+
+ROWS = pa.table({"col1": pa.array(range(50), pa.int32()), "col2": [f"s{n}" for n in range(50)]})
+
+
+@pytest.fixture(autouse=True)
+def executor(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Any, ...]]:
+    """Rewrite without Spark; return what executors were started with."""
+    started: list[tuple[Any, ...]] = []
+
+    def rewrite(
+        plan: ClusteringPlan, pending: Sequence[int], _: object
+    ) -> Iterator[RewrittenGroup]:
+        return (group for group in execute(plan).groups if group.group_id in set(pending))
+
+    def opened(*given: Any, **_: object) -> Any:
+        started.append(given)
+        return nullcontext(rewrite)
+
+    monkeypatch.setattr(rewriting, "open_executor", opened)
+    return started
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> Table:
+    made = Table.create(
+        tmp_path / "t",
+        schema=ROWS.schema,
+        cluster_by=["col1"],
+        properties={"delta.columnMapping.mode": "name"},
+    )
+    for _ in range(3):
+        made.append(ROWS)
+    return made
+
+
+def test_every_printed_statement_runs_or_is_refused_with_the_reason(tmp_path: Path) -> None:
+    for statement, reason in printed_statements():
+        written = re.sub(r"\b(events2?|nothing)\b", rf"delta.`{tmp_path}/\1`", statement)
+        status, _, err = said("sql", written)
+        assert (status != 0) == (reason is not None), (statement, err)
+        assert "Traceback" not in err
+        assert (reason or "") in err, statement
+        if statement.startswith("CREATE TABLE events (") and status == 0:
+            for _ in range(2):
+                Table.open(tmp_path / "events").append(ROWS)
+    rows = pa.concat_tables(pq.read_table(path) for path in _live(tmp_path / "events"))
+    assert sorted(rows.column(0).to_pylist()) == sorted([*range(50), *range(50)])
+
+
+def _live(path: Path) -> Iterator[Path]:
+    for name in Table.open(path).files()["path"].to_pylist():
+        yield path / name
+
+
+@pytest.mark.parametrize(
+    ("statement", "words"),
+    [
+        ("DESCRIBE DETAIL {t}", "detail {t}"),
+        ("DESCRIBE HISTORY {t} LIMIT 2", "history {t} --limit 2"),
+        ("SELECT SYSTEM$CLUSTERING_INFORMATION('{t}', '(col2, col1)')",
+         "health {t} --columns col2,col1"),
+        ("ALTER TABLE {t} CLUSTER BY (col2, col1)", "cluster-by {t} col2,col1 --dry-run"),
+        ("ALTER TABLE {t} CLUSTER BY NONE", "cluster-by {t} --none --dry-run"),
+        ("ALTER TABLE {t} RENAME COLUMN col2 TO `a b`", "rename-column {t} col2 `a`b` --dry-run"),
+        ("ALTER TABLE {t} DROP COLUMN IF EXISTS col2", "drop-column {t} col2 --dry-run"),
+        ("ALTER TABLE {t} SET TBLPROPERTIES ('a' = 'b=c')", "set-properties {t} a=b=c --dry-run"),
+        ("EXPLAIN OPTIMIZE {t} FULL", "optimize {t} --full --dry-run"),
+        ("OPTIMIZE {t}", "optimize {t} --dry-run"),
+        ("ALTER TABLE {t} RECLUSTER FINAL WHERE col1 = 7",
+         "optimize {t} --strategy overlap --final --where col1=7 --dry-run"),
+    ],
+)  # fmt: skip
+def test_a_statement_prints_what_its_verb_prints(
+    statement: str, words: str, table: Table, call: Call
+) -> None:
+    path = table.uri
+    verb = [word.format(t=path).replace("`a`b`", "`a b`") for word in words.split()]
+    dry = ["--dry-run"] if "--dry-run" in verb and not statement.startswith("EXPLAIN") else []
+    given = f"delta.`{path}`"
+    text = statement.format(t=given)
+    status, document, _ = call("sql", text, *dry)
+    assert (status, _timeless(document)) == (0, _timeless(call(*verb)[1]))
+    shown, printed = said("sql", text, *dry), said(*verb)
+    assert _timeless(shown[1]) == _timeless(printed[1])
+
+
+def _timeless(document: Any) -> str:
+    return re.sub(
+        r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}"
+        r"|\d{4}-\d\d-\d\dT[\d:.]+Z|'(seconds|average_depth)': [\d.]+|where': \{.*?\}",
+        "*",
+        str(document),
+    )
+
+
+def test_changes_are_made(table: Table, call: Call) -> None:
+    at = f"'{table.uri}'"
+    for text in (
+        f"ALTER TABLE {at} ADD COLUMNS (col3 DATE COMMENT 'day', p STRUCT<x: INT>)",
+        f"ALTER TABLE {at} ADD COLUMN p.y STRING",
+        f"ALTER TABLE {at} RENAME COLUMN p.y TO z",
+        f"ALTER TABLE {at} CLUSTER BY (col3, p.x)",
+        f"ALTER TABLE {at} DROP COLUMN col2",
+        f"ALTER TABLE {at} SET TBLPROPERTIES ('a' = 'b', 'c' = 'd')",
+        f"ALTER TABLE {at} UNSET TBLPROPERTIES IF EXISTS ('a', 'nope')",
+    ):
+        version = table.update().version
+        assert call("sql", text)[:2] == (0, {"format_version": 1, "version": version + 1})
+    found = table.update()
+    names = [field.name for field in found.schema.fields]
+    assert names == ["col1", "col3", "p"]
+    assert table.detail()["clusteringColumns"] == ["col3", "p.x"]
+    assert found.metadata.configuration["c"] == "d"
+    assert "a" not in found.metadata.configuration
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "ALTER TABLE {t} DROP COLUMN IF EXISTS nope",
+        "ALTER TABLE {t} UNSET TBLPROPERTIES IF EXISTS ('nope')",
+        "CREATE TABLE IF NOT EXISTS {t} (x INT)",
+        "ALTER TABLE {t} CLUSTER BY (col1)",
+    ],
+)
+def test_nothing_to_do_changes_nothing(text: str, table: Table, call: Call) -> None:
+    version = table.update().version
+    status, document, _ = call("sql", text.format(t=f"'{table.uri}'"))
+    assert (status, document["version"], table.update().version) == (0, version, version)
+
+
+def test_create_takes_columns_and_comment(tmp_path: Path, call: Call) -> None:
+    text = f"CREATE TABLE '{tmp_path}/n' (a INT NOT NULL, b STRING) CLUSTER BY (b) COMMENT 'c'"
+    status, document, _ = call("sql", text, "--dry-run")
+    assert (status, document["dry_run"], (tmp_path / "n").exists()) == (0, True, False)
+    assert call("sql", text)[0] == 0
+    detail = Table.open(tmp_path / "n").detail()
+    assert (detail["description"], detail["clusteringColumns"]) == ("c", ["b"])
+    assert call("sql", text)[2]["error"]["code"] == "table_exists"
+    like = f"CREATE TABLE '{tmp_path}/m' LIKE '{tmp_path}/n' TBLPROPERTIES ('p' = 'q')"
+    assert call("sql", like)[0] == 0
+    detail = Table.open(tmp_path / "m").detail()
+    assert (detail["description"], detail["properties"]["p"]) == ("c", "q")
+    assert detail["clusteringColumns"] == ["b"]
+
+
+def test_optimize_rewrites_with_the_executor_that_is_named(
+    table: Table, executor: list[tuple[Any, ...]], call: Call
+) -> None:
+    words = ("--executor", "spark", "--spark-conf", "a=b")
+    status, document, _ = call("sql", f"OPTIMIZE '{table.uri}'", *words)
+    assert (status, len(document["groups"]), executor) == (0, 1, [("spark", {"a": "b"}, {})])
+    assert table.files().num_rows == 1
+
+
+def test_a_table_that_need_not_exist(tmp_path: Path, call: Call) -> None:
+    text = f"ALTER TABLE IF EXISTS '{tmp_path}/none' RECLUSTER FINAL"
+    assert call("sql", text)[:2] == (0, {"format_version": 1, "versions": [], "groups": []})
+    assert call("sql", text.replace("IF EXISTS ", ""))[0] == 1
+
+
+def test_advice_comes_from_sources(table: Table, tmp_path: Path, call: Call) -> None:
+    (tmp_path / "w.sql").write_text("SELECT * FROM t WHERE col2 = 's3';")
+    (tmp_path / "w.jsonl").write_text('{"where": "col2 = \'s3\'"}')
+    verb = call("advise", table.uri, "--workload", str(tmp_path / "w.jsonl"))
+    status, document, _ = call("sql", f"ADVISE '{table.uri}' FROM '{tmp_path}/w.jsonl'")
+    assert (status, document["candidates"]) == (0, verb[1]["candidates"])
+    refused = call("sql", f"ADVISE '{table.uri}'")[2]["error"]["message"]
+    assert "records no query" in refused
+
+
+@pytest.mark.parametrize(
+    ("words", "reason"),
+    [
+        (["OPTIMIZE sales"], "without Spark there is no catalog"),
+        (["CREATE TABLE sales (a INT) LOCATION '/x'"], "LOCATION is for tables with a name"),
+        (["DESCRIBE DETAIL '{t}'", "--dry-run"], "--dry-run has no effect"),
+        (["DESCRIBE DETAIL '{t}'", "--executor", "spark"], "have an effect on OPTIMIZE"),
+        (["ALTER TABLE '{t}' CLUSTER BY NONE", "--spark-conf", "a=b"], "have an effect"),
+        (["OPTIMIZE '{t}'", "--storage-option", "a=b"], "option"),
+        (["ALTER TABLE '{t}' ADD COLUMN COL1 INT"], "there is a column col1 already"),
+        (["ALTER TABLE '{t}' ADD COLUMN x INT NOT NULL"], "leave NOT NULL out"),
+        (["ALTER TABLE '{t}' ADD COLUMN x TIMESTAMP_NTZ"], "timestampNtz"),
+        (["ALTER TABLE '{t}' ADD COLUMN col1.x INT"], "col1 is no struct"),
+        (["ALTER TABLE '{t}' ADD COLUMN nope.x INT"], "there is no column nope"),
+    ],
+)
+def test_what_cannot_be_is_refused(words: list[str], reason: str, table: Table) -> None:
+    version = table.update().version
+    status, out, err = said("sql", *[word.format(t=table.uri) for word in words])
+    assert (status, out) == (1 if "ADD COLUMN" in words[0] else 2, "")
+    assert reason in err
+    assert table.update().version == version
+
+
+def test_partition_columns_are_not_optimized(tmp_path: Path, call: Call) -> None:
+    deltalake = pytest.importorskip("deltalake")
+    deltalake.write_deltalake(tmp_path / "p", ROWS, partition_by=["col1"])
+    at = f"'{tmp_path}/p'"
+    assert call("sql", f"OPTIMIZE {at} WHERE col1 = 1")[2]["error"]["code"] == "unsupported_feature"
+    refused = call("sql", f"OPTIMIZE {at} WHERE col2 = 's1'")[2]["error"]["message"]
+    assert "partition columns only (col1), found col2" in refused
+
+
+def test_the_command_is_listed(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(cli, ["sql", "--help"]) == 0
+    assert "Run one statement of SQL" in capsys.readouterr().out

@@ -1,0 +1,215 @@
+"""Statements as text and as values; errors point at the word."""
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from liquidlog.errors import UsageError
+from liquidlog.spec.schema import (
+    ArrayType,
+    DecimalType,
+    MapType,
+    PrimitiveType,
+    StructField,
+    StructType,
+)
+from liquidlog.sql.parser import parse_statement
+from liquidlog.sql.statements import (
+    AddColumns,
+    Advise,
+    ClusterBy,
+    ClusteringInformation,
+    CreateTable,
+    CreateTableLike,
+    DescribeDetail,
+    DescribeHistory,
+    DropColumn,
+    Optimize,
+    Recluster,
+    RenameColumn,
+    SetProperties,
+    TableAt,
+    TableNamed,
+    UnsetProperties,
+)
+
+T = TableNamed(("t",))
+AT = TableAt("/x y")
+INT = PrimitiveType("integer")
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("ALTER TABLE t CLUSTER BY (a, `b c`.d)", ClusterBy(T, (("a",), ("b c", "d")))),
+        ("alter table delta.`/x y` cluster by none;", ClusterBy(AT, None)),
+        ("ALTER TABLE '/x y' CLUSTER BY (none)", ClusterBy(AT, (("none",),))),
+        ("ALTER TABLE db.t RENAME COLUMN a.b TO `c d`", RenameColumn(
+            TableNamed(("db", "t")), ("a", "b"), "c d")),
+        ("ALTER TABLE t DROP COLUMN a", DropColumn(T, ("a",))),
+        ("ALTER TABLE t DROP COLUMNS IF EXISTS (a.b)", DropColumn(T, ("a", "b"), if_exists=True)),
+        ("ALTER TABLE t ADD COLUMN s.f INT", AddColumns(
+            T, StructType((StructField("f", INT),)), ("s",))),
+        ("ALTER TABLE t ADD COLUMNS (a INT COMMENT 'x', b CHAR(3))", AddColumns(
+            T,
+            StructType((
+                StructField("a", INT, metadata={"comment": "x"}),
+                StructField(
+                    "b", PrimitiveType("string"),
+                    metadata={"__CHAR_VARCHAR_TYPE_STRING": "char(3)"},
+                ),
+            )),
+        )),
+        ("ALTER TABLE t SET TBLPROPERTIES ('a.b' = 'c', d.e = 3, f TRUE)", SetProperties(
+            T, {"a.b": "c", "d.e": "3", "f": "true"})),
+        ("ALTER TABLE t UNSET TBLPROPERTIES IF EXISTS ('a', b.c)", UnsetProperties(
+            T, ("a", "b.c"), if_exists=True)),
+        ("OPTIMIZE full FULL", Optimize(table=TableNamed(("full",)), full=True)),
+        ("OPTIMIZE t WHERE a IN (1, 2) AND b = ')' ZORDER BY (c, d.e)", Optimize(
+            table=T, where="a IN (1, 2) AND b = ')'", zorder_by=(("c",), ("d", "e")))),
+        ("EXPLAIN OPTIMIZE t ZORDER BY a, b", Optimize(
+            table=T, zorder_by=(("a",), ("b",)), explain=True)),
+        ("ALTER TABLE IF EXISTS t RECLUSTER FINAL WHERE a > 'x''y' -- why", Recluster(
+            table=T, final=True, where="a > 'x''y'", if_exists=True)),
+        ("ALTER TABLE t RECLUSTER", Recluster(table=T)),
+        ("DESCRIBE DETAIL delta.`/x y`", DescribeDetail(AT)),
+        ("/* a */ DESC HISTORY t LIMIT 3", DescribeHistory(T, 3)),
+        ("SELECT * FROM CLUSTERING_INFORMATION('db', 't')", ClusteringInformation(
+            TableNamed(("db", "t")))),
+        ("select * from clustering_information('delta.`/x y`')", ClusteringInformation(AT)),
+        ("SELECT SYSTEM$CLUSTERING_INFORMATION('t', '(a, b.c)')", ClusteringInformation(
+            T, (("a",), ("b", "c")))),
+        ("SELECT SYSTEM$CLUSTERING_INFORMATION('/x y')", ClusteringInformation(AT)),
+        ("SELECT system$clustering_information('t', 'a')", ClusteringInformation(T, (("a",),))),
+        ("ADVISE t FROM 'a.sql', 'b'", Advise(T, ("a.sql", "b"))),
+        ("CREATE TABLE IF NOT EXISTS t LIKE delta.`/x y` TBLPROPERTIES ('a'='b')", CreateTableLike(
+            table=T, like=AT, properties={"a": "b"}, if_not_exists=True)),
+    ],
+)  # fmt: skip
+def test_a_statement_is_its_value(text: str, value: Any) -> None:
+    assert parse_statement(text) == value
+
+
+def test_a_new_table_has_columns_of_every_type() -> None:
+    found = parse_statement(
+        "CREATE TABLE delta.`/t` (a BIGINT NOT NULL, b DECIMAL(10,2) COMMENT 'k', c MAP<STRING,"
+        " ARRAY<STRUCT<x: INT, `y z`: DATE COMMENT 'q'>>>, d TIMESTAMP_NTZ, e VARIANT)"
+        " CLUSTER BY (a) LOCATION '/l' USING DELTA COMMENT 'sales' TBLPROPERTIES ('p' = 'q')"
+    )
+    inner = StructType(
+        (
+            StructField("x", INT),
+            StructField("y z", PrimitiveType("date"), metadata={"comment": "q"}),
+        )
+    )
+    columns = (
+        StructField("a", PrimitiveType("long"), nullable=False),
+        StructField("b", DecimalType(10, 2), metadata={"comment": "k"}),
+        StructField("c", MapType(PrimitiveType("string"), ArrayType(inner))),
+        StructField("d", PrimitiveType("timestamp_ntz")),
+        StructField("e", PrimitiveType("variant")),
+    )
+    assert found == CreateTable(
+        table=TableAt("/t"),
+        schema=StructType(columns),
+        cluster_by=(("a",),),
+        properties={"p": "q"},
+        description="sales",
+        location="/l",
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "column", "words"),
+    [
+        ("", 1, 1, "expected CREATE"),
+        ("foo", 1, 1, "found foo"),
+        ("OPTIMIZE t\nFOO", 2, 1, "expected FULL, WHERE, ZORDER BY or the end"),
+        ("OPTIMIZE t FULL FULL", 1, 17, "expected WHERE, ZORDER BY or the end"),
+        ("OPTIMIZE", 1, 9, "expected a table"),
+        ("OPTIMIZE ''", 1, 10, "the path of a table is empty"),
+        ("OPTIMIZE t; OPTIMIZE u", 1, 13, "a second statement"),
+        ("OPTIMIZE 't", 1, 10, "the quote ' that begins here is not closed"),
+        ("OPTIMIZE t /* x", 1, 12, "the comment that begins here"),
+        ("OPTIMIZE t WHERE", 1, 17, "found none"),
+        ("OPTIMIZE t WHERE ZORDER BY a", 1, 18, "found none"),
+        ("OPTIMIZE t\n WHERE a = 1 AND\n b b c", 3, 6, "found c"),
+        ("OPTIMIZE t WHERE SELECT 1", 1, 18, "expected a condition"),
+        ("ALTER TABLE t", 1, 14, "expected CLUSTER BY"),
+        ("ALTER TABLE t CLUSTER BY a", 1, 26, "or NONE, found a"),
+        ("ALTER TABLE t\nCLUSTER BY (a, b", 2, 17, "expected , or )"),
+        ("ALTER TABLE t CLUSTER BY AUTO", 1, 26, "not chosen by themselves"),
+        ("ALTER TABLE IF EXISTS t CLUSTER BY NONE", 1, 13, "IF EXISTS stands before RECLUSTER"),
+        ("ALTER TABLE t RECLUSTER LIMIT 3", 1, 25, "LIMIT counts segments"),
+        ("ALTER TABLE t RECLUSTER WHERE a = 1 LIMIT 3", 1, 37, "LIMIT counts segments"),
+        ("ALTER TABLE t ADD COLUMN a FOO", 1, 28, "expected a type"),
+        ("ALTER TABLE t ADD COLUMN a INT FIRST", 1, 32, "behind the others"),
+        ("ALTER TABLE t ADD COLUMNS (a.b INT, c INT)", 1, 37, "one struct"),
+        ("ALTER TABLE t DROP COLUMNS (a, b)", 1, 34, "one by one"),
+        ("ALTER TABLE t SET TBLPROPERTIES ('a'='b', 'a'='c')", 1, 43, "two values"),
+        ("ALTER TABLE t SET TBLPROPERTIES ('a'=b)", 1, 38, "value in quotes, found b"),
+        ("CREATE TABLE <t> (a INT)", 1, 14, "found a placeholder"),
+        ("CREATE TABLE t USING delta CLUSTER BY (a)", 1, 16, "a new table needs columns"),
+        ("CREATE TABLE t (a INT, A INT)", 1, 24, "there are two columns A"),
+        ("CREATE TABLE t (a STRUCT<x: INT, x: INT>)", 1, 34, "there are two fields x"),
+        ("CREATE TABLE t (a ARRAY<VARCHAR(3)>)", 1, 25, "a whole column only"),
+        ("CREATE TABLE t (a DECIMAL(39, 1))", 1, 27, "1 to 38 digits"),
+        ("CREATE TABLE t (a CHAR(0))", 1, 24, "at least 1"),
+        ("CREATE TABLE t (a INT DEFAULT 3)", 1, 23, "default values"),
+        ("CREATE TABLE t (a INT) USING parquet", 1, 30, "expected DELTA"),
+        ("CREATE TABLE t (a INT) PARTITIONED BY (a)", 1, 24, "partitioned tables"),
+        ("CREATE TABLE t (a INT) AS SELECT 1", 1, 24, "rows of a query"),
+        ("CREATE OR REPLACE TABLE t (a INT)", 1, 8, "not replaced"),
+        ("CREATE TABLE t LIKE u CLUSTER BY (a)", 1, 23, "LIKE copies"),
+        ("SELECT 1", 1, 8, "there is no statement SELECT"),
+        ("SELECT SYSTEM$CLUSTERING_INFORMATION('t', 'a b')", 1, 43, "expected names of columns"),
+        ("SELECT SYSTEM$CLUSTERING_INFORMATION('a b')", 1, 38, "in these quotes"),
+        ("DESCRIBE HISTORY t LIMIT 0", 1, 26, "at least 1"),
+        ("DESCRIBE t", 1, 10, "expected DETAIL or HISTORY"),
+        ("VACUUM t", 1, 1, "there is no statement VACUUM"),
+        ("MERGE INTO t", 1, 1, "changed by an engine"),
+    ],
+)
+def test_an_error_points_at_the_word(text: str, line: int, column: int, words: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        parse_statement(text)
+    assert (caught.value.arguments["line"], caught.value.arguments["column"]) == (line, column)
+    assert caught.value.message.startswith(f"line {line}, column {column}: ")
+    assert words in caught.value.message
+    assert "\n" not in caught.value.message
+
+
+def test_deep_types_are_refused() -> None:
+    with pytest.raises(UsageError, match="nested"):
+        parse_statement(f"CREATE TABLE t (a {'ARRAY<' * 5000}INT{'>' * 5000})")
+
+
+def test_only_text_is_a_statement() -> None:
+    with pytest.raises(UsageError, match="must be text, found bytes"):
+        parse_statement(b"OPTIMIZE t")  # type: ignore[arg-type]
+
+
+NAME = st.text(st.characters(exclude_characters="`", exclude_categories=["C"]), min_size=1)
+
+
+@given(st.lists(NAME, min_size=1, max_size=3, unique_by=str.lower), NAME)
+def test_quoted_names_are_kept(columns: list[str], path: str) -> None:
+    listed = ", ".join(f"`{name}`" for name in columns)
+    found = parse_statement(f"ALTER TABLE delta.`{path}` CLUSTER BY ({listed})")
+    assert found == ClusterBy(TableAt(path), tuple((name,) for name in columns))
+
+
+@given(st.text(max_size=60))
+def test_any_text_is_a_statement_or_a_usage_error(text: str) -> None:
+    for statement in (text, f"OPTIMIZE t WHERE {text}", f"ALTER TABLE {text}"):
+        try:
+            parse_statement(statement)
+        except UsageError as error:
+            line, column = error.arguments["line"], error.arguments["column"]
+            assert isinstance(line, int)
+            assert isinstance(column, int)
+            lines = statement.split("\n")
+            assert 1 <= line <= len(lines)
+            assert 1 <= column <= len(lines[line - 1]) + 1
