@@ -8,7 +8,7 @@ from typing import Any
 
 from msgspec import UNSET, to_builtins
 
-from liquidlog.operations.reconciled import ReconciledRows, reconcile_limits
+from liquidlog.operations.followed import ReconciledRows, reconcile_limits
 from liquidlog.operations.rewrite import CommitReport, default_groups_per_commit
 from liquidlog.operations.rounds import Round, depth_after_round
 from liquidlog.plan import RESULT_FORMAT_VERSION, ClusteringPlan, RewriteResult, RewrittenGroup

@@ -47,7 +47,10 @@ from support.playground import clock_of, counted_tokens
 from support.raced_store import Crash, RacedStore
 from support.table_rows import live_rows
 
-pytestmark = pytest.mark.filterwarnings("ignore::liquidlog.operations.outputs.RunWarning")
+pytestmark = [
+    pytest.mark.filterwarnings("ignore::liquidlog.operations.outputs.RunWarning"),
+    pytest.mark.filterwarnings("ignore::liquidlog.errors.CheckpointWarning"),
+]
 
 _SHARED_MEMORY: Final = Path("/dev/shm")  # noqa: S108  files in memory, where there are any
 

@@ -74,7 +74,7 @@ def _joined_another(history: list[PlainFile | None]) -> bool:
     if first is None or last is None:
         return False
     cubes = [file.add.get("tags", {}).get("ZCUBE_ID") for file in (first, last)]
-    return cubes[0] != cubes[1]
+    return bool(cubes[0] != cubes[1])
 
 
 def _lost(history: list[PlainFile | None]) -> int:

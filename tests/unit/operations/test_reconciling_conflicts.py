@@ -11,7 +11,7 @@ from liquidlog.errors import (
     CommitConflictError,
     UsageError,
 )
-from liquidlog.operations.reconciled import TooMuchToRead
+from liquidlog.operations.followed import TooMuchToRead
 from support.races import FILES, ROWS, Scene
 
 
