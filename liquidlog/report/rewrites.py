@@ -4,6 +4,7 @@ What only a rewrite can tell, like the sizes of the files it writes, is null bef
 """
 
 from collections.abc import Mapping, Sequence
+from functools import reduce
 from typing import Any
 
 from msgspec import UNSET, to_builtins
@@ -98,8 +99,14 @@ def rounds_document(opened: Table, rounds: Sequence[Round[Mapping[str, Any]]]) -
         "rounds": documents,
         "average_depth": last,
         "rows_verified": sum(one["rows_verified"] for one in documents),
+        "reconciled": _reconciled_in_all(documents),
         "seconds": round(sum(one["seconds"] for one in documents), 3),
     }
+
+
+def _reconciled_in_all(rounds: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
+    found = (ReconciledRows(**one["reconciled"]) for one in rounds)
+    return reconciled_document(reduce(ReconciledRows.plus, found, ReconciledRows()))
 
 
 def committed_document(
@@ -175,6 +182,7 @@ def would_do_rounds(
         "rounds": rounds,
         "average_depth": depth,
         "rows_verified": rounds[0]["rows_verified"] if rounds else 0,
+        "reconciled": _reconciled_in_all(rounds),
         "seconds": round(seconds, 3),
     }
 
