@@ -50,6 +50,8 @@ from support.table_rows import live_rows
 pytestmark = [
     pytest.mark.filterwarnings("ignore::liquidlog.operations.outputs.RunWarning"),
     pytest.mark.filterwarnings("ignore::liquidlog.errors.CheckpointWarning"),
+    # A process that is killed closes nothing.
+    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
 ]
 
 _SHARED_MEMORY: Final = Path("/dev/shm")  # noqa: S108  files in memory, where there are any
