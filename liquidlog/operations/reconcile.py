@@ -252,7 +252,7 @@ class Reconciler:
                 rows,
                 outputs,
                 layout=layout,
-                limit_bytes=limit_bytes - spent_bytes,
+                limit_bytes=max(0, limit_bytes - spent_bytes),
                 tasks=self._limits.tasks,
                 storage=storage,
             )
@@ -261,7 +261,7 @@ class Reconciler:
                 outputs,
                 found,
                 layout=layout,
-                limit_bytes=limit_bytes - spent_bytes,
+                limit_bytes=max(0, limit_bytes - spent_bytes),
                 tasks=self._limits.tasks,
                 storage=storage,
             )

@@ -42,6 +42,7 @@ from support.arrow_executor import execute
 from support.disk_calls import Call, Effect, calls_on_disk
 from support.effort import effort
 from support.outlooks import Forecast, Outlook, forecast
+from support.pickled_tasks import PickledTasks
 from support.plain_table import PlainTable, Row, double, rows_of
 from support.playground import clock_of, counted_tokens
 from support.raced_store import Crash, RacedStore
@@ -229,6 +230,7 @@ class ReconcilingMachine(RuleBasedStateMachine):
         losing=FEW_RECIPES,
         fault=FAULTS,
         later=st.booleans(),
+        by_tasks=st.booleans(),
         cleaning=st.sampled_from([None, None, None, None, False, True]),
     )
     def rewrite(
@@ -238,6 +240,7 @@ class ReconcilingMachine(RuleBasedStateMachine):
         losing: list[Recipe],
         fault: Fault,
         later: bool,  # noqa: FBT001
+        by_tasks: bool,  # noqa: FBT001
         cleaning: bool | None,  # noqa: FBT001
     ) -> Any:
         """Plan, run and commit, while others change the table in between and meanwhile."""
@@ -252,26 +255,39 @@ class ReconcilingMachine(RuleBasedStateMachine):
         for recipe in between[1]:
             self.change(recipe)
         if not later:
-            self.commit((plan, groups), losing, fault, 1)
+            self.commit((plan, groups), losing, fault, 1, by_tasks)
         if cleaning is not None:
             self.clean_up(finished=cleaning)
         return plan, groups
 
-    @rule(result=results, losing=FEW_RECIPES, fault=FAULTS, together=st.integers(1, 3))
-    def commit(self, result: Result, losing: list[Recipe], fault: Fault, together: int) -> None:
+    @rule(
+        result=results,
+        losing=FEW_RECIPES,
+        fault=FAULTS,
+        together=st.integers(1, 3),
+        by_tasks=st.booleans(),
+    )
+    def commit(
+        self,
+        result: Result,
+        losing: list[Recipe],
+        fault: Fault,
+        together: int,
+        by_tasks: bool,  # noqa: FBT001
+    ) -> None:
+        """Commit groups; deleted rows are looked for here, or by tasks."""
         (plan, groups), (kind, call) = result, fault
         self.note_versions()
-        self.store.landing = [partial(self.change, recipe) for recipe in losing]
-        self.store.lose_response = kind == "lost response"
-        self.store.lost_requests = {"lost request": 1, "lost requests": PUTS}.get(kind, 0)
-        self.store.crash_before = kind == "crash before put"
-        self.store.crash_after = kind == "crash after put"
+        self.let_fail(kind, losing)
+        tasks = PickledTasks()
+        settings: dict[str, Any] = {"tasks": tasks, "reconcile_limit": 1} if by_tasks else {}
+        settings["groups_per_commit"] = together
         report, dry = None, None
         if kind == "none" and not losing:
-            dry = self.table.commit_each(plan, groups, groups_per_commit=together, dry_run=True)
+            dry = self.table.commit_each(plan, groups, **settings, dry_run=True)
         try:
             with calls_on_disk(self.root, _dies_at(call if kind == "crash" else None)):
-                report = self.table.commit_each(plan, groups, groups_per_commit=together)
+                report = self.table.commit_each(plan, groups, **settings)
         except (Crash, CommitStateUnknownError) as error:
             assert kind.startswith("crash") or kind == "lost requests"
             self.seen[type(error).__name__] += 1
@@ -279,6 +295,7 @@ class ReconcilingMachine(RuleBasedStateMachine):
         finally:
             self.store.behave()
         self.note_versions()
+        self.seen["searched by tasks"] += len(tasks.sent) > 0
         if report is not None:
             self.compare(plan, groups, report, dry)
         for group in groups:
@@ -286,6 +303,14 @@ class ReconcilingMachine(RuleBasedStateMachine):
                 self.judge(plan, group, report)
             elif self.forecast(plan, group, self.plain.version).outlook is not Outlook.LANDS:
                 self.doubtful.add(group.run)
+
+    def let_fail(self, kind: str, losing: list[Recipe]) -> None:
+        """Let others land before our next puts, and the storage fail."""
+        self.store.landing = [partial(self.change, recipe) for recipe in losing]
+        self.store.lose_response = kind == "lost response"
+        self.store.lost_requests = {"lost request": 1, "lost requests": PUTS}.get(kind, 0)
+        self.store.crash_before = kind == "crash before put"
+        self.store.crash_after = kind == "crash after put"
 
     def compare(
         self, plan: ClusteringPlan, groups: tuple[RewrittenGroup, ...], report: Any, dry: Any

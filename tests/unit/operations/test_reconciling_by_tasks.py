@@ -2,11 +2,13 @@
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from liquidlog.data import read_budget
 from liquidlog.operations import executors, followed
 from liquidlog.operations.followed import ReconcileLimits, TooMuchToRead
 from liquidlog.plan import ClusteringPlan, RewrittenGroup
@@ -36,6 +38,20 @@ def test_tasks_read_what_is_more_than_the_limit(scene: Scene) -> None:
     assert len(tasks.sent) == 2, "one job looks for the rows, one proves them"
     scene.expect(without={0: 1, 3: 1})
     scene.require_tidy()
+
+
+def test_what_lost_attempts_read_does_not_stop_tasks(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(read_budget, "_TASKS_READ", 1)  # files this small are footers above all
+    scene.plain.delete({scene.inputs[0]: [0]}, how="vector")
+    scene.store.landing = [
+        partial(scene.plain.delete, {scene.inputs[0]: [row]}, how="vector") for row in range(1, 8)
+    ]
+    report = commit(scene, PickledTasks(), reconcile_limit=1)
+    assert len(report.versions) == 1
+    assert report.reconciled.rows == 8
+    scene.expect(without=dict.fromkeys(range(8), 1))
 
 
 def test_tasks_are_not_asked_for_less(scene: Scene) -> None:
