@@ -38,6 +38,10 @@ class PrimitiveType:
         return self.name
 
 
+VOID: Final = PrimitiveType("void")
+"""The type of columns that are null in every row, which no file has."""
+
+
 @dataclass(frozen=True, slots=True)
 class DecimalType:
     """A decimal of `precision` digits, `scale` of them after the point."""
