@@ -309,7 +309,7 @@ def failed(error: LiquidlogError, work: GroupWork) -> TaskFacts:
     Raises:
         LiquidlogError: The same.
     """
-    if may_pass(error) and _tried_again(work):
+    if may_pass(error) and is_tried_again(work.task_attempts):
         raise error
     reason = "; ".join(str(error).splitlines())
     if work.storage.expiring and is_denied(error):
@@ -330,10 +330,10 @@ def require_running(work: GroupWork) -> None:
         raise ExecutorError(_ENDED)
 
 
-def _tried_again(work: GroupWork) -> bool:
+def is_tried_again(task_attempts: int) -> bool:
     """Return whether Spark will try this task again if it fails: attempts count from 0."""
     context = TaskContext.get()
-    return context is not None and context.attemptNumber() + 1 < work.task_attempts
+    return context is not None and context.attemptNumber() + 1 < task_attempts
 
 
 def encode_facts(facts: TaskFacts) -> bytes:

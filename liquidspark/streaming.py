@@ -24,6 +24,7 @@ from liquidlog.storage.options import OptionsSource, StorageOptions
 from liquidlog.table import Size, Table
 from liquidspark.executor import execute_groups
 from liquidspark.pipeline import ExecutorOptions
+from liquidspark.tasks import session_tasks
 from liquidspark.writing import DEFAULT_OPTIONS, append, opened_table, require_fitting
 
 if TYPE_CHECKING:
@@ -205,7 +206,7 @@ class _Clustering:
             outcomes = execute_groups(
                 spark, plan, options=self.options, storage_options=_source(table.storage)
             )
-            report = table.commit_each(plan, outcomes)
+            report = table.commit_each(plan, outcomes, tasks=session_tasks(spark))
             _log.info("clustered beside the stream: %r", report)
             report.require_success()
         except LiquidlogError as error:

@@ -40,6 +40,7 @@ from liquidlog.plan.facts import (
     CopiedRowGroups,
     GroupCosts,
     Progress,
+    Tasks,
     WrittenFile,
 )
 from liquidlog.plan.files import (
@@ -126,6 +127,7 @@ __all__ = [
     "SkipReason",
     "SkippedFile",
     "SkippedFiles",
+    "Tasks",
     "Term",
     "WritePlan",
     "WriteResult",
