@@ -87,6 +87,22 @@ class TaskFacts(Document, frozen=True, kw_only=True):
     failure: str | None = None
     denied: bool = False
 
+    def proofs(self) -> tuple[RowsProof, RowsProof]:
+        """Return what was read and what was written, which hold the same rows.
+
+        Raises:
+            ExecutorError: If the task failed, or the files do not have the rows that were read.
+        """
+        if self.failure is not None:
+            raise ExecutorError(self.failure)
+        assert self.read is not None  # noqa: S101  there are both without a failure
+        assert self.written is not None  # noqa: S101
+        if self.read != self.written:
+            raise ExecutorError(
+                f"rows changed on the way: read {self.read}, written {self.written}"
+            )
+        return self.read, self.written
+
 
 class Proof:
     """Adds up rows and checksums, and the time that takes; mutable."""
