@@ -23,9 +23,11 @@ from liquidlog.curve.curves import Curve
 from liquidlog.data.concatenation import copy_key
 from liquidlog.data.encodings import decoded
 from liquidlog.data.logical_file import LogicalFile, Span
+from liquidlog.data.runs import Run
 from liquidlog.data.widths import value_bytes
 from liquidlog.plan import FittedWorkload, InputFile, RowTracking, WriterOptions, file_schema
 from liquidlog.spec.mapping import MappingMode
+from liquidlog.spec.partitions import data_schema
 from liquidlog.spec.schema import Path, StructType, parse_schema
 from liquidlog.spec.widening import earlier_types
 from liquidlog.storage.options import NO_OPTIONS, StorageOptions
@@ -60,6 +62,9 @@ class GroupWork:
         vector_paths: Where their deletion vectors are; None for one in the log, or none.
         outputs: How many files to write, at least 1.
         schema_string: The table's schema.
+        partition_columns: Physical names of its columns that data files do not hold.
+        output_directories: Where outputs are written, relative to the table; one, or none for
+            the table's own.
         row_tracking: The table's hidden columns, if rows have ids.
         columns: Physical paths of the clustering columns.
         curve: What rows are sorted along; None for compaction.
@@ -95,11 +100,18 @@ class GroupWork:
     task_attempts: int = 1
     copy_row_groups: bool = True
     expected_bytes: int | None = None
+    partition_columns: tuple[str, ...] = ()
+    output_directories: tuple[str, ...] = ()
+
+    @property
+    def run(self) -> Run:
+        """The run that writes the outputs."""
+        return Run(self.directory, self.token, self.storage, self.output_directories)
 
     @property
     def table_schema(self) -> StructType:
-        """The table's schema."""
-        return _schema(self.schema_string)
+        """The table's columns that data files hold."""
+        return _schema(self.schema_string, self.partition_columns)
 
     @property
     def schema(self) -> StructType:
@@ -437,5 +449,5 @@ def flat_array(column: pa.ChunkedArray) -> pa.Array:
 
 
 @lru_cache(maxsize=16)
-def _schema(schema_string: str) -> StructType:
-    return parse_schema(schema_string, where="the plan")
+def _schema(schema_string: str, partition_columns: tuple[str, ...]) -> StructType:
+    return data_schema(parse_schema(schema_string, where="the plan"), partition_columns)

@@ -38,7 +38,7 @@ from liquidlog.spec.bounds import has_bounds
 from liquidlog.spec.bounds_json import parse_bounds
 from liquidlog.spec.deletion_vectors import Positions
 from liquidlog.spec.mapping import MappingMode
-from liquidlog.spec.schema import Leaf, Path, StructType, leaves, parse_schema
+from liquidlog.spec.schema import Leaf, Path, StructType, leaves
 from liquidlog.storage.options import NO_OPTIONS, StorageOptions
 
 _SLICE_BYTES: Final = 256 << 20
@@ -61,7 +61,8 @@ _WORTH_A_LOOK: Final = 2
 class FileLayout:
     """How the data files of a rewrite are to be read and written; all paths are physical.
 
-    `schema` is the table's. `columns` are the clustering columns, in order; none for a compaction.
+    `schema` has the table's columns that files hold. `columns` are the clustering columns, in
+    order; none for a compaction.
     """
 
     schema: StructType
@@ -79,7 +80,7 @@ class FileLayout:
             CorruptLogError: If the plan's schema cannot be understood.
         """
         return cls(
-            schema=parse_schema(plan.schema_string, where="the plan"),
+            schema=plan.data_schema,
             mapping=plan.mapping_mode,
             row_tracking=plan.row_tracking,
             columns=tuple(column.physical for column in plan.columns),

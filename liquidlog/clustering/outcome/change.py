@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from liquidlog.clustering.outcome.metrics import operation_metrics
+from liquidlog.clustering.outcome.partitioning import partition_mismatches
 from liquidlog.clustering.outcome.reconciled import (
     Reconciled,
     as_written,
@@ -189,6 +190,7 @@ def _mismatches(
     seen: set[str] = set()
     for group, of in zip(groups, planned, strict=True):
         yield from _row_mismatches(of, group)
+        yield from partition_mismatches(plan, of, group)
         if group.checksum_read != group.checksum_written:
             yield (
                 f"the rows written are not the rows read: checksum {group.checksum_written},"
@@ -262,7 +264,7 @@ def _adds(plan: ClusteringPlan, planned: RewriteGroup, reconciled: Reconciled) -
         file, vector = output.file, output.vector
         yield AddFile(
             path=quote(file.path, safe=_PATH_SAFE),
-            partition_values={},
+            partition_values=planned.partition_values,
             size=file.size_bytes,
             modification_time=file.modification_time_ms,
             data_change=False,
@@ -322,7 +324,13 @@ def _parameters(plan: ClusteringPlan) -> dict[str, object]:
             "zOrderBy": "[]",
         }
     # The reference engine omits isFull if there are no clustering columns.
-    return {"predicate": "[]", "zOrderBy": column_names(plan), "clusterBy": "[]", "auto": False}
+    where = [] if plan.policy.where is None else [f"({plan.policy.where})"]
+    return {
+        "predicate": msgspec.json.encode(where).decode(),
+        "zOrderBy": column_names(plan),
+        "clusterBy": "[]",
+        "auto": False,
+    }
 
 
 def column_names(plan: ClusteringPlan | WritePlan) -> str:
