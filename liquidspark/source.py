@@ -210,6 +210,7 @@ def open_logical_file(work: GroupWork, file: int) -> LogicalFile:
         schema=work.table_schema,
         mapping=work.mapping_mode,
         vector_location=work.vector_paths[file],
+        partition_columns=work.partition_columns,
         row_tracking=work.row_tracking,
         dictionary=True,
         storage=work.storage,

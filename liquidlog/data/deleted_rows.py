@@ -62,7 +62,7 @@ class FileLayout:
     """How the data files of a rewrite are to be read and written; all paths are physical.
 
     `schema` has the table's columns that files hold. `columns` are the clustering columns, in
-    order; none for a compaction.
+    order; none for a compaction. `partition_columns` may be in inputs and are not read.
     """
 
     schema: StructType
@@ -70,6 +70,7 @@ class FileLayout:
     row_tracking: RowTracking | None
     columns: tuple[Path, ...]
     options: WriterOptions
+    partition_columns: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, plan: ClusteringPlan) -> Self:
@@ -85,6 +86,7 @@ class FileLayout:
             row_tracking=plan.row_tracking,
             columns=tuple(column.physical for column in plan.columns),
             options=plan.writer_options,
+            partition_columns=plan.partitioned_by,
         )
 
     @property
@@ -262,6 +264,7 @@ class _Search:
             mapping=self._layout.mapping,
             vector_location=rows.vector_location,
             row_tracking=self._layout.row_tracking,
+            partition_columns=self._layout.partition_columns,
             storage=self._storage,
         ) as file:
             positions = file.live_positions() if rows.positions is None else rows.positions

@@ -167,6 +167,7 @@ def _open(plan: ClusteringPlan, file: InputFile, storage: StorageOptions) -> Log
         mapping=plan.mapping_mode,
         vector_location=None if location is None else _located(plan, location),
         row_tracking=plan.row_tracking,
+        partition_columns=plan.partitioned_by,
         storage=storage,
     )
 

@@ -5,7 +5,6 @@ Source: PROTOCOL.md, "Add File and Remove File"; Delta Spark, OptimizeExecutor.
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
-from urllib.parse import quote
 
 import msgspec
 import numpy as np
@@ -53,14 +52,12 @@ from liquidlog.spec.actions import (
     RemoveFile,
 )
 from liquidlog.spec.change import Change
+from liquidlog.spec.file_paths import encoded_path
 from liquidlog.spec.schema import quote_path
 from liquidlog.spec.stats import wide_bounds
 
 _REMOVED: Final = ("path", "size", "num_records", "base_row_id", "default_row_commit_version")
 """Columns of live files that a remove repeats unchanged."""
-
-_PATH_SAFE: Final = "/!$&'()*+,;=:@-._~"
-"""Characters that need no escape in the path of a URI. Source: RFC 2396, pchar and "/"."""
 
 
 def rewrite_change(
@@ -263,7 +260,7 @@ def _adds(plan: ClusteringPlan, planned: RewriteGroup, reconciled: Reconciled) -
     for output in reconciled.outputs:
         file, vector = output.file, output.vector
         yield AddFile(
-            path=quote(file.path, safe=_PATH_SAFE),
+            path=encoded_path(file.path),
             partition_values=planned.partition_values,
             size=file.size_bytes,
             modification_time=file.modification_time_ms,
