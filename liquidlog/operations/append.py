@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import Final, TypeAlias
 
-import msgspec
 import pyarrow as pa
 
 from liquidlog.clustering.columns import clustering_state
@@ -282,10 +281,9 @@ def _change(
         CorruptLogError: If the table's row ids contradict each other.
     """
     actions = added(snapshot, written, partitions=values)
-    columns = msgspec.json.encode(snapshot.metadata.partition_columns).decode()
     return Change(
         operation="WRITE",
-        parameters={"mode": "Append", "partitionBy": columns},
+        parameters={"mode": "Append", "partitionBy": "[]"},
         actions=actions,
         metrics=written_metrics(written),
         is_blind_append=True,
