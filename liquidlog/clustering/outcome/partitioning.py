@@ -46,3 +46,4 @@ def partition_changes(
                 f"inputs of group {group.group_id} have the partition values {document}, expected"
                 f" {group.partition_values}"
             )
+            return

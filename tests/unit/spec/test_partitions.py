@@ -108,7 +108,8 @@ def test_nests_directories_in_the_tables_order() -> None:
 
 
 @pytest.mark.parametrize(
-    "directory", ["", "..", "a/../b", "/a", "a//b", "_delta_log", "_delta_log/x", "a:b", "a\\b", "."]
+    "directory",
+    ["", "..", "a/../b", "/a", "a//b", "_delta_log", "_delta_log/x", "a:b", "a\\b", "."],
 )
 def test_refuses_directories_that_are_no_place_for_data_files(directory: str) -> None:
     assert not is_safe_directory(directory)
