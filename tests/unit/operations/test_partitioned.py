@@ -62,7 +62,7 @@ def test_joins_small_files_inside_partitions(tmp_path: Path) -> None:
     table = partitioned_table(tmp_path / "t")
     before = rows_read(tmp_path / "t")
     plan, report = compacted(table)
-    assert report.failures == report.conflicts == ()
+    assert (report.failures, report.conflicts) == ((), ())
     assert {group.directory for group in plan.groups} == DIRECTORIES
     assert rows_read(tmp_path / "t") == before
     adds = live_adds(tmp_path / "t").values()
@@ -251,7 +251,7 @@ def test_follows_rows_that_others_delete_meanwhile(tmp_path: Path) -> None:
     DeltaTable(str(tmp_path / "t")).delete("id = 5")
     expected = rows_read(tmp_path / "t")
     report = table.commit(plan, result, max_reconciled_share=0.5)
-    assert report.failures == report.conflicts == ()
+    assert (report.failures, report.conflicts) == ((), ())
     assert report.reconciled.rows == ROWS
     assert rows_read(tmp_path / "t") == expected
     live = data_files(tmp_path / "t") & set(live_adds(tmp_path / "t"))
