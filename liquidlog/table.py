@@ -32,6 +32,7 @@ from liquidlog.plan import (
     ClusteringPlan,
     Outcome,
     RewriteResult,
+    Tasks,
     WritePlan,
     WriteResult,
     Written,
@@ -1040,7 +1041,7 @@ class Table(Summary):
             CommitConflictError: If other commits made groups impossible; the other groups landed.
             CommitStateUnknownError: If a commit may or may not have landed.
         """
-        from liquidlog.operations.executors import ExecutorWhenNeeded, rewrite_groups
+        from liquidlog.operations.executors import ExecutorWhenNeeded, rewrite_groups, tasks_of
         from liquidlog.operations.optimize import Optimized, no_progress, open_executor_at
 
         one(executor, str, argument="executor", expected="the name of an executor")
@@ -1050,7 +1051,9 @@ class Table(Summary):
         with ExecutorWhenNeeded(lambda: open_executor_at(executor, session, storage)) as started:
             rewrite, pending, watch = started.for_plan(plan), self.pending(plan), self.watch(plan)
             outcomes = rewrite_groups(rewrite, plan, pending, no_progress, watch)
-            report = self.commit_each(plan, outcomes, groups_per_commit=most, watch=watch)
+            report = self.commit_each(
+                plan, outcomes, groups_per_commit=most, watch=watch, tasks=tasks_of(rewrite)
+            )
         report.require_success()
         return Optimized(plan=plan, report=report, metrics=self.optimize_metrics(plan, report))
 
@@ -1086,15 +1089,18 @@ class Table(Summary):
         max_reconciled_share: float | None = None,
         reconcile_limit: Size | None = None,
         watch: "GroupWatch | None" = None,
+        tasks: Tasks | None = None,
         dry_run: bool = False,
     ) -> "CommitReport":
         """Commit groups as an executor finishes them; failures are collected, not raised.
 
         Groups wait until there are `groups_per_commit`, the first has waited for ten minutes, or
         `groups` ends, be it with an error: that is raised after what waits is committed. Groups
-        that were cancelled because of what `watch` said are conflicts, with what it found. Outputs
-        of groups that the limits forbid are deleted; `commit` leaves them, since a commit with
-        other limits may follow. All other arguments are those of `commit`.
+        that were cancelled because of what `watch` said are conflicts, with what it found. Where
+        more than `reconcile_limit` would be read to find rows that others deleted, `tasks` read it,
+        as `liquidspark.session_tasks` returns them. Outputs of groups that the limits forbid are
+        deleted; `commit` leaves them, since a commit with other limits may follow. All other
+        arguments are those of `commit`.
 
         Raises:
             UsageError: If an argument is not what `commit` takes.
@@ -1103,7 +1109,7 @@ class Table(Summary):
         from liquidlog.operations.rewrite import commit_groups
 
         return commit_groups(
-            self._commit_run(plan, max_reconciled_share, reconcile_limit),
+            self._commit_run(plan, max_reconciled_share, reconcile_limit, tasks),
             groups,
             on_commit=on_commit,
             groups_per_commit=_groups_per_commit(_plan(plan), groups_per_commit),
@@ -1116,18 +1122,19 @@ class Table(Summary):
         plan: ClusteringPlan,
         share: float | None,
         limit: Size | None,
+        tasks: Tasks | None = None,
         *,
         keeps_results: bool = False,
     ) -> "CommitRun":
         from liquidlog.operations.attempts import CommitRun
-        from liquidlog.operations.reconciled import reconcile_limits
+        from liquidlog.operations.followed import reconcile_limits
 
         return CommitRun(
             self._store,
             _plan(plan),
             self._clock,
             self._opinion,
-            reconcile_limits(share, limit),
+            reconcile_limits(share, limit, tasks),
             keeps_results=keeps_results,
         )
 
@@ -1147,7 +1154,7 @@ class Table(Summary):
         Nothing is read yet. A look that fails is a message to the logger `liquidlog.executors`, and
         the next one tries again.
         """
-        from liquidlog.operations.reconciled import reconcile_limits
+        from liquidlog.operations.followed import reconcile_limits
         from liquidlog.operations.watch import GroupWatch, lasting_conflicts
 
         limits = reconcile_limits(max_reconciled_share, None)

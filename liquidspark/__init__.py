@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from liquidspark.executor import ExecutorOptions, execute, execute_groups
     from liquidspark.statements import sql
     from liquidspark.streaming import InlineClustering, stream
+    from liquidspark.tasks import session_tasks
     from liquidspark.writing import append, overwrite
 
 __all__ = [
@@ -23,6 +24,7 @@ __all__ = [
     "execute",
     "execute_groups",
     "overwrite",
+    "session_tasks",
     "sql",
     "stream",
 ]
@@ -31,6 +33,7 @@ _MODULES = {
     "InlineClustering": "liquidspark.streaming",
     "append": "liquidspark.writing",
     "overwrite": "liquidspark.writing",
+    "session_tasks": "liquidspark.tasks",
     "sql": "liquidspark.statements",
     "stream": "liquidspark.streaming",
 }

@@ -8,6 +8,7 @@ with the least hash of (partition, row): of all partitions together, the rows wi
 are an even sample, whatever the sizes of partitions, and the same one each time.
 """
 
+from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -312,44 +313,21 @@ class ArrivingTasks(MapSide):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class WholeArrival:
-    """One task that lays out and writes all rows; for as few as fit into its memory."""
+class _WritingArrival(ABC):
+    """A task that writes rows as they arrive, and proves that it wrote what came."""
 
     arriving: Arriving
-    sample_rows: int
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Yield one row of facts."""
         yield facts_batch(self._run(batches))
         deque(batches, maxlen=0)
 
-    def _run(self, batches: Iterable[pa.RecordBatch]) -> TaskFacts:
-        work = self.arriving.work
-        read, written, whole, reading = Proof(), Proof(), Timer(), Timer()
-        try:
-            require_running(work)
-            with whole.running():
-                tables = list(reading.each(self.arriving.tables(batches)))
-                outputs: tuple[WrittenFile, ...] = ()
-                if tables:
-                    surveys = [_survey_of(work, concat(tables), self.sample_rows)]
-                    outputs = sorted_outputs(work, surveys, tables, read, written)
-        except LiquidlogError as error:
-            return failed(error, work)
-        return _facts(read, written, outputs, whole, reading)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PlainArrival:
-    """Each task writes the rows of its partition as they come, to files of `max_file_bytes`."""
-
-    arriving: Arriving
-    max_file_bytes: int
-
-    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Yield one row of facts."""
-        yield facts_batch(self._run(batches))
-        deque(batches, maxlen=0)
+    @abstractmethod
+    def _files(
+        self, tables: Iterator[pa.Table], read: Proof, written: Proof
+    ) -> Iterable[WrittenFile]:
+        """Write the rows of tables, add them to the proofs, and return the files."""
 
     def _run(self, batches: Iterable[pa.RecordBatch]) -> TaskFacts:
         work = self.arriving.work
@@ -363,9 +341,33 @@ class PlainArrival:
             return failed(error, work)
         return _facts(read, written, outputs, whole, reading)
 
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WholeArrival(_WritingArrival):
+    """One task that lays out and writes all rows; for as few as fit into its memory."""
+
+    sample_rows: int
+
     def _files(
         self, tables: Iterator[pa.Table], read: Proof, written: Proof
-    ) -> Iterator[WrittenFile]:
+    ) -> Iterable[WrittenFile]:
+        held = list(tables)
+        if not held:
+            return ()
+        work = self.arriving.work
+        surveys = [_survey_of(work, concat(held), self.sample_rows)]
+        return sorted_outputs(work, surveys, held, read, written)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlainArrival(_WritingArrival):
+    """Each task writes the rows of its partition as they come, to files of `max_file_bytes`."""
+
+    max_file_bytes: int
+
+    def _files(
+        self, tables: Iterator[pa.Table], read: Proof, written: Proof
+    ) -> Iterable[WrittenFile]:
         number = partition_number()
         for first in tables:
             with OutputFile(self.arriving.work, number, proof=written) as output:

@@ -3,7 +3,9 @@
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass
 from functools import partial
+from inspect import Signature, signature
 from typing import TYPE_CHECKING
 
 import click
@@ -14,13 +16,29 @@ from liquidlog.cli.rewriting import executors_heard
 from liquidlog.operations.executors import NOT_READ_BACK, Executor, rewrite_groups
 from liquidlog.operations.results import complete_result, read_plan
 from liquidlog.operations.watch import watch_of
-from liquidlog.plan import Cancelled, ClusteringPlan, Outcome, Progress, RewrittenGroup
+from liquidlog.plan import Cancelled, ClusteringPlan, Outcome, Progress, RewrittenGroup, Tasks
 from liquidlog.spec.arguments import refuse
 from liquidlog.storage.options import OptionsSource
 from liquidspark.session import open_session
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+
+@dataclass(frozen=True, slots=True)
+class _OnSession:
+    """The executor on a session, and what runs other work there."""
+
+    execute: Executor
+    tasks: Tasks
+
+    @property
+    def __signature__(self) -> Signature:
+        """The executor's, by which callers find out what they may ask of it."""
+        return signature(self.execute)
+
+    def __call__(self, *arguments: object, **named: object) -> Iterator[Outcome]:
+        return self.execute(*arguments, **named)
 
 
 @contextmanager
@@ -50,6 +68,7 @@ def open_executor(
         refuse("session", "a SparkSession", session)
     with nullcontext(session) if session is not None else open_session(conf) as spark:
         from liquidspark.executor import ExecutorOptions, execute_groups
+        from liquidspark.tasks import session_tasks
 
         options = ExecutorOptions(read_back=read_back)
 
@@ -70,7 +89,7 @@ def open_executor(
                 verb=verb,
             )
 
-        yield execute
+        yield _OnSession(execute, session_tasks(spark))
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})

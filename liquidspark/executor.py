@@ -360,28 +360,24 @@ class GroupRun:
             facts: The sum of its tasks' facts.
             seconds: The duration of the rewrite.
         """
-        if facts.failure is not None:
-            return self._failed(facts.failure)
-        assert facts.read is not None  # noqa: S101  merged facts have both proofs
-        assert facts.written is not None  # noqa: S101
-        if facts.read != facts.written:
-            return self._failed(
-                f"rows changed on the way: read {facts.read}, written {facts.written}"
-            )
+        try:
+            read, written = facts.proofs()
+        except ExecutorError as error:
+            return self._failed(str(error))
         return RewrittenGroup(
             plan_id=self.plan.plan_id,
             group_id=self.group.group_id,
             run=self.token,
             partition_values=self.group.partition_values if self.plan.partitioned_by else UNSET,
             outputs=tuple(sorted(facts.outputs, key=lambda output: output.path)),
-            rows_read=facts.read.rows,
-            rows_written=facts.written.rows,
-            checksum_read=facts.read.checksum,
-            checksum_written=facts.written.checksum,
+            rows_read=read.rows,
+            rows_written=written.rows,
+            checksum_read=read.checksum,
+            checksum_written=written.checksum,
             seconds=round(seconds, 3),
             costs=self._costs(facts),
             read_back=UNSET if self.options.read_back else False,
-            copied=_copied(facts.read, facts.written),
+            copied=_copied(read, written),
         )
 
     def _costs(self, facts: TaskFacts) -> GroupCosts:

@@ -228,24 +228,19 @@ class FrameRun:
         Raises:
             ExecutorError: If a task failed, or the rows in the files are not those that came.
         """
-        if facts.failure is not None:
-            raise ExecutorError(f"{facts.failure}; nothing was committed")
-        assert facts.read is not None  # noqa: S101  merged facts have both proofs
-        assert facts.written is not None  # noqa: S101
-        if facts.read != facts.written:
-            raise ExecutorError(
-                f"rows changed on the way: came {facts.read}, written {facts.written};"
-                " nothing was committed"
-            )
+        try:
+            read, written = facts.proofs()
+        except ExecutorError as error:
+            raise ExecutorError(f"{error}; nothing was committed") from error
         written_bytes = sum(output.size_bytes for output in facts.outputs)
         return WriteResult(
             write_id=self.plan.write_id,
             run=self.token,
             outputs=tuple(sorted(facts.outputs, key=lambda output: output.path)),
-            rows_read=facts.read.rows,
-            rows_written=facts.written.rows,
-            checksum_read=facts.read.checksum,
-            checksum_written=facts.written.checksum,
+            rows_read=read.rows,
+            rows_written=written.rows,
+            checksum_read=read.checksum,
+            checksum_written=written.checksum,
             seconds=round(seconds, 3),
             costs=structs.replace(facts.costs, written_bytes=written_bytes),
         )

@@ -86,6 +86,22 @@ class TaskFacts(Document, frozen=True, kw_only=True):
     failure: str | None = None
     denied: bool = False
 
+    def proofs(self) -> tuple[RowsProof, RowsProof]:
+        """Return what was read and what was written, which hold the same rows.
+
+        Raises:
+            ExecutorError: If the task failed, or the files do not have the rows that were read.
+        """
+        if self.failure is not None:
+            raise ExecutorError(self.failure)
+        assert self.read is not None  # noqa: S101  there are both without a failure
+        assert self.written is not None  # noqa: S101
+        if self.read != self.written:
+            raise ExecutorError(
+                f"rows changed on the way: read {self.read}, written {self.written}"
+            )
+        return self.read, self.written
+
 
 class Proof:
     """Adds up rows and checksums, and the time that takes; mutable."""
@@ -292,7 +308,7 @@ def failed(error: LiquidlogError, work: GroupWork) -> TaskFacts:
     Raises:
         LiquidlogError: The same.
     """
-    if may_pass(error) and _tried_again(work):
+    if may_pass(error) and is_tried_again(work.task_attempts):
         raise error
     reason = "; ".join(str(error).splitlines())
     if work.storage.expiring and is_denied(error):
@@ -313,10 +329,10 @@ def require_running(work: GroupWork) -> None:
         raise ExecutorError(_ENDED)
 
 
-def _tried_again(work: GroupWork) -> bool:
+def is_tried_again(task_attempts: int) -> bool:
     """Return whether Spark will try this task again if it fails: attempts count from 0."""
     context = TaskContext.get()
-    return context is not None and context.attemptNumber() + 1 < work.task_attempts
+    return context is not None and context.attemptNumber() + 1 < task_attempts
 
 
 def encode_facts(facts: TaskFacts) -> bytes:

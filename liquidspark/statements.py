@@ -10,26 +10,9 @@ from liquidlog.operations.scan import read_workload
 from liquidlog.plan import ClusteringPlan
 from liquidlog.predicates.workload import Workload
 from liquidlog.report.jsonable import jsonable
-from liquidlog.spec.schema import Path, find_column, quote_path
+from liquidlog.spec.schema import quote_path, quote_paths
+from liquidlog.sql import statements as ask
 from liquidlog.sql.parser import parse_statement
-from liquidlog.sql.statements import (
-    AddColumns,
-    Advise,
-    ClusterBy,
-    ClusteringInformation,
-    CreateTable,
-    CreateTableLike,
-    DescribeDetail,
-    DescribeHistory,
-    DropColumn,
-    Optimize,
-    Recluster,
-    RenameColumn,
-    SetProperties,
-    TableAt,
-    TableName,
-    UnsetProperties,
-)
 from liquidlog.storage.options import OptionsSource, StorageOptions
 from liquidlog.table import Table
 from liquidspark import catalog
@@ -44,13 +27,6 @@ from liquidspark.tables import DeltaTable, create_table
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
-
-
-Change = ClusterBy | RenameColumn | DropColumn | AddColumns | SetProperties | UnsetProperties
-"""Statements that change a table that is there, and rewrite no file."""
-
-Answered = DescribeDetail | DescribeHistory | ClusteringInformation | Advise | Optimize | Recluster
-"""Statements that answer with rows."""
 
 
 def sql(
@@ -74,20 +50,20 @@ def sql(
         LiquidlogError: As the method of `Table` that the statement stands for.
     """
     asked = parse_statement(statement)
-    if isinstance(asked, CreateTable | CreateTableLike):
+    if isinstance(asked, ask.Creation):
         _create(spark, asked, storage_options)
         return empty_frame(spark)
     try:
         table = open_table(spark, asked.table, storage_options)
     except TableNotFoundError:
-        if isinstance(asked, Recluster) and asked.if_exists:
+        if isinstance(asked, ask.Recluster) and asked.if_exists:
             return optimize_frame(spark, str(asked.table), [])
         raise
     return _answered(spark, table, asked, storage_options)
 
 
 def open_table(
-    spark: "SparkSession", name: TableName, storage_options: OptionsSource | None = None
+    spark: "SparkSession", name: ask.TableName, storage_options: OptionsSource | None = None
 ) -> DeltaTable:
     """Return the table of a statement.
 
@@ -95,7 +71,7 @@ def open_table(
         TableNotFoundError: If there is no table.
         UsageError: If a name is not that of a Delta table.
     """
-    if isinstance(name, TableAt):
+    if isinstance(name, ask.TableAt):
         return DeltaTable.forPath(spark, name.uri, storage_options)
     return DeltaTable.forName(spark, catalog.quoted(name.parts), storage_options)
 
@@ -103,35 +79,35 @@ def open_table(
 def _answered(
     spark: "SparkSession",
     opened: DeltaTable,
-    asked: Answered | Change,
+    asked: ask.Alteration | ask.Rewrite | ask.Question,
     storage_options: OptionsSource | None,
 ) -> "DataFrame":
     table = opened.table
     match asked:
-        case DescribeDetail():
+        case ask.DescribeDetail():
             return opened.detail()
-        case DescribeHistory(limit=limit):
+        case ask.DescribeHistory(limit=limit):
             return opened.history(limit)
-        case ClusteringInformation(columns=columns):
-            health = table.health(None if columns is None else _quoted(columns))
+        case ask.ClusteringInformation(columns=columns):
+            health = table.health(None if columns is None else quote_paths(columns))
             return frame(spark, [jsonable(health)], HEALTH)
-        case Advise(sources=sources):
+        case ask.Advise(sources=sources):
             return _advice(spark, table, _workload(table, sources, storage_options))
-        case Optimize():
+        case ask.Optimize():
             return _optimized(spark, table, asked)
-        case Recluster():
+        case ask.Recluster():
             return _reclustered(spark, table, asked)
         case _:
             _changed(table, asked)
             return empty_frame(spark)
 
 
-def _optimized(spark: "SparkSession", table: Table, asked: Optimize) -> "DataFrame":
+def _optimized(spark: "SparkSession", table: Table, asked: ask.Optimize) -> "DataFrame":
     policy: dict[str, Any] = {"full": asked.full}
     if asked.where is not None:
         policy["where"] = partition_where(table.snapshot(), asked.where)
     if asked.zorder_by:
-        policy["zorder_by"] = _quoted(asked.zorder_by)
+        policy["zorder_by"] = quote_paths(asked.zorder_by)
     if not asked.explain:
         return optimize_frame(spark, table.uri, [table.optimize(spark, **policy).metrics])
     plan = table.plan(**policy)
@@ -139,7 +115,7 @@ def _optimized(spark: "SparkSession", table: Table, asked: Optimize) -> "DataFra
     return optimize_frame(spark, table.uri, [table.planned_metrics(plan)])
 
 
-def _reclustered(spark: "SparkSession", table: Table, asked: Recluster) -> "DataFrame":
+def _reclustered(spark: "SparkSession", table: Table, asked: ask.Recluster) -> "DataFrame":
     policy: dict[str, Any] = {"strategy": "overlap", "where": asked.where}
     if not asked.final:
         return optimize_frame(spark, table.uri, [table.optimize(spark, **policy).metrics])
@@ -151,52 +127,47 @@ def _executed(spark: "SparkSession", table: Table, plan: ClusteringPlan) -> Opti
     return table.rewrite_and_commit(plan, spark)
 
 
-def _changed(table: Table, asked: Change) -> None:
+def _changed(table: Table, asked: ask.Alteration) -> None:
     match asked:
-        case ClusterBy(columns=columns):
-            table.cluster_by(None if columns is None else _quoted(columns))
-        case RenameColumn(old=old, new=new):
+        case ask.ClusterBy(columns=columns):
+            table.cluster_by(None if columns is None else quote_paths(columns))
+        case ask.RenameColumn(old=old, new=new):
             table.rename_column(quote_path(old), quote_path((new,)))
-        case DropColumn(column=column, if_exists=if_exists):
-            if not if_exists or find_column(table.snapshot().schema, column) is not None:
+        case ask.DropColumn(column=column):
+            if asked.has_effect(table.snapshot().schema):
                 table.drop_column(quote_path(column))
-        case AddColumns(columns=columns, into=into):
+        case ask.AddColumns(columns=columns, into=into):
             table.add_columns(columns, into=quote_path(into) if into else None)
-        case SetProperties(properties=properties):
+        case ask.SetProperties(properties=properties):
             table.set_properties(properties)
-        case UnsetProperties():
-            _unset(table, asked)
-
-
-def _unset(table: Table, asked: UnsetProperties) -> None:
-    there = {name.lower() for name in table.snapshot().metadata.configuration}
-    found = [name for name in asked.names if not asked.if_exists or name.lower() in there]
-    if found:
-        table.set_properties({}, unset=found)
+        case ask.UnsetProperties():
+            found = asked.found_in(table.snapshot().metadata.configuration)
+            if found:
+                table.set_properties({}, unset=found)
 
 
 def _create(
     spark: "SparkSession",
-    asked: CreateTable | CreateTableLike,
+    asked: ask.Creation,
     storage_options: OptionsSource | None,
 ) -> None:
-    if isinstance(asked.table, TableAt) and asked.location is not None:
+    if isinstance(asked.table, ask.TableAt) and asked.location is not None:
         raise UsageError(
             f"{asked.table} says where the table is; leave LOCATION out", location=asked.location
         )
     definition: dict[str, Any] = {"properties": asked.properties}
-    if isinstance(asked, CreateTable):
+    if isinstance(asked, ask.CreateTable):
         definition |= {
             "schema": asked.schema,
-            "cluster_by": _quoted(asked.cluster_by),
+            "cluster_by": quote_paths(asked.cluster_by),
             "description": asked.description,
         }
     else:
         definition["like"] = open_table(spark, asked.like, storage_options).table
     create_table(
         spark,
-        name=None if isinstance(asked.table, TableAt) else asked.table.parts,
-        location=asked.table.uri if isinstance(asked.table, TableAt) else asked.location,
+        name=None if isinstance(asked.table, ask.TableAt) else asked.table.parts,
+        location=asked.table.uri if isinstance(asked.table, ask.TableAt) else asked.location,
         if_not_exists=asked.if_not_exists,
         definition=definition,
         storage_options=storage_options,
@@ -234,7 +205,3 @@ def _advice(spark: "SparkSession", table: Table, workload: Workload) -> "DataFra
         "document": json.dumps(document),
     }
     return frame(spark, [row], ADVICE)
-
-
-def _quoted(columns: tuple[Path, ...]) -> tuple[str, ...]:
-    return tuple(quote_path(path) for path in columns)

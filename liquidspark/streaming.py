@@ -24,7 +24,8 @@ from liquidlog.storage.options import OptionsSource, StorageOptions
 from liquidlog.table import Size, Table
 from liquidspark.executor import execute_groups
 from liquidspark.pipeline import ExecutorOptions
-from liquidspark.writing import DEFAULT_OPTIONS, append, opened_table
+from liquidspark.tasks import session_tasks
+from liquidspark.writing import DEFAULT_OPTIONS, append, opened_table, require_fitting
 
 if TYPE_CHECKING:
     from os import PathLike
@@ -95,7 +96,8 @@ def stream(  # noqa: PLR0913  what to write and how, spelled out
     Raises:
         UsageError: If the DataFrame is not streaming, its session is one of Spark Connect, or an
             argument is wrong.
-        LiquidlogError: If the table cannot be opened.
+        SchemaMismatchError: If the DataFrame does not fit the table's schema; has every problem.
+        LiquidlogError: If the table cannot be opened, or requires more of a writer than we do.
     """
     one(df, DataFrame, argument="df", expected="a DataFrame")
     if not df.isStreaming:
@@ -108,6 +110,9 @@ def stream(  # noqa: PLR0913  what to write and how, spelled out
         if name not in _TRIGGERS:
             refuse("trigger", f"one of {', '.join(sorted(_TRIGGERS))}", name)
     opened = opened_table(table, storage_options)
+    require_fitting(
+        df, opened, cluster=cluster, max_file_size=max_file_size, merge_schema=merge_schema
+    )
     place = address(checkpoint, argument="checkpoint").rstrip("/")
     batches = _Batches(
         table=opened,
@@ -201,7 +206,7 @@ class _Clustering:
             outcomes = execute_groups(
                 spark, plan, options=self.options, storage_options=_source(table.storage)
             )
-            report = table.commit_each(plan, outcomes)
+            report = table.commit_each(plan, outcomes, tasks=session_tasks(spark))
             _log.info("clustered beside the stream: %r", report)
             report.require_success()
         except LiquidlogError as error:

@@ -142,6 +142,17 @@ def overwrite(  # noqa: PLR0913  what to write and how, spelled out
     return _write(df, opened, replace(request, where=where), txn=txn, options=options)
 
 
+def require_fitting(
+    df: DataFrame, table: Table, *, cluster: bool, max_file_size: Size | None, merge_schema: bool
+) -> None:
+    """Refuse rows that `append` with the same arguments would refuse for their schema.
+
+    Raises:
+        LiquidlogError: As `append`.
+    """
+    _Request(cluster, max_file_size, merge_schema).plan(table, df)
+
+
 def opened_table(table: object, storage_options: OptionsSource | None) -> Table:
     """Return a table, or the one at an address.
 

@@ -137,6 +137,22 @@ def chosen(found: Mapping[Candidate, Readings], weights: Floats) -> Candidate:
     return min(same, key=lambda one: (one.plainness, known[one]))
 
 
+def preferred_since(
+    found: Mapping[Candidate, Readings], best: Candidate, newest: Floats
+) -> tuple[Candidate, float] | None:
+    """Return the candidate by other columns that suits the newest queries best, and its gain.
+
+    The gain is the share of the cost of a reading with `best` that they would be spared. None if no
+    other columns suit them better.
+    """
+    known = costs(found, newest)
+    others = {one: cost for one, cost in known.items() if set(one.columns) != set(best.columns)}
+    other = min(others, key=lambda one: (others[one], one.plainness), default=None)
+    if other is None or others[other] >= known[best]:
+        return None
+    return other, 1 - others[other] / known[best]
+
+
 def marginal_gains(
     found: Mapping[Candidate, Readings],
     best: Candidate,

@@ -40,8 +40,9 @@ from liquidlog.operations.executors import (
     find_executor,
     open_executor,
     rewrite_groups,
+    tasks_of,
 )
-from liquidlog.operations.reconciled import reconcile_limits
+from liquidlog.operations.followed import reconcile_limits
 from liquidlog.operations.results import (
     complete_result,
     read_advice,
@@ -94,7 +95,8 @@ _COMMIT_OPTIONS = {
     "reconcile_limit": click.option(
         "--reconcile-limit",
         type=SIZE,
-        help="Read at most this much per group to find such rows.  [default: 10GiB]",
+        help="Read at most this much per group to find such rows; what is more, optimize leaves to"
+        " the executor's tasks.  [default: 10GiB]",
     ),
 }
 _WORKLOAD = workload_option(
@@ -324,6 +326,7 @@ def _round(
             rewrite_groups(rewrite, made, pending, progress.on_share, watch),
             on_commit=progress.on_group,
             watch=watch,
+            tasks=tasks_of(rewrite),
             **commits,
         )
     seconds = planned_seconds + time.monotonic() - started

@@ -1,7 +1,7 @@
 """The command that takes a statement of SQL: each is the call of the verb that it stands for."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from typing import Any
 
 import click
 
@@ -18,43 +18,10 @@ from liquidlog.cli.options import (
 from liquidlog.cli.output import emit
 from liquidlog.errors import TableNotFoundError, UsageError
 from liquidlog.report.layout import Line, Report
-from liquidlog.spec.schema import Path, find_column, quote_path
+from liquidlog.spec.schema import Path, quote_path, quote_paths
+from liquidlog.sql import statements as ask
 from liquidlog.sql.parser import parse_statement
-from liquidlog.sql.statements import (
-    AddColumns,
-    Advise,
-    ClusterBy,
-    ClusteringInformation,
-    CreateTable,
-    CreateTableLike,
-    DescribeDetail,
-    DescribeHistory,
-    DropColumn,
-    Optimize,
-    Recluster,
-    RenameColumn,
-    SetProperties,
-    Statement,
-    TableAt,
-    TableName,
-    UnsetProperties,
-)
 from liquidlog.table import Table
-
-Change = (
-    CreateTable
-    | CreateTableLike
-    | ClusterBy
-    | RenameColumn
-    | DropColumn
-    | AddColumns
-    | SetProperties
-    | UnsetProperties
-)
-"""Statements that change a table and rewrite no file."""
-
-_ONLY_LOOK: Final = (DescribeDetail, DescribeHistory, ClusteringInformation, Advise)
-_REWRITE: Final = (Optimize, Recluster)
 
 
 @verb(
@@ -86,19 +53,19 @@ def sql(  # noqa: PLR0913  one parameter per option
     asked = parse_statement(statement)
     _require_effect(asked, executor, spark_conf, dry_run=dry_run)
     caller = _Caller(context, storage_options, dry_run=dry_run, as_json=as_json)
-    if isinstance(asked, _REWRITE):
+    if isinstance(asked, ask.Rewrite):
         return caller.rewrite(asked, {"executor": executor or "spark", "spark_conf": spark_conf})
-    return caller.look(asked) if isinstance(asked, _ONLY_LOOK) else caller.change(asked)
+    return caller.look(asked) if isinstance(asked, ask.Question) else caller.change(asked)
 
 
 def _require_effect(
-    asked: Statement, executor: str | None, spark_conf: Pairs, *, dry_run: bool
+    asked: ask.Statement, executor: str | None, spark_conf: Pairs, *, dry_run: bool
 ) -> None:
-    if not isinstance(asked, _REWRITE) and (executor is not None or spark_conf):
+    if not isinstance(asked, ask.Rewrite) and (executor is not None or spark_conf):
         raise UsageError(
             "--executor and --spark-conf have an effect on OPTIMIZE and RECLUSTER only"
         )
-    if isinstance(asked, _ONLY_LOOK) and dry_run:
+    if isinstance(asked, ask.Question) and dry_run:
         raise UsageError("--dry-run has no effect: the statement writes nothing", option="dry_run")
 
 
@@ -113,18 +80,18 @@ class _Caller:
         self._dry_run = dry_run
         self._as_json = as_json
 
-    def look(self, asked: DescribeDetail | DescribeHistory | ClusteringInformation | Advise) -> Any:  # noqa: ANN401
+    def look(self, asked: ask.Question) -> Any:  # noqa: ANN401
         """Call the verb of a statement that writes nothing."""
         table = address(asked.table)
         match asked:
-            case DescribeDetail():
+            case ask.DescribeDetail():
                 return self._call("detail", table=table)
-            case DescribeHistory(limit=limit):
+            case ask.DescribeHistory(limit=limit):
                 return self._call("history", table=table, limit=limit)
-            case ClusteringInformation(columns=columns):
+            case ask.ClusteringInformation(columns=columns):
                 names = None if columns is None else _listed(columns)
                 return self._call("health", table=table, columns=names)
-            case Advise(sources=sources):
+            case ask.Advise(sources=sources):
                 return self._call("advise", table=table, workloads=sources or self._own(table))
 
     def _own(self, table: str) -> tuple[str, ...]:
@@ -139,10 +106,10 @@ class _Caller:
             ) from error
         return (table,)
 
-    def rewrite(self, asked: Optimize | Recluster, running: Mapping[str, Any]) -> Any:  # noqa: ANN401
+    def rewrite(self, asked: ask.Rewrite, running: Mapping[str, Any]) -> Any:  # noqa: ANN401
         """Call `optimize` for a statement that rewrites files."""
         table = address(asked.table)
-        if isinstance(asked, Recluster):
+        if isinstance(asked, ask.Recluster):
             if asked.if_exists and self._found(table) is None:
                 return self._say({"versions": [], "groups": []}, f"nothing to do: no table {table}")
             return self._write(
@@ -164,28 +131,28 @@ class _Caller:
         policy = {"full": asked.full, "zorder_by": zorder_by, "where": where}
         return self._write("optimize", table=table, **policy, **running)
 
-    def change(self, asked: Change) -> Any:  # noqa: ANN401
+    def change(self, asked: ask.Creation | ask.Alteration) -> Any:  # noqa: ANN401
         """Call the verb of a statement that changes a table without a rewrite."""
-        if isinstance(asked, CreateTable | CreateTableLike):
+        if isinstance(asked, ask.Creation):
             return self._create(asked)
         table = address(asked.table)
         match asked:
-            case ClusterBy(columns=columns):
+            case ask.ClusterBy(columns=columns):
                 names = None if columns is None else _listed(columns)
                 return self._write("cluster-by", table=table, columns=names, none=columns is None)
-            case RenameColumn(old=old, new=new):
+            case ask.RenameColumn(old=old, new=new):
                 new_name = quote_path((new,))
                 return self._write("rename-column", table=table, old=quote_path(old), new=new_name)
-            case DropColumn(column=column):
-                return self._drop(table, column, if_exists=asked.if_exists)
-            case AddColumns():
+            case ask.DropColumn():
+                return self._drop(table, asked)
+            case ask.AddColumns():
                 return self._add(asked)
-            case SetProperties(properties=properties):
+            case ask.SetProperties(properties=properties):
                 return self._properties(table, tuple(properties.items()), ())
-            case UnsetProperties(names=names):
-                return self._unset(table, names, if_exists=asked.if_exists)
+            case ask.UnsetProperties():
+                return self._unset(table, asked)
 
-    def _create(self, asked: CreateTable | CreateTableLike) -> None:
+    def _create(self, asked: ask.Creation) -> None:
         from liquidlog.cli.changing import emit_created, options_of
 
         if asked.location is not None:
@@ -200,10 +167,10 @@ class _Caller:
             version = there.snapshot().version
             self._say({"version": version}, f"nothing to do: version {version} is there already")
             return
-        if isinstance(asked, CreateTable):
+        if isinstance(asked, ask.CreateTable):
             definition = Table.definition(
                 schema=asked.schema,
-                cluster_by=[quote_path(path) for path in asked.cluster_by],
+                cluster_by=quote_paths(asked.cluster_by),
                 properties=asked.properties,
                 description=asked.description,
             )
@@ -214,16 +181,15 @@ class _Caller:
         Table.create_as(table, definition, storage_options=self._options, dry_run=self._dry_run)
         emit_created(dry_run=self._dry_run, as_json=self._as_json)
 
-    def _drop(self, table: str, column: Path, *, if_exists: bool) -> Any:  # noqa: ANN401
-        if if_exists:
-            snapshot = Table.open(table, storage_options=self._options).snapshot()
-            if find_column(snapshot.schema, column) is None:
-                name, version = quote_path(column), snapshot.version
-                text = f"nothing to do: version {version} already has no column {name}"
-                return self._say({"version": version}, text)
-        return self._write("drop-column", table=table, name=quote_path(column))
+    def _drop(self, table: str, asked: ask.DropColumn) -> Any:  # noqa: ANN401
+        name = quote_path(asked.column)
+        snapshot = Table.open(table, storage_options=self._options).snapshot()
+        if not asked.has_effect(snapshot.schema):
+            text = f"nothing to do: version {snapshot.version} already has no column {name}"
+            return self._say({"version": snapshot.version}, text)
+        return self._write("drop-column", table=table, name=name)
 
-    def _add(self, asked: AddColumns) -> None:
+    def _add(self, asked: ask.AddColumns) -> None:
         from liquidlog.cli.changing import emit_altered
 
         opened = Table.open(address(asked.table), storage_options=self._options)
@@ -233,15 +199,13 @@ class _Caller:
         text = f"the new column{'s' if len(asked.columns.fields) > 1 else ''} {names}"
         emit_altered(opened, version, text, dry_run=self._dry_run, as_json=self._as_json)
 
-    def _unset(self, table: str, names: Sequence[str], *, if_exists: bool) -> Any:  # noqa: ANN401
-        if if_exists:
-            snapshot = Table.open(table, storage_options=self._options).snapshot()
-            there = {name.lower() for name in snapshot.metadata.configuration}
-            names = [name for name in names if name.lower() in there]
-            if not names:
-                text = f"nothing to do: version {snapshot.version} already has no such property"
-                return self._say({"version": snapshot.version}, text)
-        return self._properties(table, (), tuple(names))
+    def _unset(self, table: str, asked: ask.UnsetProperties) -> Any:  # noqa: ANN401
+        snapshot = Table.open(table, storage_options=self._options).snapshot()
+        names = asked.found_in(snapshot.metadata.configuration)
+        if not names:
+            text = f"nothing to do: version {snapshot.version} already has no such property"
+            return self._say({"version": snapshot.version}, text)
+        return self._properties(table, (), names)
 
     def _properties(self, table: str, given: Pairs, unset: tuple[str, ...]) -> Any:  # noqa: ANN401
         return self._write("set-properties", table=table, properties=given, unset=unset)
@@ -280,13 +244,13 @@ class _Caller:
         emit(document, shown, as_json=self._as_json, dry_run=self._dry_run)
 
 
-def address(table: TableName) -> str:
+def address(table: ask.TableName) -> str:
     """Return the path of a table.
 
     Raises:
         UsageError: If it is a name, for which there is no catalog.
     """
-    if isinstance(table, TableAt):
+    if isinstance(table, ask.TableAt):
         return table.uri
     raise UsageError(
         f"{table} is a name, and without Spark there is no catalog of names; give the table's path,"
@@ -296,4 +260,4 @@ def address(table: TableName) -> str:
 
 
 def _listed(columns: Sequence[Path]) -> str:
-    return ",".join(quote_path(path) for path in columns)
+    return ",".join(quote_paths(columns))

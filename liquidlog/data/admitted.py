@@ -1,6 +1,6 @@
 """Which files or row groups may hold one of some rows, judged by bounds of a few columns."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Self
 
 import numpy as np
@@ -14,6 +14,7 @@ from liquidlog.spec.bounds import Bounds, ColumnBounds
 from liquidlog.spec.schema import Leaf
 
 Mask = npt.NDArray[np.bool_]
+Rows = npt.NDArray[np.int64]
 
 
 class SoughtRows:
@@ -40,10 +41,17 @@ class SoughtRows:
         """
         if not self._columns:
             return np.ones(len(bounds), np.bool_)
+        return np.array([len(rows) > 0 for rows in self.rows_within(bounds)], np.bool_)
+
+    def rows_within(self, bounds: Bounds) -> Iterator[Rows]:
+        """Yield for each file or row group the numbers of the rows that it may hold; not sorted.
+
+        Args:
+            bounds: As `admitted` takes them; at least one column.
+        """
         axes = [_Axis(*pair) for pair in zip(self._columns, bounds.columns, strict=True)]
         by_first = np.argsort(axes[0].ids, kind="stable")
         ordered = axes[0].ids[by_first].astype(np.int64)
-        found = np.zeros(len(bounds), np.bool_)
         for number in range(len(bounds)):
             low, high = axes[0].span(number)
             edges = np.searchsorted(ordered, np.array([1, low, high + 1], np.int64)).tolist()
@@ -51,8 +59,7 @@ class SoughtRows:
             rows = np.concatenate([nulls, by_first[edges[1] : edges[2]]])
             for axis in axes[1:]:
                 rows = rows[axis.admits(rows, number)]
-            found[number] = len(rows) > 0
-        return found
+            yield rows
 
 
 class _Axis:
@@ -74,7 +81,7 @@ class _Axis:
         """Return the least and the greatest id of a value that a box admits."""
         return int(self._low[number]), int(self._high[number])
 
-    def admits(self, rows: npt.NDArray[np.int64], number: int) -> Mask:
+    def admits(self, rows: Rows, number: int) -> Mask:
         """Return which of some rows have a value that a box admits, or null if it may hold one."""
         ids = self.ids[rows]
         low, high = self.span(number)

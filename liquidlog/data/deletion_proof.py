@@ -4,22 +4,31 @@ Whoever found the rows may be wrong about where they are. The rows at the positi
 committed decide: their checksum must be that of the rows that others deleted.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Final
 
 import numpy as np
 
 from liquidlog.data.buffers import integer_array
 from liquidlog.data.checksum import add_checksums, multiset_checksum
-from liquidlog.data.deleted_rows import FileLayout, FoundRows, Output
+from liquidlog.data.deleted_rows import FoundRows
+from liquidlog.data.output_rows import PART_BYTES, FileLayout, Output, stored_bytes
+from liquidlog.data.read_budget import ReadBudget
 from liquidlog.data.reader import DataFile
-from liquidlog.errors import DataFileError, ReconcileLimitError, ResultMismatchError
+from liquidlog.errors import DataFileError, ResultMismatchError
+from liquidlog.plan import Tasks
 from liquidlog.spec.deletion_vectors import Positions
 from liquidlog.storage.options import NO_OPTIONS, StorageOptions
 
-_PART_BYTES: Final = 64 << 20
-"""Rows of a file that are read together take about this in memory."""
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RowsToProve:
+    """Rows of an output that were found: their physical positions, increasing."""
+
+    output: Output
+    positions: Positions
+    layout: FileLayout
+    storage: StorageOptions
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,6 +52,7 @@ def require_found(
     *,
     layout: FileLayout,
     limit_bytes: int,
+    tasks: Tasks | None = None,
     storage: StorageOptions = NO_OPTIONS,
 ) -> tuple[ProvedRows, ...]:
     """Read the rows at the positions found and return them, one entry per output.
@@ -51,7 +61,8 @@ def require_found(
         outputs: The files in which they were found.
         found: The positions, and the checksum that the rows there must have together.
         layout: Of the outputs.
-        limit_bytes: Bytes of column chunks that may be read.
+        limit_bytes: Bytes of column chunks that may be read here.
+        tasks: Read what might take more, as in `find_rows`; None to refuse that.
         storage: Opens the files.
 
     Raises:
@@ -59,20 +70,22 @@ def require_found(
             deleted already.
         ReconcileLimitError: If more bytes would have to be read.
         DataFileError: If an output cannot be read exactly.
+        ExecutorError: If a task fails.
     """
-    proved: list[ProvedRows] = []
-    spent_bytes = 0
-    for output, positions in zip(outputs, found.positions, strict=True):
-        left_bytes = limit_bytes - spent_bytes
-        try:
-            rows = rows_at(
-                output, positions, layout=layout, limit_bytes=left_bytes, storage=storage
-            )
-        except ReconcileLimitError as error:
-            needed_bytes = spent_bytes + error.needed_bytes
-            raise ReconcileLimitError(needed_bytes, limit_bytes) from None
-        proved.append(rows)
-        spent_bytes += rows.bytes_read
+    pairs = list(zip(outputs, found.positions, strict=True))
+    budget = ReadBudget.of(stored_bytes(outputs), limit_bytes, tasks)
+    readers = budget.tasks_for(stored_bytes([output for output, rows in pairs if len(rows)]))
+    sent = storage if readers is None else storage.fresh()
+    requests = [
+        RowsToProve(output=output, positions=rows, layout=layout, storage=sent)
+        for output, rows in pairs
+        if len(rows)
+    ]
+    answers = iter(budget.read(rows_at, requests, readers))
+    proved = tuple(
+        next(answers) if len(rows) else ProvedRows(positions=rows, checksum=0, bytes_read=0)
+        for rows in found.positions
+    )
     twice = any(
         np.isin(rows.positions, output.deleted).any()
         for output, rows in zip(outputs, proved, strict=True)
@@ -81,53 +94,34 @@ def require_found(
     if twice or checksum != found.checksum or _count(proved) != found.rows:
         problem = "the rows found in outputs are not the rows that other commits deleted"
         raise ResultMismatchError((problem,))
-    return tuple(proved)
+    return proved
 
 
 def _count(proved: Sequence[ProvedRows]) -> int:
     return sum(len(np.unique(rows.positions)) for rows in proved)
 
 
-def rows_at(
-    output: Output,
-    positions: Positions,
-    *,
-    layout: FileLayout,
-    limit_bytes: int,
-    storage: StorageOptions = NO_OPTIONS,
-) -> ProvedRows:
+def rows_at(request: RowsToProve, spend: Callable[[int], None]) -> ProvedRows:
     """Return rows of an output; only the row groups that hold them are read.
 
     Args:
-        output: The file.
-        positions: Physical rows, increasing.
-        layout: Of the file.
-        limit_bytes: Bytes of column chunks that may be read.
-        storage: Opens the file.
+        request: The output and the rows, at least one.
+        spend: Called with the bytes of column chunks before they are read; may raise.
 
     Raises:
-        ReconcileLimitError: If more bytes would have to be read.
         DataFileError: If it cannot be read exactly, or has not so many rows.
     """
-    if not len(positions):
-        return ProvedRows(positions=positions, checksum=0, bytes_read=0)
+    output, positions = request.output, request.positions
     checksum = bytes_read = start = 0
-    with DataFile.open(
-        output.address,
-        schema=layout.file_schema,
-        mapping=layout.mapping,
-        storage=storage,
-        size_bytes=output.file.size_bytes,
-    ) as file:
+    with output.opened(request.layout, request.storage) as file:
         if positions[-1] >= file.num_rows:
             raise DataFileError(output.address, f"has no row {positions[-1]}")
         for group in range(file.num_row_groups):
             rows = file.row_group_rows(group)
             wanted = _within(positions, start, start + rows)
             if len(wanted):
+                spend(file.row_group_stored_bytes(group))
                 bytes_read += file.row_group_stored_bytes(group)
-                if bytes_read > limit_bytes:
-                    raise ReconcileLimitError(bytes_read, limit_bytes)
                 checksum = add_checksums(checksum, _checksum(file, group, wanted))
             start += rows
     return ProvedRows(positions=positions, checksum=checksum, bytes_read=bytes_read)
@@ -136,7 +130,7 @@ def rows_at(
 def _checksum(file: DataFile, group: int, positions: Positions) -> int:
     """Return the checksum of rows of one row group, numbered from its first row."""
     checksum = start = 0
-    for part in file.read_bounded(None, group, max_bytes=_PART_BYTES):
+    for part in file.read_bounded(None, group, max_bytes=PART_BYTES):
         rows = _within(positions, start, start + len(part))
         checksum = add_checksums(
             checksum, multiset_checksum(part.take(integer_array(rows.astype(np.int64))))

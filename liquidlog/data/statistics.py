@@ -22,6 +22,7 @@ from liquidlog.plan import WriterOptions
 from liquidlog.spec.arrow import leaf_column
 from liquidlog.spec.bounds import has_bounds
 from liquidlog.spec.schema import (
+    VOID,
     DataType,
     DecimalType,
     Leaf,
@@ -35,7 +36,6 @@ from liquidlog.spec.stats import FileStatistics
 _MIN_DATE: Final = "0001-01-01"
 _MAX_DATE: Final = "9999-12-31"
 _MICROSECONDS_PER_MILLISECOND: Final = 1000
-_VOID: Final = PrimitiveType("void")
 _FLOATS: Final = frozenset({"float", "double"})
 
 _MAX_ASCII: Final = "\x7f"
@@ -78,10 +78,10 @@ class StatisticsCollector:
         indexed = set(options.indexed)
         self._prefix_chars = options.string_prefix_chars
         asked = tuple(leaf for leaf in leaves(schema) if leaf.physical in indexed)
-        self._leaves = tuple(leaf for leaf in asked if leaf.data_type != _VOID)
+        self._leaves = tuple(leaf for leaf in asked if leaf.data_type != VOID)
         self._num_records = 0
         self._null_count = dict.fromkeys((leaf.physical for leaf in asked), 0)
-        self._void = tuple(leaf.physical for leaf in asked if leaf.data_type == _VOID)
+        self._void = tuple(leaf.physical for leaf in asked if leaf.data_type == VOID)
         self._ends: dict[Path, Ends] = {}
 
     @property

@@ -4,13 +4,12 @@ import numpy as np
 import numpy.typing as npt
 
 from liquidlog.data.checksum import add_checksums, multiset_checksum, subtract_checksums
-from liquidlog.data.deleted_rows import FileLayout, Output
 from liquidlog.data.deletion_proof import ProvedRows
-from liquidlog.data.reader import DataFile
+from liquidlog.data.output_rows import FileLayout, Output
 from liquidlog.data.row_groups import ROW_GROUP_BYTES
 from liquidlog.data.runs import Run
 from liquidlog.data.writer import DataFileWriter
-from liquidlog.errors import DataFileError, ResultMismatchError
+from liquidlog.errors import ResultMismatchError
 from liquidlog.plan import WrittenFile
 from liquidlog.spec.deletion_vectors import Positions
 from liquidlog.storage.options import NO_OPTIONS, StorageOptions
@@ -81,7 +80,7 @@ def _copy(
         StorageError: If the storage refuses.
     """
     whole = left_out = proved = start = 0
-    with _opened(output.address, output.file, layout, storage) as file:
+    with output.opened(layout, storage, dictionary=True) as file:
         for group in range(file.num_row_groups):
             for part in file.read_bounded(None, group, max_bytes=ROW_GROUP_BYTES):
                 doomed = _mask(gone, start, len(part))
@@ -116,34 +115,11 @@ def _require(
         ResultMismatchError: If they have another.
     """
     found = 0
-    with _opened(address, written, layout, storage) as file:
+    copy = Output(address=address, file=written, deleted=np.empty(0, np.uint64))
+    with copy.opened(layout, storage, dictionary=True) as file:
         for group in range(file.num_row_groups):
             for part in file.read_bounded(None, group, max_bytes=ROW_GROUP_BYTES):
                 found = add_checksums(found, multiset_checksum(part))
     if found != checksum:
         problem = f"{written.path} does not hold the rows that it should"
         raise ResultMismatchError((problem,))
-
-
-def _opened(
-    address: str, file: WrittenFile, layout: FileLayout, storage: StorageOptions
-) -> DataFile:
-    """Return a file of the layout opened.
-
-    Raises:
-        DataFileError: If it cannot be read exactly, or has other rows than its writer says.
-    """
-    found = DataFile.open(
-        address,
-        schema=layout.file_schema,
-        mapping=layout.mapping,
-        dictionary=True,
-        storage=storage,
-        size_bytes=file.size_bytes,
-    )
-    if found.num_rows != file.num_records:
-        found.close()
-        raise DataFileError(
-            address, f"has {found.num_rows} rows, its writer says {file.num_records}"
-        )
-    return found

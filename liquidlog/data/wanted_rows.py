@@ -23,10 +23,13 @@ Mask = npt.NDArray[np.bool_]
 
 
 class Taken(NamedTuple):
-    """Rows that were found: their numbers, (n,) int64, increasing, and their checksum."""
+    """Rows that were found, and the wanted rows that they equal: their numbers, (n,) int64 each.
+
+    Those of the rows that were found increase.
+    """
 
     rows: Rows
-    checksum: int
+    wanted: Rows
 
 
 class UnequalRowsError(ValueError):
@@ -42,6 +45,9 @@ class WantedRows:
         Args:
             rows: The rows, with physical names; equal ones are wanted as often as they occur.
             columns: Physical paths of columns that can be asked for first; none if not.
+
+        Raises:
+            UnequalRowsError: If two of them have the same hashes and are not equal.
         """
         self.rows = rows
         first, second = lanes = row_lanes(rows)
@@ -53,6 +59,9 @@ class WantedRows:
         begins[1:] = (first[1:] != first[:-1]) | (second[1:] != second[:-1])
         self._starts = np.flatnonzero(begins)
         self._counts = np.diff(np.append(self._starts, len(rows)))
+        self._require_equal(begins)
+        self._kind_of = np.empty(len(rows), np.int64)
+        self._kind_of[self._order] = np.cumsum(begins) - 1
         self._used = np.zeros(len(self._starts), np.int64)
         self._first, self._second = first[begins], second[begins]
         self._tries = int(_occurrences(self._first).max(initial=-1)) + 1
@@ -85,9 +94,39 @@ class WantedRows:
         partners = self._order[self._starts[kinds] + ordinals[wanted]]
         if not same_bits(_taken(rows, found), _taken(self.rows, partners)):
             raise UnequalRowsError
+        self._use(kinds)
+        return Taken(found, partners)
+
+    def is_missing(self, wanted: Rows) -> Mask:
+        """Return of which wanted rows, by their numbers, one or an equal one is not found yet."""
+        kinds = self._kind_of[wanted]
+        return self._used[kinds] < self._counts[kinds]
+
+    def take_equal(self, wanted: Rows) -> Mask:
+        """Take rows, the first of equal ones, from what is missing; return which were taken.
+
+        Args:
+            wanted: The number of a wanted row that each of the rows equals, as `take` returns it.
+        """
+        kinds = self._kind_of[wanted]
+        found: Mask = self._used[kinds] + _occurrences(kinds) < self._counts[kinds]
+        self._use(kinds[found])
+        return found
+
+    def _use(self, kinds: Rows) -> None:
         np.add.at(self._used, kinds, 1)
-        self.missing -= len(found)
-        return Taken(found, lanes_checksum((lanes[0][found], lanes[1][found])))
+        self.missing -= len(kinds)
+
+    def _require_equal(self, begins: Mask) -> None:
+        """Refuse rows of the same hashes that are not equal: any of them may stand for another.
+
+        Raises:
+            UnequalRowsError: If there are such rows.
+        """
+        again = np.flatnonzero(~begins)
+        before, after = self._order[again - 1], self._order[again]
+        if not same_bits(_taken(self.rows, before), _taken(self.rows, after)):
+            raise UnequalRowsError
 
     def _kinds(self, lanes: Lanes) -> Rows:
         """Return which of the distinct wanted rows has the hashes of each row, -1 where none."""

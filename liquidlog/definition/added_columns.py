@@ -13,6 +13,7 @@ from liquidlog.definition.new_table import needed_features
 from liquidlog.definition.schema_changes import RESERVED_NAMES, attribute_name, metadata_with
 from liquidlog.errors import SchemaChangeError, SchemaProblem, SchemaProblemKind
 from liquidlog.snapshot import Snapshot
+from liquidlog.spec.actions import Protocol
 from liquidlog.spec.change import Change
 from liquidlog.spec.features import table_features
 from liquidlog.spec.fields import with_field
@@ -46,7 +47,7 @@ def add_change(
         SchemaChangeError: If the table cannot have the columns; lists every problem.
     """
     holder, place = _holder(snapshot, into)
-    problems = tuple(_problems(snapshot, holder, columns, place))
+    problems = tuple(addition_problems(holder, snapshot.protocol, columns, place))
     if problems:
         raise SchemaChangeError(problems)
     added, configuration = numbered_columns(columns, snapshot.metadata.configuration, new_id)
@@ -82,11 +83,12 @@ def _holder(snapshot: Snapshot, into: Path) -> tuple[StructType, Path]:
     return found.data_type, resolve_path(snapshot.schema, into)[0]
 
 
-def _problems(
-    snapshot: Snapshot, holder: StructType, columns: StructType, place: Path
+def addition_problems(
+    holder: StructType, protocol: Protocol, columns: StructType, place: Path = ()
 ) -> Iterator[SchemaProblem]:
+    """Yield why a table with this protocol cannot have more columns in `holder`, at `place`."""
     taken = {field.name.lower(): field.name for field in holder.fields}
-    features = table_features(snapshot.protocol)
+    features = table_features(protocol)
     for field in columns.fields:
         name = quote_path((*place, field.name))
         if field.name.lower() in taken:

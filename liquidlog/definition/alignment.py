@@ -15,19 +15,17 @@ from typing import Final
 
 import msgspec
 
-from liquidlog.definition.added_columns import numbered_columns
-from liquidlog.definition.new_table import needed_features
+from liquidlog.definition.added_columns import addition_problems, numbered_columns
 from liquidlog.plan import ColumnSource, RowCheck
 from liquidlog.spec.actions import UNREADABLE, Protocol
 from liquidlog.spec.arrow import unsupported_types, without_void
-from liquidlog.spec.features import table_features
 from liquidlog.spec.fields import with_fields
 from liquidlog.spec.schema import (
+    VOID,
     ArrayType,
     DataType,
     MapType,
     Path,
-    PrimitiveType,
     StructField,
     StructType,
     quote_path,
@@ -39,7 +37,6 @@ _GENERATED: Final = "delta.generationExpression"
 _IDENTITY: Final = "delta.identity.start"
 _INVARIANTS: Final = "delta.invariants"
 _DEFAULT: Final = "CURRENT_DEFAULT"
-_VOID: Final = PrimitiveType("void")
 
 
 class _Rule(msgspec.Struct):
@@ -94,8 +91,15 @@ def align(
             for field in surplus
         )
     elif surplus:
-        problems.extend(_addition_problems(surplus, protocol))
-        schema, configuration = _with_columns(schema, configuration, surplus, new_id)
+        problems.extend(
+            f"column {quote_path((field.name,))} has no type, and cannot be added to the table"
+            for field in surplus
+            if field.data_type == VOID
+        )
+        added = _all_nullable(surplus)
+        problems.extend(problem.text for problem in addition_problems(schema, protocol, added))
+        added, configuration = numbered_columns(added, configuration, new_id)
+        schema = StructType((*schema.fields, *added.fields))
         matched |= {field.name: field for field in surplus}
     problems.extend(f"type of column {text}" for text in unsupported_types(data))
     sources = []
@@ -127,7 +131,7 @@ def _match(data: StructType, name: str) -> StructField | None:
 
 
 def _source(field: StructField, found: StructField | None) -> ColumnSource:
-    if found is not None and found.data_type != _VOID:
+    if found is not None and found.data_type != VOID:
         return ColumnSource(name=field.name, column=found.name)
     expression = field.metadata.get(_GENERATED)
     if found is None and expression is None:
@@ -140,7 +144,7 @@ def _column_problems(field: StructField, found: StructField | None) -> Iterator[
     if _IDENTITY in field.metadata:
         yield f"column {name} is an identity column, whose values only Delta Spark gives out"
         return
-    if found is None or found.data_type == _VOID:
+    if found is None or found.data_type == VOID:
         given = _GENERATED in field.metadata or (found is None and _DEFAULT in field.metadata)
         if not field.nullable and not given:
             yield f"column {name} is missing, and must not be null"
@@ -168,7 +172,7 @@ def _struct_problems(found: StructType, wanted: StructType, path: Path) -> Itera
     matched = {field.name: _match(found, field.name) for field in wanted.fields}
     for field in wanted.fields:
         there, below = matched[field.name], (*path, field.name)
-        if there is not None and field.data_type != _VOID:
+        if there is not None and field.data_type != VOID:
             yield from _type_problems(there.data_type, field.data_type, below)
         elif there is None and not field.nullable:
             yield f"column {quote_path(below)} is missing, and must not be null"
@@ -195,7 +199,7 @@ def _checks(
             yield from _invariant(path, field, problems)
     for field in schema.fields:
         found = matched.get(field.name)
-        if _GENERATED in field.metadata and found is not None and found.data_type != _VOID:
+        if _GENERATED in field.metadata and found is not None and found.data_type != VOID:
             yield _generated(field)
 
 
@@ -225,28 +229,10 @@ def _nested(struct: StructType, parent: Path) -> Iterator[tuple[Path, StructFiel
             yield from _nested(field.data_type, (*parent, field.name))
 
 
-def _addition_problems(surplus: list[StructField], protocol: Protocol) -> Iterator[str]:
-    features = table_features(protocol)
-    for field in surplus:
-        name = quote_path((field.name,))
-        if field.data_type == _VOID:
-            yield f"column {name} has no type, and cannot be added to the table"
-        for feature in needed_features(StructType((replace(field, metadata={}),)), {}):
-            if feature not in features:
-                yield f"column {name} needs the table feature {feature}, which the table lacks"
-
-
-def _with_columns(
-    schema: StructType,
-    configuration: Mapping[str, str],
-    surplus: list[StructField],
-    new_id: Callable[[], str],
-) -> tuple[StructType, Mapping[str, str]]:
-    """Return schema and properties with more columns, all of which can be null."""
+def _all_nullable(surplus: list[StructField]) -> StructType:
+    """Return columns as they are added to a table: with names and types, and nothing else."""
     plain = StructType(tuple(replace(f, data_type=_nullable(f.data_type)) for f in surplus))
-    added = with_fields(plain, lambda field: replace(field, nullable=True, metadata={}))
-    added, configuration = numbered_columns(added, configuration, new_id)
-    return StructType((*schema.fields, *added.fields)), configuration
+    return with_fields(plain, lambda field: replace(field, nullable=True, metadata={}))
 
 
 def _nullable(data_type: DataType) -> DataType:

@@ -31,6 +31,7 @@ from liquidlog.log.originals import original_adds
 from liquidlog.log.second_opinion import SecondOpinion
 from liquidlog.log.segment import list_log_from, mark_of
 from liquidlog.log.store import TableStore
+from liquidlog.operations.followed import ReconciledRows, ReconcileLimits
 from liquidlog.operations.new_columns import NewColumns
 from liquidlog.operations.outputs import (
     Claim,
@@ -39,7 +40,6 @@ from liquidlog.operations.outputs import (
     run_of,
 )
 from liquidlog.operations.reconcile import GroupState, Reconciler
-from liquidlog.operations.reconciled import ReconciledRows, ReconcileLimits
 from liquidlog.plan import (
     ClusteringPlan,
     RewriteGroup,

@@ -27,6 +27,7 @@ from liquidlog.operations.attempts import (
     Refusal,
     Rewrite,
 )
+from liquidlog.operations.followed import ReconciledRows, passes
 from liquidlog.operations.outputs import (
     Claim,
     clear_run,
@@ -35,7 +36,6 @@ from liquidlog.operations.outputs import (
     settle,
 )
 from liquidlog.operations.reconcile import GroupState
-from liquidlog.operations.reconciled import ReconciledRows, passes
 from liquidlog.plan import (
     ClusteringPlan,
     RewriteGroup,

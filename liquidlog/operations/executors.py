@@ -7,7 +7,7 @@ from inspect import signature
 from typing import Final, Self
 
 from liquidlog.errors import ExecutorError, UsageError
-from liquidlog.plan import Cancelled, ClusteringPlan, Outcome, Progress
+from liquidlog.plan import Cancelled, ClusteringPlan, Outcome, Progress, Tasks
 from liquidlog.storage.options import OptionsSource
 
 EXECUTOR_GROUP: Final = "liquidlog.executors"
@@ -22,6 +22,9 @@ Executor = Callable[..., Iterator[Outcome]]
 One that can stop a group may take the keyword `cancelled`, a `liquidlog.plan.Cancelled`. It then
 asks it at least every few seconds, stops the groups that it names, deletes what they wrote and
 yields each as a GroupFailure that is `cancelled`, with the reason given; the others go on.
+
+One that can run other work on its machines may have the attribute `tasks`, which commits use while
+outcomes are awaited: a `liquidlog.plan.Tasks`.
 """
 
 Start = Callable[..., AbstractContextManager[Executor]]
@@ -80,6 +83,12 @@ def rewrite_groups(
     if "cancelled" in signature(executor).parameters:
         return executor(plan, groups, progress, cancelled=cancelled)
     return executor(plan, groups, progress)
+
+
+def tasks_of(executor: Executor) -> Tasks | None:
+    """Return what runs other work on an executor's machines, None if it cannot."""
+    found: Tasks | None = getattr(executor, "tasks", None)
+    return found
 
 
 def open_executor(

@@ -9,12 +9,20 @@ import numpy as np
 
 from liquidlog.advice.advice import Advice, Measured, PredicateReads
 from liquidlog.advice.candidates import Candidate, measured_file_sizes, plainest
-from liquidlog.advice.halves import NOT_AT_ALL, folds
+from liquidlog.advice.halves import BY_TIME, NOT_AT_ALL, folds
 from liquidlog.advice.intervals import Certainty, certainty
 from liquidlog.advice.layouts import Grouping, Layouts
 from liquidlog.advice.readings import Readings, readings_of
 from liquidlog.advice.sample import Floats, Sample
-from liquidlog.advice.search import SAME, Space, chosen, costs, marginal_gains, searched
+from liquidlog.advice.search import (
+    SAME,
+    Space,
+    chosen,
+    costs,
+    marginal_gains,
+    preferred_since,
+    searched,
+)
 from liquidlog.advice.search import Measured as Found
 from liquidlog.advice.steps import NOTHING_TO_DO, steps
 from liquidlog.advice.verdict import (
@@ -43,7 +51,7 @@ from liquidlog.operations.table_readers import TableReaders, readings_by
 from liquidlog.plan import FittedWorkload
 from liquidlog.predicates.workload import Workload
 from liquidlog.snapshot import Snapshot
-from liquidlog.spec.schema import Leaf, Path, leaves
+from liquidlog.spec.schema import Leaf, Path, leaves, quote_path
 
 _HALVES: Final = 4
 """Halves of the sampled rows that say how far the sample may be off."""
@@ -251,6 +259,8 @@ class LayoutSearch:
                 f"judged on {judged} predicate(s): the intervals are of these, and do not say what"
                 " other queries would read"
             )
+        elif base.halves.by == BY_TIME:
+            self._note_what_changed(found, best)
         certain = self._certainty(best, found[best])
         joined = self._joined(found, best)
         gain = self._gain(best, found[best], held[best], certain, joined)
@@ -294,6 +304,16 @@ class LayoutSearch:
             fitted=self._fitted_to(best) if best.is_fitted else None,
             notes=tuple(self._notes),
         )
+
+    def _note_what_changed(self, found: Found, best: Candidate) -> None:
+        """Say so if the newest queries ask for other columns than the older ones."""
+        preferred = preferred_since(found, best, self._base.halves.newest)
+        if preferred is not None and preferred[1] >= self._request.min_gain:
+            names = ", ".join(quote_path(path) for path in preferred[0].columns)
+            self._notes.append(
+                f"readers ask otherwise than before: the newest queries would cost"
+                f" {preferred[1]:.0%} less by {names}; ask again when more of them are recorded"
+            )
 
     def _add_own(self, found: Found) -> None:
         """Measure the table's own columns too, if they are not among those that are asked for."""

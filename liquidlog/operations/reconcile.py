@@ -21,8 +21,9 @@ from liquidlog.clustering.outcome.deletions import (
 from liquidlog.clustering.outcome.reconciled import CommittedOutput, Reconciled
 from liquidlog.clustering.outcome.staleness import Staleness
 from liquidlog.commit.transaction import Clock
-from liquidlog.data.deleted_rows import DeletedRows, FileLayout, Output, find_rows
+from liquidlog.data.deleted_rows import DeletedRows, find_rows
 from liquidlog.data.deletion_proof import ProvedRows, require_found
+from liquidlog.data.output_rows import FileLayout, Output
 from liquidlog.data.runs import Run, run_token
 from liquidlog.data.trimmed import write_without
 from liquidlog.data.vectors import read_deletion_vector, write_vector
@@ -36,8 +37,8 @@ from liquidlog.errors import (
     ResultMismatchError,
 )
 from liquidlog.log.store import TableStore
+from liquidlog.operations.followed import ReconcileLimits, TooMuchToRead
 from liquidlog.operations.outputs import Claim, VectorFile, run_of
-from liquidlog.operations.reconciled import ReconcileLimits, TooMuchToRead
 from liquidlog.plan import ClusteringPlan, InputFile, RewrittenGroup, WrittenFile
 from liquidlog.spec.actions import DeletionVector
 from liquidlog.spec.courses import vector_id
@@ -114,13 +115,17 @@ class Reconciler:
     """Brings groups of a plan up to date with what others deleted of their inputs."""
 
     def __init__(
-        self, store: TableStore, plan: ClusteringPlan, clock: Clock, limits: ReconcileLimits
+        self,
+        store: TableStore,
+        plan: ClusteringPlan,
+        clock: Clock,
+        limits: ReconcileLimits,
     ) -> None:
         """Read and write nothing yet."""
         self._store = store
         self._plan = plan
         self._clock = clock
-        self.limits = limits
+        self._limits = limits
 
     def advance(self, state: GroupState, stale: Staleness, claim: Claim) -> GroupState:
         """Return the state in which exactly the rows are deleted that `stale` says were deleted.
@@ -235,10 +240,11 @@ class Reconciler:
 
         Raises:
             CommitConflictError: If too much would be read.
-            ResultMismatchError: If outputs lack a row, or have another one where it was found.
+            ResultMismatchError: If outputs lack a row, or have another one where it was found; or
+                if a task failed.
             DataFileError: If a file cannot be read.
         """
-        limit_bytes, spent_bytes = self.limits.limit_bytes, state.reconciled.bytes_read
+        limit_bytes, spent_bytes = self._limits.limit_bytes, state.reconciled.bytes_read
         outputs = [self._output(output) for output in state.outputs]
         layout, storage = FileLayout.of(self._plan), self._store.storage
         try:
@@ -247,6 +253,7 @@ class Reconciler:
                 outputs,
                 layout=layout,
                 limit_bytes=limit_bytes - spent_bytes,
+                tasks=self._limits.tasks,
                 storage=storage,
             )
             spent_bytes += found.bytes_read
@@ -255,11 +262,14 @@ class Reconciler:
                 found,
                 layout=layout,
                 limit_bytes=limit_bytes - spent_bytes,
+                tasks=self._limits.tasks,
                 storage=storage,
             )
         except ReconcileLimitError as error:
-            needed_bytes = spent_bytes + error.needed_bytes
-            raise self._conflict(TooMuchToRead(needed_bytes, limit_bytes)) from None
+            found_bytes = spent_bytes + error.needed_bytes, spent_bytes + error.limit_bytes
+            raise self._conflict(TooMuchToRead(*found_bytes)) from None
+        except ExecutorError as error:
+            raise ResultMismatchError((error.message,)) from error
         return proved, found.bytes_read + sum(its.bytes_read for its in proved)
 
     def _output(self, output: _Output) -> Output:

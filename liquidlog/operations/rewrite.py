@@ -16,7 +16,7 @@ from liquidlog.errors import (
 from liquidlog.log.second_opinion import SecondOpinion
 from liquidlog.operations.attempts import CommitRun
 from liquidlog.operations.batches import commit_batch
-from liquidlog.operations.reconciled import ReconciledRows
+from liquidlog.operations.followed import ReconciledRows
 from liquidlog.operations.watch import GroupConflict, GroupWatch, cancelled_conflicts
 from liquidlog.plan import (
     DEFAULT_MIN_CUBE_BYTES,

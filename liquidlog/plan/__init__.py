@@ -43,6 +43,7 @@ from liquidlog.plan.facts import (
     CopiedRowGroups,
     GroupCosts,
     Progress,
+    Tasks,
     WrittenFile,
 )
 from liquidlog.plan.files import (
@@ -129,6 +130,7 @@ __all__ = [
     "SkipReason",
     "SkippedFile",
     "SkippedFiles",
+    "Tasks",
     "Term",
     "WritePlan",
     "WriteResult",

@@ -3,7 +3,8 @@
 While it works, it says how far it is, and asks which groups can no longer be committed.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 from liquidlog.plan.files import Document
 
@@ -12,6 +13,14 @@ Progress = Callable[[int, float], None]
 
 Cancelled = Callable[[], Mapping[int, str]]
 """Returns why groups can no longer be committed, by id; whoever runs them asks now and then."""
+
+
+Tasks = Callable[[Callable[[Any], Any], Sequence[Any]], Sequence[Any]]
+"""(function, requests) -> what the function returns for each request, in their order.
+
+The function is called where an executor has its machines; all three can be pickled. An error of
+ours, such as a file that cannot be read, is an ExecutorError here, with its message.
+"""
 
 
 class WrittenFile(Document, frozen=True, kw_only=True):

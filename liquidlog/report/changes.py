@@ -138,7 +138,8 @@ def optimized_finally(result: Mapping[str, Any]) -> Report:
         f"{len(result['rounds'])} round(s), {result['rows_verified']} rows verified;"
         f" the average depth is {_depth(result['average_depth'])}"
     )
-    return (*(part for one in result["rounds"] for part in optimized(one)), end)
+    in_all = _reconciled(result, "were") if len(result["rounds"]) > 1 else ()
+    return (*(part for one in result["rounds"] for part in optimized(one)), end, *in_all)
 
 
 def _depth(depth: float | None) -> str:

@@ -4,11 +4,12 @@ What only a rewrite can tell, like the sizes of the files it writes, is null bef
 """
 
 from collections.abc import Mapping, Sequence
+from functools import reduce
 from typing import Any
 
 from msgspec import UNSET, to_builtins
 
-from liquidlog.operations.reconciled import ReconciledRows, reconcile_limits
+from liquidlog.operations.followed import ReconciledRows, reconcile_limits
 from liquidlog.operations.rewrite import CommitReport, default_groups_per_commit
 from liquidlog.operations.rounds import Round, depth_after_round
 from liquidlog.plan import RESULT_FORMAT_VERSION, ClusteringPlan, RewriteResult, RewrittenGroup
@@ -98,8 +99,14 @@ def rounds_document(opened: Table, rounds: Sequence[Round[Mapping[str, Any]]]) -
         "rounds": documents,
         "average_depth": last,
         "rows_verified": sum(one["rows_verified"] for one in documents),
+        "reconciled": _reconciled_in_all(documents),
         "seconds": round(sum(one["seconds"] for one in documents), 3),
     }
+
+
+def _reconciled_in_all(rounds: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
+    found = (ReconciledRows(**one["reconciled"]) for one in rounds)
+    return reconciled_document(reduce(ReconciledRows.plus, found, ReconciledRows()))
 
 
 def committed_document(
@@ -175,6 +182,7 @@ def would_do_rounds(
         "rounds": rounds,
         "average_depth": depth,
         "rows_verified": rounds[0]["rows_verified"] if rounds else 0,
+        "reconciled": _reconciled_in_all(rounds),
         "seconds": round(seconds, 3),
     }
 

@@ -19,6 +19,7 @@ from liquidlog.errors import UsageError
 from liquidlog.spec.fields import with_fields
 from liquidlog.spec.schema import (
     FIELD_ID,
+    VOID,
     ArrayType,
     DataType,
     DecimalType,
@@ -68,7 +69,6 @@ _DELTA: Final[Mapping[pa.DataType, str]] = {
     pa.date64(): "date",
 }
 _MAX_PRECISION: Final = 38
-_VOID: Final = PrimitiveType("void")
 
 
 def arrow_schema(schema: StructType, *, physical: bool = False) -> pa.Schema:
@@ -124,7 +124,7 @@ def unsupported_types(schema: StructType) -> tuple[str, ...]:
 
 def without_void(schema: StructType) -> StructType:
     """Return the schema without its void fields, those inside arrays and maps included."""
-    return with_fields(schema, lambda field: None if field.data_type == _VOID else field)
+    return with_fields(schema, lambda field: None if field.data_type == VOID else field)
 
 
 def needed_features(schema: StructType) -> tuple[str, ...]:
@@ -162,7 +162,7 @@ def leaf_column(table: pa.Table, path: Path) -> pa.ChunkedArray:
 
 
 def _arrow_fields(struct: StructType, *, physical: bool) -> list[pa.Field]:
-    stored = (child for child in struct.fields if child.data_type != _VOID)
+    stored = (child for child in struct.fields if child.data_type != VOID)
     return [_arrow_field(child, physical=physical) for child in stored]
 
 
@@ -182,7 +182,7 @@ def _parts(data_type: DataType, path: Path) -> Iterator[tuple[Path, DataType]]:
             yield from chain.from_iterable(
                 _parts(child.data_type, (*path, child.name))
                 for child in fields
-                if child.data_type != _VOID
+                if child.data_type != VOID
             )
         case ArrayType(element):
             yield from _parts(element, (*path, "element"))
@@ -200,7 +200,7 @@ def _has_arrow_form(data_type: DataType) -> bool:
         case DecimalType(precision, scale):
             return 1 <= precision <= _MAX_PRECISION and 0 <= scale <= precision
         case StructType(fields):
-            return not fields or any(child.data_type != _VOID for child in fields)
+            return not fields or any(child.data_type != VOID for child in fields)
         case _:
             return True
 

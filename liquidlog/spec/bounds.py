@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from liquidlog.spec.arrow import TIMESTAMP, TIMESTAMP_NTZ, arrow_type, unsupported_types
 from liquidlog.spec.schema import (
+    VOID,
     DataType,
     DecimalType,
     Leaf,
@@ -46,7 +47,7 @@ _BOUNDED: Final = frozenset(
         "string",
     }
 )
-_NEVER_SHOWN: Final = (PrimitiveType("variant"), PrimitiveType("void"))
+_NEVER_SHOWN: Final = (PrimitiveType("variant"), VOID)
 
 
 def has_bounds(data_type: DataType) -> bool:

@@ -100,6 +100,8 @@ def _after(step: Step, course: Course, states: list[_State]) -> Course:
     added = next(iter(step.added.values()))
     if added is None or not _deletes_as_many(step, added, states):
         return unclear
+    if added.cardinality == states[-1][1]:
+        versions = course.versions  # if it does not delete the same rows, whoever reads it objects
     states.append((added.unique_id, added.cardinality))
     return Course(fate=Fate.DELETED_FROM, vector=added, versions=versions)
 

@@ -18,8 +18,8 @@ from liquidlog.spec.fields import fields_with_paths
 from liquidlog.spec.schema import (
     FIELD_ID,
     PHYSICAL_NAME,
+    VOID,
     Path,
-    PrimitiveType,
     StructField,
     StructType,
     parse_schema,
@@ -35,8 +35,6 @@ _OF_NEW_COLUMNS: Final = frozenset(
 )
 """What a new column may say of itself. A value for rows that are there, a generating expression, an
 identity or an invariant would ask something of files without the column."""
-
-_VOID: Final = PrimitiveType("void")
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,7 +137,7 @@ def _problems_of_new(field: StructField, logical: Path) -> Iterator[str]:
         asks = found.metadata.keys() - _OF_NEW_COLUMNS
         if asks:
             yield f"the new column {name} has metadata ({', '.join(sorted(asks))})"
-        if found.data_type == _VOID:
+        if found.data_type == VOID:
             yield f"the new column {name} is void"
 
 

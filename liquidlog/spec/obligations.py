@@ -11,6 +11,7 @@ from liquidlog.spec.features import is_true, table_features
 from liquidlog.spec.fields import fields_with_paths
 from liquidlog.spec.mapping import MappingMode, mapping_mode, mapping_problems
 from liquidlog.spec.schema import (
+    VOID,
     ArrayType,
     DataType,
     DecimalType,
@@ -25,7 +26,6 @@ from liquidlog.spec.widening import type_change_problems, type_changes
 ICEBERG_COMPAT_V1: Final = "icebergCompatV1"
 
 _WIDENING: Final = frozenset({"typeWidening", "typeWidening-preview"})
-_VOID: Final = PrimitiveType("void")
 _INTEGERS: Final = frozenset({"byte", "short", "integer", "long"})
 
 
@@ -68,17 +68,17 @@ def _void_inside(data_type: DataType, path: Path) -> Iterator[str]:
 
 def _void_part(data_type: DataType, path: Path) -> Iterator[str]:
     # The fields of a struct inside an array or a map are visited with their own paths.
-    if data_type == _VOID:
+    if data_type == VOID:
         yield f"{quote_path(path)}: void inside an array or a map"
     yield from _void_inside(data_type, path)
     if isinstance(data_type, StructType):
         for inner, field in fields_with_paths(data_type):
-            if field.data_type == _VOID:
+            if field.data_type == VOID:
                 yield f"{quote_path((*path, *inner))}: void inside an array or a map"
 
 
 def _only_void(struct: StructType) -> bool:
-    return bool(struct.fields) and all(child.data_type == _VOID for child in struct.fields)
+    return bool(struct.fields) and all(child.data_type == VOID for child in struct.fields)
 
 
 def _iceberg_problems(
@@ -90,7 +90,7 @@ def _iceberg_problems(
     if "deletionVectors" in features:
         yield f"{ICEBERG_COMPAT_V1} with deletionVectors"
     for path, field in fields_with_paths(schema):
-        if isinstance(field.data_type, ArrayType | MapType) or field.data_type == _VOID:
+        if isinstance(field.data_type, ArrayType | MapType) or field.data_type == VOID:
             yield f"{ICEBERG_COMPAT_V1} with {quote_path(path)}: {field.data_type}"
     for path, source, target in type_changes(schema):
         if not _iceberg_widens(source, target):

@@ -8,7 +8,7 @@ Source: PROTOCOL.md, "Schema Serialization Format" and "Column Mapping".
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -36,6 +36,10 @@ class PrimitiveType:
     def __str__(self) -> str:
         """Return the protocol's name of the type."""
         return self.name
+
+
+VOID: Final = PrimitiveType("void")
+"""The type of columns that are null in every row, which no file has."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,6 +190,11 @@ def quote_path(path: Path) -> str:
     This is the spelling of ZCUBE_ZORDER_BY and DESCRIBE DETAIL. Inverse: split_path.
     """
     return ".".join(_quote_part(part) for part in path)
+
+
+def quote_paths(paths: Iterable[Path]) -> tuple[str, ...]:
+    """Return columns as a user writes them, each as `quote_path` does."""
+    return tuple(quote_path(path) for path in paths)
 
 
 def split_path(text: str) -> Path:

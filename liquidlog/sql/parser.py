@@ -11,27 +11,10 @@ from sqlglot import Token, TokenType
 
 from liquidlog.errors import UsageError
 from liquidlog.spec.schema import Path, StructField, StructType
+from liquidlog.sql import statements as ask
 from liquidlog.sql.columns import added, column_list
 from liquidlog.sql.creation import create
 from liquidlog.sql.parts import A_TABLE, NO_AUTO, condition, properties, property_name, table_name
-from liquidlog.sql.statements import (
-    AddColumns,
-    Advise,
-    ClusterBy,
-    ClusteringInformation,
-    DescribeDetail,
-    DescribeHistory,
-    DropColumn,
-    Optimize,
-    Recluster,
-    RenameColumn,
-    SetProperties,
-    Statement,
-    TableAt,
-    TableName,
-    UnsetProperties,
-    table_of,
-)
 from liquidlog.sql.words import Words, refuse_at
 
 _SNOWFLAKE: Final = "SYSTEM$CLUSTERING_INFORMATION"
@@ -55,7 +38,7 @@ _ELSEWHERE: Final[Mapping[str, str]] = {
 """Why there is no such statement, by its first word."""
 
 
-def parse_statement(text: str) -> Statement:
+def parse_statement(text: str) -> ask.Statement:
     """Return the statement that a text is.
 
     Raises:
@@ -69,7 +52,7 @@ def parse_statement(text: str) -> Statement:
         refuse_at(text, 0, "the statement is nested too deeply")
 
 
-def _statement(words: Words) -> Statement:
+def _statement(words: Words) -> ask.Statement:
     token = words.token
     for word, parse in _STATEMENTS.items():
         if words.take(word):
@@ -85,7 +68,7 @@ def _statement(words: Words) -> Statement:
 # ALTER
 
 
-def _alter(words: Words) -> Statement:
+def _alter(words: Words) -> ask.Statement:
     words.expect("TABLE")
     token = words.token
     if_exists = words.take("IF", "EXISTS")
@@ -100,36 +83,36 @@ def _alter(words: Words) -> Statement:
     return words.refuse(*(" ".join(clause) for clause in _CHANGES), "RECLUSTER")
 
 
-def _cluster_by(words: Words, table: TableName) -> ClusterBy:
+def _cluster_by(words: Words, table: ask.TableName) -> ask.ClusterBy:
     if words.sees("AUTO"):
         words.fail(NO_AUTO)
     if words.take("NONE"):
-        return ClusterBy(table, None)
+        return ask.ClusterBy(table, None)
     if not words.sees_kind(TokenType.L_PAREN):
         words.refuse("( and the names of columns", "NONE")
-    return ClusterBy(table, column_list(words))
+    return ask.ClusterBy(table, column_list(words))
 
 
-def _rename(words: Words, table: TableName) -> RenameColumn:
+def _rename(words: Words, table: ask.TableName) -> ask.RenameColumn:
     old = words.path("a column's name")
     words.expect("TO")
-    return RenameColumn(table, old, words.name("the new name"))
+    return ask.RenameColumn(table, old, words.name("the new name"))
 
 
-def _drop(words: Words, table: TableName) -> DropColumn:
+def _drop(words: Words, table: ask.TableName) -> ask.DropColumn:
     if_exists = words.take("IF", "EXISTS")
     if not words.sees_kind(TokenType.L_PAREN):
-        return DropColumn(table, words.path("a column's name"), if_exists)
+        return ask.DropColumn(table, words.path("a column's name"), if_exists)
     columns = column_list(words)
     if len(columns) > 1:
         words.fail("columns are dropped one by one: a statement each")
-    return DropColumn(table, columns[0], if_exists)
+    return ask.DropColumn(table, columns[0], if_exists)
 
 
-def _add(words: Words, table: TableName) -> AddColumns:
+def _add(words: Words, table: ask.TableName) -> ask.AddColumns:
     if not words.take_kind(TokenType.L_PAREN):
         path, field = added(words)
-        return AddColumns(table, StructType((field,)), path[:-1])
+        return ask.AddColumns(table, StructType((field,)), path[:-1])
     fields: list[StructField] = []
     into: Path = ()
     while not fields or words.take_kind(TokenType.COMMA):
@@ -139,24 +122,24 @@ def _add(words: Words, table: TableName) -> AddColumns:
             words.fail("columns of one struct are added at a time: a statement each", at=token)
         fields, into = [*fields, field], path[:-1]
     words.expect_kind(TokenType.R_PAREN, ", or )")
-    return AddColumns(table, StructType(tuple(fields)), into)
+    return ask.AddColumns(table, StructType(tuple(fields)), into)
 
 
-def _set(words: Words, table: TableName) -> SetProperties:
-    return SetProperties(table, properties(words))
+def _set(words: Words, table: ask.TableName) -> ask.SetProperties:
+    return ask.SetProperties(table, properties(words))
 
 
-def _unset(words: Words, table: TableName) -> UnsetProperties:
+def _unset(words: Words, table: ask.TableName) -> ask.UnsetProperties:
     if_exists = words.take("IF", "EXISTS")
     words.expect_kind(TokenType.L_PAREN, "( and names of properties")
     names = [property_name(words)]
     while words.take_kind(TokenType.COMMA):
         names.append(property_name(words))
     words.expect_kind(TokenType.R_PAREN, ", or )")
-    return UnsetProperties(table, tuple(names), if_exists)
+    return ask.UnsetProperties(table, tuple(names), if_exists)
 
 
-def _recluster(words: Words, table: TableName, *, if_exists: bool) -> Recluster:
+def _recluster(words: Words, table: ask.TableName, *, if_exists: bool) -> ask.Recluster:
     final = words.take("FINAL")
     where = condition(words, "LIMIT")
     if words.sees("LIMIT"):
@@ -164,10 +147,10 @@ def _recluster(words: Words, table: TableName, *, if_exists: bool) -> Recluster:
             "LIMIT counts segments, which Delta tables do not have; bound the bytes with `optimize"
             " --strategy overlap --budget`"
         )
-    return Recluster(table=table, final=final, where=where, if_exists=if_exists)
+    return ask.Recluster(table=table, final=final, where=where, if_exists=if_exists)
 
 
-_CHANGES: Final[Mapping[tuple[str, ...], Callable[[Words, TableName], Statement]]] = {
+_CHANGES: Final[Mapping[tuple[str, ...], Callable[[Words, ask.TableName], ask.Statement]]] = {
     ("CLUSTER", "BY"): _cluster_by,
     ("RENAME", "COLUMN"): _rename,
     ("DROP", "COLUMNS"): _drop,
@@ -182,7 +165,7 @@ _CHANGES: Final[Mapping[tuple[str, ...], Callable[[Words, TableName], Statement]
 # The others
 
 
-def _optimize(words: Words) -> Optimize:
+def _optimize(words: Words) -> ask.Optimize:
     table = table_name(words)
     full = words.take("FULL")
     where = condition(words, "ZORDER")
@@ -193,7 +176,7 @@ def _optimize(words: Words) -> Optimize:
     if not zorder_by:
         more = ["ZORDER BY"] if where else ["WHERE", "ZORDER BY"]
         words.finish(*([] if full or where else ["FULL"]), *more)
-    return Optimize(table=table, full=full, where=where, zorder_by=zorder_by)
+    return ask.Optimize(table=table, full=full, where=where, zorder_by=zorder_by)
 
 
 def _zorder_columns(words: Words) -> tuple[Path, ...]:
@@ -205,10 +188,10 @@ def _zorder_columns(words: Words) -> tuple[Path, ...]:
     return tuple(found)
 
 
-def _explain(words: Words) -> Optimize:
+def _explain(words: Words) -> ask.Optimize:
     words.expect("OPTIMIZE")
     found = _optimize(words)
-    return Optimize(
+    return ask.Optimize(
         table=found.table,
         full=found.full,
         where=found.where,
@@ -217,22 +200,22 @@ def _explain(words: Words) -> Optimize:
     )
 
 
-def _describe(words: Words) -> Statement:
+def _describe(words: Words) -> ask.Statement:
     if words.take("DETAIL"):
-        return DescribeDetail(table_name(words))
+        return ask.DescribeDetail(table_name(words))
     if words.take("HISTORY"):
         table = table_name(words)
         if not words.take("LIMIT"):
-            return DescribeHistory(table)
+            return ask.DescribeHistory(table)
         token = words.token
         limit = words.number("a whole number")
         if not limit:
             words.fail("a limit must be at least 1", at=token)
-        return DescribeHistory(table, limit)
+        return ask.DescribeHistory(table, limit)
     return words.refuse("DETAIL", "HISTORY")
 
 
-def _select(words: Words) -> ClusteringInformation:
+def _select(words: Words) -> ask.ClusteringInformation:
     function = words.token
     if words.take_kind(TokenType.STAR):
         words.expect("FROM")
@@ -247,7 +230,7 @@ def _select(words: Words) -> ClusteringInformation:
     )
 
 
-def _databend(words: Words) -> ClusteringInformation:
+def _databend(words: Words) -> ask.ClusteringInformation:
     words.expect_kind(TokenType.L_PAREN, "(")
     first = words.token
     parts = [words.string("a table in quotes")]
@@ -255,11 +238,11 @@ def _databend(words: Words) -> ClusteringInformation:
         parts.append(words.string("a table in quotes"))
     words.expect_kind(TokenType.R_PAREN, ")")
     if len(parts) > 1:
-        return ClusteringInformation(table_of(tuple(parts)))
-    return ClusteringInformation(_quoted_table(words, first))
+        return ask.ClusteringInformation(ask.table_of(tuple(parts)))
+    return ask.ClusteringInformation(_quoted_table(words, first))
 
 
-def _snowflake(words: Words) -> ClusteringInformation:
+def _snowflake(words: Words) -> ask.ClusteringInformation:
     words.expect_kind(TokenType.L_PAREN, "(")
     first = words.token
     words.string("a table in quotes")
@@ -269,13 +252,13 @@ def _snowflake(words: Words) -> ClusteringInformation:
         second = words.token
         columns = _quoted_columns(words, words.string("columns, as '(a, b)'"), second)
     words.expect_kind(TokenType.R_PAREN, ")")
-    return ClusteringInformation(table, columns)
+    return ask.ClusteringInformation(table, columns)
 
 
-def _quoted_table(words: Words, token: Token | None) -> TableName:
+def _quoted_table(words: Words, token: Token | None) -> ask.TableName:
     text = "" if token is None else str(token.text)
     if "/" in text and "`" not in text:
-        return TableAt(text)
+        return ask.TableAt(text)
     try:
         inner = Words(text)
         table = table_name(inner)
@@ -295,17 +278,17 @@ def _quoted_columns(words: Words, text: str, token: Token | None) -> tuple[Path,
     return columns
 
 
-def _advise(words: Words) -> Advise:
+def _advise(words: Words) -> ask.Advise:
     table = table_name(words)
     sources: list[str] = []
     if words.take("FROM"):
         while not sources or words.take_kind(TokenType.COMMA):
             sources.append(words.string("where queries are recorded, in quotes"))
     words.finish("FROM")
-    return Advise(table, tuple(sources))
+    return ask.Advise(table, tuple(sources))
 
 
-_STATEMENTS: Final[Mapping[str, Callable[[Words], Statement]]] = {
+_STATEMENTS: Final[Mapping[str, Callable[[Words], ask.Statement]]] = {
     "CREATE": create,
     "ALTER": _alter,
     "OPTIMIZE": _optimize,

@@ -6,7 +6,7 @@ A `where` is the text of a condition in Spark's SQL, which `Table` takes.
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from liquidlog.spec.schema import Path, StructType, quote_path
+from liquidlog.spec.schema import Path, StructType, find_column, quote_path
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +83,10 @@ class DropColumn:
     column: Path
     if_exists: bool = False
 
+    def has_effect(self, schema: StructType) -> bool:
+        """Return whether a table with this schema changes, or the statement is an error."""
+        return not self.if_exists or find_column(schema, self.column) is not None
+
 
 @dataclass(frozen=True, slots=True)
 class AddColumns:
@@ -108,6 +112,11 @@ class UnsetProperties:
     table: TableName
     names: tuple[str, ...]
     if_exists: bool = False
+
+    def found_in(self, configuration: Mapping[str, str]) -> tuple[str, ...]:
+        """Return the names that are to be unset in a table with these properties."""
+        there = {name.lower() for name in configuration}
+        return tuple(name for name in self.names if not self.if_exists or name.lower() in there)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -162,22 +171,17 @@ class Advise:
     sources: tuple[str, ...]
 
 
-Statement = (
-    CreateTable
-    | CreateTableLike
-    | ClusterBy
-    | RenameColumn
-    | DropColumn
-    | AddColumns
-    | SetProperties
-    | UnsetProperties
-    | Optimize
-    | Recluster
-    | DescribeDetail
-    | DescribeHistory
-    | ClusteringInformation
-    | Advise
-)
+Creation = CreateTable | CreateTableLike
+
+Alteration = ClusterBy | RenameColumn | DropColumn | AddColumns | SetProperties | UnsetProperties
+"""Statements that change a table that is there, and rewrite no file."""
+
+Rewrite = Optimize | Recluster
+
+Question = DescribeDetail | DescribeHistory | ClusteringInformation | Advise
+"""Statements that write nothing, and answer with rows."""
+
+Statement = Creation | Alteration | Rewrite | Question
 
 
 def table_of(parts: Path) -> TableName:

@@ -22,6 +22,7 @@ from liquidlog.table import Table, system_clock
 from support.arrow_executor import execute
 from support.raced_store import RacedStore
 from support.recorded_changes import Recording, newest
+from support.reference import with_settings
 from support.table_rows import live_rows
 
 pytestmark = pytest.mark.reference
@@ -179,15 +180,8 @@ SETTINGS: Final = {
 
 @pytest.fixture(scope="module", autouse=True)
 def settings(spark: Any) -> Iterator[None]:
-    before = {name: spark.conf.get(name, None) for name in SETTINGS}
-    for name, value in SETTINGS.items():
-        spark.conf.set(name, value)
-    yield
-    for name, value in before.items():
-        if value is None:
-            spark.conf.unset(name)
-        else:
-            spark.conf.set(name, value)
+    with with_settings(spark, SETTINGS):
+        yield
 
 
 @pytest.fixture(scope="module")

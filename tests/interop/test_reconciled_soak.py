@@ -1,13 +1,13 @@
 """Continuous rewrites while Delta Spark deletes, updates and merges: no group is thrown away.
 
-The table has deletion vectors. Without them a statement copies whole files, and a few statements
-replace more of a small table than is reconciled.
+Where the table has no deletion vectors, a statement copies whole files. That table has so many that
+the statements that land during a rewrite replace less of it than is reconciled.
 """
 
 import sys
 from collections import Counter
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import pyarrow as pa
 import pytest
@@ -19,17 +19,22 @@ from support.soaking import STATEMENTS_OF_A_REWRITE, Pace, soak
 pytestmark = pytest.mark.reference
 
 STATEMENTS = effort(36, 200)
-FILES, ROWS = 40, 4_000
 KINDS = ("delete", "update", "merge")
+PLACES: Final = 7
+"""Values of the first clustering column."""
+
+KEYS: Final = 9
+"""Rows of a statement; their first clustering column is the same, so that they lie together."""
 
 
 class Writer:
     """Makes statements, again where a rewrite was in their way, and knows what rows there are."""
 
-    def __init__(self, spark: Any, path: Path) -> None:
+    def __init__(self, spark: Any, path: Path, rows: int) -> None:
         self._spark = spark
         self._target = f"delta.`{path}`"
-        self.rows = {key: f"s{key % 13}" for key in range(ROWS)}
+        self._first_rows = rows
+        self.rows = {key: f"s{key % 13}" for key in range(rows)}
         self.kinds = Counter[str]()
         self.lost = 0
 
@@ -40,8 +45,9 @@ class Writer:
             self.kinds[kind] += 1
 
     def _sql(self, kind: str, number: int) -> str:
-        first = number * 17 % ROWS
-        keys = [key for key in range(first, first + 9) if key in self.rows]
+        first = number * 17 % (self._first_rows - KEYS * PLACES)
+        near = range(first, first + KEYS * PLACES, PLACES)
+        keys = [key for key in near if key in self.rows]
         listed = ", ".join(map(str, keys or [first]))
         if kind == "delete":
             for key in keys:
@@ -51,12 +57,12 @@ class Writer:
         self.rows.update(dict.fromkeys(keys, text))
         if kind == "update":
             return f"update {self._target} set s = '{text}' where k in ({listed})"
-        new = ROWS + number
+        new = self._first_rows + number
         self.rows[new] = text
         return (
             f"merge into {self._target} t using (select explode(array({listed}, {new})) as k) u"
             f" on t.k = u.k when matched then update set s = '{text}'"
-            f" when not matched then insert (k, x, s) values (u.k, {new % 7}, '{text}')"
+            f" when not matched then insert (k, x, s) values (u.k, {new % PLACES}, '{text}')"
         )
 
     def _run(self, sql: str) -> None:
@@ -71,20 +77,31 @@ class Writer:
                 return
 
 
-def test_no_group_is_thrown_away_while_the_engine_writes(spark: Any, tmp_path: Path) -> None:
-    path = tmp_path / "t"
+@pytest.mark.parametrize(
+    ("vectors", "files", "file_size"),
+    [(True, 40, "8KiB"), (False, 160, "2KiB")],
+    ids=["vectors", "copies"],
+)
+def test_no_group_is_thrown_away_while_the_engine_writes(
+    spark: Any,
+    tmp_path: Path,
+    vectors: bool,  # noqa: FBT001
+    files: int,
+    file_size: str,
+) -> None:
+    path, rows = tmp_path / "t", 100 * files
     spark.conf.set("spark.databricks.delta.snapshotPartitions", "1")
     spark.conf.set("spark.sql.shuffle.partitions", "1")
     spark.sql(
         f"create table delta.`{path}` (k int, x int, s string) using delta cluster by (x, k)"
-        " tblproperties ('delta.enableDeletionVectors' = 'true')"
+        f" tblproperties ('delta.enableDeletionVectors' = '{str(vectors).lower()}')"
     )
     spark.sql(
-        f"insert into delta.`{path}` select cast(id as int), cast(id % 7 as int),"
-        f" concat('s', id % 13) from range(0, {ROWS}, 1, {FILES})"
+        f"insert into delta.`{path}` select cast(id as int), cast(id % {PLACES} as int),"
+        f" concat('s', id % 13) from range(0, {rows}, 1, {files})"
     )
-    writer, pace = Writer(spark, path), Pace()
-    costs = soak(str(path), pace, lambda: writer.write(pace), max_file_size="8KiB")
+    writer, pace = Writer(spark, path, rows), Pace()
+    costs = soak(str(path), pace, lambda: writer.write(pace), max_file_size=file_size)
     sys.stdout.write(f"{dict(writer.kinds)}, {writer.lost} lost to rewrites: {costs}\n")
     assert sum(writer.kinds.values()) == STATEMENTS
     assert not costs.problems

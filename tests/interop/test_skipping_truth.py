@@ -7,7 +7,6 @@ its skipping of files has no part in the answer.
 import logging
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random  # noqa: TID251  a test
@@ -27,6 +26,7 @@ from liquidlog.table import Table
 from support.effort import effort
 from support.random_predicates import random_predicate, sql
 from support.random_tables import SPARK_TYPES, VALUES, Row, arrow_table, random_files
+from support.reference import with_settings
 
 pytestmark = pytest.mark.reference
 
@@ -47,6 +47,7 @@ FOR_SMALL_QUERIES = {
 }
 """Settings that plan and run a query of many columns and few rows quickly."""
 
+SWITCHED = ("spark.sql.ansi.enabled", "spark.sql.session.timeZone")
 SESSIONS = [(ansi, zone) for ansi in ("true", "false") for zone in ("UTC", "America/New_York")]
 PARTITIONS = ("i", "f", "m", "s", "c", "day", "t")
 
@@ -219,23 +220,8 @@ def test_no_file_with_a_row_that_spark_finds_is_skipped(
     uri = TABLES[kind](spark, tmp_path)
     random = Random(f"{SEED} {kind}")
     texts = list(dict.fromkeys(sql(random_predicate(random)) for _ in range(PREDICATES)))
-    with settings_kept(spark):
+    with with_settings(spark, FOR_SMALL_QUERIES, restored=SWITCHED):
         found = compare(spark, uri, texts)
     logging.getLogger(__name__).info("%s: %d predicates, %s", kind, len(texts), found)
     assert found.skipped == []
     assert found.judged > PREDICATES
-
-
-@contextmanager
-def settings_kept(spark: Any) -> Iterator[None]:
-    """Give a session its settings back that a comparison changes."""
-    names = ["spark.sql.ansi.enabled", "spark.sql.session.timeZone", *FOR_SMALL_QUERIES]
-    before = {name: spark.conf.get(name, None) for name in names}
-    for name, value in FOR_SMALL_QUERIES.items():
-        spark.conf.set(name, value)
-    yield
-    for name, value in before.items():
-        if value is None:
-            spark.conf.unset(name)
-        else:
-            spark.conf.set(name, value)

@@ -11,7 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from liquidlog.data.checksum import multiset_checksum
-from liquidlog.data.deleted_rows import DeletedRows, FileLayout, FoundRows, Output, find_rows
+from liquidlog.data.deleted_rows import DeletedRows, FoundRows, find_rows
+from liquidlog.data.output_rows import FileLayout, Output
 from liquidlog.errors import RowsNotFoundError
 from liquidlog.plan import RowTracking
 from liquidlog.spec.bounds import has_bounds

@@ -11,6 +11,7 @@ from liquidlog.curve.cuts import asked_share
 from liquidlog.curve.placing import key_order_bits, place_rows
 from liquidlog.curve.tree import LEAST_SHARE
 from support.curves import asked_of, ordinals_of, spread
+from support.effort import effort
 
 WORSE = 1.01
 
@@ -24,7 +25,7 @@ predicates = st.lists(
 
 
 @pytest.mark.parametrize("curve", list(Curve))
-@settings(max_examples=15)
+@settings(max_examples=effort(6, 60))
 @given(asked=predicates.map(asked_of), seed=st.integers(0, 99), parts=st.integers(1, 40))
 def test_fitted_is_never_worse_than_even(curve: Curve, asked: Asked, seed: int, parts: int) -> None:
     coords = spread(6_000, 2, values=[1 << 16, 1 << 16, 512, 16][seed % 4], seed=seed)
@@ -72,7 +73,7 @@ def test_a_box_is_opened_by_whom_its_intervals_meet(
 
 
 @pytest.mark.parametrize("curve", list(Curve))
-@settings(max_examples=25)
+@settings(max_examples=effort(10, 100))
 @given(
     counts=st.lists(st.integers(1, 900), min_size=1, max_size=9),
     parts=st.integers(1, 12),

@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from liquidlog.judgement import candidates, costs
 from liquidlog.table import Table
 from support.arrow_executor import execute
+from support.effort import effort
 
 _COLUMNS = ("x", "y")
 _READERS = 60
@@ -65,7 +66,7 @@ def mean_cost(table: Table, readers: list[tuple[str, int]]) -> float:
     return float(np.mean(found))
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=effort(12, 400), deadline=None)
 @given(appends(), st.sampled_from([(), ("x",), ("x", "y")]), st.integers(0, 1 << 20))
 def test_readers_are_not_worse_off(
     data: list[pa.Table], columns: tuple[str, ...], seed: int

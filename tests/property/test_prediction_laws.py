@@ -199,7 +199,7 @@ def test_narrow_readers_open_what_is_predicted(*, is_sampled: bool) -> None:
 @pytest.mark.parametrize("is_sampled", [False, True])
 def test_readers_open_what_is_predicted(*, is_sampled: bool) -> None:
     held = []
-    for seed in range(effort(12, 20)):
+    for seed in range(effort(8, 20)):
         table = _random_table(seed)
         asked = _asked(table, 10)
         samples = table.samples(1_500) if is_sampled else None
@@ -216,7 +216,7 @@ def test_ranges_shrink_with_larger_samples() -> None:
     widths = []
     for rows in (100, 3_000):
         across = []
-        for seed in range(effort(6, 10)):
+        for seed in range(effort(4, 10)):
             table = _random_table(seed)
             asked = _workload(_asked(table, 10))
             samples = table.samples(rows)

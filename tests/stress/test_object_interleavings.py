@@ -30,13 +30,14 @@ OTHERS = effort(
         "run and commit, orphans",
         "orphans, orphans",
         "commit, cluster by",
+        "a commit that follows, a vector",
+        "a commit that follows by copies, orphans",
+        "a commit that follows by vectors, orphans",
     ),
 )
 FAULTY = effort(("append",), ("append", "commit", "commit again", "orphans"))
 SWITCHES, SAMPLES, FAULTS = effort((0, 0, 1), (1, 10, 10_000))
 SWITCHES_IN_MEMORY = effort(1, 3)
-LOCAL = ("commit, a delete", "commit, a deletion vector", "a batch, a delete")
-"""Pairs with another engine that writes on local disk only; so do all that are followed."""
 
 
 @pytest.fixture(scope="module")
@@ -60,9 +61,7 @@ def test_no_schedule_of_two_processes_loses_anything(s3: Emulator, pair: Pair) -
     sys.stdout.write(f"{pair.name}: {len(found)} schedules\n")
 
 
-@pytest.mark.parametrize(
-    "pair", [p for p in PAIRS if p.name not in LOCAL and "follows" not in p.name], ids=str
-)
+@pytest.mark.parametrize("pair", PAIRS, ids=str)
 def test_no_schedule_on_objects_in_memory_loses_anything(pair: Pair) -> None:
     with memory_playground() as ground:
         race = Race.of(ground, pair)

@@ -14,10 +14,11 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
 
+from support.effort import effort
 from support.plain_table import PlainTable, Row, State, double, rows_of
 from support.soaking import STATEMENTS_OF_A_REWRITE, Pace, soak
 
-STATEMENTS = 200
+STATEMENTS = effort(60, 200)
 FILE_ROWS, FILES = 100, 40
 
 

@@ -12,9 +12,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from liquidlog.data.deleted_rows import DeletedRows, FileLayout, Output
+from liquidlog.data.deleted_rows import DeletedRows
+from liquidlog.data.deletion_proof import ProvedRows, RowsToProve, rows_at
 from liquidlog.data.identical import _bits
 from liquidlog.data.logical_file import LogicalFile
+from liquidlog.data.output_rows import FileLayout, Output
+from liquidlog.data.read_budget import ReadBudget
 from liquidlog.data.reader import DataFile
 from liquidlog.data.writer import DataFileWriter
 from liquidlog.plan import InputFile, RowTracking, WriterOptions
@@ -25,9 +28,18 @@ from liquidlog.spec.mapping import MappingMode
 from liquidlog.spec.schema import Path as ColumnPath
 from liquidlog.spec.schema import leaves
 from liquidlog.spec.stats import wide_bounds
+from liquidlog.storage.options import NO_OPTIONS
 from support.vectors import write_vector
 
 NONE: Positions = np.empty(0, np.uint64)
+LIMIT = 1 << 40
+"""Bytes that are more than any test reads."""
+
+
+def proved_rows(output: Output, rows: Positions, layout: FileLayout) -> ProvedRows:
+    """Rows of an output, read from it."""
+    request = RowsToProve(output=output, positions=rows, layout=layout, storage=NO_OPTIONS)
+    return rows_at(request, ReadBudget(LIMIT, None, 0).spend)
 
 
 def positions(rows: Iterable[int]) -> Positions:

@@ -10,7 +10,7 @@ from liquidlog.commit.conflicts import (
     RowsMayBeBack,
 )
 from liquidlog.errors import LiquidlogError, Outdated, SchemaProblem, SchemaProblemKind
-from liquidlog.operations.reconciled import TooMuchToRead
+from liquidlog.operations.followed import TooMuchToRead
 from liquidlog.operations.rewrite import GroupConflict
 
 CONFLICTS = (

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, Self
 from unittest import mock
 
+from liquidlog.data import read_budget
 from liquidlog.log import object_store
 from liquidlog.log.second_opinion import SecondOpinion
 from liquidlog.operations import backfill, outputs
@@ -51,6 +52,7 @@ def alone_on_storage() -> Iterator[None]:
         mock.patch.object(outputs, "ThreadPoolExecutor", OneByOne),
         mock.patch.object(backfill, "ThreadPoolExecutor", OneByOne),
         mock.patch.object(object_store, "ThreadPoolExecutor", OneByOne),
+        mock.patch.object(read_budget, "ThreadPoolExecutor", OneByOne),
     ):
         yield
 

@@ -22,7 +22,7 @@ class Outlook(Enum):
     LANDS = "lands"
     DOOMED = "doomed"
     OPEN = "open"
-    """Either: rows of an input or of a kept file may have come back."""
+    """Either: for all that the log says, rows of an input or of a kept file may have come back."""
 
 
 @dataclass(frozen=True)
@@ -45,24 +45,36 @@ def forecast(table: PlainTable, read_version: int, group: RewriteGroup, last: in
     if not total or not all(map(_only_shrinks, [*histories, *kept])):
         return Forecast(Outlook.OPEN, lost)
     gone = all(history[-1] is None for history in histories)
-    doomed = gone or Fraction(lost, total) > LARGEST_SHARE
+    doomed = gone or Fraction(lost, total) > LARGEST_SHARE or any(map(_joined_another, kept))
     return Forecast(Outlook.DOOMED if doomed else Outlook.LANDS, lost)
 
 
 def _only_shrinks(history: list[PlainFile | None]) -> bool:
-    """Return whether each change of a file's vector deleted more rows, and what went stayed away.
+    """Return whether each vector of a file deleted no fewer rows, and what went stayed away.
 
-    Another vector for the same rows is a doubt, as the log says only how many rows it deletes.
+    A vector that comes back is a doubt, whatever it deletes: the log says only how many rows.
     """
+    vectors = [None if history[0] is None else history[0].add.get("deletionVector")]
     for before, after in pairwise(history):
         if after is None or before is after:
             continue
         if before is None:
             return False
-        vectors = [file.add.get("deletionVector") for file in (before, after)]
-        if vectors[0] != vectors[1] and not before.deleted < after.deleted:
-            return False
+        vector = after.add.get("deletionVector")
+        if vector != vectors[-1]:
+            if vector in vectors or not before.deleted <= after.deleted:
+                return False
+            vectors.append(vector)
     return True
+
+
+def _joined_another(history: list[PlainFile | None]) -> bool:
+    """Return whether a kept file is live in another cube than when the plan was made."""
+    first, last = history[0], history[-1]
+    if first is None or last is None:
+        return False
+    cubes = [file.add.get("tags", {}).get("ZCUBE_ID") for file in (first, last)]
+    return bool(cubes[0] != cubes[1])
 
 
 def _lost(history: list[PlainFile | None]) -> int:

@@ -13,38 +13,45 @@ from pyspark import cloudpickle
 
 from liquidspark import pipeline
 
-PAUSE_SECONDS = 120.0
+_PAUSE_SECONDS = 600.0
+"""Longer than any test waits: a task that is not stopped fails the test, however slow it is."""
 
 
 @dataclass(frozen=True)
 class Paused:
-    """A task's function that begins only after a long while, if a file is there."""
+    """A task's function that, if a file is there, begins only after a long while, and says so."""
 
     function: pipeline.BatchFunction
     pause: Path
+    awake: Path
     seconds: float
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         if self.pause.exists():
             self.pause.unlink()
             time.sleep(self.seconds)
+            self.awake.touch()
         yield from self.function(batches)
 
 
 @contextmanager
 def first_task_pauses(directory: Path) -> Iterator[Path]:
-    """Context manager: yields a file that is there until the task that sleeps has begun."""
-    pause = directory / "pause"
+    """Context manager: yields a file that is there until the task that sleeps has begun.
+
+    After the block, the task must not have awoken: whoever waited for it waited for its end.
+    """
+    pause, awake = directory / "pause", directory / "awake"
     pause.touch()
     module = sys.modules[__name__]
     cloudpickle.register_pickle_by_value(module)  # type: ignore[no-untyped-call]
     prepared = pipeline._Prepared
 
     def slow(function: pipeline.BatchFunction) -> Paused:
-        return Paused(prepared(function), pause, PAUSE_SECONDS)
+        return Paused(prepared(function), pause, awake, _PAUSE_SECONDS)
 
     try:
         with mock.patch.object(pipeline, "_Prepared", slow):
             yield pause
+        assert not awake.exists(), "the task slept to its end"
     finally:
         cloudpickle.unregister_pickle_by_value(module)  # type: ignore[no-untyped-call]

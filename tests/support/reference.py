@@ -2,7 +2,10 @@
 
 import os
 import sys
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from pyspark.sql import SparkSession
 
@@ -28,3 +31,19 @@ def open_reference(jars: str, *, quiet: bool = False) -> SparkSession:
     for name, value in settings.items():
         builder = builder.config(name, value)
     return builder.getOrCreate()
+
+
+@contextmanager
+def with_settings(
+    spark: Any, settings: Mapping[str, str], *, restored: Iterable[str] = ()
+) -> Iterator[None]:
+    """Give a session settings, and afterwards those back that it had, `restored` ones too."""
+    before = {name: spark.conf.get(name, None) for name in (*settings, *restored)}
+    for name, value in settings.items():
+        spark.conf.set(name, value)
+    yield
+    for name, value in before.items():
+        if value is None:
+            spark.conf.unset(name)
+        else:
+            spark.conf.set(name, value)

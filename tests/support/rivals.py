@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 
 from liquidlog.errors import CommitStateUnknownError, LiquidlogError
 from liquidlog.operations.append import Appended
@@ -19,10 +20,12 @@ from support.arrow_executor import execute, execute_groups
 from support.plain_log import PlainLog, State
 from support.playground import Playground
 from support.schedules import Outcome
-from support.vectors import write_vector
+from support.vectors import vector_file
 
 APPENDED: Final = {"A": [100, 101], "B": [200, 201]}
 """Values that a writer appends, by its name."""
+
+_VECTOR: Final = "deletion_vector_1.bin"
 
 Program = Callable[[Playground, str], Any]
 """What a process does; its second argument is its name."""
@@ -181,18 +184,19 @@ def foreign(stage: Stage, actions: Callable[[Playground, Stage, str], list[Any]]
     return program
 
 
-def deletes(_: Playground, stage: Stage, name: str) -> list[Any]:
+def deletes(ground: Playground, stage: Stage, name: str) -> list[Any]:
     path = stage.plan.groups[0].inputs[0].path
-    stage.removed[name] = [3, 4] if _values_of(stage, path) == [3, 4] else [1, 2]
+    stage.removed[name] = _values_of(ground, path)
     return [{"remove": {"path": path, "deletionTimestamp": 1, "dataChange": True}}]
 
 
 def deletes_a_row(ground: Playground, stage: Stage, name: str) -> list[Any]:
     """Put a deletion vector on the first row of an input."""
     file = stage.plan.groups[0].inputs[0]
-    vector = Path(ground.uri, "deletion_vector_1.bin")
-    planned = write_vector(vector, [0])
-    stage.removed[name] = _values_of(stage, file.path)[:1]
+    content, planned = vector_file([0])
+    ground.files.write(_VECTOR, content)
+    root = ground.uri if "://" in ground.uri else Path(ground.uri).as_uri()
+    stage.removed[name] = _values_of(ground, file.path)[:1]
     add = {
         "path": file.path,
         "partitionValues": {},
@@ -202,7 +206,7 @@ def deletes_a_row(ground: Playground, stage: Stage, name: str) -> list[Any]:
         "stats": json.dumps({"numRecords": 2, "tightBounds": False}),
         "deletionVector": {
             "storageType": "p",
-            "pathOrInlineDv": vector.as_uri(),
+            "pathOrInlineDv": f"{root}/{_VECTOR}",
             "offset": planned.offset,
             "sizeInBytes": planned.size_bytes,
             "cardinality": 1,
@@ -218,8 +222,8 @@ def changes_metadata(ground: Playground, _: Stage, __: str) -> list[Any]:
     return [{"metaData": {**metadata, "description": "changed"}}]
 
 
-def _values_of(stage: Stage, path: str) -> list[int]:
-    found: list[int] = pa.parquet.read_table(f"{stage.plan.table_uri}/{path}")["x"].to_pylist()
+def _values_of(ground: Playground, path: str) -> list[int]:
+    found: list[int] = pq.read_table(pa.BufferReader(ground.files.read(path)))["x"].to_pylist()
     return found
 
 

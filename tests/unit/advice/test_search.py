@@ -15,7 +15,14 @@ from liquidlog.advice.candidates import (
     sets_of_columns,
 )
 from liquidlog.advice.readings import Readings
-from liquidlog.advice.search import Space, chosen, marginal_gains, ordered, searched
+from liquidlog.advice.search import (
+    Space,
+    chosen,
+    marginal_gains,
+    ordered,
+    preferred_since,
+    searched,
+)
 from liquidlog.curve.curves import Curve
 
 A, B, C = ("a",), ("b",), ("c",)
@@ -110,3 +117,16 @@ def test_a_correlated_column_brings_nothing_and_an_unmeasured_set_is_unknown() -
     assert gains == {A: pytest.approx(0.8), B: 0.0, C: pytest.approx(0.1)}
     gains = marginal_gains(found, plainest((A, C), size), (A, B, C), ONE, 100.0, 100.0)
     assert gains == {A: None, B: None, C: pytest.approx(0.1)}
+
+
+def test_other_columns_are_preferred_by_those_who_ask_now() -> None:
+    older_newest = {A: (10.0, 80.0), B: (60.0, 20.0), C: (50.0, 90.0)}
+    found = {
+        plainest((path,), 1): Readings(bytes=np.array(both), files=np.zeros(2))
+        for path, both in older_newest.items()
+    }
+    best = chosen(found, np.array([1.0, 0.0]))
+    assert best.columns == (A,)
+    assert preferred_since(found, best, np.array([0.0, 1.0])) == (plainest((B,), 1), 0.75)
+    assert preferred_since(found, best, np.array([1.0, 0.0])) is None
+    assert preferred_since({best: found[best]}, best, np.array([0.0, 1.0])) is None

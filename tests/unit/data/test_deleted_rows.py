@@ -9,10 +9,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from liquidlog.data import deleted_rows, wanted_rows
+from liquidlog.data import deleted_rows, output_rows, wanted_rows
 from liquidlog.data.checksum import multiset_checksum, row_lanes
-from liquidlog.data.deleted_rows import DeletedRows, FileLayout, FoundRows, Output, find_rows
+from liquidlog.data.deleted_rows import DeletedRows, FoundRows, find_rows
 from liquidlog.data.identical import same_bits
+from liquidlog.data.output_rows import FileLayout, Output
 from liquidlog.errors import (
     DataFileError,
     ReconcileLimitError,
@@ -24,6 +25,7 @@ from liquidlog.spec.arrow import VARIANT
 from liquidlog.spec.mapping import MappingMode
 from liquidlog.spec.schema import parse_schema
 from support.deleted import (
+    LIMIT,
     layout_of,
     live_rows,
     physical_rows,
@@ -32,7 +34,6 @@ from support.deleted import (
     write_output,
 )
 
-LIMIT = 1 << 40
 TRACKING = RowTracking(row_id_column="_id", row_commit_version_column="_version", preserved=True)
 
 
@@ -140,7 +141,8 @@ def test_memory_is_bounded_by_slices_and_parts(
         return wanted_rows.WantedRows(rows, *arguments)
 
     monkeypatch.setattr(deleted_rows, "_SLICE_BYTES", slice_bytes)
-    monkeypatch.setattr(deleted_rows, "_PART_BYTES", part_bytes)
+    monkeypatch.setattr(deleted_rows, "PART_BYTES", part_bytes)
+    monkeypatch.setattr(output_rows, "PART_BYTES", part_bytes)
     monkeypatch.setattr(deleted_rows, "WantedRows", seen)
     found = find(gone, outputs, layout)
     assert lists(found) == lists(expected)

@@ -11,9 +11,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from liquidlog.data import trimmed
-from liquidlog.data.deleted_rows import FileLayout, Output
-from liquidlog.data.deletion_proof import ProvedRows, rows_at
+from liquidlog.data.deletion_proof import ProvedRows
 from liquidlog.data.evidence import footer_problems
+from liquidlog.data.output_rows import FileLayout, Output
 from liquidlog.data.rescan import rescan
 from liquidlog.data.runs import Run
 from liquidlog.data.trimmed import write_without
@@ -27,6 +27,7 @@ from support.deleted import (
     live_rows,
     physical_rows,
     positions,
+    proved_rows,
     without,
     write_input,
     write_output,
@@ -50,7 +51,7 @@ def run(tmp_path: Path) -> Run:
 
 
 def rows_of(output: Output, rows: Iterable[int], layout: FileLayout) -> ProvedRows:
-    return rows_at(output, positions(rows), layout=layout, limit_bytes=1 << 20)
+    return proved_rows(output, positions(rows), layout)
 
 
 def test_a_copy_has_the_other_rows_in_their_order_and_says_so(run: Run, tmp_path: Path) -> None:

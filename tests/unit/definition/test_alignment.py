@@ -12,6 +12,7 @@ from liquidlog.spec.features import new_table_protocol
 from liquidlog.spec.schema import (
     FIELD_ID,
     PHYSICAL_NAME,
+    VOID,
     ArrayType,
     DataType,
     DecimalType,
@@ -23,7 +24,6 @@ from liquidlog.spec.schema import (
 from liquidlog.spec.widening import is_widening
 
 LONG, INT, TEXT = PrimitiveType("long"), PrimitiveType("integer"), PrimitiveType("string")
-VOID = PrimitiveType("void")
 CLASSIC = new_table_protocol(clustered=True)
 
 
@@ -135,8 +135,14 @@ def test_added_columns_get_ids_and_names() -> None:
 def test_added_columns_need_their_features() -> None:
     data = struct(a=LONG, n=PrimitiveType("timestamp_ntz"), v=VOID)
     problems = aligned(struct(a=LONG), data, merge=True).problems
-    assert "column n needs the table feature timestampNtz, which the table lacks" in problems
+    assert "n needs the table feature timestampNtz, which the table does not have" in problems
     assert any(problem.startswith("column v has no type") for problem in problems)
+
+
+def test_added_columns_have_no_name_of_the_change_data_feed() -> None:
+    data = struct(a=LONG, _Change_Type=LONG)
+    (problem,) = aligned(struct(a=LONG), data, merge=True).problems
+    assert problem.startswith("_Change_Type is a name that the change data feed uses")
 
 
 KINDS = st.sampled_from(

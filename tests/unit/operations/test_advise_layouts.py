@@ -79,6 +79,21 @@ def test_a_table_that_is_z_ordered_by_what_readers_ask_is_left_alone(tmp_path: P
     assert abs(advice.gain) < 0.1  # type: ignore[arg-type]
 
 
+def test_it_is_said_that_the_newest_queries_ask_otherwise(tmp_path: Path) -> None:
+    table = Table.create(str(tmp_path / "t"), schema=SCHEMA)
+    for seed in range(4):
+        table.append(rows(seed))
+    optimized(table)
+    before, since = points("x", count=75), points("y", count=100)[75:]
+    for workload, changed in ((before + since, True), (points("x", "y"), False)):
+        advice = table.advise(workload, max_file_size=SIZE)
+        said = [note for note in advice.notes if "otherwise than before" in note]
+        assert len(said) == changed
+        if changed:
+            assert names(advice) == ["x"]
+            assert "less by y;" in said[0] or "by x, y;" in said[0]
+
+
 def test_two_columns_of_a_z_order_serve_both_and_each_alone_serves_one(tmp_path: Path) -> None:
     table = zordered(tmp_path, "x,y")
     both, alone = (table.advise(points(*one), max_file_size=SIZE) for one in (("x", "y"), ("x",)))

@@ -11,8 +11,10 @@ from liquidlog.errors import (
     CommitConflictError,
     UsageError,
 )
-from liquidlog.operations.reconciled import TooMuchToRead
-from support.races import FILES, ROWS, Scene
+from liquidlog.operations.followed import TooMuchToRead
+from liquidlog.table import Table
+from support.arrow_executor import execute
+from support.races import FILES, ROWS, Scene, made
 
 
 @pytest.fixture(params=[True, False], ids=["vectors", "copies"])
@@ -131,3 +133,31 @@ def test_limits_without_effect_or_sense_are_refused(scene: Scene) -> None:
     ):
         with pytest.raises(UsageError):
             scene.commit(**settings)
+
+
+def test_another_vector_of_the_planned_rows_deletes_nothing_more(tmp_path: Path) -> None:
+    plain = made(tmp_path / "t", vectors=True)
+    path = min(plain.state())
+    plain.delete({path: [0, 4]})
+    before = plain.rows()
+    table = Table.open(str(plain.root))
+    plan = table.plan()
+    result = execute(plan)
+    files = set(plain.named())
+    plain.renew_vector(path)
+    vector = plain.state()[path].add["deletionVector"]
+    expected = table.commit_each(plan, result.groups, dry_run=True)
+    report = table.commit(plan, result)
+    assert report.versions == expected.versions
+    for reconciled in (report.reconciled, expected.reconciled):
+        assert (reconciled.rows, reconciled.versions) == (0, ())
+    removed = [
+        line["remove"]["deletionVector"]["pathOrInlineDv"]
+        for line in plain._actions(report.versions[0])
+        if line.get("remove", {}).get("path") == path
+    ]
+    assert removed == [vector["pathOrInlineDv"]]
+    assert plain.rows() == before
+    written = {one.path for group in result.groups for one in group.outputs}
+    (renewed,) = plain.named() - files - written
+    assert renewed.startswith("deletion_vector_"), "nothing but the other engine's vector"

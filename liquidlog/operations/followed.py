@@ -8,7 +8,7 @@ from liquidlog.clustering.outcome.deletions import TooManyDeletedRows, deleted_r
 from liquidlog.clustering.outcome.reconciled import Reconciled
 from liquidlog.clustering.outcome.staleness import Staleness
 from liquidlog.errors import Conflict, UsageError
-from liquidlog.plan import GIB
+from liquidlog.plan import GIB, Tasks
 from liquidlog.spec.arguments import number, refuse
 from liquidlog.spec.sizes import parse_size
 
@@ -25,11 +25,13 @@ class ReconcileLimits:
     """How much of others' deletions the commit of a group follows.
 
     `max_share` is the share of the group's rows, from 0 to 1, that may be deleted, `limit_bytes`
-    what may be read to find them. With a share of 0, every deletion is a conflict.
+    what this process may read to find them; `tasks` read what is more. With a share of 0, every
+    deletion is a conflict.
     """
 
     max_share: float = DEFAULT_MAX_SHARE
     limit_bytes: int = DEFAULT_LIMIT_BYTES
+    tasks: Tasks | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,13 +46,15 @@ class TooMuchToRead(Conflict):
         """Return the conflict as a clause of a sentence."""
         return (
             "other commits deleted rows of the inputs; to find them in the outputs, at least"
-            f" {self.needed_bytes} bytes would be read, more than {self.limit_bytes}, which"
-            " --reconcile-limit says"
+            f" {self.needed_bytes} bytes would be read, more than {self.limit_bytes};"
+            " --reconcile-limit says how many may be read"
         )
 
 
-def reconcile_limits(max_share: float | None, limit: int | str | None) -> ReconcileLimits:
-    """Return the limits that a caller gave: a share, and a size in bytes or as text.
+def reconcile_limits(
+    max_share: float | None, limit: int | str | None, tasks: Tasks | None = None
+) -> ReconcileLimits:
+    """Return the limits that a caller gave: a share, a size in bytes or as text, and tasks.
 
     Raises:
         UsageError: If the share is no number from 0 to 1, or the limit no size; or if there is a
@@ -62,14 +66,14 @@ def reconcile_limits(max_share: float | None, limit: int | str | None) -> Reconc
         if share > 1:
             refuse("max_reconciled_share", "a number from 0 to 1", max_share)
     if limit is None:
-        return ReconcileLimits(max_share=share)
+        return ReconcileLimits(max_share=share, tasks=tasks)
     if not share:
         raise UsageError(
             "reconcile_limit has no effect: with max_reconciled_share 0, every deletion is a"
             " conflict",
             option="reconcile_limit",
         )
-    return ReconcileLimits(max_share=share, limit_bytes=parse_size(limit))
+    return ReconcileLimits(max_share=share, limit_bytes=parse_size(limit), tasks=tasks)
 
 
 def passes(conflict: Conflict) -> bool:
