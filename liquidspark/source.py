@@ -61,15 +61,11 @@ class GroupWork:
         inputs, paths: What the log says of the files to rewrite, and where they are.
         vector_paths: Where their deletion vectors are; None for one in the log, or none.
         outputs: How many files to write, at least 1.
-        schema_string: The table's schema.
-        partition_columns: Physical names of its columns that data files do not hold.
-        output_directories: Where outputs are written, relative to the table; one, or none for
-            the table's own.
+        schema_string, partition_columns, output_directories: As its plan and group have them.
         row_tracking: The table's hidden columns, if rows have ids.
         columns: Physical paths of the clustering columns.
         curve: What rows are sorted along; None for compaction.
-        readers, prefix: As `ClusteringPlan` has them, for the layout.
-        writer_options: How the outputs are written.
+        readers, prefix, writer_options: As `ClusteringPlan` has them, for layout and outputs.
         token: Twelve hex digits, which begin the names of all files of this run.
         slice_bytes: Input bytes, as stored, that a task turns into rows at a time.
         mapping_mode: How data files name columns.
@@ -105,7 +101,7 @@ class GroupWork:
 
     @property
     def run(self) -> Run:
-        """The run that writes the outputs."""
+        """The run of the outputs."""
         return Run(self.directory, self.token, self.storage, self.output_directories)
 
     @property
