@@ -5,6 +5,7 @@ import posixpath
 from collections import Counter
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -22,10 +23,12 @@ from liquidlog.errors import (
     UnsupportedFeatureError,
     UsageError,
 )
+from liquidlog.log.second_opinion import SecondOpinion
 from liquidlog.operations.partition_files import MOST_OPEN, Routes
 from liquidlog.plan import RewriteResult, decode_plan, encode_plan
 from liquidlog.table import Table
 from support.arrow_executor import execute
+from support.memory_objects import memory_playground
 from support.partitioned import (
     ROWS,
     TEXTS,
@@ -404,3 +407,25 @@ def test_begins_another_file_when_one_is_full() -> None:
     assert routes.route(("a",), 10) == (0, ())
     assert routes.route(("a",), 1) == (1, (0,))
     assert routes.files == 2
+
+
+def test_partitions_in_object_stores_need_no_directories(tmp_path: Path) -> None:
+    path = tmp_path / "t"
+    partitioned_table(path, files=dict.fromkeys(TEXTS, 2))
+    # delta-rs cannot read what is in this process only.
+    with mock.patch.object(SecondOpinion, "require"), memory_playground() as ground:
+        for file in sorted(path.rglob("*")):
+            if file.is_file():
+                ground.files.write(str(file.relative_to(path)), file.read_bytes())
+        table = Table.open(ground.uri)
+        plan = table.plan()
+        result = execute(plan)
+        outputs = {file.path for group in result.groups for file in group.outputs}
+        assert {posixpath.dirname(name) for name in outputs} == DIRECTORIES
+        assert {row["path"] for row in table.orphans(older_than="0s", finished=True)} == outputs
+        assert table.commit(plan, result).committed_groups == (0, 1, 2, 3)
+        assert table.append(rows_of("n/w", range(2))).files == 1
+        names = ground.files.names()
+        assert outputs <= names
+        assert not any(name.startswith("_liquidspark-") for name in names)
+        assert sum(name.startswith("p=n%2Fw/n=1/part-") for name in names) == 1
