@@ -144,20 +144,16 @@ class Run:
         self.note_directories()
 
     def within(self, directories: Iterable[str]) -> "Run":
-        """Return the same run, which has begun, with more directories; they are noted and made.
+        """Return the same run with more directories; `note_directories` before files are there."""
+        found = tuple(dict.fromkeys((*self.directories, *directories)))
+        return replace(self, directories=found)
+
+    def note_directories(self) -> None:
+        """Note the run's directories in the table, and make them.
 
         Raises:
             StorageError: If the table's directory cannot be written.
         """
-        found = tuple(dict.fromkeys((*self.directories, *directories)))
-        if found == self.directories:
-            return self
-        run = replace(self, directories=found)
-        run.note_directories()
-        return run
-
-    def note_directories(self) -> None:
-        """Note the run's directories in the table, and make them."""
         if not self.directories:
             return
         replace_file(self._noted, msgspec.json.encode(self.directories), self.storage)

@@ -123,7 +123,10 @@ class PartitionFiles:
         """
         parts = list(parted(table, self._snapshot))
         homes = [self._directory(values) for values, _ in parts]
+        known = self.run.directories
         self.run = self.run.within(homes)
+        if self.run.directories != known:
+            self.run.note_directories()
         for (values, rows), home in zip(parts, homes, strict=True):
             number, done = self._routes.route(tuple(values.values()), len(rows))
             for finished in done:

@@ -20,6 +20,7 @@ from liquidlog.errors import (
     DocumentError,
     ExecutorError,
     SchemaMismatchError,
+    StorageError,
     UnsupportedFeatureError,
     UsageError,
 )
@@ -429,3 +430,12 @@ def test_partitions_in_object_stores_need_no_directories(tmp_path: Path) -> None
         assert outputs <= names
         assert not any(name.startswith("_liquidspark-") for name in names)
         assert sum(name.startswith("p=n%2Fw/n=1/part-") for name in names) == 1
+
+
+def test_an_append_that_can_make_no_directory_leaves_no_trace(tmp_path: Path) -> None:
+    path = tmp_path / "t"
+    table = partitioned_table(path, files={"a": 1})
+    (path / "p=b").write_bytes(b"a file where a directory would be")
+    with pytest.raises(StorageError):
+        table.append(rows_of("b", range(3)))
+    assert tidy(path)
