@@ -24,6 +24,7 @@ from liquidlog.spec.actions import (
 )
 from liquidlog.spec.file_paths import canonical_paths, named_twice
 from liquidlog.spec.markup import Summary
+from liquidlog.spec.partitions import data_schema
 from liquidlog.spec.schema import StructType
 
 DELETION_VECTOR_TYPE: Final = pa.struct(
@@ -132,6 +133,13 @@ class Snapshot(Summary):
         if self.plain_files is not None and self.plain_files is self.files:
             return self.plain_files["path"].combine_chunks()
         return decoded_paths(self.files)
+
+    @property
+    def data_schema(self) -> StructType:
+        """The columns that data files hold: all but the partition columns."""
+        partitions = self.metadata.partition_columns
+        physical = {f.physical_name for f in self.schema.fields if f.name in partitions}
+        return data_schema(self.schema, physical)
 
     @property
     def size_bytes(self) -> int:

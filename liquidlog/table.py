@@ -961,7 +961,8 @@ class Table(Summary):
         """Commit the finished groups that are not committed yet.
 
         Up to `groups_per_commit` groups make one version. By default it is 100 for a compaction,
-        whose groups become one file each, and 1 otherwise. A group that cannot be committed is left
+        whose groups become one file each; for partitions that are ordered one by one as many as
+        are about one cube, at most 100; and 1 otherwise. A group that cannot be committed is left
         out, and the others of its version are committed.
 
         Rows that other commits deleted from a group's inputs are deleted from its outputs: up to

@@ -40,7 +40,13 @@ from liquidlog.storage.options import NO_OPTIONS, OptionsSource, StorageOptions
 from liquidspark.flight import Flight, task_slots
 from liquidspark.jobs import GroupJobs
 from liquidspark.pipeline import ExecutorOptions, run_group
-from liquidspark.planned import curve_of, file_location, require_layout, vector_location
+from liquidspark.planned import (
+    curve_of,
+    file_location,
+    require_layout,
+    require_partition,
+    vector_location,
+)
 from liquidspark.probing import require_ready
 from liquidspark.session import failure_reason, piece_settings
 from liquidspark.sink import RowsProof, TaskFacts
@@ -237,7 +243,7 @@ class GroupRun:
     @property
     def run(self) -> Run:
         """The run in the table."""
-        return Run(self.directory, self.token, self.storage)
+        return Run(self.directory, self.token, self.storage, self.group.directories)
 
     def check(self) -> None:
         """Refuse a group that no attempt could rewrite, without asking Spark.
@@ -248,6 +254,7 @@ class GroupRun:
         """
         curve_of(self.plan)
         require_layout(self.plan)
+        require_partition(self.plan, self.group)
         try:
             require_creatable(self.directory, self.storage)
         except LiquidlogError as error:
@@ -292,6 +299,8 @@ class GroupRun:
             read_back=self.options.read_back,
             copy_row_groups=self.options.copy_row_groups,
             slice_bytes=self.options.slice_bytes,
+            partition_columns=self.plan.partitioned_by,
+            output_directories=self.group.directories,
         )
 
     def execute(self, spark: SparkSession, *, slots: int) -> Outcome:
@@ -359,6 +368,7 @@ class GroupRun:
             plan_id=self.plan.plan_id,
             group_id=self.group.group_id,
             run=self.token,
+            partition_values=self.group.partition_values if self.plan.partitioned_by else UNSET,
             outputs=tuple(sorted(facts.outputs, key=lambda output: output.path)),
             rows_read=read.rows,
             rows_written=written.rows,
@@ -394,5 +404,7 @@ def _copied(read: RowsProof, written: RowsProof) -> CopiedRowGroups | UnsetType:
 
 
 def _discard(plan: ClusteringPlan, groups: list[RewrittenGroup], storage: StorageOptions) -> None:
+    places = {group.group_id: group.directories for group in plan.groups}
     for group in groups:
-        Run(file_location(plan.table_uri, ""), group.run, storage).discard()
+        run = Run(file_location(plan.table_uri, ""), group.run, storage, places[group.group_id])
+        run.discard()

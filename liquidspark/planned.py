@@ -4,9 +4,10 @@ from functools import partial
 
 from liquidlog.curve.curves import Curve, parse_curve
 from liquidlog.errors import ExecutorError, LiquidlogError, UsageError
-from liquidlog.plan import ClusteringPlan, InputFile, RewriteMode, parsed_as
+from liquidlog.plan import ClusteringPlan, InputFile, RewriteGroup, RewriteMode, parsed_as
 from liquidlog.spec.arrow import arrow_type
 from liquidlog.spec.deletion_vectors import vector_path
+from liquidlog.spec.partitions import is_safe_directory
 from liquidlog.spec.schema import leaves, parse_schema
 from liquidlog.storage.addresses import file_address
 
@@ -62,6 +63,23 @@ def require_layout(plan: ClusteringPlan) -> None:
         raise ExecutorError(error.message) from error
     except (ValueError, OverflowError, KeyError) as error:
         raise ExecutorError(f"the plan's fitted workload is not valid: {error}") from error
+
+
+def require_partition(plan: ClusteringPlan, group: RewriteGroup) -> None:
+    """Refuse partition values of other columns than the plan's, and a directory of other files.
+
+    Raises:
+        ExecutorError: If the group has any.
+    """
+    if set(group.partition_values) != set(plan.partitioned_by):
+        listed = ", ".join(plan.partitioned_by) or "none"
+        raise ExecutorError(
+            f"group {group.group_id} has values of other partition columns than the plan: {listed}"
+        )
+    if group.directory and not is_safe_directory(group.directory):
+        raise ExecutorError(
+            f"{group.directory!r} is no directory of data files of the table; plan again"
+        )
 
 
 def vector_location(plan: ClusteringPlan, file: InputFile) -> str | None:

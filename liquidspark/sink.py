@@ -17,7 +17,6 @@ from liquidlog.data.checksum import add_checksums, format_checksum, multiset_che
 from liquidlog.data.concatenation import ConcatenatedFile
 from liquidlog.data.reader import DataFile
 from liquidlog.data.row_groups import ROW_GROUP_BYTES
-from liquidlog.data.runs import Run
 from liquidlog.data.writer import DataFileWriter
 from liquidlog.errors import ExecutorError, LiquidlogError
 from liquidlog.plan import Document, GroupCosts, WrittenFile
@@ -152,9 +151,9 @@ class OutputFile:
 
     def __init__(self, work: GroupWork, number: int, *, proof: Proof) -> None:
         self._work = work
-        self._run = Run(work.directory, work.token, work.storage)
+        self._run = work.run
         codec = work.writer_options.compression
-        self._name = self._run.file_name(number, str(uuid4())[14:], codec)
+        self._name = self._run.path(self._run.file_name(number, str(uuid4())[14:], codec))
         self._path = f"{work.directory}/{self._name}"
         self._proof = proof
         self._writer: DataFileWriter | ConcatenatedFile | None = None
@@ -315,7 +314,7 @@ def failed(error: LiquidlogError, work: GroupWork) -> TaskFacts:
     if work.storage.expiring and is_denied(error):
         return TaskFacts(failure=reason, denied=True)
     with suppress(LiquidlogError, AmbiguousPutError):
-        Run(work.directory, work.token, work.storage).retire()
+        work.run.retire()
     return TaskFacts(failure=reason)
 
 
@@ -326,7 +325,7 @@ def require_running(work: GroupWork) -> None:
         ExecutorError: If it has ended.
         StorageError: If the storage cannot be asked.
     """
-    if Run(work.directory, work.token, work.storage).has_ended():
+    if work.run.has_ended():
         raise ExecutorError(_ENDED)
 
 

@@ -23,9 +23,11 @@ from liquidlog.curve.curves import Curve
 from liquidlog.data.concatenation import copy_key
 from liquidlog.data.encodings import decoded
 from liquidlog.data.logical_file import LogicalFile, Span
+from liquidlog.data.runs import Run
 from liquidlog.data.widths import value_bytes
 from liquidlog.plan import FittedWorkload, InputFile, RowTracking, WriterOptions, file_schema
 from liquidlog.spec.mapping import MappingMode
+from liquidlog.spec.partitions import data_schema
 from liquidlog.spec.schema import Path, StructType, parse_schema
 from liquidlog.spec.widening import earlier_types
 from liquidlog.storage.options import NO_OPTIONS, StorageOptions
@@ -59,12 +61,11 @@ class GroupWork:
         inputs, paths: What the log says of the files to rewrite, and where they are.
         vector_paths: Where their deletion vectors are; None for one in the log, or none.
         outputs: How many files to write, at least 1.
-        schema_string: The table's schema.
+        schema_string, partition_columns, output_directories: As its plan and group have them.
         row_tracking: The table's hidden columns, if rows have ids.
         columns: Physical paths of the clustering columns.
         curve: What rows are sorted along; None for compaction.
-        readers, prefix: As `ClusteringPlan` has them, for the layout.
-        writer_options: How the outputs are written.
+        readers, prefix, writer_options: As `ClusteringPlan` has them, for layout and outputs.
         token: Twelve hex digits, which begin the names of all files of this run.
         slice_bytes: Input bytes, as stored, that a task turns into rows at a time.
         mapping_mode: How data files name columns.
@@ -95,11 +96,18 @@ class GroupWork:
     task_attempts: int = 1
     copy_row_groups: bool = True
     expected_bytes: int | None = None
+    partition_columns: tuple[str, ...] = ()
+    output_directories: tuple[str, ...] = ()
+
+    @property
+    def run(self) -> Run:
+        """The run of the outputs."""
+        return Run(self.directory, self.token, self.storage, self.output_directories)
 
     @property
     def table_schema(self) -> StructType:
-        """The table's schema."""
-        return _schema(self.schema_string)
+        """The table's columns that data files hold."""
+        return _schema(self.schema_string, self.partition_columns)
 
     @property
     def schema(self) -> StructType:
@@ -198,6 +206,7 @@ def open_logical_file(work: GroupWork, file: int) -> LogicalFile:
         schema=work.table_schema,
         mapping=work.mapping_mode,
         vector_location=work.vector_paths[file],
+        partition_columns=work.partition_columns,
         row_tracking=work.row_tracking,
         dictionary=True,
         storage=work.storage,
@@ -437,5 +446,5 @@ def flat_array(column: pa.ChunkedArray) -> pa.Array:
 
 
 @lru_cache(maxsize=16)
-def _schema(schema_string: str) -> StructType:
-    return parse_schema(schema_string, where="the plan")
+def _schema(schema_string: str, partition_columns: tuple[str, ...]) -> StructType:
+    return data_schema(parse_schema(schema_string, where="the plan"), partition_columns)

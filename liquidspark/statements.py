@@ -5,7 +5,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from liquidlog.errors import TableNotFoundError, UsageError
-from liquidlog.operations.optimize import Optimized, refuse_where
+from liquidlog.operations.optimize import Optimized, partition_where
 from liquidlog.operations.scan import read_workload
 from liquidlog.plan import ClusteringPlan
 from liquidlog.predicates.workload import Workload
@@ -103,9 +103,9 @@ def _answered(
 
 
 def _optimized(spark: "SparkSession", table: Table, asked: ask.Optimize) -> "DataFrame":
-    if asked.where is not None:
-        refuse_where(table.snapshot(), asked.where)
     policy: dict[str, Any] = {"full": asked.full}
+    if asked.where is not None:
+        policy["where"] = partition_where(table.snapshot(), asked.where)
     if asked.zorder_by:
         policy["zorder_by"] = quote_paths(asked.zorder_by)
     if not asked.explain:

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Self
 
 from liquidlog.errors import ExecutorError, TableExistsError, TableNotFoundError, UsageError
-from liquidlog.operations.optimize import refuse_where
+from liquidlog.operations.optimize import partition_where
 from liquidlog.spec.arguments import address, one, texts
 from liquidlog.spec.schema import StructField, StructType, parse_schema, split_path
 from liquidlog.sql.columns import column_type
@@ -143,7 +143,9 @@ class DeltaOptimizeBuilder:
         self._where: str | None = None
 
     def where(self, partitionFilter: str) -> Self:
-        """Take only partitions that a predicate matches; refused when it is run, as no table can.
+        """Take only partitions that a predicate on partition columns matches.
+
+        It is refused when it is run if the table has none.
 
         Raises:
             UsageError: If the predicate is not text.
@@ -156,7 +158,8 @@ class DeltaOptimizeBuilder:
         """Cluster a clustered table, or compact another; return Delta's metrics.
 
         Raises:
-            UsageError: If there is a `where`, or a property of the table has a wrong value.
+            UsageError: If `where` names other columns than partition columns, or a property of the
+                table has a wrong value.
             UnsupportedFeatureError: If the table cannot be rewritten.
             ExecutorError: If a group failed; the others landed.
             CommitConflictError: If other commits made groups impossible; the others landed.
@@ -167,7 +170,8 @@ class DeltaOptimizeBuilder:
         """Order the rows of a table without clustering columns along a Z-order curve.
 
         Raises:
-            UsageError: If the table is clustered, or there is a `where`.
+            UsageError: If the table is clustered, or `where` names other columns than partition
+                columns.
             ClusteringColumnError: If the table cannot be ordered by a column.
             UnsupportedFeatureError: If the table cannot be rewritten.
             ExecutorError: If a group failed; the others landed.
@@ -177,7 +181,7 @@ class DeltaOptimizeBuilder:
 
     def _run(self, **policy: Any) -> "DataFrame":  # noqa: ANN401  as Table.plan takes them
         if self._where is not None:
-            refuse_where(self._table.snapshot(), self._where)
+            policy["where"] = partition_where(self._table.snapshot(), self._where)
         done = self._table.optimize(self._spark, **policy)
         return optimize_frame(self._spark, self._table.uri, [done.metrics])
 

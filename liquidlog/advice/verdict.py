@@ -26,7 +26,7 @@ _JOINING: Final = {
     ),
     PARTITIONS: (
         "joining small files alone, without clustering columns,",
-        "the OPTIMIZE of Delta Spark joins them, partition by partition",
+        "liquidlog optimize joins them, partition by partition",
     ),
 }
 """What joins files without other columns, and who says or does it."""

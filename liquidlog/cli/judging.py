@@ -26,7 +26,8 @@ def predicted_and_judged(  # noqa: PLR0913  what is judged, for whom, by what
 ) -> "tuple[Prediction | None, Option | None]":
     """Return what a plan brings readers, and the plan as judged; None each where that is unknown.
 
-    Readers are those of `asked`, else those of the plan's `where`. Without either, nothing is
+    Readers are those of `asked`, else those of the plan's `where`, unless that only says which
+    partitions are rewritten. Without either, nothing is
     predicted; a large plan is judged only if a criterion is given.
 
     Args:
@@ -41,7 +42,7 @@ def predicted_and_judged(  # noqa: PLR0913  what is judged, for whom, by what
     Raises:
         UsageError: If no predicate is a condition on the table.
     """
-    if not asked and made.policy.where is not None:
+    if not asked and made.policy.where is not None and not made.partitioned_by:
         asked = (WeightedPredicate(made.policy.where),)
     predicted = opened.predict(made, asked, sample=sample) if asked else None
     is_judged = bool(made.groups) and (predicted is not None or is_soon_judged(made))

@@ -302,7 +302,9 @@ _POLICY_OPTIONS = {
         "--budget", type=SIZE, help="overlap: rewrite at most this size.  [default: no limit]"
     ),
     "where": click.option(
-        "--where", help="overlap: rewrite only files that this SQL predicate may match."
+        "--where",
+        help="overlap: rewrite only files that this SQL predicate may match; of a partitioned table"
+        " the partitions that match it.",
     ),
     "tolerance": click.option(
         "--tolerance",

@@ -120,13 +120,16 @@ class _Caller:
                 where=asked.where,
                 **running,
             )
+        where = None
         if asked.where is not None:
-            from liquidlog.operations.optimize import refuse_where
+            from liquidlog.operations.optimize import partition_where
 
-            refuse_where(Table.open(table, storage_options=self._options).snapshot(), asked.where)
+            snapshot = Table.open(table, storage_options=self._options).snapshot()
+            where = partition_where(snapshot, asked.where)
         self._dry_run = self._dry_run or asked.explain
         zorder_by = _listed(asked.zorder_by) if asked.zorder_by else None
-        return self._write("optimize", table=table, full=asked.full, zorder_by=zorder_by, **running)
+        policy = {"full": asked.full, "zorder_by": zorder_by, "where": where}
+        return self._write("optimize", table=table, **policy, **running)
 
     def change(self, asked: ask.Creation | ask.Alteration) -> Any:  # noqa: ANN401
         """Call the verb of a statement that changes a table without a rewrite."""

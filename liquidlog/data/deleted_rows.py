@@ -183,6 +183,7 @@ class _Search:
             mapping=self._layout.mapping,
             vector_location=rows.vector_location,
             row_tracking=self._layout.row_tracking,
+            partition_columns=self._layout.partition_columns,
             storage=self._storage,
         ) as file:
             positions = file.live_positions() if rows.positions is None else rows.positions

@@ -6,7 +6,7 @@ row ids go by them. *Live* rows are those that are left; callers know no others.
 Source: PROTOCOL.md, "Deletion Vectors" and "Reader Requirements for Row Tracking".
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from itertools import accumulate
 from typing import Self
 
@@ -60,6 +60,7 @@ class LogicalFile:
         mapping: MappingMode = MappingMode.NONE,
         vector_location: str | None = None,
         row_tracking: RowTracking | None = None,
+        partition_columns: Collection[str] = (),
         dictionary: bool = False,
         storage: StorageOptions = NO_OPTIONS,
     ) -> Self:
@@ -68,10 +69,12 @@ class LogicalFile:
         Args:
             path: Of the data file.
             source: What the log says of the file.
-            schema: The table's.
+            schema: The table's columns that data files hold.
             mapping: The table's column mapping.
             vector_location: Path or URI of its deletion vector; None for one in the log, or none.
             row_tracking: The table's hidden columns; preserved ones come last when reading.
+            partition_columns: Physical names of columns whose values the log has: not read where a
+                file holds them too, as those of the reference engine do.
             dictionary: As `DataFile.open`.
             storage: Opens both files.
 
@@ -85,7 +88,7 @@ class LogicalFile:
             schema=file_schema(schema, row_tracking),
             mapping=mapping,
             dictionary=dictionary,
-            ignored=_ignored(row_tracking),
+            ignored=_ignored(row_tracking).union(partition_columns),
             storage=storage,
             size_bytes=source.size_bytes,
         )

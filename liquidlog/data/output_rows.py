@@ -21,7 +21,7 @@ from liquidlog.plan import ClusteringPlan, RowTracking, WriterOptions, WrittenFi
 from liquidlog.spec.bounds import has_bounds
 from liquidlog.spec.deletion_vectors import Positions
 from liquidlog.spec.mapping import MappingMode
-from liquidlog.spec.schema import Leaf, Path, StructType, leaves, parse_schema
+from liquidlog.spec.schema import Leaf, Path, StructType, leaves
 from liquidlog.storage.options import StorageOptions
 
 PART_BYTES: Final = 64 << 20
@@ -38,7 +38,8 @@ _WORTH_A_LOOK: Final = 2
 class FileLayout:
     """How the data files of a rewrite are to be read and written; all paths are physical.
 
-    `schema` is the table's. `columns` are the clustering columns, in order; none for a compaction.
+    `schema` has the table's columns that files hold. `columns` are the clustering columns, in
+    order; none for a compaction. `partition_columns` may be in inputs and are not read.
     """
 
     schema: StructType
@@ -46,6 +47,7 @@ class FileLayout:
     row_tracking: RowTracking | None
     columns: tuple[Path, ...]
     options: WriterOptions
+    partition_columns: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, plan: ClusteringPlan) -> Self:
@@ -56,11 +58,12 @@ class FileLayout:
             CorruptLogError: If the plan's schema cannot be understood.
         """
         return cls(
-            schema=parse_schema(plan.schema_string, where="the plan"),
+            schema=plan.data_schema,
             mapping=plan.mapping_mode,
             row_tracking=plan.row_tracking,
             columns=tuple(column.physical for column in plan.columns),
             options=plan.writer_options,
+            partition_columns=plan.partitioned_by,
         )
 
     @property

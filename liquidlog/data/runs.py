@@ -1,13 +1,14 @@
 """Runs: writers of files that no version names yet, and their fates.
 
 Every file of a run, be it of data or of a deletion vector, has the run's token in its name. Two
-small files in the table's directory say
-which stage a run has reached:
+small files in the table's directory say which stage a run has reached, and a third one where else
+than in the table's directory it writes, as into those of partitions:
 
     _liquidspark-TOKEN        the marker: tasks of the run may finish files; it says who began it
     _liquidspark-TOKEN-fate   "finished DIGEST": its outputs are whole and may be committed
                               "retired": it was ended before it finished; nothing may be committed
                               "withdrawn": it had finished, and is being deleted
+    _liquidspark-TOKEN-directories   a JSON list, there before any file in these directories
 
 The fate is a conditional put that fails if there is one already, so a run is either finished, by
 itself, or retired, by another process, never both. A commit puts a version only while its run's
@@ -20,22 +21,26 @@ that read the fate earlier: putting a version in between makes that commit read 
 
 import hashlib
 import re
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from itertools import chain
 from typing import Final
 from uuid import UUID
 
+import msgspec
+
 from liquidlog.data.origins import Origin, decode_origin, encode_origin
 from liquidlog.errors import ExecutorError, LiquidlogError, StorageError
 from liquidlog.spec.deletion_vectors import VECTOR_PREFIX
+from liquidlog.spec.partitions import is_safe_directory
 from liquidlog.storage.failures import AmbiguousPutError
 from liquidlog.storage.files import (
     create_small,
     delete_file,
     file_facts,
+    make_directory,
     names_with_prefix,
     put_if_absent,
     read_file,
@@ -47,11 +52,14 @@ _MARKER_PREFIX: Final = "_liquidspark-"
 """The prefix hides the files from everything that lists data files."""
 
 _FATE_SUFFIX: Final = "-fate"
+_DIRECTORIES_SUFFIX: Final = "-directories"
 _NOBODY: Final = b"\n"
 """What a marker holds that does not say who began the run."""
 
 _TOKEN: Final = re.compile(r"[0-9a-f]{12}")
-_MARKER: Final = re.compile(rf"{_MARKER_PREFIX}(?P<token>[0-9a-f]{{12}})(?:{_FATE_SUFFIX})?")
+_MARKER: Final = re.compile(
+    rf"{_MARKER_PREFIX}(?P<token>[0-9a-f]{{12}})(?:{_FATE_SUFFIX}|{_DIRECTORIES_SUFFIX})?"
+)
 _PUTS: Final = 4
 
 
@@ -71,19 +79,25 @@ class Run:
     """One attempt to write files into a table.
 
     `directory` is the table's address, `token` is 12 hexadecimal digits that no other run has, and
-    `storage` are the options with which to open the table.
+    `storage` are the options with which to open the table. `directories` are those that its data
+    files may be in besides the table's own, relative to that. Names of files are relative, too.
     """
 
     directory: str
     token: str
     storage: StorageOptions = NO_OPTIONS
+    directories: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        """Refuse a malformed token, since it becomes part of file names.
+        """Refuse a malformed token, since it becomes part of file names, and odd directories.
 
         Raises:
-            ValueError: If the token is not 12 hexadecimal digits.
+            ValueError: If the token is not 12 hexadecimal digits, or a directory is not below the
+                table's, or is its log.
         """
+        odd = [name for name in self.directories if not is_safe_directory(name)]
+        if odd:
+            raise ValueError(f"{odd[0]!r} is no directory of data files of the table")
         if not _TOKEN.fullmatch(self.token):
             raise ValueError(f"{self.token!r} is not 12 hexadecimal digits, as tokens of runs are")
 
@@ -109,8 +123,17 @@ class Run:
         """Return a name for the run's output `number`; `attempt` distinguishes task attempts."""
         return f"{self.name_prefix}{number:05d}-{attempt}.c000.{codec}.parquet"
 
+    def path(self, name: str) -> str:
+        """Return the path of a data file, relative to the table: in the run's one directory.
+
+        Without directories of its own, that is the table's.
+        """
+        return "/".join((*self.directories[:1], name))
+
     def begin(self, origin: Origin | None = None) -> None:
         """Put the marker, so that tasks may finish files of this run; it says who began it.
+
+        The run's directories are noted and made.
 
         Raises:
             StorageError: If the table's directory cannot be written.
@@ -118,6 +141,39 @@ class Run:
         """
         content = _NOBODY if origin is None else encode_origin(origin)
         create_small(self._marker, content, self.storage)
+        self.note_directories()
+
+    def within(self, directories: Iterable[str]) -> "Run":
+        """Return the same run with more directories; `note_directories` before files are there."""
+        found = tuple(dict.fromkeys((*self.directories, *directories)))
+        return replace(self, directories=found)
+
+    def note_directories(self) -> None:
+        """Note the run's directories in the table, and make them.
+
+        Raises:
+            StorageError: If the table's directory cannot be written.
+        """
+        if not self.directories:
+            return
+        replace_file(self._noted, msgspec.json.encode(self.directories), self.storage)
+        for name in self.directories:
+            make_directory(self._address(name))
+
+    def noted(self) -> "Run":
+        """Return the same run with the directories that are noted in the table.
+
+        Raises:
+            StorageError: If the storage does not answer, or the note cannot be understood.
+        """
+        content = read_file(self._noted, self.storage)
+        if content is None:
+            return self
+        try:
+            found = msgspec.json.decode(content, type=tuple[str, ...])
+            return replace(self, directories=found)
+        except (msgspec.MsgspecError, ValueError) as error:
+            raise StorageError(self._noted, f"does not contain directories: {error}") from error
 
     def origin(self) -> Origin | None:
         """Return who began the run; None if its marker is gone or does not say.
@@ -231,7 +287,13 @@ class Run:
         """
         prefixes = self.name_prefix, self.vector_prefix
         found = (names_with_prefix(self.directory, prefix, self.storage) for prefix in prefixes)
-        return tuple(sorted(chain.from_iterable(found)))
+        return tuple(sorted((*chain.from_iterable(found), *self._files_in_directories())))
+
+    def _files_in_directories(self) -> Iterator[str]:
+        for directory in self.directories:
+            address = self._address(directory)
+            for name in names_with_prefix(address, self.name_prefix, self.storage):
+                yield f"{directory}/{name}"
 
     def delete_files(self, names: Collection[str]) -> None:
         """Delete some of the run's files; the caller has proved that no version names them.
@@ -256,6 +318,8 @@ class Run:
         """
         delete_file(self._marker, self.storage)
         if frozenset(self.files()) <= frozenset(named):
+            if self.directories:
+                delete_file(self._noted, self.storage)
             delete_file(self._fate, self.storage)
 
     def discard(self) -> None:
@@ -310,6 +374,10 @@ class Run:
     def _fate(self) -> str:
         return f"{self._marker}{_FATE_SUFFIX}"
 
+    @property
+    def _noted(self) -> str:
+        return f"{self._marker}{_DIRECTORIES_SUFFIX}"
+
     def last_trace_ms(self) -> int | None:
         """Return when the marker or the fate was last written, in ms; None if both are gone.
 
@@ -332,8 +400,10 @@ def runs_in(directory: str, storage: StorageOptions = NO_OPTIONS) -> tuple[Run, 
     Raises:
         StorageError: If the storage does not answer.
     """
-    begun, ended = _traces(directory, storage)
-    return tuple(Run(directory, token, storage) for token in sorted(begun | ended))
+    traces = _traces(directory, storage)
+    return tuple(
+        traces.run(directory, token, storage) for token in sorted(traces.begun | traces.ended)
+    )
 
 
 def running_in(directory: str, storage: StorageOptions = NO_OPTIONS) -> tuple[Run, ...]:
@@ -342,14 +412,34 @@ def running_in(directory: str, storage: StorageOptions = NO_OPTIONS) -> tuple[Ru
     Raises:
         StorageError: If the storage does not answer.
     """
-    begun, ended = _traces(directory, storage)
-    return tuple(Run(directory, token, storage) for token in sorted(begun - ended))
+    traces = _traces(directory, storage)
+    tokens = sorted(traces.begun - traces.ended)
+    return tuple(traces.run(directory, token, storage) for token in tokens)
 
 
-def _traces(directory: str, storage: StorageOptions) -> tuple[set[str], set[str]]:
-    """Return the tokens of the runs that have a marker, and of those that have a fate."""
+@dataclass(frozen=True, slots=True)
+class _Traces:
+    """The tokens of the runs that have a marker, a fate, and a note of directories."""
+
+    begun: frozenset[str]
+    ended: frozenset[str]
+    noted: frozenset[str]
+
+    def run(self, directory: str, token: str, storage: StorageOptions) -> Run:
+        """Return the run with a token.
+
+        Raises:
+            StorageError: If the storage does not answer, or its note cannot be understood.
+        """
+        run = Run(directory, token, storage)
+        return run.noted() if token in self.noted else run
+
+
+def _traces(directory: str, storage: StorageOptions) -> _Traces:
     names = names_with_prefix(directory, _MARKER_PREFIX, storage)
-    matches = [match for match in map(_MARKER.fullmatch, names) if match is not None]
-    begun = {match["token"] for match in matches if not match[0].endswith(_FATE_SUFFIX)}
-    ended = {match["token"] for match in matches if match[0].endswith(_FATE_SUFFIX)}
-    return begun, ended
+    found: dict[str, set[str]] = {"": set(), _FATE_SUFFIX: set(), _DIRECTORIES_SUFFIX: set()}
+    for match in map(_MARKER.fullmatch, names):
+        if match is not None:
+            token = match["token"]
+            found[match[0].removeprefix(f"{_MARKER_PREFIX}{token}")].add(token)
+    return _Traces(*map(frozenset, found.values()))

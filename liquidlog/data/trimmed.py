@@ -49,7 +49,7 @@ def write_without(
     if len(gone) >= output.file.num_records:
         raise ValueError(f"{output.file.path}: no row would be left")
     attempt = str(run.uuid(unique_id))[len("01234567-0123-") :]
-    name = run.file_name(0, attempt, layout.options.compression)
+    name = run.path(run.file_name(0, attempt, layout.options.compression))
     address = f"{run.directory}/{name}"
     with DataFileWriter(
         address, schema=layout.file_schema, options=layout.options, storage=storage

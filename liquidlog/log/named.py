@@ -37,7 +37,7 @@ def named_files(store: TableStore, names: Collection[str]) -> frozenset[str]:
 
     Args:
         store: The table.
-        names: Last parts of decoded paths, unique to the table.
+        names: Decoded paths whose last parts are unique to the table, with or without directories.
 
     Raises:
         TableNotFoundError: If there is no log.
@@ -45,14 +45,15 @@ def named_files(store: TableStore, names: Collection[str]) -> frozenset[str]:
         CorruptLogError: If a part of the log is unreadable or not listed, so that the answer is not
             known.
     """
-    wanted = _Wanted(frozenset(names), vector_codes(names))
+    last_parts = {_last_part(name): name for name in names}
+    wanted = _Wanted(frozenset(last_parts), vector_codes(last_parts))
     listing = list_log(store)
     found: set[str] = set()
     for commit in read_commits(store, _versions(store, listing)):
         found.update(_of_actions(commit.actions, wanted))
     for checkpoint in listing.checkpoints:
         found.update(_of_checkpoint(store, checkpoint, wanted))
-    return frozenset(found)
+    return frozenset(last_parts[name] for name in found)
 
 
 def _versions(store: TableStore, listing: LogListing) -> Sequence[int]:

@@ -1,7 +1,8 @@
 """Append Arrow data as new files in one blind-append commit."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Final, TypeAlias
 
 import pyarrow as pa
@@ -13,6 +14,7 @@ from liquidlog.commit.transaction import Clock, Proposal
 from liquidlog.curve.curves import Curve
 from liquidlog.curve.grid import KEY_BITS, Keys
 from liquidlog.curve.order import sort_rows
+from liquidlog.data.append import Source as OpenSource
 from liquidlog.data.append import open_source
 from liquidlog.data.origins import APPEND, Origin
 from liquidlog.data.runs import Run, run_token
@@ -31,10 +33,17 @@ from liquidlog.operations.landing import (
     written_metrics,
 )
 from liquidlog.operations.outputs import Claim, run_of, settle
+from liquidlog.operations.partition_files import (
+    PartitionFiles,
+    Routes,
+    parted,
+    partition_values_of,
+)
 from liquidlog.plan import WriterOptions, WrittenFile, files_digest
 from liquidlog.snapshot import Snapshot
 from liquidlog.spec.arrow import leaf_column
 from liquidlog.spec.change import Change
+from liquidlog.spec.partitions import PartitionTexts
 from liquidlog.spec.schema import Path
 
 MAX_FILE_ROWS: Final = 16_000_000
@@ -86,7 +95,7 @@ def append(store: TableStore, snapshot: Snapshot, request: AppendRequest, clock:
         CommitStateUnknownError: If the commit may or may not have landed; the files are kept.
     """
     store.require_writable()
-    require_appendable(snapshot)
+    require_appendable(snapshot, parts=True)
     if request.cluster and not clustering_state(snapshot).columns:
         raise UsageError(
             "cluster has no effect on a table without clustering columns; set some with cluster-by"
@@ -99,36 +108,85 @@ def append(store: TableStore, snapshot: Snapshot, request: AppendRequest, clock:
         return _counted(sources, snapshot, request)
     run = run_of(store, run_token(clock.new_id()))
     run.begin(Origin.here(APPEND, now_ms=clock.now_ms()))
+    claim, values = _written(store, run, sources, snapshot, request, options)
+    written = claim.outputs
+    version = _commit(store, claim, values, snapshot, clock) if written else snapshot.version
+    settle([claim])
+    rows = sum(file.num_records for file in written)
+    return Appended(version=version, files=len(written), rows=rows)
+
+
+def _written(
+    store: TableStore,
+    run: Run,
+    sources: Sequence[OpenSource],
+    snapshot: Snapshot,
+    request: AppendRequest,
+    options: WriterOptions,
+) -> tuple[Claim, Mapping[str, PartitionTexts]]:
+    """Return the claim to the files that the sources became, and their partition values by path.
+
+    If anything fails, no file is left.
+    """
+    parted_files = None
+    if snapshot.metadata.partition_columns:
+        parted_files = PartitionFiles(store, run, snapshot, options, MAX_FILE_ROWS)
+    values: Mapping[str, PartitionTexts] = {}
     try:
-        written = tuple(_write_all(store, run, sources, snapshot, request, options))
+        if parted_files is None:
+            written = tuple(_write_all(store, run, sources, snapshot, request, options))
+        else:
+            values, written = _write_parted(parted_files, sources)
+            run = parted_files.run
         for source in sources:
             source.require_unchanged()
         digest = files_digest(written)
         run.finish(digest, keep={file.path for file in written})
     except BaseException:
-        run.discard()
+        (run if parted_files is None else parted_files.run).discard()
         raise
-    claim = Claim(run, digest, written)
-    version = _commit(store, claim, snapshot, clock) if written else snapshot.version
-    settle([claim])
-    rows = sum(file.num_records for file in written)
-    return Appended(version=version, files=len(written), rows=rows)
+    return Claim(run, digest, written), values
 
 
 def _counted(
     sources: Iterable[Iterable[pa.Table]], snapshot: Snapshot, request: AppendRequest
 ) -> Appended:
     """Return what an append would do with the batches that it would write."""
+    if snapshot.metadata.partition_columns:
+        return _counted_parted(sources, snapshot)
     files = rows = 0
     for source in sources:
         for batches in _file_batches(_batches(source, request)):
             files += 1
             rows += sum(batch.num_rows for batch in batches)
+    return _would_append(snapshot, files, rows)
+
+
+def _counted_parted(sources: Iterable[Iterable[pa.Table]], snapshot: Snapshot) -> Appended:
+    routes, rows = Routes(MAX_FILE_ROWS), 0
+    for batch in chain.from_iterable(sources):
+        for values, part in parted(batch, snapshot):
+            routes.route(tuple(values.values()), len(part))
+        rows += len(batch)
+    return _would_append(snapshot, routes.files, rows)
+
+
+def _would_append(snapshot: Snapshot, files: int, rows: int) -> Appended:
     if not files:
         return Appended(version=snapshot.version, files=0, rows=0)
     assign_row_ids(snapshot, (), ())  # refuses what the commit would refuse
-    version = snapshot.version + 1
-    return Appended(version=version, files=files, rows=rows)
+    return Appended(version=snapshot.version + 1, files=files, rows=rows)
+
+
+def _write_parted(
+    files: PartitionFiles, sources: Iterable[Iterable[pa.Table]]
+) -> tuple[Mapping[str, PartitionTexts], tuple[WrittenFile, ...]]:
+    """Write rows into files of their partitions; return the partition values of each, and them."""
+    with files:
+        for batch in chain.from_iterable(sources):
+            files.write(batch)
+        written = files.finish()
+    return partition_values_of(written), tuple(one.file for one in written)
 
 
 def _batches(source: Iterable[pa.Table], request: AppendRequest) -> Iterator[pa.Table]:
@@ -198,23 +256,31 @@ def _write_all(
             yield writer.finish(name)
 
 
-def _commit(store: TableStore, claim: Claim, snapshot: Snapshot, clock: Clock) -> int:
+def _commit(
+    store: TableStore,
+    claim: Claim,
+    values: Mapping[str, PartitionTexts],
+    snapshot: Snapshot,
+    clock: Clock,
+) -> int:
     proposal = Proposal(
         read_set=ReadSet(version=snapshot.version),
         base=snapshot,
-        derive=lambda newest: _change(newest, claim.outputs),
+        derive=lambda newest: _change(newest, claim.outputs, values),
         before_put=committable(store, claim, clock),
     )
     return land_files(store, claim, proposal, clock)
 
 
-def _change(snapshot: Snapshot, written: Sequence[WrittenFile]) -> Change:
-    """Return the append as a change on top of `snapshot`.
+def _change(
+    snapshot: Snapshot, written: Sequence[WrittenFile], values: Mapping[str, PartitionTexts]
+) -> Change:
+    """Return the append as a change on top of `snapshot`; `values` are partition values by path.
 
     Raises:
         CorruptLogError: If the table's row ids contradict each other.
     """
-    actions = added(snapshot, written)
+    actions = added(snapshot, written, partitions=values)
     return Change(
         operation="WRITE",
         parameters={"mode": "Append", "partitionBy": "[]"},

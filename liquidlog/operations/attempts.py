@@ -145,7 +145,7 @@ class ClaimedGroup:
                 runs.
         """
         planned = planned_group(plan, group)
-        run = run_of(store, group.run)
+        run = run_of(store, group.run, planned.directories)
         digest = rewrite_digest(plan, planned, group)
         require_own_names(run, group.outputs)
         return cls(group, planned, Claim(run, digest, group.outputs))

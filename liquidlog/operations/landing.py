@@ -6,13 +6,13 @@ cluster writes (`writes`).
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Final
-from urllib.parse import quote
 
 from liquidlog.clustering.columns import clustering_state
 from liquidlog.clustering.planning.choice import planned_writer_options
 from liquidlog.clustering.properties import BLOOM_FILTER_PROPERTY, deciding_property, default_of
 from liquidlog.clustering.row_tracking import assign_row_ids
 from liquidlog.commit.transaction import Clock, Proposal, land_and_checkpoint, require_writable
+from liquidlog.data.partitioned import unwritable_partitions
 from liquidlog.errors import CommitStateUnknownError, LiquidlogError, UnsupportedFeatureError
 from liquidlog.log.store import TableStore
 from liquidlog.operations.outputs import Claim, clear_run, require_committable
@@ -20,6 +20,8 @@ from liquidlog.plan import ClusteringPolicy, WriterOptions, WrittenFile
 from liquidlog.snapshot import Snapshot
 from liquidlog.spec.actions import AddFile, DomainMetadata
 from liquidlog.spec.char_types import column_limits
+from liquidlog.spec.file_paths import encoded_path
+from liquidlog.spec.partitions import PartitionTexts, materialized, partition_fields
 from liquidlog.spec.schema import StructField, StructType, quote_path
 from liquidlog.version import ENGINE_INFO
 
@@ -30,10 +32,11 @@ _COMPUTED_COLUMNS: Final = (
 )
 
 
-def require_appendable(snapshot: Snapshot, *, evaluates: bool = False) -> None:
+def require_appendable(snapshot: Snapshot, *, evaluates: bool = False, parts: bool = False) -> None:
     """Refuse a table whose rows ask for more than whoever writes them can do.
 
-    `evaluates` says that the writer evaluates SQL: constraints, invariants, generated columns.
+    `evaluates` says that the writer evaluates SQL: constraints, invariants, generated columns;
+    `parts` that it writes rows into files of their partitions.
 
     Raises:
         UnsupportedFeatureError: With every reason.
@@ -48,8 +51,13 @@ def require_appendable(snapshot: Snapshot, *, evaluates: bool = False) -> None:
         )
         problems.extend(_computed(snapshot.schema, ()))
     problems.extend(_unknown_lengths(snapshot.schema))
-    if snapshot.metadata.partition_columns:
-        problems.append(f"partition columns {', '.join(snapshot.metadata.partition_columns)}")
+    partitions = snapshot.metadata.partition_columns
+    if partitions and not parts:
+        problems.append(f"partition columns {', '.join(partitions)}")
+    elif partitions:
+        fields = partition_fields(snapshot.schema, partitions, where=snapshot.uri)
+        problems.extend(unwritable_partitions(fields))
+        problems.extend(materialized(partitions, snapshot.metadata.configuration))
     if problems:
         raise UnsupportedFeatureError(snapshot.uri, "appended to", tuple(problems))
 
@@ -119,16 +127,19 @@ def added(
     *,
     tags: Mapping[str, str | None] | None = None,
     provider: str | None = None,
+    partitions: Mapping[str, PartitionTexts] | None = None,
 ) -> tuple[AddFile | DomainMetadata, ...]:
     """Return the actions that add files with new rows on top of `snapshot`.
+
+    `partitions` has the partition values of each file by its path, None if there are none.
 
     Raises:
         CorruptLogError: If the table's row ids contradict each other.
     """
     adds = [
         AddFile(
-            path=quote(file.path),
-            partition_values={},
+            path=encoded_path(file.path),
+            partition_values=partitions[file.path] if partitions else {},
             size=file.size_bytes,
             modification_time=file.modification_time_ms,
             data_change=True,

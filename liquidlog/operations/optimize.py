@@ -3,10 +3,10 @@
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import Any, NoReturn
+from typing import Any
 
 from liquidlog.clustering.columns import clustering_state
-from liquidlog.errors import UnsupportedFeatureError, UsageError
+from liquidlog.errors import UsageError
 from liquidlog.operations.executors import Executor, open_executor
 from liquidlog.operations.rewrite import CommitReport
 from liquidlog.plan import ClusteringPlan
@@ -34,15 +34,14 @@ class Optimized(Summary):
         return {"versions": self.versions, "groups": len(self.report.committed_groups)}
 
 
-def refuse_where(snapshot: Snapshot, where: str) -> NoReturn:
-    """Refuse OPTIMIZE … WHERE, which may only name partition columns, as the reference does.
+def partition_where(snapshot: Snapshot, where: str) -> str:
+    """Return the WHERE of an OPTIMIZE, which may only name partition columns, as Table.plan has it.
 
     Source: Delta Spark, OptimizeTableCommand.
 
     Raises:
         UsageError: If the table is clustered, the predicate is not valid, or it names a column that
             is not a partition column.
-        UnsupportedFeatureError: If it names partition columns only: those tables are not rewritten.
     """
     if clustering_state(snapshot).columns:
         raise UsageError(
@@ -60,7 +59,7 @@ def refuse_where(snapshot: Snapshot, where: str) -> NoReturn:
             f" found {', '.join(others) or where}: leave it out",
             where=where,
         )
-    raise UnsupportedFeatureError(snapshot.uri, "optimized", ("partition columns",))
+    return where
 
 
 def open_executor_at(

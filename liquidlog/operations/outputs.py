@@ -23,7 +23,6 @@ from liquidlog.plan import (
     file_schema,
 )
 from liquidlog.snapshot import Snapshot
-from liquidlog.spec.schema import parse_schema
 from liquidlog.spec.times import iso_time, retention_ms
 from liquidlog.storage.addresses import file_address
 from liquidlog.storage.files import FileFacts
@@ -37,28 +36,31 @@ def table_directory(store: TableStore) -> str:
     return file_address(store.uri, "").rstrip("/")
 
 
-def run_of(store: TableStore, token: str) -> Run:
-    """Return the run of a table that has the token.
+def run_of(store: TableStore, token: str, directories: tuple[str, ...] = ()) -> Run:
+    """Return the run of a table that has the token, and writes to directories below the table.
 
     Raises:
-        ResultMismatchError: If the token is malformed.
+        ResultMismatchError: If the token is malformed, or one is no directory of data files.
     """
     try:
-        return Run(table_directory(store), token, store.storage)
+        return Run(table_directory(store), token, store.storage, directories)
     except ValueError as error:
         raise ResultMismatchError((f"the run {error}",)) from None
 
 
 def require_own_names(run: Run, outputs: Sequence[WrittenFile]) -> None:
-    """Refuse outputs whose names are not those of the run's files.
+    """Refuse outputs whose names are not those of the run's files, in its directory.
 
     Raises:
         ResultMismatchError: With every such output.
     """
+    [directory] = run.directories or ("",)
+    prefix = f"{directory}/{run.name_prefix}" if directory else run.name_prefix
     problems = tuple(
-        f"the output {file.path!r} is no file of its run, whose files begin with {run.name_prefix}"
+        f"the output {file.path!r} is no file of its run, whose files begin with {prefix}"
         for file in outputs
-        if not file.path.startswith(run.name_prefix) or {"/", "\\", ":", "\0"} & set(file.path)
+        if not file.path.startswith(prefix)
+        or {"/", "\\", ":", "\0"} & set(file.path.removeprefix(prefix))
     )
     if problems:
         raise ResultMismatchError(problems)
@@ -100,7 +102,7 @@ def evidence_against(
     Raises:
         StorageError: If the storage does not answer.
     """
-    schema = file_schema(parse_schema(plan.schema_string, where="the plan"), plan.row_tracking)
+    schema = file_schema(plan.data_schema, plan.row_tracking)
 
     def problems_of(file: WrittenFile) -> tuple[str, ...] | DataFileError:
         try:

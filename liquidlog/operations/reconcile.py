@@ -299,7 +299,8 @@ class Reconciler:
         outputs = list(state.outputs)
         if not work:
             return state.outputs, ()
-        run = run_of(self._store, run_token(self._clock.new_id()))
+        token = run_token(self._clock.new_id())
+        run = run_of(self._store, token, claim.run.directories)
         try:
             run.begin()
             for number, output, rows in work:

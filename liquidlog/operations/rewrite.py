@@ -19,6 +19,7 @@ from liquidlog.operations.batches import commit_batch
 from liquidlog.operations.followed import ReconciledRows
 from liquidlog.operations.watch import GroupConflict, GroupWatch, cancelled_conflicts
 from liquidlog.plan import (
+    DEFAULT_MIN_CUBE_BYTES,
     ClusteringPlan,
     GroupFailure,
     Outcome,
@@ -40,6 +41,9 @@ __all__ = [
 _GROUPS_PER_COMMIT: Final = {RewriteMode.COMPACTION: 100}
 """A group of a compaction becomes one file, of at most 1 GiB unless asked otherwise: a hundred of
 them are about one cube, the size of other commits, so that a crash loses no more work."""
+
+_PARTITIONS_PER_COMMIT: Final = 100
+"""The most partitions that are committed together where each is ordered by itself."""
 
 _LONGEST_WAIT_MS: Final = 10 * 60_000
 """How long a finished group waits for others, at least until another one finishes. Its outputs must
@@ -128,8 +132,15 @@ def require_rewritable(snapshot: Snapshot, plan: ClusteringPlan, opinion: Second
 
 
 def default_groups_per_commit(plan: ClusteringPlan) -> int:
-    """Return how many groups of a plan are committed together, at least 1."""
-    return _GROUPS_PER_COMMIT.get(plan.mode, 1)
+    """Return how many groups of a plan are committed together, at least 1.
+
+    Of partitions, which may be many and small, as many as together are about one cube.
+    """
+    most = _GROUPS_PER_COMMIT.get(plan.mode, 1)
+    if not plan.partitioned_by or plan.mode is RewriteMode.COMPACTION:
+        return most
+    largest_bytes = max((group.size_bytes for group in plan.groups), default=0)
+    return max(1, min(_PARTITIONS_PER_COMMIT, DEFAULT_MIN_CUBE_BYTES // max(1, largest_bytes)))
 
 
 def commit_groups(

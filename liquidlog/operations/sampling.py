@@ -66,9 +66,10 @@ def _of_file(
 ) -> pa.Table:
     hidden = plan.row_tracking
     names = {hidden.row_id_column, hidden.row_commit_version_column} if hidden else set()
+    names.update(plan.partitioned_by)
     with DataFile.open(
         store.data_path(file.path),
-        schema=snapshot.schema,
+        schema=snapshot.data_schema,
         mapping=plan.mapping_mode,
         ignored=frozenset(names),
         storage=store.storage,

@@ -26,12 +26,15 @@ from liquidlog.plan.documents import (
     RewrittenGroup,
     RowTracking,
     WriterOptions,
+    file_schema,
+)
+from liquidlog.plan.encoding import (
     decode_plan,
     decode_result,
     encode_plan,
     encode_rewritten_group,
-    file_schema,
     plan_document,
+    plan_version,
     rewrite_digest,
     rewritten_group_begins,
 )
@@ -143,6 +146,7 @@ __all__ = [
     "group_tags",
     "parsed_as",
     "plan_document",
+    "plan_version",
     "repeated_inputs",
     "repeated_message",
     "rewrite_digest",

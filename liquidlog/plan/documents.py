@@ -5,32 +5,24 @@ written files with facts about them. Neither contains a secret; both can be save
 and replayed. Sizes are bytes and times milliseconds since the epoch, unless a name says otherwise.
 """
 
-import hashlib
 from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from typing import Final
 
 import msgspec
 
-from liquidlog.errors import DocumentError
 from liquidlog.plan.facts import CopiedRowGroups, GroupCosts, WrittenFile
-from liquidlog.plan.files import (
-    Document,
-    InputFiles,
-    KeptFiles,
-    RewriteGroup,
-    SkippedFiles,
-    repeated_inputs,
-    repeated_message,
-)
+from liquidlog.plan.files import Document, RewriteGroup, SkippedFiles
 from liquidlog.plan.fitted import FittedWorkload, prefix_numbers
-from liquidlog.spec.actions import UNREADABLE
 from liquidlog.spec.mapping import MappingMode
 from liquidlog.spec.markup import Summary
-from liquidlog.spec.schema import PrimitiveType, StructField, StructType
+from liquidlog.spec.partitions import data_schema
+from liquidlog.spec.schema import PrimitiveType, StructField, StructType, parse_schema
 from liquidlog.spec.terms import TableTerms
 
 FORMAT_VERSION: Final = 1
+PARTITIONED_FORMAT_VERSION: Final = 2
+"""Plans of partitioned tables, which releases that would ignore partition values must not run."""
 RESULT_FORMAT_VERSION: Final = 2
 """Results of version 1 name no run, so whether their files may be committed is not known."""
 
@@ -135,6 +127,7 @@ class ClusteringPlan(Summary, Document, frozen=True, kw_only=True):
     compaction. `row_tracking` is None if data files have no hidden columns. `fitted` is what the
     layout is to be fitted to; absent from the document if it is nothing. `terms` are what else of
     the table outputs are written for; without them, no change of metadata can be outlasted.
+    `partition_columns` are physical names, in the table's order; absent if there are none.
 
     `decided_by` says which settings do not have their defaults: OPTION, or the name of the table's
     property, by the field of the policy or "strategy". `notes` are sentences for whoever reads the
@@ -160,6 +153,21 @@ class ClusteringPlan(Summary, Document, frozen=True, kw_only=True):
     notes: tuple[str, ...] = ()
     fitted: FittedWorkload | msgspec.UnsetType = msgspec.UNSET
     terms: TableTerms | msgspec.UnsetType = msgspec.UNSET
+    partition_columns: tuple[str, ...] | msgspec.UnsetType = msgspec.UNSET
+
+    @property
+    def partitioned_by(self) -> tuple[str, ...]:
+        """The physical names of the partition columns, none if there are none."""
+        return self.partition_columns or ()
+
+    @property
+    def data_schema(self) -> StructType:
+        """The table's columns that data files hold: all but the partition columns.
+
+        Raises:
+            CorruptLogError: If the plan's schema cannot be understood.
+        """
+        return data_schema(parse_schema(self.schema_string, where="the plan"), self.partitioned_by)
 
     @property
     def size_bytes(self) -> int:
@@ -232,7 +240,8 @@ class RewrittenGroup(Document, frozen=True, kw_only=True):
 
     `run` is the token of the run that wrote the outputs: it is part of their names, and the table's
     directory has the run's fate (see `data.runs`). `read_back` is there, and false, if the outputs
-    were not read back to prove them. A group is one line of a result document.
+    were not read back to prove them. `partition_values` are those of the rows, as the plan has
+    them; absent if the table is not partitioned. A group is one line of a result document.
     """
 
     format_version: int = RESULT_FORMAT_VERSION
@@ -248,6 +257,7 @@ class RewrittenGroup(Document, frozen=True, kw_only=True):
     costs: GroupCosts = GroupCosts()
     read_back: bool | msgspec.UnsetType = msgspec.UNSET
     copied: CopiedRowGroups | msgspec.UnsetType = msgspec.UNSET
+    partition_values: dict[str, str | None] | msgspec.UnsetType = msgspec.UNSET
 
 
 class GroupFailure(Document, frozen=True, kw_only=True):
@@ -295,154 +305,3 @@ def file_schema(schema: StructType, row_tracking: RowTracking | None) -> StructT
     return StructType(
         (*schema.fields, *(StructField(name, PrimitiveType("long")) for name in names))
     )
-
-
-def encode_plan(plan: ClusteringPlan) -> bytes:
-    """Return the plan as an indented JSON document; inverse of decode_plan."""
-    return msgspec.json.format(msgspec.json.encode(plan, enc_hook=list), indent=2) + b"\n"
-
-
-def decode_plan(content: bytes, *, where: str) -> ClusteringPlan:
-    """Return the plan in a document.
-
-    Raises:
-        DocumentError: If the document is not a plan, has a format version that this release does
-            not know, or lists an input twice.
-    """
-    _check_head(content, where, kind="a plan", expected=FORMAT_VERSION)
-    try:
-        plan = msgspec.json.decode(content, type=ClusteringPlan, dec_hook=_files)
-    except UNREADABLE as error:
-        raise DocumentError(where, f"is not a plan: {error}") from error
-    repeated = repeated_inputs(plan.groups)
-    if repeated:
-        raise DocumentError(where, repeated_message(repeated))
-    return plan
-
-
-def encode_rewritten_group(group: RewrittenGroup) -> bytes:
-    """Return one line of a result document, including the newline."""
-    return msgspec.json.encode(group) + b"\n"
-
-
-def rewritten_group_begins(plan_id: str) -> bytes:
-    """Return the bytes that begin every line of a plan's result document."""
-    head = {"format_version": RESULT_FORMAT_VERSION, "plan_id": plan_id}
-    return msgspec.json.encode(head)[:-1] + b","
-
-
-def decode_result(content: bytes, *, where: str) -> RewriteResult:
-    """Return the result in a document that has one line per group.
-
-    Raises:
-        DocumentError: If a line is not a finished group or has an unknown format version, or if the
-            lines belong to different plans.
-    """
-    groups = []
-    whole = _head(content)
-    if whole is not None and whole.kind == "a plan":
-        raise DocumentError(where, "is a plan, not a result; are the two swapped?")
-    for number, line in enumerate(content.splitlines(), start=1):
-        if not line.strip():
-            continue
-        place = f"{where} line {number}"
-        _check_head(line, place, kind="a result", expected=RESULT_FORMAT_VERSION)
-        try:
-            groups.append(msgspec.json.decode(line, type=RewrittenGroup))
-        except UNREADABLE as error:
-            raise DocumentError(place, f"is not a result: {error}") from error
-    plan_ids = {group.plan_id for group in groups}
-    if len(plan_ids) > 1:
-        raise DocumentError(where, f"mixes the results of {len(plan_ids)} plans")
-    return RewriteResult(plan_id=next(iter(plan_ids), ""), groups=tuple(groups))
-
-
-def plan_document(plan: ClusteringPlan) -> Mapping[str, object]:
-    """Return the plan as plain JSON values."""
-    document: Mapping[str, object] = msgspec.to_builtins(plan, enc_hook=list)
-    return document
-
-
-class _Head(msgspec.Struct):
-    """The fields that distinguish a plan, a result and any other JSON."""
-
-    format_version: object = None
-    group_id: object = None
-    groups: object = None
-    policy: object = None
-
-    @property
-    def kind(self) -> str | None:
-        """What the document is, "a plan" or "a result"; None for other documents."""
-        if self.format_version is None:
-            return None
-        if self.groups is not None:
-            return "a plan"
-        return None if self.group_id is None else "a result"
-
-    @property
-    def is_printed(self) -> bool:
-        """Whether the settings say who decided them, as `--json` prints a plan."""
-        settings = self.policy.values() if isinstance(self.policy, dict) else ()
-        return any(isinstance(setting, dict) for setting in settings)
-
-
-def _check_head(content: bytes, where: str, *, kind: str, expected: int) -> None:
-    """Refuse a document of another kind or another format version.
-
-    Raises:
-        DocumentError: With the kind that it has instead, if known.
-    """
-    found = _head(content)
-    if found is None and kind == "a plan":
-        found = _head(content.partition(b"\n")[0])
-    if found is not None and found.kind not in {None, kind}:
-        raise DocumentError(where, f"is {found.kind}, not {kind}; are the two swapped?")
-    version = None if found is None else found.format_version
-    if version is not None and version != expected:
-        raise DocumentError(
-            where,
-            f"has format version {version}, and this release reads {kind} of {expected} only;"
-            " make it again with this release",
-        )
-    if found is None or found.kind is None:
-        maker = "liquidlog plan TABLE -o FILE" if kind == "a plan" else "liquidlog run PLAN -o FILE"
-        raise DocumentError(where, f"is not {kind}; {maker} writes one")
-    if found.is_printed:
-        detail = "is a plan as --json prints it; liquidlog plan TABLE -o FILE saves one to run"
-        raise DocumentError(where, detail)
-
-
-def _head(content: bytes) -> _Head | None:
-    try:
-        return msgspec.json.decode(content, type=_Head)
-    except UNREADABLE:
-        return None
-
-
-def _files(
-    kind: type[InputFiles | KeptFiles | SkippedFiles], rows: object
-) -> InputFiles | KeptFiles | SkippedFiles:
-    """Return a decoded list as files in columns; msgspec calls this for unknown types."""
-    return kind.from_document(rows)
-
-
-def rewrite_digest(plan: ClusteringPlan, planned: RewriteGroup, group: RewrittenGroup) -> str:
-    """Return the SHA-256 of a planned group, its plan's terms and its result, as 64 hex digits.
-
-    The digest binds the result to the plan: the run that wrote the outputs leaves it in the table's
-    directory, and a plan or result edited since then has another digest. The table's address is
-    left out, since machines may mount the table at different places, and so is what a plan only
-    says to people.
-    """
-    terms = dict(
-        plan_document(
-            msgspec.structs.replace(plan, groups=(), skipped=SkippedFiles.of(), table_uri="")
-        )
-    )
-    del terms["decided_by"], terms["notes"]
-    digest = hashlib.sha256()
-    for document in (terms, planned, group):
-        digest.update(msgspec.json.encode(document, enc_hook=list))
-        digest.update(b"\n")
-    return digest.hexdigest()

@@ -259,7 +259,9 @@ class RewriteGroup(Document, frozen=True, kw_only=True, omit_defaults=True):
 
     `zcube_id` is None if the outputs belong to no cube (compaction, ZORDER BY). `expected_outputs`
     is the number of files to write. The `kept` files are not read: the commit of the group only
-    makes them members of its cube.
+    makes them members of its cube. All files of a partitioned table's group have its
+    `partition_values`, by the columns' physical names; its outputs get them, and are written to
+    `directory`, which is relative to the table.
     """
 
     group_id: int
@@ -267,6 +269,13 @@ class RewriteGroup(Document, frozen=True, kw_only=True, omit_defaults=True):
     inputs: InputFiles
     expected_outputs: int
     kept: KeptFiles = NONE_KEPT
+    partition_values: dict[str, str | None] = {}
+    directory: str = ""
+
+    @property
+    def directories(self) -> tuple[str, ...]:
+        """Where outputs are written besides the table's own directory: one, or none."""
+        return (self.directory,) if self.directory else ()
 
     @property
     def size_bytes(self) -> int:

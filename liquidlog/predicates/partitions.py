@@ -30,6 +30,27 @@ class PartitionValues:
     is_null: NDArray[np.bool_]
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class DistinctValues:
+    """The different partition values of files as the log spells them, and which of them each has.
+
+    `documents` are by physical name; `number` (int64) has one entry per file.
+    """
+
+    documents: tuple[dict[str, str | None], ...]
+    number: NDArray[np.int64]
+
+
+def distinct_values(files: pa.Table) -> DistinctValues:
+    """Return the different partition values of live files; equal texts are decoded once."""
+    encoded = files["partition_values_json"].combine_chunks().dictionary_encode()
+    codes = pc.fill_null(encoded.indices, len(encoded.dictionary))
+    used, number = np.unique(codes.to_numpy(zero_copy_only=False), return_inverse=True)
+    texts = [*encoded.dictionary.to_pylist(), None]
+    documents = tuple(_document(texts[code]) for code in used.tolist())
+    return DistinctValues(documents, number.astype(np.int64))
+
+
 def partition_values(files: pa.Table, leaf: Leaf) -> PartitionValues:
     """Return the values of a partition column, one per live file."""
     encoded = files["partition_values_json"].combine_chunks().dictionary_encode()
@@ -45,6 +66,10 @@ def partition_values(files: pa.Table, leaf: Leaf) -> PartitionValues:
 
 
 def _text(document: str | None, name: str) -> str | None:
-    values = msgspec.json.decode(document or "{}", type=dict[str, str | None])
-    text = values.get(name)
+    text = _document(document).get(name)
     return None if text in _NULL_TEXTS else text
+
+
+def _document(text: str | None) -> dict[str, str | None]:
+    values: dict[str, str | None] = msgspec.json.decode(text or "{}", type=dict[str, str | None])
+    return values

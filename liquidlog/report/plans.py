@@ -8,7 +8,7 @@ from typing import Any, Final
 from liquidlog.judgement.verdicts import Option
 from liquidlog.operations.explain import Explained
 from liquidlog.operations.past_commits import OptimizeComparison
-from liquidlog.plan import ClusteringPlan, FittedWorkload
+from liquidlog.plan import ClusteringPlan, FittedWorkload, RewriteGroup
 from liquidlog.report.layout import Line, Report, amount, listing
 from liquidlog.report.policies import policy_document, settings_text
 from liquidlog.report.readers import remarks
@@ -50,10 +50,11 @@ def plan(made: ClusteringPlan) -> Report:
     policy = policy_document(made)
     is_remembered = any(setting["from"] == "property" for setting in policy.values())
     settings = settings_text(policy) if is_remembered else ""
+    whose = "partition" if made.partitioned_by else "cube"
     groups = (
         (
             str(group.group_id),
-            group.zcube_id or "",
+            _partition(group) if made.partitioned_by else group.zcube_id or "",
             str(len(group.inputs)),
             render_size(group.size_bytes),
             str(group.expected_outputs),
@@ -73,11 +74,16 @@ def plan(made: ClusteringPlan) -> Report:
         *([Line(lies_well)] if kept else []),
         *([Line(f"settings: {settings}")] if settings else []),
         *_layout(made),
-        *listing(("group", "cube", "files in", "size", "files out"), groups),
+        *listing(("group", whose, "files in", "size", "files out"), groups),
         *listing(("left alone because", "files", "size"), skipped),
         *([Line(_CURVE_ADVICE)] if made.kd_would_be_narrower else []),
         *(Line(f"note: {note}") for note in made.notes),
     )
+
+
+def _partition(group: RewriteGroup) -> str:
+    values = group.partition_values.items()
+    return ", ".join(f"{name}={'null' if text is None else text}" for name, text in values)
 
 
 def _layout(made: ClusteringPlan) -> Report:

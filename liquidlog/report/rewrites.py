@@ -191,10 +191,12 @@ def would_run(made: ClusteringPlan, finished: RewriteResult) -> Mapping[str, Any
     """Return the document of a result: finished groups unchanged, the others as planned."""
     done = {group.group_id: to_builtins(group) for group in finished.groups}
     unknown = dict.fromkeys(RewrittenGroup.__struct_fields__)
-    del unknown["read_back"], unknown["copied"]  # only there if they say something
+    for name in ("read_back", "copied", "partition_values"):
+        del unknown[name]  # only there if they say something
     planned = {
         group.group_id: {
             **unknown,
+            **({"partition_values": group.partition_values} if made.partitioned_by else {}),
             "format_version": RESULT_FORMAT_VERSION,
             "plan_id": made.plan_id,
             "group_id": group.group_id,

@@ -22,7 +22,7 @@ import posixpath
 import re
 from collections.abc import Callable, Iterable, Iterator
 from typing import Final
-from urllib.parse import unquote
+from urllib.parse import quote, unquote
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -35,6 +35,8 @@ _ODD: Final = (":", "//", "/.")
 """A path without any of these, and without a leading dot, is in normal form already."""
 _LOCAL_START: Final = r"^file:(?://)?(/[^/])"
 _OTHER_START: Final = r"^[a-z][a-z0-9+.-]*://[^/%:]+/"
+_PATH_SAFE: Final = "/!$&'()*+,;=:@-._~"
+"""Characters that need no escape in the path of a URI. Source: RFC 2396, pchar and "/"."""
 _LOOK_BYTES: Final = 1 << 22
 _LONGEST: Final = len("file:")
 _ONE_STORAGE: Final = {
@@ -62,6 +64,11 @@ def normal_path(path: str) -> str:
         host, rest = authority[1], authority[2] or "/"
     below = _without_dots(rest)
     return below if scheme == "file" and not host else f"{scheme}://{host}{below}"
+
+
+def encoded_path(path: str) -> str:
+    """Return a path relative to the table as the log spells it; inverse of `canonical_path`."""
+    return quote(path, safe=_PATH_SAFE)
 
 
 def canonical_path(path: str) -> str:

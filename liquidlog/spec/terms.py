@@ -28,6 +28,7 @@ from liquidlog.spec.features import (
 )
 from liquidlog.spec.growth import NewColumn, schema_growth
 from liquidlog.spec.mapping import MAX_COLUMN_ID, MODE, MappingMode
+from liquidlog.spec.partitions import physical_partition_columns
 from liquidlog.spec.schema import quote_path
 from liquidlog.spec.stats import NUM_INDEXED_COLUMNS, STATS_COLUMNS
 
@@ -134,11 +135,15 @@ class TableTerms(msgspec.Struct, frozen=True, kw_only=True):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileTerms:
-    """What data files were written for: a table's id, its schema in JSON, and all the rest."""
+    """What data files were written for: a table's id, its schema in JSON, and all the rest.
+
+    `partition_columns` are physical names, in the table's order.
+    """
 
     table_id: str
     schema_string: str
     table: TableTerms
+    partition_columns: tuple[str, ...] = ()
 
 
 def table_terms(metadata: Metadata, protocol: Protocol) -> TableTerms:
@@ -186,8 +191,7 @@ def _matters(name: str) -> bool:
 def _metadata_changes(terms: FileTerms, metadata: Metadata) -> Iterator[str]:
     if metadata.id != terms.table_id:
         yield f"the table's id is {metadata.id}, not {terms.table_id}"
-    if metadata.partition_columns:
-        yield "the table became partitioned"
+    yield from partitioning_changes(terms.partition_columns, metadata)
     if metadata.format.provider not in {None, "parquet"} or metadata.format.options:
         yield "the table has another file format"
     growth = schema_growth(terms.schema_string, metadata.schema_string)
@@ -196,6 +200,18 @@ def _metadata_changes(terms: FileTerms, metadata: Metadata) -> Iterator[str]:
     if growth.new:
         yield from _mapping_problems(terms, metadata, growth.new)
     yield from _property_changes(terms.table.properties, after)
+
+
+def partitioning_changes(before: tuple[str, ...], metadata: Metadata) -> Iterator[str]:
+    """Yield a clause if files are partitioned by other columns than those (physical names)."""
+    now = physical_partition_columns(metadata)
+    if before == now:
+        return
+    if not before:
+        yield "the table became partitioned"
+    else:
+        after = ", ".join(now) or "none"
+        yield f"the table's partition columns changed from {', '.join(before)} to {after}"
 
 
 def _property_changes(before: Mapping[str, str], after: Mapping[str, str]) -> Iterator[str]:

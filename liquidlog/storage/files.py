@@ -30,6 +30,7 @@ __all__ = [
     "delete_file",
     "entries",
     "file_facts",
+    "make_directory",
     "names_with_prefix",
     "open_input",
     "put_if_absent",
@@ -245,6 +246,16 @@ def delete_file(address: str, options: StorageOptions = NO_OPTIONS) -> None:
         return
     objects, path = _object(address, options)
     objects.delete(path)
+
+
+def make_directory(address: str) -> None:
+    """Make a directory with its parents, unless it is there; object stores have none.
+
+    Raises:
+        StorageError: If it cannot be made.
+    """
+    if is_local(address):
+        local.make_directory(local_path(address))
 
 
 def names_with_prefix(

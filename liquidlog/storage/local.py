@@ -129,6 +129,18 @@ def entries(directory: str) -> tuple[str, ...] | None:
         raise StorageError(directory, f"cannot be listed: {_said(error)}") from error
 
 
+def make_directory(path: str) -> None:
+    """Make a directory with its parents, unless it is there.
+
+    Raises:
+        StorageError: If it cannot be made.
+    """
+    try:
+        Path(path).mkdir(parents=True, exist_ok=True)
+    except (OSError, ValueError) as error:
+        raise StorageError(path, f"cannot be made: {_said(error)}") from error
+
+
 def delete(path: str) -> None:
     """Delete a file; a missing file is no error.
 

@@ -4,7 +4,7 @@ import secrets
 from collections.abc import Iterator, Mapping, Sequence
 
 import pyarrow as pa
-from msgspec import structs
+from msgspec import UNSET, structs
 
 from liquidlog.curve.order import order_rows
 from liquidlog.data.append import conform
@@ -107,7 +107,8 @@ def _rewrite(
     *,
     told: Mapping[str, object],
 ) -> RewrittenGroup:
-    run = Run(_located(plan, "").rstrip("/"), secrets.token_hex(6), storage)
+    table = _located(plan, "").rstrip("/")
+    run = Run(table, secrets.token_hex(6), storage, group.directories)
     try:
         run.begin()
         rewritten = structs.replace(_rewritten(plan, group, run), **told)
@@ -138,6 +139,7 @@ def _rewritten(plan: ClusteringPlan, group: RewriteGroup, run: Run) -> Rewritten
         checksum_read=format_checksum(multiset_checksum(read)),
         checksum_written=format_checksum(multiset_checksum(rows)),
         seconds=0.0,
+        partition_values=group.partition_values if plan.partitioned_by else UNSET,
     )
 
 
@@ -161,10 +163,11 @@ def _open(plan: ClusteringPlan, file: InputFile, storage: StorageOptions) -> Log
     return LogicalFile.open(
         _located(plan, file.path),
         file,
-        schema=parse_schema(plan.schema_string, where="plan"),
+        schema=plan.data_schema,
         mapping=plan.mapping_mode,
         vector_location=None if location is None else _located(plan, location),
         row_tracking=plan.row_tracking,
+        partition_columns=plan.partitioned_by,
         storage=storage,
     )
 
@@ -179,8 +182,8 @@ def _parts(rows: pa.Table, number: int) -> Iterator[pa.Table]:
 
 
 def _write(plan: ClusteringPlan, rows: pa.Table, run: Run, number: int) -> WrittenFile:
-    schema = file_schema(parse_schema(plan.schema_string, where="plan"), plan.row_tracking)
-    name = run.file_name(number, "0", plan.writer_options.compression)
+    schema = file_schema(plan.data_schema, plan.row_tracking)
+    name = run.path(run.file_name(number, "0", plan.writer_options.compression))
     path = f"{plan.table_uri}/{name}"
     options = plan.writer_options
     with DataFileWriter(path, schema=schema, options=options, storage=run.storage) as writer:

@@ -19,6 +19,7 @@ from liquidlog.table import Table
 from support.arrow_executor import execute
 from support.commands import said
 from support.error_examples import EXAMPLES
+from support.partitioned import partitioned_table
 from support.repository import ROOT
 
 Words = Sequence[str]
@@ -144,6 +145,7 @@ def _other_tables() -> Iterator[Words]:
     yield ["health", "plain", "--columns", "x,s"]
     yield from _files_that_lie_well()
     yield from _a_table_that_remembers()
+    yield from _partitions()
 
 
 def _advised() -> Iterator[Words]:
@@ -175,6 +177,14 @@ def _files_that_lie_well() -> Iterator[Words]:
     keeping = ("apart", "--skip-clustered", "--max-file-size", str(size))
     yield from ([verb, *keeping] for verb in ("plan", "explain"))
     yield from _dry(["optimize", *keeping])
+
+
+def _partitions() -> Iterator[Words]:
+    partitioned_table(Path("parts"), files={"a": 2, None: 2})
+    yield ["plan", "parts", "-o", "parts.json"]
+    yield ["plan", "parts", "--where", "p = 'a'", "--zorder-by", "v"]
+    yield from _dry(["run", "parts.json", "-o", "parts.jsonl"])
+    yield from _dry(["commit", "parts.json", "parts.jsonl"])
 
 
 def _leave_an_orphan(table: Path) -> None:

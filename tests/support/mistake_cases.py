@@ -125,7 +125,6 @@ CASES: Final[Mapping[str, Cases]] = {
         ("A column with another name.", "append orders other_names.parquet"),
         ("The file first, the table second.", "append orders.parquet orders"),
         ("Sorting by no columns.", "append events orders.parquet --cluster"),
-        ("A partitioned table.", "append parts orders.parquet"),
     ),
     "Planning": (
         ("An unknown strategy.", "plan orders --strategy cubes"),
@@ -143,7 +142,9 @@ CASES: Final[Mapping[str, Cases]] = {
         ("A curve for one column.", "plan sensors --curve kd"),
         ("Z-order of a clustered table.", "plan orders --zorder-by day"),
         ("Z-order by a column that does not exist.", "plan events --zorder-by knid"),
-        ("A partitioned table.", "plan parts"),
+        ("Z-order by a partition column.", "plan parts --zorder-by region"),
+        ("A predicate on another column than partitions.", "plan parts --where \"name = 'x'\""),
+        ("A strategy for a partitioned table.", "plan parts --strategy overlap"),
         ("A table that a catalog commits to.", "plan shared"),
         ("A directory that does not exist.", "plan orders -o plans/orders.json"),
         ("A directory instead of a file.", "plan orders -o lake"),

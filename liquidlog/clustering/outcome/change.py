@@ -5,7 +5,6 @@ Source: PROTOCOL.md, "Add File and Remove File"; Delta Spark, OptimizeExecutor.
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
-from urllib.parse import quote
 
 import msgspec
 import numpy as np
@@ -14,6 +13,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from liquidlog.clustering.outcome.metrics import operation_metrics
+from liquidlog.clustering.outcome.partitioning import partition_mismatches
 from liquidlog.clustering.outcome.reconciled import (
     Reconciled,
     as_written,
@@ -52,14 +52,12 @@ from liquidlog.spec.actions import (
     RemoveFile,
 )
 from liquidlog.spec.change import Change
+from liquidlog.spec.file_paths import encoded_path
 from liquidlog.spec.schema import quote_path
 from liquidlog.spec.stats import wide_bounds
 
 _REMOVED: Final = ("path", "size", "num_records", "base_row_id", "default_row_commit_version")
 """Columns of live files that a remove repeats unchanged."""
-
-_PATH_SAFE: Final = "/!$&'()*+,;=:@-._~"
-"""Characters that need no escape in the path of a URI. Source: RFC 2396, pchar and "/"."""
 
 
 def rewrite_change(
@@ -189,6 +187,7 @@ def _mismatches(
     seen: set[str] = set()
     for group, of in zip(groups, planned, strict=True):
         yield from _row_mismatches(of, group)
+        yield from partition_mismatches(plan, of, group)
         if group.checksum_read != group.checksum_written:
             yield (
                 f"the rows written are not the rows read: checksum {group.checksum_written},"
@@ -261,8 +260,8 @@ def _adds(plan: ClusteringPlan, planned: RewriteGroup, reconciled: Reconciled) -
     for output in reconciled.outputs:
         file, vector = output.file, output.vector
         yield AddFile(
-            path=quote(file.path, safe=_PATH_SAFE),
-            partition_values={},
+            path=encoded_path(file.path),
+            partition_values=planned.partition_values,
             size=file.size_bytes,
             modification_time=file.modification_time_ms,
             data_change=False,
@@ -322,7 +321,13 @@ def _parameters(plan: ClusteringPlan) -> dict[str, object]:
             "zOrderBy": "[]",
         }
     # The reference engine omits isFull if there are no clustering columns.
-    return {"predicate": "[]", "zOrderBy": column_names(plan), "clusterBy": "[]", "auto": False}
+    where = [] if plan.policy.where is None else [f"({plan.policy.where})"]
+    return {
+        "predicate": msgspec.json.encode(where).decode(),
+        "zOrderBy": column_names(plan),
+        "clusterBy": "[]",
+        "auto": False,
+    }
 
 
 def column_names(plan: ClusteringPlan | WritePlan) -> str:

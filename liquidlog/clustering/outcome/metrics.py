@@ -18,6 +18,7 @@ from liquidlog.plan import (
     RewriteGroup,
     RewriteMode,
     RewrittenGroup,
+    SkipReason,
 )
 from liquidlog.snapshot import Snapshot
 from liquidlog.spec.actions import AddFile, RemoveFile
@@ -103,14 +104,15 @@ def _metrics_of_inputs(
     )
     inputs = _without(inputs, gone)
     removed = inputs["size_bytes"].to_numpy()
+    considered = snapshot.files.num_rows - _not_asked_for(plan)
     metrics: dict[str, object] = {
         "numFilesRemoved": len(removed),
         "filesRemoved": _size_stats(removed),
-        "partitionsOptimized": 1 if groups else 0,
+        "partitionsOptimized": len({_key(group) for group in groups}),
         "numBins": len(groups),
         "numBatches": commits,
-        "totalConsideredFiles": snapshot.files.num_rows,
-        "totalFilesSkipped": snapshot.files.num_rows - len(removed),
+        "totalConsideredFiles": considered,
+        "totalFilesSkipped": considered - len(removed),
     }
     if plan.mode is RewriteMode.CLUSTERING:
         metrics["clusteringStats"] = _clustering_stats(snapshot, plan, removed, len(groups))
@@ -123,6 +125,18 @@ def _metrics_of_inputs(
     if vectors:
         metrics["deletionVectorStats"] = vectors
     return metrics
+
+
+def _key(group: RewriteGroup) -> tuple[tuple[str, str | None], ...]:
+    return tuple(sorted(group.partition_values.items()))
+
+
+def _not_asked_for(plan: ClusteringPlan) -> int:
+    """Return how many files are in partitions that `where` does not ask for."""
+    if not plan.partitioned_by:
+        return 0
+    reasons = plan.skipped.columns["reason"]
+    return int(pc.sum(pc.equal(reasons, SkipReason.NOT_ASKED_FOR.value)).as_py() or 0)
 
 
 def _without(files: pa.Table, gone: Collection[str]) -> pa.Table:

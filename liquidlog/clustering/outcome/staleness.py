@@ -19,6 +19,7 @@ from liquidlog.clustering.outcome.deletions import (
     excess,
     lasting_reasons,
 )
+from liquidlog.clustering.outcome.partitioning import partition_changes
 from liquidlog.clustering.row_tracking import planned_row_tracking
 from liquidlog.errors import CorruptLogError, UnsupportedFeatureError
 from liquidlog.plan import ClusteringPlan, InputFiles, RewriteGroup, RewriteMode
@@ -27,7 +28,13 @@ from liquidlog.spec.actions import DeletionVector
 from liquidlog.spec.courses import Fate
 from liquidlog.spec.growth import NewColumn
 from liquidlog.spec.schema import parse_schema, quote_path
-from liquidlog.spec.terms import FileTerms, metadata_changes, new_columns, protocol_changes
+from liquidlog.spec.terms import (
+    FileTerms,
+    metadata_changes,
+    new_columns,
+    partitioning_changes,
+    protocol_changes,
+)
 
 _VECTOR_ID: Final = ("storageType", "pathOrInlineDv", "offset")
 _PLANNED_VECTOR_ID: Final = ("storage_type", "path_or_inline_dv", "offset")
@@ -216,7 +223,12 @@ def written_for(plan: ClusteringPlan) -> FileTerms | None:
     """Return what the outputs of a plan are written for, None if the plan does not say."""
     if not plan.terms:
         return None
-    return FileTerms(table_id=plan.table_id, schema_string=plan.schema_string, table=plan.terms)
+    return FileTerms(
+        table_id=plan.table_id,
+        schema_string=plan.schema_string,
+        table=plan.terms,
+        partition_columns=plan.partitioned_by,
+    )
 
 
 def staleness(
@@ -261,6 +273,7 @@ def staleness_of(
         kept = _without_deleted_kept(snapshot, group, all_kept, reconcilable)
         reasons = (
             *_changes_of_inputs(inputs),
+            *partition_changes(snapshot, group, inputs.rows),
             *_row_tracking_changes(snapshot, plan, group, inputs),
             *changes,
             *_changes_of_kept(kept),
@@ -404,8 +417,7 @@ def _changes_of_table(snapshot: Snapshot, plan: ClusteringPlan) -> Iterator[str]
         yield f"the table's id is {snapshot.metadata.id}, not {plan.table_id}"
     if _schema_changed(snapshot, plan):
         yield "the table's schema changed"
-    if snapshot.metadata.partition_columns:
-        yield "the table became partitioned"
+    yield from partitioning_changes(plan.partitioned_by, snapshot.metadata)
 
 
 def _schema_changed(snapshot: Snapshot, plan: ClusteringPlan) -> bool:

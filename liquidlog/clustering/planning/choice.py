@@ -11,7 +11,7 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from msgspec import structs
+from msgspec import UNSET, structs
 from numpy.typing import NDArray
 
 from liquidlog.clustering.columns import (
@@ -21,6 +21,7 @@ from liquidlog.clustering.columns import (
     unresolved_problem,
 )
 from liquidlog.clustering.filters import filtered_leaves
+from liquidlog.clustering.planning.partitions import directory_of, partitions_of
 from liquidlog.clustering.row_tracking import planned_row_tracking
 from liquidlog.errors import ClusteringColumnError, UnsupportedFeatureError, UsageError
 from liquidlog.plan import (
@@ -35,12 +36,14 @@ from liquidlog.plan import (
     SkippedFiles,
     SkipReason,
     WriterOptions,
+    plan_version,
 )
 from liquidlog.snapshot import Snapshot, decoded_paths, deleted_rows, num_records
 from liquidlog.spec.bounds import BoundsOf
 from liquidlog.spec.codecs import CODEC_PROPERTY, Codec, parse_codec
 from liquidlog.spec.features import DELETION_VECTORS, table_features
 from liquidlog.spec.mapping import mapping_mode
+from liquidlog.spec.partitions import materialized
 from liquidlog.spec.sizes import render_size
 from liquidlog.spec.stats import indexed_leaves
 from liquidlog.spec.terms import table_terms
@@ -99,18 +102,22 @@ def check_table(snapshot: Snapshot) -> ClusteringState:
     """Return the table's clustering after checking that its files can be rewritten.
 
     Raises:
-        UnsupportedFeatureError: If the table is partitioned.
+        UnsupportedFeatureError: If the table has partition columns that data files must hold too,
+            or clustering columns beside them.
         ClusteringColumnError: If its clustering columns are not in its schema; says how to repair
             it.
         CorruptLogError: If the clustering domain cannot be read.
     """
-    partitions = snapshot.metadata.partition_columns
-    if partitions:
-        listed = f"partition columns ({', '.join(partitions)})"
-        raise UnsupportedFeatureError(snapshot.uri, "optimized", (listed,))
     state = clustering_state(snapshot)
     if state.unresolved:
         raise ClusteringColumnError(tuple(unresolved_problem(path) for path in state.unresolved))
+    partitions = snapshot.metadata.partition_columns
+    problems = list(materialized(partitions, snapshot.metadata.configuration))
+    if state.columns and partitions:
+        listed = ", ".join(partitions)
+        problems.append(f"clustering columns and partition columns ({listed}) at once")
+    if problems:
+        raise UnsupportedFeatureError(snapshot.uri, "optimized", tuple(problems))
     return state
 
 
@@ -211,12 +218,17 @@ def build_plan(  # noqa: PLR0913  the parts of a plan
         UnsupportedFeatureError: If the table's row ids cannot be kept.
         UsageError: If a property of the table is no number where one is needed or no known codec,
             or if a group would be cut into too many files.
+        CorruptLogError: If a file has partition values of other columns than the table's.
     """
     _require_few_outputs(policy, choice)
     plan_id = new_id()
     inputs = input_files(snapshot.files, choice.groups)
+    partitions = partitions_of(snapshot)
+    values = [partitions.values_of(int(rows[0])) for rows in choice.groups]
+    physical = partitions.columns
     kept = [_kept_files(snapshot.files, rows) for rows in choice.kept] or [NONE_KEPT] * len(inputs)
     return ClusteringPlan(
+        format_version=plan_version(physical),
         plan_id=plan_id,
         table_uri=snapshot.uri,
         table_id=snapshot.metadata.id,
@@ -238,13 +250,16 @@ def build_plan(  # noqa: PLR0913  the parts of a plan
                 inputs=files,
                 expected_outputs=expected,
                 kept=staying,
+                partition_values=own,
+                directory=directory_of(snapshot, own, f"{plan_id}-{number}") if physical else "",
             )
-            for number, (files, expected, staying) in enumerate(
-                zip(inputs, choice.expected_outputs, kept, strict=True)
+            for number, (files, expected, staying, own) in enumerate(
+                zip(inputs, choice.expected_outputs, kept, values, strict=True)
             )
         ),
         skipped=_skipped_files(snapshot.files, choice),
         terms=table_terms(snapshot.metadata, snapshot.protocol),
+        partition_columns=physical or UNSET,
     )
 
 
@@ -269,7 +284,7 @@ def planned_writer_options(
     options = writer_options(snapshot, columns)
     if policy.compression is not None:
         options = structs.replace(options, compression=parse_codec(policy.compression).value)
-    filtered = filtered_leaves(snapshot.schema, policy.bloom_filter)
+    filtered = filtered_leaves(snapshot.data_schema, policy.bloom_filter)
     return structs.replace(options, bloom_filters=tuple(leaf.physical for leaf in filtered))
 
 
@@ -283,7 +298,7 @@ def writer_options(snapshot: Snapshot, columns: Sequence[ClusteringColumn]) -> W
     """
     configuration = snapshot.metadata.configuration
     indexed = dict.fromkeys(
-        leaf.physical for leaf in indexed_leaves(snapshot.schema, configuration)
+        leaf.physical for leaf in indexed_leaves(snapshot.data_schema, configuration)
     )
     indexed.update(dict.fromkeys(column.physical for column in columns))
     codec = parse_codec(

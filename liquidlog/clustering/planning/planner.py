@@ -68,6 +68,8 @@ CUBE_OPTIONS: Final = CLUSTERING_OPTIONS | {"skip_clustered"}
 OVERLAP_OPTIONS: Final = ALL_OPTIONS - {"zorder_by", "skip_clustered"}
 COMPACTION_OPTIONS: Final = frozenset({"max_file_bytes", "compression", "bloom_filter"})
 ZORDER_OPTIONS: Final = COMPACTION_OPTIONS | {"target_cube_bytes", "zorder_by"}
+PARTITION_OPTIONS: Final = frozenset({"where"})
+"""The options that plans of partitioned tables use besides those of others."""
 
 MIN_FILE_BYTES: Final = 128
 """The smallest file size that can be asked for: no Parquet file is smaller."""
@@ -120,7 +122,7 @@ def _file_size(value: Any) -> int:  # noqa: ANN401  as a caller gives it
     return size_bytes
 
 
-def require_effect(
+def require_effect(  # noqa: PLR0913  what options depend on
     policy: ClusteringPolicy,
     columns: tuple[ClusteringColumn, ...],
     *,
@@ -128,6 +130,7 @@ def require_effect(
     strategy: str,
     listens: frozenset[str],
     decided_by: Mapping[str, str],
+    is_partitioned: bool = False,
 ) -> None:
     """Refuse options that have no effect on a plan of a table with these clustering columns.
 
@@ -138,15 +141,27 @@ def require_effect(
         strategy: The name of the strategy.
         listens: The options that the strategy uses.
         decided_by: The names of properties of the table that decided options, by option.
+        is_partitioned: Whether the table has partition columns.
 
     Raises:
         UsageError: If there are any; names them all and says why they have no effect.
     """
     given = {*named, *_changed(policy)}
+    inside = PARTITION_OPTIONS if is_partitioned else frozenset()
     if policy.zorder_by:
         by = decided_by.get("zorder_by", OPTION)
         source = "zorder_by" if by == OPTION else f"the table's property {by}"
-        _refuse(given, ZORDER_OPTIONS, f"with {source}, which orders all files by these columns")
+        _refuse(
+            given,
+            ZORDER_OPTIONS | inside,
+            f"with {source}, which orders all files by these columns",
+        )
+    elif is_partitioned:
+        reason = (
+            "on a partitioned table, which has no clustering columns and whose small files are"
+            " joined inside partitions; order them with zorder_by"
+        )
+        _refuse(given, COMPACTION_OPTIONS | inside, reason)
     elif not columns:
         reason = (
             "on a table without clustering columns, whose small files are only joined;"
@@ -275,8 +290,10 @@ def plan(  # noqa: PLR0913  what a plan depends on
             input twice.
         ClusteringColumnError: If rows cannot be ordered by a column, or the table's own clustering
             columns are not in its schema.
-        UnsupportedFeatureError: If the table is partitioned.
-        CorruptLogError: If the clustering domain cannot be read.
+        UnsupportedFeatureError: If the table's row ids cannot be kept, or its data files must hold
+            partition columns.
+        CorruptLogError: If the clustering domain cannot be read, or a file has partition values of
+            other columns than the table's.
     """
     check_known("strategy", strategy, tuple(strategies))
     check_known("curve", policy.curve, tuple(Curve))
@@ -290,12 +307,13 @@ def plan(  # noqa: PLR0913  what a plan depends on
         strategy=strategy,
         listens=listens,
         decided_by=decided_by or {},
+        is_partitioned=bool(snapshot.metadata.partition_columns),
     )
     if policy.zorder_by:
         _require_unclustered(state)
         return plan_zorder(snapshot, policy, new_id, bounds_of)
     if not state.columns:
-        return plan_compaction(snapshot, policy, new_id)
+        return plan_compaction(snapshot, policy, new_id, bounds_of)
     if policy.prefix:
         policy = structs.replace(policy, prefix=prefix_among(policy.prefix, state.columns))
     made = strategies[strategy](snapshot, state.columns, policy, new_id, bounds_of)

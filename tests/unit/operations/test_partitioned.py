@@ -1,0 +1,441 @@
+"""Partitioned tables are rewritten and appended to partition by partition."""
+
+import json
+import posixpath
+from collections import Counter
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from deltalake import DeltaTable, write_deltalake
+from msgspec import structs
+
+from liquidlog.data.runs import Run, runs_in
+from liquidlog.errors import (
+    ClusteringColumnError,
+    CommitConflictError,
+    DocumentError,
+    ExecutorError,
+    SchemaMismatchError,
+    StorageError,
+    UnsupportedFeatureError,
+    UsageError,
+)
+from liquidlog.log.second_opinion import SecondOpinion
+from liquidlog.operations.partition_files import MOST_OPEN, Routes
+from liquidlog.plan import RewriteResult, decode_plan, encode_plan
+from liquidlog.table import Table
+from support.arrow_executor import execute
+from support.memory_objects import memory_playground
+from support.partitioned import (
+    ROWS,
+    TEXTS,
+    live_adds,
+    map_columns,
+    partitioned_table,
+    rows_of,
+    rows_read,
+)
+
+DIRECTORIES = {
+    "p=a/n=1",
+    "p=b%2Fc d/n=1",
+    "p=__HIVE_DEFAULT_PARTITION__/n=__HIVE_DEFAULT_PARTITION__",
+    "p=ü%3D%2541/n=1",
+}
+
+
+def compacted(table: Table, **arguments: Any) -> Any:
+    plan = table.plan(**arguments)
+    return plan, table.commit(plan, execute(plan))
+
+
+def tidy(path: Path) -> bool:
+    """Whether no run left a trace."""
+    return not list(path.glob("_liquidspark-*"))
+
+
+def data_files(path: Path) -> set[str]:
+    return {str(file.relative_to(path)) for file in path.rglob("*.parquet")}
+
+
+def test_joins_small_files_inside_partitions(tmp_path: Path) -> None:
+    table = partitioned_table(tmp_path / "t")
+    before = rows_read(tmp_path / "t")
+    plan, report = compacted(table)
+    assert (report.failures, report.conflicts) == ((), ())
+    assert {group.directory for group in plan.groups} == DIRECTORIES
+    assert rows_read(tmp_path / "t") == before
+    adds = live_adds(tmp_path / "t").values()
+    values = Counter((add["partitionValues"]["p"], add["partitionValues"]["n"]) for add in adds)
+    assert values == {(p, None if p is None else "1"): 1 for p in TEXTS}
+    assert not any(add["dataChange"] for add in adds)
+    assert tidy(tmp_path / "t")
+    assert not table.plan().groups
+
+
+def test_leaves_partition_columns_out_of_files(tmp_path: Path) -> None:
+    table = partitioned_table(tmp_path / "t", files={"a": 2})
+    _, report = compacted(table)
+    [written] = [file.path for group in report.finished for file in group.outputs]
+    assert pq.read_schema(tmp_path / "t" / written).names == ["id", "v"]
+    [add] = live_adds(tmp_path / "t").values()
+    assert set(json.loads(add["stats"])["nullCount"]) == {"id", "v"}
+
+
+def test_reads_files_that_hold_partition_columns_too(tmp_path: Path) -> None:
+    """As Delta Spark writes them; what the log says of a partition counts."""
+    table = partitioned_table(tmp_path / "t", files={"a": 2})
+    before = rows_read(tmp_path / "t")
+    for path in data_files(tmp_path / "t"):
+        rows = pq.ParquetFile(tmp_path / "t" / path).read()
+        other = rows.append_column("p", pa.array(["other"] * len(rows)))
+        pq.write_table(other, tmp_path / "t" / path)
+        _resize(tmp_path / "t", path)
+    _, report = compacted(table)
+    assert report.failures == ()
+    assert rows_read(tmp_path / "t") == before
+
+
+def _resize(table: Path, path: str) -> None:
+    size = (table / path).stat().st_size
+    for commit in (table / "_delta_log").glob("*.json"):
+        lines = [json.loads(line) for line in commit.read_text().splitlines()]
+        for line in lines:
+            if line.get("add", {}).get("path") == path:
+                line["add"]["size"] = size
+        commit.write_text("".join(json.dumps(line) + "\n" for line in lines))
+
+
+def test_orders_rows_inside_partitions(tmp_path: Path) -> None:
+    table = partitioned_table(tmp_path / "t")
+    before = rows_read(tmp_path / "t")
+    plan, report = compacted(table, zorder_by="v")
+    assert len(plan.groups) == len(TEXTS)
+    assert len(report.versions) == 1
+    assert rows_read(tmp_path / "t") == before
+    for group in report.finished:
+        for file in group.outputs:
+            found = pq.ParquetFile(tmp_path / "t" / file.path).read()["v"].to_pylist()
+            assert found == sorted(found)
+
+
+def test_cuts_large_partitions_by_themselves(tmp_path: Path) -> None:
+    table = partitioned_table(tmp_path / "t", files={"a": 4, "b": 1})
+    size = table.snapshot().size_bytes // 5
+    plan = table.plan(zorder_by="id", target_cube_size=2 * size)
+    found = Counter(group.partition_values["p"] for group in plan.groups)
+    assert found["b"] == 1
+    assert found["a"] >= 2
+    assert sum(len(group.inputs) for group in plan.groups) == 5
+
+
+def test_takes_the_partitions_that_are_asked_for(tmp_path: Path) -> None:
+    table = partitioned_table(tmp_path / "t")
+    plan, report = compacted(table, where="p = 'a' OR n IS NULL")
+    assert {group.partition_values["p"] for group in plan.groups} == {"a", None}
+    assert {file.reason.value for file in plan.skipped} == {"not_asked_for"}
+    metrics = table.optimize_metrics(plan, report)
+    assert metrics["totalConsideredFiles"] == 6
+    assert metrics["partitionsOptimized"] == 2
+    [version] = report.versions
+    commit = tmp_path / "t" / "_delta_log" / f"{version:020d}.json"
+    info = json.loads(commit.read_text().splitlines()[0])["commitInfo"]
+    assert json.loads(info["operationParameters"]["predicate"]) == ["(p = 'a' OR n IS NULL)"]
+
+
+@pytest.mark.parametrize(
+    "where", ["id = 1", "p = 'a' AND id > 2", "p LIKE '%a%'", "length(p) = 1", "p = "]
+)
+def test_refuses_conditions_that_partition_values_do_not_decide(tmp_path: Path, where: str) -> None:
+    table = partitioned_table(tmp_path / "t", files={"a": 2})
+    with pytest.raises(UsageError):
+        table.plan(where=where)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [{"strategy": "overlap"}, {"full": True}, {"curve": "kd"}, {"budget": "1GB"}],
+    ids=str,
+)
+def test_refuses_options_of_clustered_tables(tmp_path: Path, arguments: dict[str, Any]) -> None:
+    table = partitioned_table(tmp_path / "t", files={"a": 2})
+    with pytest.raises(UsageError, match="on a partitioned table"):
+        table.plan(**arguments)
+
+
+def test_refuses_to_order_by_partition_columns(tmp_path: Path) -> None:
+    table = partitioned_table(tmp_path / "t", files={"a": 2})
+    with pytest.raises(ClusteringColumnError, match="partition column"):
+        table.plan(zorder_by=["v", "P"])
+
+
+def test_refuses_tables_whose_files_must_hold_partition_columns(tmp_path: Path) -> None:
+    table = partitioned_table(tmp_path / "t", files={"a": 2})
+    table.set_properties({"my.note": "x"})
+    commit = max((tmp_path / "t" / "_delta_log").glob("*.json"))
+    text = commit.read_text().replace(
+        '"my.note":"x"', '"delta.writePartitionColumnsToParquet":"true"'
+    )
+    commit.write_text(text)
+    for refused in (table.plan, lambda: table.append(rows_of("a", range(1)))):
+        with pytest.raises(UnsupportedFeatureError, match="must then hold too"):
+            refused()
+
+
+def test_refuses_a_result_with_another_partition_value(tmp_path: Path) -> None:
+    table = partitioned_table(tmp_path / "t", files={"a": 2, "b": 2})
+    before = rows_read(tmp_path / "t")
+    plan = table.plan()
+    first, second = execute(plan).groups
+    assert first.partition_values != second.partition_values
+    swapped = structs.replace(first, partition_values=second.partition_values)
+    with pytest.raises(ExecutorError, match="have the partition values"):
+        table.commit(plan, RewriteResult(plan_id=plan.plan_id, groups=(swapped,)))
+    assert rows_read(tmp_path / "t") == before
+
+
+def test_refuses_a_plan_with_swapped_partitions(tmp_path: Path) -> None:
+    """Neither executor nor result knows better: the log says where inputs are."""
+    table = partitioned_table(tmp_path / "t", files={"a": 2, "b": 2})
+    before = rows_read(tmp_path / "t")
+    plan = table.plan()
+    first, second = plan.groups
+    swapped = structs.replace(
+        plan,
+        groups=(
+            structs.replace(first, partition_values=second.partition_values),
+            structs.replace(second, partition_values=first.partition_values),
+        ),
+    )
+    with pytest.raises(CommitConflictError, match="have the partition values"):
+        table.commit(swapped, execute(swapped))
+    assert rows_read(tmp_path / "t") == before
+
+
+def test_refuses_outputs_in_other_directories(tmp_path: Path) -> None:
+    table = partitioned_table(tmp_path / "t", files={"a": 2})
+    plan = table.plan()
+    [group] = execute(plan).groups
+    [file] = group.outputs
+    moved = structs.replace(file, path=posixpath.basename(file.path))
+    result = RewriteResult(plan_id=plan.plan_id, groups=(structs.replace(group, outputs=(moved,)),))
+    with pytest.raises(ExecutorError, match="is no file of its run"):
+        table.commit(plan, result)
+
+
+def test_saves_and_reads_plans_of_partitions(tmp_path: Path) -> None:
+    table = partitioned_table(tmp_path / "t")
+    plan = table.plan()
+    content = encode_plan(plan)
+    assert plan.format_version == 2
+    assert decode_plan(content, where="a test") == plan
+    with pytest.raises(DocumentError, match="format version"):
+        decode_plan(content.replace(b'"format_version": 2', b'"format_version": 1'), where="a test")
+    without = structs.replace(plan.groups[0], partition_values={"p": "a"})
+    wrong = encode_plan(structs.replace(plan, groups=(without,)))
+    with pytest.raises(DocumentError, match="partition values"):
+        decode_plan(wrong, where="a test")
+
+
+def test_plans_of_other_tables_keep_their_version(tmp_path: Path) -> None:
+    table = Table.create(str(tmp_path / "t"), schema=pa.schema([("x", pa.int64())]))
+    document = json.loads(encode_plan(table.plan()))
+    assert document["format_version"] == 1
+    assert "partition_columns" not in document
+
+
+def test_follows_rows_that_others_delete_meanwhile(tmp_path: Path) -> None:
+    table = partitioned_table(tmp_path / "t", files={"a": 4, None: 2})
+    plan = table.plan()
+    result = execute(plan)
+    DeltaTable(str(tmp_path / "t")).delete("id = 5")
+    expected = rows_read(tmp_path / "t")
+    report = table.commit(plan, result, max_reconciled_share=0.5)
+    assert (report.failures, report.conflicts) == ((), ())
+    assert report.reconciled.rows == ROWS
+    assert rows_read(tmp_path / "t") == expected
+    live = data_files(tmp_path / "t") & set(live_adds(tmp_path / "t"))
+    assert all(posixpath.dirname(path) for path in live)
+    assert tidy(tmp_path / "t")
+
+
+def test_a_table_that_is_partitioned_by_other_columns_is_a_conflict(tmp_path: Path) -> None:
+    table = partitioned_table(tmp_path / "t", files={"a": 2})
+    plan = table.plan()
+    result = execute(plan)
+    other = DeltaTable(str(tmp_path / "t")).to_pyarrow_table()
+    write_deltalake(
+        str(tmp_path / "t"), other, mode="overwrite", schema_mode="overwrite", partition_by=["v"]
+    )
+    with pytest.raises(CommitConflictError):
+        table.commit(plan, result).require_success()
+
+
+def test_keeps_live_files_of_partitions_and_deletes_only_orphans(tmp_path: Path) -> None:
+    path = tmp_path / "t"
+    table = partitioned_table(path)
+    plan = table.plan()
+    result = execute(plan)
+    forgotten = {file.path for group in result.groups for file in group.outputs}
+    live = data_files(path) - forgotten
+    assert forgotten <= data_files(path)
+    rows = table.orphans(older_than="0s", finished=True)
+    assert {row["path"] for row in rows} == forgotten
+    table.orphans(older_than="0s", finished=True, delete=True)
+    assert data_files(path) == live
+    assert tidy(path)
+    with pytest.raises(ExecutorError):
+        table.commit(plan, result).require_success()
+
+
+def test_never_deletes_a_file_in_a_partition_that_the_log_names(tmp_path: Path) -> None:
+    path = tmp_path / "t"
+    table = partitioned_table(path, files={"a": 2})
+    plan = table.plan()
+    result = execute(plan)
+    traces = {file.name: file.read_bytes() for file in path.glob("_liquidspark-*")}
+    table.commit(plan, result)
+    for name, content in traces.items():
+        (path / name).write_bytes(content)  # as if settling had been interrupted
+    [run] = runs_in(str(path))
+    assert run.directories == ("p=a/n=1",)
+    rows = table.orphans(older_than="0s", finished=True, delete=True)
+    assert [row["deleted"] for row in rows] == [False]
+    assert set(live_adds(path)) <= data_files(path)
+
+
+def test_finds_what_a_killed_run_left_in_partitions(tmp_path: Path) -> None:
+    path = tmp_path / "t"
+    table = partitioned_table(path, files={"a": 1})
+    run = Run(str(path), "0123456789ab", directories=("p=a/n=1",))
+    run.begin()
+    name = run.path(run.file_name(0, "x", "zstd"))
+    (path / name).write_bytes(b"12345")
+    assert [found.directories for found in runs_in(str(path))] == [run.directories]
+    [row] = table.orphans(older_than="0s", delete=True)
+    assert (row["path"], row["deleted"]) == (name, True)
+    assert not (path / name).exists()
+    assert tidy(path)
+
+
+def test_refuses_runs_outside_the_table(tmp_path: Path) -> None:
+    for directory in ("../other", "_delta_log", "/root"):
+        with pytest.raises(ValueError, match="no directory of data files"):
+            Run(str(tmp_path), "0123456789ab", directories=(directory,))
+
+
+def test_names_columns_by_their_physical_names(tmp_path: Path) -> None:
+    path = tmp_path / "t"
+    partitioned_table(path, files={"a": 2, None: 2})
+    map_columns(path)
+    table = Table.open(str(path))
+    plan, report = compacted(table, where="`the p` IS NOT NULL")
+    assert report.failures == ()
+    [group] = plan.groups
+    assert group.partition_values == {"p": "a", "n": "1"}
+    assert len(group.directory) == 2
+    added = table.append(
+        rows_of("new", range(3)).rename_columns(["the id", "the p", "the n", "the v"])
+    )
+    assert (added.files, added.rows) == (1, 3)
+    values = [add["partitionValues"] for add in live_adds(path).values()]
+    assert {"p": "new", "n": "1"} in values
+
+
+def test_writes_to_random_prefixes_where_the_table_asks_for_it(tmp_path: Path) -> None:
+    path = tmp_path / "t"
+    properties = {"delta.randomizeFilePrefixes": "true"}
+    table = partitioned_table(path, files={"a": 2, "b": 2}, configuration=properties)
+    before = rows_read(path)
+    plan, report = compacted(table)
+    assert all(len(group.directory) == 2 for group in plan.groups)
+    assert report.failures == ()
+    assert rows_read(path) == before
+
+
+def test_appends_rows_to_their_partitions(tmp_path: Path) -> None:
+    path = tmp_path / "t"
+    table = partitioned_table(path, files={"a": 1})
+    new = pa.concat_tables([rows_of(text, range(9, 11)) for text in TEXTS])
+    would = table.append(new, dry_run=True)
+    done = table.append(new)
+    assert (done.files, done.rows) == (would.files, would.rows) == (4, 8)
+    expected = Counter(map(repr, new.select(sorted(new.column_names)).to_pylist()))
+    assert rows_read(path) - expected == rows_read(path) - (rows_read(path) & expected)
+    assert sum(rows_read(path).values()) == ROWS + 8
+    assert all(posixpath.dirname(file) for file in live_adds(path))
+    assert tidy(path)
+    table.append(rows_of("a", range(20, 21)))
+    assert table.plan().groups
+
+
+def test_an_append_that_fails_leaves_no_file(tmp_path: Path) -> None:
+    path = tmp_path / "t"
+    table = partitioned_table(path, files={"a": 1})
+    files = data_files(path)
+    good = rows_of("a", range(5, 6))
+    longer = pa.table({**{name: good[name] for name in good.column_names}, "id": ["x"]})
+    with pytest.raises(SchemaMismatchError):
+        table.append([good, longer])
+    reader = pa.RecordBatchReader.from_batches(good.schema, _breaking(good))
+    with pytest.raises(RuntimeError):
+        table.append(reader)
+    assert data_files(path) == files
+    assert tidy(path)
+
+
+def _breaking(rows: pa.Table) -> Any:
+    yield from rows.to_batches()
+    raise RuntimeError("the source broke")
+
+
+def test_begins_another_file_when_too_many_are_open() -> None:
+    routes = Routes(max_rows=100)
+    numbers = [routes.route((str(key),), 1)[0] for key in range(MOST_OPEN)]
+    assert numbers == list(range(MOST_OPEN))
+    assert routes.route(("0",), 1) == (0, ())  # the first one is now the newest
+    assert routes.route(("new",), 1) == (MOST_OPEN, (1,))
+    assert routes.route(("1",), 1) == (MOST_OPEN + 1, (2,))
+    assert routes.files == MOST_OPEN + 2
+
+
+def test_begins_another_file_when_one_is_full() -> None:
+    routes = Routes(max_rows=10)
+    assert routes.route(("a",), 10) == (0, ())
+    assert routes.route(("a",), 1) == (1, (0,))
+    assert routes.files == 2
+
+
+def test_partitions_in_object_stores_need_no_directories(tmp_path: Path) -> None:
+    path = tmp_path / "t"
+    partitioned_table(path, files=dict.fromkeys(TEXTS, 2))
+    # delta-rs cannot read what is in this process only.
+    with mock.patch.object(SecondOpinion, "require"), memory_playground() as ground:
+        for file in sorted(path.rglob("*")):
+            if file.is_file():
+                ground.files.write(str(file.relative_to(path)), file.read_bytes())
+        table = Table.open(ground.uri)
+        plan = table.plan()
+        result = execute(plan)
+        outputs = {file.path for group in result.groups for file in group.outputs}
+        assert {posixpath.dirname(name) for name in outputs} == DIRECTORIES
+        assert {row["path"] for row in table.orphans(older_than="0s", finished=True)} == outputs
+        assert table.commit(plan, result).committed_groups == (0, 1, 2, 3)
+        assert table.append(rows_of("n/w", range(2))).files == 1
+        names = ground.files.names()
+        assert outputs <= names
+        assert not any(name.startswith("_liquidspark-") for name in names)
+        assert sum(name.startswith("p=n%2Fw/n=1/part-") for name in names) == 1
+
+
+def test_an_append_that_can_make_no_directory_leaves_no_trace(tmp_path: Path) -> None:
+    path = tmp_path / "t"
+    table = partitioned_table(path, files={"a": 1})
+    (path / "p=b").write_bytes(b"a file where a directory would be")
+    with pytest.raises(StorageError):
+        table.append(rows_of("b", range(3)))
+    assert tidy(path)
