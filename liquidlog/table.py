@@ -79,6 +79,7 @@ if TYPE_CHECKING:
     from liquidlog.operations.rewrite import CommitReport
     from liquidlog.operations.rounds import Round
     from liquidlog.operations.scan import Scan
+    from liquidlog.operations.vacuum import Vacuumed
     from liquidlog.operations.watch import GroupWatch
     from liquidlog.simulation.prediction import Prediction
     from liquidlog.simulation.rounds import Course
@@ -1498,6 +1499,44 @@ class Table(Summary):
             older_than_ms=parse_duration(older_than),
             finished=finished,
             delete=delete,
+            dry_run=dry_run,
+        )
+
+    def vacuum(
+        self,
+        *,
+        retain: str | None = None,
+        allow_short_retention: bool = False,
+        dry_run: bool = False,
+    ) -> "Vacuumed":
+        """Delete the data files that no version within the retention needs; return which.
+
+        `retain` is a duration like 168h or 7d, by default `delta.deletedFileRetentionDuration`.
+        What could become shorter by it than that property or a week has to be allowed. A file stays
+        that is younger, that a version within the retention holds, or whose run could still be
+        committed. With `dry_run` nothing is deleted. A vacuum that was stopped is finished by the
+        next one. Of two at the same time, both count what both deleted.
+
+        Raises:
+            UsageError: If the retention is no duration, or too short and not allowed.
+            UnsupportedFeatureError: If the storage or the table cannot be written.
+            StorageError: If the storage does not answer; some files may be deleted.
+            CorruptLogError: If a retained part of the log cannot be read; nothing was deleted.
+            CommitError: If a version that says what is deleted could not be put.
+        """
+        from liquidlog.operations.vacuum import vacuum
+
+        return vacuum(
+            self._store,
+            self.snapshot_to_change(),
+            self._clock,
+            retain_ms=None if retain is None else parse_duration(retain),
+            allow_short_retention=one(
+                allow_short_retention,
+                bool,
+                argument="allow_short_retention",
+                expected="True or False",
+            ),
             dry_run=dry_run,
         )
 

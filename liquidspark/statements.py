@@ -29,6 +29,7 @@ from liquidlog.sql.statements import (
     TableAt,
     TableName,
     UnsetProperties,
+    Vacuum,
 )
 from liquidlog.storage.options import OptionsSource, StorageOptions
 from liquidlog.table import Table
@@ -49,7 +50,15 @@ if TYPE_CHECKING:
 Change = ClusterBy | RenameColumn | DropColumn | AddColumns | SetProperties | UnsetProperties
 """Statements that change a table that is there, and rewrite no file."""
 
-Answered = DescribeDetail | DescribeHistory | ClusteringInformation | Advise | Optimize | Recluster
+Answered = (
+    DescribeDetail
+    | DescribeHistory
+    | ClusteringInformation
+    | Advise
+    | Optimize
+    | Recluster
+    | Vacuum
+)
 """Statements that answer with rows."""
 
 
@@ -119,6 +128,8 @@ def _answered(
             return _advice(spark, table, _workload(table, sources, storage_options))
         case Optimize():
             return _optimized(spark, table, asked)
+        case Vacuum(retain_hours=hours, dry_run=dry_run):
+            return opened.vacuumed(hours, dry_run=dry_run)
         case Recluster():
             return _reclustered(spark, table, asked)
         case _:

@@ -52,6 +52,7 @@ SECTIONS: Final[Mapping[str, Mapping[str, Verb]]] = {
         "doctor": Verb("operating", "Find faults of the clustering, and repair them."),
         "checkpoint": Verb("operating", "Write a checkpoint of the newest version."),
         "orphans": Verb("operating", "List or delete files that dead or forgotten runs left."),
+        "vacuum": Verb("operating", "Delete files that no version within the retention needs."),
     },
     "Say it in SQL": {
         "sql": Verb("statements", "Run one statement of SQL about a table."),

@@ -38,6 +38,7 @@ from liquidlog.sql.statements import (
     TableAt,
     TableName,
     UnsetProperties,
+    Vacuum,
 )
 from liquidlog.table import Table
 
@@ -50,6 +51,7 @@ Change = (
     | AddColumns
     | SetProperties
     | UnsetProperties
+    | Vacuum
 )
 """Statements that change a table and rewrite no file."""
 
@@ -181,6 +183,10 @@ class _Caller:
                 return self._properties(table, tuple(properties.items()), ())
             case UnsetProperties(names=names):
                 return self._unset(table, names, if_exists=asked.if_exists)
+            case Vacuum(retain_hours=hours):
+                self._dry_run = self._dry_run or asked.dry_run
+                retain = None if hours is None else f"{hours}h"
+                return self._write("vacuum", table=table, retain=retain)
 
     def _create(self, asked: CreateTable | CreateTableLike) -> None:
         from liquidlog.cli.changing import emit_created, options_of

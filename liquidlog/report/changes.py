@@ -14,6 +14,7 @@ from liquidlog.report.layout import Grid, Line, Report, listing, pairs
 from liquidlog.report.plans import judged_plan, plan
 from liquidlog.spec.markup import NOT_MEASURED
 from liquidlog.spec.sizes import render_size
+from liquidlog.spec.times import rough_duration
 
 _NOTHING_DONE: Final = "nothing was written"
 
@@ -102,6 +103,30 @@ def orphans(result: Mapping[str, Any], *, gone: int, dry_run: bool) -> Report:
     would = f"{found}: would delete {gone}; nothing was deleted"
     end = would if dry_run else f"{found}: {done}"
     return (*listing(("path", "size", "modified", "orphan", "reason"), rows), Line(end))
+
+
+def vacuumed(result: Mapping[str, Any], *, dry_run: bool) -> Report:
+    """Show which files a vacuum deleted, and why it kept the others."""
+    rows = (
+        (row["path"], render_size(row["size_bytes"]), row["modified"], row["reason"])
+        for row in result["files"]
+    )
+    retention = rough_duration(result["retention_ms"])
+    found = f"{result['deleted_files']} files of {render_size(result['deleted_bytes'])}"
+    if not result["deleted_files"]:
+        nothing = "would delete nothing" if dry_run else "nothing to do"
+        end = f"{nothing}: there is no file that no version of the last {retention} needs"
+    else:
+        done = "would delete" if dry_run else "deleted"
+        end = f"{done} {found}, which no version of the last {retention} needs"
+    kept = (
+        Line(f"kept {one.files} files of {render_size(one.size_bytes)}: {one.reason}")
+        for one in result["kept"]
+    )
+    if dry_run:
+        end += "; nothing was deleted"
+    listed = listing(("path", "size", "modified", "reason"), rows) if result["files"] else ()
+    return (*listed, *kept, Line(end))
 
 
 def optimized(result: Mapping[str, Any]) -> Report:

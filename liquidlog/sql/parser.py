@@ -30,6 +30,7 @@ from liquidlog.sql.statements import (
     TableAt,
     TableName,
     UnsetProperties,
+    Vacuum,
     table_of,
 )
 from liquidlog.sql.words import Words, refuse_at
@@ -49,7 +50,6 @@ _ELSEWHERE: Final[Mapping[str, str]] = {
     "TRUNCATE": "a table is not emptied here",
     "RESTORE": "a table is not restored here",
     "REORG": "deletion vectors go when OPTIMIZE rewrites a file",
-    "VACUUM": "files are not deleted by age here; `orphans` deletes those of dead runs",
     "CONVERT": "a directory of Parquet files is converted by Delta Spark",
 }
 """Why there is no such statement, by its first word."""
@@ -217,6 +217,22 @@ def _explain(words: Words) -> Optimize:
     )
 
 
+def _vacuum(words: Words) -> Vacuum:
+    table = table_name(words)
+    if words.sees("LITE"):
+        words.fail("LITE vacuums what the log names only; leave it out: the directory is listed")
+    if words.sees("USING"):
+        words.fail("files are listed here, not taken from an inventory; leave USING INVENTORY out")
+    words.take("FULL")
+    hours = None
+    if words.take("RETAIN"):
+        hours = words.number("a whole number of hours")
+        words.expect("HOURS")
+    dry_run = words.take("DRY", "RUN")
+    words.finish(*([] if dry_run else ["DRY RUN"] if hours is not None else ["RETAIN", "DRY RUN"]))
+    return Vacuum(table=table, retain_hours=hours, dry_run=dry_run)
+
+
 def _describe(words: Words) -> Statement:
     if words.take("DETAIL"):
         return DescribeDetail(table_name(words))
@@ -310,6 +326,7 @@ _STATEMENTS: Final[Mapping[str, Callable[[Words], Statement]]] = {
     "ALTER": _alter,
     "OPTIMIZE": _optimize,
     "EXPLAIN": _explain,
+    "VACUUM": _vacuum,
     "DESCRIBE": _describe,
     "DESC": _describe,
     "SELECT": _select,

@@ -131,6 +131,15 @@ class Recluster:
     if_exists: bool = False
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Vacuum:
+    """VACUUM: delete what no version needs of the last `retain_hours`, None for the property."""
+
+    table: TableName
+    retain_hours: int | None = None
+    dry_run: bool = False
+
+
 @dataclass(frozen=True, slots=True)
 class DescribeDetail:
     """DESCRIBE DETAIL."""
@@ -173,6 +182,7 @@ Statement = (
     | UnsetProperties
     | Optimize
     | Recluster
+    | Vacuum
     | DescribeDetail
     | DescribeHistory
     | ClusteringInformation

@@ -11,6 +11,7 @@ from typing import Any, Final
 import pyarrow as pa
 
 from liquidlog.errors import CommitStateUnknownError, LiquidlogError
+from liquidlog.operations import vacuum as vacuuming
 from liquidlog.operations.append import Appended
 from liquidlog.operations.orphans import OPERATION as ORPHANS
 from liquidlog.plan import PLAN_ID_TAG, ClusteringPlan, RewriteResult, RewrittenGroup, tagged_groups
@@ -113,6 +114,10 @@ def commit_together(stage: Stage, *numbers: int) -> Program:
 
 def orphans(ground: Playground, name: str) -> Any:
     return ground.table(name).orphans(older_than="0s", finished=True, delete=True)
+
+
+def vacuum(ground: Playground, name: str) -> Any:
+    return ground.table(name).vacuum(retain="0s", allow_short_retention=True)
 
 
 def append(ground: Playground, name: str) -> Any:
@@ -236,6 +241,23 @@ PAIRS: Final = (
     Pair("append, append", lambda _: (append, append), results=0, always_done=True),
     Pair("run and commit, orphans", lambda s: (run_and_commit(s), orphans), results=0),
     Pair("orphans, orphans", lambda _: (orphans, orphans)),
+    Pair("commit, vacuum", lambda s: (commit(s), vacuum), always_done=True),
+    Pair("append, vacuum", lambda _: (append, vacuum), results=0, always_done=True),
+    Pair(
+        "run and commit, vacuum",
+        lambda s: (run_and_commit(s), vacuum),
+        results=0,
+        always_done=True,
+    ),
+    Pair("orphans, vacuum", lambda _: (orphans, vacuum), deleted=True),
+    Pair("vacuum, vacuum", lambda _: (vacuum, vacuum), always_done=True, deleted=True),
+    Pair(
+        "a commit that follows by vectors, vacuum",
+        lambda s: (follow(s), vacuum),
+        always_done=True,
+        deleted=True,
+        vectors=True,
+    ),
     Pair("commit, a delete", lambda s: (commit(s), foreign(s, deletes))),
     Pair("commit, a deletion vector", lambda s: (commit(s), foreign(s, deletes_a_row))),
     Pair("a commit that follows, a delete", lambda s: (follow(s), foreign(s, deletes))),
@@ -297,8 +319,7 @@ def check(
     log = ground.log
     assert not log.missing, f"deleted, though named: {log.missing}"
     for name, outcome in zip("AB", outcomes, strict=True):
-        landed = [v for v in log.versions_of(f"{name} ") if log.operation_of(v) != ORPHANS]
-        check_told(landed, outcome)
+        check_told(told_versions(log, name, outcome), outcome)
     for group in stage.plan.groups:
         tags = log.tags_of({PLAN_ID_TAG: stage.plan.plan_id})
         commits = [one for one in tags if group.group_id in tagged_groups(one, stage.plan.plan_id)]
@@ -313,6 +334,12 @@ def check(
     assert not after.strays, f"nobody lists these: {after.strays}"
     assert after.values("x") == expected
     cleaned.add(log.state)
+
+
+def told_versions(log: PlainLog, writer: str, outcome: Outcome) -> list[int]:
+    """Return the versions of a writer that it has to tell of: notes only if all went well."""
+    notes = {ORPHANS} if outcome.error is None else {ORPHANS, vacuuming.START, vacuuming.END}
+    return [v for v in log.versions_of(f"{writer} ") if log.operation_of(v) not in notes]
 
 
 def check_told(landed: list[int], outcome: Outcome) -> None:

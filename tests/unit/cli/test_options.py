@@ -51,6 +51,7 @@ ALWAYS: Final = {
         "--max-reconciled-share",
         "--no-read-back",
     },
+    "vacuum": {"--retain", "--dry-run", "--limit"},
     "orphans": {"--delete", "--finished", "--older-than", "--limit"},
     "plan": {
         "--advice",
@@ -118,6 +119,7 @@ WITHOUT_EFFECT: Final = {
         "--spark-conf": "two --executor other --spark-conf a=b",
     },
     "orphans": {"--dry-run": "two --dry-run"},
+    "vacuum": {"--allow-short-retention": "two --allow-short-retention"},
     "plan": {
         **PLANNING,
         "--prefix": "plain --prefix x",
@@ -147,7 +149,7 @@ WITHOUT_EFFECT: Final = {
 
 LOCAL: Final = {
     **dict.fromkeys(("detail", "files", "cubes", "health", "history", "explain"), "two"),
-    **dict.fromkeys(("plan", "optimize", "doctor", "checkpoint", "orphans"), "two"),
+    **dict.fromkeys(("plan", "optimize", "doctor", "checkpoint", "orphans", "vacuum"), "two"),
     "advise": "two --workload readers",
     "append": "two source",
     "cluster-by": "two x",
