@@ -22,6 +22,7 @@ from liquidlog.sql.statements import (
     DescribeDetail,
     DescribeHistory,
     DropColumn,
+    DropFeature,
     Optimize,
     Recluster,
     RenameColumn,
@@ -47,7 +48,15 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 
-Change = ClusterBy | RenameColumn | DropColumn | AddColumns | SetProperties | UnsetProperties
+Change = (
+    ClusterBy
+    | RenameColumn
+    | DropColumn
+    | DropFeature
+    | AddColumns
+    | SetProperties
+    | UnsetProperties
+)
 """Statements that change a table that is there, and rewrite no file."""
 
 Answered = (
@@ -171,6 +180,8 @@ def _changed(table: Table, asked: Change) -> None:
         case DropColumn(column=column, if_exists=if_exists):
             if not if_exists or find_column(table.snapshot().schema, column) is not None:
                 table.drop_column(quote_path(column))
+        case DropFeature(feature=feature, truncate_history=truncate):
+            table.drop_feature(feature, truncate_history=truncate)
         case AddColumns(columns=columns, into=into):
             table.add_columns(columns, into=quote_path(into) if into else None)
         case SetProperties(properties=properties):

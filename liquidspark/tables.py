@@ -159,6 +159,15 @@ class DeltaTable:
         found = paths if dry_run else [self._table.uri]
         return frame(self._spark, [{"path": path} for path in found], PATHS)
 
+    def dropFeatureSupport(self, featureName: str, truncateHistory: bool | None = None) -> None:  # noqa: FBT001  as in delta.tables
+        """Drop the feature `clustering` or `domainMetadata`.
+
+        Raises:
+            UsageError: If the table does not have it, or it cannot be dropped.
+            CommitError: If a commit did not land.
+        """
+        self._table.drop_feature(featureName, truncate_history=bool(truncateHistory))
+
     def toDF(self) -> "DataFrame":
         """Return the table's rows, as Delta Spark reads them.
 

@@ -30,6 +30,7 @@ from liquidlog.sql.statements import (
     DescribeDetail,
     DescribeHistory,
     DropColumn,
+    DropFeature,
     Optimize,
     Recluster,
     RenameColumn,
@@ -51,12 +52,12 @@ Change = (
     | AddColumns
     | SetProperties
     | UnsetProperties
-    | Vacuum
 )
 """Statements that change a table and rewrite no file."""
 
 _ONLY_LOOK: Final = (DescribeDetail, DescribeHistory, ClusteringInformation, Advise)
 _REWRITE: Final = (Optimize, Recluster)
+_MAINTAIN: Final = (DropFeature, Vacuum)
 
 
 @verb(
@@ -90,6 +91,8 @@ def sql(  # noqa: PLR0913  one parameter per option
     caller = _Caller(context, storage_options, dry_run=dry_run, as_json=as_json)
     if isinstance(asked, _REWRITE):
         return caller.rewrite(asked, {"executor": executor or "spark", "spark_conf": spark_conf})
+    if isinstance(asked, _MAINTAIN):
+        return caller.maintain(asked)
     return caller.look(asked) if isinstance(asked, _ONLY_LOOK) else caller.change(asked)
 
 
@@ -171,7 +174,8 @@ class _Caller:
         match asked:
             case ClusterBy(columns=columns):
                 names = None if columns is None else _listed(columns)
-                return self._write("cluster-by", table=table, columns=names, none=columns is None)
+                none = columns is None
+                return self._write("cluster-by", table=table, columns=names, none=none, yes=True)
             case RenameColumn(old=old, new=new):
                 new_name = quote_path((new,))
                 return self._write("rename-column", table=table, old=quote_path(old), new=new_name)
@@ -183,10 +187,18 @@ class _Caller:
                 return self._properties(table, tuple(properties.items()), ())
             case UnsetProperties(names=names):
                 return self._unset(table, names, if_exists=asked.if_exists)
-            case Vacuum(retain_hours=hours):
-                self._dry_run = self._dry_run or asked.dry_run
-                retain = None if hours is None else f"{hours}h"
-                return self._write("vacuum", table=table, retain=retain)
+
+    def maintain(self, asked: DropFeature | Vacuum) -> Any:  # noqa: ANN401
+        """Call the verb of a statement that takes away what nobody needs any more."""
+        table = address(asked.table)
+        if isinstance(asked, DropFeature):
+            truncate = asked.truncate_history
+            return self._write(
+                "drop-feature", table=table, feature=asked.feature, truncate_history=truncate
+            )
+        self._dry_run = self._dry_run or asked.dry_run
+        retain = None if asked.retain_hours is None else f"{asked.retain_hours}h"
+        return self._write("vacuum", table=table, retain=retain)
 
     def _create(self, asked: CreateTable | CreateTableLike) -> None:
         from liquidlog.cli.changing import emit_created, options_of

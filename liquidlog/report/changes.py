@@ -9,6 +9,7 @@ from typing import Any, Final
 from liquidlog.judgement.verdicts import Option
 from liquidlog.log.checkpointing import Checkpointed
 from liquidlog.operations.append import Appended
+from liquidlog.operations.define import DroppedFeature
 from liquidlog.plan import ClusteringPlan, RewriteResult
 from liquidlog.report.layout import Grid, Line, Report, listing, pairs
 from liquidlog.report.plans import judged_plan, plan
@@ -69,6 +70,22 @@ def altered(
     if dry_run:
         return (Line(f"{version} would {have}; {_NOTHING_DONE}"),)
     return (Line(f"{version} {has}; no file was rewritten"),)
+
+
+def dropped_feature(result: DroppedFeature, *, dry_run: bool) -> Report:
+    """Show the version that no longer has a feature, and the protocol there."""
+    protocol = result.protocol
+    features = ", ".join(protocol.writer_features or ())
+    says = f"({protocol.min_reader_version}, {protocol.min_writer_version})"
+    says += f" with {features}" if features else ""
+    domains = ", ".join(result.removed_domains)
+    of = f"version {result.version}"
+    if dry_run:
+        gone = (Line(f"would remove the domains {domains}"),) if domains else ()
+        end = f"{of} would not have {result.feature}; its protocol would be {says}; {_NOTHING_DONE}"
+        return (*gone, Line(end))
+    gone = (Line(f"removed the domains {domains}"),) if domains else ()
+    return (*gone, Line(f"{of} does not have {result.feature}; its protocol is {says}"))
 
 
 def checkpointed(result: Checkpointed, *, dry_run: bool) -> Report:

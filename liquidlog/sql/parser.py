@@ -22,6 +22,7 @@ from liquidlog.sql.statements import (
     DescribeDetail,
     DescribeHistory,
     DropColumn,
+    DropFeature,
     Optimize,
     Recluster,
     RenameColumn,
@@ -126,6 +127,12 @@ def _drop(words: Words, table: TableName) -> DropColumn:
     return DropColumn(table, columns[0], if_exists)
 
 
+def _drop_feature(words: Words, table: TableName) -> DropFeature:
+    quoted = words.sees_kind(TokenType.STRING)
+    name = words.string("a feature") if quoted else words.name("the name of a feature")
+    return DropFeature(table, name, words.take("TRUNCATE", "HISTORY"))
+
+
 def _add(words: Words, table: TableName) -> AddColumns:
     if not words.take_kind(TokenType.L_PAREN):
         path, field = added(words)
@@ -172,6 +179,7 @@ _CHANGES: Final[Mapping[tuple[str, ...], Callable[[Words, TableName], Statement]
     ("RENAME", "COLUMN"): _rename,
     ("DROP", "COLUMNS"): _drop,
     ("DROP", "COLUMN"): _drop,
+    ("DROP", "FEATURE"): _drop_feature,
     ("ADD", "COLUMNS"): _add,
     ("ADD", "COLUMN"): _add,
     ("SET", "TBLPROPERTIES"): _set,

@@ -85,6 +85,15 @@ class DropColumn:
 
 
 @dataclass(frozen=True, slots=True)
+class DropFeature:
+    """ALTER TABLE … DROP FEATURE."""
+
+    table: TableName
+    feature: str
+    truncate_history: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class AddColumns:
     """ALTER TABLE … ADD COLUMNS: new ones behind the others of the table, or of a struct `into`."""
 
@@ -177,6 +186,7 @@ Statement = (
     | ClusterBy
     | RenameColumn
     | DropColumn
+    | DropFeature
     | AddColumns
     | SetProperties
     | UnsetProperties

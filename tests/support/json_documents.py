@@ -147,6 +147,8 @@ def _other_tables() -> Iterator[Words]:
     yield from _dry(["optimize", "plain", "--zorder-by", "x,s"])
     yield from ([verb, "plain"] for verb in ("health", "files", "explain", "plan", "optimize"))
     yield ["health", "plain", "--columns", "x,s"]
+    yield ["cluster-by", "plain", "x", "--yes"]
+    yield from _dry(["drop-feature", "plain", "clustering"])
     yield from _files_that_lie_well()
     yield from _a_table_that_remembers()
 

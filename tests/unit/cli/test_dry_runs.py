@@ -161,6 +161,7 @@ CASES: Mapping[str, Callable[[Path], Words]] = {
     "cluster-by": on_table("cluster-by", "s,id"),
     "cluster-by --none": on_table("cluster-by", "--none"),
     "cluster-by the same": on_table("cluster-by", "x"),
+    "drop-feature": on_table("drop-feature", "clustering"),
     "rename-column": on_table("rename-column", "s", "word"),
     "rename-column the same": on_table("rename-column", "s", "s"),
     "drop-column": on_table("drop-column", "s"),
