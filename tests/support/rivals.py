@@ -7,10 +7,12 @@ from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
 from typing import Any, Final
+from unittest import mock
 
 import pyarrow as pa
 
 from liquidlog.errors import CommitStateUnknownError, LiquidlogError
+from liquidlog.log.second_opinion import SecondOpinion
 from liquidlog.operations import vacuum as vacuuming
 from liquidlog.operations.append import Appended
 from liquidlog.operations.orphans import OPERATION as ORPHANS
@@ -44,7 +46,8 @@ class Pair:
     """Two programs, and how to make the table that they start from.
 
     With `always_done`, neither has a reason to fail. With `deleted`, a row of an input was deleted
-    after the results were written, and with `vectors` the table uses deletion vectors.
+    after the results were written, and with `vectors` the table uses deletion vectors. With
+    `rewritten`, the first result is committed.
     """
 
     name: str
@@ -54,6 +57,7 @@ class Pair:
     always_done: bool = False
     deleted: bool = False
     vectors: bool = False
+    rewritten: bool = False
 
     def __str__(self) -> str:
         return self.name
@@ -76,6 +80,9 @@ class Pair:
         if self.deleted:
             assert ground.put_by_hand(*deletes_a_row(ground, stage, "before"))
             stage.before = stage.removed.pop("before")
+        if self.rewritten:
+            with mock.patch.object(SecondOpinion, "require"):  # it reads no objects in memory
+                table.commit(plan, results[0])
         ground.save()
         return stage
 
@@ -249,8 +256,8 @@ PAIRS: Final = (
         results=0,
         always_done=True,
     ),
-    Pair("orphans, vacuum", lambda _: (orphans, vacuum), deleted=True),
-    Pair("vacuum, vacuum", lambda _: (vacuum, vacuum), always_done=True, deleted=True),
+    Pair("orphans, vacuum", lambda _: (orphans, vacuum), results=2, rewritten=True),
+    Pair("vacuum, vacuum", lambda _: (vacuum, vacuum), always_done=True, rewritten=True),
     Pair(
         "a commit that follows by vectors, vacuum",
         lambda s: (follow(s), vacuum),
