@@ -32,9 +32,8 @@ def killed(ground: Playground, verb: Verb, calls: int) -> int:
     """Run a verb from the saved state, killed after so many calls; return how many it made."""
     ground.restore()
     killer = Killer(calls)
-    with counted_tokens(), alone_on_storage(), ground.calls(killer):
-        with suppress(Crash):
-            verb(ground)
+    with counted_tokens(), alone_on_storage(), ground.calls(killer), suppress(Crash):
+        verb(ground)
     return killer.made
 
 
