@@ -52,7 +52,7 @@ def test_delta_rs_would_delete_the_same(case: str, tmp_path: Path) -> None:
     leave(root)
     ours = unneeded(root)
     assert ours == by_delta_rs(root)
-    assert len(ours) > 1
+    assert "part-left.parquet" in ours
 
 
 def test_vectors_of_live_files_stay_which_delta_rs_would_delete(tmp_path: Path) -> None:
