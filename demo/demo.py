@@ -67,7 +67,7 @@ def main() -> int:
         _append(generated, step)
 
     _say("Cluster it: this changes the log, and rewrites nothing yet")
-    _liquidlog("cluster-by", TABLE, COLUMNS)
+    _liquidlog("cluster-by", TABLE, COLUMNS, "--yes")
     _liquidlog("health", TABLE)
     before = _to_read()
     ranges_before = _ranges()

@@ -64,6 +64,7 @@ if TYPE_CHECKING:
     from liquidlog.advice.advice import Advice
     from liquidlog.advice.documents import AdviceDocument
     from liquidlog.clustering.health.measure import Health
+    from liquidlog.definition.protocols import ProtocolChange
     from liquidlog.doctor.examined import Diagnosis, Finding
     from liquidlog.judgement.verdicts import Bar, Criteria, Judgement, Option
     from liquidlog.log.checkpointing import Checkpointed
@@ -72,7 +73,7 @@ if TYPE_CHECKING:
     from liquidlog.operations.at_work import AtWork
     from liquidlog.operations.attempts import CommitRun
     from liquidlog.operations.backfill import Mended
-    from liquidlog.operations.define import Definition
+    from liquidlog.operations.define import Definition, DroppedFeature
     from liquidlog.operations.explain import Explained
     from liquidlog.operations.optimize import Optimized
     from liquidlog.operations.overview import Overview
@@ -80,6 +81,7 @@ if TYPE_CHECKING:
     from liquidlog.operations.rewrite import CommitReport
     from liquidlog.operations.rounds import Round
     from liquidlog.operations.scan import Scan
+    from liquidlog.operations.vacuum import Vacuumed
     from liquidlog.operations.watch import GroupWatch
     from liquidlog.simulation.prediction import Prediction
     from liquidlog.simulation.rounds import Course
@@ -1321,6 +1323,44 @@ class Table(Summary):
         snapshot = self.snapshot_to_change()
         return cluster_by(self._store, snapshot, paths, self._clock, dry_run=dry_run)
 
+    def clustering_protocol_change(self) -> "ProtocolChange | None":
+        """Return what `cluster_by` would do to the table's protocol, None if nothing.
+
+        It says which features come, and which writers then refuse the table.
+        """
+        from liquidlog.definition.protocols import clustering_protocol_change
+
+        return clustering_protocol_change(self.update())
+
+    def drop_feature(
+        self, feature: str, *, truncate_history: bool = False, dry_run: bool = False
+    ) -> "DroppedFeature":
+        """Drop the feature `clustering` or `domainMetadata`; return the version and the protocol.
+
+        With `clustering` go the clustering columns; no file is rewritten. With `domainMetadata` go
+        all domains. Writers that knew neither can then write again. No history has to be truncated
+        for that, so `truncate_history` is refused; Delta Spark drops features that ask for it. With
+        `dry_run` nothing is committed.
+
+        Raises:
+            UsageError: If the table does not have the feature, or it cannot be dropped; says why,
+                and what Delta Spark does.
+            UnsupportedFeatureError: If the table requires more of a writer than we do.
+            CommitError: If a commit did not land.
+        """
+        from liquidlog.operations.define import drop_feature
+
+        return drop_feature(
+            self._store,
+            self.snapshot_to_change(),
+            one(feature, str, argument="feature", expected="the name of a feature"),
+            self._clock,
+            truncate_history=one(
+                truncate_history, bool, argument="truncate_history", expected="True or False"
+            ),
+            dry_run=dry_run,
+        )
+
     def apply_advice(self, advice: "Advice", *, dry_run: bool = False) -> tuple[int, ...]:
         """Set the advised columns and layout properties; return the versions of these commits.
 
@@ -1506,6 +1546,44 @@ class Table(Summary):
             older_than_ms=parse_duration(older_than),
             finished=finished,
             delete=delete,
+            dry_run=dry_run,
+        )
+
+    def vacuum(
+        self,
+        *,
+        retain: str | None = None,
+        allow_short_retention: bool = False,
+        dry_run: bool = False,
+    ) -> "Vacuumed":
+        """Delete the data files that no version within the retention needs; return which.
+
+        `retain` is a duration like 168h or 7d, by default `delta.deletedFileRetentionDuration`.
+        What could become shorter by it than that property or a week has to be allowed. A file stays
+        that is younger, that a version within the retention holds, or whose run could still be
+        committed. With `dry_run` nothing is deleted. A vacuum that was stopped is finished by the
+        next one. Of two at the same time, both count what both deleted.
+
+        Raises:
+            UsageError: If the retention is no duration, or too short and not allowed.
+            UnsupportedFeatureError: If the storage or the table cannot be written.
+            StorageError: If the storage does not answer; some files may be deleted.
+            CorruptLogError: If a retained part of the log cannot be read; nothing was deleted.
+            CommitError: If a version that says what is deleted could not be put.
+        """
+        from liquidlog.operations.vacuum import vacuum
+
+        return vacuum(
+            self._store,
+            self.snapshot_to_change(),
+            self._clock,
+            retain_ms=None if retain is None else parse_duration(retain),
+            allow_short_retention=one(
+                allow_short_retention,
+                bool,
+                argument="allow_short_retention",
+                expected="True or False",
+            ),
             dry_run=dry_run,
         )
 

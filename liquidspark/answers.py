@@ -60,6 +60,9 @@ HEALTH: Final = (
 )
 """Columns of clustering information, named as `liquidlog health --json` names them."""
 
+PATHS: Final = "path string"
+"""Columns of VACUUM."""
+
 ADVICE: Final = "recommended array<string>, reason string, document string"
 """Columns of ADVISE; the document is that of `liquidlog advise --json`."""
 

@@ -79,7 +79,7 @@ def open_table(
 def _answered(
     spark: "SparkSession",
     opened: DeltaTable,
-    asked: ask.Alteration | ask.Rewrite | ask.Question,
+    asked: ask.Alteration | ask.Rewrite | ask.Vacuum | ask.Question,
     storage_options: OptionsSource | None,
 ) -> "DataFrame":
     table = opened.table
@@ -95,6 +95,8 @@ def _answered(
             return _advice(spark, table, _workload(table, sources, storage_options))
         case ask.Optimize():
             return _optimized(spark, table, asked)
+        case ask.Vacuum(retain_hours=hours, dry_run=dry_run):
+            return opened.vacuumed(hours, dry_run=dry_run)
         case ask.Recluster():
             return _reclustered(spark, table, asked)
         case _:
@@ -136,14 +138,20 @@ def _changed(table: Table, asked: ask.Alteration) -> None:
         case ask.DropColumn(column=column):
             if asked.has_effect(table.snapshot().schema):
                 table.drop_column(quote_path(column))
+        case ask.DropFeature(feature=feature, truncate_history=truncate):
+            table.drop_feature(feature, truncate_history=truncate)
         case ask.AddColumns(columns=columns, into=into):
             table.add_columns(columns, into=quote_path(into) if into else None)
         case ask.SetProperties(properties=properties):
             table.set_properties(properties)
         case ask.UnsetProperties():
-            found = asked.found_in(table.snapshot().metadata.configuration)
-            if found:
-                table.set_properties({}, unset=found)
+            _unset(table, asked)
+
+
+def _unset(table: Table, asked: ask.UnsetProperties) -> None:
+    found = asked.found_in(table.snapshot().metadata.configuration)
+    if found:
+        table.set_properties({}, unset=found)
 
 
 def _create(

@@ -7,17 +7,24 @@ Source: Delta Lake, Python API, `delta.tables`.
 """
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Final, Self
 
 from liquidlog.errors import ExecutorError, TableExistsError, TableNotFoundError, UsageError
 from liquidlog.operations.optimize import partition_where
-from liquidlog.spec.arguments import address, one, texts
+from liquidlog.spec.arguments import address, number, one, texts
 from liquidlog.spec.schema import StructField, StructType, parse_schema, split_path
 from liquidlog.sql.columns import column_type
 from liquidlog.storage.options import OptionsSource
 from liquidlog.table import Table
 from liquidspark import catalog
-from liquidspark.answers import detail_frame, history_frame, optimize_frame
+from liquidspark.answers import (
+    PATHS,
+    detail_frame,
+    empty_frame,
+    frame,
+    history_frame,
+    optimize_frame,
+)
 
 if TYPE_CHECKING:
     from os import PathLike
@@ -27,6 +34,9 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType as SparkStruct
 
 # ruff: noqa: N802, N803  the names are those of delta.tables
+
+_RETENTION_CHECK: Final = "spark.databricks.delta.retentionDurationCheck.enabled"
+_HOUR_S: Final = 3600
 
 __all__ = ["DeltaOptimizeBuilder", "DeltaTable", "DeltaTableBuilder"]
 
@@ -116,6 +126,47 @@ class DeltaTable:
     def optimize(self) -> "DeltaOptimizeBuilder":
         """Return a builder of an OPTIMIZE."""
         return DeltaOptimizeBuilder(self._spark, self._table)
+
+    def vacuum(self, retentionHours: float | None = None) -> "DataFrame":
+        """Delete files that no version of the last `retentionHours` needs; return no rows.
+
+        By default these are the hours of `delta.deletedFileRetentionDuration`. Fewer than those, or
+        than a week, are allowed by the session's setting
+        `spark.databricks.delta.retentionDurationCheck.enabled`, if it is false.
+
+        Raises:
+            UsageError: If it is no number of hours, or too short and not allowed.
+            UnsupportedFeatureError: If the storage or the table cannot be written.
+            StorageError: If the storage does not answer; some files may be deleted.
+            CommitError: If a version that says what is deleted could not be put.
+        """
+        self.vacuumed(retentionHours, dry_run=False)
+        return empty_frame(self._spark)
+
+    def vacuumed(self, hours: float | None, *, dry_run: bool) -> "DataFrame":
+        """Answer as VACUUM does: the table's path, or with `dry_run` those of unneeded files.
+
+        Raises:
+            LiquidlogError: As `vacuum` does.
+        """
+        checked = self._spark.conf.get(_RETENTION_CHECK, "true")
+        done = self._table.vacuum(
+            retain=None if hours is None else _retention(hours),
+            allow_short_retention=str(checked).lower() == "false",
+            dry_run=dry_run,
+        )
+        paths = [f"{self._table.uri}/{file.path}" for file in done.files]
+        found = paths if dry_run else [self._table.uri]
+        return frame(self._spark, [{"path": path} for path in found], PATHS)
+
+    def dropFeatureSupport(self, featureName: str, truncateHistory: bool | None = None) -> None:  # noqa: FBT001  as in delta.tables
+        """Drop the feature `clustering` or `domainMetadata`.
+
+        Raises:
+            UsageError: If the table does not have it, or it cannot be dropped.
+            CommitError: If a commit did not land.
+        """
+        self._table.drop_feature(featureName, truncate_history=bool(truncateHistory))
 
     def toDF(self) -> "DataFrame":
         """Return the table's rows, as Delta Spark reads them.
@@ -310,6 +361,16 @@ def create_table(
         return DeltaTable(spark, table)
     catalog.register(spark, name, place)
     return DeltaTable.forName(spark, catalog.quoted(name), storage_options)
+
+
+def _retention(hours: float) -> str:
+    """Return a number of hours as a duration that `Table.vacuum` takes.
+
+    Raises:
+        UsageError: If it is not a number from 0.
+    """
+    found = number(hours, argument="retentionHours")
+    return f"{round(found * _HOUR_S)}s"
 
 
 def _session(given: "SparkSession | None") -> "SparkSession":

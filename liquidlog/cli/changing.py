@@ -1,7 +1,9 @@
 """Commands that create tables, append rows, change columns and properties; none rewrites a file."""
 
-from collections.abc import Mapping
+import sys
+from collections.abc import Callable, Mapping
 from functools import partial
+from typing import Any
 
 import click
 
@@ -17,6 +19,7 @@ from liquidlog.cli.options import (
 )
 from liquidlog.cli.output import emit
 from liquidlog.data.append import read_schema
+from liquidlog.definition.protocols import ProtocolChange
 from liquidlog.errors import (
     CorruptLogError,
     DocumentError,
@@ -24,6 +27,8 @@ from liquidlog.errors import (
 )
 from liquidlog.operations.results import read_file
 from liquidlog.report import changes
+from liquidlog.report.layout import Line, Report
+from liquidlog.report.printing import say
 from liquidlog.spec.arrow import delta_schema
 from liquidlog.spec.mapping import MODE
 from liquidlog.spec.schema import StructType, parse_schema
@@ -107,30 +112,109 @@ def append(
     emit(appended, shown, as_json=as_json, dry_run=dry_run)
 
 
-@verb("liquidlog cluster-by ./sales day,store", "liquidlog cluster-by ./sales --none")
+@verb(
+    "liquidlog cluster-by ./sales day,store",
+    "liquidlog cluster-by ./sales day,store --yes",
+    "liquidlog cluster-by ./sales --none",
+)
 @table_argument
 @click.argument("columns", required=False)
 @click.option("--none", is_flag=True, help="Remove the clustering columns.")
+@click.option(
+    "--yes", is_flag=True, help="Do not ask before the protocol changes, which locks writers out."
+)
 @dry_run_option
 @json_option
-def cluster_by(
+def cluster_by(  # noqa: PLR0913  one parameter per option
     table: str,
     columns: str | None,
     storage_options: Pairs,
     *,
     none: bool,
+    yes: bool = False,
     dry_run: bool,
     as_json: bool,
 ) -> None:
-    """Set the clustering columns; rewrites no file."""
+    """Set the clustering columns; rewrites no file.
+
+    The first ones change the table's protocol, and writers that do not know the feature can no
+    longer write. It says so and asks; where nobody can answer, it wants --yes.
+    """
     if none == (columns is not None):
         raise UsageError("give either the clustering columns, as a,b, or --none")
     opened = Table.open(table, storage_options=mapping(storage_options))
     names = None if columns is None else split_names(columns)
+    change = None if names is None else opened.clustering_protocol_change()
+    if change is not None:
+        opened.cluster_by(names, dry_run=True)  # what cannot be done is not asked for
+        if not dry_run:
+            _require_consent(change, yes=yes, can_ask=not as_json)
     version = opened.cluster_by(names, dry_run=dry_run)
     is_new = version != opened.seen_version
     shown = partial(changes.clustered, names=names, is_new=is_new, dry_run=dry_run)
-    emit({"version": version}, shown, as_json=as_json, dry_run=dry_run)
+    protocol = None if change is None else {"before": change.before, "after": change.after}
+    emit(
+        {"version": version, "protocol_change": protocol},
+        partial(_with_protocol, shown=shown, change=change if dry_run else None),
+        as_json=as_json,
+        dry_run=dry_run,
+    )
+
+
+def _with_protocol(
+    result: Mapping[str, Any],
+    *,
+    shown: Callable[[Mapping[str, Any]], Report],
+    change: ProtocolChange | None,
+) -> Report:
+    said = () if change is None else (Line(f"would ask first: {change}"),)
+    return (*said, *shown(result))
+
+
+def _require_consent(change: ProtocolChange, *, yes: bool, can_ask: bool) -> None:
+    """Say what becomes of the protocol, and ask whether that is wanted.
+
+    Raises:
+        UsageError: If it is not, or nobody is there to answer.
+    """
+    if yes:
+        say(f"note: {change}")
+        return
+    if not can_ask or not sys.stdin.isatty():
+        raise UsageError(f"{change}; nothing was written: to do it, give --yes", option="yes")
+    say(str(change))
+    if not click.confirm("Go on?", err=True):
+        raise UsageError("nothing was written, as the protocol is to stay as it is")
+
+
+@verb("liquidlog drop-feature ./sales clustering", "liquidlog drop-feature ./sales domainMetadata")
+@table_argument
+@click.argument("feature")
+@click.option(
+    "--truncate-history",
+    is_flag=True,
+    help="Refused, with the reason: no feature that can be dropped here asks for it.",
+)
+@dry_run_option
+@json_option
+def drop_feature(
+    table: str,
+    feature: str,
+    storage_options: Pairs,
+    *,
+    truncate_history: bool,
+    dry_run: bool,
+    as_json: bool,
+) -> None:
+    """Drop a table feature: clustering, then domainMetadata.
+
+    Writers that do not know it can then write to the table again, as delta-rs. Clustering columns
+    go with it; no file is rewritten, no history is truncated.
+    """
+    opened = Table.open(table, storage_options=mapping(storage_options))
+    dropped = opened.drop_feature(feature, truncate_history=truncate_history, dry_run=dry_run)
+    shown = partial(changes.dropped_feature, dry_run=dry_run)
+    emit(dropped, shown, as_json=as_json, dry_run=dry_run)
 
 
 @verb("liquidlog rename-column ./sales store shop")

@@ -36,6 +36,7 @@ SECTIONS: Final[Mapping[str, Mapping[str, Verb]]] = {
         "create": Verb("changing", "Create an empty table."),
         "append": Verb("changing", "Append Parquet files as new files, in one commit."),
         "cluster-by": Verb("changing", "Set the clustering columns; rewrites no file."),
+        "drop-feature": Verb("changing", "Drop a table feature, so that other writers can write."),
         "rename-column": Verb("changing", "Rename a column; rewrites no file."),
         "drop-column": Verb("changing", "Drop a column; rewrites no file."),
         "set-properties": Verb("changing", "Set and remove table properties, in one commit."),
@@ -52,6 +53,7 @@ SECTIONS: Final[Mapping[str, Mapping[str, Verb]]] = {
         "doctor": Verb("operating", "Find faults of the clustering, and repair them."),
         "checkpoint": Verb("operating", "Write a checkpoint of the newest version."),
         "orphans": Verb("operating", "List or delete files that dead or forgotten runs left."),
+        "vacuum": Verb("operating", "Delete files that no version within the retention needs."),
     },
     "Say it in SQL": {
         "sql": Verb("statements", "Run one statement of SQL about a table."),

@@ -138,3 +138,53 @@ def orphans(  # noqa: PLR0913  one parameter per option
     shown = partial(changes.orphans, gone=gone, dry_run=dry_run)
     emit(document, shown, as_json=as_json, dry_run=dry_run)
     say_rest(len(rows), limit)
+
+
+@verb("liquidlog vacuum ./sales --dry-run", "liquidlog vacuum ./sales --retain 30d")
+@table_argument
+@click.option(
+    "--retain",
+    help="Keep what versions needed for this long: 168h, 30d."
+    "  [default: delta.deletedFileRetentionDuration, a week]",
+)
+@click.option(
+    "--allow-short-retention",
+    is_flag=True,
+    help="Allow --retain below that property or a week: readers of older versions fail, and files"
+    " that writers of other engines have not committed yet are lost.",
+)
+@dry_run_option
+@limit_option
+@json_option
+def vacuum(  # noqa: PLR0913  one parameter per option
+    table: str,
+    retain: str | None,
+    limit: int | None,
+    storage_options: Pairs,
+    *,
+    allow_short_retention: bool,
+    dry_run: bool,
+    as_json: bool,
+) -> None:
+    """Delete files that no version within the retention needs.
+
+    Older versions can then no longer be read. Files of runs at work, of saved results and of other
+    tables stay, and so does the log.
+    """
+    if allow_short_retention and retain is None:
+        raise UsageError("--allow-short-retention has no effect without --retain")
+    opened = Table.open(table, storage_options=mapping(storage_options))
+    done = opened.vacuum(
+        retain=retain, allow_short_retention=allow_short_retention, dry_run=dry_run
+    )
+    rows = done.rows()
+    document = {
+        "versions": done.versions,
+        "retention_ms": done.retention_ms,
+        "deleted_files": done.deleted_files,
+        "deleted_bytes": done.deleted_bytes,
+        "files": first_of(rows, limit),
+        "kept": done.kept,
+    }
+    emit(document, partial(changes.vacuumed, dry_run=dry_run), as_json=as_json, dry_run=dry_run)
+    say_rest(len(rows), limit)

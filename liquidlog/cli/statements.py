@@ -55,6 +55,8 @@ def sql(  # noqa: PLR0913  one parameter per option
     caller = _Caller(context, storage_options, dry_run=dry_run, as_json=as_json)
     if isinstance(asked, ask.Rewrite):
         return caller.rewrite(asked, {"executor": executor or "spark", "spark_conf": spark_conf})
+    if isinstance(asked, ask.Vacuum):
+        return caller.vacuum(asked)
     return caller.look(asked) if isinstance(asked, ask.Question) else caller.change(asked)
 
 
@@ -139,18 +141,29 @@ class _Caller:
         match asked:
             case ask.ClusterBy(columns=columns):
                 names = None if columns is None else _listed(columns)
-                return self._write("cluster-by", table=table, columns=names, none=columns is None)
+                none = columns is None
+                return self._write("cluster-by", table=table, columns=names, none=none, yes=True)
             case ask.RenameColumn(old=old, new=new):
                 new_name = quote_path((new,))
                 return self._write("rename-column", table=table, old=quote_path(old), new=new_name)
             case ask.DropColumn():
                 return self._drop(table, asked)
+            case ask.DropFeature(feature=feature, truncate_history=truncate):
+                return self._write(
+                    "drop-feature", table=table, feature=feature, truncate_history=truncate
+                )
             case ask.AddColumns():
                 return self._add(asked)
             case ask.SetProperties(properties=properties):
                 return self._properties(table, tuple(properties.items()), ())
             case ask.UnsetProperties():
                 return self._unset(table, asked)
+
+    def vacuum(self, asked: ask.Vacuum) -> Any:  # noqa: ANN401
+        """Call `vacuum`."""
+        self._dry_run = self._dry_run or asked.dry_run
+        retain = None if asked.retain_hours is None else f"{asked.retain_hours}h"
+        return self._write("vacuum", table=address(asked.table), retain=retain)
 
     def _create(self, asked: ask.Creation) -> None:
         from liquidlog.cli.changing import emit_created, options_of

@@ -19,7 +19,7 @@ from liquidlog.errors import CorruptLogError, StorageError, TableNotFoundError, 
 from liquidlog.log.not_a_table import what_is_there
 from liquidlog.log.store import TableStore
 from liquidlog.snapshot import LogMark
-from liquidlog.spec.actions import UNREADABLE, Commit, decode_line
+from liquidlog.spec.actions import UNREADABLE, Commit, decode_change_line, decode_line
 from liquidlog.spec.log_files import (
     LAST_CHECKPOINT,
     LOG_DIR,
@@ -315,6 +315,26 @@ def read_selected(
     for version, content in _contents(store, versions):
         chosen = b"\n".join(line for line in content.split(b"\n") if lines.match(line))
         yield parse_commit(chosen, version)
+
+
+def read_change_files(store: TableStore, versions: Sequence[int]) -> Iterator[str]:
+    """Yield the paths of the files of the change data feed that commits name, as the log has them.
+
+    Raises:
+        VersionNotFoundError: If there is no such commit.
+        CorruptLogError: If a line that names one is not an action.
+    """
+    for version, content in _contents(store, versions):
+        for number, line in enumerate(content.split(b"\n"), start=1):
+            if b'"cdc"' not in line:
+                continue
+            try:
+                path = decode_change_line(line)
+            except msgspec.MsgspecError as error:
+                where = log_path(commit_name(version))
+                raise CorruptLogError(where, f"not a valid action: {error}", line=number) from error
+            if path is not None:
+                yield path
 
 
 def _contents(store: TableStore, versions: Sequence[int]) -> Iterator[tuple[int, bytes]]:

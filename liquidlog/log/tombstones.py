@@ -54,18 +54,24 @@ def tombstones(
     return frozenset(key for key, deleted_ms in removed.items() if deleted_ms > since_ms)
 
 
-def removed_names(store: TableStore, names: Iterable[str]) -> Iterator[RemovedName]:
-    """Yield what checkpoint files (JSON or Parquet) name as removed, of any age.
+def removed_names(
+    store: TableStore, names: Iterable[str], *, since_ms: int = -1, unknown_ms: int = 0
+) -> Iterator[RemovedName]:
+    """Yield what checkpoint files (JSON or Parquet) name as removed after `since_ms`.
+
+    What was removed at a time that they do not say counts as removed at `unknown_ms`.
 
     Raises:
         CorruptLogError: If a checkpoint file cannot be read.
     """
     for name in names:
         if not name.endswith(".json"):
-            yield from _removed(store, name, since_ms=-1)
+            yield from _removed(store, name, since_ms=since_ms, unknown_ms=unknown_ms)
             continue
         for action in _json_actions(store, name):
-            if isinstance(action, RemoveFile):
+            if not isinstance(action, RemoveFile):
+                continue
+            if (action.deletion_timestamp or unknown_ms) > since_ms:
                 yield canonical_path(action.path), action.deletion_vector
 
 
@@ -81,7 +87,9 @@ def removed_files(store: TableStore, name: str, *, since_ms: int) -> frozenset[F
     )
 
 
-def _removed(store: TableStore, name: str, *, since_ms: int) -> Iterator[RemovedName]:
+def _removed(
+    store: TableStore, name: str, *, since_ms: int, unknown_ms: int = 0
+) -> Iterator[RemovedName]:
     """Yield what a Parquet file of a checkpoint names as removed after `since_ms`.
 
     Raises:
@@ -91,14 +99,16 @@ def _removed(store: TableStore, name: str, *, since_ms: int) -> Iterator[Removed
         with pq.ParquetFile(store.open_log(name)) as file:
             groups = range(file.num_row_groups) if "remove" in file.schema_arrow.names else ()
             for group in groups:
-                yield from _names(file.read_row_group(group, columns=["remove"]), since_ms)
+                yield from _names(
+                    file.read_row_group(group, columns=["remove"]), since_ms, unknown_ms
+                )
     except (pa.ArrowException, OSError, KeyError) as error:
         raise CorruptLogError(log_path(name), f"is not a readable checkpoint: {error}") from error
 
 
-def _names(group: pa.Table, since_ms: int) -> Iterator[RemovedName]:
+def _names(group: pa.Table, since_ms: int, unknown_ms: int) -> Iterator[RemovedName]:
     removes = group["remove"].combine_chunks()
-    deleted = pc.fill_null(pc.struct_field(removes, "deletionTimestamp"), 0)
+    deleted = pc.fill_null(pc.struct_field(removes, "deletionTimestamp"), unknown_ms)
     for row in removes.filter(pc.and_(removes.is_valid(), pc.greater(deleted, since_ms))):
         remove = row.as_py()
         yield canonical_path(remove["path"]), deletion_vector(remove.get("deletionVector"))

@@ -1,7 +1,7 @@
 """Create tables and change clustering columns: metadata-only commits."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 import pyarrow as pa
@@ -11,13 +11,17 @@ from liquidlog.commit.transaction import Clock, land_first, require_writable
 from liquidlog.definition.create import cluster_by_change, create_change, like_change
 from liquidlog.definition.new_table import without_state
 from liquidlog.definition.property_rules import new_table_problems
+from liquidlog.definition.protocols import cleanup_change, drop_change, feature_to_drop
 from liquidlog.errors import TableExistsError, UsageError
+from liquidlog.log.loader import load_snapshot
 from liquidlog.log.store import TableStore
 from liquidlog.operations.in_place import commit_in_place
 from liquidlog.operations.strategies import strategy_names
 from liquidlog.snapshot import Snapshot
+from liquidlog.spec.actions import Protocol
 from liquidlog.spec.arrow import delta_schema
 from liquidlog.spec.change import Change
+from liquidlog.spec.features import DOMAIN_METADATA, without_feature
 from liquidlog.spec.schema import Path, StructType
 from liquidlog.version import ENGINE_INFO
 
@@ -122,3 +126,52 @@ def cluster_by(
     change = partial(cluster_by_change, columns=columns)
     version = commit_in_place(store, snapshot, change, clock, dry_run=dry_run)
     return snapshot.version if version is None else version
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DroppedFeature:
+    """A feature that was dropped, or would be: the last version of it, and the protocol there.
+
+    `removed_domains` are domains that nothing needed any more and that went before.
+    """
+
+    feature: str
+    version: int
+    protocol: Protocol
+    removed_domains: tuple[str, ...] = ()
+
+
+def drop_feature(
+    store: TableStore,
+    snapshot: Snapshot,
+    name: str,
+    clock: Clock,
+    *,
+    truncate_history: bool = False,
+    dry_run: bool = False,
+) -> DroppedFeature:
+    """Commit that a table no longer has a feature; return its version and protocol after that.
+
+    With `dry_run` nothing is committed; the version is the one that the table would have.
+
+    Raises:
+        UsageError: If the table does not have the feature, or it cannot be dropped.
+        UnsupportedFeatureError: If the table requires more of a writer than we do.
+        CommitConflictError: If the metadata, protocol or clustering columns changed meanwhile.
+    """
+    feature = feature_to_drop(snapshot.protocol, name, truncate_history=truncate_history)
+    dropping = partial(drop_change, feature=feature)
+    domains: tuple[str, ...] = ()
+    if feature == DOMAIN_METADATA:
+        domains = tuple(sorted(snapshot.domains))
+        cleaned = commit_in_place(store, snapshot, cleanup_change, clock, dry_run=dry_run)
+        if cleaned is not None:
+            snapshot = replace(snapshot, domains={}) if dry_run else load_snapshot(store)
+    version = commit_in_place(store, snapshot, dropping, clock, dry_run=dry_run)
+    assert version is not None  # noqa: S101  there is always something to drop
+    return DroppedFeature(
+        feature=feature,
+        version=version + (1 if dry_run and domains else 0),
+        protocol=without_feature(snapshot.protocol, feature),
+        removed_domains=domains,
+    )

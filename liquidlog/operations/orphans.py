@@ -13,20 +13,19 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from liquidlog.commit.conflicts import ReadSet
-from liquidlog.commit.transaction import Clock, Proposal, land, require_writable
+from liquidlog.commit.transaction import Clock, require_writable
 from liquidlog.data.runs import Run, Stage, runs_in
 from liquidlog.errors import CommitConflictError, TableReplacedError
 from liquidlog.log.loader import load_snapshot
 from liquidlog.log.named import named_files
 from liquidlog.log.store import TableStore
+from liquidlog.operations.notes import put_note
 from liquidlog.operations.outputs import delete_unnamed, max_age_ms, table_directory
 from liquidlog.snapshot import Snapshot
 from liquidlog.spec.change import Change
 from liquidlog.spec.rows import Rows
 from liquidlog.spec.times import iso_time
 from liquidlog.storage.files import FileFacts
-from liquidlog.version import ENGINE_INFO
 
 OPERATION: Final = "ORPHANS"
 """Operation of the version that is put before files of finished runs are deleted."""
@@ -264,12 +263,9 @@ def _put_version(store: TableStore, tokens: Sequence[str], clock: Clock) -> None
     Raises:
         TableReplacedError: If another log is there now.
     """
-    snapshot = load_snapshot(store)
     change = Change(operation=OPERATION, parameters={"runs": json.dumps(tokens)}, actions=())
-    read_set = ReadSet(version=snapshot.version)
-    proposal = Proposal(read_set=read_set, base=snapshot, derive=lambda _: change)
     try:
-        land(store, proposal, clock, engine_info=ENGINE_INFO)
+        put_note(store, change, clock)
     except TableReplacedError:
         raise  # no version was put that a commit under way would see
     except CommitConflictError:

@@ -9,11 +9,13 @@ from typing import Any, Final
 from liquidlog.judgement.verdicts import Option
 from liquidlog.log.checkpointing import Checkpointed
 from liquidlog.operations.append import Appended
+from liquidlog.operations.define import DroppedFeature
 from liquidlog.plan import ClusteringPlan, RewriteResult
 from liquidlog.report.layout import Grid, Line, Report, listing, pairs
 from liquidlog.report.plans import judged_plan, plan
 from liquidlog.spec.markup import NOT_MEASURED
 from liquidlog.spec.sizes import render_size
+from liquidlog.spec.times import rough_duration
 
 _NOTHING_DONE: Final = "nothing was written"
 
@@ -70,6 +72,22 @@ def altered(
     return (Line(f"{version} {has}; no file was rewritten"),)
 
 
+def dropped_feature(result: DroppedFeature, *, dry_run: bool) -> Report:
+    """Show the version that no longer has a feature, and the protocol there."""
+    protocol = result.protocol
+    features = ", ".join(protocol.writer_features or ())
+    says = f"({protocol.min_reader_version}, {protocol.min_writer_version})"
+    says += f" with {features}" if features else ""
+    domains = ", ".join(result.removed_domains)
+    of = f"version {result.version}"
+    if dry_run:
+        gone = (Line(f"would remove the domains {domains}"),) if domains else ()
+        end = f"{of} would not have {result.feature}; its protocol would be {says}; {_NOTHING_DONE}"
+        return (*gone, Line(end))
+    gone = (Line(f"removed the domains {domains}"),) if domains else ()
+    return (*gone, Line(f"{of} does not have {result.feature}; its protocol is {says}"))
+
+
 def checkpointed(result: Checkpointed, *, dry_run: bool) -> Report:
     """Show whether a checkpoint was written, or would be."""
     of = f"version {result.version} ({result.files} files)"
@@ -102,6 +120,30 @@ def orphans(result: Mapping[str, Any], *, gone: int, dry_run: bool) -> Report:
     would = f"{found}: would delete {gone}; nothing was deleted"
     end = would if dry_run else f"{found}: {done}"
     return (*listing(("path", "size", "modified", "orphan", "reason"), rows), Line(end))
+
+
+def vacuumed(result: Mapping[str, Any], *, dry_run: bool) -> Report:
+    """Show which files a vacuum deleted, and why it kept the others."""
+    rows = (
+        (row["path"], render_size(row["size_bytes"]), row["modified"], row["reason"])
+        for row in result["files"]
+    )
+    retention = rough_duration(result["retention_ms"])
+    found = f"{result['deleted_files']} files of {render_size(result['deleted_bytes'])}"
+    if not result["deleted_files"]:
+        nothing = "would delete nothing" if dry_run else "nothing to do"
+        end = f"{nothing}: there is no file that no version of the last {retention} needs"
+    else:
+        done = "would delete" if dry_run else "deleted"
+        end = f"{done} {found}, which no version of the last {retention} needs"
+    kept = (
+        Line(f"kept {one.files} files of {render_size(one.size_bytes)}: {one.reason}")
+        for one in result["kept"]
+    )
+    if dry_run:
+        end += "; nothing was deleted"
+    listed = listing(("path", "size", "modified", "reason"), rows) if result["files"] else ()
+    return (*listed, *kept, Line(end))
 
 
 def optimized(result: Mapping[str, Any]) -> Report:

@@ -265,6 +265,14 @@ class _SidecarLine(Action, frozen=True, kw_only=True, gc=False):
     sidecar: Sidecar | None = None
 
 
+class _ChangeFile(msgspec.Struct, gc=False):
+    path: str
+
+
+class _ChangeLine(msgspec.Struct, gc=False):
+    cdc: _ChangeFile | None = None
+
+
 _commit_info_decoder = msgspec.json.Decoder(CommitInfo | None)
 
 _NOT_OURS: Final = (UnicodeDecodeError, RecursionError)
@@ -276,6 +284,7 @@ UNREADABLE: Final = (msgspec.MsgspecError, *_NOT_OURS)
 _encoder = msgspec.json.Encoder()
 _decoder = msgspec.json.Decoder(ActionLine)
 _sidecar_decoder = msgspec.json.Decoder(_SidecarLine)
+_change_decoder = msgspec.json.Decoder(_ChangeLine)
 
 
 def decode_line(line: bytes) -> AnyAction | None:
@@ -303,6 +312,20 @@ def decode_sidecar_line(line: bytes) -> Sidecar | None:
         return _sidecar_decoder.decode(line).sidecar
     except _NOT_OURS as error:
         raise msgspec.DecodeError(_words(error)) from error
+
+
+def decode_change_line(line: bytes) -> str | None:
+    """Return the path of the file of the change data feed on one line, None if it names none.
+
+    Raises:
+        msgspec.DecodeError: If the line is not JSON.
+        msgspec.ValidationError: If the action has a wrong shape.
+    """
+    try:
+        found = _change_decoder.decode(line).cdc
+    except _NOT_OURS as error:
+        raise msgspec.DecodeError(_words(error)) from error
+    return None if found is None else found.path
 
 
 def _words(error: Exception) -> str:

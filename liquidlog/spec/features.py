@@ -260,6 +260,29 @@ def column_mapping_upgrade(protocol: Protocol) -> Protocol:
     )
 
 
+def without_feature(protocol: Protocol, feature: str) -> Protocol:
+    """Return the protocol without a feature that only writers have to know.
+
+    If a legacy version implies exactly the features that are left, it is that version, as the
+    reference engine writes it.
+    """
+    left = tuple(name for name in protocol.writer_features or () if name != feature)
+    mapped = COLUMN_MAPPING in left
+    for writer in range(1, WRITER_FEATURE_VERSION):
+        legacy = Protocol(
+            min_reader_version=LEGACY_FEATURES[COLUMN_MAPPING][0] if mapped else 1,
+            min_writer_version=writer,
+        )
+        if not protocol.reader_features and set(implied_features(legacy)) == set(left):
+            return legacy
+    return Protocol(
+        min_reader_version=protocol.min_reader_version,
+        min_writer_version=WRITER_FEATURE_VERSION,
+        reader_features=protocol.reader_features,
+        writer_features=left,
+    )
+
+
 def _with_features(base: tuple[str, ...], extra: tuple[str, ...]) -> Protocol:
     readers = tuple(name for name in extra if name in _INSPECT_READER_FEATURES)
     # Column mapping alone has a reader version of its own, before there were lists of features.

@@ -80,6 +80,12 @@ def canonical_path(path: str) -> str:
     return _decoded(normal_path(path))
 
 
+def is_below_table(path: str) -> bool:
+    """Return whether a path is relative to the table, and leads nowhere else."""
+    odd = path.startswith(("/", "./", "../")) or _ABSOLUTE.fullmatch(path) is not None
+    return not odd and normal_path(path) == path
+
+
 def are_plain(paths: pa.Array) -> bool:
     """Return whether all paths are relative, in normal form and decoded: canonical as they stand.
 

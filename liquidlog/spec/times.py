@@ -9,7 +9,8 @@ from liquidlog.errors import UsageError
 
 _DURATION: Final = re.compile(r"(\d{1,9})\s*(s|m|h|d)")
 _UNIT_MS: Final = {"s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
-_RETENTION: Final = "delta.deletedFileRetentionDuration"
+RETENTION: Final = "delta.deletedFileRetentionDuration"
+"""Property: how long removed files are kept for readers of older versions."""
 _DEFAULT_RETENTION: Final = "interval 1 week"
 _INTERVAL_MS: Final = {
     "millisecond": 1,
@@ -62,7 +63,7 @@ def parse_duration(text: str) -> int:
 
 def retention_ms(configuration: Mapping[str, str]) -> int | None:
     """Return how long tombstones are kept, in ms; None if the table says it in unknown words."""
-    text = configuration.get(_RETENTION, _DEFAULT_RETENTION).strip().lower()
+    text = configuration.get(RETENTION, _DEFAULT_RETENTION).strip().lower()
     steps = text.removeprefix("interval").strip()
     found = _STEP.findall(steps)
     if not found or _STEP.sub("", steps):

@@ -32,7 +32,6 @@ _ELSEWHERE: Final[Mapping[str, str]] = {
     "TRUNCATE": "a table is not emptied here",
     "RESTORE": "a table is not restored here",
     "REORG": "deletion vectors go when OPTIMIZE rewrites a file",
-    "VACUUM": "files are not deleted by age here; `orphans` deletes those of dead runs",
     "CONVERT": "a directory of Parquet files is converted by Delta Spark",
 }
 """Why there is no such statement, by its first word."""
@@ -109,6 +108,12 @@ def _drop(words: Words, table: ask.TableName) -> ask.DropColumn:
     return ask.DropColumn(table, columns[0], if_exists)
 
 
+def _drop_feature(words: Words, table: ask.TableName) -> ask.DropFeature:
+    quoted = words.sees_kind(TokenType.STRING)
+    name = words.string("a feature") if quoted else words.name("the name of a feature")
+    return ask.DropFeature(table, name, words.take("TRUNCATE", "HISTORY"))
+
+
 def _add(words: Words, table: ask.TableName) -> ask.AddColumns:
     if not words.take_kind(TokenType.L_PAREN):
         path, field = added(words)
@@ -155,6 +160,7 @@ _CHANGES: Final[Mapping[tuple[str, ...], Callable[[Words, ask.TableName], ask.St
     ("RENAME", "COLUMN"): _rename,
     ("DROP", "COLUMNS"): _drop,
     ("DROP", "COLUMN"): _drop,
+    ("DROP", "FEATURE"): _drop_feature,
     ("ADD", "COLUMNS"): _add,
     ("ADD", "COLUMN"): _add,
     ("SET", "TBLPROPERTIES"): _set,
@@ -198,6 +204,22 @@ def _explain(words: Words) -> ask.Optimize:
         zorder_by=found.zorder_by,
         explain=True,
     )
+
+
+def _vacuum(words: Words) -> ask.Vacuum:
+    table = table_name(words)
+    if words.sees("LITE"):
+        words.fail("LITE vacuums what the log names only; leave it out: the directory is listed")
+    if words.sees("USING"):
+        words.fail("files are listed here, not taken from an inventory; leave USING INVENTORY out")
+    words.take("FULL")
+    hours = None
+    if words.take("RETAIN"):
+        hours = words.number("a whole number of hours")
+        words.expect("HOURS")
+    dry_run = words.take("DRY", "RUN")
+    words.finish(*([] if dry_run else ["DRY RUN"] if hours is not None else ["RETAIN", "DRY RUN"]))
+    return ask.Vacuum(table=table, retain_hours=hours, dry_run=dry_run)
 
 
 def _describe(words: Words) -> ask.Statement:
@@ -293,6 +315,7 @@ _STATEMENTS: Final[Mapping[str, Callable[[Words], ask.Statement]]] = {
     "ALTER": _alter,
     "OPTIMIZE": _optimize,
     "EXPLAIN": _explain,
+    "VACUUM": _vacuum,
     "DESCRIBE": _describe,
     "DESC": _describe,
     "SELECT": _select,

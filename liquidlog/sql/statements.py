@@ -89,6 +89,15 @@ class DropColumn:
 
 
 @dataclass(frozen=True, slots=True)
+class DropFeature:
+    """ALTER TABLE … DROP FEATURE."""
+
+    table: TableName
+    feature: str
+    truncate_history: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class AddColumns:
     """ALTER TABLE … ADD COLUMNS: new ones behind the others of the table, or of a struct `into`."""
 
@@ -140,6 +149,15 @@ class Recluster:
     if_exists: bool = False
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Vacuum:
+    """VACUUM: delete what no version needs of the last `retain_hours`, None for the property."""
+
+    table: TableName
+    retain_hours: int | None = None
+    dry_run: bool = False
+
+
 @dataclass(frozen=True, slots=True)
 class DescribeDetail:
     """DESCRIBE DETAIL."""
@@ -173,7 +191,15 @@ class Advise:
 
 Creation = CreateTable | CreateTableLike
 
-Alteration = ClusterBy | RenameColumn | DropColumn | AddColumns | SetProperties | UnsetProperties
+Alteration = (
+    ClusterBy
+    | RenameColumn
+    | DropColumn
+    | DropFeature
+    | AddColumns
+    | SetProperties
+    | UnsetProperties
+)
 """Statements that change a table that is there, and rewrite no file."""
 
 Rewrite = Optimize | Recluster
@@ -181,7 +207,7 @@ Rewrite = Optimize | Recluster
 Question = DescribeDetail | DescribeHistory | ClusteringInformation | Advise
 """Statements that write nothing, and answer with rows."""
 
-Statement = Creation | Alteration | Rewrite | Question
+Statement = Creation | Alteration | Rewrite | Vacuum | Question
 
 
 def table_of(parts: Path) -> TableName:

@@ -210,6 +210,26 @@ class Objects:
         )
         return tuple(f"{name}/" if is_directory else name for name, is_directory in names if name)
 
+    def below(self, path: str, enter: Callable[[str], bool]) -> Iterator[tuple[str, ObjectFacts]]:
+        """Yield the objects below a directory, each with its path from there.
+
+        S3 lists the keys of all directories together; elsewhere those that `enter` refuses, by
+        their paths, are not listed.
+
+        Raises:
+            StorageError: If the store does not answer.
+        """
+        waiting = [path]
+        while waiting:
+            where = waiting.pop()
+            for info in self._page_below(where):
+                name = str(info["name"])
+                inner = name.removeprefix(f"{path}/")
+                if info["type"] != "directory":
+                    yield inner, _facts(name, info)
+                elif name.rstrip("/") != where and enter(inner.rstrip("/")):
+                    waiting.append(name.rstrip("/"))
+
     def put_if_absent(self, path: str, content: bytes) -> bool:
         """Store an object whole or not at all; return False if the name is taken.
 
@@ -362,6 +382,31 @@ class Objects:
             request["ContinuationToken"] = page["NextContinuationToken"]
         if not found and not first:
             raise FileNotFoundError(path)
+
+    def _page_below(self, path: str) -> Iterator[Mapping[str, Any]]:
+        if self.address.family != "s3":
+            yield from (
+                self._asked(path, lambda: self._again(lambda: self._fs.ls(path, detail=True))) or ()
+            )
+            return
+        bucket, _, key = path.partition("/")
+        request: dict[str, Any] = {"Bucket": bucket, "Prefix": f"{key}/" if key else ""}
+        while True:
+            page = self._asked(path, lambda: self._again(lambda: self._page(request))) or {}
+            for item in page.get("Contents", ()):
+                yield {
+                    **item,
+                    "name": f"{bucket}/{item['Key']}",
+                    "size": item["Size"],
+                    "type": "file",
+                }
+            if not page.get("IsTruncated"):
+                return
+            request["ContinuationToken"] = page["NextContinuationToken"]
+
+    def _page(self, request: Mapping[str, Any]) -> Mapping[str, Any]:
+        found: Mapping[str, Any] = self._fs.call_s3("list_objects_v2", **request)
+        return found
 
     def _first_below(self, path: str) -> bool:
         if self.address.family != "s3":

@@ -1,5 +1,6 @@
 """SQL and Delta's builders on a session without Delta's jars: tables by path."""
 
+import json
 from pathlib import Path
 
 import pyarrow as pa
@@ -116,3 +117,29 @@ def test_names_need_a_catalog_of_delta_tables(spark: SparkSession, tmp_path: Pat
         DeltaTable.forName(spark, "seen")
     with pytest.raises(UsageError, match="session must be a SparkSession"):
         made(tmp_path / "t", "a").optimize("local")
+
+
+def test_vacuum_and_drop_feature_answer_as_delta_spark_does(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    table = made(tmp_path / "t", "a")
+    at = f"delta.`{table.uri}`"
+    table.cluster_by(None)
+    name = table.files()["path"][0].as_py()
+    (tmp_path / "t" / "_delta_log" / f"{4:020d}.json").write_text(
+        json.dumps({"remove": {"path": name, "deletionTimestamp": 1, "dataChange": True}})
+    )
+    with pytest.raises(UsageError):
+        liquidspark.sql(spark, f"VACUUM {at} RETAIN 0 HOURS")
+    spark.conf.set("spark.databricks.delta.retentionDurationCheck.enabled", "false")
+    try:
+        found = liquidspark.sql(spark, f"VACUUM {at} RETAIN 0 HOURS DRY RUN").collect()
+        assert [row.path for row in found] == [f"{table.uri}/{name}"]
+        assert DeltaTable.forPath(spark, table.uri).vacuum(0).collect() == []
+    finally:
+        spark.conf.unset("spark.databricks.delta.retentionDurationCheck.enabled")
+    assert not (tmp_path / "t" / name).exists()
+    assert [row.path for row in liquidspark.sql(spark, f"VACUUM {at}").collect()] == [table.uri]
+    DeltaTable.forPath(spark, table.uri).dropFeatureSupport("clustering")
+    liquidspark.sql(spark, f"ALTER TABLE {at} DROP FEATURE domainMetadata")
+    assert table.detail()["minWriterVersion"] == 2

@@ -9,6 +9,8 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
+from liquidlog.log.named import Needed
+from liquidlog.operations import vacuum as vacuuming
 from support.effort import effort
 from support.interleavings import Race, depend
 from support.playground import playground
@@ -60,6 +62,29 @@ def test_the_model_sees_a_step_that_is_left_out(
         race = Race.of(ground, pair)
         with pytest.raises(AssertionError, match="deleted, though named"):
             for _ in schedules(lambda schedule: race.run(schedule)[0], 2, depend):
+                pass
+
+
+VACUUM_MUTANTS: dict[str, tuple[str, Callable[..., object]]] = {
+    "runs are not looked at": ("_tokens", lambda *_: frozenset()),
+    "the log is not read": (
+        "needed_files",
+        lambda _, paths, **__: Needed(0, frozenset(), frozenset(paths)),
+    ),
+}
+
+
+@pytest.mark.parametrize("mutant", VACUUM_MUTANTS)
+def test_the_model_sees_what_a_vacuum_does_not_look_at(
+    mutant: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name, instead = VACUUM_MUTANTS[mutant]
+    monkeypatch.setattr(vacuuming, name, instead)
+    pair = next(pair for pair in PAIRS if pair.name == "run and commit, vacuum")
+    with playground() as ground:
+        race = Race.of(ground, pair)
+        with pytest.raises(AssertionError):
+            for _ in schedules(lambda schedule: race.run(schedule)[0], 1, depend):
                 pass
 
 

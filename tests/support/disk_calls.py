@@ -16,9 +16,9 @@ from typing import Any, Final, Self
 import pyarrow as pa
 
 from liquidlog.log import loader, local_store
-from liquidlog.storage import files, local, local_files
+from liquidlog.storage import files, local, local_files, tree
 
-_MODULES: Final = (local, local_files, local_store, loader, files)
+_MODULES: Final = (local, local_files, local_store, loader, files, tree)
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,8 @@ class Entry:
     name: str
     found: os.stat_result
 
-    def stat(self) -> os.stat_result:
+    def stat(self, *, follow_symlinks: bool = True) -> os.stat_result:
+        del follow_symlinks  # there are no links in these directories
         return self.found
 
 

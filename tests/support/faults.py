@@ -14,11 +14,10 @@ from liquidlog.errors import (
     TableExistsError,
 )
 from liquidlog.log.loader import load_snapshot
-from liquidlog.operations.orphans import OPERATION as ORPHANS
 from support.faulty_disk import Fault, FaultyDisk
 from support.interleavings import alone_on_storage
 from support.playground import Playground, counted_tokens
-from support.rivals import check_told
+from support.rivals import check_told, told_versions
 from support.schedules import Outcome
 from support.table_rows import live_rows
 from support.verbs import Operation, Stopped, Verb, append_as_it_is, create
@@ -77,7 +76,7 @@ class Trial:
             create(self.ground, "C")
         log = self.ground.log
         assert not log.missing, f"deleted, though named: {log.missing}"
-        landed = [v for v in log.versions_of("A ") if log.operation_of(v) != ORPHANS]
+        landed = told_versions(log, "A", outcome)
         _check_told(landed, outcome)
         others = [v for v in log.versions_of("M") if log.operation_of(v) == "WRITE"]
         expected = self._expected(others, landed)

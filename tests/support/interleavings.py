@@ -10,7 +10,7 @@ from unittest import mock
 from liquidlog.data import read_budget
 from liquidlog.log import object_store
 from liquidlog.log.second_opinion import SecondOpinion
-from liquidlog.operations import backfill, outputs
+from liquidlog.operations import backfill, outputs, vacuum
 from support.disk_calls import Call, Effect
 from support.plain_log import State
 from support.playground import Playground, counted_tokens
@@ -51,6 +51,7 @@ def alone_on_storage() -> Iterator[None]:
         mock.patch.object(SecondOpinion, "require"),
         mock.patch.object(outputs, "ThreadPoolExecutor", OneByOne),
         mock.patch.object(backfill, "ThreadPoolExecutor", OneByOne),
+        mock.patch.object(vacuum, "ThreadPoolExecutor", OneByOne),
         mock.patch.object(object_store, "ThreadPoolExecutor", OneByOne),
         mock.patch.object(read_budget, "ThreadPoolExecutor", OneByOne),
     ):

@@ -83,11 +83,16 @@ def _calls(home: Path) -> Iterator[Words]:
     yield from _dry(["drop-column", "t", "unused"])
     yield from _dry(["checkpoint", "t"])
     _leave_an_orphan(home / "t")
-    yield from _dry(["orphans", "t", "--delete"])
+    yield from _deletions()
     yield from _other_tables()
     yield ["simulate", "merge", "--rounds", "2", "--append-rate", "64MiB", "--strategy", "cube"]
     yield ["simulate", "t", "--rounds", "1", "--append-rate", "1MiB"]
     yield from _mistakes(home)
+
+
+def _deletions() -> Iterator[Words]:
+    yield from _dry(["orphans", "t", "--delete"])
+    yield from _dry(["vacuum", "t", "--retain", "0s", "--allow-short-retention"])
 
 
 def _plans() -> Iterator[Words]:
@@ -143,6 +148,8 @@ def _other_tables() -> Iterator[Words]:
     yield from _dry(["optimize", "plain", "--zorder-by", "x,s"])
     yield from ([verb, "plain"] for verb in ("health", "files", "explain", "plan", "optimize"))
     yield ["health", "plain", "--columns", "x,s"]
+    yield ["cluster-by", "plain", "x", "--yes"]
+    yield from _dry(["drop-feature", "plain", "clustering"])
     yield from _files_that_lie_well()
     yield from _a_table_that_remembers()
     yield from _partitions()

@@ -35,6 +35,8 @@ def calls_on_objects(root: str, hook: Hook) -> Iterator[None]:
             original = getattr(Objects, name)
             method = _passing(original, name, operation, root, hook)
             stack.enter_context(mock.patch.object(Objects, name, method))
+        listing = _listing(Objects._page_below, root, hook)
+        stack.enter_context(mock.patch.object(Objects, "_page_below", listing))
         uploading = _uploading(Objects.open_upload, root, hook)
         stack.enter_context(mock.patch.object(Objects, "open_upload", uploading))
         yield
@@ -61,6 +63,19 @@ def _passing(
             raise StorageError(path, str(error)) from error
 
     return method
+
+
+def _listing(original: Callable[..., Any], root: str, hook: Hook) -> Callable[..., Any]:
+    def page_below(objects: Objects, path: str) -> Any:
+        call = Call("list", path.removeprefix(root).removeprefix("/"))
+        try:
+            return hook(call, lambda: list(original(objects, path)))
+        except FileNotFoundError:
+            return []
+        except OSError as error:
+            raise StorageError(path, str(error)) from error
+
+    return page_below
 
 
 def _uploading(original: Callable[..., Any], root: str, hook: Hook) -> Callable[..., Any]:

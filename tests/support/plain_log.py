@@ -69,8 +69,17 @@ class PlainLog:
 
     @property
     def missing(self) -> frozenset[str]:
-        """Files that a retained version names and that are not there."""
-        return self.named - self.there
+        """Files that a retained version names and that are not there.
+
+        Once a vacuum has begun, which here is one without retention, those of the newest version.
+        """
+        begun = any(self.operation_of(version) == "VACUUM START" for version in self.commits)
+        return (self._named_by_newest if begun else self.named) - self.there
+
+    @property
+    def _named_by_newest(self) -> frozenset[str]:
+        vectors = (vector for vector in self.live.values() if vector is not None)
+        return frozenset({*self.live, *map(_vector_name, vectors)})
 
     @property
     def strays(self) -> frozenset[str]:

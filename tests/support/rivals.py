@@ -7,11 +7,14 @@ from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
 from typing import Any, Final
+from unittest import mock
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from liquidlog.errors import CommitStateUnknownError, LiquidlogError
+from liquidlog.log.second_opinion import SecondOpinion
+from liquidlog.operations import vacuum as vacuuming
 from liquidlog.operations.append import Appended
 from liquidlog.operations.orphans import OPERATION as ORPHANS
 from liquidlog.plan import PLAN_ID_TAG, ClusteringPlan, RewriteResult, RewrittenGroup, tagged_groups
@@ -46,7 +49,8 @@ class Pair:
     """Two programs, and how to make the table that they start from.
 
     With `always_done`, neither has a reason to fail. With `deleted`, a row of an input was deleted
-    after the results were written, and with `vectors` the table uses deletion vectors.
+    after the results were written, and with `vectors` the table uses deletion vectors. With
+    `rewritten`, the first result is committed.
     """
 
     name: str
@@ -56,6 +60,7 @@ class Pair:
     always_done: bool = False
     deleted: bool = False
     vectors: bool = False
+    rewritten: bool = False
 
     def __str__(self) -> str:
         return self.name
@@ -78,6 +83,9 @@ class Pair:
         if self.deleted:
             assert ground.put_by_hand(*deletes_a_row(ground, stage, "before"))
             stage.before = stage.removed.pop("before")
+        if self.rewritten:
+            with mock.patch.object(SecondOpinion, "require"):  # it reads no objects in memory
+                table.commit(plan, results[0])
         ground.save()
         return stage
 
@@ -116,6 +124,10 @@ def commit_together(stage: Stage, *numbers: int) -> Program:
 
 def orphans(ground: Playground, name: str) -> Any:
     return ground.table(name).orphans(older_than="0s", finished=True, delete=True)
+
+
+def vacuum(ground: Playground, name: str) -> Any:
+    return ground.table(name).vacuum(retain="0s", allow_short_retention=True)
 
 
 def append(ground: Playground, name: str) -> Any:
@@ -240,6 +252,23 @@ PAIRS: Final = (
     Pair("append, append", lambda _: (append, append), results=0, always_done=True),
     Pair("run and commit, orphans", lambda s: (run_and_commit(s), orphans), results=0),
     Pair("orphans, orphans", lambda _: (orphans, orphans)),
+    Pair("commit, vacuum", lambda s: (commit(s), vacuum), always_done=True),
+    Pair("append, vacuum", lambda _: (append, vacuum), results=0, always_done=True),
+    Pair(
+        "run and commit, vacuum",
+        lambda s: (run_and_commit(s), vacuum),
+        results=0,
+        always_done=True,
+    ),
+    Pair("orphans, vacuum", lambda _: (orphans, vacuum), results=2, rewritten=True),
+    Pair("vacuum, vacuum", lambda _: (vacuum, vacuum), always_done=True, rewritten=True),
+    Pair(
+        "a commit that follows by vectors, vacuum",
+        lambda s: (follow(s), vacuum),
+        always_done=True,
+        deleted=True,
+        vectors=True,
+    ),
     Pair("commit, a delete", lambda s: (commit(s), foreign(s, deletes))),
     Pair("commit, a deletion vector", lambda s: (commit(s), foreign(s, deletes_a_row))),
     Pair("a commit that follows, a delete", lambda s: (follow(s), foreign(s, deletes))),
@@ -301,8 +330,7 @@ def check(
     log = ground.log
     assert not log.missing, f"deleted, though named: {log.missing}"
     for name, outcome in zip("AB", outcomes, strict=True):
-        landed = [v for v in log.versions_of(f"{name} ") if log.operation_of(v) != ORPHANS]
-        check_told(landed, outcome)
+        check_told(told_versions(log, name, outcome), outcome)
     for group in stage.plan.groups:
         tags = log.tags_of({PLAN_ID_TAG: stage.plan.plan_id})
         commits = [one for one in tags if group.group_id in tagged_groups(one, stage.plan.plan_id)]
@@ -317,6 +345,12 @@ def check(
     assert not after.strays, f"nobody lists these: {after.strays}"
     assert after.values("x") == expected
     cleaned.add(log.state)
+
+
+def told_versions(log: PlainLog, writer: str, outcome: Outcome) -> list[int]:
+    """Return the versions of a writer that it has to tell of: notes only if all went well."""
+    notes = {ORPHANS} if outcome.error is None else {ORPHANS, vacuuming.START, vacuuming.END}
+    return [v for v in log.versions_of(f"{writer} ") if log.operation_of(v) not in notes]
 
 
 def check_told(landed: list[int], outcome: Outcome) -> None:

@@ -221,6 +221,15 @@ def _orphans(ground: Playground) -> Verb:
     return lambda ground: ground.table("A").orphans(older_than="0s", finished=True, delete=True)
 
 
+def _vacuum(ground: Playground) -> Verb:
+    """Delete what two rewrites left behind, beside a saved result and a dead run."""
+    _orphans(ground)
+    table = ground.table("P")
+    plan = table.plan(full=True)
+    table.commit(plan, execute(plan, storage=ground.storage))
+    return lambda ground: ground.table("A").vacuum(retain="0s", allow_short_retention=True)
+
+
 def _fix(ground: Playground) -> Verb:
     """Give files the statistics that whoever wrote them left out."""
     a_table(ground)
@@ -266,4 +275,5 @@ OPERATIONS: Final = (
     Operation("optimize in batches", partial(_optimize, groups_per_commit=2)),
     Operation("commit of a batch", _commit_together, base=(*BASE, 5, 6)),
     Operation("orphans", _orphans, base=(*BASE, 5, 6)),
+    Operation("vacuum", _vacuum, base=(*BASE, 5, 6)),
 )

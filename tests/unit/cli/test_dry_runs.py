@@ -102,6 +102,13 @@ def orphans(tmp_path: Path) -> Words:
     return ["orphans", table.uri, "--delete"]
 
 
+def vacuum(tmp_path: Path) -> Words:
+    table = made(tmp_path)
+    plan = table.plan()
+    table.commit(plan, execute(plan))
+    return ["vacuum", table.uri, "--retain", "0s", "--allow-short-retention"]
+
+
 def advise(tmp_path: Path) -> Words:
     readers = tmp_path / "readers.jsonl"
     readers.write_text("".join(f'{{"where": "id = {n}"}}\n' for n in range(30)))
@@ -154,6 +161,7 @@ CASES: Mapping[str, Callable[[Path], Words]] = {
     "cluster-by": on_table("cluster-by", "s,id"),
     "cluster-by --none": on_table("cluster-by", "--none"),
     "cluster-by the same": on_table("cluster-by", "x"),
+    "drop-feature": on_table("drop-feature", "clustering"),
     "rename-column": on_table("rename-column", "s", "word"),
     "rename-column the same": on_table("rename-column", "s", "s"),
     "drop-column": on_table("drop-column", "s"),
@@ -164,6 +172,8 @@ CASES: Mapping[str, Callable[[Path], Words]] = {
     "doctor without need": on_table("doctor", "--fix", "broken-domain"),
     "orphans": orphans,
     "orphans without any": on_table("orphans", "--delete"),
+    "vacuum": vacuum,
+    "vacuum of nothing": on_table("vacuum"),
     "optimize": on_table("optimize"),
     "optimize --final": on_table("optimize", *FINAL, "--min-gain", "0"),
     "optimize --final without gain": on_table("optimize", *FINAL, "--min-gain", "99"),
@@ -181,6 +191,7 @@ NOTHING_TO_DO = {
     "checkpoint again",
     "doctor without need",
     "orphans without any",
+    "vacuum of nothing",
     "optimize --final without gain",
 }
 

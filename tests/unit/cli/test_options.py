@@ -29,7 +29,8 @@ ALWAYS: Final = {
     },
     "append": {"--dry-run"},
     "checkpoint": {"--dry-run"},
-    "cluster-by": {"--dry-run"},
+    "cluster-by": {"--dry-run", "--yes"},
+    "drop-feature": {"--dry-run"},
     "commit": {"--dry-run", "--groups-per-commit", "--max-reconciled-share"},
     "create": {"--dry-run", "--cluster-by", "--property"},
     "detail": {"--version"},
@@ -51,6 +52,7 @@ ALWAYS: Final = {
         "--max-reconciled-share",
         "--no-read-back",
     },
+    "vacuum": {"--retain", "--dry-run", "--limit"},
     "orphans": {"--delete", "--finished", "--older-than", "--limit"},
     "plan": {
         "--advice",
@@ -118,6 +120,8 @@ WITHOUT_EFFECT: Final = {
         "--spark-conf": "two --executor other --spark-conf a=b",
     },
     "orphans": {"--dry-run": "two --dry-run"},
+    "vacuum": {"--allow-short-retention": "two --allow-short-retention"},
+    "drop-feature": {"--truncate-history": "two clustering --truncate-history"},
     "plan": {
         **PLANNING,
         "--prefix": "plain --prefix x",
@@ -147,13 +151,14 @@ WITHOUT_EFFECT: Final = {
 
 LOCAL: Final = {
     **dict.fromkeys(("detail", "files", "cubes", "health", "history", "explain"), "two"),
-    **dict.fromkeys(("plan", "optimize", "doctor", "checkpoint", "orphans"), "two"),
+    **dict.fromkeys(("plan", "optimize", "doctor", "checkpoint", "orphans", "vacuum"), "two"),
     "advise": "two --workload readers",
     "append": "two source",
     "cluster-by": "two x",
     "commit": "document empty",
     "create": "new --like two",
     "drop-column": "two x",
+    "drop-feature": "two clustering",
     "rename-column": "two x y",
     "report": "two -o new",
     "run": "document -o new",

@@ -26,6 +26,7 @@ from liquidlog.sql.statements import (
     DescribeDetail,
     DescribeHistory,
     DropColumn,
+    DropFeature,
     Optimize,
     Recluster,
     RenameColumn,
@@ -33,6 +34,7 @@ from liquidlog.sql.statements import (
     TableAt,
     TableNamed,
     UnsetProperties,
+    Vacuum,
 )
 
 T = TableNamed(("t",))
@@ -74,6 +76,13 @@ INT = PrimitiveType("integer")
         ("ALTER TABLE IF EXISTS t RECLUSTER FINAL WHERE a > 'x''y' -- why", Recluster(
             table=T, final=True, where="a > 'x''y'", if_exists=True)),
         ("ALTER TABLE t RECLUSTER", Recluster(table=T)),
+        ("VACUUM t", Vacuum(table=T)),
+        ("ALTER TABLE t DROP FEATURE clustering", DropFeature(T, "clustering")),
+        (
+            "alter table t drop feature 'f' truncate history",
+            DropFeature(T, "f", truncate_history=True),
+        ),
+        ("vacuum t full retain 24 hours dry run", Vacuum(table=T, retain_hours=24, dry_run=True)),
         ("DESCRIBE DETAIL delta.`/x y`", DescribeDetail(AT)),
         ("/* a */ DESC HISTORY t LIMIT 3", DescribeHistory(T, 3)),
         ("SELECT * FROM CLUSTERING_INFORMATION('db', 't')", ClusteringInformation(
@@ -168,7 +177,12 @@ def test_a_new_table_has_columns_of_every_type() -> None:
         ("SELECT SYSTEM$CLUSTERING_INFORMATION('a b')", 1, 38, "in these quotes"),
         ("DESCRIBE HISTORY t LIMIT 0", 1, 26, "at least 1"),
         ("DESCRIBE t", 1, 10, "expected DETAIL or HISTORY"),
-        ("VACUUM t", 1, 1, "there is no statement VACUUM"),
+        ("RESTORE t", 1, 1, "there is no statement RESTORE"),
+        ("VACUUM t RETAIN 0.5 HOURS", 1, 17, "a whole number of hours"),
+        ("VACUUM t RETAIN 1 DAYS", 1, 19, "expected HOURS"),
+        ("VACUUM t LITE", 1, 10, "LITE"),
+        ("VACUUM t USING INVENTORY u", 1, 10, "an inventory"),
+        ("VACUUM t DRY RUN RETAIN 1 HOURS", 1, 18, "the end of the statement"),
         ("MERGE INTO t", 1, 1, "changed by an engine"),
     ],
 )

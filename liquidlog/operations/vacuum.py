@@ -1,0 +1,412 @@
+"""Delete the data files that no version within the retention needs, as VACUUM does.
+
+A file goes only if it is older than the retention, no version within the retention holds it, and it
+is of no run that could still be committed. The order of what is looked at makes that safe: files
+are listed first, then runs, then the log is read; whatever a run commits meanwhile is either among
+the runs or in the log. Then a version says what is going to be deleted, and runs and log are looked
+at once more before anything is.
+
+Source: PROTOCOL.md, "VACUUM Protocol Check", "Add File and Remove File"; Delta Spark,
+VacuumCommand, for what is written in the history.
+"""
+
+import warnings
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Final
+
+from liquidlog.commit.transaction import Clock, require_writable
+from liquidlog.data.runs import runs_in
+from liquidlog.errors import CommitStateUnknownError, LiquidlogError, StorageError, UsageError
+from liquidlog.log.named import Needed, needed_files
+from liquidlog.log.store import TableStore
+from liquidlog.operations.notes import put_note
+from liquidlog.operations.outputs import table_directory
+from liquidlog.snapshot import Snapshot
+from liquidlog.spec.change import Change
+from liquidlog.spec.data_names import is_data_name, is_hidden, is_log_directory, run_token_of
+from liquidlog.spec.log_files import commit_name, log_path
+from liquidlog.spec.rows import Rows
+from liquidlog.spec.schema import find_column
+from liquidlog.spec.times import RETENTION, iso_time, retention_ms, rough_duration
+from liquidlog.storage.files import FileFacts
+from liquidlog.storage.tree import tree
+
+START: Final = "VACUUM START"
+END: Final = "VACUUM END"
+
+SAFE_RETENTION_MS: Final = 168 * 3_600_000
+"""A shorter retention than a week has to be allowed: readers and writers may take so long."""
+
+_CLOCKS_APART_MS: Final = 86_400_000
+_PARALLEL_REQUESTS: Final = 16
+
+_REMOVED: Final = "the versions that had it are older than the retention"
+_UNNAMED: Final = "no version has it, and it is older than the retention"
+
+_NEEDED: Final = "a version within the retention needs it"
+_YOUNG: Final = "it is younger than the retention"
+_AGELESS: Final = "the storage does not say how old it is"
+_RUN: Final = "its run can still be committed, or is for orphans --delete"
+_OTHER: Final = "no version had it, and it is not called as data files are"
+_ODD: Final = "it is a link, or its name is not plain text"
+_ANOTHER_TABLE: Final = "it is in the directory of another table"
+
+
+class VacuumWarning(UserWarning):
+    """Files were deleted, but the version that says so could not be put."""
+
+
+@dataclass(frozen=True, slots=True)
+class UnneededFile:
+    """A file that no version within the retention needs; `path` is relative to the table."""
+
+    path: str
+    facts: FileFacts
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """How many files are kept for a reason, and their bytes together."""
+
+    reason: str
+    files: int
+    size_bytes: int
+
+
+@dataclass(frozen=True)
+class Vacuumed:
+    """What a vacuum deleted and kept, or would, and the versions that say so in the history."""
+
+    retention_ms: int
+    files: tuple[UnneededFile, ...]
+    kept: tuple[Kept, ...]
+    directories: int
+    versions: tuple[int, ...] = ()
+
+    @property
+    def deleted_files(self) -> int:
+        """The number of files that were deleted, or would be."""
+        return len(self.files)
+
+    @cached_property
+    def deleted_bytes(self) -> int:
+        """The bytes of these files."""
+        return sum(file.facts.size_bytes for file in self.files)
+
+    def rows(self) -> Rows:
+        """Return one row per file that was deleted, or would be."""
+        return Rows(
+            {
+                "path": file.path,
+                "size_bytes": file.facts.size_bytes,
+                "modified": iso_time(file.facts.modification_time_ms),
+                "reason": file.reason,
+            }
+            for file in self.files
+        )
+
+
+def vacuum(
+    store: TableStore,
+    snapshot: Snapshot,
+    clock: Clock,
+    *,
+    retain_ms: int | None = None,
+    allow_short_retention: bool = False,
+    dry_run: bool = False,
+) -> Vacuumed:
+    """Delete the files that no version within the retention needs; return them and what is kept.
+
+    With `dry_run` nothing is deleted and no version is put. A vacuum that was stopped is finished
+    by the next one.
+
+    Raises:
+        UsageError: If the retention is too short, or the table does not say it in known words.
+        UnsupportedFeatureError: If the storage or the table cannot be written.
+        StorageError: If the storage does not answer, or its clock and ours are a day apart; some
+            files may be deleted.
+        LogError: If the log cannot be read whole.
+        CommitError: If a version could not be put.
+    """
+    store.require_writable()
+    require_writable(snapshot)
+    kept_ms = retention_to_keep(
+        snapshot.metadata.configuration, retain_ms, allow_short=allow_short_retention
+    )
+    now_ms = clock.now_ms()
+    found = _found(store, snapshot, since_ms=now_ms - kept_ms)
+    if not found.unneeded:
+        return _vacuumed(found, kept_ms)
+    if dry_run:
+        return _vacuumed(found, kept_ms, versions=(snapshot.version + 1, snapshot.version + 2))
+    parameters = {
+        "retentionCheckEnabled": not allow_short_retention,
+        "defaultRetentionMillis": retention_ms(snapshot.metadata.configuration),
+        **({} if retain_ms is None else {"specifiedRetentionMillis": retain_ms}),
+    }
+    started = put_note(store, _start(found, parameters), clock)
+    try:
+        _require_one_time(store, started, now_ms)
+        deleted = _delete(store, found, since_ms=now_ms - kept_ms)
+    except BaseException:
+        with suppress(LiquidlogError):
+            put_note(store, _end("FAILED", {}), clock)
+        raise
+    ended = _put_end(store, len(deleted), found.directories, clock)
+    return _vacuumed(found, kept_ms, deleted, versions=(started, *ended))
+
+
+def retention_to_keep(
+    configuration: Mapping[str, str], retain_ms: int | None, *, allow_short: bool
+) -> int:
+    """Return how long removed files are kept, in ms: what is asked for, else the table's property.
+
+    Raises:
+        UsageError: If it is shorter than the property or a week, which has to be allowed, or the
+            property is not an interval.
+    """
+    own_ms = retention_ms(configuration)
+    if own_ms is None:
+        raise UsageError(
+            f"{RETENTION} is {configuration[RETENTION]!r}, which is no interval; set it, as in"
+            f" set-properties {RETENTION}='interval 7 days'",
+            property=RETENTION,
+        )
+    if retain_ms is None or allow_short:
+        return own_ms if retain_ms is None else retain_ms
+    least_ms = max(own_ms, SAFE_RETENTION_MS)
+    if retain_ms < least_ms:
+        raise UsageError(
+            f"a retention of {rough_duration(retain_ms)} is shorter than {rough_duration(least_ms)}"
+            f", the longer one of {RETENTION} and a week: readers of older versions would fail,"
+            " and what writers of other engines have not committed yet would be lost for good;"
+            " leave it out to keep what the table says, or, if nobody else reads or writes the"
+            " table, allow it with --allow-short-retention",
+            retain_ms=retain_ms,
+            least_ms=least_ms,
+        )
+    return retain_ms
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """What is in a table's directory: files that are not needed, and why others are kept.
+
+    `by_name` says that there are links, so that one file can have several paths.
+    """
+
+    unneeded: tuple[UnneededFile, ...]
+    kept: tuple[Kept, ...]
+    directories: int
+    by_name: bool
+
+
+@dataclass(frozen=True, slots=True)
+class _Listed:
+    """The files below a table's directory, but those in hidden directories, and what else is."""
+
+    files: Mapping[str, FileFacts]
+    odd: int
+    others: Mapping[str, FileFacts]
+    directories: int
+
+
+def _found(store: TableStore, snapshot: Snapshot, *, since_ms: int) -> _Found:
+    listed = _listed(store, snapshot)
+    tokens = _tokens(store)
+    early = {
+        path: _reason_without_log(path, facts, tokens, since_ms)
+        for path, facts in listed.files.items()
+    }
+    reasons = {path: reason for path, reason in early.items() if reason is not None}
+    old = listed.files.keys() - reasons.keys()
+    said = needed_files(store, old, since_ms=since_ms, by_name=listed.odd > 0)
+    unneeded = []
+    for path in sorted(old):
+        reason = _reason_to_delete(path, said)
+        if reason is None:
+            reasons[path] = _NEEDED if path in said.needed else _OTHER
+        else:
+            unneeded.append(UnneededFile(path, listed.files[path], reason))
+    return _Found(tuple(unneeded), _kept(listed, reasons), listed.directories, listed.odd > 0)
+
+
+def _reason_without_log(
+    path: str, facts: FileFacts, tokens: Collection[str], since_ms: int
+) -> str | None:
+    """Return why a file is kept whatever the log says, None if the log decides."""
+    if facts.modification_time_ms == 0:
+        return _AGELESS
+    if facts.modification_time_ms >= since_ms:
+        return _YOUNG
+    return _RUN if run_token_of(path) in tokens else None
+
+
+def _reason_to_delete(path: str, said: Needed) -> str | None:
+    """Return why an old file goes, None if it stays."""
+    if path in said.needed:
+        return None
+    if path in said.expired:
+        return _REMOVED
+    return _UNNAMED if is_data_name(path) else None
+
+
+def _kept(listed: _Listed, reasons: Mapping[str, str]) -> tuple[Kept, ...]:
+    files, sizes = Counter(reasons.values()), Counter[str]()
+    for path, reason in reasons.items():
+        sizes[reason] += listed.files[path].size_bytes
+    files[_ANOTHER_TABLE] = len(listed.others)
+    sizes[_ANOTHER_TABLE] = sum(facts.size_bytes for facts in listed.others.values())
+    files[_ODD] = listed.odd
+    order = (_NEEDED, _YOUNG, _RUN, _OTHER, _AGELESS, _ODD, _ANOTHER_TABLE)
+    return tuple(Kept(reason, files[reason], sizes[reason]) for reason in order if files[reason])
+
+
+def _listed(store: TableStore, snapshot: Snapshot) -> _Listed:
+    """List the table's directory; links are not followed, hidden directories not looked into."""
+    columns = _partition_names(snapshot)
+    tables: set[str] = set()
+    entered = 0
+
+    def enter(directory: str) -> bool:
+        nonlocal entered
+        if is_log_directory(directory):
+            tables.add(directory.rpartition("/")[0])
+        if is_hidden(directory, columns):
+            return False
+        entered += 1
+        return True
+
+    files: dict[str, FileFacts] = {}
+    odd = 0
+    for entry in tree(table_directory(store), enter, store.storage):
+        if is_hidden(entry.path, ()):
+            continue
+        if entry.facts is None:
+            odd += 1
+        else:
+            files[entry.path] = entry.facts
+    tables.discard("")
+    others = {path: facts for path, facts in files.items() if _is_below(path, tables)}
+    own = {path: facts for path, facts in files.items() if path not in others}
+    return _Listed(own, odd, others, entered)
+
+
+def _is_below(path: str, directories: Collection[str]) -> bool:
+    return any(path.startswith(f"{directory}/") for directory in directories)
+
+
+def _partition_names(snapshot: Snapshot) -> frozenset[str]:
+    """Return the names of partition columns, logical and physical: directories have either."""
+    names = snapshot.metadata.partition_columns
+    columns = (find_column(snapshot.schema, (name,)) for name in names)
+    return frozenset({*names, *(column.physical_name for column in columns if column is not None)})
+
+
+def _tokens(store: TableStore) -> frozenset[str]:
+    return frozenset(run.token for run in runs_in(table_directory(store), store.storage))
+
+
+def _require_one_time(store: TableStore, version: int, now_ms: int) -> None:
+    """Refuse to go on by a clock that is far ahead of the storage's.
+
+    Raises:
+        StorageError: If the version that was just put is a day old by our clock.
+    """
+    name = log_path(commit_name(version))
+    facts = store.file_facts(name)
+    written_ms = 0 if facts is None else facts.modification_time_ms
+    if written_ms and now_ms - written_ms > _CLOCKS_APART_MS:
+        raise StorageError(
+            name,
+            f"was written at {iso_time(now_ms)} by the clock of this machine, and at"
+            f" {iso_time(written_ms)} by that of the storage; nothing was deleted, as it is not"
+            " known how old files are; set the clock of this machine",
+        )
+
+
+def _delete(store: TableStore, found: _Found, *, since_ms: int) -> tuple[UnneededFile, ...]:
+    """Delete files that are still not needed, now that the log is read again; return them."""
+    tokens = _tokens(store)
+    paths = {file.path for file in found.unneeded if run_token_of(file.path) not in tokens}
+    said = needed_files(store, paths, since_ms=since_ms, by_name=found.by_name)
+    doomed = tuple(
+        file
+        for file in found.unneeded
+        if file.path in paths and _reason_to_delete(file.path, said) is not None
+    )
+    with ThreadPoolExecutor(_PARALLEL_REQUESTS) as pool:
+        for _ in pool.map(lambda file: store.delete_file(file.path), doomed):
+            pass  # an error of any of them is raised
+    return doomed
+
+
+def _vacuumed(
+    found: _Found,
+    kept_ms: int,
+    deleted: Sequence[UnneededFile] | None = None,
+    *,
+    versions: tuple[int, ...] = (),
+) -> Vacuumed:
+    files = found.unneeded if deleted is None else tuple(deleted)
+    gone = {file.path for file in files}
+    kept = (*found.kept, *_needed_again(file for file in found.unneeded if file.path not in gone))
+    return Vacuumed(kept_ms, files, kept, found.directories, versions)
+
+
+def _needed_again(files: Iterator[UnneededFile]) -> Iterator[Kept]:
+    sizes = [file.facts.size_bytes for file in files]
+    if sizes:
+        yield Kept("a version or a run came to need it meanwhile", len(sizes), sum(sizes))
+
+
+def _start(found: _Found, parameters: Mapping[str, object]) -> Change:
+    sizes = (file.facts.size_bytes for file in found.unneeded)
+    metrics = {
+        "numFilesToDelete": str(len(found.unneeded)),
+        "sizeOfDataToDelete": str(sum(sizes)),
+    }
+    return _note(START, parameters, metrics)
+
+
+def _end(status: str, metrics: Mapping[str, str]) -> Change:
+    return _note(END, {"status": status}, metrics)
+
+
+def _note(operation: str, parameters: Mapping[str, object], metrics: Mapping[str, str]) -> Change:
+    return Change(
+        operation=operation,
+        parameters=parameters,
+        actions=(),
+        metrics=metrics,
+        is_blind_append=True,
+        isolation_level="SnapshotIsolation",
+    )
+
+
+def _put_end(store: TableStore, deleted: int, directories: int, clock: Clock) -> tuple[int, ...]:
+    """Put the version that says that all is done; return it, or nothing if it cannot be put.
+
+    What was deleted is deleted, whether or not the history says so.
+
+    Raises:
+        CommitStateUnknownError: If the version may or may not have been put.
+    """
+    metrics = {
+        "numDeletedFiles": str(deleted),
+        "numVacuumedDirectories": str(directories + 1),  # with the table's own
+    }
+    try:
+        return (put_note(store, _end("COMPLETED", metrics), clock),)
+    except CommitStateUnknownError:
+        raise
+    except LiquidlogError as error:
+        message = f"the files were deleted, but the history does not say so: {error.message}"
+        warnings.warn(message, VacuumWarning, stacklevel=3)
+        return ()

@@ -1,0 +1,145 @@
+"""Compare what VACUUM would delete of every recorded table with Delta Spark and delta-rs.
+
+LIQUID_REFERENCE_JARS=JARS python tests/interop/golden_vacuum.py DIRECTORY [CASE ...]
+
+DIRECTORY is as for golden_tables.py. Each table is copied, made old, and given what a writer may
+have left there; then all three are asked what they would delete, at the table's own retention and
+at none. We may find fewer files than Delta Spark, for a reason that is named; never another one.
+Exits with 1 at any other difference.
+"""
+
+import argparse
+import os
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from shutil import copytree
+from typing import Any, Final
+from urllib.parse import unquote, urlsplit
+
+from deltalake import DeltaTable
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+
+from liquidlog.errors import LiquidlogError, UnsupportedFeatureError
+from liquidlog.spec.data_names import is_data_name
+from liquidlog.table import Table
+
+sys.path.insert(0, str(Path(__file__).parents[1]))  # run as a script
+
+from interop.golden_tables import Outcome, cases, tally
+from support.filled import make_old
+from support.reference import open_reference
+
+CHECK: Final = "spark.databricks.delta.retentionDurationCheck.enabled"
+
+LISTING_TASKS: Final = "spark.sql.sources.parallelPartitionDiscovery.parallelism"
+
+LEFT: Final = {
+    "part-left.parquet": "goes",
+    "ab/part-left.parquet": "goes",
+    "_change_data/cdc-left.parquet": "goes",
+    "deletion_vector_00000000-0000-4000-8000-000000000000.bin": "goes",
+    "notes.txt": "goes there only: no name of data",
+    "_left/part-left.parquet": "stays",
+    ".part-left.parquet.crc": "stays",
+}
+"""What is put into each table, and what becomes of it."""
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("directory", type=Path)
+    parser.add_argument("cases", nargs="*", help="names of cases; all if none")
+    options = parser.parse_args()
+    spark = open_reference(os.environ["LIQUID_REFERENCE_JARS"], quiet=True)
+    wanted = [
+        case for case in cases(options.directory) if not options.cases or case.name in options.cases
+    ]
+    found = (
+        (f"{case.name} {step}", outcome)
+        for case in wanted
+        if (case / "table" / "_delta_log").is_dir()
+        for step, outcome in compare_case(spark, case / "table")
+    )
+    return tally(found, verbose=True)
+
+
+def compare_case(spark: SparkSession, source: Path) -> Iterator[tuple[str, Outcome]]:
+    """Yield how answers about a copy of a table compare, by retention."""
+    with tempfile.TemporaryDirectory() as directory:
+        root = Path(directory).resolve() / "table"
+        copytree(source, root, symlinks=True)
+        for name in LEFT:
+            (root / name).parent.mkdir(exist_ok=True)
+            (root / name).write_bytes(b"left")
+        make_old(root)
+        for hours in (None, 0):
+            yield (
+                ("at its retention" if hours is None else "at none"),
+                _compared(spark, root, hours),
+            )
+
+
+def _compared(spark: SparkSession, root: Path, hours: int | None) -> Outcome:
+    there = {str(path.relative_to(root)) for path in root.rglob("*") if path.is_file()}
+    refusal = ""
+    try:
+        theirs = their_files(spark, root, hours) & there
+    except PySparkException as error:
+        theirs = None
+        refusal = str(error).splitlines()[0][:120]
+    try:
+        ours = our_files(root, hours)
+    except UnsupportedFeatureError as error:
+        return "we refuse to write the table", error.message
+    except LiquidlogError as error:
+        kind = "both refuse" if theirs is None else "DIFFERS: we fail"
+        return kind, f"{type(error).__name__}: {error}"
+    if theirs is None:
+        return "Delta Spark refuses", refusal
+    if not ours <= theirs:
+        return "DIFFERS: we delete more", str(sorted(ours - theirs))
+    fewer = theirs - ours
+    unexplained = {name for name in fewer if is_data_name(name)}
+    if unexplained:
+        return "DIFFERS: fewer without a reason", str(sorted(unexplained))
+    others = _delta_rs(root, hours)
+    if others is not None and ours - others - {name for name in ours if "left" in name}:
+        return "the same as Delta Spark; delta-rs fewer", str(sorted(ours - others))
+    return "the same files, but names that are not of data", ""
+
+
+def our_files(root: Path, hours: int | None) -> frozenset[str]:
+    """Return the files that we would delete."""
+    retain = None if hours is None else f"{hours}h"
+    done = Table.open(root).vacuum(
+        retain=retain, allow_short_retention=hours is not None, dry_run=True
+    )
+    return frozenset(file.path for file in done.files)
+
+
+def their_files(spark: SparkSession, root: Path, hours: int | None) -> frozenset[str]:
+    """Return the files and directories that Delta Spark would delete."""
+    spark.conf.set(CHECK, "false")
+    spark.conf.set(LISTING_TASKS, "2")
+    retain = "" if hours is None else f" RETAIN {hours} HOURS"
+    found: list[Any] = spark.sql(f"VACUUM delta.`{root}`{retain} DRY RUN").collect()
+    paths = (unquote(urlsplit(row.path).path) if "%" in row.path else row.path for row in found)
+    return frozenset(path.removeprefix("file:").removeprefix(f"{root}/") for path in paths)
+
+
+def _delta_rs(root: Path, hours: int | None) -> frozenset[str] | None:
+    """Return the files that delta-rs would delete, None if it cannot open the table."""
+    try:
+        found = DeltaTable(root).vacuum(
+            retention_hours=hours, enforce_retention_duration=False, dry_run=True, full=True
+        )
+    except Exception:  # noqa: BLE001  a second opinion only where there is one
+        return None
+    return frozenset(map(unquote, found))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
