@@ -24,6 +24,7 @@ from liquidlog.storage.options import OptionsSource, StorageOptions
 from liquidlog.table import Size, Table
 from liquidspark.executor import execute_groups
 from liquidspark.pipeline import ExecutorOptions
+from liquidspark.versions import context_of, require_frame
 from liquidspark.writing import DEFAULT_OPTIONS, append, opened_table
 
 if TYPE_CHECKING:
@@ -97,10 +98,10 @@ def stream(  # noqa: PLR0913  what to write and how, spelled out
             argument is wrong.
         LiquidlogError: If the table cannot be opened.
     """
-    one(df, DataFrame, argument="df", expected="a DataFrame")
+    require_frame(df, argument="df")
     if not df.isStreaming:
         raise UsageError("the DataFrame is not streaming; append writes it at once")
-    if getattr(df.sparkSession, "sparkContext", None) is None:
+    if context_of(df.sparkSession) is None:
         raise UsageError("a stream needs a classic session; Spark Connect runs batches elsewhere")
     if policy is not None:
         one(policy, InlineClustering, argument="policy", expected="an InlineClustering")

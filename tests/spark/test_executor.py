@@ -338,6 +338,7 @@ def test_execute_runs_the_asked_groups_and_reports_progress(
     assert all(0 < share <= 1 for _, share in seen)
 
 
+@pytest.mark.sparks
 def test_closing_early_cancels_and_deletes(spark: SparkSession, tmp_path: Path) -> None:
     table = pa.table({"key": pa.array(shuffled(3000), pa.int64())})
     inputs = write_inputs(tmp_path, table, 2)
@@ -414,6 +415,7 @@ def test_rewrites_beside_each_other_leave_the_session_its_settings(
     assert [spark.conf.get(name, None) for name in names] == ["true", None]
 
 
+@pytest.mark.sparks
 def test_assignments_that_do_not_travel_with_the_function_give_the_same_files(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -70,7 +70,7 @@ class DiedError(Exception):
     [
         (frames, "write_frame", False, 0),
         (Table, "commit_write", False, 1),
-        (Table, "commit_write", True, 1),
+        pytest.param(Table, "commit_write", True, 1, marks=pytest.mark.sparks),
     ],
     ids=["before the files", "before the commit", "after the commit"],
 )
