@@ -66,7 +66,7 @@ def stream(  # noqa: PLR0913  what to write and how, spelled out
     df: DataFrame,
     table: "Table | str | PathLike[str]",
     *,
-    checkpoint: str,
+    checkpoint: "str | PathLike[str]",
     cluster: bool = True,
     policy: InlineClustering | None = None,
     max_file_size: Size | None = None,
