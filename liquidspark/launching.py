@@ -62,8 +62,10 @@ class Launch:
         if self._gateway is not None:
             with suppress(Exception):
                 self._gateway.shutdown()
-            self._gateway.proc.kill()
-            self._gateway.proc.wait()
+            process = self._gateway.proc
+            process.kill()
+            process.wait()
+            process.stdin.close()
 
 
 @contextmanager

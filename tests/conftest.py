@@ -1,6 +1,7 @@
 import pytest
 from hypothesis import settings
 
+from liquidlog.operations import executors
 from support.effort import effort, is_long
 
 # Timings on shared machines vary too much for a deadline to mean anything. The short form tries
@@ -11,8 +12,11 @@ settings.register_profile(
 settings.load_profile("laws")
 
 
-@pytest.fixture(autouse=True)
-def _no_jvm_ahead(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+_EARLY = executors._EARLY_GROUP
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
     """Commands begin no JVM while they plan, where tests need none."""
-    if request.node.get_closest_marker("spark") is None:
-        monkeypatch.setattr("liquidlog.operations.executors._EARLY_GROUP", "nothing")
+    needed = item.get_closest_marker("spark") is not None
+    executors._EARLY_GROUP = _EARLY if needed else "nothing"  # type: ignore[misc]

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from io import BytesIO
 from threading import Event
 from typing import Any
 
@@ -24,6 +25,10 @@ class Gateway:
     @property
     def proc(self) -> "Gateway":
         return self
+
+    @property
+    def stdin(self) -> BytesIO:
+        return BytesIO()
 
     def shutdown(self) -> None:
         raise OSError("it does not answer")
