@@ -2,6 +2,7 @@
 .DEFAULT_GOAL := help
 PYTHON ?= python3
 BIN := .venv/bin
+SPARKS := 3.5.9 4.0.5 4.3.0
 UV := PYTHON="$(PYTHON)" UV_PYTHON_DOWNLOADS=never tools/uv
 COMPILE := $(UV) pip compile --quiet --upgrade --universal --python-version 3.11 \
 	--generate-hashes --no-annotate --no-emit-index-url --custom-compile-command "make lock"
@@ -43,6 +44,19 @@ test-lowest: install ## the tests without a JVM, on the oldest versions that pyp
 	$(UV) pip install --quiet --python .tools/lowest/bin/python --resolution lowest-direct \
 		--group test --editable '.[spark,s3,demo]'
 	.tools/lowest/bin/python -m pytest -n auto --dist worksteal tests/unit tests/golden tests/property
+
+test-sparks: $(SPARKS:%=.tools/spark-%/.installed) ## a minute's worth of tests on other versions of PySpark, each in a venv beside
+	@home=$$($(BIN)/python tools/java_home.py) && export JAVA_HOME="$$home"; \
+		for version in $(SPARKS); do echo "PySpark $$version"; \
+			.tools/spark-$$version/bin/python -m pytest -m sparks -W ignore tests/spark || exit 1; done
+
+# All that the lock pins, but for PySpark: it alone is what is tried.
+.tools/spark-%/.installed: .venv/.installed
+	$(UV) venv --quiet --clear --python $(BIN)/python .tools/spark-$*
+	$(UV) pip sync --quiet --python .tools/spark-$*/bin/python --require-hashes requirements.lock
+	$(UV) pip install --quiet --python .tools/spark-$*/bin/python pyspark==$*
+	$(UV) pip install --quiet --python .tools/spark-$*/bin/python --no-deps --no-build-isolation --editable .
+	@touch $@
 
 check: install ## format, lint, import contracts, types
 	$(BIN)/ruff format --check .
@@ -87,4 +101,5 @@ clean: ## remove everything that the targets made
 	rm -rf .venv .tools dist .demo .bench .site .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage
 	rm -rf spark-warehouse metastore_db derby.log
 
-.PHONY: help install demo test test-fast test-lowest check bench docs examples screens mistakes fix dist lock clean
+.PRECIOUS: .tools/spark-%/.installed
+.PHONY: help install demo test test-fast test-lowest test-sparks check bench docs examples screens mistakes fix dist lock clean

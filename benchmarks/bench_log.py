@@ -212,7 +212,7 @@ def measure(step: str, code: str, uri: Path) -> dict[str, float]:
     """
     # As the command line begins: pandas, where there is one, takes longer to import than a table.
     ours = """
-from liquidlog.cli.startup import do_without_pandas
+from liquidlog.startup import do_without_pandas
 do_without_pandas()
 from liquidlog.table import Table
 """

@@ -867,7 +867,9 @@ class Table(Summary):
         one(advice, AdviceDocument, argument="advice", expected=kind)
         return plan_advised(self.snapshot(), advice, policy, self.plan)
 
-    def explain(self, plan: ClusteringPlan | None = None, *, path: str | None = None) -> Rows:
+    def explain(
+        self, plan: ClusteringPlan | None = None, *, path: str | PathLike[str] | None = None
+    ) -> Rows:
         """Return why each live file, or one file, is or is not a candidate, in words and numbers.
 
         Raises:
@@ -875,11 +877,10 @@ class Table(Summary):
         """
         from liquidlog.operations.explain import explain
 
-        if path is not None:
-            one(path, str, argument="path", expected="a path as files shows it")
+        file = None if path is None else address(path, argument="path")
         made = self.plan() if plan is None else plan
         snapshot = self.snapshot_of(made)
-        return explain(made, snapshot, self.bounds_of(snapshot), path)
+        return explain(made, snapshot, self.bounds_of(snapshot), file)
 
     def explain_together(
         self, plan: ClusteringPlan | None = None, *, examples: int = 3

@@ -7,6 +7,8 @@ from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final
 
+from liquidspark.versions import parsed_schema
+
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
@@ -98,9 +100,7 @@ def empty_frame(spark: "SparkSession") -> "DataFrame":
 
 def frame(spark: "SparkSession", rows: Iterable[Mapping[str, Any]], schema: str) -> "DataFrame":
     """Return rows as a DataFrame; fields that the schema lacks are left out, others are null."""
-    from pyspark.sql.types import DataType
-
-    wanted: Any = DataType.fromDDL(schema)
+    wanted = parsed_schema(spark, schema)
     return spark.createDataFrame([_cast(row, wanted) for row in rows], wanted)
 
 

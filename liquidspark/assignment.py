@@ -24,11 +24,13 @@ from pyspark.sql import DataFrame, SparkSession
 from liquidlog.data.ipc import decode_table, encode_table
 from liquidlog.plan import InputFile
 from liquidspark.source import GroupWork, Survey, flat_array
+from liquidspark.versions import arrow_frame
 
 _MAX_EMBEDDED_BYTES: Final = 64 << 10
 """Most bytes of all assignments together that travel with the function."""
 
 _SIZE_BYTES: Final = 8
+_ASSIGNMENTS: Final = "id bigint, content binary, target int"
 _CODEC: Final = "zstd"
 _MURMUR_SEED: Final = 42
 
@@ -108,7 +110,7 @@ def assigned(
     rows = pa.table(
         [numbers, pa.array(contents, pa.binary()), targets], ["id", "content", "target"]
     )
-    frame = spark.createDataFrame(rows).repartition(count, "target")
+    frame = arrow_frame(spark, rows, _ASSIGNMENTS).repartition(count, "target")
     return frame, AssignedTasks(function, None)
 
 

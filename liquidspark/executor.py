@@ -180,7 +180,7 @@ def execute_groups(  # noqa: PLR0913  as execute
     # Groups of one task go last, where they fill the slots that large groups leave.
     large = [run for run in runs if run.group.size_bytes > options.single_task_bytes]
     small = [run for run in runs if run.group.size_bytes <= options.single_task_bytes]
-    runs[0].require_ready(spark)
+    runs[0].require_ready(spark, tasks=sum(len(run.group.inputs) for run in large) or len(small))
     with piece_settings(spark):
         yield from Flight(spark, [*large, *small]).outcomes(progress, cancelled)
 
@@ -262,8 +262,12 @@ class GroupRun:
         for file in self.group.inputs:
             vector_location(self.plan, file)
 
-    def require_ready(self, spark: SparkSession) -> None:
+    def require_ready(self, spark: SparkSession, *, tasks: int) -> None:
         """Refuse to begin if no group at all could be rewritten.
+
+        Args:
+            spark: The session.
+            tasks: How many tasks are to follow.
 
         Raises:
             ExecutorError: If the driver or a worker lacks what a rewrite needs.
@@ -275,6 +279,7 @@ class GroupRun:
                 directory=self.directory,
                 file=file_location(self.plan.table_uri, file.path),
                 storage=self.storage,
+                tasks=tasks,
             )
 
     def work(self) -> GroupWork:

@@ -22,6 +22,7 @@ from liquidlog.errors import ExecutorError
 from liquidlog.plan import Cancelled, Progress
 from liquidspark.jobs import GroupJobs
 from liquidspark.session import failure_reason
+from liquidspark.versions import context_of
 
 _POLL_SECONDS: Final = 0.2
 _POLL_SECONDS_PER_GROUP: Final = 0.02
@@ -106,7 +107,7 @@ def task_slots(spark: SparkSession) -> int:
         ExecutorError: If the session has ended.
     """
     try:
-        context = getattr(spark, "sparkContext", None)
+        context = context_of(spark)
         cores = _partitions(spark) if context is None else int(context.defaultParallelism)
         task_cores = int(spark.conf.get("spark.task.cpus", None) or 1)
     except Exception as error:
@@ -199,7 +200,7 @@ class Flight(Generic[Outcome]):
             return False
         if sum(one.driver_bytes for one in (*running, run)) > _MAX_DRIVER_BYTES:
             return False
-        if len(running) < _LEAST_UNWATCHED and not hasattr(self._spark, "sparkContext"):
+        if len(running) < _LEAST_UNWATCHED and context_of(self._spark) is None:
             return True
         enough, tasks = _TASKS_PER_SLOT * self._slots.count(), 0
         for one in running:

@@ -13,7 +13,6 @@ from typing import Final
 from uuid import uuid4  # noqa: TID251  names the files of a run
 
 from msgspec import structs
-from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from liquidlog.curve.curves import parse_curve
@@ -45,10 +44,12 @@ from liquidspark.pipeline import (
     with_fresh_options,
     write_moved,
 )
-from liquidspark.session import failure_reason, settings_applied
+from liquidspark.session import failure_reason
+from liquidspark.settings import settings_applied
 from liquidspark.shuffle import FACTS_SCHEMA
 from liquidspark.sink import TaskFacts, Timer, decode_facts, merge_facts
 from liquidspark.source import GroupWork, Survey
+from liquidspark.versions import add_tag, cancel_tagged, context_of, has_setting, remove_tag
 
 _PROBED_ROWS: Final = 20_000
 """Rows whose stored width is measured where the table has too few to tell."""
@@ -274,12 +275,8 @@ def batch_settings(spark: SparkSession) -> Iterator[None]:
     Versions of Spark that cannot bound bytes get small batches: the same number bounds rows of data
     and pieces, which are large.
     """
-    try:
-        spark.conf.get(_BYTES_PER_BATCH)
-    except PySparkException:
-        settings = _BOUNDED_BY_ROWS
-    else:
-        settings = _BOUNDED_BY_BYTES
+    bounded = has_setting(spark, _BYTES_PER_BATCH)
+    settings = _BOUNDED_BY_BYTES if bounded else _BOUNDED_BY_ROWS
     with settings_applied(spark, settings):
         yield
 
@@ -290,20 +287,20 @@ def _tagged(spark: SparkSession, tag: str) -> Iterator[None]:
 
     A job group would take the place of the caller's, by which a stopped query cancels its jobs.
     """
-    spark.addTag(tag)
+    add_tag(spark, tag)
     try:
         yield
     except BaseException:
         with suppress(Exception):
-            spark.interruptTag(tag)
+            cancel_tagged(spark, tag)
         raise
     finally:
-        spark.removeTag(tag)
+        remove_tag(spark, tag)
 
 
 def _partitions(spark: SparkSession) -> int:
     """Return about how many partitions hold most rows: as many as the session makes of its own."""
-    context = getattr(spark, "sparkContext", None)
+    context = context_of(spark)
     return 1 if context is None else int(context.defaultParallelism)
 
 

@@ -8,6 +8,7 @@ from uuid import uuid4  # noqa: TID251  names jobs, not files
 from pyspark.sql import SparkSession
 
 from liquidlog.errors import ExecutorError
+from liquidspark.versions import add_tag, cancel_tagged, context_of, remove_tag
 
 if TYPE_CHECKING:  # absent from clients of Connect
     from pyspark import SparkContext
@@ -44,16 +45,16 @@ class GroupJobs:
     @contextmanager
     def started_here(self, spark: SparkSession) -> Iterator[None]:
         """Context manager: jobs that this thread starts belong to the group."""
-        context = getattr(spark, "sparkContext", None)
+        context = context_of(spark)
         if context is not None:
             context.setJobGroup(self._name, "liquidspark", interruptOnCancel=True)
             yield
             return
-        spark.addTag(self._name)
+        add_tag(spark, self._name)
         try:
             yield
         finally:
-            spark.removeTag(self._name)
+            remove_tag(spark, self._name)
 
     def share_done(self, spark: SparkSession) -> float:
         """Return which share of the tasks is done, 0 to 0.99; 0 where Spark does not say."""
@@ -75,7 +76,7 @@ class GroupJobs:
 
     def _done_in_phase(self, spark: SparkSession) -> int:
         """Return how many tasks of this phase are done; 0 where Spark does not say."""
-        context = getattr(spark, "sparkContext", None)
+        context = context_of(spark)
         if context is None:
             return 0
         tracker = context.statusTracker()
@@ -92,10 +93,10 @@ class GroupJobs:
         """
         is_again = because is not None and self._cancelled is not None
         self._cancelled = self._cancelled if because is None else because
-        context = getattr(spark, "sparkContext", None)
+        context = context_of(spark)
         with suppress(Exception):
             if context is None:
-                spark.interruptTag(self._name)
+                cancel_tagged(spark, self._name)
             elif not is_again or self._has_running(context):
                 # Spark logs a warning whenever there is nothing to stop.
                 context.cancelJobGroup(self._name)

@@ -20,6 +20,7 @@ from pyspark.sql import DataFrame, SparkSession
 from liquidlog.errors import LiquidlogError
 from liquidlog.plan import GroupCosts
 from liquidlog.spec.arguments import one, whole_number
+from liquidlog.startup import do_without_pandas
 from liquidspark.assignment import (
     Assignment,
     assigned,
@@ -49,6 +50,7 @@ from liquidspark.source import (
     split_file,
     survey_file,
 )
+from liquidspark.versions import OWN_WORKERS
 from liquidspark.whole import CompactionTasks, GroupTask, shares
 
 T = TypeVar("T")
@@ -358,8 +360,12 @@ def prepare_worker() -> None:
 
     Every slice needs as much memory as the one before. If the allocator returns it in between, the
     kernel clears it again and again: a ninth of the CPU time of a rewrite of TPC-H lineitem. Spark
-    collects garbage after every task, which visits every imported object: another thirtieth.
+    collects garbage after every task, which visits every imported object: another thirtieth. A
+    worker that runs nothing but our tasks does without pandas, which Arrow imports for its first
+    conversion.
     """
+    if OWN_WORKERS in os.environ:
+        do_without_pandas()
     gc.collect()
     gc.freeze()
     mallopt = _mallopt()

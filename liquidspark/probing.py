@@ -28,6 +28,7 @@ from liquidlog.errors import ExecutorError, LiquidlogError
 from liquidlog.storage.files import open_input
 from liquidlog.storage.options import NO_OPTIONS, StorageOptions
 from liquidspark.session import failure_reason
+from liquidspark.versions import OWN_WORKERS, context_of
 
 _PRODUCT: Final = "liquidlog"
 _CANNOT_READ: Final = "cannot read"
@@ -35,7 +36,7 @@ _SEE: Final = "see docs/where-it-runs.md"
 _INSTALL: Final = f"install it there or ship it with --archives or --py-files, {_SEE}"
 _REQUIREMENT: Final = re.compile(r"([\w.-]+)>=([\d.]+)[^;]*")
 _VERSIONS_DIFFER: Final = re.compile(
-    r"worker has different version:? '?(\d+\.\d+)'? than that in driver:? '?(\d+\.\d+)"
+    r"worker has different version:? ['(]?(\d+)[.,] ?(\d+)['\)]? than that in driver:? '?(\d+\.\d+)"
 )
 _MODULE_MISSING: Final = re.compile(r"No module named '([\w.]+)'")
 _PROGRAM_MISSING: Final = re.compile(r'Cannot run program "([^"]+)"')
@@ -58,7 +59,12 @@ class WorkerAnswer(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def require_ready(
-    spark: SparkSession, *, directory: str, file: str, storage: StorageOptions = NO_OPTIONS
+    spark: SparkSession,
+    *,
+    directory: str,
+    file: str,
+    storage: StorageOptions = NO_OPTIONS,
+    tasks: int = 1,
 ) -> None:
     """Refuse a rewrite that cannot work, after one probe here and one on a worker.
 
@@ -67,6 +73,8 @@ def require_ready(
         directory: The table.
         file: One of the inputs.
         storage: The storage options for both.
+        tasks: How many are to follow at a time; as many workers of a session of ours on this
+            machine begin together.
 
     Raises:
         ExecutorError: If the rewrite cannot work; says where, why, and what to do.
@@ -79,7 +87,8 @@ def require_ready(
         raise ExecutorError(f"the driver {here}; it needs the right to")
     least = least_versions()
     try:
-        answer = _asked(spark, tuple(least), {**table, "token": _token()})
+        workers = min(tasks, _own_workers(spark))
+        answer = _asked(spark, workers, tuple(least), {**table, "token": _token()})
     except Exception as error:
         raise ExecutorError(start_problem(error)) from error
     # If the driver cannot read the file either, the workers are not to blame: its group will fail.
@@ -151,7 +160,8 @@ def start_problem(error: BaseException) -> str:
     """Return in one sentence why Spark could not run the probe, given the error it raised."""
     text = str(error)
     if versions := _VERSIONS_DIFFER.search(text):
-        found, wanted = versions.groups()
+        major, minor, wanted = versions.groups()
+        found = f"{major}.{minor}"
         return (
             f"the workers run Python {found}, expected {wanted} as on the driver; let"
             f" spark.pyspark.python or PYSPARK_PYTHON name a Python {wanted} that they have, {_SEE}"
@@ -180,12 +190,22 @@ def least_versions() -> dict[str, str]:
     return versions | {match[1]: match[2] for match in found if match}
 
 
+def _own_workers(spark: SparkSession) -> int:
+    """Return how many workers a session that was started here has on this machine, at least 1."""
+    context = context_of(spark)
+    own = spark.conf.get(f"spark.executorEnv.{OWN_WORKERS}", None) is not None
+    if context is None or not own or not (context.master or "").startswith("local"):
+        return 1
+    return max(1, int(context.defaultParallelism))
+
+
 def _asked(
-    spark: SparkSession, packages: tuple[str, ...], table: Mapping[str, Any]
+    spark: SparkSession, workers: int, packages: tuple[str, ...], table: Mapping[str, Any]
 ) -> WorkerAnswer:
+    """Return the answer of one of these workers; the others import what they will need."""
     with _by_value():
         task = probe_task(packages=packages, storage=table)
-        (row,) = spark.range(0, 1, 1, 1).mapInArrow(task, _ANSWER_SCHEMA).collect()
+        (row,) = spark.range(0, workers, 1, workers).mapInArrow(task, _ANSWER_SCHEMA).collect()
     return msgspec.json.decode(row.answer, type=WorkerAnswer)
 
 
@@ -204,7 +224,7 @@ def _by_value() -> Iterator[None]:
 def probe_task(
     *, packages: Sequence[str], storage: Mapping[str, Any]
 ) -> Callable[[Iterable[Any]], Iterator[Any]]:
-    """Return a function for mapInArrow that yields one answer, a JSON object, for each batch.
+    """Return a function for mapInArrow that yields one answer, a JSON object, to the number 0.
 
     Args:
         packages: Whose versions are asked for.
@@ -214,7 +234,10 @@ def probe_task(
     def run(batches: Iterable[Any]) -> Iterator[Any]:
         import pyarrow as pa
 
-        for _ in batches:
+        for batch in batches:
+            if batch.column(0)[0].as_py():
+                import_module("liquidspark.pipeline").prepare_worker()
+                continue
             answer = json.dumps(_answer(packages, storage))
             yield pa.RecordBatch.from_arrays([pa.array([answer])], names=["answer"])
 
@@ -231,7 +254,7 @@ def _answer(packages: Sequence[str], storage: Mapping[str, Any]) -> dict[str, An
         "storage": None,
     }
     try:
-        import_module("liquidspark.pipeline")
+        import_module("liquidspark.pipeline").prepare_worker()
         problem_of = import_module("liquidspark.probing").storage_problem
     except ImportError as error:
         answer["missing"] = str(error)

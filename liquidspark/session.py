@@ -2,12 +2,6 @@
 
 A session started here is local, sized for one machine, and stopped by its opener. If a master is
 named, it must answer within seconds; Spark itself would wait for minutes.
-
-Settings that are applied to somebody else's session are restored exactly. Several rewrites may use
-one session at the same time, from several threads. A setting then has one value for all of them,
-that of the rewrite that applied it last. When the last of them ends, the session gets its earlier
-value back, or none. A value that somebody else sets meanwhile stays: the end of a rewrite does not
-overwrite it, and for a later rewrite it is the value to restore.
 """
 
 import logging
@@ -17,15 +11,16 @@ import shutil
 import socket
 import sys
 import tempfile
-from collections.abc import Hashable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
-from dataclasses import dataclass, field
 from importlib.util import find_spec
 from pathlib import Path as FilePath
-from threading import RLock
-from typing import IO, TYPE_CHECKING, Final, Protocol
+from typing import IO, TYPE_CHECKING, Final
 
 from liquidlog.errors import ExecutorError
+from liquidspark.launching import begun, imported, taken
+from liquidspark.settings import settings_applied
+from liquidspark.versions import OWN_WORKERS
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -37,7 +32,11 @@ _LOCAL_MASTER: Final = "local[*,4]"
 """All cores, and as many attempts per task as on a cluster, so that a killed Python worker does no
 harm."""
 
+_APP_NAME: Final = "spark.app.name"
 _LOCAL_CONF: Final = {
+    _APP_NAME: "liquidspark",
+    # Its workers run nothing but our tasks.
+    f"spark.executorEnv.{OWN_WORKERS}": "1",
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
     "spark.log.level": "ERROR",
@@ -70,7 +69,7 @@ _PIECE_CONF: Final = {
 }
 
 _REASON: Final = re.compile(
-    r"^(?:[\w.]+\.)?(\w*(?:Error|Exception|Interrupt)): (.+)$", re.MULTILINE
+    r"^(?:: )?(?:[\w.]+\.)?(\w*(?:Error|Exception|Interrupt)): (.+)$", re.MULTILINE
 )
 
 _RAISED: Final = re.compile(
@@ -87,7 +86,7 @@ _NOISE: Final = re.compile(
 """Lines that a starting JVM prints in any case."""
 
 PYSPARK_MISSING: Final = (
-    "pyspark is not installed; install the extra spark of liquidlog (PySpark 4)"
+    "pyspark is not installed; install the extra spark of liquidlog (PySpark 3.5 to 4.3)"
 )
 
 _WORKER_PYTHON: Final = "spark.pyspark.python"
@@ -159,27 +158,64 @@ def failure_reason(error: BaseException) -> str:
 def _start(conf: Mapping[str, str]) -> "SparkSession":
     from pyspark.sql import SparkSession
 
-    remote = "spark.remote" in conf or "SPARK_REMOTE" in os.environ
+    remote = _is_remote(conf)
     if not remote:
         _require_java()
     require_answer(conf, os.environ)
     _log.info("starting Spark \u2026")
+    _name_pythons(conf)
+    builder = SparkSession.builder
+    settings = {_APP_NAME: "liquidspark", **conf} if remote else _local_settings(conf)
+    for name, value in settings.items():
+        builder = builder.config(name, value)
+    launch = None if remote else taken(settings)
+    # PySpark imports pandas for the first function that maps batches.
+    with imported("pandas"), _quiet_stderr() as log:
+        try:
+            if launch is not None:
+                launch.open_context()
+            return builder.getOrCreate()
+        except Exception as error:
+            log.seek(0)
+            said = log.read() + ("" if launch is None else launch.said())
+            raise ExecutorError(f"Spark does not start: {_start_failure(said, error)}") from error
+
+
+@contextmanager
+def begun_early(conf: Mapping[str, str]) -> Iterator[None]:
+    """Context manager: the JVM of the local session of this configuration begins meanwhile.
+
+    A session that is opened here with the same configuration takes it over; if none is, it is
+    ended. Nothing begins where sessions would not be new and local.
+    """
+    pyspark = sys.modules.get("pyspark")
+    has_context = pyspark is not None and pyspark.SparkContext._active_spark_context is not None  # noqa: SLF001
+    if has_context or _SUBMITTED in os.environ or find_spec("pyspark") is None or _is_remote(conf):
+        yield
+        return
+    settings = _local_settings(conf)
+    try:
+        _require_java()
+    except ExecutorError:
+        settings = {}
+    if not settings.get("spark.master", "").startswith("local"):
+        yield
+        return
+    _name_pythons(conf)
+    with begun(settings):
+        yield
+
+
+def _is_remote(conf: Mapping[str, str]) -> bool:
+    return "spark.remote" in conf or "SPARK_REMOTE" in os.environ
+
+
+def _name_pythons(conf: Mapping[str, str]) -> None:
     if _WORKER_PYTHON in conf:
         # Spark reads this setting only in spark-submit, where it stands above the environment.
         os.environ["PYSPARK_PYTHON"] = conf[_WORKER_PYTHON]
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
-    builder = SparkSession.builder.appName("liquidspark")
-    settings = dict(conf) if remote else _local_settings(conf)
-    for name, value in settings.items():
-        builder = builder.config(name, value)
-    with _quiet_stderr() as log:
-        try:
-            return builder.getOrCreate()
-        except Exception as error:
-            log.seek(0)
-            reason = _start_failure(log.read(), error)
-            raise ExecutorError(f"Spark does not start: {reason}") from error
 
 
 def _start_failure(said: str, error: BaseException) -> str:
@@ -332,94 +368,3 @@ def _addresses(texts: Iterable[str], *, port: int | None) -> tuple[Address, ...]
             return ()
         found.append((match["host"].strip("[]"), int(number)))
     return tuple(found)
-
-
-class Conf(Protocol):
-    """The settings of a session, as classic and Connect sessions have them."""
-
-    def get(self, key: str, default: str | None, /) -> str | None: ...  # noqa: D102
-    def set(self, key: str, value: str, /) -> None: ...  # noqa: D102
-    def unset(self, key: str, /) -> None: ...  # noqa: D102
-
-
-class Session(Protocol):
-    """A session that settings can be applied to."""
-
-    @property
-    def conf(self) -> Conf: ...  # noqa: D102
-
-
-@dataclass(slots=True)
-class _Setting:
-    """A setting's value before, and the values that users want, by user in order of arrival."""
-
-    before: str | None
-    wanted: dict[object, str] = field(default_factory=dict)
-
-    def value(self) -> str | None:
-        return next(reversed(self.wanted.values()), self.before)
-
-
-_in_use: Final[dict[tuple[Hashable, str], _Setting]] = {}
-_lock: Final = RLock()
-
-
-@contextmanager
-def settings_applied(session: Session, settings: Mapping[str, str]) -> Iterator[None]:
-    """Context manager: applies settings to the session, and restores the earlier ones on exit.
-
-    If the session refuses one of them, none stays. Other users of the session see them, too.
-
-    Raises:
-        Exception: Whatever the session raises for a setting that it refuses.
-    """
-    key, user = _session_key(session), object()
-    put: list[str] = []
-    try:
-        for name, value in settings.items():
-            _put(session, (key, name), user, value)
-            put.append(name)
-        yield
-    finally:
-        for name in reversed(put):
-            _take(session, (key, name), user)
-
-
-def _put(session: Session, place: tuple[Hashable, str], user: object, value: str) -> None:
-    _, name = place
-    with _lock:
-        found = session.conf.get(name, None)
-        setting = _in_use.get(place) or _Setting(before=found)
-        session.conf.set(name, value)
-        if found != setting.value():
-            setting.before = found
-        setting.wanted[user] = value
-        _in_use[place] = setting
-
-
-def _take(session: Session, place: tuple[Hashable, str], user: object) -> None:
-    _, name = place
-    with _lock:
-        setting = _in_use[place]
-        ours = setting.value()
-        del setting.wanted[user]
-        if not setting.wanted:
-            del _in_use[place]
-        wanted = setting.value()
-        # A session that has been stopped meanwhile has no settings to restore.
-        with suppress(Exception):
-            if wanted == ours or session.conf.get(name, None) != ours:
-                return
-            if wanted is None:
-                session.conf.unset(name)
-            else:
-                session.conf.set(name, wanted)
-
-
-def _session_key(session: Session) -> Hashable:
-    """Return a key that all objects for the same session share, as they share its settings."""
-    connect = getattr(session, "session_id", None)
-    if connect is not None:
-        return str(connect)
-    java = getattr(session, "_jsparkSession", None)
-    return id(session) if java is None else str(java.sessionUUID())

@@ -25,6 +25,7 @@ from liquidlog.table import Size, Table
 from liquidspark.executor import execute_groups
 from liquidspark.pipeline import ExecutorOptions
 from liquidspark.tasks import session_tasks
+from liquidspark.versions import context_of, require_frame
 from liquidspark.writing import DEFAULT_OPTIONS, append, opened_table, require_fitting
 
 if TYPE_CHECKING:
@@ -66,7 +67,7 @@ def stream(  # noqa: PLR0913  what to write and how, spelled out
     df: DataFrame,
     table: "Table | str | PathLike[str]",
     *,
-    checkpoint: str,
+    checkpoint: "str | PathLike[str]",
     cluster: bool = True,
     policy: InlineClustering | None = None,
     max_file_size: Size | None = None,
@@ -99,10 +100,10 @@ def stream(  # noqa: PLR0913  what to write and how, spelled out
         SchemaMismatchError: If the DataFrame does not fit the table's schema; has every problem.
         LiquidlogError: If the table cannot be opened, or requires more of a writer than we do.
     """
-    one(df, DataFrame, argument="df", expected="a DataFrame")
+    require_frame(df, argument="df")
     if not df.isStreaming:
         raise UsageError("the DataFrame is not streaming; append writes it at once")
-    if getattr(df.sparkSession, "sparkContext", None) is None:
+    if context_of(df.sparkSession) is None:
         raise UsageError("a stream needs a classic session; Spark Connect runs batches elsewhere")
     if policy is not None:
         one(policy, InlineClustering, argument="policy", expected="an InlineClustering")

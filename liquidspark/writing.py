@@ -20,6 +20,7 @@ from liquidspark import frames
 from liquidspark.aligning import frame_schema
 from liquidspark.pipeline import ExecutorOptions
 from liquidspark.probing import require_ready
+from liquidspark.versions import require_frame
 
 if TYPE_CHECKING:
     from os import PathLike
@@ -176,6 +177,7 @@ def _write(
     options: ExecutorOptions,
 ) -> Written:
     """Write and commit; if the commit cannot land, the files that were written are deleted."""
+    require_frame(df, argument="df")
     one(options, ExecutorOptions, argument="options", expected="ExecutorOptions")
     txn = transaction(txn, argument="txn")
     done = None if txn is None else table.transaction(txn[0])

@@ -66,7 +66,6 @@ _VERBS: Final = {name: verb for verbs in SECTIONS.values() for name, verb in ver
 
 _OBJECTS_PER_COLLECTION: Final = 50_000
 
-_WITH_SPARK: Final = frozenset({"optimize", "run", "sql"})
 """Verbs that may start Spark, whose driver uses pandas."""
 
 
@@ -116,11 +115,10 @@ def cli(context: click.Context) -> None:
     """Liquid clustering for Delta tables: planned without a JVM, rewritten on Spark."""
     # At this point the command's module has been imported, and pyarrow with it.
     from liquidlog.cli.output import warnings_said
-    from liquidlog.cli.startup import do_without_pandas
+    from liquidlog.startup import do_without_pandas
 
     context.with_resource(warnings_said())
-    if context.invoked_subcommand not in _WITH_SPARK:
-        do_without_pandas()
+    do_without_pandas()
 
 
 def run(

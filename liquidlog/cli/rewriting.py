@@ -37,6 +37,7 @@ from liquidlog.operations.executors import (
     EXECUTOR_GROUP,
     NOT_READ_BACK,
     ExecutorWhenNeeded,
+    begun_early,
     find_executor,
     open_executor,
     rewrite_groups,
@@ -164,6 +165,7 @@ def optimize(  # noqa: PLR0913  one parameter per option
     """Plan, rewrite on Spark and commit, cube by cube."""
     _check_final(policy, min_gain, final=final)
     opened = Table.open(table, storage_options=mapping(storage_options))
+    _begin_early(executor, spark_conf, dry_run=dry_run)
     policy = _for_readers(policy, workload, opened, storage_options)
     started = time.monotonic()
     made = _planned(opened, policy, advice)
@@ -174,7 +176,6 @@ def optimize(  # noqa: PLR0913  one parameter per option
     if dry_run:
         if made.groups:
             find_executor(executor)
-        least = gain if final else None
         least = gain if final else None
         document = _would_optimize(opened, made, planned_seconds, least, commits)
         words = partial(changes.would_optimize_finally, made)
@@ -205,6 +206,12 @@ def optimize(  # noqa: PLR0913  one parameter per option
         rounds = optimize_in_rounds(opened, execute, policy, min_gain=gain, first=made)
         document = rounds_document(opened, tuple(rounds))
     emit(document, changes.optimized_finally, as_json=as_json)
+
+
+def _begin_early(executor: str, spark_conf: Pairs, *, dry_run: bool) -> None:
+    """Begin what the executor needs while the plan is made; the end of the command ends it."""
+    if not dry_run:
+        click.get_current_context().with_resource(begun_early(executor, mapping(spark_conf)))
 
 
 def _would_optimize(

@@ -1,7 +1,7 @@
 """Find executors among installed packages; liquidlog imports none of them."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack
+from contextlib import AbstractContextManager, ExitStack, nullcontext, suppress
 from importlib.metadata import entry_points
 from inspect import signature
 from typing import Final, Self
@@ -9,6 +9,13 @@ from typing import Final, Self
 from liquidlog.errors import ExecutorError, UsageError
 from liquidlog.plan import Cancelled, ClusteringPlan, Outcome, Progress, Tasks
 from liquidlog.storage.options import OptionsSource
+
+_EARLY_GROUP: Final = "liquidlog.executors.early"
+"""Group of entry points: (configuration) -> context manager, for what takes long to start.
+
+What it begins, in the background, the executor of the same name and configuration uses; if none is
+started meanwhile, it ends it.
+"""
 
 EXECUTOR_GROUP: Final = "liquidlog.executors"
 """Group of entry points, each a Start; also the name of the logger of executors."""
@@ -129,6 +136,19 @@ def open_executor(
             option="no_read_back",
         )
     return start(configuration, storage_options, read_back=False, **told)
+
+
+def begun_early(name: str, configuration: Mapping[str, str]) -> AbstractContextManager[object]:
+    """Return a context manager that begins what the executor `name` needs, if that takes long.
+
+    It does nothing where the executor cannot be used; whoever starts it says why.
+    """
+    for point in entry_points(group=_EARLY_GROUP):
+        if point.name == name:
+            with suppress(ImportError):
+                begin: Callable[..., AbstractContextManager[object]] = point.load()
+                return begin(configuration)
+    return nullcontext()
 
 
 def find_executor(name: str) -> Start:

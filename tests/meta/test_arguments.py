@@ -28,6 +28,7 @@ WRONG: Mapping[str, tuple[object, ...]] = {
     "str": NOT_TEXT,
     "str | None": NOT_TEXT,
     "str | PathLike[str]": (*NOT_TEXT, "", " ", "a\0b"),
+    "str | PathLike[str] | None": (*NOT_TEXT, "", " ", "a\0b"),
     "str | datetime": NOT_TEXT,
     "str | Sequence[str]": NOT_TEXTS,
     "str | Sequence[str] | None": NOT_TEXTS,

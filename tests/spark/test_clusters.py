@@ -13,10 +13,12 @@ from deltalake import DeltaTable
 
 from liquidlog.table import Table
 from support.clustered import appended_table, optimize_command
+from support.interpreters import packed, without_us, zipped
 from support.spark_servers import (
     cluster,
     connect_server,
     environment,
+    require_connect,
 )
 
 pytestmark = pytest.mark.spark
@@ -68,12 +70,36 @@ def check(table: Table, result: Any) -> None:
     assert {path.name for path in Path(table.uri).glob("*.parquet")} == live
 
 
+def test_workers_without_the_packages_are_sent_them(
+    table: Table, master: str, tmp_path: Path
+) -> None:
+    bare = {**on_cluster(master), "spark.pyspark.python": without_us(tmp_path / "bare")}
+    words = optimize(table, bare)
+    done = subprocess.run(
+        words, capture_output=True, text=True, check=False, timeout=300, env=environment()
+    )
+    error = json.loads(done.stderr)["error"]
+    assert "No module named" in error["message"]
+    assert "ship it with --archives or --py-files" in error["message"]
+    assert table.update().version == FILES
+    files = {"spark.submit.pyFiles": zipped(tmp_path / "liquid.zip")}
+    check(table, run(optimize(table, {**bare, **files})))
+
+
+def test_workers_run_the_python_of_an_archive(table: Table, master: str, tmp_path: Path) -> None:
+    without_us(tmp_path / "bare")
+    archive = packed(tmp_path / "env.tar.gz", tmp_path / "bare" / "packages")
+    sent = {"spark.archives": f"{archive}#env", "spark.pyspark.python": "./env/bin/python"}
+    check(table, run(optimize(table, {**on_cluster(master), **sent})))
+
+
 def test_optimize_on_a_standalone_cluster(table: Table, master: str) -> None:
     check(table, run(optimize(table, on_cluster(master))))
 
 
+@pytest.mark.sparks
 def test_optimize_through_spark_connect(table: Table, tmp_path: Path) -> None:
-    pytest.importorskip("grpc", reason="Spark Connect needs the extra `connect`")
+    require_connect()
     with connect_server(tmp_path / "server") as address:
         check(table, run(optimize(table, {"spark.remote": address})))
 
@@ -84,6 +110,7 @@ from pyspark.sql import SparkSession
 from liquidspark import ExecutorOptions, append, overwrite
 
 spark = SparkSession.builder.remote(sys.argv[1]).getOrCreate()
+spark.addArtifacts(sys.argv[3], pyfile=True)
 rows = spark.range(1000, 3000, 1, 3)
 append(rows, sys.argv[2])
 shuffled = ExecutorOptions(single_task_bytes=0, slice_bytes=1 << 12)
@@ -92,11 +119,15 @@ overwrite(rows.where("id < 1010"), sys.argv[2], where="id >= 1000 AND id < 3000"
 """
 
 
+@pytest.mark.sparks
 def test_append_and_overwrite_through_spark_connect(tmp_path: Path) -> None:
-    pytest.importorskip("grpc", reason="Spark Connect needs the extra `connect`")
+    """The server's workers have not the packages: the client sends them."""
+    require_connect()
     schema = pa.schema([("id", pa.int64())])
     table = Table.create(tmp_path / "written", schema=schema, cluster_by=["id"])
-    with connect_server(tmp_path / "server") as address:
-        subprocess.run([sys.executable, "-c", APPENDED, address, table.uri], check=True)
+    packages, python = zipped(tmp_path / "liquid.zip"), without_us(tmp_path / "bare")
+    with connect_server(tmp_path / "server", python=python) as address:
+        words = [sys.executable, "-c", APPENDED, address, table.uri, packages]
+        subprocess.run(words, check=True)
     found = pa.RecordBatchReader.from_stream(DeltaTable(table.uri).scan()).read_all()
     assert sorted(found["id"].to_pylist()) == [*range(1000, 1010), *range(3000, 5000)]

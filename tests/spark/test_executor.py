@@ -1,6 +1,5 @@
 import datetime as dt
 import math
-import time
 from collections.abc import Sequence
 from decimal import Decimal
 from pathlib import Path
@@ -32,6 +31,7 @@ from support.plans import (
     schema_json_of,
     write_inputs,
 )
+from support.spark_servers import eventually
 
 pytestmark = pytest.mark.spark
 
@@ -338,6 +338,7 @@ def test_execute_runs_the_asked_groups_and_reports_progress(
     assert all(0 < share <= 1 for _, share in seen)
 
 
+@pytest.mark.sparks
 def test_closing_early_cancels_and_deletes(spark: SparkSession, tmp_path: Path) -> None:
     table = pa.table({"key": pa.array(shuffled(3000), pa.int64())})
     inputs = write_inputs(tmp_path, table, 2)
@@ -350,10 +351,8 @@ def test_closing_early_cancels_and_deletes(spark: SparkSession, tmp_path: Path) 
     outcomes.close()  # type: ignore[attr-defined]
     assert isinstance(first, RewrittenGroup)
     expected = {output.path for output in first.outputs}
-    deadline = time.monotonic() + 30
-    while parquet_names(tmp_path) - before != expected and time.monotonic() < deadline:
-        time.sleep(0.2)  # a task that Spark could not stop deletes its file itself
-    assert parquet_names(tmp_path) - before == expected
+    # A task that Spark could not stop deletes its file itself.
+    assert eventually(lambda: parquet_names(tmp_path) - before == expected)
     runs = runs_in(str(tmp_path))
     assert [(run.token, run.stage()) for run in runs] == [(first.run, Stage.FINISHED)]
 
@@ -414,6 +413,7 @@ def test_rewrites_beside_each_other_leave_the_session_its_settings(
     assert [spark.conf.get(name, None) for name in names] == ["true", None]
 
 
+@pytest.mark.sparks
 def test_assignments_that_do_not_travel_with_the_function_give_the_same_files(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

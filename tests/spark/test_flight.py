@@ -1,7 +1,6 @@
 """Groups in flight, on a real session; the groups themselves only sleep, or wait for each other."""
 
 import threading
-import time
 from dataclasses import dataclass, field
 
 import pytest
@@ -16,12 +15,46 @@ pytestmark = pytest.mark.spark
 SLOTS = 2
 
 
+class Begun(list[int]):
+    """The numbers of the groups that have begun."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._changed = threading.Condition()
+
+    def add(self, number: int) -> None:
+        with self._changed:
+            self.append(number)
+            self._changed.notify_all()
+
+    def wait_for(self, count: int) -> None:
+        with self._changed:
+            assert self._changed.wait_for(lambda: len(self) >= count, 30)
+
+
+class Looks:
+    """Nothing is cancelled; says when the flight has looked again, having begun what it could."""
+
+    def __init__(self) -> None:
+        self._again = threading.Event()
+        self._count = 0
+
+    def __call__(self) -> dict[int, str]:
+        self._count += 1
+        if self._count > 1:
+            self._again.set()
+        return {}
+
+    def wait(self) -> None:
+        assert self._again.wait(30)
+
+
 @dataclass
 class Run:
     """A group that counts how many others are in flight, and may wait, or fail."""
 
     group_id: int
-    together: list[int]
+    together: Begun
     outputs: int = 1
     driver_bytes: int = 0
     error: Exception | None = None
@@ -32,7 +65,7 @@ class Run:
 
     def execute(self, spark: SparkSession, *, slots: int) -> int:  # noqa: ARG002  as GroupRun
         assert slots == SLOTS
-        self.together.append(self.group_id)
+        self.together.add(self.group_id)
         if self.gate is not None:
             assert self.gate.wait(30)
         if self.error is not None:
@@ -55,14 +88,16 @@ def test_slots_are_the_cores_of_the_session(spark: SparkSession) -> None:
 def test_as_many_groups_are_in_flight_as_fill_the_slots_twice(
     spark: SparkSession, outputs: int, expected: int
 ) -> None:
-    begun: list[int] = []
+    begun = Begun()
     gate = threading.Event()
     runs = [Run(number, begun, outputs=outputs, gate=gate) for number in range(6)]
-    flight = Flight(spark, runs).outcomes(None)
+    flight, looks = Flight(spark, runs), Looks()
     taken: list[int] = []
-    consumer = threading.Thread(target=lambda: taken.extend(flight))
+    consumer = threading.Thread(target=lambda: taken.extend(flight.outcomes(None, looks)))
     consumer.start()
-    time.sleep(1)
+    begun.wait_for(expected)
+    looks.wait()
+    assert len(flight._in_flight()) == expected
     assert sorted(begun) == list(range(expected))
     gate.set()
     consumer.join(30)
@@ -71,24 +106,24 @@ def test_as_many_groups_are_in_flight_as_fill_the_slots_twice(
 
 
 def test_groups_start_while_an_outcome_is_being_used(spark: SparkSession) -> None:
-    begun: list[int] = []
+    begun = Begun()
     flight = Flight(spark, [Run(number, begun, outputs=9) for number in range(5)]).outcomes(None)
     assert next(flight) == 0
-    deadline = time.monotonic() + 30
-    while len(begun) < 5 and time.monotonic() < deadline:
-        time.sleep(0.01)
+    begun.wait_for(5)
     assert begun == list(range(5))
     assert sorted(flight) == [1, 2, 3, 4]
 
 
 def test_the_driver_holds_only_so_much(spark: SparkSession) -> None:
-    begun: list[int] = []
+    begun = Begun()
     gate = threading.Event()
     runs = [Run(number, begun, driver_bytes=3 << 28, gate=gate) for number in range(3)]
-    flight = Flight(spark, runs)
-    consumer = threading.Thread(target=lambda: list(flight.outcomes(None)))
+    flight, looks = Flight(spark, runs), Looks()
+    consumer = threading.Thread(target=lambda: list(flight.outcomes(None, looks)))
     consumer.start()
-    time.sleep(1)
+    begun.wait_for(1)
+    looks.wait()
+    assert len(flight._in_flight()) == 1
     assert begun == [0]
     gate.set()
     consumer.join(30)
@@ -96,7 +131,7 @@ def test_the_driver_holds_only_so_much(spark: SparkSession) -> None:
 
 
 def test_what_a_group_raises_ends_the_others(spark: SparkSession) -> None:
-    begun: list[int] = []
+    begun = Begun()
     first = Run(0, begun, outputs=9, error=ExecutorError("the Spark session has ended"))
     runs = [first, *(Run(number, begun, outputs=9) for number in range(1, 4))]
     with pytest.raises(ExecutorError):
@@ -104,7 +139,7 @@ def test_what_a_group_raises_ends_the_others(spark: SparkSession) -> None:
 
 
 def test_groups_that_are_lost_do_not_begin_and_others_do(spark: SparkSession) -> None:
-    begun: list[int] = []
+    begun = Begun()
     runs = [Run(number, begun, outputs=9) for number in range(4)]
     found = list(Flight(spark, runs).outcomes(None, lambda: {1: "gone", 3: "gone, too", 7: "no"}))
     assert sorted(found) == [-4, -2, 0, 2]
@@ -113,7 +148,7 @@ def test_groups_that_are_lost_do_not_begin_and_others_do(spark: SparkSession) ->
 
 
 def test_a_group_that_is_lost_while_it_runs_is_told_to_stop(spark: SparkSession) -> None:
-    begun: list[int] = []
+    begun = Begun()
     gate = threading.Event()
     runs = [Run(0, begun, gate=gate), Run(1, begun, gate=gate)]
 
@@ -129,7 +164,7 @@ def test_a_group_that_is_lost_while_it_runs_is_told_to_stop(spark: SparkSession)
 
 
 def test_closing_discards_what_was_not_taken_and_starts_nothing_more(spark: SparkSession) -> None:
-    begun: list[int] = []
+    begun = Begun()
     gate = threading.Event()
     runs = [Run(0, begun), *(Run(number, begun, gate=gate) for number in range(1, 9))]
     flight = Flight(spark, runs).outcomes(None)

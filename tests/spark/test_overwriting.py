@@ -25,6 +25,7 @@ from support.written import (
 pytestmark = pytest.mark.spark
 
 
+@pytest.mark.sparks
 def test_overwriting_replaces_the_rows_of_a_condition(spark: SparkSession, tmp_path: Path) -> None:
     table = table_of(tmp_path)
     for start in (0, 1000, 2000):

@@ -1,7 +1,6 @@
 """Workers without what a rewrite needs, by interpreters that real workers are started with."""
 
 import sys
-import sysconfig
 from pathlib import Path
 
 import pyarrow as pa
@@ -11,6 +10,7 @@ from pyspark.sql import SparkSession
 from liquidlog.errors import ExecutorError
 from liquidlog.plan import ClusteringPlan, RewrittenGroup
 from liquidspark import execute_groups
+from support.interpreters import interpreter, linked
 from support.plans import make_plan, schema_json_of, write_inputs
 
 pytestmark = pytest.mark.spark
@@ -33,25 +33,6 @@ def plan(tmp_path: Path) -> ClusteringPlan:
     )
 
 
-def interpreter(path: Path, *, packages: Path | None, options: str) -> str:
-    """Write a Python that sees the standard library, Spark's own packages, and those of a path."""
-    path.write_text(
-        f'#!/bin/sh\nexport PYTHONPATH="{packages or ""}:$PYTHONPATH"\n'
-        f'exec "{getattr(sys, "_base_executable", sys.executable)}" {options} "$@"\n'
-    )
-    path.chmod(0o755)
-    return str(path)
-
-
-def linked_arrow(directory: Path) -> Path:
-    """Make a directory of packages that holds Arrow and what it needs, and nothing else."""
-    directory.mkdir()
-    for installed in Path(sysconfig.get_path("purelib")).iterdir():
-        if installed.name.split("-")[0].split(".")[0] in ARROW:
-            (directory / installed.name).symlink_to(installed)
-    return directory
-
-
 def other_version(directory: Path) -> Path:
     directory.mkdir()
     (directory / "sitecustomize.py").write_text(OTHER_VERSION)
@@ -71,6 +52,7 @@ def refusal(
     return caught.value.message
 
 
+@pytest.mark.sparks
 def test_workers_that_lack_something_are_refused_before_any_work(
     spark: SparkSession, plan: ClusteringPlan, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -78,9 +60,9 @@ def test_workers_that_lack_something_are_refused_before_any_work(
     message = refusal(spark, plan, bare, monkeypatch)
     assert "the workers cannot import pyarrow" in message
 
-    arrow = linked_arrow(tmp_path / "arrow")
-    without_us = interpreter(tmp_path / "without us", packages=arrow, options="-S -P")
-    message = refusal(spark, plan, without_us, monkeypatch)
+    arrow = linked(tmp_path / "arrow", ARROW.__contains__)
+    only_arrow = interpreter(tmp_path / "without us", packages=arrow, options="-S -P")
+    message = refusal(spark, plan, only_arrow, monkeypatch)
     assert "No module named 'liquidspark'" in message
     assert "--archives or --py-files" in message
 

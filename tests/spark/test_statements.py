@@ -13,6 +13,7 @@ from liquidlog.errors import ExecutorError, TableExistsError, TableNotFoundError
 from liquidlog.table import Table
 from liquidspark.answers import DETAIL, HISTORY, OPTIMIZE
 from liquidspark.tables import DeltaTable
+from liquidspark.versions import parsed_schema
 
 pytestmark = pytest.mark.spark
 
@@ -26,6 +27,7 @@ def made(path: Path, *cluster_by: str) -> Table:
     return table
 
 
+@pytest.mark.sparks
 def test_statements_rewrite_and_answer(spark: SparkSession, tmp_path: Path) -> None:
     at = f"delta.`{tmp_path}/t`"
     created = liquidspark.sql(spark, f"CREATE TABLE {at} (a BIGINT, b STRING) CLUSTER BY (b)")
@@ -38,7 +40,7 @@ def test_statements_rewrite_and_answer(spark: SparkSession, tmp_path: Path) -> N
     assert explained.metrics.numFilesRemoved == 2
     assert table.files().num_rows == 2
     done = liquidspark.sql(spark, f"OPTIMIZE {at}")
-    assert done.schema == type(done.schema).fromDDL(OPTIMIZE)
+    assert done.schema == parsed_schema(spark, OPTIMIZE)
     first = done.first()
     assert first is not None
     assert (first.metrics.numFilesAdded, first.metrics.clusteringStats.numOutputZCubes) == (1, 1)
@@ -53,6 +55,7 @@ def test_statements_rewrite_and_answer(spark: SparkSession, tmp_path: Path) -> N
     assert liquidspark.sql(spark, f"ALTER TABLE IF EXISTS {at[:-1]}x` RECLUSTER").collect() == []
 
 
+@pytest.mark.sparks
 def test_builders_create_and_optimize(spark: SparkSession, tmp_path: Path) -> None:
     more = StructType([StructField("c", ArrayType(IntegerType()), nullable=False)])
     builder = (
@@ -67,7 +70,7 @@ def test_builders_create_and_optimize(spark: SparkSession, tmp_path: Path) -> No
     )
     table = builder.execute()
     detail = table.detail()
-    assert detail.schema == StructType.fromDDL(DETAIL)
+    assert detail.schema == parsed_schema(spark, DETAIL)
     row = detail.first()
     assert row is not None
     assert (row.description, row.clusteringColumns, row.properties) == (
@@ -77,7 +80,7 @@ def test_builders_create_and_optimize(spark: SparkSession, tmp_path: Path) -> No
     assert [(field.name, field.nullable) for field in fields] == [
         ("a", True), ("b", True), ("c", False),
     ]  # fmt: skip
-    assert table.history(1).schema == StructType.fromDDL(HISTORY)
+    assert table.history(1).schema == parsed_schema(spark, HISTORY)
     with pytest.raises(TableExistsError):
         builder.execute()
     again = DeltaTable.createIfNotExists(spark).tableName(f"delta.`{tmp_path}/t`")

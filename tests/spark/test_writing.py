@@ -30,6 +30,7 @@ from support.written import (
 pytestmark = pytest.mark.spark
 
 
+@pytest.mark.sparks
 @pytest.mark.parametrize(
     "given",
     [{}, {"options": SHUFFLED, "max_file_size": "16KiB"}, {"cluster": False}],
@@ -152,6 +153,7 @@ def test_every_type_arrives_exactly(
     assert found.count() == 1500
 
 
+@pytest.mark.sparks
 def test_structs_are_matched_by_name_and_what_they_lack_is_null(
     spark: SparkSession, tmp_path: Path
 ) -> None:
@@ -287,6 +289,7 @@ def test_tables_whose_values_only_an_engine_gives_out_are_refused(
     require_untouched(table, 0)
 
 
+@pytest.mark.sparks
 def test_a_frame_that_fails_leaves_nothing(spark: SparkSession, tmp_path: Path) -> None:
     table = table_of(tmp_path)
     frame = numbers(spark, 4000).selectExpr(

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Final, TypeVar
 
 import pyspark
+import pytest
 
 SPARK_HOME: Final = Path(pyspark.__file__).parent
 DEADLINE_SECONDS: Final = 120.0
@@ -46,9 +47,19 @@ def cluster(directory: Path, *, workers: int, memory: str) -> Iterator[str]:
         yield address
 
 
+def require_connect() -> None:
+    """Skip a test where there is no Spark Connect: its packages, or its server."""
+    pytest.importorskip("grpc", reason="Spark Connect needs the extra `connect`")
+    if not list((SPARK_HOME / "jars").glob("spark-connect_*.jar")):
+        pytest.skip("this PySpark has no Spark Connect server; from 4.0 on it has one")
+
+
 @contextmanager
-def connect_server(directory: Path) -> Iterator[str]:
-    """Context manager: a Spark Connect server over local[2]; yields its address."""
+def connect_server(directory: Path, *, python: str = sys.executable) -> Iterator[str]:
+    """Context manager: a Spark Connect server over local[2]; yields its address.
+
+    Its workers run this Python.
+    """
     port = free_port()
     name = "org.apache.spark.sql.connect.service.SparkConnectServer"
     settings = {
@@ -57,6 +68,7 @@ def connect_server(directory: Path) -> Iterator[str]:
         "spark.driver.host": HOST,
         "spark.driver.bindAddress": HOST,
         "spark.ui.enabled": "false",
+        "spark.pyspark.python": python,
     }
     words = ["--class", name, "--master", "local[2]", "--driver-memory", "1g"]
     words += [word for pair in settings.items() for word in ("--conf", "=".join(pair))]

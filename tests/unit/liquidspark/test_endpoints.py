@@ -71,6 +71,18 @@ def test_a_host_that_is_silent_is_given_up(monkeypatch: pytest.MonkeyPatch) -> N
             waiting.close()
 
 
+def test_an_address_to_which_no_way_leads_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(session, "ANSWER_TIMEOUT_SECONDS", 0.2)
+    for conf in (
+        {"spark.master": "spark://192.0.2.1:7077"},  # of a net that is for documents
+        {"spark.remote": "sc://192.0.2.1"},
+    ):
+        started = time.monotonic()
+        with pytest.raises(ExecutorError, match=r"nothing within|unreachable|refused|no route"):
+            require_answer(conf, {})
+        assert time.monotonic() - started < 10
+
+
 @pytest.mark.parametrize(
     "conf",
     [

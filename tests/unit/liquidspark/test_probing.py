@@ -119,6 +119,10 @@ def test_a_worker_that_cannot_rewrite_is_told_apart(
             ["Python 3.9", "expected 3.11", "PYSPARK_PYTHON"],
         ),
         (
+            "Python in worker has different version (3, 9) than that in driver 3.11, PySpark",
+            ["Python 3.9", "expected 3.11"],  # as PySpark 3.5 says it
+        ),
+        (
             IMPORT_FAILURE,
             ["cannot import pyarrow", "--archives"],
         ),

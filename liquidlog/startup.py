@@ -1,4 +1,4 @@
-"""Start-up of commands: keeps imports short."""
+"""Beginning soon: what processes of our own need not import."""
 
 import sys
 

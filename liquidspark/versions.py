@@ -1,0 +1,90 @@
+"""What differs between the versions of PySpark, 3.5 to 4.3, and between classic and Connect."""
+
+from typing import TYPE_CHECKING, Any, Final
+
+import pyarrow as pa
+
+from liquidlog.spec.arguments import refuse
+
+if TYPE_CHECKING:  # partly absent from clients of Connect
+    from pyspark import SparkContext
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import StructType
+
+OWN_WORKERS: Final = "LIQUIDSPARK_WORKERS"
+"""Variable of workers of a session that was started here: they run nothing but our tasks."""
+_FIRST_WITH_ARROW: Final = 4
+
+
+def context_of(spark: "SparkSession") -> "SparkContext | None":
+    """Return the context of a classic session; None for one of Spark Connect.
+
+    Connect's sessions raise when they are asked: an AttributeError from 4.0 on.
+    """
+    try:
+        return spark.sparkContext
+    except (AttributeError, NotImplementedError):
+        return None
+
+
+def add_tag(spark: "SparkSession", tag: str) -> None:
+    """Give a tag to the jobs that this thread starts from now on."""
+    context = context_of(spark)
+    if context is None:
+        spark.addTag(tag)
+    else:
+        context.addJobTag(tag)
+
+
+def remove_tag(spark: "SparkSession", tag: str) -> None:
+    """Give the tag to no more jobs of this thread."""
+    context = context_of(spark)
+    if context is None:
+        spark.removeTag(tag)
+    else:
+        context.removeJobTag(tag)
+
+
+def cancel_tagged(spark: "SparkSession", tag: str) -> None:
+    """Stop the jobs that have a tag."""
+    context = context_of(spark)
+    if context is None:
+        spark.interruptTag(tag)
+    else:
+        context.cancelJobsWithTag(tag)
+
+
+def require_frame(value: object, *, argument: str) -> None:
+    """Refuse what is no DataFrame; before 4.0, those of Connect share no class with the others.
+
+    Raises:
+        UsageError: If it is none.
+    """
+    if not all(hasattr(type(value), name) for name in ("sparkSession", "mapInArrow")):
+        refuse(argument, "a DataFrame", value)
+
+
+def has_setting(spark: "SparkSession", name: str) -> bool:
+    """Return whether a setting has a value: one that was set, or the default of its version."""
+    from py4j.protocol import Py4JError
+    from pyspark.errors import PySparkException
+
+    try:
+        spark.conf.get(name)
+    except (PySparkException, Py4JError):  # before 4.0, what the JVM raised
+        return False
+    return True
+
+
+def arrow_frame(spark: "SparkSession", rows: pa.Table, schema: str) -> "DataFrame":
+    """Return Arrow rows as a DataFrame; `schema` says the same in Spark's words."""
+    if int(spark.version.partition(".")[0]) >= _FIRST_WITH_ARROW:
+        return spark.createDataFrame(rows)
+    columns: list[list[Any]] = [column.to_pylist() for column in rows.columns]
+    return spark.createDataFrame(list(zip(*columns, strict=True)), schema)
+
+
+def parsed_schema(spark: "SparkSession", schema: str) -> "StructType":
+    """Return a schema that is given in Spark's words."""
+    no_rows: list[tuple[Any, ...]] = []
+    return spark.createDataFrame(no_rows, schema).schema
