@@ -759,12 +759,13 @@ class Table(Summary):
         Arguments that are None are what the table's properties say, where these have an effect on
         the plan, else the defaults of ClusteringPolicy; the default `strategy` is "cube". With
         `skip_clustered`, it keeps the bytes of files that lie well in their group. The arguments
-        from `budget` on are for the strategy "overlap"; `target_cube_size` limits groups of cubes
-        and of `zorder_by`. `compression` is the codec of the files to write instead of the one that
-        the table's property names; columns of `bloom_filter` get Bloom filters in these files. Rows
-        are parted by single values of the `prefix` before the other clustering columns, and the
-        layout is fitted to a `workload`, as `fitted` does. An argument without effect on this table
-        with this strategy is refused.
+        from `budget` on are for the strategy "overlap"; of a partitioned table, `where` is a
+        condition on partition columns and says which of them. `target_cube_size` limits groups of
+        cubes and of `zorder_by`. `compression` is the codec of the files to write instead of the
+        one that the table's property names; columns of `bloom_filter` get Bloom filters in these
+        files. Rows are parted by single values of the `prefix` before the other clustering columns,
+        and the layout is fitted to a `workload`, as `fitted` does. An argument without effect on
+        this table with this strategy is refused.
 
         Raises:
             UsageError: If the table cannot be planned with these arguments, an argument would have
@@ -1220,7 +1221,8 @@ class Table(Summary):
     ) -> "Appended":
         """Append Parquet files (paths) or Arrow data as fresh files in one commit.
 
-        Columns may come in any order; everything else must fit the schema. With `cluster`, each
+        Columns may come in any order; everything else must fit the schema. Rows of a partitioned
+        table go to files of their partitions, an empty text as null. With `cluster`, each
         batch is first sorted along the curve of the clustering columns. Without rows there is no
         commit, and the version stays. With `dry_run` the sources, even a RecordBatchReader, are
         read to the end and checked, nothing is written, and the returned value is that of a real

@@ -60,11 +60,12 @@ class ClusteringPolicy(Document, frozen=True, kw_only=True):
     that narrow predicates read, as a multiple of those after a full rewrite. A clustered file
     overlaps if at least `min_overlapping_files` others share on average `min_overlap` of its range
     (names and defaults from Fabric). At most `budget_bytes` are rewritten, only of files that may
-    match `where`. `compression` is the codec of the files to write, by the names of the table
-    property; None for the codec that the property names. With `skip_clustered`, the strategy `cube`
-    keeps the bytes of files that lie well in their group; `overlap` always does. Columns
-    of `bloom_filter` get Bloom filters in the files to write. `prefix` names clustering columns by
-    whose single values rows are parted first; absent from the document if there are none.
+    match `where`; of a partitioned table, `where` asks for partitions. `compression` is the codec
+    of the files to write, by the names of the table property; None for the codec that the property
+    names. With `skip_clustered`, the strategy `cube` keeps the bytes of files that lie well in
+    their group; `overlap` always does. Columns of `bloom_filter` get Bloom filters in the files to
+    write. `prefix` names clustering columns by whose single values rows are parted first; absent
+    from the document if there are none.
     """
 
     min_cube_bytes: int = DEFAULT_MIN_CUBE_BYTES
