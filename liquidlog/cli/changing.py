@@ -206,10 +206,10 @@ def drop_feature(
     dry_run: bool,
     as_json: bool,
 ) -> None:
-    """Drop a table feature: clustering, then domainMetadata.
+    """Drop a table feature, so that other writers can write.
 
-    Writers that do not know it can then write to the table again, as delta-rs. Clustering columns
-    go with it; no file is rewritten, no history is truncated.
+    The feature is clustering, and then domainMetadata: delta-rs knows neither. Clustering columns
+    go with them; no file is rewritten, no history is truncated.
     """
     opened = Table.open(table, storage_options=mapping(storage_options))
     dropped = opened.drop_feature(feature, truncate_history=truncate_history, dry_run=dry_run)

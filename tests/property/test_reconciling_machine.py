@@ -412,7 +412,7 @@ def test_no_history_breaks_the_model(part: int) -> None:
     seen = ReconcilingMachine.seen
     sys.stdout.write(f"part {part}: {dict(seen.most_common())}\n")
     assert min(seen["committed"], seen["conflict"], seen["Crash"], seen["clean-up"]) > 0
-    assert seen["reconciled"] > EXAMPLES // 2
+    assert seen["reconciled"] > effort(0, EXAMPLES // 2)
 
 
 def _dies_at(number: int | None) -> Callable[[Call, Effect], Any]:

@@ -150,6 +150,10 @@ def _other_tables() -> Iterator[Words]:
     yield ["health", "plain", "--columns", "x,s"]
     yield ["cluster-by", "plain", "x", "--yes"]
     yield from _dry(["drop-feature", "plain", "clustering"])
+    vectors = ["--property", "delta.enableDeletionVectors=true"]
+    yield ["create", "marked", "--schema-from", "rows.parquet", *vectors]
+    yield ["cluster-by", "marked", "x", "--yes"]
+    yield ["drop-feature", "marked", "clustering"]
     yield from _files_that_lie_well()
     yield from _a_table_that_remembers()
     yield from _partitions()
