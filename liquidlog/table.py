@@ -1004,6 +1004,8 @@ class Table(Summary):
         *,
         executor: str = "spark",
         groups_per_commit: int | None = None,
+        max_reconciled_share: float | None = None,
+        reconcile_limit: Size | None = None,
         **policy: Any,  # noqa: ANN401  as plan takes them
     ) -> "Optimized":
         """Plan, rewrite and commit; return what was done.
@@ -1013,6 +1015,8 @@ class Table(Summary):
                 one, or a new local one.
             executor: What rewrites the files, by its name.
             groups_per_commit: As `commit` takes it.
+            max_reconciled_share: As `commit` takes it.
+            reconcile_limit: As `commit_each` takes it.
             policy: What `plan` takes.
 
         Raises:
@@ -1025,7 +1029,12 @@ class Table(Summary):
         one(executor, str, argument="executor", expected="the name of an executor")
         self.snapshot_to_change()
         return self.rewrite_and_commit(
-            self.plan(**policy), session, executor=executor, groups_per_commit=groups_per_commit
+            self.plan(**policy),
+            session,
+            executor=executor,
+            groups_per_commit=groups_per_commit,
+            max_reconciled_share=max_reconciled_share,
+            reconcile_limit=reconcile_limit,
         )
 
     def rewrite_and_commit(
@@ -1035,11 +1044,13 @@ class Table(Summary):
         *,
         executor: str = "spark",
         groups_per_commit: int | None = None,
+        max_reconciled_share: float | None = None,
+        reconcile_limit: Size | None = None,
     ) -> "Optimized":
         """Rewrite what is left of a plan and commit it; the arguments are those of `optimize`.
 
         Raises:
-            UsageError: If there is no such executor, or it takes no session.
+            UsageError: If there is no such executor, or it takes no session; or as `commit`.
             UnsupportedFeatureError: If the table cannot be written.
             ExecutorError: If the executor cannot start, or a group failed; the others landed.
             CommitConflictError: If other commits made groups impossible; the other groups landed.
@@ -1050,13 +1061,22 @@ class Table(Summary):
 
         one(executor, str, argument="executor", expected="the name of an executor")
         most = _groups_per_commit(_plan(plan), groups_per_commit)
+        share, limit = max_reconciled_share, reconcile_limit
+        self._commit_run(plan, share, limit)  # refuses wrong limits before anything is rewritten
         self.require_writable(plan)
         storage = self._store.storage
         with ExecutorWhenNeeded(lambda: open_executor_at(executor, session, storage)) as started:
-            rewrite, pending, watch = started.for_plan(plan), self.pending(plan), self.watch(plan)
+            rewrite, pending = started.for_plan(plan), self.pending(plan)
+            watch = self.watch(plan, max_reconciled_share=share)
             outcomes = rewrite_groups(rewrite, plan, pending, no_progress, watch)
             report = self.commit_each(
-                plan, outcomes, groups_per_commit=most, watch=watch, tasks=tasks_of(rewrite)
+                plan,
+                outcomes,
+                groups_per_commit=most,
+                max_reconciled_share=share,
+                reconcile_limit=limit,
+                watch=watch,
+                tasks=tasks_of(rewrite),
             )
         report.require_success()
         return Optimized(plan=plan, report=report, metrics=self.optimize_metrics(plan, report))

@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 
 from liquidlog.data import read_budget
-from liquidlog.operations import executors, followed
-from liquidlog.operations.followed import ReconcileLimits, TooMuchToRead
+from liquidlog.errors import UsageError
+from liquidlog.operations import executors
+from liquidlog.operations.followed import TooMuchToRead
 from liquidlog.plan import ClusteringPlan, RewrittenGroup
 from liquidlog.table import Table
 from support.arrow_executor import execute_groups
@@ -87,9 +88,6 @@ def test_optimize_has_the_tasks_of_its_executor(
     plain = made(tmp_path / "t", vectors=True)
     tasks = PickledTasks()
 
-    def limits(*given: Any) -> ReconcileLimits:
-        return ReconcileLimits(limit_bytes=1, tasks=given[-1])
-
     class Executor:
         """Rewrites groups while others delete a row; it can run other work."""
 
@@ -108,7 +106,10 @@ def test_optimize_has_the_tasks_of_its_executor(
         yield Executor()
 
     monkeypatch.setattr(executors, "find_executor", lambda _: start)
-    monkeypatch.setattr(followed, "reconcile_limits", limits)
-    done = Table.open(str(plain.root)).optimize()
+    table = Table.open(str(plain.root))
+    for wrong in ({"max_reconciled_share": 2.0}, {"reconcile_limit": "much"}):
+        with pytest.raises(UsageError):
+            table.optimize(**wrong)
+    done = table.optimize(reconcile_limit=1)
     assert done.report.reconciled.rows == 1
     assert len(tasks.sent) == 2
