@@ -19,6 +19,7 @@ from typing import Any, Final
 from urllib.parse import unquote, urlsplit
 
 from deltalake import DeltaTable
+from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
@@ -90,6 +91,9 @@ def _compared(spark: SparkSession, root: Path, hours: int | None) -> Outcome:
     except PySparkException as error:
         theirs = None
         refusal = str(error).splitlines()[0][:120]
+    except Py4JJavaError as error:
+        theirs = None
+        refusal = f"it fails: {error.java_exception.getMessage()[:200]}"
     try:
         ours = our_files(root, hours)
     except UnsupportedFeatureError as error:
@@ -126,7 +130,8 @@ def their_files(spark: SparkSession, root: Path, hours: int | None) -> frozenset
     spark.conf.set(LISTING_TASKS, "2")
     retain = "" if hours is None else f" RETAIN {hours} HOURS"
     found: list[Any] = spark.sql(f"VACUUM delta.`{root}`{retain} DRY RUN").collect()
-    paths = (unquote(urlsplit(row.path).path) if "%" in row.path else row.path for row in found)
+    # A name with a percent sign comes encoded, or as it is.
+    paths = {spelled for row in found for spelled in (row.path, unquote(urlsplit(row.path).path))}
     return frozenset(path.removeprefix("file:").removeprefix(f"{root}/") for path in paths)
 
 
