@@ -16,9 +16,14 @@ _begun: "Final[list[Launch]]" = []
 
 
 class Launch:
-    """A JVM that is beginning with some settings; mutable: it is taken over, or ended."""
+    """A JVM that is beginning with some settings; mutable: it is taken over, or ended.
+
+    PySpark is imported before anything runs beside: where two threads import parts of a package
+    that import each other, one of them gets a module that is not complete.
+    """
 
     def __init__(self, settings: Mapping[str, str]) -> None:
+        import_module("pyspark.java_gateway")
         self._settings = dict(settings)
         self._gateway: Any = None
         self._said = tempfile.TemporaryFile("w+", errors="replace")  # noqa: SIM115  the JVM's stderr

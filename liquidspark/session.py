@@ -190,7 +190,7 @@ def begun_early(conf: Mapping[str, str]) -> Iterator[None]:
     """
     pyspark = sys.modules.get("pyspark")
     has_context = pyspark is not None and pyspark.SparkContext._active_spark_context is not None  # noqa: SLF001
-    if has_context or _SUBMITTED in os.environ or find_spec("pyspark") is None or _is_remote(conf):
+    if has_context or _SUBMITTED in os.environ or _is_remote(conf) or not _can_be_local():
         yield
         return
     settings = _local_settings(conf)
@@ -204,6 +204,11 @@ def begun_early(conf: Mapping[str, str]) -> Iterator[None]:
     _name_pythons(conf)
     with begun(settings):
         yield
+
+
+def _can_be_local() -> bool:
+    """Return whether PySpark is there with what begins a JVM, which clients of Connect lack."""
+    return find_spec("pyspark") is not None and find_spec("pyspark.java_gateway") is not None
 
 
 def _is_remote(conf: Mapping[str, str]) -> bool:
