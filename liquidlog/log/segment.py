@@ -8,10 +8,10 @@ Compacted log files are ignored: those that engines write lose information, see 
 """
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby, islice
-from typing import Any, Final, NoReturn
+from typing import Any, Final, NoReturn, TypeVar
 
 import msgspec
 
@@ -42,6 +42,9 @@ _VERSIONS: Final = 10**VERSION_DIGITS
 
 _NAMED: Final = 5
 """The most missing versions that an error names."""
+
+T = TypeVar("T")
+"""What is on a line of a commit."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -325,16 +328,7 @@ def read_change_files(store: TableStore, versions: Sequence[int]) -> Iterator[st
         CorruptLogError: If a line that names one is not an action.
     """
     for version, content in _contents(store, versions):
-        for number, line in enumerate(content.split(b"\n"), start=1):
-            if b'"cdc"' not in line:
-                continue
-            try:
-                path = decode_change_line(line)
-            except msgspec.MsgspecError as error:
-                where = log_path(commit_name(version))
-                raise CorruptLogError(where, f"not a valid action: {error}", line=number) from error
-            if path is not None:
-                yield path
+        yield from _decoded(content, version, decode_change_line, holding=b'"cdc"')
 
 
 def _contents(store: TableStore, versions: Sequence[int]) -> Iterator[tuple[int, bytes]]:
@@ -368,15 +362,24 @@ def parse_commit(content: bytes, version: int) -> Commit:
     Raises:
         CorruptLogError: If a line is not JSON or a known action has a wrong shape.
     """
-    actions = []
+    return Commit(version, tuple(_decoded(content, version, decode_line)))
+
+
+def _decoded(
+    content: bytes, version: int, decode: Callable[[bytes], T | None], *, holding: bytes = b""
+) -> Iterator[T]:
+    """Yield what is on the lines of a commit that hold some bytes; blank lines are skipped.
+
+    Raises:
+        CorruptLogError: If such a line cannot be decoded.
+    """
     for number, line in enumerate(content.split(b"\n"), start=1):
-        if not line.strip():
+        if holding not in line or not line.strip():
             continue
         try:
-            action = decode_line(line)
+            found = decode(line)
         except msgspec.MsgspecError as error:
             where = log_path(commit_name(version))
             raise CorruptLogError(where, f"not a valid action: {error}", line=number) from error
-        if action is not None:
-            actions.append(action)
-    return Commit(version, tuple(actions))
+        if found is not None:
+            yield found
