@@ -4,7 +4,7 @@ Nothing here needs Delta's jars: the files are written by this package's tasks, 
 table's clustering columns, and the log layer commits them.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from pyspark.sql import DataFrame
@@ -87,10 +87,8 @@ def append(  # noqa: PLR0913  what to write and how, spelled out
         CommitConflictError: If the table changed meanwhile such that the rows do not fit it.
         CommitStateUnknownError: If the commit may or may not have landed.
     """
-    opened, request = (
-        opened_table(table, storage_options),
-        _Request(cluster, max_file_size, merge_schema),
-    )
+    opened = opened_table(table, storage_options)
+    request = _Request(cluster, max_file_size, merge_schema)
     return _write(df, opened, request, txn=txn, options=options)
 
 
@@ -135,12 +133,10 @@ def overwrite(  # noqa: PLR0913  what to write and how, spelled out
         CommitConflictError: If rows to replace came, went or changed meanwhile.
         CommitStateUnknownError: If the commit may or may not have landed.
     """
-    opened, request = (
-        opened_table(table, storage_options),
-        _Request(cluster, max_file_size, merge_schema),
-    )
+    opened = opened_table(table, storage_options)
     one(where, str, argument="where", expected="a condition in SQL")
-    return _write(df, opened, replace(request, where=where), txn=txn, options=options)
+    request = _Request(cluster, max_file_size, merge_schema, where)
+    return _write(df, opened, request, txn=txn, options=options)
 
 
 def require_fitting(
