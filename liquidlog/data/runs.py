@@ -394,16 +394,24 @@ def run_token(unique_id: str) -> str:
     return hashlib.sha256(unique_id.encode()).hexdigest()[:12]
 
 
-def runs_in(directory: str, storage: StorageOptions = NO_OPTIONS) -> tuple[Run, ...]:
-    """Return the runs that left a marker or a fate in a table's directory, by token.
+def tokens_in(directory: str, storage: StorageOptions = NO_OPTIONS) -> frozenset[str]:
+    """Return the tokens of the runs that left a marker or a fate in a table's directory.
 
     Raises:
         StorageError: If the storage does not answer.
     """
     traces = _traces(directory, storage)
-    return tuple(
-        traces.run(directory, token, storage) for token in sorted(traces.begun | traces.ended)
-    )
+    return traces.begun | traces.ended
+
+
+def runs_in(directory: str, storage: StorageOptions = NO_OPTIONS) -> tuple[Run, ...]:
+    """Return these runs, by token.
+
+    Raises:
+        StorageError: If the storage does not answer.
+    """
+    traces = _traces(directory, storage)
+    return traces.runs(directory, traces.begun | traces.ended, storage)
 
 
 def running_in(directory: str, storage: StorageOptions = NO_OPTIONS) -> tuple[Run, ...]:
@@ -413,8 +421,7 @@ def running_in(directory: str, storage: StorageOptions = NO_OPTIONS) -> tuple[Ru
         StorageError: If the storage does not answer.
     """
     traces = _traces(directory, storage)
-    tokens = sorted(traces.begun - traces.ended)
-    return tuple(traces.run(directory, token, storage) for token in tokens)
+    return traces.runs(directory, traces.begun - traces.ended, storage)
 
 
 @dataclass(frozen=True, slots=True)
@@ -425,14 +432,12 @@ class _Traces:
     ended: frozenset[str]
     noted: frozenset[str]
 
-    def run(self, directory: str, token: str, storage: StorageOptions) -> Run:
-        """Return the run with a token.
-
-        Raises:
-            StorageError: If the storage does not answer, or its note cannot be understood.
-        """
-        run = Run(directory, token, storage)
-        return run.noted() if token in self.noted else run
+    def runs(
+        self, directory: str, tokens: Collection[str], storage: StorageOptions
+    ) -> tuple[Run, ...]:
+        """Return the runs with these tokens, by token."""
+        runs = (Run(directory, token, storage) for token in sorted(tokens))
+        return tuple(run.noted() if run.token in self.noted else run for run in runs)
 
 
 def _traces(directory: str, storage: StorageOptions) -> _Traces:

@@ -20,7 +20,7 @@ from functools import cached_property
 from typing import Final
 
 from liquidlog.commit.transaction import Clock, require_writable
-from liquidlog.data.runs import runs_in
+from liquidlog.data.runs import tokens_in
 from liquidlog.errors import CommitStateUnknownError, LiquidlogError, StorageError, UsageError
 from liquidlog.log.named import Needed, needed_files
 from liquidlog.log.store import TableStore
@@ -310,7 +310,7 @@ def _partition_names(snapshot: Snapshot) -> frozenset[str]:
 
 
 def _tokens(store: TableStore) -> frozenset[str]:
-    return frozenset(run.token for run in runs_in(table_directory(store), store.storage))
+    return tokens_in(table_directory(store), store.storage)
 
 
 def _require_one_time(store: TableStore, version: int, now_ms: int) -> None:
