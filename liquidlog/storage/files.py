@@ -191,6 +191,9 @@ def create_small(address: str, content: bytes, options: StorageOptions = NO_OPTI
     except OSError as error:
         output.discard()
         raise StorageError(address, f"cannot be written: {error}") from None
+    except BaseException:
+        output.discard()
+        raise
 
 
 def read_file(address: str, options: StorageOptions = NO_OPTIONS) -> bytes | None:

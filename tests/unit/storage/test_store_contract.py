@@ -15,7 +15,8 @@ from liquidlog.errors import CommitStateUnknownError, StorageError
 from liquidlog.log.loader import open_store
 from liquidlog.log.store import AmbiguousPutError, TableStore
 from liquidlog.spec.log_files import commit_name
-from liquidlog.storage.files import create, names_with_prefix, open_input
+from liquidlog.storage import files
+from liquidlog.storage.files import create, create_small, names_with_prefix, open_input
 from support.emulators import Emulator
 from support.playground import Playground
 from support.proxy import Request
@@ -226,3 +227,24 @@ def test_reads_and_lists_are_tried_again(s3: Emulator) -> None:
     failing = [500, 503]
     assert store.list_log()
     assert not failing
+
+
+@pytest.mark.parametrize("output", ["_LocalOutput", "_Upload"])
+def test_a_small_file_that_is_interrupted_leaves_nothing(
+    output: str,
+    request: pytest.FixtureRequest,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    if output == "_LocalOutput":
+        store = open_store(str(tmp_path))
+    else:
+        store = request.getfixturevalue("memory_ground").store()
+
+    def interrupted(_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(getattr(files, output), "finish", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        create_small(store.data_path("a marker"), b"{}", store.storage)
+    assert store.file_facts("a marker") is None
