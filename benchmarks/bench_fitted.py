@@ -26,9 +26,9 @@ from liquidlog.curve.curves import Curve
 from liquidlog.plan import FittedWorkload, parsed_as
 from liquidlog.predicates.reduction import fitted_workload
 from liquidlog.predicates.workload import WeightedPredicate, Workload
+from liquidlog.rewriting.layout import Layout, build_layout
+from liquidlog.rewriting.source import GroupWork, Survey, rows_to_sample, survey_file
 from liquidlog.spec.arrow import delta_schema
-from liquidspark.layout import Layout, build_layout
-from liquidspark.source import GroupWork, Survey, rows_to_sample, survey_file
 
 SEED = 20261122
 PREDICATES = 150

@@ -21,10 +21,11 @@ from bench_rewrite import Stopwatch
 from pyspark.sql import SparkSession
 
 from liquidlog.plan import InputFile, WriterOptions
-from liquidspark.assignment import Assignment, assigned
+from liquidlog.rewriting.assignment import Assignment
+from liquidlog.rewriting.source import GroupWork, Survey
+from liquidlog.rewriting.whole import Share, shares
+from liquidspark.sending import assigned
 from liquidspark.session import open_session
-from liquidspark.source import GroupWork, Survey
-from liquidspark.whole import Share, shares
 
 TASKS: Final = 1000
 INPUTS_PER_OUTPUT: Final = 100

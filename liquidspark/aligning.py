@@ -13,6 +13,8 @@ from liquidlog.data.encodings import decoded
 from liquidlog.data.reader import with_names_of
 from liquidlog.errors import UsageError
 from liquidlog.plan import InputFile, WritePlan
+from liquidlog.rewriting.assignment import Assignment
+from liquidlog.rewriting.source import GroupWork, Split, open_logical_file, read_split
 from liquidlog.spec.arrow import arrow_schema, without_void
 from liquidlog.spec.deletion_vectors import vector_path
 from liquidlog.spec.schema import (
@@ -27,10 +29,9 @@ from liquidlog.spec.schema import (
 from liquidlog.storage.addresses import file_address
 from liquidlog.storage.options import StorageOptions
 from liquidspark.arriving import Arriving
-from liquidspark.assignment import Assignment, assigned
 from liquidspark.pipeline import map_batches
+from liquidspark.sending import assigned
 from liquidspark.session import failure_reason
-from liquidspark.source import GroupWork, Split, open_logical_file, read_split
 
 _CHECK_COLUMN: Final = "\x00check "
 """Names that no Delta column can have."""

@@ -26,11 +26,9 @@ from liquidlog.data.exact import convert_chunks
 from liquidlog.data.writer import encoded_bytes
 from liquidlog.errors import ExecutorError, LiquidlogError, SchemaMismatchError
 from liquidlog.plan import GroupCosts, WrittenFile
-from liquidlog.spec.arrow import arrow_type, leaf_column, without_void
-from liquidlog.spec.schema import leaves
-from liquidspark.assignment import encode_survey
-from liquidspark.shuffle import MapSide
-from liquidspark.sink import (
+from liquidlog.rewriting.assignment import encode_survey
+from liquidlog.rewriting.shuffle import MapSide
+from liquidlog.rewriting.sink import (
     OutputFile,
     Proof,
     TaskFacts,
@@ -39,8 +37,10 @@ from liquidspark.sink import (
     failed,
     require_running,
 )
-from liquidspark.source import GroupWork, Survey, flat_array, sample_positions
-from liquidspark.whole import facts_batch, sorted_outputs
+from liquidlog.rewriting.source import GroupWork, Survey, flat_array, sample_positions
+from liquidlog.rewriting.whole import facts_batch, sorted_outputs
+from liquidlog.spec.arrow import arrow_type, leaf_column, without_void
+from liquidlog.spec.schema import leaves
 
 _HELD_SHARE: Final = 2
 """Rows are gathered until they take half of what a slice may take in memory: then they are divided

@@ -34,23 +34,23 @@ from liquidlog.plan import (
     repeated_message,
     rewrite_digest,
 )
-from liquidlog.spec.arguments import one, several
-from liquidlog.storage.files import require_creatable
-from liquidlog.storage.options import NO_OPTIONS, OptionsSource, StorageOptions
-from liquidspark.flight import Flight, task_slots
-from liquidspark.jobs import GroupJobs
-from liquidspark.pipeline import ExecutorOptions, run_group
-from liquidspark.planned import (
+from liquidlog.rewriting.planned import (
     curve_of,
     file_location,
     require_layout,
     require_partition,
     vector_location,
 )
+from liquidlog.rewriting.sink import RowsProof, TaskFacts
+from liquidlog.rewriting.source import GroupWork
+from liquidlog.spec.arguments import one, several
+from liquidlog.storage.files import require_creatable
+from liquidlog.storage.options import NO_OPTIONS, OptionsSource, StorageOptions
+from liquidspark.flight import Flight, task_slots
+from liquidspark.jobs import GroupJobs
+from liquidspark.pipeline import ExecutorOptions, run_group
 from liquidspark.probing import require_ready
 from liquidspark.session import failure_reason, piece_settings
-from liquidspark.sink import RowsProof, TaskFacts
-from liquidspark.source import GroupWork
 
 __all__ = ["ExecutorOptions", "GroupRun", "execute", "execute_groups"]
 

@@ -19,6 +19,12 @@ from liquidlog.curve.curves import parse_curve
 from liquidlog.data.runs import Run
 from liquidlog.errors import ExecutorError, LiquidlogError
 from liquidlog.plan import GroupCosts, WritePlan, WriteResult, files_digest
+from liquidlog.rewriting.assignment import decode_survey
+from liquidlog.rewriting.layout import build_layout, choose_route, first_ordinals
+from liquidlog.rewriting.pieces import SHUFFLE_SCHEMA
+from liquidlog.rewriting.shuffle import FACTS_SCHEMA
+from liquidlog.rewriting.sink import TaskFacts, Timer, decode_facts, merge_facts
+from liquidlog.rewriting.source import GroupWork, Survey
 from liquidlog.storage.addresses import file_address
 from liquidlog.storage.files import require_creatable
 from liquidlog.storage.options import StorageOptions
@@ -32,9 +38,6 @@ from liquidspark.arriving import (
     WidthTasks,
     even_sample,
 )
-from liquidspark.assignment import decode_survey, partition_values
-from liquidspark.layout import build_layout, choose_route, first_ordinals
-from liquidspark.pieces import SHUFFLE_SCHEMA
 from liquidspark.pipeline import (
     SURVEY_SCHEMA,
     ExecutorOptions,
@@ -44,11 +47,9 @@ from liquidspark.pipeline import (
     with_fresh_options,
     write_moved,
 )
+from liquidspark.sending import partition_values
 from liquidspark.session import failure_reason
 from liquidspark.settings import settings_applied
-from liquidspark.shuffle import FACTS_SCHEMA
-from liquidspark.sink import TaskFacts, Timer, decode_facts, merge_facts
-from liquidspark.source import GroupWork, Survey
 from liquidspark.versions import add_tag, cancel_tagged, context_of, has_setting, remove_tag
 
 _PROBED_ROWS: Final = 20_000

@@ -15,33 +15,26 @@ from operator import attrgetter, itemgetter
 from typing import Final, NamedTuple, Protocol, TypeVar
 
 import pyarrow as pa
+from pyspark import TaskContext
 from pyspark.sql import DataFrame, SparkSession
 
 from liquidlog.errors import LiquidlogError
 from liquidlog.plan import GroupCosts
-from liquidlog.spec.arguments import one, whole_number
-from liquidlog.startup import do_without_pandas
-from liquidspark.assignment import (
-    Assignment,
-    assigned,
-    decode_survey,
-    encode_survey,
-    partition_values,
-)
-from liquidspark.jobs import GroupJobs
-from liquidspark.layout import Route, build_layout, choose_route, first_ordinals
-from liquidspark.pieces import SHUFFLE_SCHEMA
-from liquidspark.shuffle import FACTS_SCHEMA, OutputTasks, RegroupTasks, SplitTasks
-from liquidspark.sink import (
+from liquidlog.rewriting.assignment import Assignment, decode_survey, encode_survey
+from liquidlog.rewriting.layout import Route, build_layout, choose_route, first_ordinals
+from liquidlog.rewriting.pieces import SHUFFLE_SCHEMA
+from liquidlog.rewriting.shuffle import FACTS_SCHEMA, OutputTasks, RegroupTasks, SplitTasks
+from liquidlog.rewriting.sink import (
     TaskFacts,
     Timer,
+    begin_attempt,
     check_rows,
     decode_facts,
     encode_facts,
     failed,
     merge_facts,
 )
-from liquidspark.source import (
+from liquidlog.rewriting.source import (
     GroupWork,
     Planned,
     Split,
@@ -50,8 +43,12 @@ from liquidspark.source import (
     split_file,
     survey_file,
 )
+from liquidlog.rewriting.whole import CompactionTasks, GroupTask, shares
+from liquidlog.spec.arguments import one, whole_number
+from liquidlog.startup import do_without_pandas
+from liquidspark.jobs import GroupJobs
+from liquidspark.sending import assigned, partition_values
 from liquidspark.versions import OWN_WORKERS
-from liquidspark.whole import CompactionTasks, GroupTask, shares
 
 T = TypeVar("T")
 
@@ -141,6 +138,8 @@ class _Prepared:
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         prepare_worker()
+        context = TaskContext.get()
+        begin_attempt(0 if context is None else int(context.attemptNumber()))
         return self.function(batches)
 
 

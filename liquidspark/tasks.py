@@ -16,12 +16,13 @@ from pyspark.sql import SparkSession
 
 from liquidlog.errors import ExecutorError, LiquidlogError
 from liquidlog.plan import Tasks
+from liquidlog.rewriting.assignment import Assignment
+from liquidlog.rewriting.sink import is_tried_again
 from liquidlog.storage.failures import may_pass
-from liquidspark.assignment import Assignment, assigned
 from liquidspark.jobs import GroupJobs
 from liquidspark.pipeline import map_batches, task_attempts
+from liquidspark.sending import assigned
 from liquidspark.session import failure_reason, piece_settings
-from liquidspark.sink import is_tried_again
 
 _ANSWER_SCHEMA: Final = "number long, answer binary, failure string"
 

@@ -28,6 +28,7 @@ MAIN_LINE: Final = (
     "liquidlog/log/",
     "liquidlog/plan/",
     "liquidlog/commit/",
+    "liquidlog/rewriting/",
     "liquidlog/snapshot.py",
     "liquidspark/",
 )

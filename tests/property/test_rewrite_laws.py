@@ -16,13 +16,13 @@ from hypothesis import strategies as st
 from liquidlog.curve.curves import Curve
 from liquidlog.data.runs import Run
 from liquidlog.plan import InputFile, WriterOptions
+from liquidlog.rewriting.sink import TaskFacts
+from liquidlog.rewriting.source import GroupWork
+from liquidlog.rewriting.whole import GroupTask
 from liquidlog.spec.arrow import delta_schema, leaf_column
 from liquidlog.spec.bounds import has_bounds
 from liquidlog.spec.bounds_json import parse_bounds
 from liquidlog.spec.schema import leaves, schema_json
-from liquidspark.sink import TaskFacts
-from liquidspark.source import GroupWork
-from liquidspark.whole import GroupTask
 from support.tables import ordered, tables
 from support.tasks import facts_of, numbered, shuffled
 from support.vectors import write_vector

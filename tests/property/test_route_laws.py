@@ -10,9 +10,9 @@ from msgspec import structs
 
 from liquidlog.curve.curves import Curve
 from liquidlog.plan import WriterOptions
+from liquidlog.rewriting.layout import choose_route
+from liquidlog.rewriting.source import GroupWork
 from liquidspark.executor import DEFAULT_OPTIONS, GroupRun
-from liquidspark.layout import choose_route
-from liquidspark.source import GroupWork
 from support.plans import make_plan, schema_json_of
 
 MIB = 1 << 20

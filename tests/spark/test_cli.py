@@ -12,8 +12,8 @@ import liquidspark
 from liquidlog.cli.main import run
 from liquidlog.errors import EXIT_ERROR, EXIT_OK
 from liquidlog.plan import decode_result, encode_plan
-from liquidspark.assignment import partition_values
 from liquidspark.cli import cli
+from liquidspark.sending import partition_values
 from support.plans import (
     make_plan,
     read_outputs,

@@ -21,7 +21,7 @@ from liquidlog.plan import (
     RewriteMode,
     RewrittenGroup,
 )
-from liquidspark import ExecutorOptions, assignment, execute, execute_groups
+from liquidspark import ExecutorOptions, execute, execute_groups, sending
 from support.plans import (
     copy_inputs,
     make_plan,
@@ -421,7 +421,7 @@ def test_assignments_that_do_not_travel_with_the_function_give_the_same_files(
     schema = schema_json_of({"key": "long", "row": "long"})
     contents = []
     for way, embedded_bytes in (("embedded", 1 << 20), ("sent", 0)):
-        monkeypatch.setattr(assignment, "_MAX_EMBEDDED_BYTES", embedded_bytes)
+        monkeypatch.setattr(sending, "_MAX_EMBEDDED_BYTES", embedded_bytes)
         inputs = write_inputs(tmp_path / way, table, 9)
         plan = make_plan(tmp_path / way, schema, [(inputs, 3)], columns=[("key",)])
         group = run(spark, plan, SHUFFLED)

@@ -13,7 +13,8 @@ from pyspark.sql import SparkSession
 
 from liquidlog.errors import DataFileError
 from liquidlog.plan import GroupFailure, InputFile, RewriteMode, RewrittenGroup
-from liquidspark import ExecutorOptions, execute_groups, pipeline, shuffle, whole
+from liquidlog.rewriting import shuffle, whole
+from liquidspark import ExecutorOptions, execute_groups, pipeline
 from support.plans import (
     copy_inputs,
     make_plan,
@@ -75,7 +76,12 @@ def test_an_error_that_may_pass_is_tried_again_until_the_last_attempt(
     plan = make_plan(
         tmp_path, schema_json_of({"key": "long"}), [(inputs, 2)], columns=columns, mode=mode
     )
-    throttle.setattr(pipeline, "_Prepared", lambda function: Throttled(function, failures))
+    mapped = pipeline.map_batches
+    throttle.setattr(
+        pipeline,
+        "map_batches",
+        lambda frame, function, schema: mapped(frame, Throttled(function, failures), schema),
+    )
     (outcome,) = execute_groups(spark, plan, options=MANY_TASKS)
     if failures == ATTEMPTS:
         assert isinstance(outcome, GroupFailure)

@@ -8,11 +8,11 @@ from hypothesis import strategies as st
 
 from liquidlog.errors import ExecutorError
 from liquidlog.plan import WriterOptions
+from liquidlog.rewriting.assignment import decode_survey
+from liquidlog.rewriting.source import GroupWork, Survey
 from liquidlog.spec.arrow import delta_schema
 from liquidlog.spec.schema import schema_json
 from liquidspark.arriving import Arriving, SampleTasks, even_sample, row_hashes
-from liquidspark.assignment import decode_survey
-from liquidspark.source import GroupWork, Survey
 
 SCHEMA = pa.schema([("x", pa.int64()), ("s", pa.string())])
 WORK = GroupWork(

@@ -10,12 +10,12 @@ from msgspec import structs
 
 from liquidlog.data.spans import READ_BYTES
 from liquidlog.plan import CopiedRowGroups, InputFile, RewriteMode, RewrittenGroup
+from liquidlog.rewriting import copying
+from liquidlog.rewriting.sink import TaskFacts
+from liquidlog.rewriting.whole import GroupTask
 from liquidlog.storage.files import create
 from liquidlog.storage.options import StorageOptions
-from liquidspark import copying
 from liquidspark.executor import GroupRun
-from liquidspark.sink import TaskFacts
-from liquidspark.whole import GroupTask
 from support.emulators import Emulator
 from support.plans import make_plan, schema_json_of
 from support.tasks import compacted, facts_of, numbered

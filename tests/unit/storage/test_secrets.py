@@ -252,7 +252,7 @@ def test_the_command_line_does_not_repeat_a_malformed_option(
 
 def test_work_for_the_workers_shows_no_secret() -> None:
     from liquidlog.plan import WriterOptions
-    from liquidspark.source import GroupWork
+    from liquidlog.rewriting.source import GroupWork
 
     work = GroupWork(
         directory="s3://b/t",

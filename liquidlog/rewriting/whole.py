@@ -14,11 +14,11 @@ import pyarrow as pa
 from liquidlog.data.encodings import concat
 from liquidlog.errors import LiquidlogError
 from liquidlog.plan import GroupCosts, WrittenFile
-from liquidspark.assignment import Assignment
-from liquidspark.copying import ConcatenatedOutput, Run, compose, copy_run, pieces_between
-from liquidspark.layout import build_layout, first_ordinals, table_keys
-from liquidspark.shuffle import slice_table, sorted_slice
-from liquidspark.sink import (
+from liquidlog.rewriting.assignment import Assignment
+from liquidlog.rewriting.copying import ConcatenatedOutput, Run, compose, copy_run, pieces_between
+from liquidlog.rewriting.layout import build_layout, first_ordinals, table_keys
+from liquidlog.rewriting.shuffle import slice_table, sorted_slice
+from liquidlog.rewriting.sink import (
     OutputFile,
     Proof,
     TaskFacts,
@@ -29,7 +29,7 @@ from liquidspark.sink import (
     merge_facts,
     require_running,
 )
-from liquidspark.source import (
+from liquidlog.rewriting.source import (
     GroupWork,
     Split,
     Survey,

@@ -28,9 +28,9 @@ from liquidlog.data.logical_file import LogicalFile
 from liquidlog.data.row_group_digest import stored_digests
 from liquidlog.data.row_groups import ROW_GROUP_ROWS
 from liquidlog.errors import DataFileError
-from liquidspark.layout import first_ordinals
-from liquidspark.sink import OutputFile, Proof
-from liquidspark.source import GroupWork, Survey, open_logical_file
+from liquidlog.rewriting.layout import first_ordinals
+from liquidlog.rewriting.sink import OutputFile, Proof
+from liquidlog.rewriting.source import GroupWork, Survey, open_logical_file
 
 _CHANGED: Final = "has changed since it was surveyed"
 SMALL_BYTES: Final = 8 << 20

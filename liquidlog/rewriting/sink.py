@@ -3,13 +3,13 @@
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from contextvars import ContextVar
 from types import TracebackType
 from typing import Final, Self, TypeVar
 from uuid import uuid4  # noqa: TID251  a task attempt names its own file
 
 import msgspec
 import pyarrow as pa
-from pyspark import TaskContext
 
 from liquidlog.curve.grid import Keys
 from liquidlog.curve.placing import level_bits
@@ -20,13 +20,15 @@ from liquidlog.data.row_groups import ROW_GROUP_BYTES
 from liquidlog.data.writer import DataFileWriter
 from liquidlog.errors import ExecutorError, LiquidlogError
 from liquidlog.plan import Document, GroupCosts, WrittenFile
+from liquidlog.rewriting.source import GroupWork, Survey
 from liquidlog.storage.failures import AmbiguousPutError, is_denied, may_pass
 from liquidlog.storage.files import delete_file
-from liquidspark.source import GroupWork, Survey
 
 T = TypeVar("T")
 
 NO_CHECKSUM: Final = format_checksum(0)
+
+_attempt: Final[ContextVar[int | None]] = ContextVar("_attempt", default=None)
 
 _ENDED: Final = "the run of this task has ended or was cancelled"
 """Never the reason where another task has one."""
@@ -301,7 +303,7 @@ def check_rows(facts: TaskFacts, surveys: Sequence[Survey]) -> TaskFacts:
 def failed(error: LiquidlogError, work: GroupWork) -> TaskFacts:
     """Return the facts of a task that failed with one of our errors, on one line.
 
-    An error that may pass is raised as long as Spark will try the task again. Any other retires the
+    An error that may pass is raised as long as the task will be tried again. Any other retires the
     run, so that tasks which have not begun do not; see `require_running`. Expired credentials do
     not: the driver sends the tasks again with new ones.
 
@@ -329,10 +331,15 @@ def require_running(work: GroupWork) -> None:
         raise ExecutorError(_ENDED)
 
 
+def begin_attempt(number: int) -> None:
+    """Say which attempt of its task this worker begins: they count from 0."""
+    _attempt.set(number)
+
+
 def is_tried_again(task_attempts: int) -> bool:
-    """Return whether Spark will try this task again if it fails: attempts count from 0."""
-    context = TaskContext.get()
-    return context is not None and context.attemptNumber() + 1 < task_attempts
+    """Return whether this task will be tried again if it fails; not outside of a worker."""
+    attempt = _attempt.get()
+    return attempt is not None and attempt + 1 < task_attempts
 
 
 def encode_facts(facts: TaskFacts) -> bytes:

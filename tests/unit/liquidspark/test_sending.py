@@ -10,8 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from liquidlog.plan import InputFile, WriterOptions
-from liquidspark.assignment import AssignedTasks, Assignment, partition_values
-from liquidspark.source import GroupWork
+from liquidlog.rewriting.assignment import Assignment
+from liquidlog.rewriting.source import GroupWork
+from liquidspark.sending import AssignedTasks, partition_values
 from support.plans import schema_json_of
 from support.tasks import numbered
 

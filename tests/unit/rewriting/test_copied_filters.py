@@ -14,7 +14,7 @@ from liquidlog.plan import (
     InputFile,
     RewrittenGroup,
 )
-from liquidspark import copying
+from liquidlog.rewriting import copying
 from liquidspark.executor import ExecutorOptions, GroupRun
 from support.copied import compaction, copies, inputs_of, table
 from support.plans import read_outputs

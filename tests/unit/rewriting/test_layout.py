@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from liquidspark.layout import local_means, rows_by_weight
+from liquidlog.rewriting.layout import local_means, rows_by_weight
 
 
 def test_rows_are_taken_as_often_as_they_weigh() -> None:

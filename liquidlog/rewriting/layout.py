@@ -27,8 +27,8 @@ from liquidlog.curve.prefixed import Prefixed
 from liquidlog.curve.ranges import Axis
 from liquidlog.curve.tree import LEAST_SHARE
 from liquidlog.plan import parsed_as
+from liquidlog.rewriting.source import GroupWork, Survey
 from liquidlog.spec.arrow import leaf_column
-from liquidspark.source import GroupWork, Survey
 
 _KEY_TYPES: Final = (pa.uint16(), pa.uint32(), pa.uint64())
 

@@ -24,12 +24,12 @@ from liquidlog.plan import (
     decode_result,
     encode_rewritten_group,
 )
+from liquidlog.rewriting import copying
+from liquidlog.rewriting.copying import Piece, choose
+from liquidlog.rewriting.sink import TaskFacts
+from liquidlog.rewriting.whole import GroupTask
 from liquidlog.spec.mapping import MappingMode
-from liquidspark import copying
-from liquidspark.copying import Piece, choose
 from liquidspark.executor import ExecutorOptions, GroupRun
-from liquidspark.sink import TaskFacts
-from liquidspark.whole import GroupTask
 from support.copied import COLUMNS, ROWS, compaction, copies, inputs_of, table
 from support.plans import read_outputs
 from support.tasks import compacted, facts_of, numbered, surveys_of

@@ -11,10 +11,9 @@ from msgspec import structs
 
 from liquidlog.errors import DataFileError
 from liquidlog.plan import InputFile, WriterOptions
-from liquidlog.spec.arrow import leaf_column
-from liquidspark.assignment import decode_survey, encode_survey
-from liquidspark.layout import slices_per_output
-from liquidspark.source import (
+from liquidlog.rewriting.assignment import decode_survey, encode_survey
+from liquidlog.rewriting.layout import slices_per_output
+from liquidlog.rewriting.source import (
     GroupWork,
     Split,
     Survey,
@@ -25,6 +24,7 @@ from liquidspark.source import (
     split_file,
     survey_file,
 )
+from liquidlog.spec.arrow import leaf_column
 from support.plans import schema_json_of, write_inputs
 from support.vectors import write_vector
 

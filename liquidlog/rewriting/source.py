@@ -71,7 +71,7 @@ class GroupWork:
         mapping_mode: How data files name columns.
         storage: Opens the files; its values are never shown.
         read_back: Whether outputs are proved by reading what was written.
-        task_attempts: How often Spark tries a task before it gives up.
+        task_attempts: How often a task is tried before it is given up.
         copy_row_groups: Whether a compaction copies row groups without decoding where it can.
         expected_bytes: About what the rows take as stored, where they do not come from inputs.
     """

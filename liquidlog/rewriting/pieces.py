@@ -1,4 +1,4 @@
-"""Pieces: what Spark's shuffle moves, few rows that are large and opaque to Spark.
+"""Pieces: what a shuffle moves, few rows that are large and opaque to it.
 
 A *piece* holds rows as an Arrow IPC stream. What a task did, or why it failed, travels the same
 way, as a *note*.
@@ -13,7 +13,7 @@ import pyarrow as pa
 from liquidlog.data.encodings import compacted
 from liquidlog.data.ipc import encode_table
 from liquidlog.errors import ExecutorError
-from liquidspark.sink import TaskFacts, encode_facts
+from liquidlog.rewriting.sink import TaskFacts, encode_facts
 
 SHUFFLE_SCHEMA: Final = "target int, slice int, ordinal long, payload binary"
 
@@ -21,13 +21,13 @@ NOTES: Final = -1
 """The slice of notes: sorted before all others, so that a failure is known before rows are."""
 
 _PIECE_BYTES: Final = 16 << 20
-"""Bytes of one piece's rows in memory; Spark keeps whole pieces in single rows."""
+"""Bytes of one piece's rows in memory; a shuffle keeps whole pieces in single rows."""
 
 _MAX_PAYLOAD_BYTES: Final = 256 << 20
 """Above this, a value is so large that executors of 1 GiB may run out of memory."""
 
 _BATCH_BYTES: Final = 32 << 20
-"""Payload bytes of one batch handed to Spark."""
+"""Payload bytes of one batch handed to a shuffle."""
 
 _IPC_OPTIONS: Final = pa.ipc.IpcWriteOptions(compression="lz4", use_threads=False)
 _TEXT_IPC_OPTIONS: Final = pa.ipc.IpcWriteOptions(
@@ -103,7 +103,7 @@ def received(batches: Iterable[pa.RecordBatch]) -> Iterator[Piece]:
 def _too_large(rows: int, found_bytes: int) -> str:
     return (
         f"{rows} rows take {found_bytes} bytes compressed, expected at most {_MAX_PAYLOAD_BYTES}"
-        " in one piece: a value is too large to be moved through Spark safely"
+        " in one piece: a value is too large to be moved safely"
     )
 
 

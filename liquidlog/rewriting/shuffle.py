@@ -1,4 +1,4 @@
-"""The main pass: rows read by splits, moved through Spark's shuffle as columns, written by output.
+"""The main pass: rows read by splits, moved through a shuffle as columns, written by output.
 
 A reading task sends each slice a piece of what it holds at a time: rows in order, with the curve
 key as last column. Where slices are so many that such pieces would be tiny, it sends each writing
@@ -30,11 +30,10 @@ from liquidlog.data.ipc import decode_table
 from liquidlog.data.narrow import aligned, narrow_columns, widened
 from liquidlog.errors import LiquidlogError
 from liquidlog.plan import GroupCosts, WrittenFile
-from liquidlog.spec.arrow import arrow_schema, leaf_column
-from liquidspark.assignment import Assignment
-from liquidspark.layout import Layout, Route, table_keys
-from liquidspark.pieces import NOTES, Piece, in_batches, pieces_of, received
-from liquidspark.sink import (
+from liquidlog.rewriting.assignment import Assignment
+from liquidlog.rewriting.layout import Layout, Route, table_keys
+from liquidlog.rewriting.pieces import NOTES, Piece, in_batches, pieces_of, received
+from liquidlog.rewriting.sink import (
     OutputFile,
     Proof,
     TaskFacts,
@@ -45,7 +44,8 @@ from liquidspark.sink import (
     merge_facts,
     require_running,
 )
-from liquidspark.source import GroupWork, Split, read_split
+from liquidlog.rewriting.source import GroupWork, Split, read_split
+from liquidlog.spec.arrow import arrow_schema, leaf_column
 
 FACTS_SCHEMA: Final = "facts binary"
 
@@ -248,7 +248,7 @@ class OutputTasks:
 
 
 def _drained(pieces: Iterator[Piece], facts: TaskFacts) -> TaskFacts:
-    """Return the facts after reading all that Spark sends: it waits until all is taken."""
+    """Return the facts after reading all that is sent: Spark waits until all is taken."""
     deque(pieces, maxlen=0)
     return facts
 

@@ -19,12 +19,12 @@ from liquidlog.curve.curves import Curve
 from liquidlog.data.runs import Run, Stage
 from liquidlog.errors import DataFileError
 from liquidlog.plan import InputFile, RowTracking, WriterOptions
-from liquidspark import pieces
-from liquidspark.layout import build_layout, choose_route
-from liquidspark.shuffle import OutputTasks
-from liquidspark.sink import check_rows, failed, merge_facts
-from liquidspark.source import GroupWork, Survey, open_logical_file
-from liquidspark.whole import GroupTask, shares
+from liquidlog.rewriting import pieces
+from liquidlog.rewriting.layout import build_layout, choose_route
+from liquidlog.rewriting.shuffle import OutputTasks
+from liquidlog.rewriting.sink import check_rows, failed, merge_facts
+from liquidlog.rewriting.source import GroupWork, Survey, open_logical_file
+from liquidlog.rewriting.whole import GroupTask, shares
 from support.plans import parquet_names, rows_of, schema_json_of, write_inputs
 from support.tasks import (
     ROWS,

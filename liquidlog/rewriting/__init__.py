@@ -1,0 +1,1 @@
+"""The tasks that rewrite a group of files, wherever they run: no Spark, no log, no planning."""

@@ -1,0 +1,93 @@
+"""How each Spark task gets what it is sent.
+
+A function travels whole to every task of a job, so what each task is sent are rows of a DataFrame,
+of which each task receives its own. Where all assignments together are small, they travel with the
+function, which spares a stage.
+
+Spark's `repartition(n, column)` sends a row to partition murmur3(column) mod n. `partition_values`
+finds for each partition a value that lands there; that works in every version of Spark and over
+Spark Connect.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final, Generic
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+
+from liquidlog.rewriting.assignment import Assignment, Own, TaskFunction
+from liquidspark.versions import arrow_frame
+
+_MAX_EMBEDDED_BYTES: Final = 64 << 10
+"""Most bytes of all assignments together that travel with the function."""
+
+_ASSIGNMENTS: Final = "id bigint, content binary, target int"
+_MURMUR_SEED: Final = 42
+
+
+@dataclass(frozen=True, slots=True)
+class AssignedTasks(Generic[Own]):
+    """What mapInArrow calls: runs a task with its assignment, from its row or from `embedded`."""
+
+    function: TaskFunction[Own]
+    embedded: tuple[bytes, ...] | None
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Yield what the tasks yield whose numbers are in the batches."""
+        for batch in batches:
+            for row, number in enumerate(batch.column(0).to_pylist()):
+                if self.embedded is None:
+                    content = batch.column(1)[row].as_py()
+                else:
+                    content = self.embedded[number]
+                yield from self.function(number, Assignment.decoded(content))
+
+
+def assigned(
+    spark: SparkSession, function: TaskFunction[Own], assignments: Sequence[Assignment[Own]]
+) -> tuple[DataFrame, AssignedTasks[Own]]:
+    """Return a frame with a partition per assignment, and the function to map its batches with."""
+    contents = tuple(assignment.encoded() for assignment in assignments)
+    count = len(contents)
+    if sum(map(len, contents)) <= _MAX_EMBEDDED_BYTES:
+        return spark.range(0, count, 1, count), AssignedTasks(function, contents)
+    numbers = pa.array(range(count), pa.int64())
+    targets = pa.array(partition_values(count), pa.int32())
+    rows = pa.table(
+        [numbers, pa.array(contents, pa.binary()), targets], ["id", "content", "target"]
+    )
+    frame = arrow_frame(spark, rows, _ASSIGNMENTS).repartition(count, "target")
+    return frame, AssignedTasks(function, None)
+
+
+def partition_values(partitions: int) -> tuple[int, ...]:
+    """Return an int per partition that Spark's hash partitioning sends there.
+
+    Source: Spark, Murmur3_x86_32.hashInt and HashPartitioning.partitionIdExpression.
+    """
+    found = np.full(partitions, -1, np.int64)
+    start, step = 0, max(1024, 4 * partitions)
+    while (found < 0).any():
+        values = np.arange(start, start + step, dtype=np.int64)
+        homes = _murmur3(values).astype(np.int32) % np.int32(partitions)
+        missing = found[homes] < 0
+        found[homes[missing]] = values[missing]
+        start += step
+    return tuple(found.tolist())
+
+
+def _murmur3(values: npt.NDArray[np.int64]) -> npt.NDArray[np.uint32]:
+    mixed = values.astype(np.uint32) * np.uint32(0xCC9E2D51)
+    mixed = _rotate(mixed, 15) * np.uint32(0x1B873593)
+    hashed = _rotate(mixed ^ np.uint32(_MURMUR_SEED), 13) * np.uint32(5) + np.uint32(0xE6546B64)
+    hashed ^= np.uint32(4)
+    hashed = (hashed ^ (hashed >> np.uint32(16))) * np.uint32(0x85EBCA6B)
+    hashed = (hashed ^ (hashed >> np.uint32(13))) * np.uint32(0xC2B2AE35)
+    return hashed ^ (hashed >> np.uint32(16))
+
+
+def _rotate(words: npt.NDArray[np.uint32], bits: int) -> npt.NDArray[np.uint32]:
+    return (words << np.uint32(bits)) | (words >> np.uint32(32 - bits))
