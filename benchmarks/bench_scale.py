@@ -31,11 +31,12 @@ from large_group import simulate
 from msgspec import structs
 
 from liquidlog.plan import CopiedRowGroups, GroupFailure, RewriteMode, RewrittenGroup
+from liquidlog.rewriting.groups import GroupRun
 from liquidlog.rewriting.sink import decode_facts
 from liquidlog.rewriting.source import survey_file
 from liquidlog.rewriting.whole import CompactionTasks, shares
 from liquidlog.table import Table
-from liquidspark.executor import ExecutorOptions, GroupRun, execute_groups
+from liquidspark.executor import ExecutorOptions, execute_groups
 from liquidspark.pipeline import prepare_worker
 from liquidspark.session import open_session
 

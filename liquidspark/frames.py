@@ -21,6 +21,8 @@ from liquidlog.errors import ExecutorError, LiquidlogError
 from liquidlog.plan import GroupCosts, WritePlan, WriteResult, files_digest
 from liquidlog.rewriting.assignment import decode_survey
 from liquidlog.rewriting.layout import build_layout, choose_route, first_ordinals
+from liquidlog.rewriting.options import ExecutorOptions
+from liquidlog.rewriting.passes import with_fresh_options
 from liquidlog.rewriting.pieces import SHUFFLE_SCHEMA
 from liquidlog.rewriting.shuffle import FACTS_SCHEMA
 from liquidlog.rewriting.sink import TaskFacts, Timer, decode_facts, merge_facts
@@ -40,11 +42,9 @@ from liquidspark.arriving import (
 )
 from liquidspark.pipeline import (
     SURVEY_SCHEMA,
-    ExecutorOptions,
     collected,
     map_batches,
     task_attempts,
-    with_fresh_options,
     write_moved,
 )
 from liquidspark.sending import partition_values

@@ -1,7 +1,7 @@
 """Probing: checks that a rewrite can work where it will run, before Spark does any work on it.
 
 The driver and one worker each create and delete a file in the table and read the beginning of one
-input. The file is the marker of a run that never writes; if it is left behind, `orphans` finds it.
+input (`rewriting.access`).
 
 The worker's part, `probe_task`, travels by value, as workers may lack this package. So it and the
 functions that it calls use nothing but what every Python has.
@@ -17,21 +17,18 @@ from contextlib import contextmanager
 from importlib import import_module, metadata
 from threading import Lock
 from typing import Any, Final
-from uuid import uuid4  # noqa: TID251  names a probe, not a data file
 
 import msgspec
 from pyspark import cloudpickle
 from pyspark.sql import SparkSession
 
-from liquidlog.data.runs import Run
-from liquidlog.errors import ExecutorError, LiquidlogError
-from liquidlog.storage.files import open_input
+from liquidlog.errors import ExecutorError
+from liquidlog.rewriting.access import CANNOT_READ, new_token, storage_problem
 from liquidlog.storage.options import NO_OPTIONS, StorageOptions
 from liquidspark.session import failure_reason
 from liquidspark.versions import OWN_WORKERS, context_of
 
 _PRODUCT: Final = "liquidlog"
-_CANNOT_READ: Final = "cannot read"
 _SEE: Final = "see docs/where-it-runs.md"
 _INSTALL: Final = f"install it there or ship it with --archives or --py-files, {_SEE}"
 _REQUIREMENT: Final = re.compile(r"([\w.-]+)>=([\d.]+)[^;]*")
@@ -81,14 +78,14 @@ def require_ready(
     """
     options = dict(storage.fresh().items)
     table: dict[str, Any] = {"directory": directory, "file": file, "options": options}
-    here = storage_problem(**table, token=_token())
-    unreadable = here is not None and here.startswith(_CANNOT_READ)
+    here = storage_problem(**table, token=new_token())
+    unreadable = here is not None and here.startswith(CANNOT_READ)
     if here is not None and not unreadable:
         raise ExecutorError(f"the driver {here}; it needs the right to")
     least = least_versions()
     try:
         workers = min(tasks, _own_workers(spark))
-        answer = _asked(spark, workers, tuple(least), {**table, "token": _token()})
+        answer = _asked(spark, workers, tuple(least), {**table, "token": new_token()})
     except Exception as error:
         raise ExecutorError(start_problem(error)) from error
     # If the driver cannot read the file either, the workers are not to blame: its group will fail.
@@ -96,38 +93,6 @@ def require_ready(
     problem = worker_problem(msgspec.structs.replace(answer, storage=there), least)
     if problem is not None:
         raise ExecutorError(problem)
-
-
-def storage_problem(
-    *, directory: str, file: str, token: str, options: Mapping[str, str]
-) -> str | None:
-    """Return why this process cannot read or write a table, None if it can do both.
-
-    Args:
-        directory: The table.
-        file: One of its files, of which the first bytes are read.
-        token: Names the file that is created and deleted.
-        options: Options of the storage.
-    """
-    try:
-        storage = StorageOptions.of(options)
-        source = open_input(file, storage)
-        with source:
-            source.read(4)
-    except FileNotFoundError:
-        return f"{_CANNOT_READ} {file}: it does not exist there"
-    except (OSError, LiquidlogError) as error:
-        return f"{_CANNOT_READ} {file}: {_line(error)}"
-    probe = Run(directory, token, storage)
-    try:
-        probe.begin()
-    except LiquidlogError as error:
-        return f"cannot create files in {directory}: {_line(error)}"
-    try:
-        probe.forget()
-    except LiquidlogError as error:
-        return f"cannot delete files in {directory}: {_line(error)}"
-    return None
 
 
 def worker_problem(answer: WorkerAnswer, least: Mapping[str, str]) -> str | None:
@@ -228,7 +193,7 @@ def probe_task(
 
     Args:
         packages: Whose versions are asked for.
-        storage: Arguments of `probing.storage_problem`.
+        storage: Arguments of `access.storage_problem`.
     """
 
     def run(batches: Iterable[Any]) -> Iterator[Any]:
@@ -255,7 +220,7 @@ def _answer(packages: Sequence[str], storage: Mapping[str, Any]) -> dict[str, An
     }
     try:
         import_module("liquidspark.pipeline").prepare_worker()
-        problem_of = import_module("liquidspark.probing").storage_problem
+        problem_of = import_module("liquidlog.rewriting.access").storage_problem
     except ImportError as error:
         answer["missing"] = str(error)
     else:
@@ -269,14 +234,6 @@ def _version(package: str) -> str | None:
         return metadata.version(package)
     except metadata.PackageNotFoundError:
         return None
-
-
-def _token() -> str:
-    return uuid4().hex[:12]
-
-
-def _line(error: BaseException) -> str:
-    return "; ".join(str(error).splitlines()) or type(error).__name__
 
 
 def _numbers(version: str) -> tuple[int, ...]:

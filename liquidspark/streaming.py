@@ -19,11 +19,11 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from liquidlog.errors import ExecutorError, LiquidlogError, UsageError
+from liquidlog.rewriting.options import ExecutorOptions
 from liquidlog.spec.arguments import address, one, refuse, whole_number
 from liquidlog.storage.options import OptionsSource, StorageOptions
 from liquidlog.table import Size, Table
 from liquidspark.executor import execute_groups
-from liquidspark.pipeline import ExecutorOptions
 from liquidspark.tasks import session_tasks
 from liquidspark.versions import context_of, require_frame
 from liquidspark.writing import DEFAULT_OPTIONS, append, opened_table, require_fitting

@@ -52,7 +52,7 @@ def run_tasks(
     """
     if not requests:
         return ()
-    jobs = GroupJobs()
+    jobs = GroupJobs(spark)
     # Names of jobs belong to threads, and the caller's may have its own.
     with ThreadPoolExecutor(1) as pool:
         running = pool.submit(_collected, spark, function, requests, jobs)
@@ -61,7 +61,7 @@ def run_tasks(
         except Exception as error:
             raise ExecutorError(failure_reason(error)) from error
         except BaseException:
-            jobs.cancel(spark)
+            jobs.cancel()
             raise
 
 
@@ -70,7 +70,7 @@ def _collected(
 ) -> Sequence[Any]:
     tasks = _RequestTasks(function=function, task_attempts=task_attempts(spark))
     assignments = [Assignment((), (), (), request) for request in requests]
-    with piece_settings(spark), jobs.started_here(spark):
+    with piece_settings(spark), jobs.started_here():
         frame, mapped = assigned(spark, tasks, assignments)
         rows = map_batches(frame, mapped, _ANSWER_SCHEMA).collect()
     failures = sorted({row.failure for row in rows if row.failure is not None})

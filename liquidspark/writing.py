@@ -11,6 +11,7 @@ from pyspark.sql import DataFrame
 
 from liquidlog.errors import UsageError
 from liquidlog.plan import WritePlan, Written
+from liquidlog.rewriting.options import ExecutorOptions
 from liquidlog.spec.arguments import address, one, transaction
 from liquidlog.spec.log_files import commit_name
 from liquidlog.storage.addresses import file_address
@@ -18,7 +19,6 @@ from liquidlog.storage.options import OptionsSource
 from liquidlog.table import Size, Table
 from liquidspark import frames
 from liquidspark.aligning import frame_schema
-from liquidspark.pipeline import ExecutorOptions
 from liquidspark.probing import require_ready
 from liquidspark.versions import require_frame
 

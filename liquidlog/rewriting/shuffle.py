@@ -74,9 +74,10 @@ class MapSide:
 
     def sent(self, number: int, read: Reading) -> Iterator[pa.RecordBatch]:
         """Yield the pieces of the task of this number, and a note that says what it read."""
-        return in_batches(self._run(number, read))
+        return in_batches(self.pieces(number, read))
 
-    def _run(self, number: int, read: Reading) -> Iterator[Piece]:
+    def pieces(self, number: int, read: Reading) -> Iterator[Piece]:
+        """Yield the same, one by one."""
         proof, timer, shuffled_bytes = Proof(), Timer(), 0
         try:
             require_running(self.work)
@@ -126,9 +127,10 @@ class SplitTasks(MapSide):
         self, number: int, assignment: Assignment[tuple[Split, ...]]
     ) -> Iterator[pa.RecordBatch]:
         """Yield the pieces of a task."""
-        return self.sent(number, lambda: self._rows(assignment))
+        return self.sent(number, lambda: self.rows(assignment))
 
-    def _rows(self, assignment: Assignment[tuple[Split, ...]]) -> Iterator[tuple[pa.Table, int]]:
+    def rows(self, assignment: Assignment[tuple[Split, ...]]) -> Iterator[tuple[pa.Table, int]]:
+        """Yield what a task reads: rows, and the ordinal of the first."""
         work = assignment.work(self.work)
         for split in assignment.own:
             yield from read_split(work, split)
@@ -146,9 +148,10 @@ class RegroupTasks:
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Yield the pieces of a partition slice by slice, notes as they are."""
-        yield from in_batches(self._run(received(batches)))
+        yield from in_batches(self.regrouped(received(batches)))
 
-    def _run(self, pieces: Iterator[Piece]) -> Iterator[Piece]:
+    def regrouped(self, pieces: Iterator[Piece]) -> Iterator[Piece]:
+        """Yield pieces with one slice each, and notes as they are."""
         timer, target = Timer(), 0
         for piece in pieces:
             if piece.slice != NOTES:
@@ -195,12 +198,13 @@ class OutputTasks:
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Yield one row of facts for the pieces of a partition."""
-        facts = self._run(received(batches))
+        facts = self.written(received(batches))
         yield pa.RecordBatch.from_arrays(
             [pa.array([encode_facts(facts)], pa.binary())], names=["facts"]
         )
 
-    def _run(self, pieces: Iterator[Piece]) -> TaskFacts:
+    def written(self, pieces: Iterator[Piece]) -> TaskFacts:
+        """Write the outputs of these pieces, and return what that did."""
         whole, waiting = Timer(), Timer()
         with whole.running():
             facts, proof = self._written(waiting.each(pieces), waiting)

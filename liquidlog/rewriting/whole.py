@@ -50,9 +50,10 @@ class GroupTask:
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Yield one row of facts."""
         for _ in batches:
-            yield facts_batch(self._run())
+            yield facts_batch(self.run())
 
-    def _run(self) -> TaskFacts:
+    def run(self) -> TaskFacts:
+        """Rewrite the group, and return what that did."""
         try:
             sampling = Timer()
             with sampling.running():
@@ -116,9 +117,10 @@ class CompactionTasks:
 
     def __call__(self, _: int, assignment: Assignment[Share]) -> Iterator[pa.RecordBatch]:
         """Yield one row of facts for the output."""
-        yield facts_batch(self._run(assignment))
+        yield facts_batch(self.run(assignment))
 
-    def _run(self, assignment: Assignment[Share]) -> TaskFacts:
+    def run(self, assignment: Assignment[Share]) -> TaskFacts:
+        """Write an output, and return what that did."""
         try:
             require_running(self.work)
             return _compact(assignment.work(self.work), assignment.own)

@@ -115,7 +115,7 @@ def _annotation(found: object) -> str:
         "liquidlog.plan.writes.",
         "liquidlog.snapshot.",
         "liquidspark.executor.",
-        "liquidspark.pipeline.",
+        "liquidlog.rewriting.options.",
         "liquidlog.spec.schema.",
         "liquidlog.operations.",
         "liquidlog.predicates.workload.",

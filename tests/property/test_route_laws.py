@@ -10,9 +10,10 @@ from msgspec import structs
 
 from liquidlog.curve.curves import Curve
 from liquidlog.plan import WriterOptions
+from liquidlog.rewriting.groups import GroupRun
 from liquidlog.rewriting.layout import choose_route
+from liquidlog.rewriting.options import DEFAULT_OPTIONS
 from liquidlog.rewriting.source import GroupWork
-from liquidspark.executor import DEFAULT_OPTIONS, GroupRun
 from support.plans import make_plan, schema_json_of
 
 MIB = 1 << 20

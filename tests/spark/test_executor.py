@@ -22,6 +22,7 @@ from liquidlog.plan import (
     RewrittenGroup,
 )
 from liquidspark import ExecutorOptions, execute, execute_groups, sending
+from liquidspark.slots import TaskSlots, task_slots
 from support.plans import (
     copy_inputs,
     make_plan,
@@ -355,6 +356,10 @@ def test_closing_early_cancels_and_deletes(spark: SparkSession, tmp_path: Path) 
     assert eventually(lambda: parquet_names(tmp_path) - before == expected)
     runs = runs_in(str(tmp_path))
     assert [(run.token, run.stage()) for run in runs] == [(first.run, Stage.FINISHED)]
+
+
+def test_slots_are_the_cores_of_the_session(spark: SparkSession) -> None:
+    assert TaskSlots(spark).count() == task_slots(spark) == 2
 
 
 def test_session_settings_are_restored(spark: SparkSession, tmp_path: Path) -> None:

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from liquidlog.errors import UsageError
-from liquidspark.pipeline import ExecutorOptions, task_attempts
+from liquidlog.rewriting.options import ExecutorOptions
+from liquidspark.pipeline import task_attempts
 
 PROGRAM = """
 import gc

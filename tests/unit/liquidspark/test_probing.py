@@ -8,12 +8,12 @@ import pytest
 
 from liquidlog.data.runs import Run, runs_in
 from liquidlog.errors import StorageError
+from liquidlog.rewriting.access import storage_problem
 from liquidspark.probing import (
     WorkerAnswer,
     least_versions,
     probe_task,
     start_problem,
-    storage_problem,
     worker_problem,
 )
 

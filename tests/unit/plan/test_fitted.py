@@ -22,8 +22,8 @@ from liquidlog.plan import (
     weighted_columns,
 )
 from liquidlog.predicates.workload import WeightedPredicate
+from liquidlog.rewriting.groups import GroupRun
 from liquidlog.table import Table
-from liquidspark.executor import GroupRun
 
 SCHEMA = pa.schema([("x", pa.int64()), ("s", pa.string()), ("y", pa.int64())])
 

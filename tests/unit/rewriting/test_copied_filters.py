@@ -15,7 +15,8 @@ from liquidlog.plan import (
     RewrittenGroup,
 )
 from liquidlog.rewriting import copying
-from liquidspark.executor import ExecutorOptions, GroupRun
+from liquidlog.rewriting.groups import GroupRun
+from liquidlog.rewriting.options import ExecutorOptions
 from support.copied import compaction, copies, inputs_of, table
 from support.plans import read_outputs
 from support.tasks import compacted

@@ -26,10 +26,11 @@ from liquidlog.plan import (
 )
 from liquidlog.rewriting import copying
 from liquidlog.rewriting.copying import Piece, choose
+from liquidlog.rewriting.groups import GroupRun
+from liquidlog.rewriting.options import ExecutorOptions
 from liquidlog.rewriting.sink import TaskFacts
 from liquidlog.rewriting.whole import GroupTask
 from liquidlog.spec.mapping import MappingMode
-from liquidspark.executor import ExecutorOptions, GroupRun
 from support.copied import COLUMNS, ROWS, compaction, copies, inputs_of, table
 from support.plans import read_outputs
 from support.tasks import compacted, facts_of, numbered, surveys_of

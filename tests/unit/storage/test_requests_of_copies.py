@@ -11,11 +11,11 @@ from msgspec import structs
 from liquidlog.data.spans import READ_BYTES
 from liquidlog.plan import CopiedRowGroups, InputFile, RewriteMode, RewrittenGroup
 from liquidlog.rewriting import copying
+from liquidlog.rewriting.groups import GroupRun
 from liquidlog.rewriting.sink import TaskFacts
 from liquidlog.rewriting.whole import GroupTask
 from liquidlog.storage.files import create
 from liquidlog.storage.options import StorageOptions
-from liquidspark.executor import GroupRun
 from support.emulators import Emulator
 from support.plans import make_plan, schema_json_of
 from support.tasks import compacted, facts_of, numbered

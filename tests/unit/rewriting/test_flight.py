@@ -1,18 +1,35 @@
-"""Groups in flight, on a real session; the groups themselves only sleep, or wait for each other."""
+"""Groups in flight; the groups themselves only sleep, or wait for each other."""
 
 import threading
 from dataclasses import dataclass, field
 
 import pytest
-from pyspark.sql import SparkSession
 
 from liquidlog.errors import ExecutorError
-from liquidspark.flight import Flight, task_slots
-from liquidspark.jobs import GroupJobs
-
-pytestmark = pytest.mark.spark
+from liquidlog.rewriting.flight import Flight
+from liquidlog.rewriting.jobs import Jobs
 
 SLOTS = 2
+
+
+class TwoSlots:
+    """As many slots as a machine with two cores has."""
+
+    latest = SLOTS
+    watched = True
+
+    def count(self) -> int:
+        return SLOTS
+
+
+class NoJobs(Jobs):
+    """Jobs of which none is ever done."""
+
+    def _tasks_done(self) -> int:
+        return 0
+
+    def _stop(self, *, is_again: bool) -> None:
+        pass
 
 
 class Begun(list[int]):
@@ -59,11 +76,11 @@ class Run:
     driver_bytes: int = 0
     error: Exception | None = None
     gate: threading.Event | None = None
-    jobs: GroupJobs = field(default_factory=GroupJobs)
+    jobs: NoJobs = field(default_factory=NoJobs)
     discarded: bool = False
     dropped: str | None = None
 
-    def execute(self, spark: SparkSession, *, slots: int) -> int:  # noqa: ARG002  as GroupRun
+    def execute(self, *, slots: int) -> int:
         assert slots == SLOTS
         self.together.add(self.group_id)
         if self.gate is not None:
@@ -80,18 +97,12 @@ class Run:
         self.discarded = True
 
 
-def test_slots_are_the_cores_of_the_session(spark: SparkSession) -> None:
-    assert task_slots(spark) == SLOTS
-
-
 @pytest.mark.parametrize(("outputs", "expected"), [(1, 4), (3, 2), (4, 1), (9, 1)])
-def test_as_many_groups_are_in_flight_as_fill_the_slots_twice(
-    spark: SparkSession, outputs: int, expected: int
-) -> None:
+def test_as_many_groups_are_in_flight_as_fill_the_slots_twice(outputs: int, expected: int) -> None:
     begun = Begun()
     gate = threading.Event()
     runs = [Run(number, begun, outputs=outputs, gate=gate) for number in range(6)]
-    flight, looks = Flight(spark, runs), Looks()
+    flight, looks = Flight(TwoSlots(), runs), Looks()
     taken: list[int] = []
     consumer = threading.Thread(target=lambda: taken.extend(flight.outcomes(None, looks)))
     consumer.start()
@@ -105,20 +116,21 @@ def test_as_many_groups_are_in_flight_as_fill_the_slots_twice(
     assert not any(run.discarded for run in runs)
 
 
-def test_groups_start_while_an_outcome_is_being_used(spark: SparkSession) -> None:
+def test_groups_start_while_an_outcome_is_being_used() -> None:
     begun = Begun()
-    flight = Flight(spark, [Run(number, begun, outputs=9) for number in range(5)]).outcomes(None)
+    runs = [Run(number, begun, outputs=9) for number in range(5)]
+    flight = Flight(TwoSlots(), runs).outcomes(None)
     assert next(flight) == 0
     begun.wait_for(5)
     assert begun == list(range(5))
     assert sorted(flight) == [1, 2, 3, 4]
 
 
-def test_the_driver_holds_only_so_much(spark: SparkSession) -> None:
+def test_the_driver_holds_only_so_much() -> None:
     begun = Begun()
     gate = threading.Event()
     runs = [Run(number, begun, driver_bytes=3 << 28, gate=gate) for number in range(3)]
-    flight, looks = Flight(spark, runs), Looks()
+    flight, looks = Flight(TwoSlots(), runs), Looks()
     consumer = threading.Thread(target=lambda: list(flight.outcomes(None, looks)))
     consumer.start()
     begun.wait_for(1)
@@ -130,24 +142,26 @@ def test_the_driver_holds_only_so_much(spark: SparkSession) -> None:
     assert sorted(begun) == [0, 1, 2]
 
 
-def test_what_a_group_raises_ends_the_others(spark: SparkSession) -> None:
+def test_what_a_group_raises_ends_the_others() -> None:
     begun = Begun()
     first = Run(0, begun, outputs=9, error=ExecutorError("the Spark session has ended"))
     runs = [first, *(Run(number, begun, outputs=9) for number in range(1, 4))]
     with pytest.raises(ExecutorError):
-        list(Flight(spark, runs).outcomes(None))
+        list(Flight(TwoSlots(), runs).outcomes(None))
 
 
-def test_groups_that_are_lost_do_not_begin_and_others_do(spark: SparkSession) -> None:
+def test_groups_that_are_lost_do_not_begin_and_others_do() -> None:
     begun = Begun()
     runs = [Run(number, begun, outputs=9) for number in range(4)]
-    found = list(Flight(spark, runs).outcomes(None, lambda: {1: "gone", 3: "gone, too", 7: "no"}))
+    found = list(
+        Flight(TwoSlots(), runs).outcomes(None, lambda: {1: "gone", 3: "gone, too", 7: "no"})
+    )
     assert sorted(found) == [-4, -2, 0, 2]
     assert begun == [0, 2]
     assert [run.dropped for run in runs] == [None, "gone", None, "gone, too"]
 
 
-def test_a_group_that_is_lost_while_it_runs_is_told_to_stop(spark: SparkSession) -> None:
+def test_a_group_that_is_lost_while_it_runs_is_told_to_stop() -> None:
     begun = Begun()
     gate = threading.Event()
     runs = [Run(0, begun, gate=gate), Run(1, begun, gate=gate)]
@@ -157,17 +171,17 @@ def test_a_group_that_is_lost_while_it_runs_is_told_to_stop(spark: SparkSession)
             gate.set()
         return {0: "gone"} if begun else {}
 
-    assert sorted(Flight(spark, runs).outcomes(None, cancelled)) == [0, 1]
+    assert sorted(Flight(TwoSlots(), runs).outcomes(None, cancelled)) == [0, 1]
     assert [run.jobs.cancelled for run in runs] == ["gone", None]
     with pytest.raises(ExecutorError, match="gone"):
         runs[0].jobs.begin_phase(1, until=1.0)
 
 
-def test_closing_discards_what_was_not_taken_and_starts_nothing_more(spark: SparkSession) -> None:
+def test_closing_discards_what_was_not_taken_and_starts_nothing_more() -> None:
     begun = Begun()
     gate = threading.Event()
     runs = [Run(0, begun), *(Run(number, begun, gate=gate) for number in range(1, 9))]
-    flight = Flight(spark, runs).outcomes(None)
+    flight = Flight(TwoSlots(), runs).outcomes(None)
     assert next(flight) == 0
     threading.Timer(0.5, gate.set).start()
     flight.close()  # type: ignore[attr-defined]

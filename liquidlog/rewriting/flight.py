@@ -1,47 +1,37 @@
-"""Groups beside each other: as many in flight as keep every task slot of the cluster busy.
+"""Groups beside each other: as many in flight as keep every task slot busy.
 
 A group alone leaves slots empty: while the driver lays it out, while its last tasks end, and always
-if it has fewer outputs than the cluster has slots. So groups are submitted from threads until they
-have together twice as many tasks to do as there are slots; Spark starts the tasks of those that
-were submitted first, and of later ones where slots are free. The next group starts when tasks end,
+if it has fewer outputs than there are slots. So groups are submitted from threads until they have
+together twice as many tasks to do as there are slots; the tasks of those that were submitted first
+start first, and those of later ones where slots are free. The next group starts when tasks end,
 also while whoever takes the outcomes is busy with one.
 """
 
-import time
 from collections import deque
 from collections.abc import Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
-from contextlib import suppress
 from threading import RLock
 from typing import Final, Generic, Protocol, TypeVar
 
-from pyspark.sql import SparkSession
-from pyspark.sql.functions import spark_partition_id
-
-from liquidlog.errors import ExecutorError
 from liquidlog.plan import Cancelled, Progress
-from liquidspark.jobs import GroupJobs
-from liquidspark.session import failure_reason
-from liquidspark.versions import context_of
+from liquidlog.rewriting.jobs import Jobs
 
 _POLL_SECONDS: Final = 0.2
 _POLL_SECONDS_PER_GROUP: Final = 0.02
-"""Asking Spark about a group takes milliseconds of a driver thread."""
-_MEASURE_SECONDS: Final = 30.0
+"""Asking Spark about a group takes milliseconds of a thread."""
 _TASKS_PER_SLOT: Final = 2
 _MAX_GROUPS: Final = 1024
-"""Each takes a thread here and one in Spark's driver."""
+"""Each takes a thread here, and on Spark one in its driver."""
 _MAX_DRIVER_BYTES: Final = 1 << 30
 _LEAST_UNWATCHED: Final = 2
-"""Groups in flight where Spark does not say when the tasks of one come to their end."""
-_RANGE: Final = 1 << 16
+"""Groups in flight where nobody says when the tasks of one come to their end."""
 
 Outcome = TypeVar("Outcome")
 Outcome_co = TypeVar("Outcome_co", covariant=True)
 
 
 class Flying(Protocol[Outcome_co]):
-    """What a group in flight must have; `executor.GroupRun` has it."""
+    """What a group in flight must have; `groups.GroupInFlight` has it."""
 
     @property
     def group_id(self) -> int:
@@ -49,7 +39,7 @@ class Flying(Protocol[Outcome_co]):
         ...
 
     @property
-    def jobs(self) -> GroupJobs:
+    def jobs(self) -> Jobs:
         """Its jobs."""
         ...
 
@@ -63,7 +53,7 @@ class Flying(Protocol[Outcome_co]):
         """About what the driver holds for it."""
         ...
 
-    def execute(self, spark: SparkSession, *, slots: int) -> Outcome_co:
+    def execute(self, *, slots: int) -> Outcome_co:
         """Rewrite it where `slots` tasks run at a time."""
         ...
 
@@ -76,49 +66,22 @@ class Flying(Protocol[Outcome_co]):
         ...
 
 
-class TaskSlots:
-    """How many tasks the cluster runs at a time, measured again twice a minute: it may grow."""
-
-    def __init__(self, spark: SparkSession) -> None:
-        self._spark = spark
-        self._slots, self._measured = task_slots(spark), time.monotonic()
+class Slots(Protocol):
+    """How many tasks run at a time, which may change."""
 
     @property
     def latest(self) -> int:
-        """The number when it was last measured, at least 1."""
-        return self._slots
+        """The number when it was last asked for, at least 1."""
+        ...
+
+    @property
+    def watched(self) -> bool:
+        """Whether jobs say how many of their tasks are done."""
+        ...
 
     def count(self) -> int:
         """Return the number now, at least 1."""
-        if time.monotonic() - self._measured > _MEASURE_SECONDS:
-            self._measured = time.monotonic()
-            with suppress(ExecutorError):  # the jobs of the groups say what is wrong
-                self._slots = task_slots(self._spark)
-        return self._slots
-
-
-def task_slots(spark: SparkSession) -> int:
-    """Return how many tasks the session's cluster runs at a time, at least 1.
-
-    Connect sessions do not say; there a job of empty tasks counts the partitions that Spark makes
-    unless it is asked for a number: one per core.
-
-    Raises:
-        ExecutorError: If the session has ended.
-    """
-    try:
-        context = context_of(spark)
-        cores = _partitions(spark) if context is None else int(context.defaultParallelism)
-        task_cores = int(spark.conf.get("spark.task.cpus", None) or 1)
-    except Exception as error:
-        raise ExecutorError(f"the Spark session has ended: {failure_reason(error)}") from error
-    return max(1, cores // task_cores)
-
-
-def _partitions(spark: SparkSession) -> int:
-    numbers = spark.range(_RANGE).select(spark_partition_id().alias("number"))
-    (row,) = numbers.agg({"number": "max"}).collect()
-    return int(row[0]) + 1
+        ...
 
 
 class Flight(Generic[Outcome]):
@@ -128,9 +91,8 @@ class Flight(Generic[Outcome]):
     finished but was not taken.
     """
 
-    def __init__(self, spark: SparkSession, runs: Sequence[Flying[Outcome]]) -> None:
-        self._spark = spark
-        self._slots = TaskSlots(spark)
+    def __init__(self, slots: Slots, runs: Sequence[Flying[Outcome]]) -> None:
+        self._slots = slots
         self._lock = RLock()
         self._waiting = deque(runs)
         self._running: dict[Future[Outcome], Flying[Outcome]] = {}
@@ -175,7 +137,7 @@ class Flight(Generic[Outcome]):
             self._waiting = deque(run for run in self._waiting if run.group_id not in lost)
         for run in running:
             if run.group_id in lost:
-                run.jobs.cancel(self._spark, lost[run.group_id])
+                run.jobs.cancel(lost[run.group_id])
         for run in dropped:
             yield run.cancelled(lost[run.group_id])
 
@@ -188,7 +150,7 @@ class Flight(Generic[Outcome]):
         with self._lock:
             while not self._closed and self._waiting and self._has_room(self._waiting[0]):
                 run = self._waiting.popleft()
-                future = self._pool.submit(run.execute, self._spark, slots=self._slots.latest)
+                future = self._pool.submit(run.execute, slots=self._slots.latest)
                 self._running[future] = run
                 future.add_done_callback(self._admit)
 
@@ -200,18 +162,18 @@ class Flight(Generic[Outcome]):
             return False
         if sum(one.driver_bytes for one in (*running, run)) > _MAX_DRIVER_BYTES:
             return False
-        if len(running) < _LEAST_UNWATCHED and context_of(self._spark) is None:
+        if len(running) < _LEAST_UNWATCHED and not self._slots.watched:
             return True
         enough, tasks = _TASKS_PER_SLOT * self._slots.count(), 0
         for one in running:
-            tasks += one.jobs.tasks_left(self._spark, one.outputs)
+            tasks += one.jobs.tasks_left(one.outputs)
             if tasks >= enough:
                 return False
         return True
 
     def _report(self, running: dict[Future[Outcome], Flying[Outcome]], progress: Progress) -> None:
         for future, run in running.items():
-            share = 1.0 if future.done() else run.jobs.share_done(self._spark)
+            share = 1.0 if future.done() else run.jobs.share_done()
             if share > 0:
                 progress(run.group_id, share)
 
@@ -220,7 +182,7 @@ class Flight(Generic[Outcome]):
             self._closed = True
         for future, run in self._running.items():
             if not future.cancel():
-                run.jobs.cancel(self._spark)
+                run.jobs.cancel()
         self._pool.shutdown(wait=True)
         for future, run in self._running.items():
             if not future.cancelled():

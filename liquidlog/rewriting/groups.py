@@ -1,0 +1,325 @@
+"""Rewriting one group of a plan: its run in the table, what its tasks get, what becomes of it."""
+
+import logging
+import time
+from collections.abc import Collection
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass, field
+from typing import Final
+from uuid import uuid4  # noqa: TID251  names the files of a run
+
+from msgspec import UNSET, UnsetType, structs
+
+from liquidlog.data.origins import Origin
+from liquidlog.data.runs import Run
+from liquidlog.errors import ExecutorError, LiquidlogError, UsageError
+from liquidlog.plan import (
+    ClusteringPlan,
+    CopiedRowGroups,
+    GroupCosts,
+    GroupFailure,
+    Outcome,
+    RewriteGroup,
+    RewrittenGroup,
+    repeated_inputs,
+    repeated_message,
+    rewrite_digest,
+)
+from liquidlog.rewriting.jobs import Jobs
+from liquidlog.rewriting.options import DEFAULT_OPTIONS, ExecutorOptions
+from liquidlog.rewriting.passes import Engine, run_group
+from liquidlog.rewriting.planned import (
+    curve_of,
+    file_location,
+    require_layout,
+    require_partition,
+    vector_location,
+)
+from liquidlog.rewriting.sink import RowsProof, TaskFacts
+from liquidlog.rewriting.source import GroupWork
+from liquidlog.spec.arguments import one, several
+from liquidlog.storage.files import require_creatable
+from liquidlog.storage.options import NO_OPTIONS, StorageOptions
+
+_INPUT_BYTES: Final = 2 << 10
+_SAMPLED_BYTES: Final = 32
+"""Estimates of what an input, and a sampled value, take on the driver."""
+
+_log: Final = logging.getLogger("liquidlog.executors")
+"""The logger whose messages the command line shows."""
+
+
+def runs_of(
+    plan: ClusteringPlan,
+    groups: int | Collection[int] | None,
+    *,
+    options: ExecutorOptions,
+    storage: StorageOptions,
+    verb: str,
+) -> list["GroupRun"]:
+    """Return an attempt at each of these groups, all if None, that nothing known forbids.
+
+    Large groups come first: small ones, which are one task each, fill the slots that they leave.
+
+    Raises:
+        UsageError: If the plan has no such group, or an argument is wrong.
+        ExecutorError: If the plan asks for something that no executor of ours can do.
+    """
+    wanted = _wanted(plan, groups)
+    one(options, ExecutorOptions, argument="options", expected="ExecutorOptions")
+    repeated = repeated_inputs(plan.groups)
+    if repeated:
+        raise ExecutorError(f"the plan {repeated_message(repeated)}")
+    origin = Origin.here(
+        one(verb, str, argument="verb", expected="text"),
+        now_ms=time.time_ns() // 1_000_000,
+        plan_id=plan.plan_id,
+    )
+    runs = [
+        GroupRun(plan=plan, group=group, options=options, storage=storage, origin=origin)
+        for group in wanted
+    ]
+    for run in runs:
+        run.check()
+    return sorted(runs, key=lambda run: run.is_small)
+
+
+def _wanted(plan: ClusteringPlan, groups: object) -> list[RewriteGroup]:
+    """Return the groups of a plan with these ids, all if None.
+
+    Raises:
+        UsageError: If it is no plan, or has no such group.
+    """
+    one(plan, ClusteringPlan, argument="plan", expected="a ClusteringPlan")
+    if groups is None:
+        return list(plan.groups)
+    given = tuple(groups) if isinstance(groups, AbstractSet) else groups
+    wanted = set(several(given, (int,), argument="groups", of="ids of groups"))
+    unknown = sorted(wanted - {group.group_id for group in plan.groups})
+    if unknown:
+        listed = ", ".join(map(str, unknown))
+        raise UsageError(f"the plan has no group {listed}; it has {len(plan.groups)}, from 0")
+    return [group for group in plan.groups if group.group_id in wanted]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupRun:
+    """One attempt to rewrite one group of a plan, with its own run in the table.
+
+    `token` is part of the names of the run's files; `storage` opens the table's files; `origin` is
+    this process, as the run's marker says.
+    """
+
+    plan: ClusteringPlan
+    group: RewriteGroup
+    options: ExecutorOptions = DEFAULT_OPTIONS
+    storage: StorageOptions = NO_OPTIONS
+    origin: Origin | None = None
+    token: str = field(default_factory=lambda: uuid4().hex[:12])
+
+    @property
+    def group_id(self) -> int:
+        """The group's number in the plan."""
+        return self.group.group_id
+
+    @property
+    def outputs(self) -> int:
+        """How many files the group becomes, at least 1."""
+        return max(1, self.group.expected_outputs)
+
+    @property
+    def driver_bytes(self) -> int:
+        """About what the driver holds for the group: its inputs and the sampled rows."""
+        sampled = self.options.sample_rows_of(self.outputs) * len(self.plan.columns)
+        return _INPUT_BYTES * len(self.group.inputs) + _SAMPLED_BYTES * sampled
+
+    @property
+    def is_small(self) -> bool:
+        """Whether the group is one task."""
+        return self.group.size_bytes <= self.options.single_task_bytes
+
+    @property
+    def first_input(self) -> str | None:
+        """Where the first input is, by which access to the table is tried; None without inputs."""
+        file = next(iter(self.group.inputs), None)
+        return None if file is None else file_location(self.plan.table_uri, file.path)
+
+    @property
+    def directory(self) -> str:
+        """The table's directory: a local path or a URI."""
+        return file_location(self.plan.table_uri, "")
+
+    @property
+    def run(self) -> Run:
+        """The run in the table."""
+        return Run(self.directory, self.token, self.storage, self.group.directories)
+
+    def check(self) -> None:
+        """Refuse a group that no attempt could rewrite, before any task begins.
+
+        Raises:
+            ExecutorError: If the plan asks for something this executor cannot do, or no file can
+                be created in the table.
+        """
+        curve_of(self.plan)
+        require_layout(self.plan)
+        require_partition(self.plan, self.group)
+        try:
+            require_creatable(self.directory, self.storage)
+        except LiquidlogError as error:
+            raise ExecutorError(error.message) from error
+        for file in self.group.inputs:
+            vector_location(self.plan, file)
+
+    def work(self) -> GroupWork:
+        """Return the group as tasks see it."""
+        inputs = tuple(self.group.inputs)
+        return GroupWork(
+            directory=self.directory,
+            inputs=inputs,
+            paths=tuple(file_location(self.plan.table_uri, file.path) for file in inputs),
+            vector_paths=tuple(vector_location(self.plan, file) for file in inputs),
+            outputs=self.outputs,
+            schema_string=self.plan.schema_string,
+            row_tracking=self.plan.row_tracking,
+            mapping_mode=self.plan.mapping_mode,
+            columns=tuple(column.physical for column in self.plan.columns),
+            curve=curve_of(self.plan),
+            readers=self.plan.readers,
+            prefix=self.plan.prefix,
+            writer_options=self.plan.writer_options,
+            token=self.token,
+            storage=self.storage,
+            read_back=self.options.read_back,
+            copy_row_groups=self.options.copy_row_groups,
+            slice_bytes=self.options.slice_bytes,
+            partition_columns=self.plan.partitioned_by,
+            output_directories=self.group.directories,
+        )
+
+    def discard(self) -> None:
+        """Delete everything that the run wrote, best-effort."""
+        self.run.discard()
+
+    def outcome(self, facts: TaskFacts, *, seconds: float) -> Outcome:
+        """Return the outcome of the group: a failure if the rows written differ from those read.
+
+        Args:
+            facts: The sum of its tasks' facts.
+            seconds: The duration of the rewrite.
+        """
+        try:
+            read, written = facts.proofs()
+        except ExecutorError as error:
+            return GroupFailure(group_id=self.group_id, reason=str(error))
+        return RewrittenGroup(
+            plan_id=self.plan.plan_id,
+            group_id=self.group.group_id,
+            run=self.token,
+            partition_values=self.group.partition_values if self.plan.partitioned_by else UNSET,
+            outputs=tuple(sorted(facts.outputs, key=lambda output: output.path)),
+            rows_read=read.rows,
+            rows_written=written.rows,
+            checksum_read=read.checksum,
+            checksum_written=written.checksum,
+            seconds=round(seconds, 3),
+            costs=self._costs(facts),
+            read_back=UNSET if self.options.read_back else False,
+            copied=_copied(read, written),
+        )
+
+    def _costs(self, facts: TaskFacts) -> GroupCosts:
+        written_bytes = sum(output.size_bytes for output in facts.outputs)
+        seconds = {
+            name: round(getattr(facts.costs, name), 3)
+            for name in GroupCosts.__struct_fields__
+            if name.endswith("_seconds")
+        }
+        return structs.replace(
+            facts.costs, read_bytes=self.group.size_bytes, written_bytes=written_bytes, **seconds
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class GroupInFlight:
+    """An attempt at a group, and the engine that runs its tasks."""
+
+    attempt: GroupRun
+    engine: Engine
+
+    @property
+    def group_id(self) -> int:
+        """The group's number in the plan."""
+        return self.attempt.group_id
+
+    @property
+    def jobs(self) -> Jobs:
+        """The group's jobs."""
+        return self.engine.jobs
+
+    @property
+    def outputs(self) -> int:
+        """How many files the group becomes, at least 1."""
+        return self.attempt.outputs
+
+    @property
+    def driver_bytes(self) -> int:
+        """About what the driver holds for the group."""
+        return self.attempt.driver_bytes
+
+    def execute(self, *, slots: int) -> Outcome:
+        """Rewrite the group; its run ends finished, or discarded with all its files.
+
+        Args:
+            slots: How many tasks run at a time.
+
+        Raises:
+            ExecutorError: If no other group could be rewritten either.
+        """
+        if self.jobs.cancelled is not None:
+            return self.cancelled(self.jobs.cancelled)
+        attempt, started = self.attempt, time.perf_counter()
+        try:
+            attempt.run.begin(attempt.origin)
+            with self.engine.at_work():
+                facts = run_group(self.engine, attempt.work(), options=attempt.options, slots=slots)
+            outcome = attempt.outcome(facts, seconds=time.perf_counter() - started)
+            if isinstance(outcome, RewrittenGroup):
+                digest = rewrite_digest(attempt.plan, attempt.group, outcome)
+                attempt.run.finish(digest, keep={output.path for output in outcome.outputs})
+        except Exception as error:  # noqa: BLE001  whatever an engine raises is this group's failure
+            outcome = self._ended(self.engine.reason_of(error))
+            attempt.discard()
+            self.engine.require_running()
+            return outcome
+        if isinstance(outcome, GroupFailure):
+            outcome = self._ended(outcome.reason)
+            attempt.discard()
+        return outcome
+
+    def cancelled(self, because: str) -> GroupFailure:
+        """Return what becomes of the group, of which nothing is left, if it is cancelled."""
+        _log.info("group %d: cancelled: %s", self.group_id, because)
+        return GroupFailure(group_id=self.group_id, reason=because, cancelled=True)
+
+    def _ended(self, reason: str) -> GroupFailure:
+        """Return what becomes of the group after an error, which cancelling brings about, too."""
+        because = self.jobs.cancelled
+        if because is not None:
+            return self.cancelled(because)
+        return GroupFailure(group_id=self.group_id, reason=reason)
+
+    def discard(self) -> None:
+        """Delete everything that the run wrote, best-effort."""
+        self.attempt.discard()
+
+
+def _copied(read: RowsProof, written: RowsProof) -> CopiedRowGroups | UnsetType:
+    if not read.copied_row_groups:
+        return UNSET
+    return CopiedRowGroups(
+        row_groups=read.copied_row_groups,
+        rows=read.copied_rows,
+        checksum_read=read.copied_checksum,
+        checksum_written=written.copied_checksum,
+    )

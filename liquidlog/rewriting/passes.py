@@ -1,0 +1,262 @@
+"""One group, pass by pass, whatever runs its tasks: the sampling pass, then the main pass."""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, replace
+from operator import attrgetter, itemgetter
+from typing import Final, NamedTuple, Protocol, TypeVar
+
+import pyarrow as pa
+
+from liquidlog.errors import LiquidlogError
+from liquidlog.plan import GroupCosts
+from liquidlog.rewriting.assignment import Assignment, encode_survey
+from liquidlog.rewriting.jobs import Jobs
+from liquidlog.rewriting.layout import Layout, Route, build_layout, choose_route, first_ordinals
+from liquidlog.rewriting.options import ExecutorOptions
+from liquidlog.rewriting.sink import (
+    TaskFacts,
+    Timer,
+    check_rows,
+    encode_facts,
+    failed,
+    merge_facts,
+)
+from liquidlog.rewriting.source import (
+    GroupWork,
+    Planned,
+    Split,
+    Survey,
+    rows_to_sample,
+    split_file,
+    survey_file,
+)
+from liquidlog.rewriting.whole import CompactionTasks, GroupTask, Share, shares
+
+T = TypeVar("T")
+
+_MAX_SURVEY_TASKS: Final = 1000
+_SURVEY_SHARE: Final = 0.1
+"""About the share of the sampling pass in a group's time; only a progress bar depends on it."""
+_MIN_TASKS_PER_SLOT: Final = 4
+_MIN_TASK_BYTES: Final = 8 << 20
+_MOST_SENT: Final = 3
+"""How often a job's tasks are sent with newer credentials, the first time included."""
+
+
+class SurveyOrder(NamedTuple):
+    """One input to survey: its place in the plan, and how many rows to sample."""
+
+    planned: Planned
+    sample_rows: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SurveyTasks:
+    """The sampling pass: each task surveys some inputs."""
+
+    work: GroupWork
+
+    def run(self, assignment: Assignment[tuple[SurveyOrder, ...]]) -> Iterator[Survey | TaskFacts]:
+        """Yield the survey of each input, or the facts of a failure."""
+        work = assignment.work(self.work)
+        for file, order in enumerate(assignment.own):
+            try:
+                rows, planned = order.sample_rows, order.planned
+                yield survey_file(work, file, sample_rows=rows, planned=planned)
+            except LiquidlogError as error:
+                yield failed(error, work)
+
+    def __call__(
+        self, _: int, assignment: Assignment[tuple[SurveyOrder, ...]]
+    ) -> Iterator[pa.RecordBatch]:
+        """Yield one row per surveyed input, or a failure."""
+        for found in self.run(assignment):
+            survey = encode_survey(found) if isinstance(found, Survey) else None
+            failure = encode_facts(found) if isinstance(found, TaskFacts) else None
+            arrays = [pa.array([survey], pa.binary()), pa.array([failure], pa.binary())]
+            yield pa.RecordBatch.from_arrays(arrays, ["survey", "failure"])
+
+
+class Engine(Protocol):
+    """What runs the tasks of one group, as many at a time as it has slots for."""
+
+    @property
+    def jobs(self) -> Jobs:
+        """How far they are, and how they are stopped."""
+        ...
+
+    @property
+    def task_attempts(self) -> int:
+        """How often a task is tried before it is given up, at least 1."""
+        ...
+
+    def at_work(self) -> AbstractContextManager[object]:
+        """Return a context manager around all calls for the group, in one thread."""
+        ...
+
+    def reason_of(self, error: Exception) -> str:
+        """Return in one sentence why a call failed."""
+        ...
+
+    def require_running(self) -> None:
+        """Refuse to go on where no other group could be rewritten either.
+
+        Raises:
+            ExecutorError: If that is so.
+        """
+        ...
+
+    def whole(self, task: GroupTask) -> TaskFacts:
+        """Run a group of one task."""
+        ...
+
+    def surveyed(
+        self, tasks: SurveyTasks, sent: Sequence[Assignment[tuple[SurveyOrder, ...]]]
+    ) -> Iterable[Survey | TaskFacts]:
+        """Run the sampling pass, and return what its tasks yield."""
+        ...
+
+    def compacted(
+        self, tasks: CompactionTasks, sent: Sequence[Assignment[Share]]
+    ) -> Iterable[TaskFacts]:
+        """Run a task for each output of a compaction, and return what they did."""
+        ...
+
+    def moved(
+        self,
+        work: GroupWork,
+        layout: Layout,
+        route: Route,
+        sent: Sequence[Assignment[tuple[Split, ...]]],
+    ) -> Iterable[TaskFacts]:
+        """Run the tasks that read, and those that write what these send; return what they did."""
+        ...
+
+
+def run_group(
+    engine: Engine, work: GroupWork, *, options: ExecutorOptions, slots: int
+) -> TaskFacts:
+    """Rewrite one group and return the summed facts of its tasks, failure included.
+
+    Tasks are sent storage options of the moment their job begins; see `with_fresh_options`.
+
+    Args:
+        engine: Runs the tasks.
+        work: The group.
+        options: How the work is divided.
+        slots: How many tasks run at a time.
+    """
+    work = replace(work, task_attempts=engine.task_attempts)
+    sample_rows = options.sample_rows_of(work.outputs)
+    if work.size_bytes <= options.single_task_bytes:
+
+        def whole(sent: GroupWork) -> TaskFacts:
+            engine.jobs.begin_phase(1, until=1.0)
+            return engine.whole(GroupTask(work=sent, sample_rows=sample_rows))
+
+        return with_fresh_options(work, whole, facts_of=lambda facts: facts)
+    sampling = Timer()
+    with sampling.running():
+        surveys, failure = with_fresh_options(
+            work,
+            lambda sent: _surveyed(engine, sent, sample_rows=sample_rows),
+            facts_of=itemgetter(1),
+        )
+    if failure is not None:
+        return failure
+
+    def main_pass(sent: GroupWork) -> TaskFacts:
+        if sent.curve is not None:
+            return _moved(engine, sent, surveys, task_bytes=options.task_bytes, slots=slots)
+        engine.jobs.begin_phase(sent.outputs, until=1.0)
+        tasks = CompactionTasks(work=sent.without_inputs())
+        return merge_facts(list(engine.compacted(tasks, shares(sent, surveys))))
+
+    facts = with_fresh_options(work, main_pass, facts_of=lambda facts: facts)
+    sampled = TaskFacts(costs=GroupCosts(sample_seconds=sampling.seconds))
+    return check_rows(merge_facts([facts, sampled]), surveys)
+
+
+def with_fresh_options(
+    work: GroupWork, job: Callable[[GroupWork], T], *, facts_of: Callable[[T], TaskFacts | None]
+) -> T:
+    """Return what a job gives whose tasks are sent the work with options of this moment.
+
+    If nothing failed but credentials that have expired meanwhile, the job begins again with those
+    of then, a few times. Tasks cannot do that: they are tried with what they were sent.
+
+    Raises:
+        StorageError: If a callable that gives the options fails.
+    """
+    sent = work.sent()
+    for _ in range(_MOST_SENT - 1):
+        found = job(sent)
+        facts = facts_of(found)
+        if facts is None or not facts.denied or not work.storage.differ_from(sent.storage):
+            return found
+        sent = work.sent()
+    return job(sent)
+
+
+def _surveyed(
+    engine: Engine, work: GroupWork, *, sample_rows: int
+) -> tuple[list[Survey], TaskFacts | None]:
+    tasks = min(len(work.paths), _MAX_SURVEY_TASKS)
+    engine.jobs.begin_phase(tasks, until=_SURVEY_SHARE)
+    planned = Planned(0, work.size_bytes, work.num_records)
+    counts = rows_to_sample(work.sizes_bytes, sample_rows)
+    sent = []
+    for number in range(tasks):
+        files = range(number, len(counts), tasks)
+        orders = tuple(SurveyOrder(planned._replace(file=file), counts[file]) for file in files)
+        sent.append(Assignment.of(work, files, orders))
+    found = list(engine.surveyed(SurveyTasks(work=work.without_inputs()), sent))
+    failures = [one for one in found if isinstance(one, TaskFacts)]
+    if failures:
+        return [], merge_facts(failures)
+    surveys = [one for one in found if isinstance(one, Survey)]
+    return sorted(surveys, key=attrgetter("file")), None
+
+
+def _moved(
+    engine: Engine, work: GroupWork, surveys: Sequence[Survey], *, task_bytes: int, slots: int
+) -> TaskFacts:
+    if not any(survey.num_rows for survey in surveys):
+        return merge_facts([])
+    layout = build_layout(work, surveys)
+    work = replace(work, outputs=layout.outputs)
+    splits = _splits(work, surveys, task_bytes=task_bytes, slots=slots)
+    route = choose_route(work, slices_per_output=layout.slices_per_output)
+    engine.jobs.begin_phase(len(splits) + route.tasks, until=1.0)
+    sent = [_assignment(work, own) for own in splits]
+    return merge_facts(list(engine.moved(work.without_inputs(), layout, route, sent)))
+
+
+def _assignment(work: GroupWork, splits: Sequence[Split]) -> Assignment[tuple[Split, ...]]:
+    files = sorted({split.file for split in splits})
+    numbers = {file: number for number, file in enumerate(files)}
+    own = tuple(replace(split, file=numbers[split.file]) for split in splits)
+    return Assignment.of(work, files, own)
+
+
+def _splits(
+    work: GroupWork, surveys: Sequence[Survey], *, task_bytes: int, slots: int
+) -> tuple[tuple[Split, ...], ...]:
+    """Return the splits of each reading task: small files together, large ones apart."""
+    even_bytes = work.size_bytes // (slots * _MIN_TASKS_PER_SLOT)
+    limit = max(_MIN_TASK_BYTES, min(task_bytes, even_bytes))
+    tasks: list[tuple[Split, ...]] = []
+    waiting: list[Split] = []
+    waiting_bytes = 0.0
+    for survey, first in zip(surveys, first_ordinals(surveys), strict=True):
+        row_bytes = work.sizes_bytes[survey.file] / max(survey.num_rows, 1)
+        for split in split_file(
+            survey.file, survey.row_group_rows, first_ordinal=first, max_rows=limit / row_bytes
+        ):
+            if waiting and waiting_bytes + split.rows * row_bytes > limit:
+                tasks.append(tuple(waiting))
+                waiting, waiting_bytes = [], 0.0
+            waiting.append(split)
+            waiting_bytes += split.rows * row_bytes
+    return (*tasks, tuple(waiting)) if waiting else tuple(tasks)
