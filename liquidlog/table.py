@@ -1003,6 +1003,7 @@ class Table(Summary):
         session: object = None,
         *,
         executor: str = "spark",
+        local_limit: Size | None = None,
         groups_per_commit: int | None = None,
         max_reconciled_share: float | None = None,
         reconcile_limit: Size | None = None,
@@ -1014,13 +1015,15 @@ class Table(Summary):
             session: The running session of the executor, as a SparkSession; None for the active
                 one, or a new local one.
             executor: What rewrites the files, by its name.
+            local_limit: The most input that a plan may have for the executor `local`; None for
+                20 GiB.
             groups_per_commit: As `commit` takes it.
             max_reconciled_share: As `commit` takes it.
             reconcile_limit: As `commit_each` takes it.
             policy: What `plan` takes.
 
         Raises:
-            UsageError: As `plan`, or if there is no such executor, or it takes no session.
+            UsageError: As `plan`, or if there is no such executor, or it takes no session or limit.
             UnsupportedFeatureError: If the table cannot be read, planned or written.
             ExecutorError: If the executor cannot start, or a group failed; the others landed.
             CommitConflictError: If other commits made groups impossible; the other groups landed.
@@ -1032,17 +1035,19 @@ class Table(Summary):
             self.plan(**policy),
             session,
             executor=executor,
+            local_limit=local_limit,
             groups_per_commit=groups_per_commit,
             max_reconciled_share=max_reconciled_share,
             reconcile_limit=reconcile_limit,
         )
 
-    def rewrite_and_commit(
+    def rewrite_and_commit(  # noqa: PLR0913  as optimize
         self,
         plan: ClusteringPlan,
         session: object = None,
         *,
         executor: str = "spark",
+        local_limit: Size | None = None,
         groups_per_commit: int | None = None,
         max_reconciled_share: float | None = None,
         reconcile_limit: Size | None = None,
@@ -1050,7 +1055,8 @@ class Table(Summary):
         """Rewrite what is left of a plan and commit it; the arguments are those of `optimize`.
 
         Raises:
-            UsageError: If there is no such executor, or it takes no session; or as `commit`.
+            UsageError: If there is no such executor, or it takes no session or limit; or as
+                `commit`.
             UnsupportedFeatureError: If the table cannot be written.
             ExecutorError: If the executor cannot start, or a group failed; the others landed.
             CommitConflictError: If other commits made groups impossible; the other groups landed.
@@ -1065,7 +1071,9 @@ class Table(Summary):
         self._commit_run(plan, share, limit)  # refuses wrong limits before anything is rewritten
         self.require_writable(plan)
         storage = self._store.storage
-        with ExecutorWhenNeeded(lambda: open_executor_at(executor, session, storage)) as started:
+        most_bytes = None if local_limit is None else parse_size(local_limit)
+        opening = partial(open_executor_at, executor, session, storage, most_bytes)
+        with ExecutorWhenNeeded(opening) as started:
             rewrite, pending = started.for_plan(plan), self.pending(plan)
             watch = self.watch(plan, max_reconciled_share=share)
             outcomes = rewrite_groups(rewrite, plan, pending, no_progress, watch)

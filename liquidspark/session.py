@@ -89,6 +89,7 @@ PYSPARK_MISSING: Final = (
     "pyspark is not installed; install the extra spark of liquidlog (PySpark 3.5 to 4.3)"
 )
 
+WITHOUT_SPARK: Final = "without it, the executor local rewrites small tables: --executor local"
 _WORKER_PYTHON: Final = "spark.pyspark.python"
 _log: Final = logging.getLogger("liquidlog.executors")
 """The logger where executors say what takes long; the command line shows its messages."""
@@ -122,7 +123,7 @@ def open_session(conf: Mapping[str, str]) -> "Iterator[SparkSession]":
             or if Spark does not start.
     """
     if find_spec("pyspark") is None:
-        raise ExecutorError(PYSPARK_MISSING)
+        raise ExecutorError(f"{PYSPARK_MISSING}; {WITHOUT_SPARK}")
     from pyspark.sql import SparkSession
 
     active = SparkSession.getActiveSession()
@@ -268,11 +269,13 @@ def _require_java() -> None:
     if home:
         if not (FilePath(home) / "bin" / "java").exists():
             raise ExecutorError(
-                f"JAVA_HOME is {home}, which holds no bin/java; Spark needs Java 17"
+                f"JAVA_HOME is {home}, which holds no bin/java; Spark needs Java 17;"
+                f" {WITHOUT_SPARK}"
             )
     elif shutil.which("java") is None:
         raise ExecutorError(
-            "Java is missing: Spark needs Java 17 or later; install it or set JAVA_HOME"
+            "Java is missing: Spark needs Java 17 or later; install it or set JAVA_HOME;"
+            f" {WITHOUT_SPARK}"
         )
 
 

@@ -38,8 +38,9 @@ from liquidlog.operations.executors import (
     NOT_READ_BACK,
     ExecutorWhenNeeded,
     begun_early,
-    find_executor,
     open_executor,
+    require_doable,
+    require_settings,
     rewrite_groups,
     tasks_of,
 )
@@ -79,6 +80,11 @@ _EXECUTOR = click.option(
 )
 _SPARK_CONF = click.option(
     "--spark-conf", multiple=True, type=PAIR, help="A Spark setting; repeats."
+)
+_LOCAL_LIMIT = click.option(
+    "--local-limit",
+    type=SIZE,
+    help="With --executor local: refuse a plan of more input than this.  [default: 20GiB]",
 )
 _COMMIT_OPTIONS = {
     "groups_per_commit": click.option(
@@ -143,6 +149,7 @@ def _commits(given: Mapping[str, Any]) -> Mapping[str, Any]:
 @_commit_options
 @_EXECUTOR
 @_SPARK_CONF
+@_LOCAL_LIMIT
 @read_back_option
 @dry_run_option
 @json_option
@@ -155,6 +162,7 @@ def optimize(  # noqa: PLR0913  one parameter per option
     commits: Mapping[str, Any],
     executor: str,
     spark_conf: Pairs,
+    local_limit: int | None,
     storage_options: Pairs,
     *,
     final: bool,
@@ -162,8 +170,9 @@ def optimize(  # noqa: PLR0913  one parameter per option
     dry_run: bool,
     as_json: bool,
 ) -> None:
-    """Plan, rewrite on Spark and commit, cube by cube."""
+    """Plan, rewrite on Spark or on this machine, and commit, cube by cube."""
     _check_final(policy, min_gain, final=final)
+    require_settings(executor, mapping(spark_conf), local_limit)
     opened = Table.open(table, storage_options=mapping(storage_options))
     _begin_early(executor, spark_conf, dry_run=dry_run)
     policy = _for_readers(policy, workload, opened, storage_options)
@@ -175,9 +184,8 @@ def optimize(  # noqa: PLR0913  one parameter per option
     _warn_of_what_is_not_read_back(no_read_back=no_read_back, as_json=as_json)
     if dry_run:
         if made.groups:
-            find_executor(executor)
-        least = gain if final else None
-        document = _would_optimize(opened, made, planned_seconds, least, commits)
+            require_doable(executor, made, None, local_limit)
+        document = _would_optimize(opened, made, planned_seconds, gain if final else None, commits)
         words = partial(changes.would_optimize_finally, made)
         if not final:
             # The document has the fields that it has when all is done.
@@ -195,6 +203,7 @@ def optimize(  # noqa: PLR0913  one parameter per option
                 mapping(storage_options),
                 read_back=not no_read_back,
                 verb="optimize",
+                limit_bytes=local_limit,
             )
         ) as started_executor,
     ):
@@ -349,6 +358,7 @@ def _round(
 )
 @_EXECUTOR
 @_SPARK_CONF
+@_LOCAL_LIMIT
 @read_back_option
 @storage_option
 @dry_run_option
@@ -358,6 +368,7 @@ def run(  # noqa: PLR0913  one parameter per option
     output: str,
     executor: str,
     spark_conf: Pairs,
+    local_limit: int | None,
     storage_options: Pairs,
     *,
     no_read_back: bool,
@@ -368,13 +379,15 @@ def run(  # noqa: PLR0913  one parameter per option
 
     Running it again executes only the groups that RESULT.jsonl lacks.
     """
+    require_settings(executor, mapping(spark_conf), local_limit)
     made = read_plan(plan_path)
     require_used(made.table_uri, mapping(storage_options))
     _warn_of_what_is_not_read_back(no_read_back=no_read_back, as_json=as_json)
     if dry_run:
         finished = result_so_far(output, made)
-        find_executor(executor)
         done = tuple(group.group_id for group in finished.groups)
+        missing = {group.group_id for group in made.groups}.difference(done)
+        require_doable(executor, made, missing, local_limit)
         shown = would_run(made, finished) if as_json else made
         words = partial(changes.would_rewrite, finished=done)
         emit(shown, words, as_json=as_json, dry_run=True)
@@ -385,6 +398,7 @@ def run(  # noqa: PLR0913  one parameter per option
         mapping(storage_options),
         read_back=not no_read_back,
         verb="run",
+        limit_bytes=local_limit,
     )
     watch = watch_of(made, mapping(storage_options))
 

@@ -7,6 +7,7 @@ import click
 
 from liquidlog.cli.options import (
     PAIR,
+    SIZE,
     Pairs,
     dry_run_option,
     json_option,
@@ -17,6 +18,7 @@ from liquidlog.cli.options import (
 )
 from liquidlog.cli.output import emit
 from liquidlog.errors import TableNotFoundError, UsageError
+from liquidlog.operations.executors import SPARK
 from liquidlog.report.layout import Line, Report
 from liquidlog.spec.schema import Path, quote_path, quote_paths
 from liquidlog.sql import statements as ask
@@ -31,6 +33,7 @@ from liquidlog.table import Table
 @click.argument("statement")
 @click.option("--executor", help="What rewrites the files.  [default: spark]")
 @click.option("--spark-conf", multiple=True, type=PAIR, help="A Spark setting; repeats.")
+@click.option("--local-limit", type=SIZE, help="With --executor local: refuse larger plans.")
 @storage_option
 @dry_run_option
 @json_option
@@ -40,6 +43,7 @@ def sql(  # noqa: PLR0913  one parameter per option
     statement: str,
     executor: str | None,
     spark_conf: Pairs,
+    local_limit: int | None,
     storage_options: Pairs,
     *,
     dry_run: bool,
@@ -51,21 +55,22 @@ def sql(  # noqa: PLR0913  one parameter per option
     as delta.`path`; without Spark there is no catalog of names.
     """
     asked = parse_statement(statement)
-    _require_effect(asked, executor, spark_conf, dry_run=dry_run)
+    engine = {"executor": executor, "spark_conf": spark_conf, "local_limit": local_limit}
+    asks = executor is not None or bool(spark_conf) or local_limit is not None
+    _require_effect(asked, asks_of_an_executor=asks, dry_run=dry_run)
     caller = _Caller(context, storage_options, dry_run=dry_run, as_json=as_json)
     if isinstance(asked, ask.Rewrite):
-        return caller.rewrite(asked, {"executor": executor or "spark", "spark_conf": spark_conf})
+        return caller.rewrite(asked, {**engine, "executor": executor or SPARK})
     if isinstance(asked, ask.Vacuum):
         return caller.vacuum(asked)
     return caller.look(asked) if isinstance(asked, ask.Question) else caller.change(asked)
 
 
-def _require_effect(
-    asked: ask.Statement, executor: str | None, spark_conf: Pairs, *, dry_run: bool
-) -> None:
-    if not isinstance(asked, ask.Rewrite) and (executor is not None or spark_conf):
+def _require_effect(asked: ask.Statement, *, asks_of_an_executor: bool, dry_run: bool) -> None:
+    if not isinstance(asked, ask.Rewrite) and asks_of_an_executor:
         raise UsageError(
-            "--executor and --spark-conf have an effect on OPTIMIZE and RECLUSTER only"
+            "--executor, --spark-conf and --local-limit have an effect on OPTIMIZE and RECLUSTER"
+            " only"
         )
     if isinstance(asked, ask.Question) and dry_run:
         raise UsageError("--dry-run has no effect: the statement writes nothing", option="dry_run")

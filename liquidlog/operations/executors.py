@@ -1,6 +1,6 @@
 """Find executors among installed packages; liquidlog imports none of them."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, nullcontext, suppress
 from importlib.metadata import entry_points
 from inspect import signature
@@ -23,6 +23,9 @@ EXECUTOR_GROUP: Final = "liquidlog.executors"
 SPARK: Final = "spark"
 """The executor that takes a Spark configuration."""
 
+LOCAL: Final = "local"
+"""The executor that takes a limit of the plan's size."""
+
 Executor = Callable[..., Iterator[Outcome]]
 """(plan, ids of the groups to rewrite, progress) -> outcomes, each as soon as its group ends.
 
@@ -40,7 +43,9 @@ Start = Callable[..., AbstractContextManager[Executor]]
 One that reads its outputs back to prove them may take the keyword `read_back`, a bool that is true
 by default; it is given only to leave that out. One whose runs say who began them may take the
 keyword `verb`: for what it is started, as `optimize`. One that can work on a running session may
-take the keyword `session`.
+take the keyword `session`, one that is for plans of some size `limit_bytes`. It refuses larger
+ones, and may have the attribute `require_doable`, a function of (plan, ids of groups or None, the
+limit or None) that does so before it is started.
 """
 
 NOT_READ_BACK: Final = (
@@ -98,7 +103,7 @@ def tasks_of(executor: Executor) -> Tasks | None:
     return found
 
 
-def open_executor(
+def open_executor(  # noqa: PLR0913  what executors may be asked for, spelled out
     name: str,
     configuration: Mapping[str, str],
     storage_options: OptionsSource,
@@ -106,21 +111,18 @@ def open_executor(
     read_back: bool = True,
     verb: str | None = None,
     session: object = None,
+    limit_bytes: int | None = None,
 ) -> AbstractContextManager[Executor]:
     """Return a context manager that starts the executor `name` when it is entered.
 
     `verb` is for what it is started, as `optimize`; executors that do not ask are not told.
 
     Raises:
-        UsageError: As `find_executor`, or if the executor takes no Spark configuration, cannot
-            leave out `read_back`, or takes no `session` and one is given.
+        UsageError: As `find_executor` and `require_settings`, or if the executor cannot leave out
+            `read_back`, or takes no `session` and one is given.
         ExecutorError: As `find_executor`.
     """
-    if configuration and name != SPARK:
-        raise UsageError(
-            f"a Spark configuration has no effect with the executor {name}: it is for {SPARK}",
-            option="spark_conf",
-        )
+    require_settings(name, configuration, limit_bytes)
     start = find_executor(name)
     asked = signature(start).parameters
     told: dict[str, object] = {} if verb is None or "verb" not in asked else {"verb": verb}
@@ -128,6 +130,8 @@ def open_executor(
         if "session" not in asked:
             raise UsageError(f"the executor {name} takes no session; leave it out", name=name)
         told["session"] = session
+    if limit_bytes is not None:
+        told["limit_bytes"] = limit_bytes
     if read_back:
         return start(configuration, storage_options, **told)
     if "read_back" not in asked:
@@ -136,6 +140,38 @@ def open_executor(
             option="no_read_back",
         )
     return start(configuration, storage_options, read_back=False, **told)
+
+
+def require_settings(name: str, configuration: Mapping[str, str], limit_bytes: int | None) -> None:
+    """Refuse settings that have no effect with the executor `name`.
+
+    Raises:
+        UsageError: If there are any.
+    """
+    if configuration and name != SPARK:
+        raise UsageError(
+            f"a Spark configuration has no effect with the executor {name}: it is for {SPARK}",
+            option="spark_conf",
+        )
+    if limit_bytes is not None and name != LOCAL:
+        raise UsageError(
+            f"a local limit has no effect with the executor {name}: it is for {LOCAL}",
+            option="local_limit",
+        )
+
+
+def require_doable(
+    name: str, plan: ClusteringPlan, groups: Collection[int] | None, limit_bytes: int | None
+) -> None:
+    """Refuse groups, all if None, that the executor `name` would refuse, without starting it.
+
+    Raises:
+        UsageError: As `find_executor`.
+        ExecutorError: As `find_executor`, or if the plan is too large for the executor.
+    """
+    check = getattr(find_executor(name), "require_doable", None)
+    if check is not None:
+        check(plan, groups, limit_bytes)
 
 
 def begun_early(name: str, configuration: Mapping[str, str]) -> AbstractContextManager[object]:

@@ -63,12 +63,13 @@ def partition_where(snapshot: Snapshot, where: str) -> str:
 
 
 def open_executor_at(
-    name: str, session: object, storage: StorageOptions
+    name: str, session: object, storage: StorageOptions, limit_bytes: int | None
 ) -> AbstractContextManager[Executor]:
     """Return a context manager that starts an executor with the storage options of a table.
 
     Raises:
-        UsageError: If there is no such executor, or it takes no session and one is given.
+        UsageError: If there is no such executor, or it takes no session or no limit, and one is
+            given.
         ExecutorError: If a package that the executor needs is not installed.
     """
 
@@ -76,7 +77,7 @@ def open_executor_at(
         return dict(storage.latest().items)
 
     given: OptionsSource = dict(storage.items) if storage.supply is None else latest
-    return open_executor(name, {}, given, verb="optimize", session=session)
+    return open_executor(name, {}, given, verb="optimize", session=session, limit_bytes=limit_bytes)
 
 
 def no_progress(*_: object) -> None:

@@ -1,0 +1,160 @@
+"""The tasks of a group on worker processes: what moves between them is spilled to disk."""
+
+import tempfile
+from collections.abc import Callable, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, wait
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any, Final
+
+from liquidlog.errors import ExecutorError
+from liquidlog.local.spilled import Spilled
+from liquidlog.local.workers import TaskFailedError, Workers
+from liquidlog.rewriting.assignment import Assignment
+from liquidlog.rewriting.jobs import Jobs
+from liquidlog.rewriting.layout import Layout, Route
+from liquidlog.rewriting.passes import SurveyOrder, SurveyTasks
+from liquidlog.rewriting.shuffle import OutputTasks, RegroupTasks, SplitTasks
+from liquidlog.rewriting.sink import TaskFacts
+from liquidlog.rewriting.source import GroupWork, Split, Survey
+from liquidlog.rewriting.whole import CompactionTasks, GroupTask, Share
+
+TASK_ATTEMPTS: Final = 4
+"""How often a task is tried whose error may pass, as on a cluster."""
+
+
+class LocalJobs(Jobs):
+    """The tasks of one group that workers run, or will; mutable."""
+
+    def __init__(self, workers: Workers) -> None:
+        super().__init__()
+        self._workers = workers
+        self._futures: set[Future[Any]] = set()
+        self._done = 0
+        self._stopped = False
+
+    def run(self, function: Callable[..., Any], calls: Sequence[tuple[object, ...]]) -> list[Any]:
+        """Return what a function returns for each of these arguments, in their order.
+
+        After an error, none of the calls runs any more.
+
+        Raises:
+            TaskFailedError: If a call failed, and again, if that might have passed.
+            ExecutorError: If the group was cancelled.
+        """
+        results: list[Any] = [None] * len(calls)
+        running: dict[Future[Any], tuple[int, int]] = {}
+
+        def begin(number: int, attempt: int) -> None:
+            if self._stopped:
+                raise ExecutorError(self.cancelled or "the group was stopped")
+            future = self._workers.submit(function, *calls[number], attempt=attempt)
+            running[future] = number, attempt
+            self._futures.add(future)
+
+        try:
+            for number in range(len(calls)):
+                begin(number, 0)
+            while running:
+                done, _ = wait(running, return_when=FIRST_COMPLETED)
+                for future in done:
+                    number, attempt = running.pop(future)
+                    self._futures.discard(future)
+                    try:
+                        results[number] = future.result()
+                        self._done += 1
+                    except TaskFailedError as error:
+                        if not error.may_pass or attempt + 1 >= TASK_ATTEMPTS:
+                            raise
+                        begin(number, attempt + 1)
+        finally:
+            self._workers.stop(running)
+            wait(running)
+            self._futures.difference_update(running)
+        return results
+
+    def _tasks_done(self) -> int:
+        return self._done
+
+    def _stop(self, *, is_again: bool) -> None:  # noqa: ARG002  a worker is stopped once
+        self._stopped = True
+        self._workers.stop(self._futures.copy())
+
+
+class LocalEngine:
+    """Runs the tasks of one group on workers of this machine; an `Engine`.
+
+    `directory` is where rows are kept on their way.
+    """
+
+    task_attempts = TASK_ATTEMPTS
+
+    def __init__(self, workers: Workers, directory: str) -> None:
+        self.jobs = LocalJobs(workers)
+        self._directory = directory
+
+    def at_work(self) -> AbstractContextManager[None]:
+        """Return a context manager that does nothing."""
+        return nullcontext()
+
+    def reason_of(self, error: Exception) -> str:
+        """Return in one sentence why a call failed."""
+        return "; ".join(str(error).splitlines()) or type(error).__name__
+
+    def require_running(self) -> None:
+        """Do nothing: other groups can be rewritten, as workers are replaced."""
+
+    def whole(self, task: GroupTask) -> TaskFacts:
+        """Run a group of one task."""
+        (facts,) = self.jobs.run(GroupTask.run, [(task,)])
+        found: TaskFacts = facts
+        return found
+
+    def surveyed(
+        self, tasks: SurveyTasks, sent: Sequence[Assignment[tuple[SurveyOrder, ...]]]
+    ) -> list[Survey | TaskFacts]:
+        """Run the sampling pass."""
+        found = self.jobs.run(_surveys, [(tasks, assignment) for assignment in sent])
+        return [survey for some in found for survey in some]
+
+    def compacted(
+        self, tasks: CompactionTasks, sent: Sequence[Assignment[Share]]
+    ) -> list[TaskFacts]:
+        """Run a task for each output of a compaction."""
+        return self.jobs.run(CompactionTasks.run, [(tasks, assignment) for assignment in sent])
+
+    def moved(
+        self,
+        work: GroupWork,
+        layout: Layout,
+        route: Route,
+        sent: Sequence[Assignment[tuple[Split, ...]]],
+    ) -> list[TaskFacts]:
+        """Run the tasks that read, then those that write what is in their files."""
+        targets = tuple(range(route.tasks))
+        reading = SplitTasks(work=work, layout=layout, route=route, targets=targets)
+        writing = OutputTasks(work=work, route=route)
+        with tempfile.TemporaryDirectory(
+            dir=self._directory, ignore_cleanup_errors=True
+        ) as directory:
+            calls = [(reading, number, one, directory) for number, one in enumerate(sent)]
+            spilled = Spilled.together(self.jobs.run(_read, calls)).by_target(route.tasks)
+            return self.jobs.run(_write, [(writing, one, directory) for one in spilled])
+
+
+def _surveys(
+    tasks: SurveyTasks, assignment: Assignment[tuple[SurveyOrder, ...]]
+) -> list[Survey | TaskFacts]:
+    return list(tasks.run(assignment))
+
+
+def _read(
+    tasks: SplitTasks, number: int, assignment: Assignment[tuple[Split, ...]], directory: str
+) -> Spilled:
+    return Spilled.written(directory, tasks.pieces(number, lambda: tasks.rows(assignment)))
+
+
+def _write(tasks: OutputTasks, spilled: Spilled, directory: str) -> TaskFacts:
+    if tasks.route.in_two_steps:
+        regrouped = RegroupTasks(work=tasks.work).regrouped(spilled.pieces())
+        spilled = Spilled.written(directory, regrouped)
+    return tasks.written(spilled.pieces())

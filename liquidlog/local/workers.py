@@ -1,0 +1,181 @@
+"""A few worker processes of this machine, each of which runs one function at a time.
+
+They are programs of their own, not forks, and do not import the main program again, as those of the
+standard library do. One that runs a task can be ended alone; another one takes its place.
+"""
+
+import pickle
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterable
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
+from multiprocessing.connection import Connection
+from queue import SimpleQueue
+from signal import Signals
+from socket import socketpair
+from threading import Lock, Timer
+from typing import Any, Final
+
+from liquidlog.local.worker import Answer, Request
+
+_PROGRAM: Final = (
+    "import sys; from multiprocessing.connection import Connection;"
+    " connection = Connection(int(sys.argv[1])); sys.path[:] = connection.recv();"
+    " from liquidlog.local.worker import serve; serve(connection)"
+)
+_GRACE_SECONDS: Final = 3.0
+"""How long a worker that is ended may take to delete what it was writing."""
+
+
+class TaskFailedError(Exception):
+    """A function failed on a worker; says why in one sentence, and whether that may pass."""
+
+    def __init__(self, reason: str, *, may_pass: bool) -> None:
+        super().__init__(reason)
+        self.may_pass = may_pass
+
+
+class Worker:
+    """One process; `call` is for one thread at a time."""
+
+    def __init__(self) -> None:
+        ours, its = socketpair()
+        self._said = tempfile.TemporaryFile()  # noqa: SIM115  closed with the worker
+        with its:
+            self._process = subprocess.Popen(  # noqa: S603  this Python
+                [sys.executable, "-P", "-c", _PROGRAM, str(its.fileno())],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.DEVNULL,
+                stderr=self._said,
+                pass_fds=(its.fileno(),),
+                process_group=0,  # a terminal's interrupt is for the parent, which ends workers
+            )
+        self._connection: Connection[Any, Any] = Connection(ours.detach())
+        self._connection.send(sys.path)
+        self.is_stopped = False
+
+    @property
+    def pid(self) -> int:
+        """The id of the process."""
+        return self._process.pid
+
+    def call(self, request: bytes) -> Answer:
+        """Return the answer to a pickled request; after an error, the worker is stopped.
+
+        Raises:
+            TaskFailedError: If the process ends meanwhile.
+        """
+        try:
+            self._connection.send_bytes(request)
+            answer: Answer = pickle.loads(self._connection.recv_bytes())  # noqa: S301  our worker
+        except (EOFError, OSError) as error:
+            self.is_stopped = True
+            raise TaskFailedError(self._end(), may_pass=True) from error
+        return answer
+
+    def stop(self) -> None:
+        """End the process, which may delete what it was writing."""
+        self.is_stopped = True
+        self._process.terminate()
+        timer = Timer(_GRACE_SECONDS, self._process.kill)
+        timer.daemon = True
+        timer.start()
+
+    def close(self) -> None:
+        """End the process and wait until it has."""
+        self._process.terminate()
+        with suppress(subprocess.TimeoutExpired):
+            self._process.wait(_GRACE_SECONDS)
+        self._process.kill()
+        self._process.wait()
+        self._connection.close()
+        assert self._process.stdin is not None  # noqa: S101  a pipe
+        self._process.stdin.close()
+        self._said.close()
+
+    def _end(self) -> str:
+        """Return in one sentence how the process ended."""
+        status = self._process.wait()
+        if status < 0:
+            name = Signals(-status).name
+            return f"a worker process was ended by {name}; if not by you, memory may have run out"
+        self._said.seek(0)
+        lines = self._said.read().decode(errors="replace").strip().splitlines()
+        return f"a worker process ended with status {status}" + (f": {lines[-1]}" if lines else "")
+
+
+class Workers:
+    """Processes that run functions, as many at a time as there are; mutable.
+
+    One that has ended is replaced.
+    """
+
+    def __init__(self, count: int) -> None:
+        self.count = count
+        self._lock = Lock()
+        self._idle: SimpleQueue[Worker] = SimpleQueue()
+        self._busy: dict[Future[Any], Worker] = {}
+        self._threads = ThreadPoolExecutor(count, thread_name_prefix="liquidlog-local")
+        for _ in range(count):
+            self._idle.put(Worker())
+
+    def submit(self, function: Callable[..., Any], *arguments: object, attempt: int) -> Future[Any]:
+        """Return what a function will return, or a TaskFailedError.
+
+        Args:
+            function: One that a worker can import.
+            arguments: What it is called with; they are pickled at once.
+            attempt: Which one of the same task this is, from 0.
+        """
+        request = pickle.dumps(Request(function, arguments, attempt), pickle.HIGHEST_PROTOCOL)
+        future: Future[Any] = Future()
+        self._threads.submit(self._run, future, request)
+        return future
+
+    def stop(self, futures: Iterable[Future[Any]]) -> None:
+        """Do not begin these, and end the processes that run them."""
+        for future in futures:
+            future.cancel()
+            with self._lock:
+                worker = self._busy.get(future)
+                if worker is not None and not worker.is_stopped:
+                    worker.stop()
+
+    def close(self) -> None:
+        """End all processes, also those that run something."""
+        self._threads.shutdown(wait=False, cancel_futures=True)
+        self.stop(list(self._busy))
+        self._threads.shutdown(wait=True)
+        while not self._idle.empty():
+            self._idle.get().close()
+
+    def _run(self, future: "Future[Any]", request: bytes) -> None:
+        worker = self._idle.get()
+        with self._lock:
+            begins = future.set_running_or_notify_cancel()
+            if begins:
+                self._busy[future] = worker
+        try:
+            if begins:
+                self._answer(future, worker, request)
+        finally:
+            with self._lock:
+                self._busy.pop(future, None)
+            if worker.is_stopped:
+                worker.close()
+                worker = Worker()
+            self._idle.put(worker)
+
+    @staticmethod
+    def _answer(future: "Future[Any]", worker: Worker, request: bytes) -> None:
+        try:
+            answer = worker.call(request)
+        except TaskFailedError as error:
+            future.set_exception(error)
+            return
+        if answer.failure is None:
+            future.set_result(answer.result)
+        else:
+            future.set_exception(TaskFailedError(answer.failure, may_pass=answer.may_pass))
