@@ -82,6 +82,21 @@ def compacted(table: pa.Table) -> pa.Table:
     return table
 
 
+def by_first_use(table: pa.Table) -> pa.Table:
+    """Return the table with one dictionary per column: its values as rows first use them.
+
+    It says nothing of the chunks in which the rows came, or of the dictionaries that these had. A
+    Parquet writer that is given dictionaries which differ gives up on them.
+    """
+    for position, column in enumerate(table.itercolumns()):
+        if isinstance(column.type, pa.DictionaryType):
+            together = column.unify_dictionaries().combine_chunks()
+            chunks = together.chunks if isinstance(together, pa.ChunkedArray) else [together]
+            ordered = pa.chunked_array(map(_by_first_use, chunks), column.type)
+            table = table.set_column(position, table.field(position), ordered)
+    return table
+
+
 def decoded(table: pa.Table) -> pa.Table:
     """Return the table without dictionaries."""
     fields = [child.with_type(plain_type(child.type)) for child in table.schema]
@@ -109,6 +124,20 @@ def plain_type(data_type: pa.DataType) -> pa.DataType:
 def _weighs(chunk: pa.DictionaryArray) -> bool:
     codes_bytes = len(chunk) * chunk.type.index_type.bit_width // 8
     return bool(_LIGHT * chunk.dictionary.nbytes > codes_bytes)
+
+
+def _by_first_use(chunk: pa.DictionaryArray) -> pa.DictionaryArray:
+    is_null = null_mask(chunk.indices)
+    valid = fixed_width(chunk.indices.cast(pa.int64()), np.int64)[~is_null]
+    first = np.full(len(chunk.dictionary), len(valid))
+    first[valid[::-1]] = np.arange(len(valid))[::-1]  # of equal indices, the last assignment stays
+    used = np.argsort(first, kind="stable")[: np.count_nonzero(first < len(valid))]
+    places = np.zeros(len(first), np.int64)
+    places[used] = np.arange(len(used))
+    codes = np.zeros(len(chunk), np.int64)
+    codes[~is_null] = places[valid]
+    positions = pa.array(codes, mask=is_null).cast(chunk.type.index_type)
+    return pa.DictionaryArray.from_arrays(positions, chunk.dictionary.take(integer_array(used)))
 
 
 def _compacted(chunk: pa.DictionaryArray) -> pa.DictionaryArray:

@@ -15,7 +15,14 @@ import pyarrow as pa
 from liquidlog.curve.grid import Keys
 from liquidlog.curve.nested import GroupSizes, rows_until_cut
 from liquidlog.data.dictionaries import RowGroupCosts
-from liquidlog.data.encodings import CODES, common_type, compacted, concat, plain_type, with_indices
+from liquidlog.data.encodings import (
+    CODES,
+    by_first_use,
+    common_type,
+    concat,
+    plain_type,
+    with_indices,
+)
 from liquidlog.data.exact import convert_chunks
 
 ROW_GROUP_ROWS: Final = 65_536
@@ -153,7 +160,7 @@ class RowGroups:
 
     def _joined(self, portions: Sequence[_Portion]) -> pa.Table:
         tables = _uniform([portion.rows for portion in portions], self._schema)
-        return compacted(concat(tables).unify_dictionaries())
+        return by_first_use(concat(tables))
 
     def _split(self, rows: int) -> tuple[list[_Portion], list[_Portion]]:
         """Return the first `rows` pending rows, and the others."""

@@ -2,6 +2,7 @@ import pyarrow as pa
 
 from liquidlog.data.encodings import (
     CODES,
+    by_first_use,
     common_type,
     concat,
     decoded,
@@ -50,3 +51,12 @@ def test_types_of_dictionaries_and_of_their_values() -> None:
     wide = with_indices(pa.chunked_array([chunk(["x"], [0, None])]), CODES)
     assert wide.type.index_type == CODES
     assert decoded(pa.table({"a": wide}))["a"].to_pylist() == ["x", None]
+
+
+def test_one_dictionary_has_the_values_as_rows_first_use_them() -> None:
+    chunks = [chunk(["unused", "y", "x"], [2, None, 1]), chunk(["z", "x"], [0, 1, 0])]
+    column = by_first_use(pa.table({"a": pa.chunked_array(chunks)}))["a"].chunk(0)
+    assert column.to_pylist() == ["x", None, "y", "z", "x", "z"]
+    assert column.dictionary.to_pylist() == ["x", "y", "z"]
+    empty = pa.table({"a": pa.chunked_array([], SMALL)})
+    assert by_first_use(empty).equals(empty)

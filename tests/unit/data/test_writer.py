@@ -259,3 +259,17 @@ def test_leaves_of_lists_and_maps_and_dictionaries_are_always_chosen() -> None:
 def test_the_sample_is_spread_over_all_rows() -> None:
     late = pa.concat_arrays([pa.array([0] * (MANY // 8)), UNIQUE.slice(0, MANY * 7 // 8)])
     assert repetitive_leaves(pa.table({"late": late})) == []
+
+
+@pytest.mark.parametrize("edge", [1, 5, 900])
+def test_a_file_says_nothing_of_the_chunks_in_which_its_rows_came(
+    tmp_path: Path, edge: int
+) -> None:
+    texts = pa.array([f"value {number % 7}" for number in range(1_000)]).dictionary_encode()
+    rows = pa.table({"t": texts})
+    head = rows.slice(0, edge).to_pydict()["t"]
+    few = pa.table({"t": pa.array(head).dictionary_encode()})
+    wanted = pa.schema([("t", pa.string())])
+    _write(tmp_path / "whole", rows, wanted=wanted)
+    _write(tmp_path / "parts", few, rows.slice(edge), wanted=wanted)
+    assert (tmp_path / "whole").read_bytes() == (tmp_path / "parts").read_bytes()
