@@ -24,6 +24,9 @@ DEFAULT_LIMIT_BYTES: Final = 20 << 30
 _WORKER_BYTES: Final = 512 << 20
 """What a worker is reckoned with; all of them get half of the memory that there is."""
 
+_SLICE_BYTES: Final = 8 << 20
+"""A quarter of what tasks on a cluster read at a time; files do not depend on it."""
+
 _CGROUP_LIMITS: Final = (
     "/sys/fs/cgroup/memory.max",
     "/sys/fs/cgroup/memory/memory.limit_in_bytes",
@@ -68,7 +71,7 @@ class LocalExecutor:
     ) -> None:
         assert not conf  # noqa: S101  `liquidlog.operations.executors` refuses one
         self._storage_options = storage_options
-        self._options = ExecutorOptions(read_back=read_back)
+        self._options = ExecutorOptions(read_back=read_back, slice_bytes=_SLICE_BYTES)
         self._verb = verb
         self._limit_bytes = limit_bytes
         self._stack = ExitStack()

@@ -1,0 +1,204 @@
+"""The executor `local`, without a JVM: rows kept, files of the same bytes, nothing left behind."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from hashlib import sha256
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from liquidlog.data.runs import runs_in
+from liquidlog.errors import ExecutorError, UsageError
+from liquidlog.local.executor import LocalExecutor, begun_early, memory_bytes, worker_count
+from liquidlog.operations.executors import open_executor
+from liquidlog.plan import ClusteringPlan, GroupFailure, RewriteMode, RewrittenGroup
+from liquidlog.rewriting.layout import Route
+from liquidlog.rewriting.options import ExecutorOptions
+from liquidlog.table import Table
+from support.plans import (
+    copy_inputs,
+    make_plan,
+    parquet_names,
+    read_outputs,
+    rows_of,
+    schema_json_of,
+    write_inputs,
+)
+
+SHUFFLED = ExecutorOptions(single_task_bytes=0, task_bytes=1 << 14, sample_rows=1 << 12)
+SLICED = replace(SHUFFLED, slice_bytes=1 << 13)
+WAYS = {"whole": ExecutorOptions(), "shuffled": SHUFFLED, "sliced": SLICED}
+COLUMNS = {"a": "long", "b": "string"}
+ROWS = 4_000
+
+
+@pytest.fixture(scope="module")
+def executor() -> Iterator[LocalExecutor]:
+    with LocalExecutor({}) as started:
+        yield started
+
+
+def plan_of(
+    directory: Path, groups: int = 1, mode: RewriteMode = RewriteMode.CLUSTERING
+) -> ClusteringPlan:
+    random = np.random.default_rng(7)
+    table = pa.table(
+        {
+            "a": pa.array(random.integers(0, 500, ROWS)),
+            "b": pa.array([f"name {number}" for number in random.integers(0, 90, ROWS)]),
+        }
+    )
+    inputs = write_inputs(directory, table, 4, row_group_rows=300)
+    found = [(inputs, 3), *((copy_inputs(directory, inputs, str(n)), 3) for n in range(1, groups))]
+    columns = [("a",), ("b",)] if mode is RewriteMode.CLUSTERING else []
+    return make_plan(directory, schema_json_of(COLUMNS), found, columns=columns, mode=mode)
+
+
+def outcomes(
+    executor: LocalExecutor, plan: ClusteringPlan, options: ExecutorOptions
+) -> Mapping[int, RewrittenGroup | GroupFailure]:
+    executor._options = options
+    groups = [group.group_id for group in plan.groups]
+    return {one.group_id: one for one in executor(plan, groups, lambda *_: None)}
+
+
+def digests(directory: Path, group: RewrittenGroup) -> list[str]:
+    paths = [directory / output.path for output in group.outputs]
+    return sorted(sha256(path.read_bytes()).hexdigest() for path in paths)
+
+
+@pytest.mark.parametrize("mode", [RewriteMode.CLUSTERING, RewriteMode.COMPACTION])
+def test_rows_stay_and_files_have_the_same_bytes_whatever_the_way(
+    executor: LocalExecutor, tmp_path: Path, mode: RewriteMode
+) -> None:
+    plan = plan_of(tmp_path, mode=mode)
+    before = rows_of([pa.parquet.read_table(tmp_path / one.path) for one in plan.groups[0].inputs])
+    found = []
+    for options in WAYS.values():
+        group = outcomes(executor, plan, options)[0]
+        assert isinstance(group, RewrittenGroup), group
+        assert rows_of(read_outputs(tmp_path, group)) == before
+        found.append(digests(tmp_path, group))
+    assert len(found[0]) == 3
+    assert found[1] == found[2]  # with other samples than a group of one task
+    assert len(list(Path(executor._directory).iterdir())) == 1  # the lock
+
+
+def test_rows_that_go_in_two_steps_make_the_same_files(
+    executor: LocalExecutor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plan = plan_of(tmp_path)
+    straight = outcomes(executor, plan, SLICED)[0]
+
+    def in_two_steps(_: object, *, slices_per_output: int) -> Route:
+        return Route(
+            tasks=2, outputs_per_task=2, slices_per_output=slices_per_output, in_two_steps=True
+        )
+
+    monkeypatch.setattr("liquidlog.rewriting.passes.choose_route", in_two_steps)
+    stepped = outcomes(executor, plan, SLICED)[0]
+    assert isinstance(straight, RewrittenGroup)
+    assert isinstance(stepped, RewrittenGroup)
+    assert digests(tmp_path, straight) == digests(tmp_path, stepped)
+
+
+def test_a_damaged_input_ends_its_group_and_no_other(
+    executor: LocalExecutor, tmp_path: Path
+) -> None:
+    plan = plan_of(tmp_path, groups=2)
+    before = parquet_names(tmp_path)
+    bad = tmp_path / plan.groups[0].inputs[0].path
+    content = bytearray(bad.read_bytes())
+    content[50:900] = b"\xff" * 850
+    bad.write_bytes(content)
+    found = outcomes(executor, plan, SHUFFLED)
+    assert isinstance(found[0], GroupFailure)
+    assert plan.groups[0].inputs[0].path in found[0].reason
+    assert isinstance(found[1], RewrittenGroup)
+    assert parquet_names(tmp_path) - before == {one.path for one in found[1].outputs}
+
+
+def test_closing_early_deletes_what_was_written(executor: LocalExecutor, tmp_path: Path) -> None:
+    plan = plan_of(tmp_path, groups=3)
+    before = parquet_names(tmp_path)
+    executor._options = SHUFFLED
+    running = executor(plan, [0, 1, 2], lambda *_: None)
+    first = next(running)
+    running.close()  # type: ignore[attr-defined]
+    assert isinstance(first, RewrittenGroup)
+    assert parquet_names(tmp_path) - before == {one.path for one in first.outputs}
+    assert len(runs_in(str(tmp_path))) == 1
+
+
+def test_groups_that_are_lost_are_cancelled(executor: LocalExecutor, tmp_path: Path) -> None:
+    plan = plan_of(tmp_path, groups=2)
+    executor._options = SHUFFLED
+    found = {
+        one.group_id: one
+        for one in executor(plan, [0, 1], lambda *_: None, cancelled=lambda: {0: "gone"})
+    }
+    assert found[0] == GroupFailure(group_id=0, reason="gone", cancelled=True)
+    assert isinstance(found[1], RewrittenGroup)
+
+
+def test_a_plan_above_the_limit_is_refused_and_names_spark(tmp_path: Path) -> None:
+    plan = plan_of(tmp_path)
+    small = LocalExecutor({}, limit_bytes=10)
+    with pytest.raises(ExecutorError, match=r"expected at most 10 B .* executor spark"):
+        list(small(plan, [0], lambda *_: None))
+    assert runs_in(str(tmp_path)) == ()
+
+
+def test_settings_of_another_executor_are_usage_errors() -> None:
+    with pytest.raises(UsageError) as caught:
+        open_executor("local", {"spark.master": "local"}, {})
+    assert caught.value.fields == {"option": "spark_conf"}
+    with pytest.raises(UsageError) as caught:
+        open_executor("spark", {}, {}, limit_bytes=1)
+    assert caught.value.fields == {"option": "local_limit"}
+    with pytest.raises(UsageError):
+        open_executor("local", {}, {}, session=object())
+
+
+def test_workers_are_at_most_what_cores_and_memory_allow(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert memory_bytes() >= 1 << 28
+    monkeypatch.setattr("liquidlog.local.executor.memory_bytes", lambda: 1 << 30)
+    assert worker_count() == 1
+
+
+def test_workers_that_were_begun_early_are_taken_over() -> None:
+    with begun_early({}), LocalExecutor({}) as executor:
+        assert executor._workers.count == worker_count()
+
+
+BLOCKER = """
+import sys
+class NoSpark:
+    def find_spec(self, name, *_):
+        if name.partition(".")[0] in {"pyspark", "py4j", "liquidspark"}:
+            raise ModuleNotFoundError(name, name=name)
+sys.meta_path.insert(0, NoSpark())
+"""
+
+
+def test_a_table_is_optimized_where_pyspark_is_missing(tmp_path: Path) -> None:
+    (tmp_path / "sitecustomize.py").write_text(BLOCKER)
+    table = Table.create(tmp_path / "t", schema=pa.schema([("x", pa.int64())]), cluster_by=["x"])
+    for first in range(3):
+        table.append(pa.table({"x": list(range(first, first + 1_000))}))
+    done = subprocess.run(
+        [sys.executable, "-c", "import sys; from liquidlog.cli import main; main()", "optimize",
+         table.uri, "--executor", "local", "--json"],
+        env={**os.environ, "PYTHONPATH": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert len(table.update().files) == 1
+    assert table.files()["state"].to_pylist() != ["unclustered"]

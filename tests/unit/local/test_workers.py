@@ -1,0 +1,115 @@
+"""Workers: what they answer, how they end, and who takes their place."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from liquidlog.local.engine import TASK_ATTEMPTS, LocalJobs
+from liquidlog.local.scratch import scratch_directory
+from liquidlog.local.workers import TaskFailedError, Workers
+from support import local_tasks
+
+
+@pytest.fixture(scope="module")
+def workers() -> Iterator[Workers]:
+    made = Workers(2)
+    yield made
+    made.close()
+
+
+def test_answers_come_in_the_order_of_requests(workers: Workers) -> None:
+    jobs = LocalJobs(workers)
+    assert jobs.run(local_tasks.add, [(number,) for number in range(9)]) == list(range(1, 10))
+    assert jobs._tasks_done() == 9
+
+
+def test_what_a_function_raises_is_said_and_the_next_call_runs(workers: Workers) -> None:
+    with pytest.raises(TaskFailedError, match="ValueError: no"):
+        LocalJobs(workers).run(local_tasks.add, [(1, "no"), (2,)])
+    assert LocalJobs(workers).run(local_tasks.add, [(1,)]) == [2]
+
+
+def test_an_error_that_may_pass_is_tried_again(workers: Workers, tmp_path: Path) -> None:
+    calls = str(tmp_path / "calls")
+    assert LocalJobs(workers).run(local_tasks.fail_until, [(calls, 3)]) == [3]
+    with pytest.raises(TaskFailedError, match="cannot be read"):
+        LocalJobs(workers).run(local_tasks.fail_until, [(str(tmp_path / "more"), 9)])
+    assert (tmp_path / "more").stat().st_size == TASK_ATTEMPTS
+
+
+def test_a_worker_that_is_killed_is_replaced_and_its_task_tried_again(
+    workers: Workers, tmp_path: Path
+) -> None:
+    (pid,) = LocalJobs(workers).run(local_tasks.end_at_first, [(str(tmp_path / "once"),)])
+    assert pid != os.getpid()
+
+
+def test_jobs_that_are_stopped_end_their_workers_and_begin_nothing(
+    workers: Workers, tmp_path: Path
+) -> None:
+    jobs, pause = LocalJobs(workers), tmp_path / "pause"
+    pause.touch()
+    from threading import Thread
+
+    def stop() -> None:
+        while pause.exists():
+            time.sleep(0.01)
+        jobs.cancel("enough")
+
+    Thread(target=stop).start()
+    with pytest.raises(Exception, match="enough"):
+        jobs.run(local_tasks.sleep_if, [(str(pause),)])
+    assert LocalJobs(workers).run(local_tasks.add, [(1,)]) == [2]
+
+
+PARENT = """
+import os, sys, time
+from liquidlog.local.scratch import scratch_directory
+from liquidlog.local.workers import Workers
+workers = Workers(1)
+with scratch_directory() as directory:
+    workers.submit(time.sleep, 600, attempt=0)
+    print(workers._idle.qsize(), *[w.pid for w in workers._busy.values()], flush=True)
+    while not workers._busy:
+        time.sleep(0.01)
+    print(directory, *[w.pid for w in workers._busy.values()], flush=True)
+    time.sleep(600)
+"""
+
+
+def eventually(found: Callable[[], bool]) -> bool:
+    ends = time.monotonic() + 30
+    while not found() and time.monotonic() < ends:
+        time.sleep(0.05)
+    return found()
+
+
+def test_workers_end_with_a_parent_that_is_killed_and_its_directory_with_the_next_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    parent = subprocess.Popen(
+        [sys.executable, "-c", PARENT],
+        stdout=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "TMPDIR": str(tmp_path)},
+    )
+    assert parent.stdout is not None
+    parent.stdout.readline()
+    directory, pid = parent.stdout.readline().split()
+    with scratch_directory():
+        assert Path(directory).exists()  # its process is alive
+    parent.send_signal(signal.SIGKILL)
+    parent.communicate()
+    assert eventually(lambda: not Path(f"/proc/{pid}").exists())
+    assert Path(directory).exists()
+    with scratch_directory() as other:
+        assert not Path(directory).exists()
+        assert Path(other).exists()
+    assert list(tmp_path.iterdir()) == []
