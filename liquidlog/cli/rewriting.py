@@ -170,7 +170,10 @@ def optimize(  # noqa: PLR0913  one parameter per option
     dry_run: bool,
     as_json: bool,
 ) -> None:
-    """Plan, rewrite on Spark or on this machine, and commit, cube by cube."""
+    """Plan, rewrite on Spark and commit, cube by cube.
+
+    With --executor local, small tables are rewritten without a JVM, to the same files.
+    """
     _check_final(policy, min_gain, final=final)
     require_settings(executor, mapping(spark_conf), local_limit)
     opened = Table.open(table, storage_options=mapping(storage_options))

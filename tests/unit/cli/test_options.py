@@ -69,7 +69,7 @@ ALWAYS: Final = {
     "run": {"--output", "--executor", "--dry-run", "--no-read-back"},
     "scan": {"--version", "--limit", "--time-zone", "--row-groups"},
     "set-properties": {"--dry-run", "--unset"},
-    "sql": {"--executor", "--spark-conf", "--dry-run", "--storage-option"},
+    "sql": {"--executor", "--spark-conf", "--local-limit", "--dry-run", "--storage-option"},
     "workload": {"--output", "--table", "--since", "--redact"},
     "simulate": {"--append-rate", "--rounds", "--strategy", "--max-file-size", "--plot"},
 }
@@ -118,6 +118,7 @@ WITHOUT_EFFECT: Final = {
         "--reconcile-limit": "two --reconcile-limit 1GiB --max-reconciled-share 0",
         "--min-gain": "two --strategy overlap --min-gain 0.2",
         "--spark-conf": "two --executor other --spark-conf a=b",
+        "--local-limit": "two --local-limit 1GiB",
     },
     "orphans": {"--dry-run": "two --dry-run"},
     "vacuum": {"--allow-short-retention": "two --allow-short-retention"},
@@ -132,7 +133,10 @@ WITHOUT_EFFECT: Final = {
         "--currency": "two --currency EUR",
         "--start-seconds": "two --start-seconds 1",
     },
-    "run": {"--spark-conf": "document -o new --executor other --spark-conf a=b"},
+    "run": {
+        "--spark-conf": "document -o new --executor other --spark-conf a=b",
+        "--local-limit": "document -o new --local-limit 1GiB",
+    },
     "health": {"--workload": "two --workload w --columns x"},
     "scan": {
         "--where": "two --where x=1 --workload w",
