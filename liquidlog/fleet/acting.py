@@ -1,7 +1,7 @@
 """Do for one table what is due: claim it, look again, rewrite what the budget pays for, tidy up."""
 
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -17,7 +17,7 @@ from liquidlog.judgement.candidates import OVERLAP
 from liquidlog.log.loader import open_store
 from liquidlog.log.store import TableStore
 from liquidlog.operations.at_work import AtWork, at_work
-from liquidlog.operations.claims import claimed, failures
+from liquidlog.operations.claims import claimed, failures, forgive
 from liquidlog.operations.executors import ExecutorWhenNeeded, rewrite_groups, tasks_of
 from liquidlog.operations.optimize import no_progress
 from liquidlog.operations.rewrite import CommitReport
@@ -197,6 +197,9 @@ class Actor:
             report.require_success()
         except LiquidlogError as error:
             raise _PartlyDoneError(done, error) from error
+        store = open_store(table.uri, self.looker.options_of(table.uri))
+        with suppress(LiquidlogError):  # the rewrite is committed, and must not look failed
+            forgive(store, self._clock, alive_ms=self.looker.policy.back_off.alive_ms)
         return done
 
     def _report(self, table: Table, plan: ClusteringPlan) -> CommitReport:

@@ -53,8 +53,7 @@ class Claim:
 def claimed(store: TableStore, clock: Clock, *, alive_ms: int) -> Iterator[Claim]:
     """Context manager: claim a table for as long as its body takes; `Claim.others` are in the way.
 
-    If the body raises an error, the claim stays as that of a failure; else all failures are
-    forgotten. An interrupt is no failure.
+    If the body raises an error, the claim stays as that of a failure. An interrupt is none.
 
     Raises:
         StorageError: If the storage does not answer or cannot be written.
@@ -75,10 +74,8 @@ def claimed(store: TableStore, clock: Clock, *, alive_ms: int) -> Iterator[Claim
         with suppress(LiquidlogError):
             run.forget()
         raise
-    for one in (*failures(store, clock, alive_ms=alive_ms).runs, run):
-        with suppress(LiquidlogError):  # what was done is done; what stays is only waited for
-            one.retire()
-            one.forget()
+    with suppress(LiquidlogError):  # what was done is done; what stays is only waited for
+        run.forget()
 
 
 def _begun(store: TableStore, clock: Clock, alive_ms: int) -> tuple[Run | None, tuple[AtWork, ...]]:
@@ -108,6 +105,18 @@ def _begun(store: TableStore, clock: Clock, alive_ms: int) -> tuple[Run | None, 
 
 def _may_withdraw(other: AtWork) -> bool:
     return other.origin is not None and other.origin.verb == TICK and other.age_ms < _JUST_BEGUN_MS
+
+
+def forgive(store: TableStore, clock: Clock, *, alive_ms: int) -> None:
+    """Forget the failures of a table, best-effort: what failed before has now been done.
+
+    Raises:
+        StorageError: If the storage does not answer.
+    """
+    for run in failures(store, clock, alive_ms=alive_ms).runs:
+        with suppress(LiquidlogError):
+            run.retire()
+            run.forget()
 
 
 def failures(store: TableStore, clock: Clock, *, alive_ms: int, since_ms: int = 0) -> Failures:

@@ -226,6 +226,21 @@ def test_one_failure_stops_no_other_and_is_backed_off(tmp_path: Path) -> None:
     assert [*(tmp_path / "a").glob("_liquidspark-*")] == []
 
 
+def test_a_chore_does_not_make_up_for_a_failure(tmp_path: Path) -> None:
+    ragged(tmp_path / "t")
+    policy = replace(EAGER, back_off=BackOff(first_ms=3_600_000))
+    assert ticked(policy, tmp_path / "t", begun=broken).tables[0].decision == "fail"
+    tidy = replace(policy, checkpoint=CheckpointPolicy(commits=1))
+    (held,) = ticked(tidy, tmp_path / "t").tables
+    assert held.decision == "postpone"
+    assert held.checkpoint is not None
+    assert held.checkpoint.done is not None
+    assert ticked(policy, tmp_path / "t").tables[0].decision == "postpone"
+    poor = replace(policy, budget=Budget(bytes=1), back_off=BackOff(first_ms=0))
+    assert "fits into" in ticked(poor, tmp_path / "t").tables[0].reason
+    assert ticked(policy, tmp_path / "t").tables[0].decision == "postpone"
+
+
 def test_a_failure_before_a_rewrite_of_somebody_else_does_not_count(tmp_path: Path) -> None:
     table = ragged(tmp_path / "t")
     policy = replace(EAGER, back_off=BackOff(first_ms=3_600_000))

@@ -12,7 +12,7 @@ from liquidlog.data.origins import Origin
 from liquidlog.data.runs import Run, runs_in
 from liquidlog.log.loader import open_store
 from liquidlog.log.store import TableStore
-from liquidlog.operations.claims import claimed, failures
+from liquidlog.operations.claims import claimed, failures, forgive
 from liquidlog.operations.orphans import orphans
 from liquidlog.table import Table
 
@@ -106,11 +106,13 @@ def test_failures_stay_and_are_counted(store: TableStore) -> None:
     assert failures(store, CLOCK, alive_ms=DAY_MS, since_ms=late).runs == ()
 
 
-def test_success_forgets_failures(store: TableStore) -> None:
+def test_only_who_forgives_forgets_failures(store: TableStore) -> None:
     fail(store)
     fail(store)
     with claimed(store, CLOCK, alive_ms=DAY_MS) as claim:
         assert claim.others == ()
+    assert traces(store) == 2
+    forgive(store, CLOCK, alive_ms=DAY_MS)
     assert traces(store) == 0
 
 
