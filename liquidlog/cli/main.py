@@ -55,6 +55,9 @@ SECTIONS: Final[Mapping[str, Mapping[str, Verb]]] = {
         "orphans": Verb("operating", "List or delete files that dead or forgotten runs left."),
         "vacuum": Verb("operating", "Delete files that no version within the retention needs."),
     },
+    "Keep many tables in shape": {
+        "tick": Verb("upkeeping", "Decide by a policy what to do with each table, and do it."),
+    },
     "Say it in SQL": {
         "sql": Verb("statements", "Run one statement of SQL about a table."),
     },

@@ -40,8 +40,8 @@ class AtWork:
         return f"{who}, begun {rough_duration(self.age_ms)} ago, with {groups} under way"
 
 
-def at_work(store: TableStore, clock: Clock) -> tuple[AtWork, ...]:
-    """Return the processes whose rewrites have begun, not ended, and wrote within ALIVE_MS.
+def at_work(store: TableStore, clock: Clock, *, alive_ms: int = ALIVE_MS) -> tuple[AtWork, ...]:
+    """Return the processes whose rewrites have begun, not ended, and wrote within `alive_ms`.
 
     The one that began last comes first.
 
@@ -52,7 +52,7 @@ def at_work(store: TableStore, clock: Clock) -> tuple[AtWork, ...]:
     runs = running_in(table_directory(store), store.storage)
 
     def begun(run: Run) -> tuple[Origin | None, int] | None:
-        return _begun(store, run, now_ms - ALIVE_MS)
+        return _begun(store, run, now_ms - alive_ms)
 
     with ThreadPoolExecutor(_PARALLEL_REQUESTS) as pool:
         signs = [sign for sign in pool.map(begun, runs) if sign is not None]

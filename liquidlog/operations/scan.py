@@ -185,6 +185,20 @@ def read_workload(
         if written:
             return written
         raise
+    return predicates_of(queries, table, storage_options)
+
+
+def predicates_of(
+    queries: "Sequence[Query]", table: str | None, storage_options: StorageOptions
+) -> Workload:
+    """Return the predicates of queries, those of one table if it is given.
+
+    Queries that no file was opened for, and those of which no condition is certain, are left out.
+    Values of the table stand in for redacted constants where they can.
+
+    Raises:
+        LiquidlogError: If the table's values are needed and cannot be read.
+    """
     asked = tuple(
         WeightedPredicate(query.where, query.weight, recorded=_recorded(query))
         for query in queries

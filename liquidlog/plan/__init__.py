@@ -74,6 +74,7 @@ from liquidlog.plan.tags import (
     GROUP_ID_TAG,
     GROUP_IDS_TAG,
     PLAN_ID_TAG,
+    SPARED_TAG,
     group_tags,
     tagged_groups,
 )
@@ -101,6 +102,7 @@ __all__ = [
     "OPTION",
     "PLAN_ID_TAG",
     "RESULT_FORMAT_VERSION",
+    "SPARED_TAG",
     "AskedPredicate",
     "Cancelled",
     "ClusteringPlan",

@@ -1,4 +1,4 @@
-"""Tags of commitInfo that name the plan and the groups of a commit."""
+"""Tags of commitInfo that name the plan and the groups of a commit, and what it should spare."""
 
 from collections.abc import Mapping, Sequence
 from typing import Final
@@ -11,6 +11,10 @@ GROUP_IDS_TAG: Final = "liquidlog.groupIds"
 A commit of several groups names the first of them as if it were alone, for readers that know no
 more than one, and then all of them.
 """
+
+SPARED_TAG: Final = "liquidlog.sparedBytesADay"
+"""Tag of commitInfo: what readers were predicted to be spared in a day by the groups of a commit,
+in bytes read; those of a plan are taken to spare in proportion to their bytes."""
 
 
 def group_tags(group_ids: Sequence[int]) -> dict[str, str]:

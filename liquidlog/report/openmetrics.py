@@ -1,4 +1,4 @@
-"""Health as OpenMetrics text, for collectors such as Prometheus' textfile collector.
+"""Health and runs of upkeep as OpenMetrics text, as for Prometheus' textfile collector.
 
 The text has only gauges, so that it is also valid in Prometheus' older text format.
 
@@ -9,9 +9,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 from liquidlog.clustering.health.measure import ColumnHealth, Health, numeric_fields
+from liquidlog.fleet.outcomes import Ticked
 from liquidlog.spec.visible import visible_lines
 
-_PREFIX: Final = "liquidlog_health"
+_HEALTH: Final = "liquidlog_health"
+_TICK: Final = "liquidlog_tick"
 _ESCAPES: Final = str.maketrans({"\\": "\\\\", '"': '\\"', "\n": "\\n"})
 
 Labels = Mapping[str, str]
@@ -26,14 +28,14 @@ def openmetrics(health: Health) -> str:
     table = {"table": health.table_uri}
     lines: list[str] = []
     for name in numeric_fields(Health):
-        lines += _gauge(name, [(table, getattr(health, name))])
+        lines += _gauge(f"{_HEALTH}_{name}", [(table, getattr(health, name))])
     for name in numeric_fields(ColumnHealth):
         lines += _gauge(
-            f"column_{name}",
+            f"{_HEALTH}_column_{name}",
             [({**table, "column": c.name}, getattr(c, name)) for c in health.columns],
         )
     lines += _gauge(
-        "files_by_depth",
+        f"{_HEALTH}_files_by_depth",
         [
             ({**table, "depth": str(int(depth))}, files)
             for depth, files in health.depth_histogram.items()
@@ -42,14 +44,37 @@ def openmetrics(health: Health) -> str:
     return "\n".join([*lines, "# EOF\n"])
 
 
+def tick_openmetrics(ticked: Ticked) -> str:
+    """Return the numbers of a run of upkeep as gauges, those of tables labelled with the address.
+
+    `liquidlog_tick_decision` is 1 for the decision that was made; `liquidlog_tick_failed` is 1 for
+    tables of which something failed, else 0.
+    """
+    tables = [({"table": one.table}, one) for one in ticked.tables]
+    numbers: Mapping[str, Sequence[tuple[Labels, float | None]]] = {
+        "decision": [({**of, "decision": one.decision.value}, 1) for of, one in tables],
+        "failed": [(of, int(bool(one.errors))) for of, one in tables],
+        "bytes_rewritten": [(of, one.bytes_rewritten) for of, one in tables],
+        "seconds": [(of, round(one.seconds, 3)) for of, one in tables],
+        "spared_bytes_a_day": [
+            (of, None if one.spared_bytes_a_day is None else round(one.spared_bytes_a_day))
+            for of, one in tables
+        ],
+        "budget_bytes": [({}, ticked.budget_bytes)],
+        "spent_bytes": [({}, ticked.spent_bytes)],
+    }
+    lines = [line for name, found in numbers.items() for line in _gauge(f"{_TICK}_{name}", found)]
+    return "\n".join([*lines, "# EOF\n"])
+
+
 def _gauge(name: str, found: Sequence[tuple[Labels, float | None]]) -> Iterator[str]:
     samples = [(labels, value) for labels, value in found if value is not None]
     if not samples:
         return
-    yield f"# TYPE {_PREFIX}_{name} gauge"
+    yield f"# TYPE {name} gauge"
     for labels, value in samples:
         shown = ",".join(f'{key}="{_label(text)}"' for key, text in labels.items())
-        yield f"{_PREFIX}_{name}{{{shown}}} {value}"
+        yield f"{name}{{{shown}}} {value}" if shown else f"{name} {value}"
 
 
 def _label(text: str) -> str:

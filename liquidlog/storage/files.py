@@ -30,6 +30,7 @@ __all__ = [
     "delete_file",
     "entries",
     "file_facts",
+    "holds_any",
     "make_directory",
     "names_with_prefix",
     "open_input",
@@ -285,6 +286,18 @@ def entries(directory: str, options: StorageOptions = NO_OPTIONS) -> tuple[str, 
         return local.entries(local_path(directory))
     objects, path = _object(directory, options)
     return objects.entries(path)
+
+
+def holds_any(directory: str, options: StorageOptions = NO_OPTIONS) -> bool:
+    """Return whether there is a directory with anything in it, by one small request.
+
+    Raises:
+        StorageError: If it cannot be listed.
+    """
+    if is_local(directory):
+        return bool(local.entries(local_path(directory)))
+    objects, path = _object(directory, options)
+    return objects.holds_any(path)
 
 
 def _object(address: str, options: StorageOptions) -> tuple[Objects, str]:

@@ -1,0 +1,122 @@
+"""Commands about many tables: decide by a policy, and act."""
+
+from functools import partial
+from pathlib import Path
+
+import click
+
+from liquidlog.cli.options import (
+    LOCAL_FILE,
+    PAIR,
+    Pairs,
+    dry_run_option,
+    json_option,
+    mapping,
+    storage_option,
+    verb,
+)
+from liquidlog.cli.output import emit, replace_file
+from liquidlog.cli.rewriting import executors_heard
+from liquidlog.errors import UsageError
+from liquidlog.fleet.outcomes import Ticked
+from liquidlog.fleet.policies import read_policy
+from liquidlog.fleet.tick import TickRequest
+from liquidlog.fleet.tick import tick as run_tick
+from liquidlog.operations.executors import find_executor, open_executor
+from liquidlog.report import ticks
+from liquidlog.report.openmetrics import tick_openmetrics
+from liquidlog.upkeep.policy import UpkeepPolicy
+
+
+@verb(
+    "liquidlog tick --policy policy.toml",
+    "liquidlog tick './lake/*' --dry-run",
+    "liquidlog tick --policy policy.toml --plan-only -o plans/",
+)
+@click.argument("tables", nargs=-1, metavar="[TABLE]...")
+@click.option(
+    "--policy",
+    "policy_path",
+    metavar="POLICY.toml",
+    help="What to do with which tables, and when.  [default: rewrite what is worth it]",
+)
+@click.option("--plan-only", is_flag=True, help="Save plans in the directory of -o; do no more.")
+@click.option(
+    "-o",
+    "--output",
+    "plans",
+    type=click.Path(file_okay=False),
+    help="The directory for the plans of --plan-only.",
+)
+@click.option("--executor", help="What rewrites the files.  [default: spark]")
+@click.option("--spark-conf", multiple=True, type=PAIR, help="A Spark setting; repeats.")
+@click.option(
+    "--openmetrics",
+    type=LOCAL_FILE,
+    help="Also write the numbers to this file, for Prometheus; replaces it.",
+)
+@storage_option
+@dry_run_option
+@json_option
+def tick(  # noqa: PLR0913  one parameter per option
+    tables: tuple[str, ...],
+    policy_path: str | None,
+    plans: str | None,
+    executor: str | None,
+    spark_conf: Pairs,
+    openmetrics: Path | None,
+    storage_options: Pairs,
+    *,
+    plan_only: bool,
+    dry_run: bool,
+    as_json: bool,
+) -> int:
+    """Decide by a policy what to do with each table, and do it.
+
+    TABLE is an address, or a glob of addresses: * for one name, ** for any directories. Nothing is
+    kept between two runs, and two at once never work on the same table.
+    """
+    _check(plans, executor, spark_conf, plan_only=plan_only, dry_run=dry_run)
+    policy = UpkeepPolicy() if policy_path is None else read_policy(policy_path)
+    name = executor or "spark"
+    if not plan_only and policy.rewrite is not None:
+        find_executor(name)
+    options, conf = mapping(storage_options), mapping(spark_conf)
+    request = TickRequest(
+        policy=policy,
+        tables=tables,
+        storage_options=options or None,
+        open_executor=partial(open_executor, name, conf, options, verb="tick"),
+        dry_run=dry_run,
+        plans=plans,
+    )
+    with executors_heard(as_json=as_json):
+        ticked: Ticked = run_tick(request)
+    if openmetrics is not None:
+        replace_file(openmetrics, tick_openmetrics(ticked))
+    shown = partial(ticks.ticked, dry_run=dry_run)
+    emit(ticked.document() if as_json else ticked, shown, as_json=as_json, dry_run=dry_run)
+    return ticked.exit_status
+
+
+def _check(
+    plans: str | None, executor: str | None, spark_conf: Pairs, *, plan_only: bool, dry_run: bool
+) -> None:
+    """Refuse options that have no effect together.
+
+    Raises:
+        UsageError: With the two that do not go together.
+    """
+    if plan_only and plans is None:
+        raise UsageError("--plan-only needs -o, the directory for the plans", option="output")
+    if plans is not None and not plan_only:
+        raise UsageError("-o has no effect without --plan-only", option="output")
+    if plan_only and dry_run:
+        raise UsageError(
+            "--dry-run has no effect with --plan-only: give one of them", option="dry_run"
+        )
+    if plan_only and (executor is not None or spark_conf):
+        raise UsageError(
+            "--plan-only starts no executor: leave --executor and --spark-conf out",
+            option="executor",
+        )

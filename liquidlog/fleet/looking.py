@@ -1,0 +1,194 @@
+"""Look at one table: whether the policy asks for a rewrite, whether it is worth it, what is due."""
+
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+from liquidlog.commit.transaction import Clock
+from liquidlog.errors import LiquidlogError, UnsupportedFeatureError
+from liquidlog.fleet.outcomes import TableOutcome
+from liquidlog.fleet.readers import Readers
+from liquidlog.judgement.verdicts import Option
+from liquidlog.log.loader import open_store
+from liquidlog.operations.past_work import PastWork, past_work
+from liquidlog.operations.seen import seen_of
+from liquidlog.predicates.workload import Workload
+from liquidlog.storage.addresses import is_local
+from liquidlog.storage.options import OptionsSource
+from liquidlog.table import Table
+from liquidlog.upkeep.decisions import (
+    Decision,
+    Trigger,
+    gain,
+    not_triggered,
+    payback_trigger,
+    spared_bytes_a_day,
+    triggers,
+)
+from liquidlog.upkeep.policy import RewritePolicy, UpkeepPolicy
+
+LOG: Final = logging.getLogger("liquidlog.fleet")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Candidate:
+    """A rewrite that is worth it, without its plan, which is made again when it is its turn.
+
+    `arguments` are those of Table.plan; `workload` is what the layout is fitted to, if anything.
+    """
+
+    version: int
+    arguments: Mapping[str, Any]
+    workload: Workload | None
+    size_bytes: int
+    spared_bytes_a_day: float
+    gain: float
+    reason: str
+
+    @classmethod
+    def of(
+        cls, version: int, option: Option, asked: Workload, policy: RewritePolicy
+    ) -> "Candidate":
+        """Return the candidate of the best option of a judgement."""
+        spared = spared_bytes_a_day(option, policy.bar.readings_a_day)
+        return cls(
+            version=version,
+            arguments=option.arguments,
+            workload=asked if option.plan.readers is not None else None,
+            size_bytes=option.plan.size_bytes,
+            spared_bytes_a_day=spared,
+            gain=gain(spared, option.plan.size_bytes, policy.bar.payback_days),
+            reason=f"{option.name}: {option.reason}",
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Due:
+    """Why a checkpoint and a vacuum are due; None if they are not."""
+
+    checkpoint: str | None = None
+    vacuum: str | None = None
+
+    def __bool__(self) -> bool:
+        """Return whether anything is due."""
+        return self.checkpoint is not None or self.vacuum is not None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Looked:
+    """A table as it was looked at: the outcome unless something is done, and what is to be done."""
+
+    outcome: TableOutcome
+    candidate: Candidate | None = None
+    due: Due = Due()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Looker:
+    """Looks at tables by one policy, for the same readers and with the same storage options."""
+
+    policy: UpkeepPolicy
+    readers: Readers
+    options: OptionsSource | None
+    clock: Clock
+
+    def options_of(self, address: str) -> OptionsSource | None:
+        """Return the storage options of a table; on local disk there are none."""
+        return None if is_local(address) else self.options
+
+    def look(self, address: str) -> Looked:
+        """Return what a table needs; an error is its outcome."""
+        started_ms = self.clock.now_ms()
+        try:
+            looked = self._looked(address)
+        except UnsupportedFeatureError as error:
+            looked = Looked(outcome=_left(address, error.message))
+        except Exception as error:  # noqa: BLE001  one table's failure stops no other
+            looked = Looked(outcome=failed(address, error))
+        seconds = (self.clock.now_ms() - started_ms) / 1000
+        outcome = replace(looked.outcome, seconds=seconds)
+        LOG.info(
+            "looked at %s in %.2f s: %s, %s", address, seconds, outcome.decision, outcome.reason
+        )
+        return replace(looked, outcome=outcome)
+
+    def _looked(self, address: str) -> Looked:
+        table = Table.open(address, storage_options=self.options_of(address))
+        version = table.snapshot().version
+        past = past_work(open_store(address, self.options_of(address)), enough=self._is_enough)
+        candidate, found, reason = self._candidate(table, address, past)
+        outcome = TableOutcome(
+            table=table.uri,
+            decision=Decision.LEAVE if candidate is None else Decision.REWRITE,
+            reason=reason,
+            version=version,
+            triggers=found,
+            past=past,
+        )
+        return Looked(outcome=outcome, candidate=candidate, due=self._due(past))
+
+    def _candidate(
+        self, table: Table, address: str, past: PastWork
+    ) -> tuple[Candidate | None, tuple[Trigger, ...], str]:
+        """Return the rewrite that is worth it, if any, what asked for it, and why in any case."""
+        policy = self.policy.rewrite
+        if policy is None:
+            return None, (), "the policy asks for no rewrites"
+        snapshot, when = table.snapshot(), policy.when
+        store = open_store(address, self.options_of(address))
+        seen = seen_of(store, snapshot, past, when, self.clock.now_ms())
+        found = triggers(when, seen)
+        if not found and when.payback_days is None:
+            return None, (), not_triggered(when, seen)
+        asked = self.readers.of(table.uri)
+        if asked is None:
+            return None, found, f"{self.readers.source} asks nothing of it"
+        judgement = table.judge(
+            workload=asked,
+            workload_source=self.readers.source,
+            payback_days=policy.bar.payback_days,
+            readings_a_day=policy.bar.readings_a_day,
+        )
+        paid = payback_trigger(when, judgement)
+        found = found if paid is None else (*found, paid)
+        if judgement.best is None:
+            return None, found, judgement.sentence
+        if not found:
+            return None, found, not_triggered(when, seen)
+        candidate = Candidate.of(snapshot.version, judgement.best, asked, policy)
+        why = "; ".join(trigger.detail for trigger in found)
+        return candidate, found, f"{why}; {candidate.reason}"
+
+    def _is_enough(self, past: PastWork) -> bool:
+        has_vacuum = self.policy.vacuum is None or past.last_vacuum_ms is not None
+        return past.last_rewrite is not None and has_vacuum
+
+    def _due(self, past: PastWork) -> Due:
+        checkpoint, vacuum = self.policy.checkpoint, self.policy.vacuum
+        due = Due()
+        if checkpoint is not None and past.commits_since_checkpoint >= checkpoint.commits:
+            count = past.commits_since_checkpoint
+            due = replace(due, checkpoint=f"{count} commits since the newest checkpoint")
+        if vacuum is not None:
+            last_ms = past.last_vacuum_ms
+            if last_ms is None:
+                due = replace(due, vacuum="no vacuum in the commits that were read")
+            elif self.clock.now_ms() - last_ms >= vacuum.age_ms:
+                days = (self.clock.now_ms() - last_ms) / 86_400_000
+                due = replace(due, vacuum=f"the last vacuum was {days:.1f} days ago")
+        return due
+
+
+def failed(address: str, error: Exception) -> TableOutcome:
+    """Return the outcome of a table that failed; what is no error of ours is told by its class."""
+    known = (
+        error
+        if isinstance(error, LiquidlogError)
+        else LiquidlogError(f"{type(error).__name__}: {error}")
+    )
+    return TableOutcome(table=address, decision=Decision.FAIL, reason=known.message, error=known)
+
+
+def _left(address: str, reason: str) -> TableOutcome:
+    return TableOutcome(table=address, decision=Decision.LEAVE, reason=reason)

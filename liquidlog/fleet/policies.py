@@ -1,0 +1,40 @@
+"""Read a policy from its file; what it names relatively is relative to that file."""
+
+import os.path
+from dataclasses import replace
+
+from liquidlog.errors import DocumentError
+from liquidlog.operations.results import read_file
+from liquidlog.storage.addresses import is_local, local_path
+from liquidlog.upkeep.policy import UpkeepPolicy
+from liquidlog.upkeep.reading import parse_policy
+
+
+def read_policy(path: str) -> UpkeepPolicy:
+    """Return the policy in a file of TOML.
+
+    Raises:
+        StorageError: If the file cannot be read.
+        DocumentError: If it is no TOML, or a key is unknown, missing or has a wrong value.
+    """
+    content = read_file(path)
+    try:
+        policy = parse_policy(content.decode(), path)
+    except UnicodeDecodeError as error:
+        raise DocumentError(path, f"is not TOML: it is not UTF-8 at byte {error.start}") from error
+    home = os.path.dirname(os.path.abspath(local_path(path)))  # noqa: PTH100, PTH120
+    rewrite = policy.rewrite
+    if rewrite is not None and rewrite.workload is not None:
+        rewrite = replace(rewrite, workload=_from(home, rewrite.workload))
+    return replace(
+        policy,
+        tables=tuple(_from(home, address) for address in policy.tables),
+        exclude=tuple(_from(home, address) for address in policy.exclude),
+        rewrite=rewrite,
+    )
+
+
+def _from(home: str, address: str) -> str:
+    """Return an address as seen from a directory; whole paths and URIs are as they are."""
+    is_whole = not is_local(address) or "://" in address or address.startswith(("~", "file:"))
+    return address if is_whole else os.path.join(home, address)  # noqa: PTH118

@@ -1,0 +1,165 @@
+"""The command `tick`: text, JSON, OpenMetrics, exit status, and options that have no effect."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from liquidlog.cli import upkeeping
+from liquidlog.plan import ClusteringPlan, RewrittenGroup
+from support.arrow_executor import execute_groups
+from support.commands import Call, caller, said
+from support.lake import copied, ragged, somebody_at_work
+
+
+def _open_executor(*_: object, **__: object) -> AbstractContextManager[Any]:
+    def execute(plan: ClusteringPlan, groups: Sequence[int], _: object) -> Iterator[RewrittenGroup]:
+        return execute_groups(plan, groups)
+
+    return nullcontext(execute)
+
+
+@pytest.fixture(autouse=True)
+def executor(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(upkeeping, "open_executor", _open_executor)
+
+
+@pytest.fixture
+def call(capsys: pytest.CaptureFixture[str]) -> Call:
+    return caller(capsys)
+
+
+def policy(home: Path, text: str = "") -> str:
+    path = home / "policy.toml"
+    path.write_text(f"[rewrite.when]\ncommits = 1\n{text}")
+    return str(path)
+
+
+def test_one_line_a_table_says_what_happened_and_why(tmp_path: Path) -> None:
+    ragged(tmp_path / "lake" / "a")
+    somebody_at_work(ragged(tmp_path / "lake" / "b"))
+    words = ("tick", f"{tmp_path}/lake/*", "--policy", policy(tmp_path))
+    status, out, err = said(*words, "--dry-run")
+    assert (status, err) == (0, "")
+    lines = out.splitlines()
+    assert "would be rewritten" in next(line for line in lines if "/a " in line)
+    assert "may be at work" in next(line for line in lines if "/b " in line)
+    assert lines[-1].startswith("2 tables: 1 would be rewritten, 1 postponed; ")
+    status, out, err = said(*words)
+    assert (status, err) == (0, "")
+    assert "would" not in out
+    assert out.splitlines()[-1].startswith("2 tables: 1 rewritten, 1 postponed; ")
+
+
+def test_a_failure_is_told_and_is_the_exit_status(tmp_path: Path, call: Call) -> None:
+    ragged(tmp_path / "good")
+    copied("logs/32_truncated_middle", tmp_path / "damaged")
+    status, out, err = call("tick", f"{tmp_path}/*", "--policy", policy(tmp_path))
+    assert (status, err) == (1, "")
+    found = {Path(one["table"]).name: one for one in out["tables"]}
+    assert found["good"]["decision"] == "rewrite"
+    assert found["damaged"]["error"]["code"] == "corrupt_log"
+    assert out["budget"] == {"bytes": None, "spent": found["good"]["bytes_rewritten"]}
+
+
+def test_a_policy_names_tables_from_where_it_lies(
+    tmp_path: Path, call: Call, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("a", "b", "c"):
+        ragged(tmp_path / "lake" / name, files=2)
+    path = tmp_path / "policy.toml"
+    path.write_text('tables = ["lake/*"]\nexclude = ["lake/c"]\n[rewrite.when]\ncommits = 1000\n')
+    monkeypatch.chdir(tmp_path / "lake")
+    status, out, _ = call("tick", "--policy", str(path))
+    assert status == 0
+    assert [Path(one["table"]).name for one in out["tables"]] == ["a", "b"]
+
+
+def test_openmetrics_has_a_number_of_everything(tmp_path: Path) -> None:
+    odd = 'a"b\\c'
+    ragged(tmp_path / odd)
+    where = tmp_path / "tick.prom"
+    budget = policy(tmp_path, '[budget]\nbytes = "1GiB"\n')
+    status, _, _ = said(
+        "tick", f"{tmp_path}/{odd}", "--policy", budget, "--openmetrics", str(where)
+    )
+    assert status == 0
+    text = where.read_text()
+    label = f'table="{tmp_path}/a\\"b\\\\c"'
+    assert f'liquidlog_tick_decision{{{label},decision="rewrite"}} 1' in text
+    assert f"liquidlog_tick_failed{{{label}}} 0" in text
+    assert "\nliquidlog_tick_budget_bytes 1073741824\n" in text
+    (spent,) = (line for line in text.splitlines() if line.startswith("liquidlog_tick_spent_bytes"))
+    assert f"liquidlog_tick_bytes_rewritten{{{label}}} {spent.split()[1]}" in text
+    assert text.endswith("# EOF\n")
+
+
+@pytest.mark.parametrize(
+    ("words", "named"),
+    [
+        (("--plan-only",), "-o"),
+        (("-o", "plans"), "--plan-only"),
+        (("--plan-only", "-o", "plans", "--dry-run"), "--dry-run"),
+        (("--plan-only", "-o", "plans", "--executor", "spark"), "--executor"),
+        (("--plan-only", "-o", "plans", "--spark-conf", "a=b"), "--spark-conf"),
+        (("--executor", "hamsters"), "no executor 'hamsters'"),
+    ],
+)
+def test_options_without_effect_are_refused(words: Sequence[str], named: str) -> None:
+    status, out, err = said("tick", "somewhere", *words)
+    assert (status, out) == (2, "")
+    assert named in err
+
+
+def test_no_table_is_a_usage_error(tmp_path: Path) -> None:
+    status, _, err = said("tick", "--policy", policy(tmp_path))
+    assert status == 2
+    assert "there is no table to look at" in err
+
+
+@pytest.mark.parametrize(
+    ("content", "named"),
+    [
+        (b"tables = 3", "tables: expected a list of texts, found 3"),
+        (b"\xff", "not UTF-8 at byte 0"),
+        (None, "cannot be read"),
+    ],
+)
+def test_a_wrong_policy_is_refused(tmp_path: Path, content: bytes | None, named: str) -> None:
+    path = tmp_path / "policy.toml"
+    if content is not None:
+        path.write_bytes(content)
+    status, out, err = said("tick", "x", "--policy", str(path))
+    assert (status, out) == (1, "")
+    assert str(path) in err
+    assert named in err
+
+
+def test_a_workload_that_is_none_is_refused(tmp_path: Path) -> None:
+    ragged(tmp_path / "t", files=2)
+    (tmp_path / "w.jsonl").write_text("nonsense\n")
+    path = tmp_path / "policy.toml"
+    path.write_text('[rewrite]\nworkload = "w.jsonl"\n')
+    status, _, err = said("tick", f"{tmp_path}/t", "--policy", str(path))
+    assert status == 2
+    assert "w.jsonl" in err
+
+
+def documents(tmp_path: Path, call: Call, *words: str) -> Mapping[str, Any]:
+    status, out, _ = call("tick", f"{tmp_path}/t", *words)
+    assert status == 0
+    found: Mapping[str, Any] = out
+    return found
+
+
+def test_the_ledger_is_the_tables_own_log(tmp_path: Path, call: Call) -> None:
+    ragged(tmp_path / "t")
+    first = documents(tmp_path, call, "--policy", policy(tmp_path))["tables"][0]
+    assert (first["ledger"]["last_rewrite"], first["ledger"]["commits_since"]) == (None, 9)
+    second = documents(tmp_path, call, "--policy", policy(tmp_path))["tables"][0]["ledger"]
+    assert second["last_rewrite"] == first["versions"][-1]
+    assert second["commits_since"] == 0
+    assert second["rewritten_bytes"] == first["bytes_rewritten"]
+    assert second["spared_bytes_a_day"] == first["spared_bytes_a_day"]

@@ -1,0 +1,370 @@
+"""A run of upkeep looks at all tables, ranks what is worth it, spends the budget, and says why."""
+
+import json
+import os
+from dataclasses import replace
+from datetime import time
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from deltalake import DeltaTable
+
+from liquidlog.commit.transaction import Clock, system_clock
+from liquidlog.errors import ExecutorError, UsageError
+from liquidlog.operations.results import read_plan
+from liquidlog.plan import SPARED_TAG, ClusteringPlan
+from liquidlog.table import Table
+from liquidlog.upkeep.policy import (
+    BackOff,
+    Budget,
+    CheckpointPolicy,
+    RewritePolicy,
+    RewriteWhen,
+    UpkeepPolicy,
+    VacuumPolicy,
+)
+from liquidlog.upkeep.windows import QuietWindow
+from support.arrow_executor import execute
+from support.lake import EAGER, by_name, copied, ragged, rows, somebody_at_work, ticked
+
+NEVER = UpkeepPolicy(rewrite=RewritePolicy(when=RewriteWhen(commits=10_000)))
+ALWAYS_QUIET = (QuietWindow(start=time(), end=time()),)
+
+
+def files(table: Table) -> int:
+    return int(table.snapshot().files.num_rows)
+
+
+def values(table: Table) -> list[int]:
+    read = pa.RecordBatchReader.from_stream(DeltaTable(table.uri).scan()).read_all()
+    return sorted(read["x"].to_pylist())
+
+
+def written(root: Path) -> dict[Path, int]:
+    return {path: path.stat().st_mtime_ns for path in root.rglob("*") if path.is_file()}
+
+
+def broken(_: ClusteringPlan) -> None:
+    raise ExecutorError("no machine")
+
+
+def test_a_table_is_rewritten_once(tmp_path: Path) -> None:
+    table = ragged(tmp_path / "t")
+    before, live = values(table), files(table)
+    (done,) = ticked(EAGER, tmp_path / "t").tables
+    assert (done.decision, done.triggers[0].name) == ("rewrite", "commits")
+    assert files(table) < live
+    assert values(table) == before
+    assert done.versions
+    assert done.version == table.snapshot().version == done.versions[-1]
+    (again,) = ticked(EAGER, tmp_path / "t").tables
+    assert (again.decision, again.versions, again.bytes_rewritten) == ("leave", (), 0)
+    assert "nothing of the policy asks" in again.reason
+    assert table.at_work() == ()
+
+
+def test_the_commit_says_what_it_should_spare(tmp_path: Path) -> None:
+    table = ragged(tmp_path / "t")
+    run = ticked(EAGER, tmp_path / "t")
+    (done,) = run.tables
+    newest = table.history(1)[0]
+    assert float(newest["tags"][SPARED_TAG]) == pytest.approx(done.spared_bytes_a_day, abs=1)
+    assert (
+        run.spent_bytes
+        == done.bytes_rewritten
+        == int(newest["operationMetrics"]["numRemovedBytes"])
+    )
+
+
+def test_what_is_not_asked_for_is_not_judged(tmp_path: Path) -> None:
+    ragged(tmp_path / "t")
+    (left,) = ticked(NEVER, tmp_path / "t").tables
+    assert (left.decision, left.triggers) == ("leave", ())
+    assert "9 commits" in left.reason
+
+
+def test_payback_alone_can_ask(tmp_path: Path) -> None:
+    ragged(tmp_path / "t")
+
+    def decided(days: float) -> tuple[str, list[str]]:
+        policy = UpkeepPolicy(rewrite=RewritePolicy(when=RewriteWhen(payback_days=days)))
+        (one,) = ticked(policy, tmp_path / "t", dry_run=True).tables
+        return one.decision.value, [trigger.name for trigger in one.triggers]
+
+    assert decided(30) == ("rewrite", ["payback_days"])
+    assert decided(0.01) == ("leave", [])
+
+
+def test_a_dry_run_writes_nothing(tmp_path: Path) -> None:
+    table = ragged(tmp_path / "t")
+    before = written(tmp_path)
+    policy = replace(EAGER, checkpoint=CheckpointPolicy(commits=1), vacuum=VacuumPolicy(age_ms=0))
+    (would,) = ticked(policy, tmp_path / "t", dry_run=True).tables
+    assert would.decision == "rewrite"
+    assert would.bytes_rewritten > 0
+    assert would.checkpoint is not None
+    assert would.checkpoint.done == {"version": table.snapshot().version, "created": True}
+    assert would.vacuum is not None
+    assert written(tmp_path) == before
+
+
+def test_plans_are_saved_and_can_be_run(tmp_path: Path) -> None:
+    table = ragged(tmp_path / "lake" / "t")
+    where = str(tmp_path / "plans")
+    (planned,) = ticked(EAGER, tmp_path / "lake" / "t", plans=where).tables
+    assert planned.decision == "plan"
+    assert planned.plan is not None
+    assert Path(planned.plan).parent == Path(where)
+    assert table.at_work() == ()
+    plan = read_plan(planned.plan)
+    table.commit(plan, execute(plan))
+    assert SPARED_TAG in table.history(1)[0]["tags"]
+
+
+def test_hostile_names_make_plain_files(tmp_path: Path) -> None:
+    for name in ("..", "-rf", ".hidden", "a\nb", "<script>", "x" * 200, "é"):
+        ragged(tmp_path / f"d{name}d" / (name if name != ".." else "up"))
+    run = ticked(EAGER, f"{tmp_path}/*/*", f"{tmp_path}/*/.hidden", plans=str(tmp_path / "plans"))
+    made = sorted((tmp_path / "plans").iterdir())
+    assert len(made) == len([one for one in run.tables if one.plan]) == 7
+    assert all(path.name.isascii() and path.name[0].isalnum() for path in made)
+
+
+def test_the_budget_is_spent_from_the_top(tmp_path: Path) -> None:
+    ragged(tmp_path / "small", files=4)
+    ragged(tmp_path / "large", files=12)
+    ragged(tmp_path / "middle", files=8)
+    glob = tmp_path / "*"
+    free = ticked(EAGER, glob, dry_run=True)
+    gains = [one.spared_bytes_a_day or 0 for one in free.tables]
+    per_byte = [gain / one.bytes_rewritten for gain, one in zip(gains, free.tables, strict=True)]
+    assert per_byte == sorted(per_byte, reverse=True)
+    first = free.tables[0]
+    policy = replace(EAGER, budget=Budget(bytes=first.bytes_rewritten))
+    run = ticked(policy, glob)
+    assert [one.decision for one in run.tables] == ["rewrite", "postpone", "postpone"]
+    assert run.tables[0].table == first.table
+    assert run.spent_bytes == first.bytes_rewritten
+    assert all("is spent" in one.reason for one in run.tables[1:])
+
+
+def test_a_part_of_a_plan_is_done_if_the_budget_has_no_more(tmp_path: Path) -> None:
+    table = ragged(tmp_path / "t", files=12, cluster_by=None)
+    (whole,) = ticked(EAGER, tmp_path / "t", dry_run=True).tables
+    budget = whole.bytes_rewritten - 1
+    run = ticked(replace(EAGER, budget=Budget(bytes=budget)), tmp_path / "t")
+    (part,) = run.tables
+    assert run.spent_bytes <= budget
+    if part.decision == "rewrite":
+        assert 0 < part.bytes_rewritten <= budget
+        assert "as the budget allows" in part.reason
+    else:
+        assert "fits into" in part.reason
+        assert files(table) == 12
+
+
+def test_minutes_end_a_run(tmp_path: Path) -> None:
+    ragged(tmp_path / "a")
+    ragged(tmp_path / "b")
+    real = system_clock()
+    passed = [0]
+    clock = Clock(now_ms=lambda: real.now_ms() + passed[0], new_id=real.new_id)
+
+    def begun(_: ClusteringPlan) -> None:
+        passed[0] += 61_000
+
+    policy = replace(EAGER, budget=Budget(minutes=1))
+    run = ticked(policy, tmp_path / "*", begun=begun, clock=clock)
+    assert [one.decision for one in run.tables] == ["rewrite", "postpone"]
+    assert "1 minutes of the budget are over" in run.tables[1].reason
+
+
+def test_quiet_windows_hold_all_but_plans(tmp_path: Path) -> None:
+    ragged(tmp_path / "t")
+    policy = replace(EAGER, quiet=ALWAYS_QUIET, checkpoint=CheckpointPolicy(commits=1))
+    (held,) = ticked(policy, tmp_path / "t").tables
+    assert (held.decision, held.checkpoint) == ("postpone", None)
+    assert "quiet window" in held.reason
+    (planned,) = ticked(policy, tmp_path / "t", plans=str(tmp_path / "plans")).tables
+    assert planned.decision == "plan"
+
+
+@pytest.mark.parametrize("dry_run", [False, True])
+def test_others_at_work_are_left_alone(tmp_path: Path, *, dry_run: bool) -> None:
+    table = ragged(tmp_path / "t")
+    run = somebody_at_work(table)
+    (held,) = ticked(EAGER, tmp_path / "t", dry_run=dry_run).tables
+    assert held.decision == "postpone"
+    assert "optimize on elsewhere, process 1" in held.reason
+    assert files(table) == 8
+    run.forget()
+    assert ticked(EAGER, tmp_path / "t", dry_run=dry_run).tables[0].decision == "rewrite"
+
+
+def test_one_failure_stops_no_other_and_is_backed_off(tmp_path: Path) -> None:
+    ragged(tmp_path / "a")
+    ragged(tmp_path / "b")
+    policy = replace(EAGER, back_off=BackOff(first_ms=3_600_000))
+
+    def begun(plan: ClusteringPlan) -> None:
+        if plan.table_uri.endswith("a"):
+            broken(plan)
+
+    run = ticked(policy, tmp_path / "*", begun=begun)
+    found = by_name(run)
+    assert (found["a"].decision, found["b"].decision) == ("fail", "rewrite")
+    assert (found["a"].reason, found["a"].bytes_rewritten) == ("no machine", 0)
+    assert run.exit_status == 1
+    assert run.spent_bytes > found["b"].bytes_rewritten
+    (held,) = ticked(policy, tmp_path / "a").tables
+    assert held.decision == "postpone"
+    assert "the last run failed or died" in held.reason
+    for trace in (tmp_path / "a").glob("_liquidspark-*"):
+        os.utime(trace, (trace.stat().st_mtime - 3_601,) * 2)
+    assert ticked(policy, tmp_path / "a").tables[0].decision == "rewrite"
+    assert [*(tmp_path / "a").glob("_liquidspark-*")] == []
+
+
+def test_a_chore_does_not_make_up_for_a_failure(tmp_path: Path) -> None:
+    ragged(tmp_path / "t")
+    policy = replace(EAGER, back_off=BackOff(first_ms=3_600_000))
+    assert ticked(policy, tmp_path / "t", begun=broken).tables[0].decision == "fail"
+    tidy = replace(policy, checkpoint=CheckpointPolicy(commits=1))
+    (held,) = ticked(tidy, tmp_path / "t").tables
+    assert held.decision == "postpone"
+    assert held.checkpoint is not None
+    assert held.checkpoint.done is not None
+    assert ticked(policy, tmp_path / "t").tables[0].decision == "postpone"
+    poor = replace(policy, budget=Budget(bytes=1), back_off=BackOff(first_ms=0))
+    assert "fits into" in ticked(poor, tmp_path / "t").tables[0].reason
+    assert ticked(policy, tmp_path / "t").tables[0].decision == "postpone"
+
+
+def test_a_failure_before_a_rewrite_of_somebody_else_does_not_count(tmp_path: Path) -> None:
+    table = ragged(tmp_path / "t")
+    policy = replace(EAGER, back_off=BackOff(first_ms=3_600_000))
+    assert ticked(policy, tmp_path / "t", begun=broken).tables[0].decision == "fail"
+    for trace in (tmp_path / "t").glob("_liquidspark-*"):
+        os.utime(trace, (trace.stat().st_mtime - 60,) * 2)
+    plan = table.plan()
+    table.commit(plan, execute(plan))
+    for number in range(8):
+        table.append(rows(number))
+    assert ticked(policy, tmp_path / "t").tables[0].decision == "rewrite"
+
+
+def test_a_table_that_changed_is_looked_at_again(tmp_path: Path) -> None:
+    first, second = ragged(tmp_path / "a", files=12), ragged(tmp_path / "b")
+    assert [Path(one.table).name for one in ticked(EAGER, tmp_path / "*", dry_run=True).tables]
+
+    def begun(plan: ClusteringPlan) -> None:
+        other = second if plan.table_uri == first.uri else first
+        if files(other) > 4:
+            made = other.plan()
+            other.commit(made, execute(made))
+
+    run = ticked(EAGER, tmp_path / "*", begun=begun)
+    assert [one.decision for one in run.tables] == ["rewrite", "leave"]
+    assert "nothing of the policy asks" in run.tables[1].reason
+
+
+def test_checkpoints_and_vacuums_by_policy(tmp_path: Path) -> None:
+    table = ragged(tmp_path / "t")
+    policy = replace(
+        EAGER, rewrite=None, checkpoint=CheckpointPolicy(commits=9), vacuum=VacuumPolicy(age_ms=0)
+    )
+    (done,) = ticked(policy, tmp_path / "t").tables
+    assert done.decision == "leave"
+    assert done.checkpoint is not None
+    assert done.checkpoint.done == {"version": 8, "created": True}
+    assert done.vacuum is not None
+    assert done.vacuum.done == {"versions": [], "deleted_files": 0, "deleted_bytes": 0}
+    assert done.version == table.snapshot().version == 8
+    (again,) = ticked(policy, tmp_path / "t").tables
+    assert again.checkpoint is None
+
+
+def test_a_chore_that_fails_does_not_undo_a_rewrite(tmp_path: Path) -> None:
+    ragged(tmp_path / "t")
+    policy = replace(EAGER, vacuum=VacuumPolicy(age_ms=0, retain="1h"))
+    run = ticked(policy, tmp_path / "t")
+    (done,) = run.tables
+    assert done.decision == "rewrite"
+    assert done.vacuum is not None
+    assert done.vacuum.error is not None
+    assert "retention" in done.vacuum.error.message
+    assert run.exit_status == 2
+
+
+def test_chores_are_done_where_a_rewrite_waits(tmp_path: Path) -> None:
+    ragged(tmp_path / "a")
+    ragged(tmp_path / "b")
+    policy = replace(EAGER, budget=Budget(bytes=1), checkpoint=CheckpointPolicy(commits=1))
+    run = ticked(policy, tmp_path / "*")
+    assert [one.decision for one in run.tables] == ["postpone", "postpone"]
+    assert all(one.checkpoint is not None and one.checkpoint.done for one in run.tables)
+
+
+def test_tables_of_every_kind(tmp_path: Path) -> None:
+    ragged(tmp_path / "good")
+    Table.create(tmp_path / "empty", schema=rows(0).schema, cluster_by=["x"])
+    copied("logs/32_truncated_middle", tmp_path / "damaged")
+    copied("logs/31_unknown_reader_feature", tmp_path / "refused")
+    copied("logs/31_unknown_writer_feature", tmp_path / "read_only")
+    copied("logs/26_stats_missing", tmp_path / "gone")
+    (tmp_path / "nothing").mkdir()
+    run = ticked(EAGER, tmp_path / "*", tmp_path / "nothing", f"{tmp_path}/x/*")
+    found = by_name(run)
+    assert {name: one.decision.value for name, one in found.items()} == {
+        "good": "rewrite",
+        "empty": "leave",
+        "damaged": "fail",
+        "refused": "leave",
+        "read_only": "leave",
+        "gone": "fail",
+        "nothing": "fail",
+        "*": "fail",
+    }
+    said = {name: one.reason for name, one in found.items()}
+    assert "no files" in said["empty"]
+    assert "does not support" in said["refused"]
+    assert "cannot be optimized" in said["read_only"]
+    assert "does not exist" in said["gone"]
+    assert "not a Delta table" in said["nothing"]
+    assert "no table is at" in said["*"]
+    assert found["damaged"].error is not None
+    assert found["damaged"].error.code == "corrupt_log"
+    assert run.exit_status == 1
+
+
+def test_readers_of_a_workload_decide(tmp_path: Path) -> None:
+    ragged(tmp_path / "asked")
+    ragged(tmp_path / "unasked")
+    line = {
+        "table": str(tmp_path / "asked"),
+        "conjuncts": ["x = 104729"],
+        "weight": 1,
+        "first": None,
+        "last": None,
+        "observed": None,
+        "ambiguous": False,
+        "source": "sql",
+    }
+    (tmp_path / "w.jsonl").write_text(json.dumps(line) + "\n")
+    policy = replace(
+        EAGER,
+        rewrite=RewritePolicy(when=RewriteWhen(commits=1), workload=str(tmp_path / "w.jsonl")),
+    )
+    found = by_name(ticked(policy, tmp_path / "asked", tmp_path / "unasked"))
+    assert found["asked"].decision == "rewrite"
+    assert "judged for" not in found["unasked"].reason
+    assert (found["unasked"].decision, "asks nothing of it" in found["unasked"].reason) == (
+        "leave",
+        True,
+    )
+
+
+def test_without_a_table_there_is_nothing_to_do() -> None:
+    with pytest.raises(UsageError, match="no table"):
+        ticked(EAGER)
