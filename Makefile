@@ -34,7 +34,7 @@ demo: install ## TPC-H lineitem: append, cluster, optimize on Spark, compare
 
 test: test-fast ## every test: without a JVM, then on a local Spark session
 	@home=$$($(BIN)/python tools/java_home.py) && export JAVA_HOME="$$home"; \
-		$(BIN)/python -m pytest -m "spark and not reference" -n 2 --dist loadfile
+		$(BIN)/python -m pytest -m "spark and not reference"
 
 test-fast: install ## unit, property, golden and meta tests; no JVM
 	$(BIN)/python -m pytest -n auto --dist worksteal

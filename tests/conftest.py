@@ -3,9 +3,6 @@ from hypothesis import settings
 
 from liquidlog.operations import executors
 from support.effort import effort, is_long
-from support.scratch import keep_files_in_memory
-
-keep_files_in_memory()
 
 # Timings on shared machines vary too much for a deadline to mean anything. The short form tries
 # the same examples each time, so that a red run tells of the change and not of the dice.
