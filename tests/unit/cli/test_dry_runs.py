@@ -228,7 +228,8 @@ def test_every_verb_that_can_run_dry_is_here() -> None:
         for p in command.params
         if p.name == "dry_run"
     }
-    assert {name.split()[0] for name in CASES} == dry
+    of_many_tables = {"tick"}  # Its decisions, dry and real, are compared in test_tick.
+    assert {name.split()[0] for name in CASES} == dry - of_many_tables
 
 
 @pytest.mark.parametrize("name", CASES)

@@ -70,6 +70,7 @@ ALWAYS: Final = {
     "scan": {"--version", "--limit", "--time-zone", "--row-groups"},
     "set-properties": {"--dry-run", "--unset"},
     "sql": {"--executor", "--spark-conf", "--local-limit", "--dry-run", "--storage-option"},
+    "tick": {"--policy", "--plan-only", "--openmetrics", "--storage-option"},
     "workload": {"--output", "--table", "--since", "--redact"},
     "simulate": {"--append-rate", "--rounds", "--strategy", "--max-file-size", "--plot"},
 }
@@ -121,6 +122,12 @@ WITHOUT_EFFECT: Final = {
         "--local-limit": "two --local-limit 1GiB",
     },
     "orphans": {"--dry-run": "two --dry-run"},
+    "tick": {
+        "--output": "two --output plans",
+        "--dry-run": "two --plan-only -o plans --dry-run",
+        "--executor": "two --plan-only -o plans --executor spark",
+        "--spark-conf": "two --plan-only -o plans --spark-conf a=b",
+    },
     "vacuum": {"--allow-short-retention": "two --allow-short-retention"},
     "drop-feature": {"--truncate-history": "two clustering --truncate-history"},
     "plan": {
