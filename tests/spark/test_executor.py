@@ -32,7 +32,7 @@ from support.plans import (
     schema_json_of,
     write_inputs,
 )
-from support.spark_servers import eventually
+from support.processes import eventually
 
 pytestmark = pytest.mark.spark
 
