@@ -5,6 +5,7 @@
 release to release.
 """
 
+import logging
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +18,9 @@ if TYPE_CHECKING:
     from liquidlog.table import Table
 
 __all__ = ["ClusteringPlan", "LiquidlogError", "RewriteResult", "Table", "__version__", "errors"]
+
+# Without a handler, Python prints warnings on stderr where an application did not ask for them.
+logging.getLogger(__name__).addHandler(logging.NullHandler())
 
 _FROM = {
     "ClusteringPlan": "liquidlog.plan",

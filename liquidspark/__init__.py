@@ -4,6 +4,7 @@ The names below are loaded on first use: without pyspark the package can still b
 `liquidspark.session` says what is missing.
 """
 
+import logging
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -28,6 +29,8 @@ __all__ = [
     "sql",
     "stream",
 ]
+
+logging.getLogger(__name__).addHandler(logging.NullHandler())
 
 _MODULES = {
     "InlineClustering": "liquidspark.streaming",

@@ -4,13 +4,13 @@ A session started here is local, sized for one machine, and stopped by its opene
 named, it must answer within seconds; Spark itself would wait for minutes.
 """
 
-import logging
 import os
 import re
 import shutil
 import socket
 import sys
 import tempfile
+import time
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from importlib.util import find_spec
@@ -18,6 +18,7 @@ from pathlib import Path as FilePath
 from typing import IO, TYPE_CHECKING, Final
 
 from liquidlog.errors import ExecutorError
+from liquidlog.logs import Log, ms_since
 from liquidspark.launching import begun, imported, taken
 from liquidspark.settings import settings_applied
 from liquidspark.versions import OWN_WORKERS
@@ -91,7 +92,8 @@ PYSPARK_MISSING: Final = (
 
 WITHOUT_SPARK: Final = "without it, the executor local rewrites small tables: --executor local"
 _WORKER_PYTHON: Final = "spark.pyspark.python"
-_log: Final = logging.getLogger("liquidlog.executors")
+_log: Final = Log(__name__)
+_said: Final = Log("liquidlog.executors")
 """The logger where executors say what takes long; the command line shows its messages."""
 
 _OUT_OF_MEMORY: Final = re.compile(r"\b(?:Arrow|OutOf)?MemoryError\b")
@@ -128,10 +130,13 @@ def open_session(conf: Mapping[str, str]) -> "Iterator[SparkSession]":
 
     active = SparkSession.getActiveSession()
     if active is not None:
+        _log.info("on the active session of Spark %s", active.version)
         with _applied(active, conf):
             yield active
         return
+    began = time.perf_counter()
     spark = _start(conf)
+    _log.info("started Spark %s in %d ms", spark.version, ms_since(began))
     try:
         yield spark
     finally:
@@ -163,7 +168,7 @@ def _start(conf: Mapping[str, str]) -> "SparkSession":
     if not remote:
         _require_java()
     require_answer(conf, os.environ)
-    _log.info("starting Spark \u2026")
+    _said.info("starting Spark \u2026")
     _name_pythons(conf)
     builder = SparkSession.builder
     settings = {_APP_NAME: "liquidspark", **conf} if remote else _local_settings(conf)

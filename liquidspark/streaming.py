@@ -9,7 +9,6 @@ not conflict with it.
 """
 
 import json
-import logging
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -19,6 +18,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from liquidlog.errors import ExecutorError, LiquidlogError, UsageError
+from liquidlog.logs import Log
 from liquidlog.rewriting.options import ExecutorOptions
 from liquidlog.spec.arguments import address, one, refuse, whole_number
 from liquidlog.storage.options import OptionsSource, StorageOptions
@@ -31,7 +31,7 @@ from liquidspark.writing import DEFAULT_OPTIONS, append, opened_table, require_f
 if TYPE_CHECKING:
     from os import PathLike
 
-_log: Final = logging.getLogger("liquidlog.streams")
+_log: Final = Log("liquidlog.streams")
 """The logger that says what clustering beside a stream did, or why it failed."""
 
 _TRIGGERS: Final = frozenset({"availableNow", "once", "processingTime"})
@@ -208,7 +208,7 @@ class _Clustering:
                 spark, plan, options=self.options, storage_options=_source(table.storage)
             )
             report = table.commit_each(plan, outcomes, tasks=session_tasks(spark))
-            _log.info("clustered beside the stream: %r", report)
+            _log.info("clustered beside the stream: %s", report)
             report.require_success()
         except LiquidlogError as error:
             _log.warning("what came was not clustered beside the stream: %s", error.message)

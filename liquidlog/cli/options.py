@@ -10,6 +10,7 @@ from typing import Any, Final, ParamSpec, TypeVar, cast
 
 import click
 
+from liquidlog.cli.verbosity import VERBOSE
 from liquidlog.errors import UsageError
 from liquidlog.predicates.workload import Workload
 from liquidlog.spec.schema import quote_path, split_paths
@@ -32,7 +33,14 @@ _WHOLE: Final = 100.0
 def verb(*examples: str) -> Callable[[Callable[..., Any]], click.Command]:
     """Make a function the command of the same name, with a help text that ends with examples."""
     heading = "Example:" if len(examples) == 1 else "Examples:"
-    return click.command(epilog="\n".join(["\b", heading, *(f"  {line}" for line in examples)]))
+    made = click.command(epilog="\n".join(["\b", heading, *(f"  {line}" for line in examples)]))
+
+    def command(function: Callable[..., Any]) -> click.Command:
+        built = made(function)
+        built.params.append(VERBOSE)
+        return built
+
+    return command
 
 
 class Parsed(click.ParamType[Value], ABC):

@@ -31,6 +31,7 @@ from liquidlog.cli.options import (
     workload_option,
 )
 from liquidlog.cli.output import emit
+from liquidlog.cli.verbosity import is_verbose
 from liquidlog.errors import LiquidlogError, UsageError
 from liquidlog.log.loader import require_used
 from liquidlog.operations.executors import (
@@ -243,9 +244,11 @@ def _would_optimize(
 def executors_heard(*, as_json: bool) -> Iterator[None]:
     """Context manager: messages of executors to the logger EXECUTOR_GROUP appear on stderr.
 
-    With `as_json` they do not: stderr then holds only the document of an error.
+    With `as_json` they do not: stderr then holds only the document of an error. With `-v` they
+    appear as lines of the log.
     """
-    log, handler = logging.getLogger(EXECUTOR_GROUP), logging.NullHandler() if as_json else _Said()
+    log = logging.getLogger(EXECUTOR_GROUP)
+    handler = logging.NullHandler() if as_json or is_verbose() else _Said()
     level = log.level
     log.addHandler(handler)  # without any, Python prints warnings on stderr
     if not as_json:

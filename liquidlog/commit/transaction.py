@@ -16,7 +16,7 @@ import secrets
 import time
 import uuid
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Final
@@ -41,6 +41,7 @@ from liquidlog.log.checkpointing import Checkpointed, write_checkpoint
 from liquidlog.log.loader import follow, load_commits, load_snapshot
 from liquidlog.log.segment import read_commit
 from liquidlog.log.store import AmbiguousPutError, TableStore
+from liquidlog.logs import Log
 from liquidlog.snapshot import Snapshot
 from liquidlog.spec.actions import CommitInfo, Metadata, Protocol, encode_actions
 from liquidlog.spec.change import Change
@@ -51,6 +52,8 @@ from liquidlog.spec.features import (
 )
 from liquidlog.spec.log_files import commit_name
 from liquidlog.spec.obligations import schema_problems
+
+_log: Final = Log(__name__)
 
 MAX_ATTEMPTS: Final = 1000
 """Attempts before giving up; each lost attempt means that another writer made progress."""
@@ -177,7 +180,9 @@ def land(store: TableStore, proposal: Proposal, clock: Clock, *, engine_info: st
             wait=lambda puts: clock.back_off(puts, 0),
         )
         if outcome is PutOutcome.LANDED:
+            _say_committed(store, snapshot.version + 1, change, attempt, clock.now_ms() - began_ms)
             return Landed(version=snapshot.version + 1, change=change, base=snapshot)
+        _log.info("attempt %d: version %d is another writer's", attempt, snapshot.version + 1)
         clock.back_off(attempt, clock.now_ms() - began_ms)
     raise CommitError(f"other writers won {MAX_ATTEMPTS} races in a row; nothing was committed")
 
@@ -215,10 +220,19 @@ def land_first(store: TableStore, change: Change, clock: Clock, *, engine_info: 
     if _starts_with_in_commit_timestamps(change):
         info = structs.replace(info, in_commit_timestamp=info.timestamp)
     content = encode_actions((info, *change.actions))
-    outcome = put_commit(
-        store, 0, content, txn_id=txn_id, wait=lambda puts: clock.back_off(puts, 0)
-    )
+    began_ms, wait = clock.now_ms(), lambda puts: clock.back_off(puts, 0)
+    outcome = put_commit(store, 0, content, txn_id=txn_id, wait=wait)
+    if outcome is PutOutcome.LANDED:
+        _say_committed(store, 0, change, 1, clock.now_ms() - began_ms)
     return outcome is PutOutcome.LANDED
+
+
+def _say_committed(
+    store: TableStore, version: int, change: Change, attempt: int, duration_ms: int
+) -> None:
+    text = "committed version %d of %s: %s, %d actions, at attempt %d, which took %d ms"
+    facts = change.operation, len(change.actions), attempt, duration_ms
+    _log.info(text, version, store.uri, *facts)
 
 
 def land_and_checkpoint(
@@ -285,7 +299,13 @@ def _no_winners(proposal: Proposal) -> Winners:
 def _require_no_conflicts(proposal: Proposal, winners: Winners) -> None:
     conflicts = winners.conflicts(proposal.read_set)
     if conflicts:
-        raise CommitConflictError(proposal.read_set.version, conflicts)
+        raise _conflict(proposal.read_set.version, conflicts)
+
+
+def _conflict(read_version: int, conflicts: Sequence[Conflict]) -> CommitConflictError:
+    for conflict in conflicts:
+        _log.info("conflict since version %d: %s", read_version, conflict)
+    return CommitConflictError(read_version, tuple(conflicts))
 
 
 def _require_possible(proposal: Proposal, snapshot: Snapshot) -> None:
@@ -299,7 +319,7 @@ def _require_possible(proposal: Proposal, snapshot: Snapshot) -> None:
     problems = proposal.problems(snapshot)
     if problems:
         outdated = tuple(Outdated(one) if isinstance(one, str) else one for one in problems)
-        raise CommitConflictError(proposal.read_set.version, outdated)
+        raise _conflict(proposal.read_set.version, outdated)
     require_writable(snapshot)
 
 
@@ -410,6 +430,7 @@ def _put_once(
         detail = "the version is taken but cannot be read"
     except AmbiguousPutError as error:
         detail = str(error)
+    _log.info("the put of version %d is read back: %s", version, detail)
     return _read_back(store, version, txn_id, detail=detail), detail
 
 

@@ -3,19 +3,20 @@
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Final
 
 from msgspec import structs
 
 from liquidlog.clustering.planning.affordable import affordable
 from liquidlog.commit.transaction import Clock
 from liquidlog.errors import LiquidlogError
-from liquidlog.fleet.looking import LOG, Candidate, Looked, Looker, failed
+from liquidlog.fleet.looking import Candidate, Looked, Looker, failed
 from liquidlog.fleet.outcomes import Chore, TableOutcome
 from liquidlog.fleet.plans import save_plan
 from liquidlog.judgement.candidates import OVERLAP
 from liquidlog.log.loader import open_store
 from liquidlog.log.store import TableStore
+from liquidlog.logs import Log
 from liquidlog.operations.at_work import AtWork, at_work
 from liquidlog.operations.claims import claimed, failures, forgive
 from liquidlog.operations.executors import ExecutorWhenNeeded, rewrite_groups, tasks_of
@@ -31,6 +32,8 @@ from liquidlog.upkeep.decisions import (
     quiet_until,
     spared_bytes_a_day,
 )
+
+_log: Final = Log(__name__)
 
 _SEE_ORPHANS = "if that was killed, `liquidlog orphans` lists what it left"
 
@@ -62,7 +65,7 @@ class Actor:
         except Exception as error:  # noqa: BLE001  one table's failure stops no other
             outcome = _after_failure(looked.outcome, error)
         seconds = looked.outcome.seconds + (self._clock.now_ms() - started_ms) / 1000
-        LOG.info(
+        _log.info(
             "%s: %s after %.2f s, %s", outcome.table, outcome.decision, seconds, outcome.reason
         )
         return replace(outcome, seconds=seconds)

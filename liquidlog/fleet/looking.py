@@ -1,6 +1,5 @@
 """Look at one table: whether the policy asks for a rewrite, whether it is worth it, what is due."""
 
-import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final
@@ -11,6 +10,7 @@ from liquidlog.fleet.outcomes import TableOutcome
 from liquidlog.fleet.readers import Readers
 from liquidlog.judgement.verdicts import Option
 from liquidlog.log.loader import open_store
+from liquidlog.logs import Log
 from liquidlog.operations.past_work import PastWork, past_work
 from liquidlog.operations.seen import seen_of
 from liquidlog.predicates.workload import Workload
@@ -28,7 +28,7 @@ from liquidlog.upkeep.decisions import (
 )
 from liquidlog.upkeep.policy import RewritePolicy, UpkeepPolicy
 
-LOG: Final = logging.getLogger("liquidlog.fleet")
+_log: Final = Log(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,7 +108,7 @@ class Looker:
             looked = Looked(outcome=failed(address, error))
         seconds = (self.clock.now_ms() - started_ms) / 1000
         outcome = replace(looked.outcome, seconds=seconds)
-        LOG.info(
+        _log.info(
             "looked at %s in %.2f s: %s, %s", address, seconds, outcome.decision, outcome.reason
         )
         return replace(looked, outcome=outcome)

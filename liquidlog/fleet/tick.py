@@ -13,13 +13,16 @@ from liquidlog.commit.transaction import Clock, system_clock
 from liquidlog.errors import LiquidlogError, UsageError
 from liquidlog.fleet.acting import Actor
 from liquidlog.fleet.finding import find_tables
-from liquidlog.fleet.looking import LOG, Looked, Looker
+from liquidlog.fleet.looking import Looked, Looker
 from liquidlog.fleet.outcomes import TableOutcome, Ticked
 from liquidlog.fleet.readers import Readers
+from liquidlog.logs import Log
 from liquidlog.operations.executors import Executor, ExecutorWhenNeeded
 from liquidlog.storage.options import OptionsSource, StorageOptions
 from liquidlog.upkeep.decisions import Decision, Spending
 from liquidlog.upkeep.policy import UpkeepPolicy
+
+_log: Final = Log(__name__)
 
 _LOOKING: Final = 4
 """Tables looked at together: storage that is far away is waited for once, and few are in memory."""
@@ -102,7 +105,7 @@ def ranked(tables: Sequence[Looked]) -> list[Looked]:
 
 
 def _looked(looker: Looker, addresses: Sequence[str]) -> list[Looked]:
-    LOG.info("looking at %d tables", len(addresses))
+    _log.info("looking at %d tables", len(addresses))
     with ThreadPoolExecutor(_LOOKING) as pool:
         return [*pool.map(looker.look, addresses)]
 

@@ -6,6 +6,7 @@ then put like a commit, whole or not at all, and `_last_checkpoint` is replaced 
 Source: PROTOCOL.md, "Checkpoints", "Last Checkpoint File"; docs/adr/0016.
 """
 
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from importlib.metadata import version as installed_version
@@ -27,6 +28,7 @@ from liquidlog.log.replay import sorted_files
 from liquidlog.log.segment import LogSegment, hinted_version
 from liquidlog.log.store import AmbiguousPutError, TableStore
 from liquidlog.log.tombstones import removed_files, tombstones
+from liquidlog.logs import Log, ms_since
 from liquidlog.snapshot import Snapshot
 from liquidlog.spec.log_files import (
     LAST_CHECKPOINT,
@@ -36,6 +38,8 @@ from liquidlog.spec.log_files import (
     commit_name,
 )
 from liquidlog.spec.times import retention_ms
+
+_log: Final = Log(__name__)
 
 _FLOOR: Final = (1, 6, 6)
 """Several older releases write checkpoints without domains."""
@@ -73,6 +77,7 @@ def write_checkpoint(
     """
     snapshot, segment = load_segment(store, version)
     count = snapshot.files.num_rows
+    began = time.perf_counter()
     if segment.checkpoint is not None and segment.checkpoint.version == version:
         return Checkpointed(version=version, created=False, files=count)
     name = classic_checkpoint_name(version)
@@ -94,6 +99,8 @@ def write_checkpoint(
         read_checkpoint(store, [name])
         return Checkpointed(version=version, created=False, files=count)
     _point_to(store, version, hint)
+    text = "wrote the checkpoint of version %d of %s: %d files, %d bytes, in %d ms"
+    _log.info(text, version, store.uri, count, len(content), ms_since(began))
     return Checkpointed(version=version, created=True, files=count, size_bytes=len(content))
 
 

@@ -1,8 +1,10 @@
 """The read path, top to bottom: address, list, read, replay, Snapshot."""
 
 import os
+import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -34,6 +36,7 @@ from liquidlog.log.segment import (
     read_infos,
 )
 from liquidlog.log.store import TableStore
+from liquidlog.logs import Log, ms_since
 from liquidlog.snapshot import STATISTICS_TYPE, Snapshot, Statistics, unsound
 from liquidlog.spec.actions import Commit, Metadata, Protocol
 from liquidlog.spec.arguments import address
@@ -43,6 +46,8 @@ from liquidlog.spec.log_files import LOG_DIR, commit_name, log_path
 from liquidlog.spec.schema import parse_schema
 from liquidlog.storage.addresses import is_local, table_address
 from liquidlog.storage.options import OptionsSource, StorageOptions
+
+_log: Final = Log(__name__)
 
 
 def open_store(
@@ -62,6 +67,7 @@ def open_store(
     given = address(uri, argument="a table's address")
     place = table_address(given)
     if not is_local(given):
+        _log.debug("open %s with %s", place, options)
         return ObjectTableStore(place, options)
     require_used(given, storage_options)
     return LocalTableStore(Path(place))
@@ -103,13 +109,38 @@ def load_segment(store: TableStore, version: int | None = None) -> tuple[Snapsho
         CorruptLogError: If a needed log file is missing or broken.
         UnsupportedFeatureError: If the table cannot be read; gives every reason.
     """
+    began = time.perf_counter()
     recent = list_recent_log(store)
     try:
-        return _load_listed(store, recent, version)
-    except (CorruptLogError, VersionNotFoundError):
+        loaded = _load_listed(store, recent, version)
+    except (CorruptLogError, VersionNotFoundError) as error:
         if recent.whole:
             raise
-    return _load_listed(store, list_log(store), version)
+        _log.info(
+            "%s: the end of the log is not enough (%s); all of it is listed", store.uri, error
+        )
+        loaded = _load_listed(store, list_log(store), version)
+    _say_read(*loaded, ms_since(began))
+    return loaded
+
+
+def _say_read(snapshot: Snapshot, segment: LogSegment, duration_ms: int) -> None:
+    checkpoint, commits = segment.checkpoint, segment.commits
+    _log.info(
+        "read version %d of %s: %d files, from %s and %d commits, in %d ms",
+        snapshot.version,
+        snapshot.uri,
+        snapshot.files.num_rows,
+        "no checkpoint"
+        if checkpoint is None
+        else f"the checkpoint of version {checkpoint.version}",
+        len(commits),
+        duration_ms,
+    )
+    for name in () if checkpoint is None else checkpoint.names:
+        _log.debug("checkpoint file %s", name)
+    if commits:
+        _log.debug("commits %s to %s", commits[0].name, commits[-1].name)
 
 
 def _load_listed(
@@ -119,7 +150,10 @@ def _load_listed(
     for segment in segments[:-1]:
         try:
             checkpoint = _checkpoint(store, segment)
-        except CorruptLogError:
+        except CorruptLogError as error:
+            _log.warning(
+                "%s: a checkpoint is passed over, an older state is read: %s", store.uri, error
+            )
             continue  # an older checkpoint, or all commits, may still give the version
         return _load(store, segment, checkpoint), segment
     last = segments[-1]
@@ -186,10 +220,19 @@ def _advanced(
         return newest, tuple(load_commits(store, snapshot.version + 1, newest.version))
     if not wanted:
         return snapshot, ()
+    began = time.perf_counter()
     files = tuple(listing.commits[v] for v in wanted)
     segment = LogSegment(listing.newest, None, files, files[-1])
     commits = tuple(load_commits(store, wanted.start, listing.newest))
-    return _apply(store, segment, commits[::-1], _state_of(snapshot)), commits
+    newest = _apply(store, segment, commits[::-1], _state_of(snapshot))
+    _log.info(
+        "read %d commits of %s, up to version %d, in %d ms",
+        len(commits),
+        store.uri,
+        newest.version,
+        ms_since(began),
+    )
+    return newest, commits
 
 
 def load_commits(store: TableStore, first: int, last: int) -> Iterator[Commit]:

@@ -1,5 +1,6 @@
 """Append Arrow data as new files in one blind-append commit."""
 
+import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
@@ -23,6 +24,7 @@ from liquidlog.errors import (
     UsageError,
 )
 from liquidlog.log.store import TableStore
+from liquidlog.logs import Log, ms_since
 from liquidlog.operations.landing import (
     added,
     committable,
@@ -45,6 +47,9 @@ from liquidlog.spec.arrow import leaf_column
 from liquidlog.spec.change import Change
 from liquidlog.spec.partitions import PartitionTexts
 from liquidlog.spec.schema import Path
+from liquidlog.spec.sizes import render_size
+
+_log: Final = Log(__name__)
 
 MAX_FILE_ROWS: Final = 16_000_000
 """Rows after which an append starts a new file, so that no file grows without bound."""
@@ -94,6 +99,7 @@ def append(store: TableStore, snapshot: Snapshot, request: AppendRequest, clock:
             deleted.
         CommitStateUnknownError: If the commit may or may not have landed; the files are kept.
     """
+    began = time.perf_counter()
     store.require_writable()
     require_appendable(snapshot, parts=True)
     if request.cluster and not clustering_state(snapshot).columns:
@@ -113,6 +119,9 @@ def append(store: TableStore, snapshot: Snapshot, request: AppendRequest, clock:
     version = _commit(store, claim, values, snapshot, clock) if written else snapshot.version
     settle([claim])
     rows = sum(file.num_records for file in written)
+    text = "appended %d rows in %d files (%s) to %s in %d ms"
+    size = render_size(sum(file.size_bytes for file in written))
+    _log.info(text, rows, len(written), size, store.uri, ms_since(began))
     return Appended(version=version, files=len(written), rows=rows)
 
 

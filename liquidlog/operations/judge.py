@@ -1,5 +1,6 @@
 """Judge whether a rewrite of a table is worth it, and which."""
 
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -26,6 +27,7 @@ from liquidlog.judgement.verdicts import Criteria, Judgement, Option
 from liquidlog.judgement.weighing import NARROW, chosen, left, weigh
 from liquidlog.log.statistics import load_bounds
 from liquidlog.log.store import TableStore
+from liquidlog.logs import Log, ms_since
 from liquidlog.operations.planned import planned
 from liquidlog.plan import ClusteringPlan
 from liquidlog.simulation.prediction import Prediction, predict
@@ -33,6 +35,8 @@ from liquidlog.snapshot import Snapshot
 from liquidlog.spec.bounds import Bounds, BoundsOf
 from liquidlog.spec.schema import Leaf
 from liquidlog.spec.sizes import render_size
+
+_log: Final = Log(__name__)
 
 MOST_OPTIONS: Final = 10
 """Of a table with more than MANY_FILES, only OPTIMIZE as the table remembers it is judged."""
@@ -84,10 +88,17 @@ def judge(
         bounds_of=bounds_of,
         new_id=new_id or system_clock().new_id,
     )
+    began = time.perf_counter()
     options = maker.options()
+    for option in options:
+        _log.debug("judged %s: %s", option.name, option.reason)
+    text = "judged %d rewrites of %s in %d ms"
+    _log.info(text, len(options), snapshot.uri, ms_since(began))
     if not options and maker.refused is not None:
         return left(f"it cannot be optimized: {maker.refused}", bar, readers)
-    return chosen(readers, bar, options)
+    judgement = chosen(readers, bar, options)
+    _log.info("%s", judgement.sentence)
+    return judgement
 
 
 def judge_plan(
@@ -185,7 +196,9 @@ class _Maker:
 
     def _planned(self, candidate: Candidate) -> tuple[ClusteringPlan, str | None]:
         """Return the plan, and the source of the workload if its layout is fitted to it."""
-        make = partial(planned, self.snapshot, candidate.arguments, self.bounds_of, self.new_id)
+        make = partial(
+            planned, self.snapshot, candidate.arguments, self.bounds_of, self.new_id, quietly=True
+        )
         workload, source = self.criteria.workload, self.criteria.workload_source
         if workload and source is not None:
             try:

@@ -16,6 +16,7 @@ from liquidlog.data.runs import Run
 from liquidlog.errors import DataFileError, LiquidlogError, ResultMismatchError, StorageError
 from liquidlog.log.named import named_files
 from liquidlog.log.store import TableStore
+from liquidlog.logs import Log
 from liquidlog.plan import (
     ClusteringPlan,
     RewrittenGroup,
@@ -26,6 +27,8 @@ from liquidlog.snapshot import Snapshot
 from liquidlog.spec.times import iso_time, retention_ms
 from liquidlog.storage.addresses import file_address
 from liquidlog.storage.files import FileFacts
+
+_log: Final = Log(__name__)
 
 _PARALLEL_REQUESTS: Final = 16
 _HOUR_MS: Final = 3_600_000
@@ -220,6 +223,7 @@ def delete_unnamed(store: TableStore, runs: Sequence[Run]) -> tuple[str, ...]:
     deleted: list[str] = []
     for run, names in files.items():
         doomed = [name for name in names if name not in named]
+        _log.info("run %s: delete %d files that no version names", run.token, len(doomed))
         run.delete_files(doomed)
         run.forget(named=named)
         deleted.extend(doomed)

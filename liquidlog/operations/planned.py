@@ -1,8 +1,10 @@
 """Make the plan of what OPTIMIZE would rewrite: from arguments, properties and defaults."""
 
+import time
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
+import pyarrow.compute as pc
 from msgspec import structs
 
 from liquidlog.clustering.planning.choice import NewId
@@ -10,11 +12,16 @@ from liquidlog.clustering.planning.planner import plan, policy_settings
 from liquidlog.clustering.planning.readers import fitted_to, require_fitted
 from liquidlog.clustering.planning.remembered import remembered_readers, settle
 from liquidlog.clustering.properties import notes
+from liquidlog.logs import Log, ms_since
 from liquidlog.operations.strategies import find_strategies, strategy_names
 from liquidlog.plan import ClusteringPlan, ClusteringPolicy
 from liquidlog.predicates.workload import Workload
 from liquidlog.snapshot import Snapshot
 from liquidlog.spec.bounds import BoundsOf
+from liquidlog.spec.schema import quote_path
+from liquidlog.spec.sizes import render_size
+
+_log: Final = Log(__name__)
 
 
 def planned(
@@ -23,11 +30,14 @@ def planned(
     bounds_of: BoundsOf,
     new_id: NewId,
     workload: Workload | None = None,
+    *,
+    quietly: bool = False,
 ) -> ClusteringPlan:
     """Return the plan that `arguments`, by the names of Table.plan, ask for.
 
     Arguments that are None are what the table's properties say, else the defaults. The layout is
-    fitted to the `workload`; without one, to the readers that the table remembers.
+    fitted to the `workload`; without one, to the readers that the table remembers. A plan that is
+    made `quietly`, to be judged, is not logged.
 
     Raises:
         UsageError: If the table cannot be planned with these arguments, an argument or the workload
@@ -35,6 +45,7 @@ def planned(
         ClusteringColumnError: If a column cannot be clustered by.
         UnsupportedFeatureError: If the table cannot be planned.
     """
+    began = time.perf_counter()
     settled = settle(snapshot, policy_settings(arguments), strategy_names)
     made = plan(
         snapshot,
@@ -53,7 +64,35 @@ def planned(
     )
     if workload is None:
         readers = remembered_readers(snapshot)
-        return made if readers is None else structs.replace(made, fitted=readers)
-    made = fitted_to(made, workload)
-    require_fitted(made)
+        made = made if readers is None else structs.replace(made, fitted=readers)
+    else:
+        made = fitted_to(made, workload)
+        require_fitted(made)
+    if not quietly and _log.is_heard:
+        _say_planned(made, ms_since(began))
     return made
+
+
+def _say_planned(made: ClusteringPlan, duration_ms: int) -> None:
+    _log.info(
+        "plan %s of version %d of %s: %s, %s by %s, %d groups of %d files (%s), %d files left, in"
+        " %d ms",
+        made.plan_id,
+        made.read_version,
+        made.table_uri,
+        made.mode.value,
+        made.strategy,
+        ", ".join(quote_path(column.logical) for column in made.columns) or "no columns",
+        len(made.groups),
+        sum(len(group.inputs) for group in made.groups),
+        render_size(made.size_bytes),
+        len(made.skipped),
+        duration_ms,
+    )
+    for setting, by in made.decided_by.items():
+        _log.debug("%s is decided by %s", setting, by)
+    for group in made.groups:
+        size = render_size(group.size_bytes)
+        _log.debug("group %d: %d files, %s", group.group_id, len(group.inputs), size)
+    for found in pc.value_counts(made.skipped.columns["reason"]).to_pylist():
+        _log.debug("left: %d files, %s", found["counts"], found["values"])

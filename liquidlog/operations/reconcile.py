@@ -37,6 +37,7 @@ from liquidlog.errors import (
     ResultMismatchError,
 )
 from liquidlog.log.store import TableStore
+from liquidlog.logs import Log
 from liquidlog.operations.followed import ReconcileLimits, TooMuchToRead
 from liquidlog.operations.outputs import Claim, VectorFile, run_of
 from liquidlog.plan import ClusteringPlan, InputFile, RewrittenGroup, WrittenFile
@@ -49,6 +50,8 @@ from liquidlog.spec.deletion_vectors import (
     vector_path,
 )
 from liquidlog.spec.features import has_deletion_vectors
+
+_log: Final = Log(__name__)
 
 _NONE: Final = np.empty(0, np.uint64)
 
@@ -162,6 +165,8 @@ class Reconciler:
             seconds=before.seconds + time.monotonic() - began,
             versions=tuple(sorted(versions)),
         )
+        text = "group's outputs without %d rows that others deleted; %d bytes read for it"
+        _log.info(text, reconciled.rows - before.rows, bytes_read)
         return GroupState(
             outputs=outputs,
             inputs={**state.inputs, **inputs},

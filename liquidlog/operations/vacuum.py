@@ -24,6 +24,7 @@ from liquidlog.data.runs import tokens_in
 from liquidlog.errors import CommitStateUnknownError, LiquidlogError, StorageError, UsageError
 from liquidlog.log.named import Needed, needed_files
 from liquidlog.log.store import TableStore
+from liquidlog.logs import Log
 from liquidlog.operations.notes import put_note
 from liquidlog.operations.outputs import table_directory
 from liquidlog.snapshot import Snapshot
@@ -35,6 +36,8 @@ from liquidlog.spec.schema import find_column
 from liquidlog.spec.times import RETENTION, iso_time, retention_ms, rough_duration
 from liquidlog.storage.files import FileFacts
 from liquidlog.storage.tree import tree
+
+_log: Final = Log(__name__)
 
 START: Final = "VACUUM START"
 END: Final = "VACUUM END"
@@ -141,6 +144,7 @@ def vacuum(
     )
     now_ms = clock.now_ms()
     found = _found(store, snapshot, since_ms=now_ms - kept_ms)
+    _log.info("%s: no version needs %d files", store.uri, len(found.unneeded))
     if not found.unneeded:
         return _vacuumed(found, kept_ms)
     if dry_run:
@@ -154,6 +158,9 @@ def vacuum(
     try:
         _require_one_time(store, started, now_ms)
         deleted = _delete(store, found, since_ms=now_ms - kept_ms)
+        _log.info(
+            "%s: deleted %d of them in %d ms", store.uri, len(deleted), clock.now_ms() - now_ms
+        )
     except BaseException:
         with suppress(LiquidlogError):
             put_note(store, _end("FAILED", {}), clock)

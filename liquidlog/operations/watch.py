@@ -7,7 +7,6 @@ conflict with it lasts. What newer commits could undo is left to the attempt to 
 Looking writes nothing, and a look that fails changes nothing: the next one tries again.
 """
 
-import logging
 import threading
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
@@ -29,6 +28,7 @@ from liquidlog.commit.transaction import Clock, system_clock
 from liquidlog.errors import Conflict, LiquidlogError, Outdated
 from liquidlog.log.loader import open_store
 from liquidlog.log.store import TableStore
+from liquidlog.logs import Log
 from liquidlog.operations.attempts import LandedGroups, read_set_of
 from liquidlog.operations.executors import EXECUTOR_GROUP
 from liquidlog.plan import ClusteringPlan, GroupFailure, RewriteGroup
@@ -40,7 +40,7 @@ INTERVAL_MS: Final = 60_000
 _LEAST_INTERVAL_MS: Final = 5_000
 """The same if a group has ended meanwhile: groups of a compaction can end every few ms."""
 
-_log: Final = logging.getLogger(EXECUTOR_GROUP)
+_log: Final = Log(EXECUTOR_GROUP)
 
 ConflictsOf = Callable[[Winners, ClusteringPlan, RewriteGroup], Sequence[Conflict]]
 """(winners, plan, group) -> why the group can never be committed after them; empty if it may be."""

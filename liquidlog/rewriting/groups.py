@@ -1,6 +1,5 @@
 """Rewriting one group of a plan: its run in the table, what its tasks get, what becomes of it."""
 
-import logging
 import time
 from collections.abc import Collection
 from collections.abc import Set as AbstractSet
@@ -13,6 +12,7 @@ from msgspec import UNSET, UnsetType, structs
 from liquidlog.data.origins import Origin
 from liquidlog.data.runs import Run
 from liquidlog.errors import ExecutorError, LiquidlogError, UsageError
+from liquidlog.logs import Log
 from liquidlog.plan import (
     ClusteringPlan,
     CopiedRowGroups,
@@ -38,6 +38,7 @@ from liquidlog.rewriting.planned import (
 from liquidlog.rewriting.sink import RowsProof, TaskFacts
 from liquidlog.rewriting.source import GroupWork
 from liquidlog.spec.arguments import one, several
+from liquidlog.spec.sizes import render_size
 from liquidlog.storage.files import require_creatable
 from liquidlog.storage.options import NO_OPTIONS, StorageOptions
 
@@ -45,7 +46,8 @@ _INPUT_BYTES: Final = 2 << 10
 _SAMPLED_BYTES: Final = 32
 """Estimates of what an input, and a sampled value, take on the driver."""
 
-_log: Final = logging.getLogger("liquidlog.executors")
+_log: Final = Log(__name__)
+_said: Final = Log("liquidlog.executors")
 """The logger whose messages the command line shows."""
 
 
@@ -279,6 +281,7 @@ class GroupInFlight:
         if self.jobs.cancelled is not None:
             return self.cancelled(self.jobs.cancelled)
         attempt, started = self.attempt, time.perf_counter()
+        _say_begun(attempt)
         try:
             attempt.run.begin(attempt.origin)
             with self.engine.at_work():
@@ -290,16 +293,18 @@ class GroupInFlight:
         except Exception as error:  # noqa: BLE001  whatever an engine raises is this group's failure
             outcome = self._ended(self.engine.reason_of(error))
             attempt.discard()
+            _say_ended(outcome)
             self.engine.require_running()
             return outcome
         if isinstance(outcome, GroupFailure):
             outcome = self._ended(outcome.reason)
             attempt.discard()
+        _say_ended(outcome)
         return outcome
 
     def cancelled(self, because: str) -> GroupFailure:
         """Return what becomes of the group, of which nothing is left, if it is cancelled."""
-        _log.info("group %d: cancelled: %s", self.group_id, because)
+        _said.info("group %d: cancelled: %s", self.group_id, because)
         return GroupFailure(group_id=self.group_id, reason=because, cancelled=True)
 
     def _ended(self, reason: str) -> GroupFailure:
@@ -312,6 +317,26 @@ class GroupInFlight:
     def discard(self) -> None:
         """Delete everything that the run wrote, best-effort."""
         self.attempt.discard()
+
+
+def _say_begun(attempt: GroupRun) -> None:
+    group, text = attempt.group, "group %d: run %s rewrites %d files (%s) to about %d"
+    size = render_size(group.size_bytes)
+    _log.info(text, group.group_id, attempt.token, len(group.inputs), size, attempt.outputs)
+
+
+def _say_ended(outcome: Outcome) -> None:
+    if isinstance(outcome, GroupFailure):
+        _log.info("group %d: not rewritten: %s", outcome.group_id, outcome.reason)
+        return
+    _log.info(
+        "group %d: wrote %d rows to %d files (%s) in %.3f s",
+        outcome.group_id,
+        outcome.rows_written,
+        len(outcome.outputs),
+        render_size(sum(output.size_bytes for output in outcome.outputs)),
+        outcome.seconds,
+    )
 
 
 def _copied(read: RowsProof, written: RowsProof) -> CopiedRowGroups | UnsetType:

@@ -8,7 +8,11 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Final, TypeVar
 
+from liquidlog.logs import Log
+
 T = TypeVar("T")
+
+_log: Final = Log(__name__)
 
 _JITTER_STEPS: Final = 1 << 20
 _TRANSIENT_STATUS: Final = frozenset({408, 425, 429, 500, 502, 503, 504})
@@ -183,6 +187,13 @@ def again(request: Callable[[], T], back_off: BackOff | None = None) -> T:
             most_seconds = waits.total_seconds if is_busy(error) else waits.unknown_seconds
             if waits.now() - began + wait_seconds > most_seconds:
                 raise
+            # What the client says of it may hold a secret, and whoever is told of the end hears it.
+            _log.info(
+                "a request failed with %s (HTTP status %s); trying again in %.2f s",
+                type(error).__name__,
+                http_status(error) or "unknown",
+                wait_seconds,
+            )
         waits.sleep(wait_seconds)
 
 

@@ -4,6 +4,7 @@ Read-only requests are retried on transient errors. A request that creates a ver
 the caller has to find out whether it had its effect.
 """
 
+import time
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -12,6 +13,7 @@ from itertools import pairwise
 from typing import Any, Final, TypeVar
 
 from liquidlog.errors import StorageError, UnsupportedFeatureError
+from liquidlog.logs import Log, ms_since
 from liquidlog.storage.addresses import ObjectAddress, parse_object_address
 from liquidlog.storage.clients import FAMILIES, Client, CurrentClient, explained, single_shot
 from liquidlog.storage.failures import (
@@ -26,6 +28,8 @@ from liquidlog.storage.failures import (
 from liquidlog.storage.options import StorageOptions
 
 T = TypeVar("T")
+
+_log: Final = Log(__name__)
 
 UPLOAD_PART_BYTES: Final = 16 << 20
 """Bytes of an upload in memory. S3 takes 10 000 parts, so files can have up to 160 GiB."""
@@ -237,13 +241,15 @@ class Objects:
             StorageError: If nothing was stored.
             AmbiguousPutError: If the object may have been stored.
         """
-        used = self.client.options
+        used, began = self.client.options, time.perf_counter()
         error = self._put_error(path, content)
         if error is not None and self._denied_to(used, error) and not self._holds(path, content):
             error = self._put_error(path, content)
         if error is None:
+            _log.debug("put %s, %d bytes, in %d ms", path, len(content), ms_since(began))
             return True
         if isinstance(error, FileExistsError):
+            _log.debug("%s is taken", path)
             return False
         detail = self.explained(error)
         if classify(error) in {Failure.REFUSED, Failure.MISSING} and not self._holds(path, content):
@@ -260,6 +266,7 @@ class Objects:
             self._again(lambda: self._fs.pipe_file(path, content))
         except Exception as error:  # noqa: BLE001  clients raise what they like
             raise StorageError(path, f"cannot be written: {self.explained(error)}") from None
+        _log.debug("replaced %s, %d bytes", path, len(content))
 
     def open_upload(self, path: str) -> Any:  # noqa: ANN401  an fsspec file
         """Return a file that writes an object; the object exists once the file is closed."""
@@ -277,6 +284,7 @@ class Objects:
             if classify(error) is not Failure.MISSING:
                 detail = f"cannot be deleted: {self.explained(error)}"
                 raise StorageError(path, detail) from None
+        _log.debug("deleted %s", path)
 
     def explained(self, error: BaseException) -> str:
         """Return a client's error as a sentence without secrets."""
@@ -327,12 +335,15 @@ class Objects:
             return self.address.family not in _SENT_ONCE
 
     def _asked(self, path: str, request: Callable[[], T]) -> T | None:
+        began = time.perf_counter()
         try:
-            return request()
+            answer = request()
         except Exception as error:  # noqa: BLE001  clients raise what they like
             if classify(error) is Failure.MISSING:
                 return None
             raise StorageError(path, f"cannot be read: {self.explained(error)}") from None
+        _log.debug("asked for %s in %d ms", path, ms_since(began))
+        return answer
 
     def _put_error(self, path: str, content: bytes) -> Exception | None:
         """Return the error of a failed put; retry only if the answer says it had no effect."""

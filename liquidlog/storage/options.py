@@ -17,13 +17,10 @@ from typing import Final, NoReturn, TypeAlias
 
 from liquidlog.errors import StorageError, UsageError
 from liquidlog.spec.arguments import text_mapping
+from liquidlog.spec.masking import masked
 from liquidlog.spec.near import near_names
 
 _SECRET: Final = re.compile(r"key|secret|token|sas|password|credential", re.IGNORECASE)
-_SIGNATURES: Final = re.compile(
-    r"(?i)((?:sig|signature|x-amz-security-token|x-amz-signature|x-amz-credential"
-    r"|accountkey|sharedaccesssignature|access_token)\s*[=:]\s*)[^&\s;,\"'<>]+"
-)
 SINGLE_WRITER: Final = "liquidlog_single_writer"
 """An option of our own, never passed to a client."""
 OptionsSource: TypeAlias = Mapping[str, str] | Callable[[], Mapping[str, str]]
@@ -215,7 +212,7 @@ def redacted(text: str, options: StorageOptions, environment: Mapping[str, str])
     line = text.strip().partition("\n")[0]
     for secret in sorted(_secrets(options, environment), key=len, reverse=True):
         line = line.replace(secret, "***")
-    line = _SIGNATURES.sub(r"\1***", line)
+    line = masked(line)
     return line if len(line) <= _MOST_SHOWN else line[:_MOST_SHOWN] + "..."
 
 

@@ -86,8 +86,13 @@ def test_no_error_shows_the_secret(
     )
     # Reads are tried again after a 503, which takes its time; puts are not.
     s3.proxy.refuse = lambda r: status if status != 503 or r.method == "PUT" else None
-    with caplog.at_level(logging.WARNING), pytest.raises(LiquidlogError) as failure:
+    with (
+        caplog.at_level(logging.WARNING),
+        caplog.at_level(logging.DEBUG, logger="liquidlog"),
+        pytest.raises(LiquidlogError) as failure,
+    ):
         FAILING[name](table, s3)
+    assert "with StorageOptions(AWS_ENDPOINT_URL, " in caplog.text or name != "open"
     shown = [*traceback.format_exception(failure.value), str(failure.value.document())]
     assert SENTINEL not in "".join([*shown, caplog.text, repr(failure.value)])
 
@@ -184,7 +189,11 @@ def test_no_cloud_lets_a_secret_out_when_it_lets_nobody_in(
     # Clients, and we, back off where a key cannot even be used.
     monkeypatch.setattr(asyncio, "sleep", lambda *_: pause(0))
     monkeypatch.setattr(time, "sleep", lambda _: None)
-    with proxy_of("http://127.0.0.1:9") as proxy, caplog.at_level(logging.INFO):
+    with (
+        proxy_of("http://127.0.0.1:9") as proxy,
+        caplog.at_level(logging.INFO),
+        caplog.at_level(logging.DEBUG, logger="liquidlog"),
+    ):
         proxy.refuse = lambda _: status
         there = guarded(proxy.url)
         shown = []
@@ -194,7 +203,7 @@ def test_no_cloud_lets_a_secret_out_when_it_lets_nobody_in(
             shown += [*traceback.format_exception(failure.value), repr(failure.value)]
             shown.append(str(failure.value.document()))
         words = [f"--storage-option={name}={value}" for name, value in there.options.items()]
-        assert run(cli, ["detail", there.uri, *words, "--json"]) != 0
+        assert run(cli, ["detail", there.uri, *words, "--json", "-vv"]) != 0
     printed = capsys.readouterr()
     everything = "".join([*shown, caplog.text, printed.out, printed.err])
     assert [secret for secret in there.secrets if secret in everything] == []

@@ -1,0 +1,67 @@
+"""`-v` and `-vv`: what the packages log, on stderr."""
+
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Final
+
+import click
+
+from liquidlog.report.printing import say
+from liquidlog.spec.times import iso_time
+from liquidlog.spec.visible import visible
+
+_LEVELS: Final = (logging.WARNING, logging.INFO, logging.DEBUG)
+_PACKAGES: Final = ("liquidlog", "liquidspark")
+_MOST: Final = len(_LEVELS) - 1
+
+
+def is_verbose() -> bool:
+    """Return whether the command that runs logs on stderr, what executors say included."""
+    return any(isinstance(one, _Line) for one in logging.getLogger(_PACKAGES[0]).handlers)
+
+
+def _heard(context: click.Context, _: click.Parameter, count: int) -> None:
+    if count > _MOST:
+        raise click.UsageError("-v can be given twice: there is no more to say", context)
+    if count and not context.resilient_parsing:
+        context.with_resource(logged(_LEVELS[count]))
+
+
+VERBOSE: Final = click.Option(
+    ["-v", "--verbose"],
+    count=True,
+    is_eager=True,
+    expose_value=False,
+    callback=_heard,
+    help="Log on stderr what is read, decided and written, with times; -vv logs the details.",
+)
+"""The option of every verb; it takes effect before anything else of the command."""
+
+
+@contextmanager
+def logged(level: int) -> Iterator[None]:
+    """Context manager: what the packages log from a level on appears on stderr, and only there."""
+    handler, before = _Line(), []
+    for name in _PACKAGES:
+        log = logging.getLogger(name)
+        before.append((log, log.level))
+        log.addHandler(handler)
+        log.setLevel(level)
+    try:
+        yield
+    finally:
+        for log, own_level in before:
+            log.removeHandler(handler)
+            log.setLevel(own_level)
+
+
+class _Line(logging.Handler):
+    """Prints a record as one line: when, how important, which module, and what."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        try:
+            when = iso_time(round(record.created * 1000))
+            say(f"{when} {record.levelname} {record.name}: {visible(record.getMessage())}")
+        except Exception:  # noqa: BLE001  as handlers do: a line of the log ends no command
+            self.handleError(record)

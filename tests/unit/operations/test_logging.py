@@ -1,0 +1,255 @@
+"""What the packages log: what was read, decided and written, to whoever asked for it."""
+
+import logging
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from liquidlog.errors import CommitConflictError
+from liquidlog.logs import Log
+from liquidlog.storage.failures import BackOff, again
+from liquidlog.table import Table
+from support.arrow_executor import execute, execute_groups
+from support.repository import modules, text
+
+ROWS = pa.table({"x": range(100), "s": [str(n) for n in range(100)]})
+SIZE = r"[\d.]+ (?:B|KiB)"
+
+
+@pytest.fixture(autouse=True)
+def detailed(caplog: pytest.LogCaptureFixture) -> Iterator[None]:
+    with caplog.at_level(logging.DEBUG, logger="liquidlog"):
+        yield
+
+
+def lines(caplog: pytest.LogCaptureFixture, module: str, least: int = logging.INFO) -> list[str]:
+    """The lines of a module since the last time."""
+    found = [
+        record.getMessage()
+        for record in caplog.records
+        if record.name == f"liquidlog.{module}" and record.levelno >= least
+    ]
+    caplog.clear()
+    return found
+
+
+def matches(found: list[str], *patterns: str) -> bool:
+    return len(found) == len(patterns) and all(
+        re.fullmatch(pattern, line) for pattern, line in zip(patterns, found, strict=True)
+    )
+
+
+def made(path: Path) -> Table:
+    table = Table.create(path, schema=ROWS.schema, cluster_by=["x"])
+    table.append(ROWS)
+    table.append(ROWS)
+    return table
+
+
+def test_reading_a_table_says_from_what_and_how_long(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    table = made(tmp_path / "t")
+    table.checkpoint()
+    table.append(ROWS)
+    caplog.clear()
+    Table.open(table.uri).snapshot()
+    where = re.escape(table.uri)
+    assert matches(
+        lines(caplog, "log.loader", logging.DEBUG),
+        rf"read version 3 of {where}: 3 files, from the checkpoint of version 2 and 1 commits,"
+        r" in \d+ ms",
+        r"checkpoint file 0{19}2\.checkpoint\.parquet",
+        r"commits 0{19}3\.json to 0{19}3\.json",
+    )
+
+
+def test_an_append_says_what_it_wrote_and_which_version(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    table = made(tmp_path / "t")
+    caplog.clear()
+    table.append(ROWS)
+    found = [record.getMessage() for record in caplog.records if record.levelno == logging.INFO]
+    where = re.escape(table.uri)
+    assert matches(
+        found,
+        rf"read 1 commits of {where}, up to version 2, in \d+ ms",
+        rf"committed version 3 of {where}: WRITE, 1 actions, at attempt 1, which took \d+ ms",
+        rf"appended 100 rows in 1 files \({SIZE}\) to {where} in \d+ ms",
+    )
+
+
+def test_a_plan_says_what_it_takes_and_what_decided(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    table = made(tmp_path / "t")
+    table.set_properties({"liquidlog.maxFileSize": "1MiB"})
+    caplog.clear()
+    plan = table.plan()
+    assert matches(
+        lines(caplog, "operations.planned", logging.DEBUG),
+        rf"plan {plan.plan_id} of version 3 of {re.escape(table.uri)}: clustering, cube by x,"
+        rf" 1 groups of 2 files \({SIZE}\), 0 files left, in \d+ ms",
+        "max_file_bytes is decided by liquidlog.maxFileSize",
+        rf"group 0: 2 files, {SIZE}",
+    )
+
+
+def test_an_optimize_says_what_becomes_of_each_group(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    table = made(tmp_path / "t")
+    caplog.clear()
+    table.optimize(executor="local")
+    found = [record.getMessage() for record in caplog.records if "rewriting" in record.name]
+    assert matches(
+        found,
+        rf"group 0: run [0-9a-f]{{12}} rewrites 2 files \({SIZE}\) to about 1",
+        rf"group 0: wrote 200 rows to 1 files \({SIZE}\) in [\d.]+ s",
+    )
+    assert matches(
+        lines(caplog, "commit.transaction"),
+        r"committed version 3 of .*: OPTIMIZE, 3 actions, at attempt 1, which took \d+ ms",
+    )
+
+
+def test_a_conflict_is_said_with_its_reason(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    table = made(tmp_path / "t")
+    plan, other = table.plan(), table.plan()
+    result = execute(plan)
+    table.commit(other, execute(other))
+    caplog.clear()
+    with pytest.raises(CommitConflictError):
+        Table.open(table.uri).commit(plan, result)
+    found = lines(caplog, "commit.transaction")
+    assert found
+    assert all(line.startswith("conflict since version 2: ") for line in found)
+
+
+def test_a_lost_race_is_said(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from liquidlog.log.local_store import LocalTableStore
+
+    table = made(tmp_path / "t")
+    put = LocalTableStore.put_log_if_absent
+    racing = iter([True])
+
+    def raced(store: LocalTableStore, name: str, content: bytes) -> bool:
+        if next(racing, False):
+            Table.open(table.uri).append(ROWS)
+        return put(store, name, content)
+
+    monkeypatch.setattr(LocalTableStore, "put_log_if_absent", raced)
+    caplog.clear()
+    table.append(ROWS)
+    assert matches(
+        lines(caplog, "commit.transaction"),
+        "committed version 3 of .*: WRITE.*attempt 1.*",
+        "the put of version 3 is read back: the version is taken but cannot be read",
+        "attempt 1: version 3 is another writer's",
+        "committed version 4 of .*: WRITE.*attempt 2.*",
+    )
+
+
+def test_a_judgement_says_why(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    table = made(tmp_path / "t")
+    caplog.clear()
+    judgement = table.judge()
+    assert lines(caplog, "operations.judge")[-1] == judgement.sentence
+    assert lines(caplog, "operations.planned") == []
+
+
+def test_a_request_that_is_tried_again_is_said_without_what_the_client_says(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    failures = iter([TimeoutError("sig=abc, secret 123"), None])
+
+    def request() -> int:
+        failure = next(failures)
+        if failure is not None:
+            raise failure
+        return 1
+
+    waits = BackOff(sleep=lambda _: None, jitter=lambda _: 0)
+    assert again(request, waits) == 1
+    assert lines(caplog, "storage.failures") == [
+        "a request failed with TimeoutError (HTTP status unknown); trying again in 0.10 s"
+    ]
+
+
+def test_lines_are_single_and_visible(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    table = made(tmp_path / "a\nINFO forged: b\x1b[31m\u202e")
+    list(execute_groups(table.plan()))
+    messages = [record.getMessage() for record in caplog.records]
+    assert any("forged" in message for message in messages)
+    assert all(message.isprintable() for message in messages)
+
+
+def test_values_are_masked_and_lines_name_their_place(caplog: pytest.LogCaptureFixture) -> None:
+    log = Log("liquidlog.some.module")
+    log.warning("at %s after %d", "https://user:word@host/x?sig=abc", 3)
+    (record,) = caplog.records
+    assert record.getMessage() == "at https://***@host/x?sig=*** after 3"
+    assert (record.filename, record.funcName) == (
+        "test_logging.py",
+        "test_values_are_masked_and_lines_name_their_place",
+    )
+    assert Log("liquidlog.some.module").is_heard
+
+
+def test_no_module_logs_past_what_masks_values() -> None:
+    past = {name for name in modules() if "logging.getLogger(" in text(name)}
+    # Two silence packages that log beside errors of ours, two listen.
+    others = {
+        "liquidlog/storage/clients.py",
+        "liquidlog/workload/statements.py",
+        "liquidlog/cli/verbosity.py",
+        "liquidlog/cli/rewriting.py",
+    }
+    assert past == {"liquidlog/logs.py", *others}
+
+
+HEARD = "logging.basicConfig(level=logging.INFO, format='%(name)s')"
+PROGRAM = """
+import logging, sys
+{configured}
+from liquidlog.table import Table
+from liquidlog.logs import Log
+Table.open(sys.argv[1]).snapshot()
+Log("liquidlog.other").warning("a warning")
+own = logging.getLogger("liquidlog")
+assert own.level == logging.NOTSET
+assert [type(one) for one in own.handlers] == [logging.NullHandler]
+"""
+
+
+@pytest.mark.parametrize(
+    ("configured", "said"),
+    [
+        ("", ""),
+        (HEARD, "liquidlog.log.loader\nliquidlog.other\n"),
+        (
+            f"{HEARD}; logging.getLogger('liquidlog.log').setLevel(logging.ERROR)",
+            "liquidlog.other\n",
+        ),
+        (f"{HEARD}; logging.getLogger('liquidlog').propagate = False", ""),
+    ],
+)
+def test_what_the_application_configured_is_respected(
+    configured: str, said: str, tmp_path: Path
+) -> None:
+    table = made(tmp_path / "t")
+    program = PROGRAM.format(configured=configured)
+    done = subprocess.run(
+        [sys.executable, "-c", program, table.uri], check=False, capture_output=True, text=True
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", said)
