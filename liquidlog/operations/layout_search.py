@@ -39,12 +39,13 @@ from liquidlog.clustering.columns import (
     clustering_state,
     resolve_columns,
 )
+from liquidlog.clustering.migration import unpartitioned
 from liquidlog.clustering.planning.choice import output_count, writer_options
 from liquidlog.clustering.planning.remembered import remembered
 from liquidlog.errors import ClusteringColumnError, UsageError
 from liquidlog.judgement.costs import rewrite_cost
 from liquidlog.judgement.verdicts import Bar
-from liquidlog.operations.full_rewrites import full_plan, grouping, unpartitioned
+from liquidlog.operations.full_rewrites import full_plan, grouping
 from liquidlog.operations.sampled_rows import sample_rows
 from liquidlog.operations.table_readers import TableReaders, readings_by
 from liquidlog.plan import FittedWorkload
