@@ -34,10 +34,10 @@ demo: install ## TPC-H lineitem: append, cluster, optimize on Spark, compare
 
 test: test-fast ## every test: without a JVM, then on a local Spark session
 	@home=$$($(BIN)/python tools/java_home.py) && export JAVA_HOME="$$home"; \
-		$(BIN)/python -m pytest -m "spark and not reference"
+		tools/in_memory $(BIN)/python -m pytest -m "spark and not reference"
 
 test-fast: install ## unit, property, golden and meta tests; no JVM
-	$(BIN)/python -m pytest -n auto --dist worksteal
+	tools/in_memory $(BIN)/python -m pytest -n auto --dist worksteal
 
 test-lowest: install ## the tests without a JVM, on the oldest versions that pyproject.toml allows
 	$(UV) venv --quiet --clear --python $(BIN)/python .tools/lowest
