@@ -70,6 +70,7 @@ from liquidlog.plan.fitted import (
     parsed_as,
     weighted_columns,
 )
+from liquidlog.plan.reads import ReadPlan
 from liquidlog.plan.tags import (
     GROUP_ID_TAG,
     GROUP_IDS_TAG,
@@ -123,6 +124,7 @@ __all__ = [
     "PlannedColumn",
     "PlannedDeletionVector",
     "Progress",
+    "ReadPlan",
     "RewriteGroup",
     "RewriteMode",
     "RewriteResult",
