@@ -31,6 +31,7 @@ from liquidlog.plan import (
     DEFAULT_MIN_CUBE_BYTES,
     ClusteringPlan,
     Outcome,
+    ReadPlan,
     RewriteResult,
     Tasks,
     WritePlan,
@@ -634,6 +635,22 @@ class Table(Summary):
             now_ms=self._clock.now_ms(),
             row_groups=one(row_groups, bool, argument="row_groups", expected="True or False"),
         )
+
+    def plan_read(self, where: str | None = None, version: int | None = None) -> ReadPlan:
+        """Return the files that a reader must open, and how to read them, for whoever does that.
+
+        `liquidspark.read` does. With `where`, files are left out that have no row of which it is
+        true, by partition values and statistics, whenever and in which time zone it is asked.
+
+        Raises:
+            UsageError: If `where` is no condition on the table, or columns cannot be read.
+            CorruptLogError: If files have partition values that are none of the columns' types.
+        """
+        from liquidlog.operations.reads import plan_read
+
+        if where is not None:
+            one(where, str, argument="where", expected="a condition in SQL")
+        return plan_read(self._store, self.snapshot(version), where=where)
 
     def advise(  # noqa: PLR0913  what is worth it, spelled out
         self,

@@ -12,6 +12,7 @@ from liquidlog.version import __version__
 
 if TYPE_CHECKING:
     from liquidspark.executor import ExecutorOptions, execute, execute_groups
+    from liquidspark.registering import read, register
     from liquidspark.statements import sql
     from liquidspark.streaming import InlineClustering, stream
     from liquidspark.tasks import session_tasks
@@ -25,6 +26,8 @@ __all__ = [
     "execute",
     "execute_groups",
     "overwrite",
+    "read",
+    "register",
     "session_tasks",
     "sql",
     "stream",
@@ -36,6 +39,8 @@ _MODULES = {
     "InlineClustering": "liquidspark.streaming",
     "append": "liquidspark.writing",
     "overwrite": "liquidspark.writing",
+    "read": "liquidspark.registering",
+    "register": "liquidspark.registering",
     "session_tasks": "liquidspark.tasks",
     "sql": "liquidspark.statements",
     "stream": "liquidspark.streaming",

@@ -8,7 +8,6 @@ with the least hash of (partition, row): of all partitions together, the rows wi
 are an even sample, whatever the sizes of partitions, and the same one each time.
 """
 
-from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -25,22 +24,14 @@ from liquidlog.data.encodings import concat, decoded
 from liquidlog.data.exact import convert_chunks
 from liquidlog.data.writer import encoded_bytes
 from liquidlog.errors import ExecutorError, LiquidlogError, SchemaMismatchError
-from liquidlog.plan import GroupCosts, WrittenFile
 from liquidlog.rewriting.assignment import encode_survey
-from liquidlog.rewriting.sampled import sample_positions
 from liquidlog.rewriting.shuffle import MapSide
 from liquidlog.rewriting.sink import (
-    OutputFile,
-    Proof,
-    TaskFacts,
-    Timer,
     encode_facts,
     failed,
-    require_running,
 )
 from liquidlog.rewriting.source import GroupWork, Survey, flat_array
-from liquidlog.rewriting.whole import facts_batch, sorted_outputs
-from liquidlog.spec.arrow import arrow_type, leaf_column, without_void
+from liquidlog.spec.arrow import arrow_type, without_void
 from liquidlog.spec.schema import leaves
 
 _HELD_SHARE: Final = 2
@@ -311,107 +302,3 @@ class ArrivingTasks(MapSide):
             yield table, ordinal
             del table
             ordinal = following
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _WritingArrival(ABC):
-    """A task that writes rows as they arrive, and proves that it wrote what came."""
-
-    arriving: Arriving
-
-    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Yield one row of facts."""
-        yield facts_batch(self._run(batches))
-        deque(batches, maxlen=0)
-
-    @abstractmethod
-    def _files(
-        self, tables: Iterator[pa.Table], read: Proof, written: Proof
-    ) -> Iterable[WrittenFile]:
-        """Write the rows of tables, add them to the proofs, and return the files."""
-
-    def _run(self, batches: Iterable[pa.RecordBatch]) -> TaskFacts:
-        work = self.arriving.work
-        read, written, whole, reading = Proof(), Proof(), Timer(), Timer()
-        try:
-            require_running(work)
-            with whole.running():
-                tables = reading.each(self.arriving.tables(batches))
-                outputs = tuple(self._files(tables, read, written))
-        except LiquidlogError as error:
-            return failed(error, work)
-        return _facts(read, written, outputs, whole, reading)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WholeArrival(_WritingArrival):
-    """One task that lays out and writes all rows; for as few as fit into its memory."""
-
-    sample_rows: int
-
-    def _files(
-        self, tables: Iterator[pa.Table], read: Proof, written: Proof
-    ) -> Iterable[WrittenFile]:
-        held = list(tables)
-        if not held:
-            return ()
-        work = self.arriving.work
-        surveys = [_survey_of(work, concat(held), self.sample_rows)]
-        return sorted_outputs(work, surveys, held, read, written)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PlainArrival(_WritingArrival):
-    """Each task writes the rows of its partition as they come, to files of `max_file_bytes`."""
-
-    max_file_bytes: int
-
-    def _files(
-        self, tables: Iterator[pa.Table], read: Proof, written: Proof
-    ) -> Iterable[WrittenFile]:
-        number = partition_number()
-        for first in tables:
-            with OutputFile(self.arriving.work, number, proof=written) as output:
-                table: pa.Table | None = first
-                while table is not None:
-                    read.add(table)
-                    output.write(table)
-                    full = output.written_bytes >= self.max_file_bytes
-                    table = None if full else next(tables, None)
-                file = output.finish()
-            if file is not None:
-                yield file
-
-
-def _survey_of(work: GroupWork, table: pa.Table, sample_rows: int) -> Survey:
-    rows = sample_positions(len(table), sample_rows)
-    taken = decoded(
-        pa.table(
-            [leaf_column(table, path) for path in work.columns],
-            [str(number) for number in range(len(work.columns))],
-        ).take(pa.array(rows))
-    )
-    return Survey(
-        file=0,
-        row_group_rows=(len(table),),
-        memory_bytes=table.nbytes,
-        rows=rows,
-        columns=tuple(flat_array(column) for column in taken.columns),
-        row_bytes=np.full(len(rows), np.nan),
-    )
-
-
-def _facts(
-    read: Proof,
-    written: Proof,
-    outputs: tuple[WrittenFile, ...],
-    whole: Timer,
-    reading: Timer,
-) -> TaskFacts:
-    verify_seconds = read.timer.seconds + written.timer.seconds
-    costs = GroupCosts(
-        map_seconds=reading.seconds,
-        write_seconds=whole.seconds - reading.seconds - verify_seconds,
-        verify_seconds=verify_seconds,
-    )
-    return TaskFacts(read=read.total(), written=written.total(), outputs=outputs, costs=costs)

@@ -12,10 +12,8 @@ from operator import attrgetter, itemgetter
 from typing import Final
 from uuid import uuid4  # noqa: TID251  names the files of a run
 
-from msgspec import structs
 from pyspark.sql import DataFrame, SparkSession
 
-from liquidlog.curve.curves import parse_curve
 from liquidlog.data.runs import Run
 from liquidlog.errors import ExecutorError, LiquidlogError
 from liquidlog.plan import GroupCosts, WritePlan, WriteResult, files_digest
@@ -31,12 +29,11 @@ from liquidlog.storage.addresses import file_address
 from liquidlog.storage.files import require_creatable
 from liquidlog.storage.options import StorageOptions
 from liquidspark.aligning import aligned, quoted, with_kept
+from liquidspark.arrivals import PlainArrival, WholeArrival, arriving_work, write_result
 from liquidspark.arriving import (
     Arriving,
     ArrivingTasks,
-    PlainArrival,
     SampleTasks,
-    WholeArrival,
     WidthTasks,
     even_sample,
 )
@@ -104,7 +101,8 @@ class FrameRun:
             self.run.begin()
             with _tagged(self.spark, f"liquidspark-{self.token}"), batch_settings(self.spark):
                 facts = self._written()
-            result = self._result(facts, seconds=time.perf_counter() - started)
+            seconds = time.perf_counter() - started
+            result = write_result(self.plan, self.token, facts, seconds=seconds)
             self.run.finish(files_digest(result.outputs), keep={one.path for one in result.outputs})
         except LiquidlogError:
             self.run.discard()
@@ -120,26 +118,8 @@ class FrameRun:
         return result
 
     def _work(self) -> GroupWork:
-        plan = self.plan
-        return GroupWork(
-            directory=self.directory,
-            inputs=(),
-            paths=(),
-            vector_paths=(),
-            outputs=1,
-            schema_string=plan.schema_string,
-            mapping_mode=plan.mapping_mode,
-            columns=tuple(column.physical for column in plan.columns),
-            curve=None if plan.curve is None else parse_curve(plan.curve),
-            prefix=plan.prefix,
-            writer_options=plan.writer_options,
-            token=self.token,
-            storage=self.storage,
-            read_back=self.options.read_back,
-            slice_bytes=self.options.slice_bytes,
-            task_attempts=task_attempts(self.spark),
-            expected_bytes=0,
-        )
+        attempts = task_attempts(self.spark)
+        return arriving_work(self.plan, self.token, self.storage, self.options, attempts=attempts)
 
     def _written(self) -> TaskFacts:
         work = self._work()
@@ -223,29 +203,6 @@ class FrameRun:
         if found[0].failure is not None:
             return 0.0, decode_facts(bytes(found[0].failure))
         return float(found[0].width), None
-
-    def _result(self, facts: TaskFacts, *, seconds: float) -> WriteResult:
-        """Return the result.
-
-        Raises:
-            ExecutorError: If a task failed, or the rows in the files are not those that came.
-        """
-        try:
-            read, written = facts.proofs()
-        except ExecutorError as error:
-            raise ExecutorError(f"{error}; nothing was committed") from error
-        written_bytes = sum(output.size_bytes for output in facts.outputs)
-        return WriteResult(
-            write_id=self.plan.write_id,
-            run=self.token,
-            outputs=tuple(sorted(facts.outputs, key=lambda output: output.path)),
-            rows_read=read.rows,
-            rows_written=written.rows,
-            checksum_read=read.checksum,
-            checksum_written=written.checksum,
-            seconds=round(seconds, 3),
-            costs=structs.replace(facts.costs, written_bytes=written_bytes),
-        )
 
 
 def write_frame(

@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 
+from liquidlog.errors import UsageError
 from liquidlog.spec.arguments import refuse
 
 if TYPE_CHECKING:  # partly absent from clients of Connect
@@ -14,6 +15,7 @@ if TYPE_CHECKING:  # partly absent from clients of Connect
 OWN_WORKERS: Final = "LIQUIDSPARK_WORKERS"
 """Variable of workers of a session that was started here: they run nothing but our tasks."""
 _FIRST_WITH_ARROW: Final = 4
+"""The major version from which on sessions take Arrow tables, and have data sources in Python."""
 
 
 def context_of(spark: "SparkSession") -> "SparkContext | None":
@@ -82,6 +84,30 @@ def arrow_frame(spark: "SparkSession", rows: pa.Table, schema: str) -> "DataFram
         return spark.createDataFrame(rows)
     columns: list[list[Any]] = [column.to_pylist() for column in rows.columns]
     return spark.createDataFrame(list(zip(*columns, strict=True)), schema)
+
+
+def spark_arrow_schema(schema: "StructType") -> pa.Schema:
+    """Return the Arrow schema in which Spark takes rows of a schema from a data source."""
+    from pyspark.sql.pandas.types import to_arrow_schema
+
+    try:
+        found: pa.Schema = to_arrow_schema(schema, timezone="UTC")
+    except TypeError:  # before 4.1, where it is UTC unless one says otherwise
+        found = to_arrow_schema(schema)
+    return found
+
+
+def require_data_sources(spark: "SparkSession") -> None:
+    """Refuse a session whose Spark has no data sources in Python.
+
+    Raises:
+        UsageError: If it is older than 4.0.
+    """
+    if int(spark.version.partition(".")[0]) < _FIRST_WITH_ARROW:
+        raise UsageError(
+            f'the format "liquid" needs PySpark 4.0 or newer, this is {spark.version}: append and'
+            " overwrite of liquidspark write with it, and Delta Spark reads"
+        )
 
 
 def parsed_schema(spark: "SparkSession", schema: str) -> "StructType":

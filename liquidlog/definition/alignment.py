@@ -10,7 +10,7 @@ Columns". As there, a condition that is null is violated.
 """
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Final
 
 import msgspec
@@ -19,7 +19,7 @@ from liquidlog.definition.added_columns import addition_problems, numbered_colum
 from liquidlog.plan import ColumnSource, RowCheck
 from liquidlog.spec.actions import UNREADABLE, Protocol
 from liquidlog.spec.arrow import unsupported_types, without_void
-from liquidlog.spec.fields import with_fields
+from liquidlog.spec.fields import plain_nullable
 from liquidlog.spec.schema import (
     VOID,
     ArrayType,
@@ -96,7 +96,7 @@ def align(
             for field in surplus
             if field.data_type == VOID
         )
-        added = _all_nullable(surplus)
+        added = plain_nullable(StructType(tuple(surplus)))
         problems.extend(problem.text for problem in addition_problems(schema, protocol, added))
         added, configuration = numbered_columns(added, configuration, new_id)
         schema = StructType((*schema.fields, *added.fields))
@@ -227,22 +227,3 @@ def _nested(struct: StructType, parent: Path) -> Iterator[tuple[Path, StructFiel
         yield (*parent, field.name), field
         if isinstance(field.data_type, StructType):
             yield from _nested(field.data_type, (*parent, field.name))
-
-
-def _all_nullable(surplus: list[StructField]) -> StructType:
-    """Return columns as they are added to a table: with names and types, and nothing else."""
-    plain = StructType(tuple(replace(f, data_type=_nullable(f.data_type)) for f in surplus))
-    return with_fields(plain, lambda field: replace(field, nullable=True, metadata={}))
-
-
-def _nullable(data_type: DataType) -> DataType:
-    """Return the type with parts of arrays and maps that can be null, as new columns have them."""
-    match data_type:
-        case ArrayType(element):
-            return ArrayType(_nullable(element), contains_null=True)
-        case MapType(key, value):
-            return MapType(_nullable(key), _nullable(value), value_contains_null=True)
-        case StructType(fields):
-            return StructType(tuple(replace(f, data_type=_nullable(f.data_type)) for f in fields))
-        case _:
-            return data_type

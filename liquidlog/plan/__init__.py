@@ -71,6 +71,7 @@ from liquidlog.plan.fitted import (
     parsed_as,
     weighted_columns,
 )
+from liquidlog.plan.reads import ReadPlan
 from liquidlog.plan.tags import (
     GROUP_ID_TAG,
     GROUP_IDS_TAG,
@@ -125,6 +126,7 @@ __all__ = [
     "PlannedColumn",
     "PlannedDeletionVector",
     "Progress",
+    "ReadPlan",
     "RewriteGroup",
     "RewriteMode",
     "RewriteResult",

@@ -66,6 +66,27 @@ def with_fields(
     return StructType(tuple(replace(outer, data_type=inside(outer.data_type)) for outer in kept))
 
 
+def plain_nullable(schema: StructType) -> StructType:
+    """Return the schema with names and types and nothing else: every part of it can be null."""
+
+    def nullable(data_type: DataType) -> DataType:
+        match data_type:
+            case ArrayType(element):
+                return ArrayType(nullable(element), contains_null=True)
+            case MapType(key, value):
+                return MapType(nullable(key), nullable(value), value_contains_null=True)
+            case StructType(fields):
+                return StructType(tuple(plain(field) for field in fields))
+            case _:
+                return data_type
+
+    def plain(field: StructField) -> StructField:
+        kept = nullable(field.data_type)
+        return replace(field, data_type=kept, nullable=True, metadata={})
+
+    return StructType(tuple(plain(field) for field in schema.fields))
+
+
 def with_field(
     schema: StructType, path: Path, changed: Callable[[StructField], StructField | None]
 ) -> StructType:

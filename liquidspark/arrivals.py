@@ -1,0 +1,213 @@
+"""Tasks that write rows as they arrive: all of them laid out by one, or each task its own.
+
+What they are told and what becomes of it is here too: a plan as work, and their facts as a result.
+"""
+
+from abc import ABC, abstractmethod
+from collections import deque
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+from msgspec import structs
+
+from liquidlog.curve.curves import parse_curve
+from liquidlog.data.encodings import concat, decoded
+from liquidlog.errors import ExecutorError, LiquidlogError
+from liquidlog.plan import GroupCosts, WritePlan, WriteResult, WrittenFile
+from liquidlog.rewriting.options import ExecutorOptions
+from liquidlog.rewriting.sampled import sample_positions
+from liquidlog.rewriting.sink import (
+    OutputFile,
+    Proof,
+    TaskFacts,
+    Timer,
+    failed,
+    require_running,
+)
+from liquidlog.rewriting.source import GroupWork, Survey, flat_array
+from liquidlog.rewriting.whole import facts_batch, sorted_outputs
+from liquidlog.spec.arrow import leaf_column
+from liquidlog.storage.addresses import file_address
+from liquidlog.storage.options import StorageOptions
+from liquidspark.arriving import Arriving, partition_number
+
+_MEMORY_BYTES_PER_STORED: Final = 6
+"""About what rows of Arrow take in memory for each byte in a file."""
+
+
+def arriving_work(
+    plan: WritePlan, token: str, storage: StorageOptions, options: ExecutorOptions, *, attempts: int
+) -> GroupWork:
+    """Return a plan as tasks see it; `attempts` is how often Spark tries a task."""
+    return GroupWork(
+        directory=file_address(plan.table_uri, "").rstrip("/"),
+        inputs=(),
+        paths=(),
+        vector_paths=(),
+        outputs=1,
+        schema_string=plan.schema_string,
+        mapping_mode=plan.mapping_mode,
+        columns=tuple(column.physical for column in plan.columns),
+        curve=None if plan.curve is None else parse_curve(plan.curve),
+        prefix=plan.prefix,
+        writer_options=plan.writer_options,
+        token=token,
+        storage=storage,
+        read_back=options.read_back,
+        slice_bytes=options.slice_bytes,
+        task_attempts=attempts,
+        expected_bytes=0,
+    )
+
+
+def write_result(plan: WritePlan, token: str, facts: TaskFacts, *, seconds: float) -> WriteResult:
+    """Return what tasks did for a plan, as a result.
+
+    Raises:
+        ExecutorError: If a task failed, or the rows in the files are not those that came.
+    """
+    try:
+        read, written = facts.proofs()
+    except ExecutorError as error:
+        raise ExecutorError(f"{error}; nothing was committed") from error
+    written_bytes = sum(output.size_bytes for output in facts.outputs)
+    return WriteResult(
+        write_id=plan.write_id,
+        run=token,
+        outputs=tuple(sorted(facts.outputs, key=lambda output: output.path)),
+        rows_read=read.rows,
+        rows_written=written.rows,
+        checksum_read=read.checksum,
+        checksum_written=written.checksum,
+        seconds=round(seconds, 3),
+        costs=structs.replace(facts.costs, written_bytes=written_bytes),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _WritingArrival(ABC):
+    """A task that writes rows as they arrive, and proves that it wrote what came."""
+
+    arriving: Arriving
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Yield one row of facts."""
+        yield facts_batch(self.run(batches))
+        deque(batches, maxlen=0)
+
+    @abstractmethod
+    def _files(
+        self, tables: Iterator[pa.Table], read: Proof, written: Proof
+    ) -> Iterable[WrittenFile]:
+        """Write the rows of tables, add them to the proofs, and return the files."""
+
+    def run(self, batches: Iterable[pa.RecordBatch]) -> TaskFacts:
+        """Write the rows of batches, and return what that did."""
+        work = self.arriving.work
+        read, written, whole, reading = Proof(), Proof(), Timer(), Timer()
+        try:
+            require_running(work)
+            with whole.running():
+                tables = reading.each(self.arriving.tables(batches))
+                outputs = tuple(self._files(tables, read, written))
+        except LiquidlogError as error:
+            return failed(error, work)
+        return _facts(read, written, outputs, whole, reading)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WholeArrival(_WritingArrival):
+    """One task that lays out and writes all rows; for as few as fit into its memory."""
+
+    sample_rows: int
+
+    def _files(
+        self, tables: Iterator[pa.Table], read: Proof, written: Proof
+    ) -> Iterable[WrittenFile]:
+        held = list(tables)
+        if not held:
+            return ()
+        work = self.arriving.work
+        surveys = [_survey_of(work, concat(held), self.sample_rows)]
+        return sorted_outputs(work, surveys, held, read, written)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlainArrival(_WritingArrival):
+    """Each task writes the rows of its partition as they come, to files of `max_file_bytes`."""
+
+    max_file_bytes: int
+
+    def _files(
+        self, tables: Iterator[pa.Table], read: Proof, written: Proof
+    ) -> Iterable[WrittenFile]:
+        number = partition_number()
+        for first in tables:
+            with OutputFile(self.arriving.work, number, proof=written) as output:
+                table: pa.Table | None = first
+                while table is not None:
+                    read.add(table)
+                    output.write(table)
+                    full = output.written_bytes >= self.max_file_bytes
+                    table = None if full else next(tables, None)
+                file = output.finish()
+            if file is not None:
+                yield file
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SortedArrival(_WritingArrival):
+    """Each task lays out the rows of its partition along the curve, as many as it holds at a time.
+
+    So files are narrow among those of one task; those of several tasks overlap.
+    """
+
+    max_file_bytes: int
+    sample_rows: int
+
+    def _files(
+        self, tables: Iterator[pa.Table], read: Proof, written: Proof
+    ) -> Iterable[WrittenFile]:
+        for table in tables:
+            expected_bytes = table.nbytes // _MEMORY_BYTES_PER_STORED
+            outputs = max(1, -(-expected_bytes // self.max_file_bytes))
+            work = replace(self.arriving.work, expected_bytes=expected_bytes, outputs=outputs)
+            surveys = [_survey_of(work, table, self.sample_rows)]
+            yield from sorted_outputs(work, surveys, [table], read, written)
+
+
+def _survey_of(work: GroupWork, table: pa.Table, sample_rows: int) -> Survey:
+    rows = sample_positions(len(table), sample_rows)
+    taken = decoded(
+        pa.table(
+            [leaf_column(table, path) for path in work.columns],
+            [str(number) for number in range(len(work.columns))],
+        ).take(pa.array(rows))
+    )
+    return Survey(
+        file=0,
+        row_group_rows=(len(table),),
+        memory_bytes=table.nbytes,
+        rows=rows,
+        columns=tuple(flat_array(column) for column in taken.columns),
+        row_bytes=np.full(len(rows), np.nan),
+    )
+
+
+def _facts(
+    read: Proof,
+    written: Proof,
+    outputs: tuple[WrittenFile, ...],
+    whole: Timer,
+    reading: Timer,
+) -> TaskFacts:
+    verify_seconds = read.timer.seconds + written.timer.seconds
+    costs = GroupCosts(
+        map_seconds=reading.seconds,
+        write_seconds=whole.seconds - reading.seconds - verify_seconds,
+        verify_seconds=verify_seconds,
+    )
+    return TaskFacts(read=read.total(), written=written.total(), outputs=outputs, costs=costs)
