@@ -22,7 +22,7 @@ COLUMNS = {
     "day": ("DATE", ["DATE'2024-02-29'", "DATE'0001-01-01'", "NULL"]),
     "ts": ("TIMESTAMP", ["TIMESTAMP'2024-01-01 12:00:00.5'", "TIMESTAMP'1900-01-01'", "NULL"]),
     "n": ("TIMESTAMP_NTZ", ["TIMESTAMP_NTZ'2024-01-01 12:00:00.5'", "NULL", "NULL"]),
-    "m": ("DECIMAL(38,18)", ["1.5", "-1.25", "NULL"]),
+    "m": ("DECIMAL(38,18)", ["1.5", "0.25", "NULL"]),
     "f": ("DOUBLE", ["1e300D", "-0.25D", "NULL"]),
     "g": ("FLOAT", ["float('NaN')", "float('-Infinity')", "NULL"]),
     "b": ("BOOLEAN", ["true", "false", "NULL"]),
