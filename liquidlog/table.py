@@ -1193,9 +1193,10 @@ class Table(Summary):
         from liquidlog.operations.optimize import Optimized, no_progress, open_executor_at
 
         one(executor, str, argument="executor", expected="the name of an executor")
-        most = _groups_per_commit(_plan(plan), groups_per_commit)
         share, limit = max_reconciled_share, reconcile_limit
-        self._commit_run(plan, share, limit)  # refuses wrong limits before anything is rewritten
+        # Refuse what is wrong before anything is rewritten.
+        _groups_per_commit(_plan(plan), groups_per_commit)
+        self._commit_run(plan, share, limit)
         self.require_writable(plan)
         if plan.is_migration and not plan.groups:
             report = self.migrate_empty(plan)
@@ -1210,7 +1211,7 @@ class Table(Summary):
             report = self.commit_each(
                 plan,
                 outcomes,
-                groups_per_commit=most,
+                groups_per_commit=groups_per_commit,
                 max_reconciled_share=share,
                 reconcile_limit=limit,
                 watch=watch,
@@ -1238,7 +1239,7 @@ class Table(Summary):
         from liquidlog.clustering.outcome.metrics import planned_metrics
 
         most = _groups_per_commit(_plan(plan), groups_per_commit)
-        commits = -(-len(plan.groups) // most)
+        commits = -(-len(plan.groups) // most) or int(plan.is_migration)
         return planned_metrics(self.snapshot_of(plan), plan, commits=commits)
 
     def commit_each(  # noqa: PLR0913  one argument per setting

@@ -1,12 +1,12 @@
 """Commands that create tables, append rows, change columns and properties; none rewrites a file."""
 
-import sys
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
 import click
 
+from liquidlog.cli.consent import require_consent
 from liquidlog.cli.options import (
     PAIR,
     Pairs,
@@ -28,7 +28,6 @@ from liquidlog.errors import (
 from liquidlog.operations.results import read_file
 from liquidlog.report import changes
 from liquidlog.report.layout import Line, Report
-from liquidlog.report.printing import say
 from liquidlog.spec.arrow import delta_schema
 from liquidlog.spec.mapping import MODE
 from liquidlog.spec.schema import StructType, parse_schema
@@ -148,7 +147,7 @@ def cluster_by(  # noqa: PLR0913  one parameter per option
     if change is not None:
         opened.cluster_by(names, dry_run=True)  # what cannot be done is not asked for
         if not dry_run:
-            _require_consent(change, yes=yes, can_ask=not as_json)
+            require_consent(str(change), yes=yes, can_ask=not as_json)
     version = opened.cluster_by(names, dry_run=dry_run)
     is_new = version != opened.seen_version
     shown = partial(changes.clustered, names=names, is_new=is_new, dry_run=dry_run)
@@ -169,22 +168,6 @@ def _with_protocol(
 ) -> Report:
     said = () if change is None else (Line(f"would ask first: {change}"),)
     return (*said, *shown(result))
-
-
-def _require_consent(change: ProtocolChange, *, yes: bool, can_ask: bool) -> None:
-    """Say what becomes of the protocol, and ask whether that is wanted.
-
-    Raises:
-        UsageError: If it is not, or nobody is there to answer.
-    """
-    if yes:
-        say(f"note: {change}")
-        return
-    if not can_ask or not sys.stdin.isatty():
-        raise UsageError(f"{change}; nothing was written: to do it, give --yes", option="yes")
-    say(str(change))
-    if not click.confirm("Go on?", err=True):
-        raise UsageError("nothing was written, as the protocol is to stay as it is")
 
 
 @verb("liquidlog drop-feature ./sales clustering", "liquidlog drop-feature ./sales domainMetadata")

@@ -46,6 +46,7 @@ SECTIONS: Final[Mapping[str, Mapping[str, Verb]]] = {
         "explain": Verb("planning", "Say why files would or would not be rewritten."),
         "simulate": Verb("planning", "Simulate rounds of appends and rewrites without any data."),
         "optimize": Verb("rewriting", "Plan, rewrite on Spark and commit, cube by cube."),
+        "migrate": Verb("migrating", "Make a partitioned table a clustered one, in one commit."),
         "run": Verb("rewriting", "Execute a saved plan without committing it."),
         "commit": Verb("rewriting", "Commit the finished groups of an executed plan."),
     },

@@ -250,6 +250,12 @@ def rewrite_options(command: Callable[P, R]) -> Callable[P, R]:
     return gathered(command, _REWRITE_OPTIONS, "policy", _policy)
 
 
+def migration_options(command: Callable[P, R]) -> Callable[P, R]:
+    """Add the options of a migration; the command receives `policy`, for Table.plan_migration."""
+    options = {name: _REWRITE_OPTIONS[name] for name in _MIGRATION}
+    return gathered(command, options, "policy", _policy)
+
+
 def bar_options(command: Callable[P, R]) -> Callable[P, R]:
     """Add the options of a judgement; the command receives `bar`, arguments of Table.judge."""
     return gathered(command, _BAR_OPTIONS, "bar", dict)
@@ -352,6 +358,12 @@ _REWRITE_OPTIONS = {
         " them too.",
     ),
 }
+
+
+_MIGRATION: Final = (
+    *("min_cube_size", "target_cube_size", "max_file_size", "curve"),
+    *("prefix", "compression", "bloom_filter"),
+)
 
 
 def output_option(

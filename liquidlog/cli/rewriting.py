@@ -76,18 +76,18 @@ from liquidlog.table import Table
 if TYPE_CHECKING:
     from liquidlog.judgement.verdicts import Option
 
-_EXECUTOR = click.option(
+EXECUTOR_OPTION = click.option(
     "--executor", default="spark", show_default=True, help="What rewrites the files."
 )
-_SPARK_CONF = click.option(
+SPARK_CONF_OPTION = click.option(
     "--spark-conf", multiple=True, type=PAIR, help="A Spark setting; repeats."
 )
-_LOCAL_LIMIT = click.option(
+LOCAL_LIMIT_OPTION = click.option(
     "--local-limit",
     type=SIZE,
     help="With --executor local: refuse a plan of more input than this.  [default: 20GiB]",
 )
-_COMMIT_OPTIONS = {
+COMMIT_OPTIONS = {
     "groups_per_commit": click.option(
         "--groups-per-commit",
         type=WholeNumber(1),
@@ -124,10 +124,10 @@ _MIN_GAIN_OPTION = click.option(
 
 def _commit_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """Add how groups are committed; the command receives `commits`, for Table.commit_each."""
-    return gathered(command, _COMMIT_OPTIONS, "commits", _commits)
+    return gathered(command, COMMIT_OPTIONS, "commits", checked_commits)
 
 
-def _commits(given: Mapping[str, Any]) -> Mapping[str, Any]:
+def checked_commits(given: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return the options if they can be used together, before anything is rewritten.
 
     Raises:
@@ -148,9 +148,9 @@ def _commits(given: Mapping[str, Any]) -> Mapping[str, Any]:
 @_FINAL
 @_MIN_GAIN_OPTION
 @_commit_options
-@_EXECUTOR
-@_SPARK_CONF
-@_LOCAL_LIMIT
+@EXECUTOR_OPTION
+@SPARK_CONF_OPTION
+@LOCAL_LIMIT_OPTION
 @read_back_option
 @dry_run_option
 @json_option
@@ -178,14 +178,14 @@ def optimize(  # noqa: PLR0913  one parameter per option
     _check_final(policy, min_gain, final=final)
     require_settings(executor, mapping(spark_conf), local_limit)
     opened = Table.open(table, storage_options=mapping(storage_options))
-    _begin_early(executor, spark_conf, dry_run=dry_run)
+    begin_early(executor, spark_conf, dry_run=dry_run)
     policy = _for_readers(policy, workload, opened, storage_options)
     started = time.monotonic()
     made = _planned(opened, policy, advice)
     planned_seconds = time.monotonic() - started
     _require_doable(opened, made, final=final)
     gain = DEFAULT_MIN_GAIN if min_gain is None else min_gain
-    _warn_of_what_is_not_read_back(no_read_back=no_read_back, as_json=as_json)
+    warn_of_what_is_not_read_back(no_read_back=no_read_back, as_json=as_json)
     if dry_run:
         if made.groups:
             require_doable(executor, made, None, local_limit)
@@ -197,7 +197,7 @@ def optimize(  # noqa: PLR0913  one parameter per option
             words = partial(changes.would_optimize, made, judged)
         emit(document, words, as_json=as_json, dry_run=True)
         return
-    _say_who_is_at_work(opened, made, as_json=as_json)
+    say_who_is_at_work(opened, made, as_json=as_json)
     with (
         executors_heard(as_json=as_json),
         ExecutorWhenNeeded(
@@ -212,16 +212,16 @@ def optimize(  # noqa: PLR0913  one parameter per option
         ) as started_executor,
     ):
         if not final:
-            document = _round(opened, started_executor, commits, planned_seconds, made)
+            document = rewritten_round(opened, started_executor, commits, planned_seconds, made)
             emit(document, changes.optimized, as_json=as_json)
             return
-        execute = partial(_round, opened, started_executor, commits, 0.0)
+        execute = partial(rewritten_round, opened, started_executor, commits, 0.0)
         rounds = optimize_in_rounds(opened, execute, policy, min_gain=gain, first=made)
         document = rounds_document(opened, tuple(rounds))
     emit(document, changes.optimized_finally, as_json=as_json)
 
 
-def _begin_early(executor: str, spark_conf: Pairs, *, dry_run: bool) -> None:
+def begin_early(executor: str, spark_conf: Pairs, *, dry_run: bool) -> None:
     """Begin what the executor needs while the plan is made; the end of the command ends it."""
     if not dry_run:
         click.get_current_context().with_resource(begun_early(executor, mapping(spark_conf)))
@@ -267,7 +267,7 @@ class _Said(logging.Handler):
         say(self.format(record))
 
 
-def _say_who_is_at_work(opened: Table, made: ClusteringPlan, *, as_json: bool) -> None:
+def say_who_is_at_work(opened: Table, made: ClusteringPlan, *, as_json: bool) -> None:
     """Say on stderr which other rewrites may be at work on a table, and what follows from it."""
     if as_json or not made.groups:
         return
@@ -283,7 +283,8 @@ def _say_who_is_at_work(opened: Table, made: ClusteringPlan, *, as_json: bool) -
         )
 
 
-def _warn_of_what_is_not_read_back(*, no_read_back: bool, as_json: bool) -> None:
+def warn_of_what_is_not_read_back(*, no_read_back: bool, as_json: bool) -> None:
+    """Say on stderr what is not proved where outputs are not read back."""
     if no_read_back and not as_json:
         click.echo(f"warning: {NOT_READ_BACK}", err=True)
 
@@ -331,13 +332,14 @@ def _check_final(policy: Mapping[str, Any], min_gain: float | None, *, final: bo
         raise UsageError("--min-gain says when --final ends", option="min_gain")
 
 
-def _round(
+def rewritten_round(
     opened: Table,
     executor: ExecutorWhenNeeded,
     commits: Mapping[str, Any],
     planned_seconds: float,
     made: ClusteringPlan,
 ) -> Mapping[str, Any]:
+    """Rewrite and commit what is left of a plan; return the document of that."""
     rewrite = executor.for_plan(made)
     share = commits.get("max_reconciled_share")
     started = time.monotonic()
@@ -362,9 +364,9 @@ def _round(
 @click.option(
     "-o", "--output", required=True, help="Append the results to this file, one line per group."
 )
-@_EXECUTOR
-@_SPARK_CONF
-@_LOCAL_LIMIT
+@EXECUTOR_OPTION
+@SPARK_CONF_OPTION
+@LOCAL_LIMIT_OPTION
 @read_back_option
 @storage_option
 @dry_run_option
@@ -388,7 +390,7 @@ def run(  # noqa: PLR0913  one parameter per option
     require_settings(executor, mapping(spark_conf), local_limit)
     made = read_plan(plan_path)
     require_used(made.table_uri, mapping(storage_options))
-    _warn_of_what_is_not_read_back(no_read_back=no_read_back, as_json=as_json)
+    warn_of_what_is_not_read_back(no_read_back=no_read_back, as_json=as_json)
     if dry_run:
         finished = result_so_far(output, made)
         done = tuple(group.group_id for group in finished.groups)

@@ -111,7 +111,7 @@ def _table_problems(
     if requested and partition_columns:
         yield (
             f"the table is partitioned by {', '.join(partition_columns)},"
-            " and a partitioned table cannot be clustered"
+            " and a partitioned table cannot be clustered until migrate has rewritten it"
         )
     if len(requested) > limit:
         yield f"{len(requested)} clustering columns are given, at most {limit} are possible"

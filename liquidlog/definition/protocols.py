@@ -74,16 +74,20 @@ class ProtocolChange:
         """The features that come, sorted; not those that were implied by a version before."""
         return tuple(sorted({*table_features(self.after)} - {*table_features(self.before)}))
 
-    def __str__(self) -> str:
-        """Return the change in words for people."""
+    @property
+    def effect(self) -> str:
+        """What changes, and for whom, as a clause of a sentence."""
         before, after = self.before, self.after
         return (
             f"this changes the table's protocol from ({before.min_reader_version},"
             f" {before.min_writer_version}) to ({after.min_reader_version},"
             f" {after.min_writer_version}), with {_listed(self.added)}: {_listed(self.kept_out)}"
-            " can then no longer write to it; readers are not affected, and drop-feature takes it"
-            " back"
+            " can then no longer write to it"
         )
+
+    def __str__(self) -> str:
+        """Return the change in words for people."""
+        return f"{self.effect}; readers are not affected, and drop-feature takes it back"
 
 
 def clustering_protocol_change(snapshot: Snapshot) -> ProtocolChange | None:

@@ -63,9 +63,9 @@ def _columns(examined: Examined) -> Iterator[Finding]:
         yield repaired(
             snapshot,
             "partitioned",
-            f"the table is partitioned by {', '.join(partitions)}: it cannot be clustered; optimize"
-            " joins small files inside partitions, and how well rows are ordered there is not"
-            " measured",
+            f"the table is partitioned by {', '.join(partitions)}: it cannot be clustered until"
+            " migrate has rewritten it; optimize joins small files inside partitions, and how well"
+            " rows are ordered there is not measured",
             None,
         )
         return

@@ -52,7 +52,8 @@ class MigrationNotice:
     def __str__(self) -> str:
         """Return the notice in words for people."""
         partitions = ", ".join(self.partition_columns)
-        protocol = "" if self.protocol_change is None else f"; {self.protocol_change}"
+        change = self.protocol_change
+        protocol = "" if change is None else f"; {change.effect}, which drop-feature takes back"
         return (
             f"after this the table is no longer partitioned by {partitions}: streams that read it"
             " stop at this version and have to be begun again with a new checkpoint, and whoever"

@@ -10,9 +10,11 @@ from liquidlog.judgement.verdicts import Option
 from liquidlog.log.checkpointing import Checkpointed
 from liquidlog.operations.append import Appended
 from liquidlog.operations.define import DroppedFeature
+from liquidlog.operations.migrate import MigrationNotice
 from liquidlog.plan import ClusteringPlan, RewriteResult
 from liquidlog.report.layout import Grid, Line, Report, listing, pairs
-from liquidlog.report.plans import judged_plan, plan
+from liquidlog.report.plans import judged_plan, plan, predicted_plan
+from liquidlog.simulation.prediction import Prediction
 from liquidlog.spec.markup import NOT_MEASURED
 from liquidlog.spec.sizes import render_size
 from liquidlog.spec.times import rough_duration
@@ -172,6 +174,35 @@ def _reconciled(result: Mapping[str, Any], were: str) -> Report:
     size = render_size(found["bytes_read"])
     where = f"{found['files']} output(s)"
     return (Line(f"{rows} {were} deleted from {where}: {size} read in {found['seconds']} s"),)
+
+
+def migrated(result: Mapping[str, Any]) -> Report:
+    """Show what a migration did."""
+    head = Line(
+        f"version {_listed(result['versions'])} is clustered by"
+        f" {', '.join(result['clustering_columns'])} and no longer partitioned by"
+        f" {', '.join(result['partition_columns'])}"
+    )
+    return (head, *(optimized(result) if result["groups"] else ()))
+
+
+def would_migrate(
+    made: ClusteringPlan,
+    predicted: Prediction | None,
+    notice: MigrationNotice,
+    result: Mapping[str, Any],
+) -> Report:
+    """Show what a migration would commit, its plan, what readers would read, and who is asked."""
+    if not made.groups:
+        version = _listed(result["versions"])
+        head = Line(f"would change the definition only, as version {version}; {_NOTHING_DONE}")
+    else:
+        head = _would_commit(made, result, "would commit")
+    if predicted is None:
+        shown = judged_plan((made, None))
+    else:
+        shown = predicted_plan((made, None, predicted, None))
+    return (head, *shown, Line(f"would ask first: {notice}"))
 
 
 def optimized_finally(result: Mapping[str, Any]) -> Report:

@@ -10,10 +10,13 @@ from typing import Any
 from msgspec import UNSET, to_builtins
 
 from liquidlog.operations.followed import ReconciledRows, reconcile_limits
+from liquidlog.operations.migrate import MigrationNotice
 from liquidlog.operations.rewrite import CommitReport, default_groups_per_commit
 from liquidlog.operations.rounds import Round, depth_after_round
 from liquidlog.plan import RESULT_FORMAT_VERSION, ClusteringPlan, RewriteResult, RewrittenGroup
 from liquidlog.report.policies import policy_document
+from liquidlog.simulation.prediction import Prediction
+from liquidlog.spec.schema import quote_path
 from liquidlog.table import Table
 
 
@@ -82,6 +85,25 @@ def round_document(
     }
 
 
+def migration_document(
+    plan: ClusteringPlan,
+    done: Mapping[str, Any],
+    notice: MigrationNotice,
+    predicted: Prediction | None,
+) -> Mapping[str, Any]:
+    """Return the document of a migration, from that of its groups, `done` or as planned."""
+    change = notice.protocol_change
+    return {
+        **done,
+        "partition_columns": notice.partition_columns,
+        "clustering_columns": [quote_path(column.logical) for column in plan.columns],
+        "protocol_change": None
+        if change is None
+        else {"before": change.before, "after": change.after},
+        "prediction": None if predicted is None else predicted.document(),
+    }
+
+
 def _proofs(report: CommitReport) -> Mapping[int, Mapping[str, Any]]:
     """Return what to say of the proof of each group, by its id: nothing if it is whole."""
     return {
@@ -142,8 +164,9 @@ def would_do_round(
     groups_per_commit = commits.get("groups_per_commit")
     most = groups_per_commit or default_groups_per_commit(made)
     versions = [first + number // most for number in range(len(made.groups))]
+    definition = [first] if made.is_migration and not made.groups else []
     return {
-        "versions": list(dict.fromkeys(versions)),
+        "versions": definition or list(dict.fromkeys(versions)),
         "groups": [
             {
                 "group_id": group.group_id,

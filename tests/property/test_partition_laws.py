@@ -12,14 +12,18 @@ from deltalake import write_deltalake
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from liquidlog.data.checksum import multiset_checksum
 from liquidlog.data.partitioned import split_by_partition
+from liquidlog.log.loader import open_store
 from liquidlog.spec.arrow import arrow_type
+from liquidlog.spec.partition_values import typed_value
 from liquidlog.spec.partitions import is_safe_directory, partition_directory, same_value
-from liquidlog.spec.schema import DataType, DecimalType, PrimitiveType, StructField
+from liquidlog.spec.schema import DataType, DecimalType, PrimitiveType, StructField, StructType
 from liquidlog.table import Table
 from support.arrow_executor import execute
 from support.effort import effort
 from support.partitioned import rows_read
+from support.table_rows import live_rows
 
 _TEXTS = st.text(st.characters(codec="utf-8", exclude_characters="\0"), max_size=12)
 _TIMES = st.datetimes(dt.datetime(1, 1, 2), dt.datetime(9999, 12, 30))  # noqa: DTZ001
@@ -61,6 +65,37 @@ def test_texts_of_values_are_read_as_these_values(drawn: tuple[DataType, list[An
     assert [None if value is None else repr(value) for value in back] == [
         None if value == "None" else value for value in expected
     ]
+    typed = [typed_value(found[number], StructField("p", kind)) for number in range(len(values))]
+    assert {one.type for one in typed} == {array.type}
+    empty_is_null = [None if value == "" else value for value in array.to_pylist()]
+    assert [repr(one.as_py()) for one in typed] == list(map(repr, empty_is_null))
+
+
+@given(columns(), st.data())
+@settings(max_examples=effort(10, 200))
+def test_a_migration_writes_every_value_into_the_files(
+    drawn: tuple[DataType, list[Any]], data: st.DataObject
+) -> None:
+    kind, values = drawn
+    array = pa.array([None if value == "" else value for value in values], arrow_type(kind))
+    table = pa.table({"p": array, "id": pa.array(range(len(values)), pa.int64())})
+    with tempfile.TemporaryDirectory() as directory:
+        path = Path(directory, "t")
+        schema = StructType((StructField("p", kind), StructField("id", PrimitiveType("long"))))
+        made = Table.create(str(path), schema=schema)
+        made.append(table.slice(0, 0))
+        first = path / "_delta_log" / f"{0:020d}.json"
+        first.write_text(
+            first.read_text().replace('"partitionColumns":[]', '"partitionColumns":["p"]')
+        )
+        made = Table.open(str(path))
+        made.append(table)
+        by = data.draw(st.sampled_from([["id"], ["p"], ["p", "id"]]))
+        plan = made.plan_migration(by)
+        made.commit(plan, execute(plan))
+        found = live_rows(open_store(str(path)), made.snapshot()).sort_by("id")
+        assert made.detail()["partitionColumns"] == []
+        assert multiset_checksum(found) == multiset_checksum(table)
 
 
 @given(st.lists(st.tuples(st.none() | _TEXTS, st.none() | st.integers(-9, 9)), max_size=12))

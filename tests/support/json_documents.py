@@ -11,7 +11,7 @@ from unittest import mock
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from liquidlog.cli import rewriting, upkeeping
+from liquidlog.cli import migrating, rewriting, upkeeping
 from liquidlog.data.runs import Run
 from liquidlog.plan import ClusteringPlan, RewrittenGroup
 from liquidlog.report.jsonable import render_error
@@ -47,6 +47,7 @@ def documents(home: Path) -> dict[str, list[Mapping[str, Any]]]:
     _sources(home)
     found: dict[str, list[Mapping[str, Any]]] = {}
     with (
+        mock.patch.object(migrating, "open_executor", _open_executor),
         mock.patch.object(rewriting, "open_executor", _open_executor),
         mock.patch.object(upkeeping, "open_executor", _open_executor),
     ):
@@ -97,7 +98,23 @@ def _calls(home: Path) -> Iterator[Words]:
 
 def _many_tables(home: Path) -> Iterator[Words]:
     yield from _ticks(home)
+    yield from _migrations(home)
     yield from _other_tables()
+
+
+def _migrations(home: Path) -> Iterator[Words]:
+    remembered = {"delta.targetFileSize": "1048576"}
+    partitioned_table(home / "parted", files={"a": 2, None: 1}, configuration=remembered)
+    words = ["migrate", "parted", "--cluster-by", "p,id", "--bloom-filter", "v"]
+    (home / "parted.jsonl").write_text(
+        '{"where": "p = 1"}\n{"where": "upper(v) = \'A\'"}\n{"where": "p = )"}\n'
+    )
+    readers = ["--workload", "parted.jsonl"]
+    yield [*words, *readers, "--dry-run"]
+    deleted = str(ROOT / "fixtures" / "partitions" / "deletion_vectors")
+    yield ["migrate", deleted, "--cluster-by", "k", "--dry-run"]
+    yield [*words, "-o", "migration.json"]
+    yield [*words, *readers, "--yes", "--no-read-back"]
 
 
 def _ticks(home: Path) -> Iterator[Words]:

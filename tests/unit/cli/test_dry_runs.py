@@ -14,8 +14,9 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from deltalake import DeltaTable
 
-from liquidlog.cli import rewriting
+from liquidlog.cli import migrating, rewriting
 from liquidlog.cli.main import cli, run
 from liquidlog.data.runs import Run
 from liquidlog.operations.append import MAX_FILE_ROWS
@@ -25,6 +26,7 @@ from liquidlog.table import Table
 from support.arrow_executor import execute
 from support.commands import Call, said
 from support.copies import copy_table
+from support.partitioned import partitioned_table
 
 SCHEMA = pa.schema([("id", pa.int64()), ("x", pa.int64()), ("s", pa.string())])
 DELTA_SCHEMA = StructType(
@@ -136,6 +138,17 @@ def commit_again(tmp_path: Path) -> Words:
     return ["commit", *paths]
 
 
+def migrate(tmp_path: Path) -> Words:
+    table = partitioned_table(tmp_path / "t", files={"a": 2, None: 1})
+    return ["migrate", table.uri, "--cluster-by", "p,id", "--yes"]
+
+
+def migrate_empty(tmp_path: Path) -> Words:
+    words = migrate(tmp_path)
+    DeltaTable(words[1]).delete()
+    return words
+
+
 def run_plan(tmp_path: Path) -> Words:
     paths, _ = saved(tmp_path, made(tmp_path))
     return ["run", paths[0], "-o", str(tmp_path / "another.jsonl")]
@@ -177,6 +190,8 @@ CASES: Mapping[str, Callable[[Path], Words]] = {
     "optimize": on_table("optimize"),
     "optimize --final": on_table("optimize", *FINAL, "--min-gain", "0"),
     "optimize --final without gain": on_table("optimize", *FINAL, "--min-gain", "99"),
+    "migrate": migrate,
+    "migrate without files": migrate_empty,
     "run": run_plan,
     "commit": commit,
     "commit of groups": commit_groups,
@@ -210,7 +225,8 @@ def executor(monkeypatch: pytest.MonkeyPatch) -> None:
     ) -> Iterator[RewrittenGroup]:
         return (group for group in execute(plan).groups if group.group_id in set(pending))
 
-    monkeypatch.setattr(rewriting, "open_executor", lambda *_, **__: nullcontext(rewrite))
+    for module in (migrating, rewriting):
+        monkeypatch.setattr(module, "open_executor", lambda *_, **__: nullcontext(rewrite))
 
 
 def tree(directory: Path) -> dict[str, bytes | None]:

@@ -7,6 +7,7 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from deltalake import write_deltalake
 
 from liquidlog.cli.main import cli
 from liquidlog.table import Table
@@ -51,6 +52,15 @@ ALWAYS: Final = {
         "--groups-per-commit",
         "--max-reconciled-share",
         "--no-read-back",
+    },
+    "migrate": {
+        "--cluster-by",
+        "--workload",
+        "--max-file-size",
+        "--min-cube-size",
+        "--compression",
+        "--bloom-filter",
+        "--output",
     },
     "vacuum": {"--retain", "--dry-run", "--limit"},
     "orphans": {"--delete", "--finished", "--older-than", "--limit"},
@@ -121,6 +131,21 @@ WITHOUT_EFFECT: Final = {
         "--spark-conf": "two --executor other --spark-conf a=b",
         "--local-limit": "two --local-limit 1GiB",
     },
+    "migrate": {
+        "--curve": "parted --cluster-by x --curve kd --dry-run",
+        "--prefix": "parted --cluster-by x --prefix s --dry-run",
+        "--target-cube-size": "parted --cluster-by x --target-cube-size 1GiB --dry-run",
+        "--sample": "parted --cluster-by x --sample",
+        "--reconcile-limit": "parted --cluster-by x --reconcile-limit 1GiB"
+        " --max-reconciled-share 0",
+        "--max-reconciled-share": "parted --cluster-by x -o new --max-reconciled-share 10%",
+        "--executor": "parted --cluster-by x -o new --executor local",
+        "--spark-conf": "parted --cluster-by x --executor local --spark-conf a=b",
+        "--local-limit": "parted --cluster-by x --local-limit 1GiB",
+        "--no-read-back": "parted --cluster-by x -o new --no-read-back",
+        "--yes": "parted --cluster-by x -o new --yes",
+        "--dry-run": "parted --cluster-by x -o new --dry-run",
+    },
     "orphans": {"--dry-run": "two --dry-run"},
     "tick": {
         "--output": "two --output plans",
@@ -170,6 +195,7 @@ LOCAL: Final = {
     "create": "new --like two",
     "drop-column": "two x",
     "drop-feature": "two clustering",
+    "migrate": "parted --cluster-by x --yes",
     "rename-column": "two x y",
     "report": "two -o new",
     "run": "document -o new",
@@ -201,6 +227,7 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (home / "readers").write_text('{"where": "x = 1"}')
     for name, columns in (("two", ["x", "s"]), ("one", ["x"]), ("plain", [])):
         Table.create(home / name, schema=rows.schema, cluster_by=columns).append(rows)
+    write_deltalake(str(home / "parted"), rows, partition_by=["s"])
     assert said("plan", str(home / "two"), "-o", str(home / "document"))[0] == 0
     return home
 

@@ -1,0 +1,199 @@
+"""The command that makes a partitioned table a clustered one."""
+
+import time
+from collections.abc import Callable, Mapping
+from functools import partial
+from pathlib import Path
+from typing import Any, Final
+
+import click
+
+from liquidlog.cli.consent import require_consent
+from liquidlog.cli.options import (
+    Pairs,
+    dry_run_option,
+    gathered,
+    json_option,
+    mapping,
+    migration_options,
+    output_option,
+    read_back_option,
+    split_names,
+    table_argument,
+    verb,
+    workload_at,
+    workload_option,
+)
+from liquidlog.cli.output import emit, replace_file
+from liquidlog.cli.rewriting import (
+    COMMIT_OPTIONS,
+    EXECUTOR_OPTION,
+    LOCAL_LIMIT_OPTION,
+    SPARK_CONF_OPTION,
+    begin_early,
+    checked_commits,
+    executors_heard,
+    rewritten_round,
+    say_who_is_at_work,
+    warn_of_what_is_not_read_back,
+)
+from liquidlog.errors import UsageError
+from liquidlog.operations.executors import (
+    ExecutorWhenNeeded,
+    open_executor,
+    require_doable,
+    require_settings,
+)
+from liquidlog.plan import ClusteringPlan, encode_plan
+from liquidlog.report import changes
+from liquidlog.report.rewrites import migration_document, round_document, would_do_round
+from liquidlog.table import Table
+
+_COMMITS = {name: COMMIT_OPTIONS[name] for name in ("max_reconciled_share", "reconcile_limit")}
+_ONLY_TO_REWRITE: Final = (
+    *("yes", "dry_run", "executor", "spark_conf", "local_limit", "no_read_back"),
+    *_COMMITS,
+)
+"""Parameters that have no effect where the plan is only saved."""
+
+_WORKLOAD = workload_option(
+    "Fit the layout to these readers, and predict what they read: JSON lines, .sql, or a source of"
+    " `workload import`."
+)
+
+
+def _commit_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add how deletions are followed; the command receives `commits`, for Table.commit_each."""
+    return gathered(command, _COMMITS, "commits", checked_commits)
+
+
+@verb(
+    "liquidlog migrate ./sales --cluster-by day,store --workload readers.jsonl --dry-run",
+    "liquidlog migrate ./sales --cluster-by day,store -o plan.json",
+    "liquidlog migrate ./sales --cluster-by day,store --yes",
+)
+@table_argument
+@click.option(
+    "--cluster-by", required=True, help="The clustering columns, a,b; partition columns may be."
+)
+@migration_options
+@output_option("Only save the plan to this file, for run and commit; replaces it.")
+@_WORKLOAD
+@click.option(
+    "--sample", is_flag=True, help="Predict from rows of some files instead of statistics."
+)
+@_commit_options
+@EXECUTOR_OPTION
+@SPARK_CONF_OPTION
+@LOCAL_LIMIT_OPTION
+@read_back_option
+@click.option(
+    "--yes", is_flag=True, help="Do not ask before the table is no longer partitioned for good."
+)
+@dry_run_option
+@json_option
+def migrate(  # noqa: PLR0913  one parameter per option
+    table: str,
+    cluster_by: str,
+    policy: Mapping[str, Any],
+    output: Path | None,
+    workload: str | None,
+    commits: Mapping[str, Any],
+    executor: str,
+    spark_conf: Pairs,
+    local_limit: int | None,
+    storage_options: Pairs,
+    *,
+    sample: bool,
+    no_read_back: bool,
+    yes: bool,
+    dry_run: bool,
+    as_json: bool,
+) -> None:
+    """Make a partitioned table a clustered one, in one commit.
+
+    All files are rewritten, with the values of the partition columns in them. Until that is
+    committed, readers see the table as it was, and its last partitioned version stays readable
+    after it. It says who is affected and asks; where nobody can answer, it wants --yes.
+
+    With -o, the plan is saved: `run` rewrites it, and goes on where it was stopped, `commit`
+    commits it once every group is there. Files that others add meanwhile are a conflict.
+    """
+    if output is not None:
+        _refuse_what_only_rewrites()
+    if sample and workload is None:
+        raise UsageError("--sample predicts for a --workload; give one", option="sample")
+    require_settings(executor, mapping(spark_conf), local_limit)
+    opened = Table.open(table, storage_options=mapping(storage_options))
+    started = time.monotonic()
+    asked = workload_at(workload, opened, storage_options)
+    made = opened.fitted(opened.plan_migration(split_names(cluster_by), **policy), asked)
+    predicted = opened.predict(made, asked, sample=sample) if asked else None
+    notice = opened.migration_notice()
+    opened.require_writable(made)
+    planned_seconds = time.monotonic() - started
+    if dry_run or output is not None:
+        if made.groups and output is None:
+            require_doable(executor, made, None, local_limit)
+        if output is not None:
+            replace_file(output, encode_plan(made))
+        round_ = would_do_round(opened, made, planned_seconds, commits)
+        shown = partial(changes.would_migrate, made, predicted, notice)
+        document = migration_document(made, round_, notice, predicted)
+        emit(document, shown, as_json=as_json, dry_run=True)
+        return
+    require_consent(str(notice), yes=yes, can_ask=not as_json)
+    begin_early(executor, spark_conf, dry_run=False)
+    warn_of_what_is_not_read_back(no_read_back=no_read_back, as_json=as_json)
+    say_who_is_at_work(opened, made, as_json=as_json)
+    with (
+        executors_heard(as_json=as_json),
+        ExecutorWhenNeeded(
+            lambda: open_executor(
+                executor,
+                mapping(spark_conf),
+                mapping(storage_options),
+                read_back=not no_read_back,
+                verb="migrate",
+                limit_bytes=local_limit,
+            )
+        ) as waiting,
+    ):
+        done = _done(opened, made, waiting, commits, planned_seconds)
+    emit(migration_document(made, done, notice, predicted), changes.migrated, as_json=as_json)
+
+
+def _refuse_what_only_rewrites() -> None:
+    """Refuse options without effect where a plan is saved.
+
+    Raises:
+        UsageError: If one is given.
+    """
+    context = click.get_current_context()
+    given = [
+        name
+        for name in _ONLY_TO_REWRITE
+        if context.get_parameter_source(name) is click.core.ParameterSource.COMMANDLINE
+    ]
+    if given:
+        listed = ", ".join(f"--{name.replace('_', '-')}" for name in given)
+        raise UsageError(
+            f"{listed}: no effect with -o, which only saves the plan; run and commit have them",
+            option=given[0],
+        )
+
+
+def _done(
+    opened: Table,
+    made: ClusteringPlan,
+    waiting: ExecutorWhenNeeded,
+    commits: Mapping[str, Any],
+    planned_seconds: float,
+) -> Mapping[str, Any]:
+    """Migrate a table, and return the document of that; one without files at once."""
+    if made.groups:
+        return rewritten_round(opened, waiting, commits, planned_seconds, made)
+    started = time.monotonic()
+    report = opened.migrate_empty(made)
+    seconds = planned_seconds + time.monotonic() - started
+    return round_document(made, report, opened.optimize_metrics(made, report), seconds, commits)

@@ -1,0 +1,194 @@
+"""Delta Spark, delta-rs and DuckDB read and continue tables that were migrated from partitions."""
+
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pyarrow as pa
+import pytest
+from deltalake import DeltaTable, write_deltalake
+
+from liquidlog.errors import CommitConflictError
+from liquidlog.table import Table
+from support.arrow_executor import execute
+from support.migrated import migrate
+
+pytestmark = pytest.mark.reference
+
+COLUMNS = {
+    "s": ("STRING", ["'a/b'", "'x=%41 ü'", "NULL"]),
+    "i": ("INT", ["1", "-2147483648", "NULL"]),
+    "day": ("DATE", ["DATE'2024-02-29'", "DATE'0001-01-01'", "NULL"]),
+    "ts": ("TIMESTAMP", ["TIMESTAMP'2024-01-01 12:00:00.5'", "TIMESTAMP'1900-01-01'", "NULL"]),
+    "n": ("TIMESTAMP_NTZ", ["TIMESTAMP_NTZ'2024-01-01 12:00:00.5'", "NULL", "NULL"]),
+    "m": ("DECIMAL(38,18)", ["1.5", "0.25", "NULL"]),
+    "f": ("DOUBLE", ["1e300D", "-0.25D", "NULL"]),
+    "g": ("FLOAT", ["float('NaN')", "float('-Infinity')", "NULL"]),
+    "b": ("BOOLEAN", ["true", "false", "NULL"]),
+    "y": ("BINARY", ["X'0102'", "X'C3A9'", "NULL"]),
+}
+
+
+@pytest.fixture
+def table(spark: Any, tmp_path: Path) -> Table:
+    """Three files in each of three partitions, by every type at once."""
+    where = f"delta.`{tmp_path / 't'}`"
+    types = ", ".join(f"{name} {kind}" for name, (kind, _) in COLUMNS.items())
+    spark.sql(
+        f"CREATE TABLE {where} (id INT, v STRING, {types}) USING delta"
+        f" PARTITIONED BY ({', '.join(COLUMNS)})"
+    )
+    for file in range(3):
+        rows = " UNION ALL ".join(
+            f"SELECT /*+ COALESCE(1) */ CAST(id AS INT), CAST(id % 7 AS STRING),"
+            f" {', '.join(values[part] for _, values in COLUMNS.values())}"
+            f" FROM range({100 * file}, {100 * file + 10})"
+            for part in range(3)
+        )
+        spark.sql(f"INSERT INTO {where} {rows}")
+    return Table.open(str(tmp_path / "t"))
+
+
+def rows_of(spark: Any, table: Table, version: int | None = None) -> list[Any]:
+    at = "" if version is None else f" VERSION AS OF {version}"
+    return sorted(map(str, spark.sql(f"SELECT * FROM delta.`{table.uri}`{at}").collect()))
+
+
+def detail(spark: Any, table: Table) -> tuple[list[str], list[str]]:
+    [row] = spark.sql(f"DESCRIBE DETAIL delta.`{table.uri}`").collect()
+    return row["partitionColumns"], row["clusteringColumns"]
+
+
+def test_values_of_every_type_are_those_that_engines_read(spark: Any, table: Table) -> None:
+    before = rows_of(spark, table)
+    ours = (
+        DeltaTable(table.uri).to_pyarrow_table().sort_by([("id", "ascending"), ("i", "ascending")])
+    )
+    version = table.snapshot().version
+    migrate(table, ["day", "i"])
+    assert rows_of(spark, table) == before
+    assert detail(spark, table) == ([], ["day", "i"])
+    assert rows_of(spark, table, version) == before
+    after = (
+        DeltaTable(table.uri).to_pyarrow_table().sort_by([("id", "ascending"), ("i", "ascending")])
+    )
+    assert list(map(str, after.to_pylist())) == list(map(str, ours.to_pylist()))
+    files = [f"{table.uri}/{path}" for path in table.snapshot().paths().to_pylist()]
+    counted = duckdb.connect().execute(
+        f"SELECT count(*), count(day), count(s), min(i), max(n) FROM read_parquet({files})"
+    )
+    assert str(counted.fetchall()) == (
+        "[(90, 60, 60, -2147483648, datetime.datetime(2024, 1, 1, 12, 0, 0, 500000))]"
+    )
+    found = spark.sql(f"SELECT count(*) FROM delta.`{table.uri}` WHERE y = X'C3A9' AND i < 0")
+    assert found.collect()[0][0] == 30
+
+
+def test_the_engine_continues(spark: Any, table: Table) -> None:
+    migrate(table, ["day", "id"])
+    where = f"delta.`{table.uri}`"
+    spark.sql(f"INSERT INTO {where} SELECT * FROM {where} WHERE id < 5")
+    expected = rows_of(spark, table)
+    assert len(expected) == 90 + 15
+    [row] = spark.sql(f"OPTIMIZE {where}").collect()
+    metrics = row["metrics"].asDict(recursive=True)
+    assert metrics["clusteringStats"]["inputZCubeFiles"]["numFiles"] == 1  # ours is its own cube
+    assert rows_of(spark, table) == expected
+    spark.sql(f"DELETE FROM {where} WHERE day IS NULL")
+    assert len(rows_of(spark, table)) == 70
+    assert not table.plan(full=True).skipped
+
+
+def test_the_engine_restores_the_partitioned_table(spark: Any, table: Table) -> None:
+    before, version = rows_of(spark, table), table.snapshot().version
+    migrate(table, ["id"])
+    spark.sql(f"INSERT INTO delta.`{table.uri}` SELECT * FROM delta.`{table.uri}` WHERE id = 1")
+    spark.sql(f"RESTORE TABLE delta.`{table.uri}` TO VERSION AS OF {version}")
+    assert rows_of(spark, table) == before
+    assert detail(spark, table) == (list(COLUMNS), [])
+    spark.sql(f"INSERT INTO delta.`{table.uri}` SELECT * FROM delta.`{table.uri}` WHERE id = 1")
+    expected = rows_of(spark, table)
+    migrate(table, ["i"])
+    assert rows_of(spark, table) == expected
+    assert detail(spark, table) == ([], ["i"])
+
+
+def test_row_ids_deletions_and_change_data_are_kept(spark: Any, tmp_path: Path) -> None:
+    where = f"delta.`{tmp_path / 't'}`"
+    names = ("DeletionVectors", "RowTracking", "ChangeDataFeed", "InCommitTimestamps")
+    properties = ", ".join(f"'delta.enable{name}' = 'true'" for name in names)
+    spark.sql(
+        f"CREATE TABLE {where} (id INT, p STRING) USING delta PARTITIONED BY (p)"
+        f" TBLPROPERTIES ({properties}, 'delta.appendOnly' = 'false')"
+    )
+    for file in range(3):
+        for text in ("'a b'", "NULL"):
+            ids = f"range({9 * file}, {9 * file + 9}, 1, 1)"
+            spark.sql(f"INSERT INTO {where} SELECT CAST(id AS INT), {text} FROM {ids}")
+    spark.sql(f"DELETE FROM {where} WHERE id % 4 = 1")
+    table = Table.open(str(tmp_path / "t"))
+    tracked = f"SELECT *, _metadata.row_id, _metadata.row_commit_version FROM {where}"
+    before = sorted(map(str, spark.sql(tracked).collect()))
+    plan = table.plan_migration("p")
+    result = execute(plan)
+    spark.sql(f"DELETE FROM {where} WHERE id % 10 = 2 AND p = 'a b'")
+    after = sorted(map(str, spark.sql(tracked).collect()))
+    assert len(before) > len(after)
+    report = table.commit(plan, result)
+    assert report.reconciled.rows == len(before) - len(after)
+    assert sorted(map(str, spark.sql(tracked).collect())) == after
+    changes = (
+        spark.read.format("delta")
+        .option("readChangeFeed", "true")
+        .option("startingVersion", 0)
+        .load(table.uri)
+    )
+    found = Counter(row["_change_type"] for row in changes.collect())
+    assert found["insert"] == 54
+    assert found["delete"] == 54 - len(after)
+    spark.sql(f"INSERT INTO {where} VALUES (1000, 'new')")
+    assert spark.sql(f"SELECT count(*) FROM {where}").collect()[0][0] == len(after) + 1
+
+
+def test_a_stream_stops_and_says_why(spark: Any, table: Table, tmp_path: Path) -> None:
+    out, mark = str(tmp_path / "out"), str(tmp_path / "mark")
+
+    def stream() -> Any:
+        return (
+            spark.readStream.format("delta")
+            .load(table.uri)
+            .writeStream.format("parquet")
+            .option("checkpointLocation", mark)
+            .trigger(availableNow=True)
+            .start(out)
+        )
+
+    stream().awaitTermination()
+    assert spark.read.parquet(out).count() == 90
+    migrate(table, ["day"])
+    with pytest.raises(Exception, match="DELTA_SCHEMA_CHANGED"):
+        stream().awaitTermination()
+    assert spark.read.parquet(out).count() == 90
+
+
+def test_appends_that_began_before_it_fail_after_it(tmp_path: Path) -> None:
+    path = tmp_path / "t"
+    rows = pa.table({"id": [1, 2, 3], "p": ["a", "b c", None]})
+    write_deltalake(str(path), rows, partition_by=["p"])
+    stale = DeltaTable(str(path))
+    table = Table.open(str(path))
+    migrate(table, ["p"])
+    with pytest.raises(Exception, match=r"(?i)metadata|protocol|conflict|feature"):
+        write_deltalake(stale, rows, mode="append")
+    assert DeltaTable(str(path)).to_pyarrow_table().num_rows == 3
+
+
+def test_appends_of_others_while_it_runs_are_a_conflict(spark: Any, table: Table) -> None:
+    plan = table.plan_migration("day")
+    result = execute(plan)
+    spark.sql(f"INSERT INTO delta.`{table.uri}` SELECT * FROM delta.`{table.uri}` WHERE id = 1")
+    before = rows_of(spark, table)
+    with pytest.raises(CommitConflictError):
+        table.commit(plan, result)
+    assert rows_of(spark, table) == before
