@@ -5,6 +5,7 @@ from typing import Any
 
 import click
 
+from liquidlog.cli.defaults import storage_defaults
 from liquidlog.cli.options import Pairs, json_option, mapping, output_option, storage_option, verb
 from liquidlog.cli.output import emit, replace_file
 
@@ -46,6 +47,7 @@ def workload(  # noqa: PLR0913  one parameter per option
     from liquidlog.workload.form import encode_queries
 
     del action
+    storage_options = storage_options or storage_defaults(*sources, *tables)
     found = import_workload(
         sources,
         tables=tables,

@@ -10,6 +10,8 @@ from typing import Any, Final, ParamSpec, TypeVar, cast
 
 import click
 
+from liquidlog.cli.defaults import OPTIONS as CONFIG_OPTIONS
+from liquidlog.cli.defaults import Verb, storage_defaults
 from liquidlog.cli.verbosity import VERBOSE
 from liquidlog.errors import UsageError
 from liquidlog.predicates.workload import Workload
@@ -33,11 +35,13 @@ _WHOLE: Final = 100.0
 def verb(*examples: str) -> Callable[[Callable[..., Any]], click.Command]:
     """Make a function the command of the same name, with a help text that ends with examples."""
     heading = "Example:" if len(examples) == 1 else "Examples:"
-    made = click.command(epilog="\n".join(["\b", heading, *(f"  {line}" for line in examples)]))
+    made = click.command(
+        cls=Verb, epilog="\n".join(["\b", heading, *(f"  {line}" for line in examples)])
+    )
 
     def command(function: Callable[..., Any]) -> click.Command:
         built = made(function)
-        built.params.append(VERBOSE)
+        built.params += [VERBOSE, *CONFIG_OPTIONS]
         return built
 
     return command
@@ -179,8 +183,15 @@ def storage_option(command: Callable[P, R]) -> Callable[P, R]:
         "storage_options",
         multiple=True,
         type=PAIR,
+        callback=_or_defaults,
         help="An option of the storage, named as in delta-rs; repeats.",
     )(command)
+
+
+def _or_defaults(context: click.Context, _: click.Parameter, given: Pairs) -> Pairs:
+    """Return the given options, else those that a file has for the table that is named."""
+    table = context.params.get("table")
+    return given or (storage_defaults(table) if isinstance(table, str) else ())
 
 
 def read_back_option(command: Callable[P, R]) -> Callable[P, R]:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from liquidlog.cli.defaults import storage_defaults
 from liquidlog.cli.judging import predicted_and_judged
 from liquidlog.cli.options import (
     PAIR,
@@ -244,8 +245,7 @@ def _would_optimize(
 def executors_heard(*, as_json: bool) -> Iterator[None]:
     """Context manager: messages of executors to the logger EXECUTOR_GROUP appear on stderr.
 
-    With `as_json` they do not: stderr then holds only the document of an error. With `-v` they
-    appear as lines of the log.
+    With `as_json` they do not, for the document of an error; with `-v` they are lines of the log.
     """
     log = logging.getLogger(EXECUTOR_GROUP)
     handler = logging.NullHandler() if as_json or is_verbose() else _Said()
@@ -387,6 +387,7 @@ def run(  # noqa: PLR0913  one parameter per option
     """
     require_settings(executor, mapping(spark_conf), local_limit)
     made = read_plan(plan_path)
+    storage_options = storage_options or storage_defaults(made.table_uri)
     require_used(made.table_uri, mapping(storage_options))
     _warn_of_what_is_not_read_back(no_read_back=no_read_back, as_json=as_json)
     if dry_run:
@@ -441,6 +442,7 @@ def commit(
     """
     made = read_plan(plan_path)
     result = read_result(result_path, made)
+    storage_options = storage_options or storage_defaults(made.table_uri)
     opened = Table.open(made.table_uri, storage_options=mapping(storage_options))
     report = opened.commit(made, result, **commits, dry_run=dry_run)
     document = committed_document(made, report, commits)

@@ -5,6 +5,7 @@ from typing import Any
 
 import click
 
+from liquidlog.cli.defaults import storage_defaults
 from liquidlog.cli.options import (
     PAIR,
     SIZE,
@@ -58,6 +59,8 @@ def sql(  # noqa: PLR0913  one parameter per option
     engine = {"executor": executor, "spark_conf": spark_conf, "local_limit": local_limit}
     asks = executor is not None or bool(spark_conf) or local_limit is not None
     _require_effect(asked, asks_of_an_executor=asks, dry_run=dry_run)
+    if isinstance(asked.table, ask.TableAt):
+        storage_options = storage_options or storage_defaults(asked.table.uri)
     caller = _Caller(context, storage_options, dry_run=dry_run, as_json=as_json)
     if isinstance(asked, ask.Rewrite):
         return caller.rewrite(asked, {**engine, "executor": executor or SPARK})

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import click
 
+from liquidlog.cli.defaults import storage_defaults
 from liquidlog.cli.options import (
     LOCAL_FILE,
     PAIR,
@@ -81,6 +82,7 @@ def tick(  # noqa: PLR0913  one parameter per option
     name = executor or "spark"
     if not plan_only and policy.rewrite is not None:
         find_executor(name)
+    storage_options = storage_options or storage_defaults(*policy.tables, *tables)
     options, conf = mapping(storage_options), mapping(spark_conf)
     request = TickRequest(
         policy=policy,
