@@ -51,20 +51,22 @@ SETTINGS = {
 }
 
 
-def made(home: Path) -> Path:
+def made(home: Path, *, is_clustered: bool = True) -> Path:
     """Return the directory of the table, which is made if it is not there."""
-    place = home / "cold"
+    place = home / ("cold" if is_clustered else "not clustered")
     if place.exists():
         return place
     tool = Path(sys.executable).parent / "tpchgen-cli"
     generated = home / "lineitem in parts"
     words = [tool, "parquet", "-s", "1", "--tables", "lineitem", "--parts", str(PARTS)]
-    subprocess.run([*words, "--output-dir", generated], check=True)
+    if not generated.exists():
+        subprocess.run([*words, "--output-dir", generated], check=True)
     files = sorted(generated.rglob("*.parquet"))
     table = Table.create(place, schema=pq.read_schema(files[0]))
     for step in range(APPENDS):
         table.append(files[step::APPENDS])
-    table.cluster_by(COLUMNS)
+    if is_clustered:
+        table.cluster_by(COLUMNS)
     return place
 
 

@@ -75,6 +75,7 @@ if TYPE_CHECKING:
     from liquidlog.operations.backfill import Mended
     from liquidlog.operations.define import Definition, DroppedFeature
     from liquidlog.operations.explain import Explained
+    from liquidlog.operations.migrate import MigrationNotice
     from liquidlog.operations.optimize import Optimized
     from liquidlog.operations.overview import Overview
     from liquidlog.operations.past_commits import OptimizeComparison, WrittenBytes
@@ -800,6 +801,56 @@ class Table(Summary):
         asked = None if workload is None else _workload(workload)
         return planned(snapshot, arguments, self.bounds_of(snapshot), self._clock.new_id, asked)
 
+    def plan_migration(  # noqa: PLR0913  the policy, spelled out
+        self,
+        cluster_by: str | Sequence[str],
+        *,
+        curve: str | None = None,
+        min_cube_size: Size | None = None,
+        target_cube_size: Size | None = None,
+        max_file_size: Size | None = None,
+        compression: str | None = None,
+        bloom_filter: str | Sequence[str] | None = None,
+        prefix: str | Sequence[str] | None = None,
+        workload: Workload | None = None,
+    ) -> ClusteringPlan:
+        """Return the plan that makes a partitioned table one clustered by columns; writes nothing.
+
+        Every file is rewritten, with the values of the partition columns in it. All groups of the
+        plan are one commit, by `commit` as by `migrate`. All other arguments are those of `plan`;
+        groups, which are rewritten one by one, are of at most `target_cube_size`.
+
+        Raises:
+            UsageError: If the table is not partitioned, or as `plan`.
+            ClusteringColumnError: If it cannot be clustered by these columns; has every problem.
+            UnsupportedFeatureError: If it cannot be migrated; has every reason.
+        """
+        from liquidlog.operations.migrate import planned_migration
+
+        arguments = {
+            "curve": curve,
+            "min_cube_size": min_cube_size,
+            "target_cube_size": target_cube_size,
+            "max_file_size": max_file_size,
+            "compression": compression,
+            "bloom_filter": bloom_filter,
+            "prefix": prefix,
+        }
+        asked = None if workload is None else _workload(workload)
+        columns = column_paths(cluster_by, argument="cluster_by")
+        return planned_migration(
+            self.snapshot_to_change(), columns, arguments, self._clock.new_id, asked
+        )
+
+    def migration_notice(self) -> "MigrationNotice":
+        """Return what people have to know before the table is migrated: who is affected, and how.
+
+        It has the change of the protocol, and which writers then refuse the table.
+        """
+        from liquidlog.operations.migrate import migration_notice
+
+        return migration_notice(self.update())
+
     def fitted(self, plan: ClusteringPlan, workload: Workload) -> ClusteringPlan:
         """Return a plan whose layout is fitted to the readers of a workload.
 
@@ -1041,6 +1092,65 @@ class Table(Summary):
             reconcile_limit=reconcile_limit,
         )
 
+    def migrate(
+        self,
+        cluster_by: str | Sequence[str],
+        session: object = None,
+        *,
+        executor: str = "spark",
+        local_limit: Size | None = None,
+        max_reconciled_share: float | None = None,
+        reconcile_limit: Size | None = None,
+        **policy: Any,  # noqa: ANN401  as plan_migration takes them
+    ) -> "Optimized":
+        """Make a partitioned table one that is clustered by columns, in one commit.
+
+        Readers see the table as it was, or all of it migrated. Rows that others delete meanwhile
+        are deleted as in `commit`; files that others add are a conflict, and nothing is committed.
+
+        Args:
+            cluster_by: The clustering columns; partition columns may be among them.
+            session: As `optimize` takes it, and so all others.
+            executor: What rewrites the files, by its name.
+            local_limit: The most input for the executor `local`.
+            max_reconciled_share: As `commit` takes it.
+            reconcile_limit: As `commit_each` takes it.
+            policy: What `plan_migration` takes.
+
+        Raises:
+            UsageError: As `plan_migration` and `optimize`.
+            ClusteringColumnError: If it cannot be clustered by these columns; has every problem.
+            UnsupportedFeatureError: If it cannot be migrated; has every reason.
+            ExecutorError: If the executor cannot start, or a group failed; nothing was committed.
+            CommitConflictError: If other commits made it impossible; nothing was committed.
+            CommitStateUnknownError: If the commit may or may not have landed.
+        """
+        return self.rewrite_and_commit(
+            self.plan_migration(cluster_by, **policy),
+            session,
+            executor=one(executor, str, argument="executor", expected="the name of an executor"),
+            local_limit=local_limit,
+            max_reconciled_share=max_reconciled_share,
+            reconcile_limit=reconcile_limit,
+        )
+
+    def migrate_empty(self, plan: ClusteringPlan, *, dry_run: bool = False) -> "CommitReport":
+        """Commit a migration of a table without files, whose plan has no groups.
+
+        With `dry_run` nothing is committed: the version is the one that the table would have.
+
+        Raises:
+            UsageError: If the plan has groups, or is no migration.
+            CommitConflictError: If other commits changed the table or added files meanwhile.
+            UnsupportedFeatureError: If the table requires more of a writer than we do.
+        """
+        from liquidlog.operations.migrate import migrate_empty
+
+        if not _plan(plan).is_migration or plan.groups:
+            raise UsageError("the plan is no migration of a table without files")
+        snapshot = self.snapshot_to_change()
+        return migrate_empty(self._store, snapshot, plan, self._clock, dry_run=dry_run)
+
     def rewrite_and_commit(  # noqa: PLR0913  as optimize
         self,
         plan: ClusteringPlan,
@@ -1070,6 +1180,9 @@ class Table(Summary):
         share, limit = max_reconciled_share, reconcile_limit
         self._commit_run(plan, share, limit)  # refuses wrong limits before anything is rewritten
         self.require_writable(plan)
+        if plan.is_migration and not plan.groups:
+            report = self.migrate_empty(plan)
+            return Optimized(plan=plan, report=report, metrics=self.optimize_metrics(plan, report))
         storage = self._store.storage
         most_bytes = None if local_limit is None else parse_size(local_limit)
         opening = partial(open_executor_at, executor, session, storage, most_bytes)
@@ -1655,6 +1768,11 @@ def _groups_per_commit(plan: ClusteringPlan, value: int | None) -> int:
 
     if value is None:
         return default_groups_per_commit(plan)
+    if plan.is_migration:
+        raise UsageError(
+            "groups_per_commit has no effect on a migration, which is committed as a whole",
+            option="groups_per_commit",
+        )
     return whole_number(value, argument="groups_per_commit", least=1)
 
 

@@ -27,6 +27,7 @@ from liquidlog.data.writer import encoded_bytes
 from liquidlog.errors import ExecutorError, LiquidlogError, SchemaMismatchError
 from liquidlog.plan import GroupCosts, WrittenFile
 from liquidlog.rewriting.assignment import encode_survey
+from liquidlog.rewriting.sampled import sample_positions
 from liquidlog.rewriting.shuffle import MapSide
 from liquidlog.rewriting.sink import (
     OutputFile,
@@ -37,7 +38,7 @@ from liquidlog.rewriting.sink import (
     failed,
     require_running,
 )
-from liquidlog.rewriting.source import GroupWork, Survey, flat_array, sample_positions
+from liquidlog.rewriting.source import GroupWork, Survey, flat_array
 from liquidlog.rewriting.whole import facts_batch, sorted_outputs
 from liquidlog.spec.arrow import arrow_type, leaf_column, without_void
 from liquidlog.spec.schema import leaves

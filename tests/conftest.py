@@ -11,6 +11,8 @@ settings.register_profile(
 )
 settings.load_profile("laws")
 
+pytest.register_assert_rewrite("support.executor_contract")
+
 
 _EARLY = executors._EARLY_GROUP
 

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
-from typing import Final
+from typing import Final, NamedTuple
 
 from liquidlog.advice.candidates import (
     MOST_SETS,
@@ -33,6 +33,13 @@ Measure = Callable[[Sequence[Candidate]], Sequence[Readings]]
 """Returns what readers open with each candidate."""
 
 Measured = dict[Candidate, Readings]
+
+
+class Regret(NamedTuple):
+    """How many times the least cost of a reading a layout's is, and the same of its bytes."""
+
+    cost: float
+    bytes: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -124,17 +131,48 @@ def ordered(found: Mapping[Candidate, Readings], weights: Floats) -> list[Candid
     return sorted(found, key=lambda one: (known[one], one.plainness))
 
 
-def chosen(found: Mapping[Candidate, Readings], weights: Floats) -> Candidate:
+def regrets(
+    known: Mapping[Candidate, Readings], unknown: Mapping[Candidate, Readings], weights: Floats
+) -> Mapping[Candidate, Regret]:
+    """Return how far each candidate is from the best, at worst.
+
+    Nobody knows whether readers will ask again what they asked, or for other constants. So each
+    candidate is held against the best for the first and against the best for the second.
+
+    Args:
+        known: What readers open if candidates are fitted to these very predicates.
+        unknown: What they open if candidates are fitted to others of their kinds.
+        weights: Of p predicates, (p,).
+    """
+    both = (known, unknown)
+    cost = _worst([costs(found, weights) for found in both])
+    size_bytes = _worst(
+        [{one: float(weights @ read.bytes) for one, read in found.items()} for found in both]
+    )
+    return {one: Regret(cost[one], size_bytes[one]) for one in known}
+
+
+def _worst(figures: Sequence[Mapping[Candidate, float]]) -> Mapping[Candidate, float]:
+    """Return how many times the least one each candidate's figure is, at worst."""
+    least = [min(each.values()) for each in figures]
+    return {
+        one: max(
+            each[one] / lowest if lowest > 0 else 1.0
+            for each, lowest in zip(figures, least, strict=True)
+        )
+        for one in figures[0]
+    }
+
+
+def chosen(found: Mapping[Candidate, Regret]) -> Candidate:
     """Return the best candidate: the plainest of those that are as good as any."""
-    known = costs(found, weights)
-    best = min(known, key=lambda one: known[one])
-    read = {one: float(weights @ reads.bytes) for one, reads in found.items()}
+    best = min(found.values())
     same = [
         one
-        for one, cost in known.items()
-        if cost <= known[best] * (1 + SAME) and read[one] <= read[best] * (1 + SAME)
+        for one, regret in found.items()
+        if regret.cost <= best.cost * (1 + SAME) and regret.bytes <= best.bytes * (1 + SAME)
     ]
-    return min(same, key=lambda one: (one.plainness, known[one]))
+    return min(same, key=lambda one: (one.plainness, found[one]))
 
 
 def preferred_since(

@@ -15,6 +15,7 @@ Between two sampled rows a cut is put where the largest quadrants meet, so that 
 sample missed fall on the side of their quadrant.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Final
@@ -127,7 +128,9 @@ class CurveSample:
             highs: (s, d) float64, where it ends.
         """
         order = stable_order(keys)
-        return cls(keys[order], ordinals[order], lows[order], highs[order])
+        # Rows taken whole are copied many times faster than by an index.
+        ends = (np.take(side, order, axis=0) for side in (lows, highs))
+        return cls(keys[order], ordinals[order], *ends)
 
     def between(self, start: int, stop: int) -> "CurveSample":
         """Return the rows from `start` up to, without, `stop`."""
@@ -145,12 +148,30 @@ def choose_cuts(sample: CurveSample, parts: int, reach: Reach | None = None) -> 
 
     With `reach`, boxes that few readers open count as small.
     """
+    return choose_cuts_each([sample], parts, reach)[0]
+
+
+def choose_cuts_each(
+    samples: Sequence[CurveSample], parts: int, reach: Reach | None = None
+) -> list[Cuts]:
+    """Return what `choose_cuts` does for each of several samples of equally many rows.
+
+    They are cut together, in a fraction of the time.
+    """
     count = parts * _UNITS_PER_PART
-    unit_rows = len(sample.keys) // count
+    unit_rows = len(samples[0].keys) // count
     if unit_rows < _MIN_ROWS_PER_UNIT or parts == 1:
-        return equal_cuts(sample, parts)
-    units = _even_positions(_levels(sample.keys), count, reach=(unit_rows - 1) // 2)
-    return _rounded_cuts_at(sample, units[_best_units(sample, units, reach)[:-1]])
+        return [equal_cuts(sample, parts) for sample in samples]
+    reaches = (unit_rows - 1) // 2
+    units = [_even_positions(_levels(one.keys), count, reach=reaches) for one in samples]
+    costs = np.stack(
+        [_window_costs(*both, reach) for both in zip(samples, units, strict=True)], axis=1
+    )
+    chosen = _best_units(costs)
+    return [
+        _rounded_cuts_at(sample, edges[best[:-1]])
+        for sample, edges, best in zip(samples, units, chosen, strict=True)
+    ]
 
 
 def opened_shares(sample: CurveSample, cuts: Cuts) -> Shares:
@@ -252,29 +273,34 @@ def _even_positions(levels: Positions, count: int, *, reach: int) -> Positions:
     return moved
 
 
-def _best_units(sample: CurveSample, units: Positions, reach: Reach | None) -> Positions:
-    """Return the unit edges where the parts end, the last one included."""
-    parts = (len(units) - 1) // _UNITS_PER_PART
-    costs = _window_costs(sample, units, reach)
-    costs = np.pad(costs, ((0, 0), (_MAX_DRIFT_UNITS,) * 2), constant_values=np.inf)
+def _best_units(costs: Shares) -> Positions:
+    """Return the unit edges where the parts end, the last one included, (samples, parts).
+
+    Args:
+        costs: Those of windows, (len(_WIDTHS), samples, units) as `_window_costs` has them.
+    """
+    count, units = costs.shape[1], costs.shape[2] - 1
+    parts, drifts = units // _UNITS_PER_PART, 2 * _MAX_DRIFT_UNITS + 1
     # Entry i is about parts that end at unit i - _MAX_DRIFT_UNITS, counted from the even end.
-    drifts = 2 * _MAX_DRIFT_UNITS + 1
+    costs = np.pad(costs, ((0, 0), (0, 0), (_MAX_DRIFT_UNITS,) * 2), constant_values=np.inf)
     margin = len(_WIDTHS) // 2
-    padded = np.full(drifts + 2 * margin, np.inf)
-    best, before = padded[margin:-margin], sliding_window_view(padded, len(_WIDTHS)).T
-    best[_MAX_DRIFT_UNITS] = 0.0
-    chosen = np.empty((parts, drifts), np.int64)
+    least = np.full((parts + 1, count, drifts + 2 * margin), np.inf)
+    least[0, :, margin + _MAX_DRIFT_UNITS] = 0.0
+    before = np.moveaxis(sliding_window_view(least, len(_WIDTHS), axis=2), 3, 1)
+    options = np.empty((len(_WIDTHS), count, drifts))
     for part in range(parts):
         even = (part + 1) * _UNITS_PER_PART
-        options = before + costs[:, even : even + drifts]
-        chosen[part] = options.argmin(axis=0)
-        best[:] = options.min(axis=0)
-    edges, end = [], len(units) - 1
+        np.add(before[part], costs[:, :, even : even + drifts], out=options)
+        np.minimum.reduce(options, axis=0, out=least[part + 1, :, margin:-margin])
+    # Only the way that led to the end is looked at again.
+    edges = np.empty((count, parts), np.int64)
+    end, rows = np.full(count, units), np.arange(count)
     for part in range(parts - 1, -1, -1):
-        edges.append(end)
-        drift = end - (part + 1) * _UNITS_PER_PART
-        end -= _WIDTHS[chosen[part, drift + _MAX_DRIFT_UNITS]]
-    return np.array(edges[::-1])
+        edges[:, part] = end
+        drift = end - (part + 1) * _UNITS_PER_PART + _MAX_DRIFT_UNITS
+        window = before[part][:, rows, drift] + costs[:, rows, end + _MAX_DRIFT_UNITS]
+        end = end - np.array(_WIDTHS)[window.argmin(axis=0)]
+    return edges
 
 
 def _window_costs(sample: CurveSample, units: Positions, reach: Reach | None) -> Shares:
@@ -283,8 +309,9 @@ def _window_costs(sample: CurveSample, units: Positions, reach: Reach | None) ->
     (len(_WIDTHS), units) by the unit edge where they end, inf where they would start before the
     first.
     """
-    lows = np.minimum.reduceat(sample.lows, units[:-1], axis=0)
-    highs = np.maximum.reduceat(sample.highs, units[:-1], axis=0)
+    # Column by column, so that extents are added up soon.
+    lows = np.asfortranarray(np.minimum.reduceat(sample.lows, units[:-1], axis=0))
+    highs = np.asfortranarray(np.maximum.reduceat(sample.highs, units[:-1], axis=0))
     costs = np.full((len(_WIDTHS), len(units)), np.inf)
     low, high = lows, highs
     for width in range(1, _WIDTHS[0] + 1):

@@ -9,7 +9,7 @@ that the curve leaves the cells in use and comes back costs nothing, as cuts fal
 sample, O(grids * (sample + files)).
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from heapq import nsmallest
 from itertools import product
@@ -26,6 +26,7 @@ from liquidlog.curve.cuts import (
     Ordinals,
     Shares,
     choose_cuts,
+    choose_cuts_each,
     equal_cuts,
     opened_shares,
 )
@@ -38,6 +39,8 @@ MAX_FITTED_PARTS: Final = 1024
 MAX_GRIDS: Final = 24
 
 _TRIED_ROWS_PER_PART: Final = 512
+_ROWS_TOGETHER: Final = 1 << 20
+"""Rows of all samples that are cut together, which bounds the memory."""
 
 CELLS_PER_PART: Final = (0.75, 1.1)
 """With more cells than files, some files are two cells; with fewer, some cells are divided."""
@@ -101,7 +104,8 @@ class Rows:
     def of(cls, coords: Coords, ordinals: Ordinals, bits: int) -> "Rows":
         """Return rows with these coordinates, each below 2**bits."""
         side = float(1 << bits)
-        return cls(coords, ordinals, coords / side, coordinate_ends(coords, bits) / side)
+        lows, highs = coords / side, coordinate_ends(coords, bits) / side
+        return cls(coords, ordinals, np.ascontiguousarray(lows), np.ascontiguousarray(highs))
 
     def take(self, rows: npt.NDArray[np.int64] | slice) -> "Rows":
         """Return some of the rows, in their order."""
@@ -142,17 +146,24 @@ def fit_curve(
     tried = rows.tried(parts)
     likely = [CurveGrid(curve, bits, cells) for cells in _likely_cells(tried.coords, parts)]
     if likely:
-        best = min([best, *likely], key=lambda grid: _opened(tried.sorted_on(grid), parts))
+        best = _best_grid([best, *likely], tried, parts)
     sample = rows.sorted_on(best)
     return best, sample, choose_cuts(sample, parts)
 
 
-def _opened(sample: CurveSample, parts: int) -> float:
-    """Return the quadratic mean of what predicates for one value open, over the columns.
+def _best_grid(grids: Sequence[CurveGrid], tried: Rows, parts: int) -> CurveGrid:
+    """Return the first of the grids with the least quadratic mean of what narrow predicates open.
 
-    It prefers grids on which all columns are read alike.
+    They ask for one value of one column; the quadratic mean over the columns prefers grids on
+    which all are read alike.
     """
-    return float(np.linalg.norm(opened_shares(sample, choose_cuts(sample, parts))))
+    opened: list[float] = []
+    together = max(1, _ROWS_TOGETHER // max(1, len(tried.coords)))
+    for first in range(0, len(grids), together):
+        samples = [tried.sorted_on(grid) for grid in grids[first : first + together]]
+        cut = zip(samples, choose_cuts_each(samples, parts), strict=True)
+        opened += [float(np.linalg.norm(opened_shares(*one))) for one in cut]
+    return grids[opened.index(min(opened))]
 
 
 def _likely_cells(coords: Coords, parts: int) -> list[tuple[int, ...]]:
@@ -168,7 +179,7 @@ def _ideal_share(cells: tuple[int, ...]) -> float:
 
 
 def _possible_cells(coords: Coords, parts: int) -> Iterator[tuple[int, ...]]:
-    distinct = [len(np.unique(column)) for column in coords.T]
+    distinct = [int(np.count_nonzero(np.bincount(column))) for column in coords.T]
     options = [
         range(max(1, int(cells / _MAX_STRETCH)), min(values, int(cells * _MAX_STRETCH) + 1) + 1)
         for cells, values in zip(_cells_of_a_cube(distinct, parts), distinct, strict=True)

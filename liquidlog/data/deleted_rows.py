@@ -184,6 +184,7 @@ class _Search:
             vector_location=rows.vector_location,
             row_tracking=self._layout.row_tracking,
             partition_columns=self._layout.partition_columns,
+            former_partition_columns=self._layout.former_partition_columns,
             storage=self._storage,
         ) as file:
             positions = file.live_positions() if rows.positions is None else rows.positions

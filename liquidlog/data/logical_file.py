@@ -1,12 +1,14 @@
 """A data file as the table sees it: without its deleted rows, with the row ids that it keeps.
 
+Columns whose values only the log has, one for the whole file, are like any other column here.
+
 Rows are counted twice in here. *Physical* rows are those of the Parquet file; deletion vectors and
 row ids go by them. *Live* rows are those that are left; callers know no others.
 
 Source: PROTOCOL.md, "Deletion Vectors" and "Reader Requirements for Row Tracking".
 """
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import accumulate
 from typing import Self
 
@@ -16,12 +18,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from liquidlog.data.buffers import integer_array
+from liquidlog.data.encodings import CODES
 from liquidlog.data.reader import DataFile
 from liquidlog.data.vectors import read_deletion_vector
 from liquidlog.errors import DataFileError
 from liquidlog.plan import InputFile, RowTracking, file_schema
 from liquidlog.spec.deletion_vectors import Positions
 from liquidlog.spec.mapping import MappingMode
+from liquidlog.spec.partition_values import typed_value
 from liquidlog.spec.schema import Path, StructType
 from liquidlog.storage.options import NO_OPTIONS, StorageOptions
 
@@ -39,9 +43,11 @@ class LogicalFile:
         *,
         source: InputFile,
         row_tracking: RowTracking | None,
+        constants: Mapping[str, pa.Scalar],
     ) -> None:
         """Use `open`; this does not check anything."""
         self._file = file
+        self._constants = constants
         self._deleted = deleted
         self._source = source
         self._row_tracking = row_tracking
@@ -61,6 +67,7 @@ class LogicalFile:
         vector_location: str | None = None,
         row_tracking: RowTracking | None = None,
         partition_columns: Collection[str] = (),
+        former_partition_columns: Collection[str] = (),
         dictionary: bool = False,
         storage: StorageOptions = NO_OPTIONS,
     ) -> Self:
@@ -75,20 +82,25 @@ class LogicalFile:
             row_tracking: The table's hidden columns; preserved ones come last when reading.
             partition_columns: Physical names of columns whose values the log has: not read where a
                 file holds them too, as those of the reference engine do.
-            dictionary: As `DataFile.open`.
+            former_partition_columns: The same of columns of `schema`: every row has the value that
+                `source` says, whatever the file holds.
+            dictionary: As `DataFile.open`; such a column of texts is one dictionary of one value.
             storage: Opens both files.
 
         Raises:
             DataFileError: If the file or its deletion vector cannot be read exactly, is not what
-                the log says, or lacks the row ids that it must have.
+                the log says, or lacks the row ids or partition values that it must have.
             UsageError: If the table itself has columns without an Arrow form.
         """
+        constants = _constants(
+            path, source, schema, former_partition_columns, dictionary=dictionary
+        )
         file = DataFile.open(
             path,
             schema=file_schema(schema, row_tracking),
             mapping=mapping,
             dictionary=dictionary,
-            ignored=_ignored(row_tracking).union(partition_columns),
+            ignored=_ignored(row_tracking).union(partition_columns, constants),
             storage=storage,
             size_bytes=source.size_bytes,
         )
@@ -104,7 +116,7 @@ class LogicalFile:
         except DataFileError:
             file.close()
             raise
-        return cls(file, deleted, source=source, row_tracking=row_tracking)
+        return cls(file, deleted, source=source, row_tracking=row_tracking, constants=constants)
 
     def __enter__(self) -> Self:
         """Return itself."""
@@ -121,7 +133,8 @@ class LogicalFile:
     @property
     def data_file(self) -> DataFile | None:
         """The data file, if its rows are the live ones as they are; None otherwise."""
-        return None if len(self._deleted) or self._row_tracking is not None else self._file
+        is_other = self._row_tracking is not None or self._constants
+        return None if len(self._deleted) or is_other else self._file
 
     @property
     def num_rows(self) -> int:
@@ -164,7 +177,7 @@ class LogicalFile:
         wanted = range(self.num_row_groups) if row_groups is None else row_groups
         groups = [group for group in wanted if self.row_group_rows(group)]
         spans = [(self._starts[group], self._starts[group + 1]) for group in groups]
-        return self._logical(self._file.read(columns, groups), spans, hidden=columns is None)
+        return self._logical(self._file.read(columns, groups), spans, columns)
 
     def read_in_parts(
         self, columns: Sequence[Path] | None, row_group: int, *, max_rows: int
@@ -177,7 +190,7 @@ class LogicalFile:
         start = self._starts[row_group]
         for part in self._file.read_in_parts(columns, row_group, max_rows=max_rows):
             span = start, start + len(part)
-            yield self._logical(part, [span], hidden=columns is None)
+            yield self._logical(part, [span], columns)
             start = span[1]
 
     def read_rows(self, positions: Positions, *, max_bytes: int) -> Iterator[pa.Table]:
@@ -206,7 +219,7 @@ class LogicalFile:
                 start = span[1]
                 wanted = _within(positions, span)
                 if len(wanted):
-                    whole = self._with_hidden(part, [span])
+                    whole = self._with_hidden(self._with_constants(part, None), [span])
                     yield whole.take(integer_array((wanted - np.uint64(span[0])).view(np.int64)))
 
     def row_groups_of(self, positions: Positions) -> Iterator[tuple[int, int]]:
@@ -225,9 +238,22 @@ class LogicalFile:
             return table
         return self._with_row_ids(table, self._row_tracking, spans)
 
-    def _logical(self, table: pa.Table, spans: Sequence[Span], *, hidden: bool) -> pa.Table:
-        """Return the live ones of the physical rows of these spans, with their row ids."""
-        if hidden:
+    def _with_constants(self, table: pa.Table, columns: Sequence[Path] | None) -> pa.Table:
+        """Return rows that were read of these columns, all if None, with the values of the file."""
+        for number in range(table.num_columns) if self._constants else ():
+            name = table.column_names[number] if columns is None else columns[number][0]
+            value = self._constants.get(name)
+            if value is not None and (columns is None or len(columns[number]) == 1):
+                field = table.field(number).with_type(value.type)
+                table = table.set_column(number, field, _repeated(value, len(table)))
+        return table
+
+    def _logical(
+        self, table: pa.Table, spans: Sequence[Span], columns: Sequence[Path] | None
+    ) -> pa.Table:
+        """Return the live ones of the physical rows of these spans, with all that the log has."""
+        table = self._with_constants(table, columns)
+        if columns is None:
             table = self._with_hidden(table, spans)
         deleted = [self._deleted_in(span) for span in spans]
         if not sum(map(len, deleted)):
@@ -270,6 +296,48 @@ def _ignored(row_tracking: RowTracking | None) -> frozenset[str]:
     if row_tracking is None or row_tracking.preserved:
         return frozenset()
     return frozenset({row_tracking.row_id_column, row_tracking.row_commit_version_column})
+
+
+def _constants(
+    path: str,
+    source: InputFile,
+    schema: StructType,
+    names: Collection[str],
+    *,
+    dictionary: bool,
+) -> dict[str, pa.Scalar]:
+    """Return the values that all rows of a file have in these columns, by physical name.
+
+    Raises:
+        DataFileError: If the log has other values of it, or a text is no value of its column.
+    """
+    values = source.partition_values or {}
+    if set(values) != set(names):
+        found = ", ".join(sorted(values)) or "no column"
+        expected = ", ".join(sorted(names)) or "no column"
+        raise DataFileError(path, f"has partition values of {found}, expected {expected}")
+    fields = (field for field in schema.fields if field.physical_name in values)
+    try:
+        typed = {one.physical_name: typed_value(values[one.physical_name], one) for one in fields}
+    except ValueError as error:
+        raise DataFileError(path, str(error)) from error
+    if len(typed) < len(values):
+        raise DataFileError(path, f"has partition values of {', '.join(values)}, not in the table")
+    in_one = pa.dictionary(CODES, pa.string())
+    return {
+        name: pa.scalar(value.as_py(), in_one)
+        if dictionary and value.type == pa.string()
+        else value
+        for name, value in typed.items()
+    }
+
+
+def _repeated(value: pa.Scalar, rows: int) -> pa.Array:
+    if not isinstance(value, pa.DictionaryScalar):
+        return pa.repeat(value, rows)
+    held = pa.array([value.as_py()] if value.is_valid else [], pa.string())
+    codes = pa.array(np.zeros(rows, np.int32), mask=np.full(rows, not value.is_valid))
+    return pa.DictionaryArray.from_arrays(codes, held)
 
 
 def _check(file: DataFile, source: InputFile, row_tracking: RowTracking | None) -> None:

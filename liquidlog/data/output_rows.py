@@ -39,7 +39,8 @@ class FileLayout:
     """How the data files of a rewrite are to be read and written; all paths are physical.
 
     `schema` has the table's columns that files hold. `columns` are the clustering columns, in
-    order; none for a compaction. `partition_columns` may be in inputs and are not read.
+    order; none for a compaction. `partition_columns` may be in inputs and are not read;
+    `former_partition_columns` are columns of `schema` whose values inputs have in the log.
     """
 
     schema: StructType
@@ -48,6 +49,7 @@ class FileLayout:
     columns: tuple[Path, ...]
     options: WriterOptions
     partition_columns: tuple[str, ...] = ()
+    former_partition_columns: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, plan: ClusteringPlan) -> Self:
@@ -64,6 +66,7 @@ class FileLayout:
             columns=tuple(column.physical for column in plan.columns),
             options=plan.writer_options,
             partition_columns=plan.partitioned_by,
+            former_partition_columns=plan.formerly_partitioned_by,
         )
 
     @property

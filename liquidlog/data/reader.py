@@ -51,8 +51,8 @@ class _FileColumns:
     by_id: bool = False
 
     def without(self, names: frozenset[str]) -> "_FileColumns":
-        """Return the columns but for those that the file calls so."""
-        kept = [n for n, child in enumerate(self.stored) if child.name not in names]
+        """Return the columns but for those with these names."""
+        kept = [n for n, child in enumerate(self.named) if child.name not in names]
         stored, named = ([schema.field(n) for n in kept] for schema in (self.stored, self.named))
         return _FileColumns(pa.schema(stored), pa.schema(named), self.by_id)
 
@@ -117,7 +117,7 @@ class DataFile:
                 no longer has, are left out.
             dictionary: Whether top-level string columns that the file keeps in small dictionaries
                 are read as dictionary<int32, string>.
-            ignored: Columns that may be in the file and are not read.
+            ignored: Columns that may be in the file and are not read; those of the table are null.
             storage: Opens the file.
             size_bytes: The size that the log says; None if it says none.
 
@@ -135,10 +135,10 @@ class DataFile:
         except DataFileError:
             file.close()
             raise
-        dictionaries = _dictionary_candidates(file, wanted, columns) if dictionary else frozenset()
+        dictionaries = _dictionary_candidates(file, wanted, own) if dictionary else frozenset()
         if dictionaries:
             file = file.with_dictionaries(dictionaries)
-        return cls(file, wanted, columns)
+        return cls(file, wanted, own)
 
     def __enter__(self) -> Self:
         """Return itself."""

@@ -18,6 +18,7 @@ from liquidlog.clustering.columns import CLUSTERING_DOMAIN
 from liquidlog.clustering.outcome.change import planned_group, require_sound, rewrite_change
 from liquidlog.clustering.outcome.deletions import Reconcilable, input_key
 from liquidlog.clustering.outcome.staleness import Staleness, staleness_of, written_for
+from liquidlog.clustering.outcome.whole import not_rewritten
 from liquidlog.commit.conflicts import ReadSet, Winners
 from liquidlog.commit.transaction import Clock, Proposal
 from liquidlog.errors import (
@@ -234,6 +235,9 @@ class Rewrite:
     def _problems(self, snapshot: Snapshot) -> tuple[str | Conflict, ...]:
         stale = self._staleness(snapshot)
         known = tuple(dict.fromkeys(found for one in stale for found in one.conflicts))
+        added = not_rewritten(snapshot, stale) if self.run.plan.is_migration else None
+        if added is not None:
+            return (*known, added)
         return known or self._values_left_out(stale)
 
     def _values_left_out(self, stale: Sequence[Staleness]) -> tuple[str, ...]:

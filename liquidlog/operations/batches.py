@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 
 from msgspec import structs
 
+from liquidlog.clustering.outcome.whole import missing_groups
 from liquidlog.commit.transaction import Landed, land_and_checkpoint, rehearse
 from liquidlog.errors import (
     CommitConflictError,
@@ -96,6 +97,8 @@ class _Batch:
     def commit(self, groups: Sequence[RewrittenGroup]) -> BatchCommit:
         """Commit what can be committed of these groups."""
         left = self._with_evidence(self._not_landed(self._claimed(groups)))
+        if self._run.plan.is_migration:
+            left = self._whole(left)
         version, reconciled = None, ReconciledRows()
         while left:
             rewrite = self._rewrite(left, is_rehearsed=self._dry_run)
@@ -176,6 +179,17 @@ class _Batch:
         self._refused.update(against)
         return [one for one in claimed if one.group_id not in against]
 
+    def _whole(self, claimed: Sequence[ClaimedGroup]) -> list[ClaimedGroup]:
+        """Return all groups of a migration, or none: then they are refused together."""
+        missing = tuple(missing_groups(self._run.plan, [one.group for one in claimed]))
+        if not missing:
+            return list(claimed)
+        because = next(iter(self._refused.values()), ResultMismatchError(missing))
+        for one in claimed:
+            self._refused[one.group_id] = because
+            self._clear(one, is_lasting=not self._run.keeps_results)
+        return []
+
     def _rewrite(self, claimed: Sequence[ClaimedGroup], *, is_rehearsed: bool) -> Rewrite:
         return Rewrite(
             run=self._run,
@@ -204,7 +218,7 @@ class _Batch:
         """
         pending = self._not_landed(claimed)
         found: dict[int, Refusal | None] = dict.fromkeys((one.group_id for one in pending), error)
-        if len(claimed) > 1:
+        if len(claimed) > 1 and not self._run.plan.is_migration:
             alone = {one.group_id: self._error_alone(one) for one in pending}
             if len(pending) < len(claimed) or any(alone.values()):
                 found = alone
@@ -214,13 +228,17 @@ class _Batch:
     def _without(
         self, pending: Sequence[ClaimedGroup], refused: Mapping[int, Refusal]
     ) -> list[ClaimedGroup]:
-        """Return the groups that are not refused; of the others, delete what can be deleted."""
+        """Return the groups that are not refused; of the others, delete what can be deleted.
+
+        Of a migration, all are refused if one is.
+        """
+        others = next(iter(refused.values()), None) if self._run.plan.is_migration else None
         for one in pending:
-            because = refused.get(one.group_id)
+            because = refused.get(one.group_id, others)
             if because is not None:
                 self._refused[one.group_id] = because
                 self._clear(one, is_lasting=self._is_lasting(because))
-        return [one for one in pending if one.group_id not in refused]
+        return [one for one in pending if one.group_id not in self._refused]
 
     def _error_alone(self, claimed: ClaimedGroup) -> Refusal | None:
         try:

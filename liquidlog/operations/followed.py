@@ -7,6 +7,7 @@ from typing import Final, TypeVar
 from liquidlog.clustering.outcome.deletions import TooManyDeletedRows, deleted_rows
 from liquidlog.clustering.outcome.reconciled import Reconciled
 from liquidlog.clustering.outcome.staleness import Staleness
+from liquidlog.clustering.outcome.whole import FilesAdded
 from liquidlog.errors import Conflict, UsageError
 from liquidlog.plan import GIB, Tasks
 from liquidlog.spec.arguments import number, refuse
@@ -77,8 +78,11 @@ def reconcile_limits(
 
 
 def passes(conflict: Conflict) -> bool:
-    """Return whether a group with this conflict could be committed within other limits."""
-    return isinstance(conflict, TooMuchToRead | TooManyDeletedRows)
+    """Return whether what was rewritten could be committed later, or within other limits.
+
+    Files that others added beside a migration may be deleted again.
+    """
+    return isinstance(conflict, TooMuchToRead | TooManyDeletedRows | FilesAdded)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Final
 
@@ -30,6 +30,7 @@ from liquidlog.log.store import TableStore
 from liquidlog.logs import Log, ms_since
 from liquidlog.operations.planned import planned
 from liquidlog.plan import ClusteringPlan
+from liquidlog.simulation.after import Known
 from liquidlog.simulation.prediction import Prediction, predict
 from liquidlog.snapshot import Snapshot
 from liquidlog.spec.bounds import Bounds, BoundsOf
@@ -217,7 +218,7 @@ class _Maker:
             made.candidate.name,
             made.command,
             made.plan,
-            _predicted(made.part, self.criteria, self.bounds_of, drawn),
+            _predicted(made.part, self.criteria, self.bounds_of, drawn, made.known),
             self.criteria.bar,
             arguments=made.candidate.arguments,
             share=made.part.share,
@@ -227,15 +228,18 @@ class _Maker:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class _Made:
-    """A plan that was made, and the part of it that is predicted."""
+    """A plan that was made, the part of it that is predicted, and what of that is known."""
 
     candidate: Candidate
     plan: ClusteringPlan
     part: Part
     command: str
+    known: Known = field(default_factory=dict)
 
 
-def _predicted(part: Part, criteria: Criteria, bounds_of: BoundsOf, drawn: int) -> Prediction:
+def _predicted(
+    part: Part, criteria: Criteria, bounds_of: BoundsOf, drawn: int, known: Known | None = None
+) -> Prediction:
     files, now_ms = part.files, criteria.now_ms
 
     def bounds(columns: Sequence[Leaf]) -> Bounds:
@@ -243,7 +247,13 @@ def _predicted(part: Part, criteria: Criteria, bounds_of: BoundsOf, drawn: int) 
         return found if files is None else found.filter(pa.array(files))
 
     return predict(
-        part.snapshot, part.plan, criteria.workload, bounds, now_ms=now_ms, most_drawn=drawn
+        part.snapshot,
+        part.plan,
+        criteria.workload,
+        bounds,
+        now_ms=now_ms,
+        most_drawn=drawn,
+        known=known,
     )
 
 

@@ -14,16 +14,15 @@ from liquidlog.advice.intervals import Certainty, certainty
 from liquidlog.advice.layouts import Grouping, Layouts
 from liquidlog.advice.readings import Readings, readings_of
 from liquidlog.advice.sample import Floats, Sample
+from liquidlog.advice.search import Measured as Found
 from liquidlog.advice.search import (
-    SAME,
     Space,
     chosen,
-    costs,
     marginal_gains,
     preferred_since,
+    regrets,
     searched,
 )
-from liquidlog.advice.search import Measured as Found
 from liquidlog.advice.steps import NOTHING_TO_DO, steps
 from liquidlog.advice.verdict import (
     MIN_GAIN,
@@ -40,12 +39,13 @@ from liquidlog.clustering.columns import (
     clustering_state,
     resolve_columns,
 )
+from liquidlog.clustering.migration import unpartitioned
 from liquidlog.clustering.planning.choice import output_count, writer_options
 from liquidlog.clustering.planning.remembered import remembered
 from liquidlog.errors import ClusteringColumnError, UsageError
 from liquidlog.judgement.costs import rewrite_cost
 from liquidlog.judgement.verdicts import Bar
-from liquidlog.operations.full_rewrites import full_plan, grouping, unpartitioned
+from liquidlog.operations.full_rewrites import full_plan, grouping
 from liquidlog.operations.sampled_rows import sample_rows
 from liquidlog.operations.table_readers import TableReaders, readings_by
 from liquidlog.plan import FittedWorkload
@@ -200,21 +200,16 @@ class LayoutSearch:
     def _held_back(self, found: Found) -> Found:
         """Return what the older queries open with each candidate that does not know them.
 
-        A fitted layout is measured fold by fold, the best first, as long as it may be the best of
-        all: what queries open without being known is no less than what they open if they are.
+        A fitted layout is measured fold by fold.
         """
-        base, older = self._base, self._base.halves.older
+        base = self._base
         if base.halves.by == NOT_AT_ALL:
             return found
-        held, known = dict(found), costs(found, older)
-        least = min(known[one] for one in found if not one.is_fitted)
-        parts = folds(older, base.asked.shapes)
-        for one in sorted((one for one in found if one.is_fitted), key=lambda one: known[one]):
-            if known[one] > least * (1 + SAME):
-                break
-            held[one] = self._by_folds(one, parts)
-            least = min(least, costs({one: held[one]}, older)[one])
-        return held
+        parts = folds(base.halves.older, base.asked.shapes)
+        return {
+            one: self._by_folds(one, parts) if one.is_fitted else read
+            for one, read in found.items()
+        }
 
     def _by_folds(self, candidate: Candidate, parts: Floats) -> Readings:
         """Return what is opened with a candidate fitted to all folds but the query's own."""
@@ -253,7 +248,8 @@ class LayoutSearch:
         found = searched(space, self._measure, older)
         self._add_own(found)
         held = self._held_back(found)
-        best, ranks = chosen(held, older), costs(held, older)
+        ranks = regrets(found, held, older)
+        best = chosen(ranks)
         if (judged := int((base.halves.newest > 0).sum())) < _FEW:
             self._notes.append(
                 f"judged on {judged} predicate(s): the intervals are of these, and do not say what"
@@ -285,7 +281,7 @@ class LayoutSearch:
             interval=certain.read_share,
             candidates=tuple(
                 self._measured(one, found[one], held[one])
-                for one in sorted(found, key=lambda one: ranks[one])
+                for one in sorted(found, key=lambda one: (ranks[one], one.plainness))
             ),
             columns=marginal_gains(
                 found, best, columns, older, cost_now, base.mean(joined.cost_bytes, older)

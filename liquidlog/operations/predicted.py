@@ -1,5 +1,6 @@
 """Predict what a plan would bring, from statistics or from sampled rows."""
 
+from liquidlog.clustering.migration import bounds_with_values, migrated
 from liquidlog.errors import UsageError
 from liquidlog.log.store import TableStore
 from liquidlog.operations.sampling import sample_keys
@@ -30,6 +31,10 @@ def predicted(  # noqa: PLR0913  what is predicted, from what
             sample.
         DataFileError: If a sampled file cannot be read.
     """
+    if plan.is_migration:
+        # With partition values as bounds, both layouts are judged by the same rules.
+        bounds_of = bounds_with_values(snapshot, bounds_of)
+        snapshot = migrated(snapshot, [column.logical for column in plan.columns])
     if not sample:
         return predict(snapshot, plan, workload, bounds_of, now_ms=now_ms)
     if not plan.columns:

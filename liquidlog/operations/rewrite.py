@@ -14,7 +14,7 @@ from liquidlog.errors import (
     UnsupportedFeatureError,
 )
 from liquidlog.log.second_opinion import SecondOpinion
-from liquidlog.operations.attempts import CommitRun
+from liquidlog.operations.attempts import CommitRun, Refusal
 from liquidlog.operations.batches import commit_batch
 from liquidlog.operations.followed import ReconciledRows
 from liquidlog.operations.watch import GroupConflict, GroupWatch, cancelled_conflicts
@@ -58,6 +58,7 @@ class CommitReport(Summary):
     groups may share one. `conflicts` and `failures` (sentences) say why groups were not committed;
     `finished` are the results that this call committed, with the outputs that the versions name.
     `reconciled` is what other commits had deleted of their inputs, and was deleted of the outputs.
+    `definition_version` is that of a migration of a table without files, which has no group.
     For a dry run, the outcome that a real run would have now, as far as the log tells it.
     """
 
@@ -68,11 +69,14 @@ class CommitReport(Summary):
     conflicts: tuple[GroupConflict, ...]
     failures: tuple[str, ...]
     reconciled: ReconciledRows = field(default_factory=ReconciledRows)
+    definition_version: int | None = None
     dry_run: bool = False
 
     @property
     def versions(self) -> tuple[int, ...]:
         """The commits made, in order."""
+        if self.definition_version is not None:
+            return (self.definition_version,)
         return tuple(dict.fromkeys(self.group_versions.values()))
 
     @property
@@ -134,8 +138,11 @@ def require_rewritable(snapshot: Snapshot, plan: ClusteringPlan, opinion: Second
 def default_groups_per_commit(plan: ClusteringPlan) -> int:
     """Return how many groups of a plan are committed together, at least 1.
 
-    Of partitions, which may be many and small, as many as together are about one cube.
+    Of partitions, which may be many and small, as many as together are about one cube; of a
+    migration all, which no other number can change.
     """
+    if plan.is_migration:
+        return max(1, len(plan.groups))
     most = _GROUPS_PER_COMMIT.get(plan.mode, 1)
     if not plan.partitioned_by or plan.mode is RewriteMode.COMPACTION:
         return most
@@ -157,7 +164,8 @@ def commit_groups(
     A group that cannot be committed does not stop the others. Groups that were cancelled because of
     what `watch` said are conflicts, with what it found; it hears of every group that ended. Groups
     that wait for more are committed at the end, also when `groups` ends with an error or an
-    interrupt, which is then raised. With `dry_run` nothing is committed, and the report is the one
+    interrupt, which is then raised. The groups of a migration are committed all together at its
+    end, or not at all. With `dry_run` nothing is committed, and the report is the one
     that a real run would return.
 
     Raises:
@@ -171,10 +179,11 @@ def commit_groups(
     failures: list[str] = []
     reconciled = ReconciledRows()
     rewritten = _rewritten(groups, watch, conflicts, failures)
-    for batch in _batches(rewritten, groups_per_commit, run.clock):
+    batches = _batches(rewritten, groups_per_commit, run.clock)
+    for batch in [_first_of_each(rewritten)] if run.plan.is_migration else batches:
         done = commit_batch(run, batch, dry_run=dry_run)
         skipped.extend(done.skipped)
-        for group_id, error in done.refused.items():
+        for group_id, error in _refusals(run.plan, done.refused):
             if isinstance(error, CommitConflictError):
                 conflicts.extend(GroupConflict(group_id, found) for found in error.conflicts)
             else:
@@ -198,6 +207,25 @@ def commit_groups(
         reconciled=reconciled,
         dry_run=dry_run,
     )
+
+
+def _first_of_each(groups: Iterable[RewrittenGroup]) -> list[RewrittenGroup]:
+    """Return all groups, the first result of each."""
+    found: dict[int, RewrittenGroup] = {}
+    for group in groups:
+        found.setdefault(group.group_id, group)
+    return list(found.values())
+
+
+def _refusals(
+    plan: ClusteringPlan, refused: Mapping[int, Refusal]
+) -> Iterator[tuple[int, Refusal]]:
+    """Yield what to say of groups that are refused: of a migration, each reason once."""
+    said: list[Refusal] = []
+    for group_id, error in refused.items():
+        if not plan.is_migration or error not in said:
+            yield group_id, error
+        said.append(error)
 
 
 def _rewritten(

@@ -6,9 +6,11 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
+from liquidlog.data.logical_file import LogicalFile
 from liquidlog.data.reader import DataFile
 from liquidlog.log.store import TableStore
 from liquidlog.plan import ClusteringPlan, InputFile, InputFiles, PlannedColumn
+from liquidlog.rewriting.planned import vector_location
 from liquidlog.snapshot import Snapshot
 from liquidlog.spec.schema import Leaf, Path, quote_path
 
@@ -26,7 +28,7 @@ def sample_keys(
 
     Rows come from up to 64 files, evenly chosen among those of the group, and from up to four row
     groups per file. The number of rows from a file is proportional to its size. Rows that a
-    deletion vector deletes are included.
+    deletion vector deletes are included, unless the plan is a migration.
 
     Raises:
         DataFileError: If a file cannot be read exactly.
@@ -64,6 +66,8 @@ def _of_file(
     rows: int,
     paths: Sequence[Path],
 ) -> pa.Table:
+    if plan.is_migration:
+        return _of_file_and_log(store, plan, file, rows, paths)
     hidden = plan.row_tracking
     names = {hidden.row_id_column, hidden.row_commit_version_column} if hidden else set()
     names.update(plan.partitioned_by)
@@ -72,6 +76,25 @@ def _of_file(
         schema=snapshot.data_schema,
         mapping=plan.mapping_mode,
         ignored=frozenset(names),
+        storage=store.storage,
+    ) as opened:
+        groups = spread(opened.num_row_groups, _ROW_GROUPS_OF_A_FILE).tolist()
+        table = opened.read(columns=paths, row_groups=groups)
+    return table.take(pa.array(spread(len(table), rows)))
+
+
+def _of_file_and_log(
+    store: TableStore, plan: ClusteringPlan, file: InputFile, rows: int, paths: Sequence[Path]
+) -> pa.Table:
+    """Return sampled live rows with the values that the log has of their file."""
+    with LogicalFile.open(
+        store.data_path(file.path),
+        file,
+        schema=plan.data_schema,
+        mapping=plan.mapping_mode,
+        vector_location=vector_location(plan, file),
+        row_tracking=plan.row_tracking,
+        former_partition_columns=plan.formerly_partitioned_by,
         storage=store.storage,
     ) as opened:
         groups = spread(opened.num_row_groups, _ROW_GROUPS_OF_A_FILE).tolist()

@@ -15,10 +15,10 @@ from liquidlog.advice.halves import Halves, by_shape, by_time
 from liquidlog.advice.readings import Readings
 from liquidlog.advice.sample import Floats, Numbers
 from liquidlog.clustering.columns import clustering_state
+from liquidlog.clustering.migration import unpartitioned
 from liquidlog.log.statistics import load_bounds
 from liquidlog.log.store import TableStore
 from liquidlog.operations.backtests import backtested
-from liquidlog.operations.full_rewrites import unpartitioned
 from liquidlog.predicates.readers import Answers, answers
 from liquidlog.predicates.sessions import Session
 from liquidlog.predicates.workload import Workload

@@ -23,6 +23,8 @@ from liquidlog.spec.terms import TableTerms
 FORMAT_VERSION: Final = 1
 PARTITIONED_FORMAT_VERSION: Final = 2
 """Plans of partitioned tables, which releases that would ignore partition values must not run."""
+MIGRATING_FORMAT_VERSION: Final = 3
+"""Plans that turn partition columns into data, of which older releases would write nulls."""
 RESULT_FORMAT_VERSION: Final = 2
 """Results of version 1 name no run, so whether their files may be committed is not known."""
 
@@ -128,7 +130,9 @@ class ClusteringPlan(Summary, Document, frozen=True, kw_only=True):
     compaction. `row_tracking` is None if data files have no hidden columns. `fitted` is what the
     layout is to be fitted to; absent from the document if it is nothing. `terms` are what else of
     the table outputs are written for; without them, no change of metadata can be outlasted.
-    `partition_columns` are physical names, in the table's order; absent if there are none.
+    `partition_columns` are physical names, in the table's order; absent if there are none. So are
+    `former_partition_columns`, by which the table is partitioned and will no longer be: the inputs
+    have the values that outputs hold. All groups of such a plan are one commit.
 
     `decided_by` says which settings do not have their defaults: OPTION, or the name of the table's
     property, by the field of the policy or "strategy". `notes` are sentences for whoever reads the
@@ -156,12 +160,23 @@ class ClusteringPlan(Summary, Document, frozen=True, kw_only=True):
     fitted: FittedWorkload | msgspec.UnsetType = msgspec.UNSET
     terms: TableTerms | msgspec.UnsetType = msgspec.UNSET
     partition_columns: tuple[str, ...] | msgspec.UnsetType = msgspec.UNSET
+    former_partition_columns: tuple[str, ...] | msgspec.UnsetType = msgspec.UNSET
     spared_bytes_a_day: float | msgspec.UnsetType = msgspec.UNSET
 
     @property
     def partitioned_by(self) -> tuple[str, ...]:
         """The physical names of the partition columns, none if there are none."""
         return self.partition_columns or ()
+
+    @property
+    def formerly_partitioned_by(self) -> tuple[str, ...]:
+        """The physical names of the partition columns that become data, none if there are none."""
+        return self.former_partition_columns or ()
+
+    @property
+    def is_migration(self) -> bool:
+        """Whether its commit turns a partitioned table into a clustered one."""
+        return bool(self.formerly_partitioned_by)
 
     @property
     def data_schema(self) -> StructType:

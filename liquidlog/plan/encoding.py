@@ -8,6 +8,7 @@ import msgspec
 from liquidlog.errors import DocumentError
 from liquidlog.plan.documents import (
     FORMAT_VERSION,
+    MIGRATING_FORMAT_VERSION,
     PARTITIONED_FORMAT_VERSION,
     RESULT_FORMAT_VERSION,
     ClusteringPlan,
@@ -35,9 +36,10 @@ def decode_plan(content: bytes, *, where: str) -> ClusteringPlan:
 
     Raises:
         DocumentError: If the document is not a plan, has a format version that this release does
-            not know, lists an input twice, or has partition values of other columns than its own.
+            not know, lists an input twice, or has partition values of other columns than its own,
+            of its groups or of its inputs.
     """
-    versions = (FORMAT_VERSION, PARTITIONED_FORMAT_VERSION)
+    versions = (FORMAT_VERSION, PARTITIONED_FORMAT_VERSION, MIGRATING_FORMAT_VERSION)
     _check_head(content, where, kind="a plan", expected=versions)
     try:
         plan = msgspec.json.decode(content, type=ClusteringPlan, dec_hook=_files)
@@ -58,9 +60,20 @@ def plan_version(partition_columns: Sequence[str]) -> int:
 
 def _partition_problems(plan: ClusteringPlan) -> Iterator[str]:
     columns = set(plan.partitioned_by)
-    if plan.format_version != plan_version(plan.partitioned_by):
-        yield f"has format version {plan.format_version} and {len(columns)} partition columns"
+    former = set(plan.formerly_partitioned_by)
+    version = MIGRATING_FORMAT_VERSION if former else plan_version(plan.partitioned_by)
+    if plan.format_version != version or (columns and former):
+        yield (
+            f"has format version {plan.format_version}, {len(columns)} partition columns and"
+            f" {len(former)} former ones"
+        )
     for group in plan.groups:
+        if not group.inputs.have_values_of(former):
+            listed = ", ".join(sorted(former)) or "no column"
+            yield (
+                f"has partition values of other columns than {listed} for inputs of group"
+                f" {group.group_id}; plan again"
+            )
         if set(group.partition_values) != columns:
             found = ", ".join(sorted(group.partition_values)) or "no column"
             expected = ", ".join(sorted(columns)) or "no column"
@@ -150,7 +163,8 @@ def _check_head(content: bytes, where: str, *, kind: str, expected: tuple[int, .
         raise DocumentError(where, f"is {found.kind}, not {kind}; are the two swapped?")
     version = None if found is None else found.format_version
     if version is not None and version not in expected:
-        listed = " and ".join(map(str, expected))
+        *others, last = map(str, expected)
+        listed = f"{', '.join(others)} and {last}" if others else last
         raise DocumentError(
             where,
             f"has format version {version}, and this release reads {kind} of {listed} only;"

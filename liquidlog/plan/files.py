@@ -5,6 +5,7 @@ structs; a file becomes a struct when it is accessed.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Set as AbstractSet
 from enum import StrEnum
 from operator import eq
 from typing import ClassVar, Final, Self, TypeVar, overload
@@ -61,6 +62,8 @@ class InputFile(Document, frozen=True, kw_only=True, gc=False):
     """A data file to rewrite; `path` is decoded, relative to the table or absolute.
 
     `num_records` counts physical rows, including those that the deletion vector deletes.
+    `partition_values`, by physical names as the log spells them, are those that become values of
+    its rows; absent unless partition columns become data.
     """
 
     path: str
@@ -69,6 +72,7 @@ class InputFile(Document, frozen=True, kw_only=True, gc=False):
     deletion_vector: PlannedDeletionVector | None = None
     base_row_id: int | None = None
     default_row_commit_version: int | None = None
+    partition_values: dict[str, str | None] | msgspec.UnsetType = msgspec.UNSET
 
 
 class KeptFile(Document, frozen=True, kw_only=True, gc=False):
@@ -101,6 +105,7 @@ class _Files(Sequence[FileT]):
 
     schema: ClassVar[pa.Schema]
     _struct: type[FileT]
+    _may_be_absent: ClassVar[tuple[str, ...]] = ()
 
     __slots__ = ("columns",)
 
@@ -161,8 +166,11 @@ class _Files(Sequence[FileT]):
         return type(self)(self.columns.take(pa.array(rows, pa.int64())))
 
     def __iter__(self) -> Iterator[FileT]:
-        for batch in self.columns.to_batches(max_chunksize=_BATCH_FILES):
-            yield from msgspec.convert(batch.to_pylist(), list[self._struct])  # type: ignore[name-defined]
+        absent = (n for n in self._may_be_absent if self.columns[n].null_count == len(self))
+        columns = self.columns.drop_columns(list(absent))
+        for batch in columns.to_batches(max_chunksize=_BATCH_FILES):
+            rows = batch.to_pylist(maps_as_pydicts="strict")
+            yield from msgspec.convert(rows, list[self._struct])  # type: ignore[name-defined]
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, type(self)):
@@ -198,9 +206,11 @@ class InputFiles(_Files[InputFile]):
             ),
             ("base_row_id", pa.int64()),
             ("default_row_commit_version", pa.int64()),
+            ("partition_values", pa.map_(pa.string(), pa.string())),
         ]
     )
     _struct = InputFile
+    _may_be_absent = ("partition_values",)
 
     __slots__ = ()
 
@@ -212,6 +222,19 @@ class InputFiles(_Files[InputFile]):
             return None
         deleted = pc.sum(pc.struct_field(vectors, "cardinality")).as_py() or 0
         return int(pc.sum(rows).as_py() or 0) - int(deleted)
+
+    def with_partition_values(self, values: pa.Array) -> "InputFiles":
+        """Return the files with these partition values: a map for each, from names to texts."""
+        place = self.schema.get_field_index("partition_values")
+        return InputFiles(self.columns.set_column(place, self.schema.field(place), values))
+
+    def have_values_of(self, columns: AbstractSet[str]) -> bool:
+        """Return whether the files have partition values of these columns and no others."""
+        values = self.columns["partition_values"]
+        if not columns:
+            return bool(values.null_count == len(self))
+        found = values.to_pylist(maps_as_pydicts="strict")
+        return all(one is not None and one.keys() == columns for one in found)
 
 
 class KeptFiles(_Files[KeptFile]):

@@ -196,6 +196,7 @@ class GroupRun:
             copy_row_groups=self.options.copy_row_groups,
             slice_bytes=self.options.slice_bytes,
             partition_columns=self.plan.partitioned_by,
+            former_partition_columns=self.plan.formerly_partitioned_by,
             output_directories=self.group.directories,
         )
 

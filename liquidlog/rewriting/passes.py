@@ -14,6 +14,7 @@ from liquidlog.rewriting.assignment import Assignment, encode_survey
 from liquidlog.rewriting.jobs import Jobs
 from liquidlog.rewriting.layout import Layout, Route, build_layout, choose_route, first_ordinals
 from liquidlog.rewriting.options import ExecutorOptions
+from liquidlog.rewriting.sampled import rows_to_sample
 from liquidlog.rewriting.sink import (
     TaskFacts,
     Timer,
@@ -27,7 +28,6 @@ from liquidlog.rewriting.source import (
     Planned,
     Split,
     Survey,
-    rows_to_sample,
     split_file,
     survey_file,
 )

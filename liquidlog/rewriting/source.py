@@ -6,8 +6,6 @@ left out as a file is read; nothing here ever sees them.
 
 The sampling pass reads footers and the clustering columns; of the columns whose values differ in
 width and that matter for the size of files also some row groups, evenly spread over the group.
-Sampled rows are evenly spread over a file with a deterministic, low-discrepancy jitter, so that the
-sample neither changes between runs nor falls in step with a period of the data.
 """
 
 from collections.abc import Iterator, Sequence
@@ -26,6 +24,7 @@ from liquidlog.data.logical_file import LogicalFile, Span
 from liquidlog.data.runs import Run
 from liquidlog.data.widths import value_bytes
 from liquidlog.plan import FittedWorkload, InputFile, RowTracking, WriterOptions, file_schema
+from liquidlog.rewriting.sampled import sample_positions
 from liquidlog.spec.mapping import MappingMode
 from liquidlog.spec.partitions import data_schema
 from liquidlog.spec.schema import Path, StructType, parse_schema
@@ -49,8 +48,6 @@ _ALIKE_STEP: Final = 4
 _MIN_UNEVEN_SHARE: Final = 1 / 8
 """Columns of less than this share of a row group's bytes are not measured."""
 
-_GOLDEN_RATIO: Final = 0.6180339887498949
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupWork:
@@ -61,7 +58,7 @@ class GroupWork:
         inputs, paths: What the log says of the files to rewrite, and where they are.
         vector_paths: Where their deletion vectors are; None for one in the log, or none.
         outputs: How many files to write, at least 1.
-        schema_string, partition_columns, output_directories: As its plan and group have them.
+        schema_string, output_directories, all partition columns: As its plan and group have them.
         row_tracking: The table's hidden columns, if rows have ids.
         columns: Physical paths of the clustering columns.
         curve: What rows are sorted along; None for compaction.
@@ -97,6 +94,7 @@ class GroupWork:
     copy_row_groups: bool = True
     expected_bytes: int | None = None
     partition_columns: tuple[str, ...] = ()
+    former_partition_columns: tuple[str, ...] = ()
     output_directories: tuple[str, ...] = ()
 
     @property
@@ -139,6 +137,7 @@ class GroupWork:
             and self.curve is None
             and self.mapping_mode is MappingMode.NONE
             and self.row_tracking is None
+            and not self.former_partition_columns
             and not earlier_types(self.table_schema)
         )
 
@@ -207,6 +206,7 @@ def open_logical_file(work: GroupWork, file: int) -> LogicalFile:
         mapping=work.mapping_mode,
         vector_location=work.vector_paths[file],
         partition_columns=work.partition_columns,
+        former_partition_columns=work.former_partition_columns,
         row_tracking=work.row_tracking,
         dictionary=True,
         storage=work.storage,
@@ -422,22 +422,6 @@ def _between(picked: npt.NDArray[np.uint64], first: int, stop: int) -> npt.NDArr
     """Return the picked rows of first <= row < stop, counted from the first."""
     low, high = np.searchsorted(picked, np.array([first, stop], np.uint64)).tolist()
     return (picked[low:high] - np.uint64(first)).astype(np.int64)
-
-
-def sample_positions(rows: int, count: int) -> npt.NDArray[np.uint64]:
-    """Return about `count` increasing row numbers below `rows`, (n,) uint64; all if fewer."""
-    if count >= rows:
-        return np.arange(rows, dtype=np.uint64)
-    steps = np.arange(count)
-    jitter = (steps * _GOLDEN_RATIO) % 1.0
-    positions = np.floor((steps + jitter) * (rows / max(count, 1)))
-    return positions[np.diff(positions, prepend=-1) > 0].astype(np.uint64)
-
-
-def rows_to_sample(sizes_bytes: Sequence[int], total_rows: int) -> list[int]:
-    """Return how many rows to sample from each input, in proportion to its size."""
-    total_bytes = max(sum(sizes_bytes), 1)
-    return [-(-total_rows * size // total_bytes) for size in sizes_bytes]
 
 
 def flat_array(column: pa.ChunkedArray) -> pa.Array:

@@ -17,6 +17,7 @@ from liquidlog.plan import GroupCosts, WrittenFile
 from liquidlog.rewriting.assignment import Assignment
 from liquidlog.rewriting.copying import ConcatenatedOutput, Run, compose, copy_run, pieces_between
 from liquidlog.rewriting.layout import build_layout, first_ordinals, table_keys
+from liquidlog.rewriting.sampled import rows_to_sample
 from liquidlog.rewriting.shuffle import slice_table, sorted_slice
 from liquidlog.rewriting.sink import (
     OutputFile,
@@ -34,7 +35,6 @@ from liquidlog.rewriting.source import (
     Split,
     Survey,
     read_split,
-    rows_to_sample,
     split_file,
     survey_file,
 )

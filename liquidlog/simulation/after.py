@@ -9,7 +9,7 @@ made up from. Each world is one way in which the same plan may come out.
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import Enum, auto
-from typing import Final
+from typing import Final, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -91,10 +91,23 @@ class Evidence:
     sampled: Sequence[int] = ()
 
 
+Known: TypeAlias = dict[tuple[int, int], tuple[ImaginedFiles, Bounds]]
+"""Files by the numbers of their group and world, once made up for a plan and its evidence."""
+
+
 def table_after(
-    snapshot: Snapshot, plan: ClusteringPlan, evidence: Evidence, draws: Sequence[Draw]
+    snapshot: Snapshot,
+    plan: ClusteringPlan,
+    evidence: Evidence,
+    draws: Sequence[Draw],
+    known: Known | None = None,
 ) -> After:
-    """Return the table after the plan, in one world per draw."""
+    """Return the table after the plan, in one world per draw.
+
+    What is `known` of an earlier call for the same plan, evidence and first draws is not made up
+    again; what is made up is added to it.
+    """
+    known = {} if known is None else known
     owners = np.full(snapshot.files.num_rows, -1, np.int64)
     outputs: list[tuple[ImaginedFiles, Bounds]] = []
     worlds, groups = [], []
@@ -103,7 +116,10 @@ def table_after(
     for number, (group, rows, sample) in enumerate(zip(plan.groups, found, samples, strict=True)):
         owners[rows] = number
         rewrite = _Rewrite(plan, group, evidence, pa.array(rows), sample)
-        for world, made in enumerate(rewrite.drawn(draws)):
+        for world, draw in enumerate(draws):
+            if (number, world) not in known:
+                known[number, world] = rewrite.drawn(world, draw, known.get((number, 0)))
+            made = known[number, world]
             outputs.append(made)
             worlds.append(np.full(len(made[0].paths), world))
             groups.append(np.full(len(made[0].paths), number))
@@ -164,19 +180,17 @@ class _Rewrite:
             for number, sampled in zip(known, values, strict=True)
         }
 
-    def drawn(self, draws: Sequence[Draw]) -> list[tuple[ImaginedFiles, Bounds]]:
-        """Return the files of each draw."""
-        made: list[tuple[ImaginedFiles, Bounds]] = []
-        for world, draw in enumerate(draws):
-            if draw is Draw.CORRELATED:
-                made.append(self._correlated(made[0]))
-            else:
-                made.append(self._files(world, is_drawn=draw is Draw.DRAWN))
-        return made
+    def drawn(
+        self, world: int, draw: Draw, likely: tuple[ImaginedFiles, Bounds] | None
+    ) -> tuple[ImaginedFiles, Bounds]:
+        """Return the files of one draw; `likely` are those of world 0, once they are known."""
+        if draw is Draw.CORRELATED:
+            return self._correlated(likely or self._files(0, is_drawn=False))
+        return self._files(world, is_drawn=draw is Draw.DRAWN)
 
     def _files(self, world: int, *, is_drawn: bool) -> tuple[ImaginedFiles, Bounds]:
         owner, points = self._rows(world, is_drawn=is_drawn)
-        parts = np.unique(self._placed(owner, points), return_inverse=True)[1]
+        parts = _numbered(self._placed(owner, points))
         outputs = int(parts.max(initial=0)) + 1
         shares = np.bincount(parts, minlength=outputs) / max(len(parts), 1)
         columns = [_spanned(column, owner, parts, shares) for column in self.bounds.columns]
@@ -258,6 +272,11 @@ class _Rewrite:
                 low, high = scale.slices(len(files.paths))
                 columns[number] = replace(column, low=low, high=high)
         return files, Bounds(columns=tuple(columns), num_records=bounds.num_records)
+
+
+def _numbered(parts: Rows) -> Rows:
+    """Return small numbers as their ranks among those that there are."""
+    return np.asarray((np.cumsum(np.bincount(parts) > 0) - 1)[parts], np.int64)
 
 
 def _live_bytes(group: RewriteGroup) -> Points:

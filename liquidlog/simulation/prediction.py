@@ -12,7 +12,7 @@ from liquidlog.errors import UsageError
 from liquidlog.plan import ClusteringPlan
 from liquidlog.predicates.sessions import Session
 from liquidlog.predicates.workload import NotUsable, Workload, shares
-from liquidlog.simulation.after import After, Draw, Evidence, table_after
+from liquidlog.simulation.after import After, Draw, Evidence, Known, table_after
 from liquidlog.simulation.ranges import Range
 from liquidlog.simulation.reads import Reads, everything, narrow, narrow_after, opened, opened_after
 from liquidlog.simulation.table import Points
@@ -106,6 +106,7 @@ def predict(  # noqa: PLR0913  what is predicted, from what
     *,
     now_ms: int | None = None,
     most_drawn: int | None = None,
+    known: Known | None = None,
 ) -> Prediction:
     """Return the predicted effect of a plan for this snapshot on a workload.
 
@@ -114,14 +115,14 @@ def predict(  # noqa: PLR0913  what is predicted, from what
     the clustering columns in plan order, then others that predicates name, named by `quote_path`.
     Without samples, rows are made up. `now_ms` is the current time in predicates. With
     `most_drawn`, at most as many worlds are drawn: the fewer, the sooner, and the less the ranges
-    tell of how the same plan may come out differently.
+    tell of how the same plan may come out differently. What is `known` of an earlier prediction of
+    the same plan, workload and samples is not made up again.
 
     Raises:
         UsageError: If no predicate is a condition on the table.
     """
-    foreseen = (_asked if workload else _narrow)(
-        _Case(snapshot, plan, bounds_of, samples, _draws(plan, most_drawn)), workload, now_ms
-    )
+    case = _Case(snapshot, plan, bounds_of, samples, _draws(plan, most_drawn), known)
+    foreseen = (_asked if workload else _narrow)(case, workload, now_ms)
     return _prediction(plan, foreseen, is_sampled=samples is not None)
 
 
@@ -152,6 +153,7 @@ class _Case:
     bounds_of: BoundsOf
     samples: Sequence[pa.Table] | None
     draws: Sequence[Draw]
+    known: Known | None
 
     @property
     def size_bytes(self) -> Points:
@@ -192,7 +194,7 @@ def _narrow(case: _Case, workload: Workload, now_ms: int | None) -> _Foreseen:
     bounds = case.bounds_of(columns)
     samples = _of_columns(case, ())
     evidence = Evidence(bounds=bounds, clustered=range(len(columns)), samples=samples)
-    after = table_after(case.snapshot, case.plan, evidence, case.draws)
+    after = table_after(case.snapshot, case.plan, evidence, case.draws, case.known)
     size_bytes = case.size_bytes
     if columns:
         before, reads = narrow(size_bytes, bounds), narrow_after(after, range(len(columns)))
@@ -233,7 +235,7 @@ def _asked(case: _Case, workload: Workload, now_ms: int | None) -> _Foreseen:
         samples=_of_columns(case, sampled),
         sampled=[names.index(name) for name in sampled],
     )
-    after = table_after(case.snapshot, case.plan, evidence, case.draws)
+    after = table_after(case.snapshot, case.plan, evidence, case.draws, case.known)
     numbers = {leaf: number for number, leaf in enumerate(measured.values())}
 
     def bounds_after(wanted: Sequence[Leaf]) -> Bounds:

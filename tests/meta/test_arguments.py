@@ -8,6 +8,7 @@ from typing import Any, cast
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from deltalake import write_deltalake
 
 from liquidlog.errors import LiquidlogError, UsageError
 from liquidlog.predicates.workload import WeightedPredicate
@@ -67,6 +68,9 @@ TRUSTED = (
 )
 """Beginnings of types whose values are not looked at: flags, callbacks, sessions, what the API
 returned."""
+
+MIGRATING = ("migrate", "plan_migration")
+"""Methods for tables that are partitioned."""
 
 MAKING = ("open", "create", "definition", "create_as")
 
@@ -135,6 +139,8 @@ def ready(table: Table, home: Path) -> dict[str, Any]:
         "definition": Table.definition(schema=pa.schema([("x", pa.int64())])),
         "schema": pa.schema([("x", pa.int64())]),
         "columns": ["x"],
+        "cluster_by": ["x"],
+        "partitioned": partitioned(home),
         "data": pa.table({"sx": [1], "s": ["a"], "x": [1]}),
         "dry_run": True,
         "where": "x = 1",
@@ -153,6 +159,14 @@ def ready(table: Table, home: Path) -> dict[str, Any]:
         "groups": None,
         "execute": lambda plan: plan,
     }
+
+
+def partitioned(home: Path) -> Table:
+    """Return a new table that can be migrated."""
+    where = home / f"new{len(list(home.iterdir()))}"
+    rows = pa.table({"sx": [1], "s": [1], "x": [1], "day": [1]})
+    write_deltalake(str(where), rows, partition_by=["day"])
+    return Table.open(where)
 
 
 def test_every_type_of_a_parameter_is_known() -> None:
@@ -205,7 +219,8 @@ def _call(table: Table, ready: dict[str, Any], name: str, given: dict[str, Any])
         return list(function(None, **values))
     if name == "execute":
         return function(None, **values)
-    return (getattr(Table, name) if name in MAKING else function.__get__(table))(**values)
+    own = ready["partitioned"] if name in MIGRATING else table
+    return (getattr(Table, name) if name in MAKING else function.__get__(own))(**values)
 
 
 LISTS = [
@@ -245,6 +260,9 @@ def _outcome(
         made = Table.create(where, schema=table_schema(), properties=properties)
         made.set_properties({}, **given)
         return made.detail()["properties"]
+    if name in MIGRATING:
+        planned = partitioned(home).plan_migration(**{"cluster_by": ["sx", "s", "x"], **given})
+        return planned.columns, planned.prefix, planned.writer_options.bloom_filters
     if name == "plan":
         where = home / f"new{len(list(home.iterdir()))}"
         cluster_by = ["sx", "s", "x"] if "prefix" in given else None

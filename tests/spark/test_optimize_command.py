@@ -15,7 +15,7 @@ import pytest
 from deltalake import DeltaTable
 
 from liquidlog.table import Table
-from support.spark_servers import eventually
+from support.processes import eventually
 
 pytestmark = pytest.mark.spark
 

@@ -168,6 +168,7 @@ def _open(plan: ClusteringPlan, file: InputFile, storage: StorageOptions) -> Log
         vector_location=None if location is None else _located(plan, location),
         row_tracking=plan.row_tracking,
         partition_columns=plan.partitioned_by,
+        former_partition_columns=plan.formerly_partitioned_by,
         storage=storage,
     )
 

@@ -2,6 +2,7 @@
 
 from liquidlog import errors
 from liquidlog.clustering.outcome.deletions import TooManyDeletedRows
+from liquidlog.clustering.outcome.whole import FilesAdded
 from liquidlog.commit.conflicts import (
     ConcurrentDeleteRead,
     DomainMetadataChanged,
@@ -22,6 +23,7 @@ CONFLICTS = (
     Outdated("the table's schema changed"),
     TooManyDeletedRows(30, 100, 0.2),
     TooMuchToRead(3 << 30, 1 << 30),
+    FilesAdded((7, 8), ("d.parquet", "e.parquet")),
     GroupConflict(3, MetadataChanged(9)),
 )
 SCHEMA_PROBLEMS = (

@@ -60,8 +60,10 @@ def placed(
         parts = found.cuts.parts_of(found.order.keys_of(coords), ordinals)
         return np.asarray(parts, np.int64)
     bits = key_order_bits(columns, kind)
-    ranks = np.argsort(np.argsort(points, axis=0, kind="stable"), axis=0, kind="stable")
-    coords = np.asfortranarray((ranks << bits) // count, np.uint32)
+    steps = ((np.arange(count) << bits) // max(count, 1)).astype(np.uint32)
+    coords = np.empty(points.shape, np.uint32, order="F")
+    for number, column in enumerate(points.T):
+        coords[np.argsort(column, kind="stable"), number] = steps
     ordinals = np.arange(count, dtype=np.uint64)
     order, _, cuts = place_rows(coords, ordinals, min(outputs, count), curve=kind, bits=bits)
     return np.asarray(cuts.parts_of(order.keys_of(coords), ordinals), np.int64)

@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from liquidlog.clustering.migration import MIGRATION, defining_actions, migration_parameters
 from liquidlog.clustering.outcome.metrics import operation_metrics
 from liquidlog.clustering.outcome.partitioning import partition_mismatches
 from liquidlog.clustering.outcome.reconciled import (
@@ -21,10 +22,12 @@ from liquidlog.clustering.outcome.reconciled import (
     require_reconciled,
 )
 from liquidlog.clustering.outcome.staleness import Staleness, staleness_of
+from liquidlog.clustering.outcome.whole import columns_of, missing_groups, not_rewritten
 from liquidlog.clustering.row_tracking import PRESERVED_TAG, assign_row_ids
 from liquidlog.clustering.zcubes import PROVIDER
 from liquidlog.errors import (
     CommitConflictError,
+    Conflict,
     Outdated,
     ResultMismatchError,
 )
@@ -49,6 +52,7 @@ from liquidlog.spec.actions import (
     ZCUBE_ID,
     ZCUBE_ZORDER_BY,
     AddFile,
+    AnyAction,
     CopiedAdd,
     RemoveFile,
 )
@@ -71,6 +75,8 @@ def rewrite_change(
     reconciled: Sequence[Reconciled] | None = None,
 ) -> Change:
     """Return the change that commits finished groups: all adds, then the removes of their inputs.
+
+    The change of a migration also has what makes the table clustered and unpartitioned.
 
     The removes repeat the add of each input as the current `snapshot` has it. `now_ms` (since 1970)
     becomes their deletion time. `stale` is each group's staleness against this snapshot, if the
@@ -108,9 +114,9 @@ def rewrite_change(
     removes = tuple(removes_of(snapshot, np.concatenate([one.rows for one in stale]), now_ms))
     kept_rows = np.concatenate([one.kept for one in stale])
     return Change(
-        operation="OPTIMIZE",
-        parameters=_parameters(plan),
-        actions=(*adds, *joining, *removes, *domains),
+        operation=MIGRATION if plan.is_migration else "OPTIMIZE",
+        parameters=_parameters(snapshot, plan),
+        actions=(*_definition(snapshot, plan), *adds, *joining, *removes, *domains),
         metrics={
             **operation_metrics(adds, removes, snapshot.files["size"].take(pa.array(kept_rows))),
             **reconciled_metrics(adds, reconciled),
@@ -119,6 +125,21 @@ def rewrite_change(
         isolation_level="SnapshotIsolation",
         tags=_tags(plan, groups),
     )
+
+
+def _definition(snapshot: Snapshot, plan: ClusteringPlan) -> tuple[AnyAction, ...]:
+    """Return the actions by which a migration redefines the table, none for other plans.
+
+    Raises:
+        CommitConflictError: If the table no longer has the columns to cluster by.
+    """
+    if not plan.is_migration:
+        return ()
+    columns = columns_of(snapshot, plan)
+    if columns is None:
+        gone = Outdated("the table cannot be clustered by the planned columns any more")
+        raise CommitConflictError(plan.read_version, [gone])
+    return defining_actions(snapshot, columns)
 
 
 def require_sound(
@@ -136,13 +157,18 @@ def require_sound(
     """
     planned = [planned_group(plan, group) for group in groups]
     problems = tuple(_mismatches(plan, planned, groups))
+    if plan.is_migration:
+        problems = (*problems, *missing_groups(plan, groups))
     if problems:
         raise ResultMismatchError(problems)
-    conflicts = [
+    conflicts: list[Conflict] = [
         Outdated(found) if isinstance(found, str) else found
         for one in stale
         for found in one.conflicts
     ]
+    added = not_rewritten(snapshot, stale) if plan.is_migration else None
+    if added is not None:
+        conflicts.append(added)
     if conflicts:
         raise CommitConflictError(plan.read_version, conflicts)
     _check_outputs_are_new(snapshot, [file for group in groups for file in group.outputs])
@@ -315,7 +341,9 @@ def _decoded(column: pa.ChunkedArray) -> Iterator[dict[str, str | None] | None]:
     return (None if index is None else kinds[index] for index in values.indices.to_pylist())
 
 
-def _parameters(plan: ClusteringPlan) -> dict[str, object]:
+def _parameters(snapshot: Snapshot, plan: ClusteringPlan) -> dict[str, object]:
+    if plan.is_migration:
+        return migration_parameters(snapshot, column_names(plan))
     if plan.mode is RewriteMode.CLUSTERING:
         return {
             "clusterBy": column_names(plan),

@@ -47,3 +47,32 @@ def partition_changes(
                 f" {group.partition_values}"
             )
             return
+
+
+def value_changes(
+    snapshot: Snapshot,
+    group: RewriteGroup,
+    positions: NDArray[np.int64],
+    is_changed: NDArray[np.bool_],
+) -> Iterator[str]:
+    """Yield a sentence if inputs have other partition values than those that outputs hold.
+
+    Args:
+        snapshot: The table now.
+        group: Of a plan that turns partition columns into data, or of any other.
+        positions: The row number of each input in Snapshot.files (int64), -1 if it is not live.
+        is_changed: Which inputs are live as something else.
+    """
+    values = group.inputs.columns["partition_values"]
+    if values.null_count == len(values):
+        return
+    there = (positions >= 0) & ~is_changed
+    planned = values.filter(pa.array(there)).to_pylist(maps_as_pydicts="strict")
+    found = distinct_values(snapshot.files.take(pa.array(positions[there])))
+    for number, expected in zip(found.number.tolist(), planned, strict=True):
+        if found.documents[number] != expected:
+            yield (
+                f"inputs of group {group.group_id} have the partition values"
+                f" {found.documents[number]}, expected {expected}"
+            )
+            return

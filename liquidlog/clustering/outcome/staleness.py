@@ -19,7 +19,7 @@ from liquidlog.clustering.outcome.deletions import (
     excess,
     lasting_reasons,
 )
-from liquidlog.clustering.outcome.partitioning import partition_changes
+from liquidlog.clustering.outcome.partitioning import partition_changes, value_changes
 from liquidlog.clustering.row_tracking import planned_row_tracking
 from liquidlog.errors import CorruptLogError, UnsupportedFeatureError
 from liquidlog.plan import ClusteringPlan, InputFiles, RewriteGroup, RewriteMode
@@ -227,7 +227,7 @@ def written_for(plan: ClusteringPlan) -> FileTerms | None:
         table_id=plan.table_id,
         schema_string=plan.schema_string,
         table=plan.terms,
-        partition_columns=plan.partitioned_by,
+        partition_columns=plan.partitioned_by or plan.formerly_partitioned_by,
     )
 
 
@@ -274,6 +274,7 @@ def staleness_of(
         reasons = (
             *_changes_of_inputs(inputs),
             *partition_changes(snapshot, group, inputs.rows),
+            *value_changes(snapshot, group, inputs.positions, inputs.is_changed),
             *_row_tracking_changes(snapshot, plan, group, inputs),
             *changes,
             *_changes_of_kept(kept),
@@ -417,7 +418,8 @@ def _changes_of_table(snapshot: Snapshot, plan: ClusteringPlan) -> Iterator[str]
         yield f"the table's id is {snapshot.metadata.id}, not {plan.table_id}"
     if _schema_changed(snapshot, plan):
         yield "the table's schema changed"
-    yield from partitioning_changes(plan.partitioned_by, snapshot.metadata)
+    before = plan.partitioned_by or plan.formerly_partitioned_by
+    yield from partitioning_changes(before, snapshot.metadata)
 
 
 def _schema_changed(snapshot: Snapshot, plan: ClusteringPlan) -> bool:
@@ -433,7 +435,8 @@ def _clustering_changes(snapshot: Snapshot, plan: ClusteringPlan) -> Iterator[st
     state = clustering_state(snapshot)
     now = tuple((column.logical, column.physical) for column in state.columns)
     planned = tuple((column.logical, column.physical) for column in plan.columns)
-    expected = planned if plan.mode is RewriteMode.CLUSTERING else ()
+    is_clustered = plan.mode is RewriteMode.CLUSTERING and not plan.is_migration
+    expected = planned if is_clustered else ()
     if now != expected or state.unresolved:
         before = ", ".join(quote_path(logical) for logical, _ in expected) or "none"
         after = ", ".join(state.names) or "none"

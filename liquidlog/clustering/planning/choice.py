@@ -330,6 +330,9 @@ def input_files(files: pa.Table, groups: Sequence[NDArray[np.int64]]) -> list[In
         "deletion_vector": _deletion_vectors(taken["deletion_vector"].combine_chunks()),
         "base_row_id": taken["base_row_id"],
         "default_row_commit_version": taken["default_row_commit_version"],
+        "partition_values": pa.nulls(
+            taken.num_rows, InputFiles.schema.field("partition_values").type
+        ),
     }
     rows = pa.table(columns, schema=InputFiles.schema)
     lengths = [len(group) for group in groups]

@@ -21,6 +21,7 @@ from liquidlog.advice.search import (
     marginal_gains,
     ordered,
     preferred_since,
+    regrets,
     searched,
 )
 from liquidlog.curve.curves import Curve
@@ -92,7 +93,7 @@ def test_of_very_many_columns_sets_grow_from_the_best_ones() -> None:
     columns = space(30)
     found = searched(columns, measure, ONE)
     assert not columns.is_whole
-    assert set(chosen(found, ONE).columns) == wanted
+    assert set(chosen(regrets(found, found, ONE)).columns) == wanted
     assert looked < 500 < count_of_sets(30, 4)
 
 
@@ -100,9 +101,21 @@ def test_of_layouts_that_are_as_good_the_plainest_is_chosen() -> None:
     plain, wide = plainest((A,), 1 << 30), plainest((A, B), 1 << 30)
     fitted = Candidate(columns=(A,), curve=Curve.LINEAR, max_file_bytes=1 << 30, is_fitted=True)
     close = {wide: read(99.5), plain: read(100), fitted: read(99.3)}
-    assert chosen(close, ONE) == plain
+    assert chosen(regrets(close, close, ONE)) == plain
     assert ordered(close, ONE)[0] == fitted
-    assert chosen({wide: read(90), plain: read(100)}, ONE) == wide
+    apart = {wide: read(90), plain: read(100)}
+    assert chosen(regrets(apart, apart, ONE)) == wide
+
+
+def test_a_layout_is_chosen_that_is_never_far_from_the_best() -> None:
+    plain = plainest((A,), 1 << 30)
+    fitted = Candidate(columns=(A,), curve=Curve.LINEAR, max_file_bytes=1 << 30, is_fitted=True)
+    known = {plain: read(110), fitted: read(100)}
+    barely_worse = {plain: read(110), fitted: read(113)}
+    assert chosen(regrets(known, barely_worse, ONE)) == fitted
+    far_worse = {plain: read(110), fitted: read(130)}
+    assert chosen(regrets(known, far_worse, ONE)) == plain
+    assert regrets(known, far_worse, ONE)[fitted].cost == pytest.approx(130 / 110)
 
 
 def test_a_correlated_column_brings_nothing_and_an_unmeasured_set_is_unknown() -> None:
@@ -125,7 +138,7 @@ def test_other_columns_are_preferred_by_those_who_ask_now() -> None:
         plainest((path,), 1): Readings(bytes=np.array(both), files=np.zeros(2))
         for path, both in older_newest.items()
     }
-    best = chosen(found, np.array([1.0, 0.0]))
+    best = chosen(regrets(found, found, np.array([1.0, 0.0])))
     assert best.columns == (A,)
     assert preferred_since(found, best, np.array([0.0, 1.0])) == (plainest((B,), 1), 0.75)
     assert preferred_since(found, best, np.array([1.0, 0.0])) is None

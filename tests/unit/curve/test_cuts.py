@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from liquidlog.curve.curves import Curve, curve_index
-from liquidlog.curve.cuts import CurveSample, choose_cuts, equal_cuts
+from liquidlog.curve.cuts import CurveSample, choose_cuts, choose_cuts_each, equal_cuts
 from support.curves import as_sample
 
 
@@ -45,3 +45,20 @@ def test_chosen_cuts_make_smaller_boxes_of_bounded_sizes(count: int) -> None:
     assert sizes.min() > 0.45
     assert sizes.max() < 1.6
     assert mean_reach(coords, chosen) < 0.97 * mean_reach(coords, equal)
+
+
+def test_samples_that_are_cut_together_are_cut_as_alone() -> None:
+    sample, coords = clustered_sample(20_000)
+    ordinals, shares = np.arange(20_000, dtype=np.uint64), coords / (1 << 16)
+    samples = [sample]
+    for curve in (Curve.ZORDER, Curve.LINEAR):
+        keys = curve_index(coords, 16, curve)
+        samples.append(CurveSample.sort(keys, ordinals, lows=shares, highs=shares))
+    together = choose_cuts_each(samples, 24)
+    assert len({cuts.keys.tobytes() for cuts in together}) == 3
+    for one, cuts in zip(samples, together, strict=True):
+        alone = choose_cuts(one, 24)
+        assert (alone.keys.tolist(), alone.ordinals.tolist()) == (
+            cuts.keys.tolist(),
+            cuts.ordinals.tolist(),
+        )

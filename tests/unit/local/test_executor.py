@@ -4,7 +4,6 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
 
@@ -16,10 +15,11 @@ from liquidlog.data.runs import runs_in
 from liquidlog.errors import ExecutorError, UsageError
 from liquidlog.local.executor import LocalExecutor, begun_early, memory_bytes, worker_count
 from liquidlog.operations.executors import open_executor
-from liquidlog.plan import ClusteringPlan, GroupFailure, RewriteMode, RewrittenGroup
+from liquidlog.plan import ClusteringPlan, GroupFailure, Outcome, RewriteMode, RewrittenGroup
 from liquidlog.rewriting.layout import Route
 from liquidlog.rewriting.options import ExecutorOptions
 from liquidlog.table import Table
+from support.executor_contract import SHUFFLED, WAYS, ExecutorContract, Rewriting
 from support.plans import (
     copy_inputs,
     make_plan,
@@ -30,9 +30,7 @@ from support.plans import (
     write_inputs,
 )
 
-SHUFFLED = ExecutorOptions(single_task_bytes=0, task_bytes=1 << 14, sample_rows=1 << 12)
-SLICED = replace(SHUFFLED, slice_bytes=1 << 13)
-WAYS = {"whole": ExecutorOptions(), "shuffled": SHUFFLED, "sliced": SLICED}
+SLICED = WAYS["sliced"]
 COLUMNS = {"a": "long", "b": "string"}
 ROWS = 4_000
 
@@ -65,6 +63,19 @@ def outcomes(
     executor._options = options
     groups = [group.group_id for group in plan.groups]
     return {one.group_id: one for one in executor(plan, groups, lambda *_: None)}
+
+
+@pytest.fixture
+def rewriting(executor: LocalExecutor) -> Rewriting:
+    def outcomes_of(plan: ClusteringPlan, options: ExecutorOptions) -> Iterator[Outcome]:
+        executor._options = options
+        return executor(plan, [group.group_id for group in plan.groups], lambda *_: None)
+
+    return outcomes_of
+
+
+class TestOnThisMachine(ExecutorContract):
+    """All of it."""
 
 
 def digests(directory: Path, group: RewrittenGroup) -> list[str]:
@@ -105,22 +116,6 @@ def test_rows_that_go_in_two_steps_make_the_same_files(
     assert isinstance(straight, RewrittenGroup)
     assert isinstance(stepped, RewrittenGroup)
     assert digests(tmp_path, straight) == digests(tmp_path, stepped)
-
-
-def test_a_damaged_input_ends_its_group_and_no_other(
-    executor: LocalExecutor, tmp_path: Path
-) -> None:
-    plan = plan_of(tmp_path, groups=2)
-    before = parquet_names(tmp_path)
-    bad = tmp_path / plan.groups[0].inputs[0].path
-    content = bytearray(bad.read_bytes())
-    content[50:900] = b"\xff" * 850
-    bad.write_bytes(content)
-    found = outcomes(executor, plan, SHUFFLED)
-    assert isinstance(found[0], GroupFailure)
-    assert plan.groups[0].inputs[0].path in found[0].reason
-    assert isinstance(found[1], RewrittenGroup)
-    assert parquet_names(tmp_path) - before == {one.path for one in found[1].outputs}
 
 
 def test_closing_early_deletes_what_was_written(executor: LocalExecutor, tmp_path: Path) -> None:

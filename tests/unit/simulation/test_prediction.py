@@ -7,6 +7,8 @@ import pyarrow as pa
 import pytest
 
 from liquidlog.predicates.workload import WeightedPredicate
+from liquidlog.simulation.after import Known
+from liquidlog.simulation.prediction import predict
 from liquidlog.table import Table
 from support.arrow_executor import execute
 
@@ -170,3 +172,18 @@ def test_columns_that_run_along_are_known_from_rows_only(tmp_path: Path) -> None
     for found in (guessed, sampled):
         assert found.bytes_after_range.low <= true <= found.bytes_after_range.high
     assert sampled.bytes_after_range.high < guessed.bytes_after
+
+
+def test_what_is_known_is_predicted_alike(tmp_path: Path) -> None:
+    table = Table.create(str(tmp_path / "t"), schema=rows(0).schema, cluster_by=["day", "part"])
+    for seed in range(3):
+        table.append(rows(seed))
+    plan, snapshot = table.plan(max_file_size=30_000), table.snapshot()
+    known: Known = {}
+    few = predict(snapshot, plan, (), table.bounds_of(snapshot), most_drawn=0, known=known)
+    made = dict(known)
+    more = predict(snapshot, plan, (), table.bounds_of(snapshot), most_drawn=2, known=known)
+    assert all(known[place] is files for place, files in made.items())
+    assert len(known) == 2 * len(made) == 4 * len(plan.groups)
+    assert more == predict(snapshot, plan, (), table.bounds_of(snapshot), most_drawn=2)
+    assert few.bytes_after == more.bytes_after

@@ -1,0 +1,163 @@
+"""A partitioned table made a clustered one: the plan, what to know before, and empty tables."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+from msgspec import structs
+
+from liquidlog.clustering.columns import clustering_state
+from liquidlog.clustering.migration import (
+    MIGRATION,
+    defining_actions,
+    migrated,
+    migration_parameters,
+)
+from liquidlog.clustering.outcome.change import column_names
+from liquidlog.clustering.outcome.staleness import input_rows
+from liquidlog.clustering.planning.choice import NewId
+from liquidlog.clustering.planning.planner import no_bounds
+from liquidlog.commit.transaction import Clock
+from liquidlog.definition.protocols import ProtocolChange, clustering_protocol_change
+from liquidlog.errors import CommitConflictError, Outdated, UsageError
+from liquidlog.log.store import TableStore
+from liquidlog.operations.in_place import commit_in_place
+from liquidlog.operations.planned import planned
+from liquidlog.operations.rewrite import CommitReport
+from liquidlog.plan import MIGRATING_FORMAT_VERSION, ClusteringPlan, InputFiles
+from liquidlog.predicates.partitions import distinct_values
+from liquidlog.predicates.workload import Workload
+from liquidlog.snapshot import Snapshot
+from liquidlog.spec.change import Change
+from liquidlog.spec.partitions import partition_fields
+from liquidlog.spec.schema import Path
+from liquidlog.spec.terms import table_terms
+
+_FORCED: Mapping[str, Any] = {"strategy": "cube", "skip_clustered": False}
+"""Every file is rewritten, whatever the table remembers for later plans."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MigrationNotice:
+    """What people have to know before a table is migrated.
+
+    `partition_columns` are those it has, by their logical names; `protocol_change` is None if the
+    table has the feature already.
+    """
+
+    partition_columns: tuple[str, ...]
+    protocol_change: ProtocolChange | None
+
+    def __str__(self) -> str:
+        """Return the notice in words for people."""
+        partitions = ", ".join(self.partition_columns)
+        protocol = "" if self.protocol_change is None else f"; {self.protocol_change}"
+        return (
+            f"after this the table is no longer partitioned by {partitions}: streams that read it"
+            " stop at this version and have to be begun again with a new checkpoint, and whoever"
+            f" overwrites or drops single partitions has to name rows instead{protocol}"
+        )
+
+
+def migration_notice(snapshot: Snapshot) -> MigrationNotice:
+    """Return what people have to know before a table is migrated."""
+    return MigrationNotice(
+        partition_columns=snapshot.metadata.partition_columns,
+        protocol_change=clustering_protocol_change(snapshot),
+    )
+
+
+def planned_migration(
+    snapshot: Snapshot,
+    columns: tuple[Path, ...],
+    arguments: Mapping[str, Any],
+    new_id: NewId,
+    workload: Workload | None = None,
+) -> ClusteringPlan:
+    """Return the plan that makes a partitioned table one that is clustered by these columns.
+
+    Every file is rewritten. `arguments` are those of Table.plan_migration that were given.
+
+    Raises:
+        UsageError: If the table is not partitioned, or as `planned`.
+        ClusteringColumnError: If the table cannot be clustered by these columns.
+        UnsupportedFeatureError: If the table cannot be migrated; has every reason.
+    """
+    if not snapshot.metadata.partition_columns:
+        raise UsageError(
+            "the table is not partitioned: there is nothing to migrate; cluster-by sets its"
+            " clustering columns and rewrites nothing, optimize then clusters its files"
+        )
+    after = migrated(snapshot, columns)
+    made = planned(after, {**arguments, **_FORCED}, no_bounds, new_id, workload)
+    decided_by = {name: by for name, by in made.decided_by.items() if name not in _FORCED}
+    return _of_table_as_it_is(structs.replace(made, decided_by=decided_by), snapshot)
+
+
+def _of_table_as_it_is(made: ClusteringPlan, snapshot: Snapshot) -> ClusteringPlan:
+    """Return a plan of a table as `migrated` returns it as a plan of the table as it is."""
+    fields = partition_fields(
+        snapshot.schema, snapshot.metadata.partition_columns, where=snapshot.uri
+    )
+    names = tuple(field.physical_name for field in fields)
+    found = distinct_values(snapshot.files)
+    kind = InputFiles.schema.field("partition_values").type
+    texts = pa.array([[(name, one[name]) for name in names] for one in found.documents], kind)
+    places = input_rows(snapshot, made.groups)
+    return structs.replace(
+        made,
+        format_version=MIGRATING_FORMAT_VERSION,
+        former_partition_columns=names,
+        terms=table_terms(snapshot.metadata, snapshot.protocol),
+        groups=tuple(
+            structs.replace(
+                group,
+                inputs=group.inputs.with_partition_values(texts.take(pa.array(found.number[rows]))),
+            )
+            for group, rows in zip(made.groups, places, strict=True)
+        ),
+    )
+
+
+def migrate_empty(
+    store: TableStore,
+    snapshot: Snapshot,
+    plan: ClusteringPlan,
+    clock: Clock,
+    *,
+    dry_run: bool = False,
+) -> CommitReport:
+    """Commit the definition that a migration gives a table without files.
+
+    With `dry_run` nothing is committed; the version is the one that the table would have.
+
+    Raises:
+        CommitConflictError: If other commits changed the table or added files meanwhile.
+        UnsupportedFeatureError: If the table requires more of a writer than we do.
+    """
+
+    def change(newest: Snapshot) -> Change:
+        if newest.files.num_rows:
+            added = Outdated("files were added that the migration has not rewritten")
+            raise CommitConflictError(plan.read_version, [added])
+        after = migrated(newest, [column.logical for column in plan.columns])
+        return Change(
+            operation=MIGRATION,
+            parameters=migration_parameters(newest, column_names(plan)),
+            actions=defining_actions(newest, clustering_state(after).columns),
+            is_blind_append=False,
+        )
+
+    version = commit_in_place(store, snapshot, change, clock, dry_run=dry_run)
+    assert version is not None  # noqa: S101  a partitioned table always has something to change
+    return CommitReport(
+        read_version=plan.read_version,
+        group_versions={},
+        skipped_groups=(),
+        finished=(),
+        conflicts=(),
+        failures=(),
+        definition_version=version,
+        dry_run=dry_run,
+    )

@@ -1,0 +1,305 @@
+"""A partitioned table becomes a clustered one in one commit, or nothing happens."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from deltalake import DeltaTable, write_deltalake
+from msgspec import structs
+
+from liquidlog.clustering.outcome.whole import FilesAdded
+from liquidlog.errors import (
+    ClusteringColumnError,
+    CommitConflictError,
+    DocumentError,
+    ExecutorError,
+    UnsupportedFeatureError,
+    UsageError,
+)
+from liquidlog.operations.rewrite import GroupConflict
+from liquidlog.plan import RewriteResult, decode_plan, encode_plan
+from liquidlog.predicates.workload import WeightedPredicate
+from liquidlog.table import Table
+from support.arrow_executor import execute
+from support.migrated import migrate, rewritten
+from support.partitioned import ROWS, TEXTS, live_adds, map_columns, partitioned_table, rows_read
+
+SMALL: dict[str, Any] = {"min_cube_size": "1B", "target_cube_size": "2KB"}
+
+
+def actions_of(path: Path, version: int) -> dict[str, list[dict[str, Any]]]:
+    found: dict[str, list[dict[str, Any]]] = {}
+    for line in (path / "_delta_log" / f"{version:020d}.json").read_text().splitlines():
+        for kind, action in json.loads(line).items():
+            found.setdefault(kind, []).append(action)
+    return found
+
+
+def test_one_commit_makes_the_table_clustered_and_keeps_every_row(tmp_path: Path) -> None:
+    path = tmp_path / "t"
+    table = partitioned_table(path)
+    before, files = rows_read(path), len(live_adds(path))
+    report = migrate(table, ["p", "id"], **SMALL)
+    assert len(report.versions) == 1
+    assert len(report.committed_groups) > 1
+    assert rows_read(path) == before
+    detail = table.detail()
+    assert (detail["partitionColumns"], detail["clusteringColumns"]) == ([], ["p", "id"])
+    actions = actions_of(path, report.versions[0])
+    assert len(actions["remove"]) == files
+    assert not any(add["partitionValues"] for add in actions["add"])
+    assert {one["dataChange"] for one in (*actions["add"], *actions["remove"])} == {False}
+    assert actions["protocol"][0]["writerFeatures"][-2:] == ["domainMetadata", "clustering"]
+    [domain] = actions["domainMetadata"]
+    assert json.loads(domain["configuration"])["clusteringColumns"] == [["p"], ["id"]]
+    assert actions["commitInfo"][0]["operation"] == "REPLACE PARTITIONED BY"
+    for add in actions["add"]:
+        assert pq.read_schema(path / add["path"]).names == ["id", "p", "n", "v"]
+        assert json.loads(add["stats"])["nullCount"].keys() == {"id", "p", "n", "v"}
+    assert not table.plan(min_cube_size="1B").groups
+
+
+def test_values_that_a_file_holds_itself_are_not_read(tmp_path: Path) -> None:
+    """The log is right: the reference engine may leave partition columns in files."""
+    path = tmp_path / "t"
+    table = partitioned_table(path, files={"a": 1, "b": 1})
+    for name in live_adds(path):
+        file = path / name
+        rows = pq.read_table(file, partitioning=None)
+        pq.write_table(rows.append_column("p", pa.array([99] * ROWS)), file)
+        resized(path, name, file.stat().st_size)
+    migrate(table, ["p"])
+    assert sorted(DeltaTable(str(path)).to_pyarrow_table()["p"].to_pylist()) == list("aaaabbbb")
+
+
+def resized(path: Path, name: str, size: int) -> None:
+    for commit in (path / "_delta_log").glob("*.json"):
+        lines = []
+        for line in commit.read_text().splitlines():
+            action = json.loads(line)
+            if action.get("add", {}).get("path") == name:
+                action["add"]["size"] = size
+            lines.append(json.dumps(action))
+        commit.write_text("\n".join(lines) + "\n")
+
+
+def test_columns_keep_their_physical_names(tmp_path: Path) -> None:
+    path = tmp_path / "t"
+    partitioned_table(path, files={"a": 2, None: 2})
+    map_columns(path)
+    table = Table.open(str(path))
+    migrate(table, ["the p", "the id"])
+    assert table.detail()["clusteringColumns"] == ["`the p`", "`the id`"]
+    [add] = live_adds(path).values()
+    assert pq.read_schema(path / add["path"]).names == ["id", "p", "n", "v"]
+    assert pq.read_table(path / add["path"])["p"].to_pylist().count(None) == 2 * ROWS
+
+
+def test_the_version_before_stays_readable(tmp_path: Path) -> None:
+    path = tmp_path / "t"
+    table = partitioned_table(path)
+    before, version = rows_read(path), table.snapshot().version
+    migrate(table, ["p"])
+    old = DeltaTable(str(path), version=version)
+    assert old.metadata().partition_columns == ["p", "n"]
+    assert old.to_pyarrow_table().num_rows == sum(before.values())
+    # delta-rs writes no table with these features.
+    table.drop_feature("clustering")
+    table.drop_feature("domainMetadata")
+    DeltaTable(str(path)).restore(version)
+    assert rows_read(path) == before
+    assert table.detail()["partitionColumns"] == ["p", "n"]
+    migrate(table, ["id"])
+    assert rows_read(path) == before
+
+
+def test_saved_plans_are_the_same_plans(tmp_path: Path) -> None:
+    table = partitioned_table(tmp_path / "t", files={"a": 2, None: 1})
+    plan = table.plan_migration("p")
+    content = encode_plan(plan)
+    assert decode_plan(content, where="plan.json") == plan
+    assert json.loads(content)["format_version"] == 3
+    document = json.loads(content)
+    document["groups"][0]["inputs"][0]["partition_values"] = {"p": "a"}
+    with pytest.raises(DocumentError):
+        decode_plan(json.dumps(document).encode(), where="plan.json")
+    del document["former_partition_columns"]
+    with pytest.raises(DocumentError):
+        decode_plan(json.dumps(document).encode(), where="plan.json")
+
+
+def test_a_result_without_all_groups_commits_nothing(tmp_path: Path) -> None:
+    path = tmp_path / "t"
+    table = partitioned_table(path)
+    plan = table.plan_migration("id", **SMALL)
+    result, version = execute(plan), table.snapshot().version
+    part = RewriteResult(plan_id=plan.plan_id, groups=result.groups[1:])
+    for dry_run in (True, False):
+        with pytest.raises(ExecutorError, match=r"group\(s\) 0 of"):
+            table.commit(plan, part, dry_run=dry_run)
+    assert table.update().version == version
+    assert table.commit(plan, result).versions == (version + 1,)
+    again = table.commit(plan, result)
+    assert (again.versions, len(again.skipped_groups)) == ((), len(plan.groups))
+
+
+@pytest.fixture
+def planned(tmp_path: Path) -> tuple[Path, Table, Any]:
+    path = tmp_path / "t"
+    table = partitioned_table(path)
+    return path, table, table.plan_migration("id", **SMALL)
+
+
+def test_files_that_others_add_are_a_conflict(planned: tuple[Path, Table, Any]) -> None:
+    path, table, plan = planned
+    result = execute(plan)
+    table.append(DeltaTable(str(path)).to_pyarrow_table().slice(0, 1))
+    before, version = rows_read(path), table.update().version
+    with pytest.raises(CommitConflictError) as caught:
+        table.commit(plan, result)
+    [conflict] = caught.value.conflicts
+    assert isinstance(conflict, GroupConflict)
+    found = conflict.conflict
+    assert isinstance(found, FilesAdded)
+    assert (found.versions, len(found.paths)) == ((version,), 1)
+    assert rows_read(path) == before
+    assert table.update().version == version
+    DeltaTable(str(path)).restore(version - 1)
+    table.commit(plan, result)
+    assert sum(rows_read(path).values()) == sum(before.values()) - 1
+
+
+def test_files_that_come_and_go_leave_the_result_as_it_is(planned: tuple[Path, Table, Any]) -> None:
+    path, table, plan = planned
+    result = execute(plan)
+    row = pa.table(
+        {"id": pa.array([10_000], pa.int64()), "p": ["z"], "n": pa.array([7], "int32"), "v": ["w"]}
+    )
+    before = rows_read(path)
+    write_deltalake(str(path), row, mode="append")
+    with pytest.raises(CommitConflictError):
+        table.commit(plan, result)
+    DeltaTable(str(path)).delete("p = 'z'")
+    table.commit(plan, result)
+    assert rows_read(path) == before
+
+
+def test_partitions_that_others_delete_stay_deleted(tmp_path: Path) -> None:
+    path = tmp_path / "t"
+    table = partitioned_table(path)
+    plan = table.plan_migration("id")
+    result = execute(plan)
+    DeltaTable(str(path)).delete("p = 'a'")
+    before = rows_read(path)
+    with pytest.raises(CommitConflictError):
+        table.commit(plan, result)  # more than a fifth
+    report = table.commit(plan, result, max_reconciled_share=1)
+    assert report.reconciled.rows == 3 * ROWS
+    assert rows_read(path) == before
+    assert table.detail()["clusteringColumns"] == ["id"]
+
+
+def test_a_group_of_which_nothing_is_left_is_a_conflict(planned: tuple[Path, Table, Any]) -> None:
+    path, table, plan = planned
+    result = execute(plan)
+    DeltaTable(str(path)).delete("p = 'a'")
+    before = rows_read(path)
+    with pytest.raises(CommitConflictError):
+        table.commit(plan, result, max_reconciled_share=1)
+    assert rows_read(path) == before
+    assert table.detail()["partitionColumns"] == ["p", "n"]
+    assert not list(path.glob("part-*"))  # no commit can ever name what was rewritten
+
+
+def test_rows_that_others_rewrote_are_a_conflict(planned: tuple[Path, Table, Any]) -> None:
+    path, table, plan = planned
+    result = execute(plan)
+    DeltaTable(str(path)).delete("id = 1")  # its file is copied without the row
+    before = rows_read(path)
+    with pytest.raises(CommitConflictError):
+        table.commit(plan, result, max_reconciled_share=1)
+    assert rows_read(path) == before
+    rewritten(table.plan_migration("id"), table)
+    assert rows_read(path) == before
+
+
+def test_what_forbids_a_migration_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "t"
+    table = partitioned_table(path, files={"a": 1})
+    with pytest.raises(ClusteringColumnError):
+        table.plan_migration("nothing")
+    plain = tmp_path / "plain"
+    write_deltalake(str(plain), pa.table({"id": [1]}))
+    with pytest.raises(UsageError, match="not partitioned"):
+        Table.open(str(plain)).plan_migration("id")
+    with pytest.raises(UsageError):
+        table.commit(
+            table.plan_migration("id"), RewriteResult(plan_id="", groups=()), groups_per_commit=2
+        )
+    for name, value in (
+        ("delta.compatibility.symlinkFormatManifest.enabled", "true"),
+        ("delta.universalFormat.enabledFormats", "iceberg"),
+        ("delta.enableIcebergCompatV2", "true"),
+    ):
+        refused = tmp_path / name
+        partitioned_table(refused, files={"a": 1})
+        set_property(refused, name, value)
+        with pytest.raises(UnsupportedFeatureError) as caught:
+            Table.open(str(refused)).plan_migration("id")
+        assert any(name in reason for reason in caught.value.features)
+
+
+def set_property(path: Path, name: str, value: str) -> None:
+    first = path / "_delta_log" / f"{0:020d}.json"
+    first.write_text(
+        first.read_text().replace(
+            '"configuration":{}', json.dumps({name: value}).join(('"configuration":', ""))
+        )
+    )
+
+
+def test_a_value_that_readers_do_not_agree_on_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "t"
+    partitioned_table(path, files={"a": 1, "b": 1})
+    for commit in (path / "_delta_log").glob("*.json"):
+        commit.write_text(commit.read_text().replace('"p":"a"', '"p":""'))
+    with pytest.raises(UnsupportedFeatureError) as caught:
+        Table.open(str(path)).plan_migration("id")
+    assert len(caught.value.features) == 1
+
+
+def test_a_table_without_files_only_changes_its_definition(tmp_path: Path) -> None:
+    path = tmp_path / "t"
+    table = partitioned_table(path, files={"a": 1})
+    DeltaTable(str(path)).delete()
+    version = table.update().version
+    plan = table.plan_migration(["p", "id"])
+    assert plan.groups == ()
+    assert table.migrate_empty(plan, dry_run=True).versions == (version + 1,)
+    assert table.update().version == version
+    assert table.migrate(["p", "id"]).versions == (version + 1,)
+    assert table.detail()["partitionColumns"] == []
+    other = partitioned_table(tmp_path / "other", files={"a": 1})
+    with pytest.raises(UsageError):
+        other.migrate_empty(other.plan_migration("id"))
+    with pytest.raises(CommitConflictError):
+        structs_empty(other)
+
+
+def structs_empty(table: Table) -> None:
+    plan = structs.replace(table.plan_migration("id"), groups=())
+    table.migrate_empty(plan)
+
+
+def test_predictions_compare_both_layouts_by_partition_values(tmp_path: Path) -> None:
+    table = partitioned_table(tmp_path / "t")
+    plan = table.plan_migration(["p", "id"])
+    workload = (WeightedPredicate("p = 'a'"), WeightedPredicate("p IS NULL AND id = 3"))
+    for sample in (False, True):
+        first, second = table.predict(plan, workload, sample=sample).predicates
+        assert (first.files_before, second.files_before) == (3, 0)
+        assert first.files_after == 1
+    assert plan.live_rows == 3 * ROWS * len(TEXTS)
