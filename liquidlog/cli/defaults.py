@@ -109,6 +109,14 @@ def storage_defaults(*addresses: str) -> tuple[tuple[str, str], ...]:
     return found
 
 
+def given_or_defaults(
+    context: click.Context, _: click.Parameter, given: tuple[tuple[str, str], ...]
+) -> tuple[tuple[str, str], ...]:
+    """Return the given storage options, else those that a file has for the table that is named."""
+    table = context.params.get("table")
+    return given or (storage_defaults(table) if isinstance(table, str) else ())
+
+
 def _off(context: click.Context, _: click.Parameter, off: bool) -> None:  # noqa: FBT001  click's
     if off:
         context.meta[_OFF] = True

@@ -10,8 +10,9 @@ from typing import Any, Final, ParamSpec, TypeVar, cast
 
 import click
 
+from liquidlog.cli.completion import codecs, curves, directories, one_of, strategies
 from liquidlog.cli.defaults import OPTIONS as CONFIG_OPTIONS
-from liquidlog.cli.defaults import Verb, storage_defaults
+from liquidlog.cli.defaults import Verb, given_or_defaults
 from liquidlog.cli.verbosity import VERBOSE
 from liquidlog.errors import UsageError
 from liquidlog.predicates.workload import Workload
@@ -173,7 +174,7 @@ LOCAL_FILE = click.Path(dir_okay=False, path_type=Path)
 
 def table_argument(command: Callable[P, R]) -> Callable[P, R]:
     """Add the TABLE argument and the options for opening the table."""
-    return click.argument("table")(storage_option(command))
+    return click.argument("table", shell_complete=directories)(storage_option(command))
 
 
 def storage_option(command: Callable[P, R]) -> Callable[P, R]:
@@ -183,15 +184,9 @@ def storage_option(command: Callable[P, R]) -> Callable[P, R]:
         "storage_options",
         multiple=True,
         type=PAIR,
-        callback=_or_defaults,
+        callback=given_or_defaults,
         help="An option of the storage, named as in delta-rs; repeats.",
     )(command)
-
-
-def _or_defaults(context: click.Context, _: click.Parameter, given: Pairs) -> Pairs:
-    """Return the given options, else those that a file has for the table that is named."""
-    table = context.params.get("table")
-    return given or (storage_defaults(table) if isinstance(table, str) else ())
 
 
 def read_back_option(command: Callable[P, R]) -> Callable[P, R]:
@@ -292,7 +287,9 @@ _POLICY_OPTIONS = {
         " join the new cube.",
     ),
     "strategy": click.option(
-        "--strategy", help="How files are chosen: cube or overlap.  [default: cube]"
+        "--strategy",
+        shell_complete=one_of(strategies),
+        help="How files are chosen: cube or overlap.  [default: cube]",
     ),
     "min_cube_size": click.option(
         "--min-cube-size",
@@ -311,6 +308,7 @@ _POLICY_OPTIONS = {
     ),
     "curve": click.option(
         "--curve",
+        shell_complete=one_of(curves),
         help="Order of rows in a cube: hilbert, kd (narrower files), zorder or linear."
         "  [default: hilbert]",
     ),
@@ -354,6 +352,7 @@ _REWRITE_OPTIONS = {
     ),
     "compression": click.option(
         "--compression",
+        shell_complete=one_of(codecs),
         help="Codec of the files to write: zstd, snappy, gzip, lz4_raw or uncompressed."
         "  [default: as the table's property says, else zstd]",
     ),

@@ -5,6 +5,7 @@ from typing import Any
 
 import click
 
+from liquidlog.cli.completion import executors, one_of
 from liquidlog.cli.defaults import storage_defaults
 from liquidlog.cli.options import (
     PAIR,
@@ -32,7 +33,11 @@ from liquidlog.table import Table
     "liquidlog sql \"OPTIMIZE './sales'\" --dry-run",
 )
 @click.argument("statement")
-@click.option("--executor", help="What rewrites the files.  [default: spark]")
+@click.option(
+    "--executor",
+    shell_complete=one_of(executors),
+    help="What rewrites the files.  [default: spark]",
+)
 @click.option("--spark-conf", multiple=True, type=PAIR, help="A Spark setting; repeats.")
 @click.option("--local-limit", type=SIZE, help="With --executor local: refuse larger plans.")
 @storage_option
