@@ -3,6 +3,11 @@
 PYTHON ?= python3
 BIN := .venv/bin
 SPARKS := 3.5.9 4.0.5 4.3.0
+PLACES := airflow dagster dbt checks
+PLACE_airflow := 'apache-airflow>=3.1,<4'
+PLACE_dagster := 'dagster>=1.10,<2'
+PLACE_dbt := 'dbt-core>=1.10,<1.12' dbt-duckdb
+PLACE_checks := 'check-jsonschema>=0.30' 'kubernetes-validate>=1.30' 'croniter>=6'
 UV := PYTHON="$(PYTHON)" UV_PYTHON_DOWNLOADS=never tools/uv
 COMPILE := $(UV) pip compile --quiet --upgrade --universal --python-version 3.11 \
 	--generate-hashes --no-annotate --no-emit-index-url --custom-compile-command "make lock"
@@ -58,6 +63,15 @@ test-sparks: $(SPARKS:%=.tools/spark-%/.installed) ## a minute's worth of tests 
 	$(UV) pip install --quiet --python .tools/spark-$*/bin/python --no-deps --no-build-isolation --editable .
 	@touch $@
 
+test-places: $(PLACES:%=.tools/places-%/.installed) ## the documents' samples for schedulers, under the packages that run them
+	$(BIN)/python -m pytest -rs tests/places
+
+# Heavy packages that pin what we do not: each place has a venv beside, and none is in the lock.
+.tools/places-%/.installed: .venv/.installed
+	$(UV) venv --quiet --clear --python $(BIN)/python .tools/places-$*
+	$(UV) pip install --quiet --python .tools/places-$*/bin/python $(PLACE_$*)
+	@touch $@
+
 check: install ## format, lint, import contracts, types
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
@@ -101,5 +115,5 @@ clean: ## remove everything that the targets made
 	rm -rf .venv .tools dist .demo .bench .site .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage
 	rm -rf spark-warehouse metastore_db derby.log
 
-.PRECIOUS: .tools/spark-%/.installed
-.PHONY: help install demo test test-fast test-lowest test-sparks check bench docs examples screens mistakes fix dist lock clean
+.PRECIOUS: .tools/spark-%/.installed .tools/places-%/.installed
+.PHONY: help install demo test test-fast test-lowest test-sparks test-places check bench docs examples screens mistakes fix dist lock clean

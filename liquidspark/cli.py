@@ -12,7 +12,7 @@ import click
 
 from liquidlog.cli.main import run
 from liquidlog.cli.options import PAIR, Pairs, mapping, read_back_option, storage_option
-from liquidlog.cli.rewriting import executors_heard
+from liquidlog.cli.verbosity import VERBOSE, executors_heard
 from liquidlog.operations.executors import NOT_READ_BACK, Executor, rewrite_groups
 from liquidlog.operations.results import complete_result, read_plan
 from liquidlog.operations.watch import watch_of
@@ -133,6 +133,9 @@ def run_command(
     rewrite = partial(_rewritten, plan, opened, watch)
     with executors_heard(as_json=False):
         complete_result(result_path, plan, rewrite, watch)
+
+
+run_command.params.append(VERBOSE)
 
 
 def main() -> None:

@@ -5,6 +5,8 @@ from typing import Any
 
 import click
 
+from liquidlog.cli.completion import files
+from liquidlog.cli.defaults import storage_defaults
 from liquidlog.cli.options import Pairs, json_option, mapping, output_option, storage_option, verb
 from liquidlog.cli.output import emit, replace_file
 
@@ -14,7 +16,7 @@ from liquidlog.cli.output import emit, replace_file
     "liquidlog workload import queries.sql history.parquet -o workload.jsonl",
 )
 @click.argument("action", type=click.Choice(["import"]), metavar="import")
-@click.argument("sources", nargs=-1, required=True, metavar="SOURCE...")
+@click.argument("sources", nargs=-1, required=True, metavar="SOURCE...", shell_complete=files)
 @output_option("Write the workload to this file, as JSON lines; replaces it.", required=True)
 @click.option(
     "--table", "tables", multiple=True, help="Keep only what is asked of this table; repeats."
@@ -46,6 +48,7 @@ def workload(  # noqa: PLR0913  one parameter per option
     from liquidlog.workload.form import encode_queries
 
     del action
+    storage_options = storage_options or storage_defaults(*sources, *tables)
     found = import_workload(
         sources,
         tables=tables,

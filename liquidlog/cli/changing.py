@@ -6,6 +6,7 @@ from typing import Any
 
 import click
 
+from liquidlog.cli.completion import files
 from liquidlog.cli.consent import require_consent
 from liquidlog.cli.options import (
     PAIR,
@@ -84,7 +85,7 @@ def create(  # noqa: PLR0913  one parameter per option
 
 @verb("liquidlog append ./sales day1.parquet day2.parquet --cluster")
 @table_argument
-@click.argument("sources", nargs=-1, required=True, metavar="FILE.parquet...")
+@click.argument("sources", nargs=-1, required=True, metavar="FILE.parquet...", shell_complete=files)
 @click.option(
     "--cluster",
     is_flag=True,

@@ -32,11 +32,11 @@ from liquidlog.cli.rewriting import (
     SPARK_CONF_OPTION,
     begin_early,
     checked_commits,
-    executors_heard,
     rewritten_round,
     say_who_is_at_work,
     warn_of_what_is_not_read_back,
 )
+from liquidlog.cli.verbosity import executors_heard
 from liquidlog.errors import UsageError
 from liquidlog.operations.executors import (
     ExecutorWhenNeeded,

@@ -10,6 +10,9 @@ from typing import Any, Final, ParamSpec, TypeVar, cast
 
 import click
 
+from liquidlog.cli.completion import codecs, curves, directories, one_of, strategies
+from liquidlog.cli.defaults import OPTIONS as CONFIG_OPTIONS
+from liquidlog.cli.defaults import Verb, given_or_defaults
 from liquidlog.cli.verbosity import VERBOSE
 from liquidlog.errors import UsageError
 from liquidlog.predicates.workload import Workload
@@ -33,11 +36,13 @@ _WHOLE: Final = 100.0
 def verb(*examples: str) -> Callable[[Callable[..., Any]], click.Command]:
     """Make a function the command of the same name, with a help text that ends with examples."""
     heading = "Example:" if len(examples) == 1 else "Examples:"
-    made = click.command(epilog="\n".join(["\b", heading, *(f"  {line}" for line in examples)]))
+    made = click.command(
+        cls=Verb, epilog="\n".join(["\b", heading, *(f"  {line}" for line in examples)])
+    )
 
     def command(function: Callable[..., Any]) -> click.Command:
         built = made(function)
-        built.params.append(VERBOSE)
+        built.params += [VERBOSE, *CONFIG_OPTIONS]
         return built
 
     return command
@@ -169,7 +174,7 @@ LOCAL_FILE = click.Path(dir_okay=False, path_type=Path)
 
 def table_argument(command: Callable[P, R]) -> Callable[P, R]:
     """Add the TABLE argument and the options for opening the table."""
-    return click.argument("table")(storage_option(command))
+    return click.argument("table", shell_complete=directories)(storage_option(command))
 
 
 def storage_option(command: Callable[P, R]) -> Callable[P, R]:
@@ -179,6 +184,7 @@ def storage_option(command: Callable[P, R]) -> Callable[P, R]:
         "storage_options",
         multiple=True,
         type=PAIR,
+        callback=given_or_defaults,
         help="An option of the storage, named as in delta-rs; repeats.",
     )(command)
 
@@ -287,7 +293,9 @@ _POLICY_OPTIONS = {
         " join the new cube.",
     ),
     "strategy": click.option(
-        "--strategy", help="How files are chosen: cube or overlap.  [default: cube]"
+        "--strategy",
+        shell_complete=one_of(strategies),
+        help="How files are chosen: cube or overlap.  [default: cube]",
     ),
     "min_cube_size": click.option(
         "--min-cube-size",
@@ -306,6 +314,7 @@ _POLICY_OPTIONS = {
     ),
     "curve": click.option(
         "--curve",
+        shell_complete=one_of(curves),
         help="Order of rows in a cube: hilbert, kd (narrower files), zorder or linear."
         "  [default: hilbert]",
     ),
@@ -349,6 +358,7 @@ _REWRITE_OPTIONS = {
     ),
     "compression": click.option(
         "--compression",
+        shell_complete=one_of(codecs),
         help="Codec of the files to write: zstd, snappy, gzip, lz4_raw or uncompressed."
         "  [default: as the table's property says, else zstd]",
     ),

@@ -7,6 +7,7 @@ from typing import Any, Final, ParamSpec, TypeVar
 
 import click
 
+from liquidlog.cli.completion import curves, directories, one_of
 from liquidlog.cli.judging import predicted_and_judged
 from liquidlog.cli.options import (
     LOCAL_FILE,
@@ -217,7 +218,7 @@ def explain(  # noqa: PLR0913  one parameter per option
     "liquidlog simulate streaming --rounds 30 --append-rate 1GiB",
     "liquidlog simulate ./sales --scenario merge --plot sales.svg",
 )
-@click.argument("subject", metavar="TABLE|SCENARIO")
+@click.argument("subject", metavar="TABLE|SCENARIO", shell_complete=directories)
 @click.option(
     "--scenario",
     type=click.Choice(list(SCENARIOS)),
@@ -253,7 +254,9 @@ def explain(  # noqa: PLR0913  one parameter per option
     type=SIZE,
     help="Size to divide the input by: the number of files to write.  [default: 1GiB]",
 )
-@click.option("--curve", help="Order of rows in a cube.  [default: hilbert]")
+@click.option(
+    "--curve", shell_complete=one_of(curves), help="Order of rows in a cube.  [default: hilbert]"
+)
 @click.option(
     "--columns",
     type=WholeNumber(1, 4),

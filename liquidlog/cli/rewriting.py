@@ -1,7 +1,5 @@
 """Commands that rewrite files: at once, in rounds, or in two steps."""
 
-import contextlib
-import logging
 import time
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
@@ -9,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from liquidlog.cli.completion import executors, files, one_of
+from liquidlog.cli.defaults import storage_defaults
 from liquidlog.cli.judging import predicted_and_judged
 from liquidlog.cli.options import (
     PAIR,
@@ -31,11 +31,10 @@ from liquidlog.cli.options import (
     workload_option,
 )
 from liquidlog.cli.output import emit
-from liquidlog.cli.verbosity import is_verbose
+from liquidlog.cli.verbosity import executors_heard
 from liquidlog.errors import LiquidlogError, UsageError
 from liquidlog.log.loader import require_used
 from liquidlog.operations.executors import (
-    EXECUTOR_GROUP,
     NOT_READ_BACK,
     ExecutorWhenNeeded,
     begun_early,
@@ -77,7 +76,11 @@ if TYPE_CHECKING:
     from liquidlog.judgement.verdicts import Option
 
 EXECUTOR_OPTION = click.option(
-    "--executor", default="spark", show_default=True, help="What rewrites the files."
+    "--executor",
+    default="spark",
+    show_default=True,
+    shell_complete=one_of(executors),
+    help="What rewrites the files.",
 )
 SPARK_CONF_OPTION = click.option(
     "--spark-conf", multiple=True, type=PAIR, help="A Spark setting; repeats."
@@ -240,33 +243,6 @@ def _would_optimize(
     return would_do_rounds(opened, made, seconds, min_gain, commits)
 
 
-@contextlib.contextmanager
-def executors_heard(*, as_json: bool) -> Iterator[None]:
-    """Context manager: messages of executors to the logger EXECUTOR_GROUP appear on stderr.
-
-    With `as_json` they do not: stderr then holds only the document of an error. With `-v` they
-    appear as lines of the log.
-    """
-    log = logging.getLogger(EXECUTOR_GROUP)
-    handler = logging.NullHandler() if as_json or is_verbose() else _Said()
-    level = log.level
-    log.addHandler(handler)  # without any, Python prints warnings on stderr
-    if not as_json:
-        log.setLevel(logging.INFO)
-    try:
-        yield
-    finally:
-        log.removeHandler(handler)
-        log.setLevel(level)
-
-
-class _Said(logging.Handler):
-    """Prints messages on stderr as it is then: above a progress bar, while one is shown."""
-
-    def emit(self, record: logging.LogRecord) -> None:
-        say(self.format(record))
-
-
 def say_who_is_at_work(opened: Table, made: ClusteringPlan, *, as_json: bool) -> None:
     """Say on stderr which other rewrites may be at work on a table, and what follows from it."""
     if as_json or not made.groups:
@@ -360,7 +336,7 @@ def rewritten_round(
 
 
 @verb("liquidlog run plan.json -o result.jsonl --spark-conf spark.driver.memory=8g")
-@click.argument("plan_path", metavar="PLAN.json")
+@click.argument("plan_path", metavar="PLAN.json", shell_complete=files)
 @click.option(
     "-o", "--output", required=True, help="Append the results to this file, one line per group."
 )
@@ -389,6 +365,7 @@ def run(  # noqa: PLR0913  one parameter per option
     """
     require_settings(executor, mapping(spark_conf), local_limit)
     made = read_plan(plan_path)
+    storage_options = storage_options or storage_defaults(made.table_uri)
     require_used(made.table_uri, mapping(storage_options))
     warn_of_what_is_not_read_back(no_read_back=no_read_back, as_json=as_json)
     if dry_run:
@@ -422,8 +399,8 @@ def run(  # noqa: PLR0913  one parameter per option
 
 
 @verb("liquidlog commit plan.json result.jsonl")
-@click.argument("plan_path", metavar="PLAN.json")
-@click.argument("result_path", metavar="RESULT.jsonl")
+@click.argument("plan_path", metavar="PLAN.json", shell_complete=files)
+@click.argument("result_path", metavar="RESULT.jsonl", shell_complete=files)
 @_commit_options
 @storage_option
 @dry_run_option
@@ -443,6 +420,7 @@ def commit(
     """
     made = read_plan(plan_path)
     result = read_result(result_path, made)
+    storage_options = storage_options or storage_defaults(made.table_uri)
     opened = Table.open(made.table_uri, storage_options=mapping(storage_options))
     report = opened.commit(made, result, **commits, dry_run=dry_run)
     document = committed_document(made, report, commits)

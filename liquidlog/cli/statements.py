@@ -5,6 +5,8 @@ from typing import Any
 
 import click
 
+from liquidlog.cli.completion import executors, one_of
+from liquidlog.cli.defaults import storage_defaults
 from liquidlog.cli.options import (
     PAIR,
     SIZE,
@@ -31,7 +33,11 @@ from liquidlog.table import Table
     "liquidlog sql \"OPTIMIZE './sales'\" --dry-run",
 )
 @click.argument("statement")
-@click.option("--executor", help="What rewrites the files.  [default: spark]")
+@click.option(
+    "--executor",
+    shell_complete=one_of(executors),
+    help="What rewrites the files.  [default: spark]",
+)
 @click.option("--spark-conf", multiple=True, type=PAIR, help="A Spark setting; repeats.")
 @click.option("--local-limit", type=SIZE, help="With --executor local: refuse larger plans.")
 @storage_option
@@ -58,6 +64,8 @@ def sql(  # noqa: PLR0913  one parameter per option
     engine = {"executor": executor, "spark_conf": spark_conf, "local_limit": local_limit}
     asks = executor is not None or bool(spark_conf) or local_limit is not None
     _require_effect(asked, asks_of_an_executor=asks, dry_run=dry_run)
+    if isinstance(asked.table, ask.TableAt):
+        storage_options = storage_options or storage_defaults(asked.table.uri)
     caller = _Caller(context, storage_options, dry_run=dry_run, as_json=as_json)
     if isinstance(asked, ask.Rewrite):
         return caller.rewrite(asked, {**engine, "executor": executor or SPARK})

@@ -5,6 +5,8 @@ from pathlib import Path
 
 import click
 
+from liquidlog.cli.completion import directories, executors, one_of
+from liquidlog.cli.defaults import storage_defaults
 from liquidlog.cli.options import (
     LOCAL_FILE,
     PAIR,
@@ -16,7 +18,7 @@ from liquidlog.cli.options import (
     verb,
 )
 from liquidlog.cli.output import emit, replace_file
-from liquidlog.cli.rewriting import executors_heard
+from liquidlog.cli.verbosity import executors_heard
 from liquidlog.errors import UsageError
 from liquidlog.fleet.outcomes import Ticked
 from liquidlog.fleet.policies import read_policy
@@ -33,7 +35,7 @@ from liquidlog.upkeep.policy import UpkeepPolicy
     "liquidlog tick './lake/*' --dry-run",
     "liquidlog tick --policy policy.toml --plan-only -o plans/",
 )
-@click.argument("tables", nargs=-1, metavar="[TABLE]...")
+@click.argument("tables", nargs=-1, metavar="[TABLE]...", shell_complete=directories)
 @click.option(
     "--policy",
     "policy_path",
@@ -48,7 +50,11 @@ from liquidlog.upkeep.policy import UpkeepPolicy
     type=click.Path(file_okay=False),
     help="The directory for the plans of --plan-only.",
 )
-@click.option("--executor", help="What rewrites the files.  [default: spark]")
+@click.option(
+    "--executor",
+    shell_complete=one_of(executors),
+    help="What rewrites the files.  [default: spark]",
+)
 @click.option("--spark-conf", multiple=True, type=PAIR, help="A Spark setting; repeats.")
 @click.option(
     "--openmetrics",
@@ -81,6 +87,7 @@ def tick(  # noqa: PLR0913  one parameter per option
     name = executor or "spark"
     if not plan_only and policy.rewrite is not None:
         find_executor(name)
+    storage_options = storage_options or storage_defaults(*policy.tables, *tables)
     options, conf = mapping(storage_options), mapping(spark_conf)
     request = TickRequest(
         policy=policy,

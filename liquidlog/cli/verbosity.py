@@ -1,4 +1,4 @@
-"""`-v` and `-vv`: what the packages log, on stderr."""
+"""What the packages log, on stderr: all of it with `-v` and `-vv`, else what executors say."""
 
 import logging
 from collections.abc import Iterator
@@ -7,6 +7,7 @@ from typing import Final
 
 import click
 
+from liquidlog.operations.executors import EXECUTOR_GROUP
 from liquidlog.report.printing import say
 from liquidlog.spec.times import iso_time
 from liquidlog.spec.visible import visible
@@ -16,16 +17,16 @@ _PACKAGES: Final = ("liquidlog", "liquidspark")
 _MOST: Final = len(_LEVELS) - 1
 
 
-def is_verbose() -> bool:
-    """Return whether the command that runs logs on stderr, what executors say included."""
+def _is_verbose() -> bool:
     return any(isinstance(one, _Line) for one in logging.getLogger(_PACKAGES[0]).handlers)
 
 
 def _heard(context: click.Context, _: click.Parameter, count: int) -> None:
+    if not count or context.resilient_parsing:
+        return
     if count > _MOST:
         raise click.UsageError("-v can be given twice: there is no more to say", context)
-    if count and not context.resilient_parsing:
-        context.with_resource(logged(_LEVELS[count]))
+    context.with_resource(logged(_LEVELS[count]))
 
 
 VERBOSE: Final = click.Option(
@@ -65,3 +66,29 @@ class _Line(logging.Handler):
             say(f"{when} {record.levelname} {record.name}: {visible(record.getMessage())}")
         except Exception:  # noqa: BLE001  as handlers do: a line of the log ends no command
             self.handleError(record)
+
+
+@contextmanager
+def executors_heard(*, as_json: bool) -> Iterator[None]:
+    """Context manager: messages of executors to the logger EXECUTOR_GROUP appear on stderr.
+
+    With `as_json` they do not, for the document of an error; with `-v` they are lines of the log.
+    """
+    log = logging.getLogger(EXECUTOR_GROUP)
+    handler = logging.NullHandler() if as_json or _is_verbose() else _Said()
+    level = log.level
+    log.addHandler(handler)  # without any, Python prints warnings on stderr
+    if not as_json:
+        log.setLevel(logging.INFO)
+    try:
+        yield
+    finally:
+        log.removeHandler(handler)
+        log.setLevel(level)
+
+
+class _Said(logging.Handler):
+    """Prints messages on stderr as it is then: above a progress bar, while one is shown."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        say(self.format(record))

@@ -187,6 +187,11 @@ def begun_early(name: str, configuration: Mapping[str, str]) -> AbstractContextM
     return nullcontext()
 
 
+def executor_names() -> tuple[str, ...]:
+    """Return the names of the installed executors, sorted; none is loaded."""
+    return tuple(sorted(entry_points(group=EXECUTOR_GROUP).names))
+
+
 def find_executor(name: str) -> Start:
     """Return the function that starts the executor `name`, without starting it.
 

@@ -216,6 +216,11 @@ def redacted(text: str, options: StorageOptions, environment: Mapping[str, str])
     return line if len(line) <= _MOST_SHOWN else line[:_MOST_SHOWN] + "..."
 
 
+def is_secret(name: str) -> bool:
+    """Return whether the value of an option may be a secret, by the option's name."""
+    return _SECRET.search(name) is not None
+
+
 def is_true(value: str) -> bool:
     """Return whether an option's text means yes."""
     return value.strip().lower() in {"1", "true", "yes", "y", "on"}
@@ -241,7 +246,7 @@ def _sorted_items(options: object, *, argument: str) -> tuple[tuple[str, str], .
 
 def _secrets(options: StorageOptions, environment: Mapping[str, str]) -> Iterator[str]:
     for name, value in (*options.known(), *environment.items()):
-        if not _SECRET.search(name):
+        if not is_secret(name):
             continue
         # Clients put parts of a secret into URLs: those of a SAS token appear as query parameters.
         parts = [part.partition("=")[2] for part in value.split("&")]

@@ -2,7 +2,7 @@ import logging
 
 import pytest
 
-from liquidlog.cli.rewriting import executors_heard
+from liquidlog.cli.verbosity import executors_heard
 from liquidlog.operations.executors import EXECUTOR_GROUP
 
 

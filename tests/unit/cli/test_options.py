@@ -13,7 +13,7 @@ from liquidlog.cli.main import cli
 from liquidlog.table import Table
 from support.commands import said
 
-ANYWHERE: Final = {"--json", "--verbose"}
+ANYWHERE: Final = {"--json", "--verbose", "--config", "--no-config"}
 """Options that have an effect whatever else is given."""
 
 ALWAYS: Final = {

@@ -8,8 +8,7 @@ import pyarrow as pa
 import pytest
 
 from liquidlog.cli.main import cli
-from liquidlog.cli.rewriting import executors_heard
-from liquidlog.cli.verbosity import VERBOSE, logged
+from liquidlog.cli.verbosity import VERBOSE, executors_heard, logged
 from liquidlog.operations.executors import EXECUTOR_GROUP
 from liquidlog.table import Table
 from support.commands import said

@@ -1,0 +1,303 @@
+"""Defaults of options from a file, `liquidlog.toml`: a section for each verb, and of storages.
+
+A value of the file counts as if it stood on the command line, which wins. What a user must have
+decided for this very command cannot come from a file at all. A file that was only found, in the
+current directory or above it, may have come with a clone: it decides nothing but how plans are made
+and judged; what could run code or send credentials elsewhere needs a file that the user named.
+"""
+
+import os
+import tomllib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+import click
+
+from liquidlog.cli.storages import StorageDefaults, read_storages
+from liquidlog.errors import UsageError
+from liquidlog.logs import Log
+from liquidlog.report.printing import say
+from liquidlog.spec.near import suggestion
+
+FILE_NAME: Final = "liquidlog.toml"
+VARIABLE: Final = "LIQUIDLOG_CONFIG"
+"""Environment variable that names a file, as --config does."""
+
+STORAGES: Final = "storage-options"
+"""The section with options of storages."""
+
+HARMLESS: Final = frozenset(
+    {
+        *("strategy", "curve", "min-cube-size", "target-cube-size", "max-file-size", "budget"),
+        *("tolerance", "min-overlapping-files", "min-overlap", "skip-clustered", "compression"),
+        *("payback-days", "readings-per-day", "max-columns", "min-gain", "executor", "local-limit"),
+        *("groups-per-commit", "max-reconciled-share", "reconcile-limit", "fail-if", "limit"),
+        *("throughput", "hour-price", "tib-price", "currency", "start-seconds", "time-zone"),
+        *("row-groups", "all", "amplification", "redact"),
+    }
+)
+"""Options that any file may set: how plans are made, judged and committed, and what is shown."""
+
+NAMED_ONLY: Final = frozenset({"spark-conf"})
+"""Options that only a file that the user named may set: Spark runs code that its settings name."""
+
+_MAX_BYTES: Final = 1 << 20
+_OFF: Final = "liquidlog.no-config"
+_KEPT: Final = "liquidlog.defaults"
+_log: Final = Log(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Defaults:
+    """What a file says; `is_named` if the user named it, `passed_over` are files that do not count.
+
+    `used` are the options of the verb that it sets, `storages` the options of storages by prefix.
+    """
+
+    path: str
+    is_named: bool
+    sections: Mapping[str, Any]
+    passed_over: tuple[str, ...] = ()
+    used: Mapping[str, Any] = field(default_factory=dict)
+    storages: StorageDefaults = field(default_factory=StorageDefaults)
+
+
+class Verb(click.Command):
+    """A command whose options have defaults in a file; it says which counted, and in errors too."""
+
+    def invoke(self, ctx: click.Context) -> Any:  # noqa: ANN401  click's signature
+        """Run the command."""
+        defaults: Defaults | None = ctx.meta.get(_KEPT)
+        if defaults is None:
+            return super().invoke(ctx)
+        listed = ", ".join(f"--{name}" for name in defaults.used)
+        text = f"{defaults.path} sets {listed or 'nothing'} for {self.name}"
+        _log.info("%s", text)
+        for path in defaults.passed_over:
+            _log.info("%s is passed over: it belongs to another user", path)
+        if listed and not defaults.is_named and _writes(self, ctx):
+            say(f"note: {text}")
+        try:
+            return super().invoke(ctx)
+        except UsageError as error:
+            if listed:
+                error.message = f"{error.message}; {text}"
+            raise
+
+
+def _writes(command: click.Command, ctx: click.Context) -> bool:
+    is_writing = any(parameter.name == "dry_run" for parameter in command.params)
+    return is_writing and not ctx.params.get("as_json")
+
+
+def storage_defaults(*addresses: str) -> tuple[tuple[str, str], ...]:
+    """Return the storage options that the file of the running command has for some addresses.
+
+    Raises:
+        UsageError: If addresses have different ones, or a variable of the environment is missing.
+    """
+    context = click.get_current_context(silent=True)
+    defaults: Defaults | None = None if context is None else context.meta.get(_KEPT)
+    if defaults is None:
+        return ()
+    found = defaults.storages.of(*addresses)
+    if found:
+        names = ", ".join(name for name, _ in found)
+        _log.info("%s has storage options for %s: %s", defaults.path, addresses[0], names)
+    return found
+
+
+def given_or_defaults(
+    context: click.Context, _: click.Parameter, given: tuple[tuple[str, str], ...]
+) -> tuple[tuple[str, str], ...]:
+    """Return the given storage options, else those that a file has for the table that is named."""
+    table = context.params.get("table")
+    return given or (storage_defaults(table) if isinstance(table, str) else ())
+
+
+def _off(context: click.Context, _: click.Parameter, off: bool) -> None:  # noqa: FBT001  click's
+    if off:
+        context.meta[_OFF] = True
+        if context.meta.get(_KEPT) is not None and context.meta[_KEPT].is_named:
+            _refuse_both(context)
+        context.meta[_KEPT] = context.default_map = None
+
+
+def _read(context: click.Context, _: click.Parameter, named: str | None) -> None:
+    if context.resilient_parsing:
+        return
+    if context.meta.get(_OFF):
+        if named is not None:
+            _refuse_both(context)
+        return
+    defaults = _chosen(named)
+    if defaults is None:
+        return
+    _require_sections(context, defaults)
+    used, values = {}, {}
+    for parameter, key, value in _settings(context, defaults):
+        used[key] = values[parameter.name] = value
+    storages = defaults.sections.get(STORAGES, {})
+    context.meta[_KEPT] = Defaults(
+        path=defaults.path,
+        is_named=defaults.is_named,
+        sections=defaults.sections,
+        passed_over=defaults.passed_over,
+        used=used,
+        storages=read_storages(storages, f"{defaults.path}: [{STORAGES}]"),
+    )
+    context.default_map = values
+
+
+def _refuse_both(context: click.Context) -> None:
+    raise click.UsageError("--config has no effect with --no-config: give one of them", context)
+
+
+OPTIONS: Final = (
+    click.Option(
+        ["--no-config"],
+        is_flag=True,
+        is_eager=True,
+        expose_value=False,
+        callback=_off,
+        help=f"Take defaults from no file, neither a {FILE_NAME} nor that of {VARIABLE}.",
+    ),
+    click.Option(
+        ["--config"],
+        metavar="FILE",
+        is_eager=True,
+        expose_value=False,
+        callback=_read,
+        help=f"Take defaults of options from this file.  [default: {VARIABLE}, else the nearest"
+        f" {FILE_NAME}]",
+    ),
+)
+"""The options of every verb that say which file counts; --no-config is looked at first."""
+
+
+def _chosen(named: str | None) -> Defaults | None:
+    """Return what the file says that counts, None if there is none.
+
+    Raises:
+        UsageError: If it cannot be read, or is no TOML.
+    """
+    path = named if named is not None else os.environ.get(VARIABLE)
+    if path:
+        return Defaults(path=path, is_named=True, sections=_sections(path))
+    passed_over: list[str] = []
+    here = Path.cwd()
+    for directory in (here, *here.parents):
+        found = directory / FILE_NAME
+        if not found.is_file():
+            continue
+        if found.stat().st_uid in {os.getuid(), 0}:
+            sections = _sections(str(found))
+            others = tuple(passed_over)
+            return Defaults(path=str(found), is_named=False, sections=sections, passed_over=others)
+        passed_over.append(str(found))
+    return None
+
+
+def _sections(path: str) -> Mapping[str, Any]:
+    if not Path(path).is_file():
+        raise UsageError(f"{path} is no file; name one that has defaults of options", config=path)
+    try:
+        with Path(path).open("rb") as file:
+            content = file.read(_MAX_BYTES + 1)
+        if len(content) > _MAX_BYTES:
+            raise UsageError(f"{path} has more than {_MAX_BYTES} bytes", config=path)
+        return tomllib.loads(content.decode())
+    except OSError as error:
+        raise UsageError(f"{path} cannot be read: {error.strerror}", config=path) from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise UsageError(f"{path} is not TOML: {error}", config=path) from error
+    except RecursionError:
+        raise UsageError(f"{path} is not TOML: it nests too deeply", config=path) from None
+
+
+def _require_sections(context: click.Context, defaults: Defaults) -> None:
+    """Refuse sections of no verb, and storages of a file that was only found.
+
+    Raises:
+        UsageError: With the first one.
+    """
+    group = context.find_root().command
+    verbs = group.list_commands(context) if isinstance(group, click.Group) else [context.info_name]
+    known = [*(verb for verb in verbs if verb), STORAGES]
+    for name, section in defaults.sections.items():
+        where = f"{defaults.path}: [{name}]"
+        if name not in known:
+            near = suggestion(name, known, what="verbs")
+            raise UsageError(f"{where} is no verb{near}", config=defaults.path)
+        if not isinstance(section, dict):
+            raise UsageError(f"{where} must be a table of options", config=defaults.path)
+    if STORAGES in defaults.sections and not defaults.is_named:
+        raise UsageError(_only_named(defaults, f"[{STORAGES}]"), config=defaults.path)
+
+
+def _settings(
+    context: click.Context, defaults: Defaults
+) -> Iterator[tuple[click.Option, str, Any]]:
+    """Yield the verb's options in the file, as (option, its key, the value that click takes).
+
+    Raises:
+        UsageError: If the verb has no such option, a file may not set it, or the value is wrong.
+    """
+    options = {
+        name.removeprefix("--"): one
+        for one in context.command.params
+        if isinstance(one, click.Option)
+        for name in one.opts
+        if name.startswith("--")
+    }
+    verb = context.command.name or ""
+    for key, found in defaults.sections.get(verb, {}).items():
+        where = f"{defaults.path}: [{verb}] {key}"
+        if key not in options:
+            known = [name for name in options if name in HARMLESS | NAMED_ONLY]
+            near = suggestion(key, known, what="options that a file may set")
+            raise UsageError(f"{where}: {verb} has no option --{key}{near}", config=defaults.path)
+        if key not in HARMLESS | NAMED_ONLY:
+            hint = f"; write a table [{STORAGES}.\u2026]" if key == "storage-option" else ""
+            text = f"{where} cannot come from a file: say it on the command line{hint}"
+            raise UsageError(text, config=defaults.path)
+        if key in NAMED_ONLY and not defaults.is_named:
+            raise UsageError(_only_named(defaults, f"[{verb}] {key}"), config=defaults.path)
+        value = _value(options[key], found, where)
+        try:
+            options[key].type_cast_value(context, value)
+        except click.BadParameter as error:
+            raise UsageError(f"{where}: {error.message}", config=defaults.path) from None
+        yield options[key], key, value
+
+
+def _only_named(defaults: Defaults, key: str) -> str:
+    return (
+        f"{defaults.path}: {key} counts only in a file that you name, since a file that is only"
+        f" found may be another's: give --config {defaults.path}, or set {VARIABLE}"
+    )
+
+
+def _value(option: click.Option, found: object, where: str) -> object:
+    """Return a value of TOML as click takes it: text, True or False, or a list of texts.
+
+    Raises:
+        UsageError: If it is of another type than the option takes.
+    """
+    if option.is_flag:
+        if isinstance(found, bool):
+            return found
+        raise UsageError(f"{where}: expected true or false, found {found!r}")
+    if not option.multiple:
+        return _text(found, where)
+    if isinstance(found, dict):
+        return [f"{key}={_text(value, where)}" for key, value in found.items()]
+    return [_text(one, where) for one in (found if isinstance(found, list) else [found])]
+
+
+def _text(found: object, where: str) -> str:
+    if isinstance(found, bool) or not isinstance(found, str | int | float):
+        raise UsageError(f"{where}: expected text or a number, found {found!r}")
+    return str(found)
