@@ -1,7 +1,7 @@
 """Judge whether a rewrite of a table is worth it, and which."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Final
 
@@ -201,7 +201,7 @@ class _Maker:
         return _Made(candidate=candidate, plan=plan, part=part, command=words)
 
     def _option(self, made: "_Made", drawn: int) -> Option:
-        return weigh(
+        option = weigh(
             made.candidate.name,
             made.command,
             made.plan,
@@ -211,6 +211,8 @@ class _Maker:
             share=made.part.share,
             table_share=made.part.table_share,
         )
+        is_whole = made.part.plan is made.plan and not self.criteria.workload
+        return replace(option, known=made.known) if is_whole else option
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
