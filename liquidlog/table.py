@@ -553,10 +553,12 @@ class Table(Summary):
         workload_source: str | None = None,
         payback_days: float | None = None,
         readings_a_day: float | None = None,
+        past: bool = True,
     ) -> "Overview":
         """Return what a report shows: a judgement, health, findings, pictures and the past.
 
-        The other arguments are those of `judge`.
+        Without `past`, no earlier version is measured, which takes longer than all the rest. The
+        other arguments are those of `judge`.
 
         Raises:
             UsageError: If no predicate of the workload is a condition on the table, or a number is
@@ -569,6 +571,7 @@ class Table(Summary):
             self.snapshot(),
             self._criteria(workload, workload_source, payback_days, readings_a_day),
             min_cube_bytes=None if min_cube_size is None else parse_size(min_cube_size),
+            past=one(past, bool, argument="past", expected="True or False"),
         )
 
     def _criteria(

@@ -60,6 +60,7 @@ SECTIONS: Final[Mapping[str, Mapping[str, Verb]]] = {
         "vacuum": Verb("operating", "Delete files that no version within the retention needs."),
     },
     "Keep many tables in shape": {
+        "fleet": Verb("upkeeping", "Find tables, and rank what is worth doing."),
         "tick": Verb("upkeeping", "Decide by a policy what to do with each table, and do it."),
     },
     "Say it in SQL": {

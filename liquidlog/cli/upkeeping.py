@@ -1,7 +1,9 @@
-"""Commands about many tables: decide by a policy, and act."""
+"""Commands about many tables: decide by a policy and act, or only look."""
 
+from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -11,22 +13,28 @@ from liquidlog.cli.options import (
     LOCAL_FILE,
     PAIR,
     Pairs,
+    bar_options,
     dry_run_option,
     json_option,
     mapping,
     storage_option,
     verb,
+    workload_option,
 )
 from liquidlog.cli.output import emit, replace_file
 from liquidlog.cli.verbosity import executors_heard
 from liquidlog.errors import UsageError
 from liquidlog.fleet.outcomes import Ticked
 from liquidlog.fleet.policies import read_policy
+from liquidlog.fleet.survey import FleetRequest, survey
+from liquidlog.fleet.surveying import Pages
 from liquidlog.fleet.tick import TickRequest
 from liquidlog.fleet.tick import tick as run_tick
+from liquidlog.judgement.verdicts import Bar
 from liquidlog.operations.executors import find_executor, open_executor
-from liquidlog.report import ticks
+from liquidlog.report import fleets, ticks
 from liquidlog.report.openmetrics import tick_openmetrics
+from liquidlog.report.progress import counted_progress
 from liquidlog.upkeep.policy import UpkeepPolicy
 
 
@@ -104,6 +112,60 @@ def tick(  # noqa: PLR0913  one parameter per option
     shown = partial(ticks.ticked, dry_run=dry_run)
     emit(ticked.document() if as_json else ticked, shown, as_json=as_json, dry_run=dry_run)
     return ticked.exit_status
+
+
+@verb(
+    "liquidlog fleet ./lake",
+    "liquidlog fleet s3://bucket/warehouse -o fleet/",
+    "liquidlog fleet './lake/*' --workload queries.jsonl --json",
+)
+@click.argument("prefixes", nargs=-1, required=True, metavar="PREFIX...")
+@workload_option(
+    "Judge for these readers: what `workload import` saved, or a source of it, whose queries name"
+    " their tables.  [default: readers of one value of one clustering column]"
+)
+@click.option(
+    "-o",
+    "--output",
+    "directory",
+    type=click.Path(file_okay=False),
+    help="Write index.html into this directory, and a page for each table.",
+)
+@bar_options
+@storage_option
+@json_option
+def fleet(
+    prefixes: tuple[str, ...],
+    workload: str | None,
+    directory: str | None,
+    bar: Mapping[str, Any],
+    storage_options: Pairs,
+    *,
+    as_json: bool,
+) -> int:
+    """Find tables, and rank what is worth doing.
+
+    PREFIX is a table, a directory or prefix with tables below it, or a glob of addresses: * for one
+    name, ** for any directories. Nothing is written but the pages of -o. Each table's line says
+    what a rewrite brings its readers and costs, or why it is best left alone.
+    """
+    from liquidlog.report.fleet_page import fleet_page
+    from liquidlog.report.page import named_page
+
+    request = FleetRequest(
+        prefixes=prefixes,
+        workload=workload,
+        bar=Bar(**{name: value for name, value in bar.items() if value is not None}),
+        storage_options=mapping(storage_options) or None,
+        pages=None if directory is None else Pages(directory=directory, render=named_page),
+    )
+    with counted_progress("tables") as progress:
+        found = survey(request, on_found=progress.expect, on_table=lambda _: progress.advance())
+    if directory is not None:
+        replace_file(Path(directory, "index.html"), fleet_page(found, ", ".join(prefixes)))
+    shown = fleets.surveyed_fleet
+    emit(found.document() if as_json else found, shown, as_json=as_json)
+    return found.exit_status
 
 
 def _check(

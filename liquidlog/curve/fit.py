@@ -124,7 +124,13 @@ class Rows:
 
 
 def fit_curve(
-    coords: Coords, ordinals: Ordinals, parts: int, *, curve: Curve, bits: int
+    coords: Coords,
+    ordinals: Ordinals,
+    parts: int,
+    *,
+    curve: Curve,
+    bits: int,
+    grid: CurveGrid | None = None,
 ) -> tuple[CurveGrid, CurveSample, Cuts]:
     """Return the grid on which narrow predicates open the fewest rows.
 
@@ -134,19 +140,20 @@ def fit_curve(
         parts: Files.
         curve: Any but `kd`.
         bits: Bits of a coordinate, at most 16.
+        grid: The one to take, as found for other rows of the same kind; no other is tried.
 
     Returns:
         The grid; the sample in the order of its keys; parts - 1 cuts.
     """
     rows = Rows.of(coords, ordinals, bits)
-    best = CurveGrid(curve, bits, (1,) * coords.shape[1])
+    best = grid or CurveGrid(curve, bits, (1,) * coords.shape[1])
     if curve is Curve.LINEAR:
         sample = rows.sorted_on(best)
         return best, sample, equal_cuts(sample, parts)
-    tried = rows.tried(parts)
-    likely = [CurveGrid(curve, bits, cells) for cells in _likely_cells(tried.coords, parts)]
-    if likely:
-        best = _best_grid([best, *likely], tried, parts)
+    if grid is None:
+        tried = rows.tried(parts)
+        likely = [CurveGrid(curve, bits, cells) for cells in _likely_cells(tried.coords, parts)]
+        best = _best_grid([best, *likely], tried, parts) if likely else best
     sample = rows.sorted_on(best)
     return best, sample, choose_cuts(sample, parts)
 

@@ -11,7 +11,7 @@ from liquidlog.curve.asked import Asked
 from liquidlog.curve.conditions import Conditions, axis_of
 from liquidlog.curve.curves import Curve, coordinate_bits
 from liquidlog.curve.cuts import CurveSample, Cuts, Ordinals
-from liquidlog.curve.fit import fit_curve
+from liquidlog.curve.fit import CurveGrid, fit_curve
 from liquidlog.curve.fitted import KeyOrder, Placed, fit_layout
 from liquidlog.curve.grid import Coords
 from liquidlog.curve.kd import fit_boxes, kd_bits
@@ -52,6 +52,7 @@ def place_rows(  # noqa: PLR0913  what a layout depends on
     bits: int,
     asked: Asked | None = None,
     prefix: Sequence[int] = (),
+    grid: CurveGrid | None = None,
 ) -> Placed:
     """Return the order of keys, the sample in that order, and the cuts into files.
 
@@ -63,6 +64,7 @@ def place_rows(  # noqa: PLR0913  what a layout depends on
         bits: Bits of a coordinate, as `key_order_bits` returns for the curve.
         asked: What readers ask, if the layout is to be fitted to it.
         prefix: Columns by whose single values rows are parted first.
+        grid: As `fit_curve` takes it, where nothing is asked and nothing parted.
     """
     if len(coords) and (asked is not None or prefix):
         return fit_layout(
@@ -70,7 +72,7 @@ def place_rows(  # noqa: PLR0913  what a layout depends on
         )
     if curve is Curve.KD:
         return fit_boxes(coords, ordinals, parts, bits=bits)
-    return fit_curve(coords, ordinals, parts, curve=curve, bits=bits)
+    return fit_curve(coords, ordinals, parts, curve=curve, bits=bits, grid=grid)
 
 
 @dataclass(frozen=True, slots=True)

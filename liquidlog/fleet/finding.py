@@ -39,13 +39,18 @@ def is_glob(address: str) -> bool:
 
 
 def find_tables(
-    wanted: Sequence[str], excluded: Sequence[str], options: StorageOptions
+    wanted: Sequence[str],
+    excluded: Sequence[str],
+    options: StorageOptions,
+    *,
+    below: bool = False,
 ) -> tuple[Found, ...]:
     """Return the tables at addresses and globs, each once, in the order of `wanted`, then by name.
 
     `*`, `?` and `[…]` stand for parts of one name, `**` for any number of directories. An address
-    without them is a table, whether there is one or not. What matches nothing, or cannot be
-    listed, is a problem of its own.
+    without them is a table, whether there is one or not; with `below`, it stands for the table at
+    it, or else for all tables below it. What matches nothing, or cannot be listed, is a problem of
+    its own.
 
     Raises:
         UsageError: If an address has a form that no table's address has.
@@ -53,17 +58,19 @@ def find_tables(
     left_out = [_parts(address) for address in excluded]
     found: dict[str, Found] = {}
     for address in wanted:
-        for one in _found(address, options):
+        for one in _found(address, options, below=below):
             if one.problem or not _is_excluded(one.address, left_out):
                 found.setdefault(one.address, one)
     return tuple(found.values())
 
 
-def _found(address: str, options: StorageOptions) -> Iterator[Found]:
-    if not is_glob(address):
+def _found(address: str, options: StorageOptions, *, below: bool) -> Iterator[Found]:
+    if not is_glob(address) and not below:
         yield Found(address=table_address(address))
         return
     root, names = _parts(address)
+    is_prefix = not names
+    names = names or (_ANY_DEPTH,)
     try:
         tables = sorted(_Search(options).below(root, names))
     except LiquidlogError as error:
@@ -72,7 +79,8 @@ def _found(address: str, options: StorageOptions) -> Iterator[Found]:
         yield Found(address=address, problem=error.message)
         return
     if not tables:
-        yield Found(address=address, problem=f"no table is at {address}")
+        where = "at or below" if is_prefix else "at"
+        yield Found(address=address, problem=f"no table is {where} {address}")
     yield from (Found(address=table) for table in tables)
 
 

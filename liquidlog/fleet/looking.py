@@ -5,8 +5,8 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from liquidlog.commit.transaction import Clock
-from liquidlog.errors import LiquidlogError, UnsupportedFeatureError
-from liquidlog.fleet.outcomes import TableOutcome
+from liquidlog.errors import UnsupportedFeatureError
+from liquidlog.fleet.outcomes import TableOutcome, as_known
 from liquidlog.fleet.readers import Readers
 from liquidlog.judgement.verdicts import Option
 from liquidlog.log.loader import open_store
@@ -182,11 +182,7 @@ class Looker:
 
 def failed(address: str, error: Exception) -> TableOutcome:
     """Return the outcome of a table that failed; what is no error of ours is told by its class."""
-    known = (
-        error
-        if isinstance(error, LiquidlogError)
-        else LiquidlogError(f"{type(error).__name__}: {error}")
-    )
+    known = as_known(error)
     return TableOutcome(table=address, decision=Decision.FAIL, reason=known.message, error=known)
 
 

@@ -1,6 +1,6 @@
 """What a run of upkeep found and did, table by table."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -110,7 +110,19 @@ class Ticked:
     @property
     def exit_status(self) -> int:
         """The exit status of the errors if all have the same, EXIT_ERROR if not."""
-        found = {error.exit_status for table in self.tables for error in table.errors}
-        if not found:
-            return EXIT_OK
-        return found.pop() if len(found) == 1 else EXIT_ERROR
+        return exit_status_of(error for table in self.tables for error in table.errors)
+
+
+def exit_status_of(errors: Iterable[LiquidlogError]) -> int:
+    """Return the exit status of errors of many tables: their own, EXIT_ERROR if they differ."""
+    found = {error.exit_status for error in errors}
+    if not found:
+        return EXIT_OK
+    return found.pop() if len(found) == 1 else EXIT_ERROR
+
+
+def as_known(error: Exception) -> LiquidlogError:
+    """Return an error as one of ours; what is none is told by its class."""
+    if isinstance(error, LiquidlogError):
+        return error
+    return LiquidlogError(f"{type(error).__name__}: {error}")

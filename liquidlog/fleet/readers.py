@@ -1,7 +1,9 @@
 """What readers ask of each of many tables, from one workload that is read once."""
 
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from typing import Final
 
 from liquidlog.errors import LiquidlogError
 from liquidlog.operations.scan import predicates_of
@@ -11,6 +13,8 @@ from liquidlog.workload.form import Query
 from liquidlog.workload.grouping import grouped
 from liquidlog.workload.sources import found_in, open_table
 from liquidlog.workload.tables import KnownTable, Tables, normal
+
+_OPENED_TOGETHER: Final = 4
 
 
 class Readers:
@@ -30,12 +34,20 @@ class Readers:
         self._queries: dict[str, list[Query]] = {}
         if source is None:
             return
-        known: list[KnownTable] = []
-        for address in addresses:
-            with suppress(LiquidlogError):
-                known.append(open_table(address, options))
-        for query in grouped(found_in([source], Tables(tuple(known)), options)).queries:
+        with ThreadPoolExecutor(_OPENED_TOGETHER) as pool:
+            opened = pool.map(self._opened, addresses)
+            known = tuple(table for table in opened if table is not None)
+        for query in grouped(found_in([source], Tables(known), options)).queries:
             self._queries.setdefault(normal(query.table), []).append(query)
+
+    def _opened(self, address: str) -> KnownTable | None:
+        with suppress(LiquidlogError):
+            return open_table(address, self._options)
+        return None
+
+    def queries_of(self, address: str) -> tuple[Query, ...]:
+        """Return what the workload asks of a table, as it was recorded."""
+        return tuple(self._queries.get(normal(address), ()))
 
     def of(self, address: str) -> Workload | None:
         """Return what readers ask of a table: nothing without a workload, None if nobody asks.
@@ -45,4 +57,13 @@ class Readers:
         """
         if self.source is None:
             return ()
-        return predicates_of(self._queries.get(normal(address), ()), address, self._options) or None
+        return workload_of(self.queries_of(address), address, self._options)
+
+
+def workload_of(queries: Sequence[Query], address: str, options: StorageOptions) -> Workload | None:
+    """Return queries of a table as a workload, None if there is nothing in them.
+
+    Raises:
+        LiquidlogError: If the table's values are needed and cannot be read.
+    """
+    return predicates_of(queries, address, options) or None

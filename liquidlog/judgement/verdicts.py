@@ -8,6 +8,7 @@ from typing import Any, Final
 from liquidlog.errors import UsageError
 from liquidlog.plan import ClusteringPlan
 from liquidlog.predicates.workload import Workload
+from liquidlog.simulation.after import Known
 from liquidlog.simulation.prediction import Prediction
 from liquidlog.simulation.ranges import Range
 
@@ -66,7 +67,8 @@ class Option:
     opening files; `reading_after_range` is where it lies in nine of ten cases. `judged_share` is
     the share of the plan's bytes whose groups were predicted; the others are taken to come out
     alike. `net_bytes` is what readers are spared within the bar's days, without the cost.
-    `payback_days` is None if readers are not spared anything.
+    `payback_days` is None if readers are not spared anything. `known` has the outputs of the plan
+    that were made up for narrow readers, if all of it was predicted; they can be shown.
     """
 
     name: str
@@ -83,6 +85,7 @@ class Option:
     payback_days: float | None
     is_worth_it: bool
     reason: str
+    known: Known = field(default_factory=dict)
 
     def document(self) -> dict[str, Any]:
         """Return the option ready to print as JSON, without plan and prediction."""

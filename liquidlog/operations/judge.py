@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Final
 
@@ -214,7 +214,7 @@ class _Maker:
         return _Made(candidate=candidate, plan=plan, part=part, command=words)
 
     def _option(self, made: "_Made", drawn: int) -> Option:
-        return weigh(
+        option = weigh(
             made.candidate.name,
             made.command,
             made.plan,
@@ -224,6 +224,8 @@ class _Maker:
             share=made.part.share,
             table_share=made.part.table_share,
         )
+        is_whole = made.part.plan is made.plan and not self.criteria.workload
+        return replace(option, known=made.known) if is_whole else option
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

@@ -75,12 +75,18 @@ class Overview:
 
 
 def overview(
-    store: TableStore, snapshot: Snapshot, criteria: Criteria, *, min_cube_bytes: int | None
+    store: TableStore,
+    snapshot: Snapshot,
+    criteria: Criteria,
+    *,
+    min_cube_bytes: int | None,
+    past: bool = True,
 ) -> Overview:
     """Return what a report of the snapshot shows; only the log is read.
 
     Without `min_cube_bytes`, the minimum cube size is the one that the table remembers, the default
-    if that is wrong. Rewrites are judged by the criteria.
+    if that is wrong. Rewrites are judged by the criteria. Without `past`, no earlier version is
+    measured, which takes longer than all the rest.
 
     Raises:
         CorruptLogError: If the log is broken.
@@ -105,7 +111,7 @@ def overview(
         )
     columns, min_cube_bytes = examined.state.columns, examined.min_cube_bytes
     judgement = examined.judgement
-    past = _Past(store, snapshot, columns, min_cube_bytes)
+    earlier = _Past(store, snapshot, columns, min_cube_bytes, most=_MOST_POINTS if past else 0)
     history = read_history(store, HISTORY_COMMITS)
     return Overview(
         detail=detail(snapshot),
@@ -120,8 +126,8 @@ def overview(
         else None,
         findings=found,
         pictures=pictures(snapshot, columns, examined.bounds, min_cube_bytes=min_cube_bytes),
-        trend=past.trend(sorted(row["version"] for row in history)),
-        rewrite=_last_rewrite(history, past),
+        trend=earlier.trend(sorted(row["version"] for row in history)),
+        rewrite=_last_rewrite(history, earlier),
         advice=advice,
     )
 
@@ -139,7 +145,9 @@ def _key_map(
         size_bytes=np.asarray(snapshot.files["size"].to_numpy(), np.int64),
         is_predicted=np.zeros(len(bounds), np.bool_),
     )
-    after = predicted_files(snapshot, option.plan, bounds) if option and is_by_these else None
+    after = None
+    if option is not None and is_by_these:
+        after = predicted_files(snapshot, option.plan, bounds, option.known)
     return key_map([column.name for column in columns], now, after)
 
 
@@ -156,13 +164,15 @@ class _Past:
         snapshot: Snapshot,
         columns: Sequence[ClusteringColumn],
         min_cube_bytes: int,
+        *,
+        most: int,
     ) -> None:
         self._store = store
         self._newest = snapshot
         self._columns = columns
         self._min_cube_bytes = min_cube_bytes
         self._known: dict[int, Health | None] = {}
-        self.points = min(_MOST_POINTS, _FILES_LOADED // max(snapshot.files.num_rows, 1))
+        self.points = min(most, _FILES_LOADED // max(snapshot.files.num_rows, 1))
 
     def at(self, version: int) -> Health | None:
         """Return the health at a version, None if it cannot be measured."""

@@ -32,7 +32,7 @@ def seen_of(
         unclustered_bytes=_unclustered(snapshot) if columns else None,
         small_files=pc.sum(small).as_py() or 0,
         files=snapshot.files.num_rows,
-        depth_ratio=_depth_ratio(store, snapshot) if columns and when.depth_ratio else None,
+        depth_ratio=depth_ratio(store, snapshot) if when.depth_ratio else None,
     )
 
 
@@ -42,8 +42,13 @@ def _unclustered(snapshot: Snapshot) -> int:
     return int(pc.sum(snapshot.files["size"].filter(mask)).as_py() or 0)
 
 
-def _depth_ratio(store: TableStore, snapshot: Snapshot) -> float | None:
-    if not snapshot.files.num_rows:
+def depth_ratio(store: TableStore, snapshot: Snapshot) -> float | None:
+    """Return the depth as a multiple of that after a full rewrite, None if it has none.
+
+    Raises:
+        CorruptLogError: If statistics or the clustering domain cannot be read.
+    """
+    if not snapshot.files.num_rows or not clustering_state(snapshot).columns:
         return None
     least = remembered_if_right(snapshot, "min_cube_bytes")
     return health(store, snapshot, None, where=None, min_cube_bytes=least).depth_ratio

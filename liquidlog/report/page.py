@@ -35,6 +35,11 @@ def page(overview: Overview, *, workload: str = "W") -> str:
     )
 
 
+def named_page(overview: Overview, workload: str) -> str:
+    """Return the page, for callers that name a function to other processes."""
+    return page(overview, workload=workload)
+
+
 def _sections(overview: Overview, workload: str) -> Iterator[str]:
     judgement, health = overview.judgement, overview.health
     yield answer(judgement, overview.problem)

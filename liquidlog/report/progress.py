@@ -1,4 +1,4 @@
-"""A progress bar on a terminal: finished groups and bytes, and the remaining time."""
+"""Progress bars on a terminal: finished groups and bytes, or things, and the remaining time."""
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -8,6 +8,7 @@ from rich.console import Console
 from rich.progress import (
     BarColumn,
     DownloadColumn,
+    MofNCompleteColumn,
     Progress,
     TaskID,
     TextColumn,
@@ -62,3 +63,36 @@ def rewrite_progress(plan: ClusteringPlan) -> Iterator[RewriteProgress]:
         group_bytes = {group.group_id: group.size_bytes for group in plan.groups}
         task = progress.add_task("", total=plan.size_bytes, groups=f"0/{len(group_bytes)} groups")
         yield RewriteProgress(progress, task, group_bytes)
+
+
+@dataclass(slots=True)
+class CountedProgress:
+    """Counts things that are done, and shows it."""
+
+    progress: Progress
+    task: TaskID
+
+    def expect(self, count: int) -> None:
+        """Record how many there are."""
+        self.progress.update(self.task, total=count)
+
+    def advance(self) -> None:
+        """Record that one is done."""
+        self.progress.advance(self.task)
+
+
+@contextmanager
+def counted_progress(noun: str) -> Iterator[CountedProgress]:
+    """Show a bar on stderr while things are done one by one; nothing if stderr is no terminal."""
+    console = Console(stderr=True)
+    columns = (
+        TextColumn(noun),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        TextColumn("left"),
+        TimeRemainingColumn(),
+    )
+    disable = not console.is_terminal
+    with Progress(*columns, console=console, disable=disable, transient=True) as progress:
+        yield CountedProgress(progress, progress.add_task("", total=None))

@@ -2,7 +2,17 @@
 
 from typing import Final
 
-PAGE: Final = """<!doctype html>
+COLORS: Final = """\
+:root { color-scheme: light dark; --back: #fff; --text: #1c2330; --soft: #5b6678; --line: #d5dbe5;
+  --panel: #f5f7fa; --main: #1f6fb2; --now: #9aa3b2; --stable: #2a7f62; --partial: #1f6fb2;
+  --fresh: #d9822b; --other: #8a5fb0; --bad: #a83a27; --good: #23705a; }
+@media (prefers-color-scheme: dark) { :root { --back: #12161c; --text: #e6eaf0; --soft: #9aa5b5;
+  --line: #333c49; --panel: #1b212a; --main: #5aa9e6; --now: #6b7688; --stable: #58c39d;
+  --partial: #5aa9e6; --fresh: #f0a860; --other: #bb94dd; --bad: #f08a76; --good: #58c39d; } }
+"""
+
+PAGE: Final = (
+    """<!doctype html>
 <html lang="en">
 <head>
 <meta charset="utf-8">
@@ -10,12 +20,9 @@ PAGE: Final = """<!doctype html>
 <meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'">
 <title>$title</title>
 <style>
-:root { color-scheme: light dark; --back: #fff; --text: #1c2330; --soft: #5b6678; --line: #d5dbe5;
-  --panel: #f5f7fa; --main: #1f6fb2; --now: #9aa3b2; --stable: #2a7f62; --partial: #1f6fb2;
-  --fresh: #d9822b; --other: #8a5fb0; --bad: #a83a27; --good: #23705a; }
-@media (prefers-color-scheme: dark) { :root { --back: #12161c; --text: #e6eaf0; --soft: #9aa5b5;
-  --line: #333c49; --panel: #1b212a; --main: #5aa9e6; --now: #6b7688; --stable: #58c39d;
-  --partial: #5aa9e6; --fresh: #f0a860; --other: #bb94dd; --bad: #f08a76; --good: #58c39d; } }
+"""
+    + COLORS
+    + """
 @media print { :root { color-scheme: light; --back: #fff; --text: #000; --soft: #444; --line: #bbb;
   --panel: #fff; --main: #1f6fb2; --now: #9aa3b2; --stable: #2a7f62; --partial: #1f6fb2;
   --fresh: #d9822b; --other: #8a5fb0; --bad: #a83a27; --good: #23705a; }
@@ -138,3 +145,4 @@ $body
 </body>
 </html>
 """
+)

@@ -9,7 +9,7 @@ made up from. Each world is one way in which the same plan may come out.
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import Enum, auto
-from typing import Final, TypeAlias
+from typing import Final, NamedTuple, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -17,8 +17,9 @@ import pyarrow.compute as pc
 
 from liquidlog.clustering.columns import clustering_state
 from liquidlog.clustering.health.measure import Health, measure_health
-from liquidlog.clustering.keyspace.cells import placed
+from liquidlog.clustering.keyspace.cells import placed, placed_on
 from liquidlog.clustering.outcome.staleness import input_rows
+from liquidlog.curve.fit import CurveGrid
 from liquidlog.plan import ClusteringPlan, RewriteGroup
 from liquidlog.simulation.imagined import ImaginedFiles, with_imagined
 from liquidlog.simulation.scales import Scale
@@ -91,8 +92,16 @@ class Evidence:
     sampled: Sequence[int] = ()
 
 
-Known: TypeAlias = dict[tuple[int, int], tuple[ImaginedFiles, Bounds]]
-"""Files by the numbers of their group and world, once made up for a plan and its evidence."""
+class Outputs(NamedTuple):
+    """The files of a group in one world, their bounds, and the curve's grid, if it has one."""
+
+    files: ImaginedFiles
+    bounds: Bounds
+    grid: CurveGrid | None
+
+
+Known: TypeAlias = dict[tuple[int, int], Outputs]
+"""Outputs by the numbers of their group and world, once made up for a plan and its evidence."""
 
 
 def table_after(
@@ -109,7 +118,7 @@ def table_after(
     """
     known = {} if known is None else known
     owners = np.full(snapshot.files.num_rows, -1, np.int64)
-    outputs: list[tuple[ImaginedFiles, Bounds]] = []
+    outputs: list[Outputs] = []
     worlds, groups = [], []
     samples = evidence.samples or [None] * len(plan.groups)
     found = input_rows(snapshot, plan.groups)
@@ -121,13 +130,13 @@ def table_after(
                 known[number, world] = rewrite.drawn(world, draw, known.get((number, 0)))
             made = known[number, world]
             outputs.append(made)
-            worlds.append(np.full(len(made[0].paths), world))
-            groups.append(np.full(len(made[0].paths), number))
+            worlds.append(np.full(len(made.files.paths), world))
+            groups.append(np.full(len(made.files.paths), number))
     kept = pa.array(owners < 0)
     none = np.full(int((owners < 0).sum()), -1, np.int64)
     return After(
-        snapshot=with_imagined(snapshot, kept, [files for files, _ in outputs]),
-        bounds=concat_bounds([evidence.bounds.filter(kept), *(made for _, made in outputs)]),
+        snapshot=with_imagined(snapshot, kept, [made.files for made in outputs]),
+        bounds=concat_bounds([evidence.bounds.filter(kept), *(made.bounds for made in outputs)]),
         worlds=np.concatenate([none, *worlds]),
         groups=np.concatenate([none, *groups]),
         owners=owners,
@@ -180,17 +189,20 @@ class _Rewrite:
             for number, sampled in zip(known, values, strict=True)
         }
 
-    def drawn(
-        self, world: int, draw: Draw, likely: tuple[ImaginedFiles, Bounds] | None
-    ) -> tuple[ImaginedFiles, Bounds]:
-        """Return the files of one draw; `likely` are those of world 0, once they are known."""
+    def drawn(self, world: int, draw: Draw, likely: Outputs | None) -> Outputs:
+        """Return the files of one draw; `likely` are those of world 0, once they are known.
+
+        Files are drawn on the grid of the likely world: several grids are nearly as good.
+        """
         if draw is Draw.CORRELATED:
             return self._correlated(likely or self._files(0, is_drawn=False))
-        return self._files(world, is_drawn=draw is Draw.DRAWN)
+        is_drawn = draw is Draw.DRAWN
+        return self._files(world, is_drawn=is_drawn, grid=likely.grid if likely else None)
 
-    def _files(self, world: int, *, is_drawn: bool) -> tuple[ImaginedFiles, Bounds]:
+    def _files(self, world: int, *, is_drawn: bool, grid: CurveGrid | None = None) -> Outputs:
         owner, points = self._rows(world, is_drawn=is_drawn)
-        parts = _numbered(self._placed(owner, points))
+        placed, grid = self._placed(owner, points, grid)
+        parts = _numbered(placed)
         outputs = int(parts.max(initial=0)) + 1
         shares = np.bincount(parts, minlength=outputs) / max(len(parts), 1)
         columns = [_spanned(column, owner, parts, shares) for column in self.bounds.columns]
@@ -204,7 +216,7 @@ class _Rewrite:
             size_bytes=(self.size_bytes.sum() * shares).astype(np.int64),
             num_records=num_records,
         )
-        return files, Bounds(columns=tuple(columns), num_records=num_records)
+        return Outputs(files, Bounds(columns=tuple(columns), num_records=num_records), grid)
 
     @property
     def _prefix(self) -> tuple[int, ...]:
@@ -244,34 +256,43 @@ class _Rewrite:
         ]
         return owner, np.stack(columns, axis=1) if columns else shares
 
-    def _placed(self, owner: Rows | None, points: Points) -> Rows:
-        """Return the output of each row; made-up rows become those of values where values count."""
+    def _placed(
+        self, owner: Rows | None, points: Points, grid: CurveGrid | None
+    ) -> tuple[Rows, CurveGrid | None]:
+        """Return the output of each row, and the curve's grid, if one was looked for or given.
+
+        Made-up rows become those of values where values count.
+        """
         readers, outputs = self.plan.readers, self.group.expected_outputs
         prefix = self._prefix
         if not self.keys:
             count = 0 if owner is None else len(owner)
-            return np.arange(count, dtype=np.int64) * outputs // max(count, 1)
+            return np.arange(count, dtype=np.int64) * outputs // max(count, 1), None
         if readers is None and not prefix:
             curve = self.plan.curve
             keys = points[:, : self.keys]
-            return placed(keys, outputs, curve=curve, has_equals=self.is_sampled)
+            if self.is_sampled:
+                return placed(keys, outputs, curve=curve, has_equals=True), None
+            return placed_on(keys, outputs, curve=curve, grid=grid)
         scales = list(self.scales.values())[: self.keys]
         for number, scale in enumerate(scales):
             points[:, number] = scale.whole(points[:, number])
         conditions = None if readers is None else readers.conditions([one.parsed for one in scales])
         keys = points[:, : self.keys]
-        return placed(keys, outputs, curve=self.plan.curve, conditions=conditions, prefix=prefix)
+        curve = self.plan.curve
+        return placed(keys, outputs, curve=curve, conditions=conditions, prefix=prefix), None
 
-    def _correlated(self, likely: tuple[ImaginedFiles, Bounds]) -> tuple[ImaginedFiles, Bounds]:
+    def _correlated(self, likely: Outputs) -> Outputs:
         """Return the files with columns that run along with the layout, where they are known."""
-        files, bounds = likely
+        files, bounds, grid = likely
         columns = list(bounds.columns)
         for number, column in enumerate(columns):
             if number not in self.scales and not column.low.null_count:
                 scale = Scale(self.bounds.low(number), self.bounds.high(number), None)
                 low, high = scale.slices(len(files.paths))
                 columns[number] = replace(column, low=low, high=high)
-        return files, Bounds(columns=tuple(columns), num_records=bounds.num_records)
+        known = Bounds(columns=tuple(columns), num_records=bounds.num_records)
+        return Outputs(files, known, grid)
 
 
 def _numbered(parts: Rows) -> Rows:

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from liquidlog.clustering.keyspace.widths import Floats, KeySpace
 from liquidlog.curve.conditions import Conditions
 from liquidlog.curve.curves import Curve
+from liquidlog.curve.fit import CurveGrid
 from liquidlog.curve.placing import key_order_bits, place_columns, place_rows
 
 _ROWS_IN_A_CELL: Final = 24
@@ -59,14 +60,30 @@ def placed(
             coords[:, number] = axis.coordinates_of(column)
         parts = found.cuts.parts_of(found.order.keys_of(coords), ordinals)
         return np.asarray(parts, np.int64)
+    return placed_on(points, outputs, curve=curve)[0]
+
+
+def placed_on(
+    points: Floats, outputs: int, *, curve: str, grid: CurveGrid | None = None
+) -> tuple[NDArray[np.int64], CurveGrid | None]:
+    """Return the file per row as `placed` does, and the grid of the curve, if it has one.
+
+    With the `grid` that was found for other rows of the same kind, none is looked for, which takes
+    most of the time.
+    """
+    count, columns = points.shape
+    kind = Curve(curve) if columns > 1 else Curve.LINEAR
     bits = key_order_bits(columns, kind)
     steps = ((np.arange(count) << bits) // max(count, 1)).astype(np.uint32)
     coords = np.empty(points.shape, np.uint32, order="F")
     for number, column in enumerate(points.T):
         coords[np.argsort(column, kind="stable"), number] = steps
     ordinals = np.arange(count, dtype=np.uint64)
-    order, _, cuts = place_rows(coords, ordinals, min(outputs, count), curve=kind, bits=bits)
-    return np.asarray(cuts.parts_of(order.keys_of(coords), ordinals), np.int64)
+    order, _, cuts = place_rows(
+        coords, ordinals, min(outputs, count), curve=kind, bits=bits, grid=grid
+    )
+    parts = np.asarray(cuts.parts_of(order.keys_of(coords), ordinals), np.int64)
+    return parts, order if isinstance(order, CurveGrid) else None
 
 
 def cells(space: KeySpace, outputs: int, *, curve: str) -> tuple[Floats, Floats]:

@@ -80,6 +80,13 @@ ALWAYS: Final = {
     "scan": {"--version", "--limit", "--time-zone", "--row-groups"},
     "set-properties": {"--dry-run", "--unset"},
     "sql": {"--executor", "--spark-conf", "--local-limit", "--dry-run", "--storage-option"},
+    "fleet": {
+        "--workload",
+        "--output",
+        "--payback-days",
+        "--readings-per-day",
+        "--storage-option",
+    },
     "tick": {"--policy", "--plan-only", "--openmetrics", "--storage-option"},
     "workload": {"--output", "--table", "--since", "--redact"},
     "simulate": {"--append-rate", "--rounds", "--strategy", "--max-file-size", "--plot"},

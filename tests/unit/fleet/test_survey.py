@@ -1,0 +1,223 @@
+"""A survey finds all tables, looks at each, ranks what is worth doing, and says why."""
+
+import json
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+
+from liquidlog.errors import CorruptLogError, StorageError, UsageError
+from liquidlog.fleet.survey import Fleet, FleetRequest, survey
+from liquidlog.fleet.surveying import Pages, Survey, Surveyed, surveyed
+from liquidlog.judgement.verdicts import Bar
+from liquidlog.local.workers import Workers
+from liquidlog.report.page import named_page
+from liquidlog.table import Table
+from support.commands import said
+from support.lake import EAGER, ragged, rows, ticked
+from support.repository import ROOT
+
+HOSTILE = (
+    "<script>alert(1)</script>",
+    "a\nb\x1b[31m",
+    "\u202egnp",
+    "x" * 200,
+    "é",
+    "e\u0301",
+    "-o",
+)
+
+
+def looked_at(root: Path, **more: object) -> Fleet:
+    return survey(FleetRequest(prefixes=(str(root),), **more))  # type: ignore[arg-type]
+
+
+def by_name(fleet: Fleet) -> dict[str, Surveyed]:
+    return {Path(one.table).name: one for one in fleet.tables}
+
+
+@pytest.fixture(scope="module")
+def lake(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Tables worth a rewrite, large and small, in shape, empty, refused, broken."""
+    root = tmp_path_factory.mktemp("lake")
+    ragged(root / "large", files=12)
+    ragged(root / "deep" / "small", files=5)
+    Table.create(root / "one", schema=rows(0).schema, cluster_by=["x"]).append(rows(0))
+    Table.create(root / "empty", schema=rows(0).schema)
+    broken = ragged(root / "broken", files=2)
+    next(Path(broken.uri, "_delta_log").glob("*1.json")).write_text("{")
+    return root
+
+
+def test_what_is_worth_it_comes_first_as_in_tick(lake: Path) -> None:
+    fleet = looked_at(lake)
+    found = by_name(fleet)
+    assert {name: str(one.action) for name, one in found.items()} == {
+        "large": "rewrite",
+        "small": "rewrite",
+        "one": "leave",
+        "empty": "leave",
+        "broken": "fail",
+    }
+    run = ticked(EAGER, f"{lake}/**", dry_run=True)
+    worth = [one for one in run.tables if one.decision == "rewrite"]
+    assert [one.table for one in fleet.tables[:2]] == [one.table for one in worth]
+    for one, decided in zip(fleet.tables, worth, strict=False):
+        spared = decided.spared_bytes_a_day or 0
+        assert one.gain_bytes == pytest.approx(spared * Bar().payback_days)
+        assert one.rewrite_bytes == decided.bytes_rewritten
+        assert one.gain == pytest.approx((one.gain_bytes or 0) / (one.rewrite_bytes or 1))
+    assert fleet.tables[2].action == "fail"
+
+
+def test_a_table_is_told_as_its_own_verbs_tell_it(lake: Path) -> None:
+    table, one = Table.open(lake / "large"), by_name(looked_at(lake))["large"]
+    detail, judged = table.detail(), table.judge().best
+    assert judged is not None
+    assert (one.files, one.size_bytes) == (detail["numFiles"], detail["sizeInBytes"])
+    assert one.depth_ratio == table.health().depth_ratio
+    assert (one.command, one.cost_bytes) == (judged.command, judged.cost_bytes)
+    assert one.payback_days == judged.payback_days
+    assert judged.reason in one.reason
+
+
+def test_a_failure_is_told_and_stops_no_other(lake: Path) -> None:
+    fleet = looked_at(lake)
+    one = by_name(fleet)["broken"]
+    assert one.error is not None
+    assert one.reason == one.error.message
+    assert (one.files, one.gain_bytes) == (None, None)
+    assert fleet.exit_status == one.error.exit_status
+
+
+def test_other_processes_say_the_same(lake: Path) -> None:
+    def told(fleet: Fleet) -> list[object]:
+        return [{**one.document(), "seconds": 0} for one in fleet.tables]
+
+    assert told(looked_at(lake, processes=2)) == told(looked_at(lake, processes=1))
+
+
+def ended(one: Survey) -> Surveyed:
+    if one.address.endswith("large"):
+        os._exit(9)
+    return surveyed(one)
+
+
+def test_a_process_that_ends_takes_one_table_with_it(
+    lake: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    original = Workers.submit
+
+    def submit(self: object, _: object, *arguments: object, attempt: int) -> object:
+        return original(self, ended, *arguments, attempt=attempt)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(Workers, "submit", submit)
+    found = by_name(looked_at(lake, processes=2))
+    assert found["large"].action == "fail"
+    assert "a worker process ended" in found["large"].reason
+    assert found["small"].action == "rewrite"
+    assert len(found) == 5
+
+
+def test_the_bar_decides(lake: Path) -> None:
+    fleet = looked_at(lake, bar=Bar(payback_days=0.001))
+    assert {str(one.action) for one in fleet.tables} == {"leave", "fail"}
+
+
+def test_a_workload_is_asked_table_by_table(lake: Path, tmp_path: Path) -> None:
+    workload = tmp_path / "w.jsonl"
+    line = {"table": f"{lake}/large", "conjuncts": ["x = 500000"], "weight": 3.0, "first": None}
+    line |= {"last": None, "observed": None, "ambiguous": False, "source": "sql"}
+    workload.write_text(json.dumps(line) + "\n")
+    found = by_name(looked_at(lake, workload=str(workload)))
+    assert found["large"].action == "rewrite"
+    assert str(workload) in (found["large"].command or "")
+    assert found["small"].action == "leave"
+    assert found["small"].reason == f"{workload} asks nothing of it"
+    assert found["small"].depth_ratio == Table.open(lake / "deep" / "small").health().depth_ratio
+
+
+def test_tables_that_are_refused_are_left_with_the_reason(tmp_path: Path) -> None:
+    table = ragged(tmp_path / "t", files=2)
+    protocol = '{"protocol":{"minReaderVersion":3,"minWriterVersion":7,"readerFeatures":["odd"],'
+    newest = max(Path(table.uri, "_delta_log").glob("*.json"))
+    number = int(newest.stem) + 1
+    newest.with_name(f"{number:020d}.json").write_text(protocol + '"writerFeatures":["odd"]}}\n')
+    (one,) = looked_at(tmp_path).tables
+    assert (one.action, one.error) == ("leave", None)
+    assert "odd" in one.reason
+
+
+def test_prefixes_are_tables_or_what_is_above_them(lake: Path) -> None:
+    def found(*names: str) -> list[str]:
+        request = FleetRequest(prefixes=tuple(f"{lake}/{name}" for name in names))
+        return [
+            f"{one.action} {one.table.removeprefix(f'{lake}/')}" for one in survey(request).tables
+        ]
+
+    assert found("large") == ["rewrite large"]
+    assert found("deep") == ["rewrite deep/small"]
+    assert found("deep", "deep/small", "d*/*") == ["rewrite deep/small"]
+    assert found("nowhere") == ["fail " + str(lake / "nowhere").removeprefix(f"{lake}/")]
+    with pytest.raises(UsageError):
+        survey(FleetRequest(prefixes=()))
+
+
+def test_hostile_names_make_plain_files_of_their_own(tmp_path: Path) -> None:
+    ragged(tmp_path / "lake" / "t", files=2)
+    for place, name in enumerate(HOSTILE):
+        shutil.copytree(tmp_path / "lake" / "t", tmp_path / "lake" / str(place) / name)
+    shutil.copytree(tmp_path / "lake" / "t", tmp_path / "lake" / "again" / "t")
+    where = tmp_path / "pages"
+    fleet = looked_at(tmp_path / "lake", pages=Pages(directory=str(where), render=named_page))
+    names = {one.page for one in fleet.tables}
+    assert len(names) == len(fleet.tables) == len(HOSTILE) + 2
+    assert {path.name for path in where.iterdir()} == names
+    assert all(name and name.isascii() and name[0].isalnum() for name in names)
+
+
+def test_pages_say_what_the_overview_says(lake: Path, tmp_path: Path) -> None:
+    pages = Pages(directory=str(tmp_path / "a" / "b"), render=named_page)
+    shown, bare = by_name(looked_at(lake, pages=pages)), by_name(looked_at(lake))
+    for name, one in bare.items():
+        known = {**one.document(), "seconds": 0, "page": None}
+        assert {**shown[name].document(), "seconds": 0, "page": None} == known
+    page = tmp_path / "a" / "b" / str(shown["large"].page)
+    assert "Rewrite" in page.read_text(encoding="utf-8")
+    assert shown["broken"].page is None
+
+
+def test_a_directory_that_cannot_be_made_is_told_before_anything(lake: Path) -> None:
+    pages = Pages(
+        directory=str(lake / "large" / "_delta_log" / f"{0:020d}.json"), render=named_page
+    )
+    with pytest.raises(StorageError):
+        looked_at(lake, pages=pages)
+
+
+def test_the_command(lake: Path, tmp_path: Path) -> None:
+    status, out, err = said("fleet", str(lake), "--json")
+    document = json.loads(out)
+    assert (status, err) == (1, "")
+    first = document["tables"][0]
+    asked = "table files bytes depth_ratio gain_bytes cost_bytes action reason"
+    assert set(asked.split()) <= set(first)
+    status, out, err = said("fleet", str(lake / "large"), "-o", str(tmp_path / "out"))
+    assert (status, err) == (0, "")
+    assert "1 table: 1 to rewrite" in out
+    assert sorted(path.suffix for path in (tmp_path / "out").iterdir()) == [".html", ".html"]
+    assert said("fleet", str(lake / "large"), "--payback-days", "0")[0] == 2
+    assert said("fleet")[0] == 2
+
+
+def test_recorded_logs_of_every_kind_get_a_line(tmp_path: Path) -> None:
+    logs = ROOT / "fixtures" / "logs"
+    pages = Pages(directory=str(tmp_path), render=named_page)
+    fleet = survey(FleetRequest(prefixes=(f"{logs}/*/table",), pages=pages, processes=2))
+    assert len(fleet.tables) == len(list(logs.glob("*/table/_delta_log")))
+    failed = [one.error for one in fleet.tables if one.action == "fail"]
+    assert {type(error) for error in failed} <= {CorruptLogError}
+    assert all(one.reason for one in fleet.tables)
+    unread = [one for one in fleet.tables if one.files is None]
+    assert all(one.page is None and one.action != "rewrite" for one in unread)

@@ -1,0 +1,173 @@
+"""The overview of many tables, read and in a browser: sorted by a script, whole without one."""
+
+import base64
+import hashlib
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from liquidlog.errors import LiquidlogError
+from liquidlog.fleet.survey import Fleet, ranked
+from liquidlog.fleet.surveying import Surveyed
+from liquidlog.judgement.verdicts import Bar
+from liquidlog.report.fleet_page import fleet_page
+from liquidlog.upkeep.decisions import Decision
+from support.browser import Browser, browser, chromium
+from support.html_pages import MAX_BYTES, Reader
+
+HOSTILE = (
+    "<script>document.title = 'mine'</script>",
+    "'\" onmouseover=alert(1) x='",
+    "a\nb\x1b[31m\u202egnp",
+    "n" * 400,
+    "</th></tr></table>",
+    "$title ${rows} %s {0}",
+    "é\u0301 名前 \ud800",
+)
+VIEWS = [(1200, False), (1200, True), (390, False), (390, True)]
+ORDER = "Array.from(document.querySelectorAll('tbody')).map(body => Number(body.dataset.place))"
+OVERFLOWING = """
+Array.from(document.querySelectorAll('body *')).filter(e => e.getClientRects().length)
+  .filter(e => { const r = e.getBoundingClientRect(); return r.right > innerWidth + 0.5
+    || r.left < -0.5 || (e.scrollWidth > e.clientWidth + 1
+    && getComputedStyle(e).display !== 'inline'); })
+  .map(e => e.tagName + ': ' + e.textContent.slice(0, 40))
+"""
+
+
+def table(number: int, **more: object) -> Surveyed:
+    known = {
+        "table": f"/lake/t{number}",
+        "action": Decision.LEAVE,
+        "reason": f"because of {number}",
+        "files": number * 7 % 11,
+        "size_bytes": (number * 5 % 13) << 30,
+    }
+    return Surveyed(**{**known, **more})  # type: ignore[arg-type]
+
+
+def fleet(*more: Surveyed) -> Fleet:
+    worth = [
+        table(
+            number,
+            action=Decision.REWRITE,
+            gain_bytes=(number * 3 % 10 + 1) << 40,
+            cost_bytes=number << 30,
+            rewrite_bytes=1 << 30,
+            gain=float(number),
+            payback_days=1 / (number + 1),
+            depth_ratio=10.0 - number,
+            page=f"t{number}-0123.html",
+        )
+        for number in range(10)
+    ]
+    failed = table(90, action=Decision.FAIL, files=None, size_bytes=None)
+    tables = ranked([*worth, failed, *(table(number) for number in range(91, 95)), *more])
+    return Fleet(tables=tables, bar=Bar(), workload=None, seconds=1.0)
+
+
+def hostile() -> Fleet:
+    return fleet(
+        *(
+            table(200 + number, table=f"/lake/{name}", reason=name, error=LiquidlogError(name))
+            for number, name in enumerate(HOSTILE)
+        )
+    )
+
+
+def written(where: Path, found: Fleet) -> Path:
+    page = where / "index.html"
+    page.write_text(fleet_page(found, "/lake"), encoding="utf-8")
+    return page
+
+
+@pytest.fixture(scope="module")
+def opened() -> Iterator[Browser]:
+    program = chromium()
+    if program is None:
+        pytest.skip("there is no Chromium")
+    with browser(program) as found:
+        yield found
+
+
+def test_it_loads_nothing_and_runs_its_one_script() -> None:
+    html = fleet_page(hostile(), "/lake")
+    read = Reader(html)
+    assert read.count("script") == 1
+    assert len(html.encode()) < MAX_BYTES
+    (policy,) = (a.get("content") or "" for t, a in read.found if "http-equiv" in a)
+    (script,) = re.findall(r"<script>(.*?)</script>", html, re.DOTALL)
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    allowed = f"script-src 'sha256-{digest}'"
+    assert policy == f"default-src 'none'; style-src 'unsafe-inline'; {allowed}"
+    for _, attributes in read.found:
+        assert not any(name.startswith("on") or name == "src" for name in attributes)
+    links = [a["href"] for t, a in read.found if t == "a"]
+    assert links == [f"t{number}-0123.html" for number in range(9, -1, -1)]
+
+
+def test_hostile_names_are_shown_as_text() -> None:
+    read = Reader(fleet_page(hostile(), "<b>" + HOSTILE[0]))
+    assert read.count("tbody") == 15 + len(HOSTILE)
+    assert read.count("b") == 5
+    assert HOSTILE[0] in read.text
+    assert HOSTILE[5] in read.text
+    assert not {"\x1b", "\u202e", "\ud800"} & set(read.text)
+
+
+def test_what_is_not_known_is_no_number() -> None:
+    read = Reader(fleet_page(fleet(), "/lake"))
+    last = [a for t, a in read.found if t == "td" and a.get("data-name") == "Spares"]
+    assert [a.get("data-value") is None for a in last] == [False] * 10 + [True] * 5
+
+
+@pytest.mark.browser
+@pytest.mark.parametrize(("width", "dark"), VIEWS)
+def test_the_page_fits_and_complains_of_nothing(
+    opened: Browser, tmp_path: Path, width: int, *, dark: bool
+) -> None:
+    shown = opened.open(written(tmp_path, hostile()), width=width, dark=dark)
+    assert (shown.asked, shown.complaints) == ([], [])
+    assert opened.value("document.documentElement.scrollWidth") <= width
+    assert opened.value(OVERFLOWING) == []
+    assert opened.value("document.title").endswith("/lake")
+    back = opened.value("getComputedStyle(document.body).backgroundColor")
+    assert back == ("rgb(18, 22, 28)" if dark else "rgb(255, 255, 255)")
+
+
+@pytest.mark.browser
+def test_rows_are_sorted_on_demand(opened: Browser, tmp_path: Path) -> None:
+    found = fleet()
+    opened.open(written(tmp_path, found), width=1200)
+    assert opened.value(ORDER) == list(range(15))
+
+    def sorted_by(column: str) -> list[Surveyed]:
+        heads = "Array.from(document.querySelectorAll('thead button'))"
+        opened.value(f"{heads}.find(one => one.textContent === {column!r}).click()")
+        return [found.tables[place] for place in opened.value(ORDER)]
+
+    sizes = [one.size_bytes for one in sorted_by("Size")]
+    known = [size for size in sizes if size is not None]
+    assert known == sorted(known, reverse=True)
+    assert sizes[-1] is None
+    again = [one.size_bytes for one in sorted_by("Size")]
+    assert again == [*sorted(known), None]
+    assert opened.value("document.querySelector('[aria-sort]').ariaSort") == "ascending"
+    gains = [one.gain_bytes for one in sorted_by("Spares")]
+    assert gains == [*sorted((gain for gain in gains if gain), reverse=True), *[None] * 5]
+    names = [one.table for one in sorted_by("Table")]
+    assert names == sorted(names)
+    assert [one.action for one in sorted_by("Action")] == [one.action for one in found.tables]
+
+
+@pytest.mark.browser
+def test_without_scripts_the_rows_stand_in_their_order(opened: Browser, tmp_path: Path) -> None:
+    html = fleet_page(fleet(), "/lake")
+    page = tmp_path / "index.html"
+    page.write_text(re.sub(r"script-src '[^']*'", "script-src 'none'", html), encoding="utf-8")
+    opened.open(page, width=1200)
+    assert opened.value(ORDER) == list(range(15))
+    assert opened.value("document.querySelectorAll('button').length") == 0
+    assert opened.value(OVERFLOWING) == []
