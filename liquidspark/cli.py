@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 import click
 
 from liquidlog.cli.main import run
-from liquidlog.cli.options import PAIR, Pairs, mapping, read_back_option, storage_option
+from liquidlog.cli.options import Pairs, mapping, read_back_option, storage_option
+from liquidlog.cli.values import PAIR
 from liquidlog.cli.verbosity import VERBOSE, executors_heard
 from liquidlog.operations.executors import NOT_READ_BACK, Executor, rewrite_groups
 from liquidlog.operations.results import complete_result, read_plan

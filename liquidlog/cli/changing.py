@@ -9,7 +9,6 @@ import click
 from liquidlog.cli.completion import files
 from liquidlog.cli.consent import require_consent
 from liquidlog.cli.options import (
-    PAIR,
     Pairs,
     dry_run_option,
     json_option,
@@ -19,6 +18,7 @@ from liquidlog.cli.options import (
     verb,
 )
 from liquidlog.cli.output import emit
+from liquidlog.cli.values import PAIR
 from liquidlog.data.append import read_schema
 from liquidlog.definition.protocols import ProtocolChange
 from liquidlog.errors import (

@@ -8,7 +8,6 @@ from typing import Any, Final
 import click
 
 from liquidlog.cli.options import (
-    LOCAL_FILE,
     Pairs,
     bar_options,
     chosen_version,
@@ -32,6 +31,7 @@ from liquidlog.cli.output import (
     require_lines,
     say_rest,
 )
+from liquidlog.cli.values import LOCAL_FILE
 from liquidlog.errors import EXIT_BAR_CROSSED, EXIT_OK, UsageError
 from liquidlog.report import policies
 from liquidlog.report.jsonable import render_line

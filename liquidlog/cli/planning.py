@@ -10,11 +10,7 @@ import click
 from liquidlog.cli.completion import curves, directories, one_of
 from liquidlog.cli.judging import predicted_and_judged
 from liquidlog.cli.options import (
-    LOCAL_FILE,
-    SIZE,
-    Number,
     Pairs,
-    WholeNumber,
     advice_option,
     bar_options,
     gathered,
@@ -31,6 +27,7 @@ from liquidlog.cli.options import (
     workload_option,
 )
 from liquidlog.cli.output import emit, first_of, replace_file, say_rest
+from liquidlog.cli.values import LOCAL_FILE, SIZE, Number, WholeNumber
 from liquidlog.errors import UsageError
 from liquidlog.operations.results import read_advice
 from liquidlog.operations.simulate import remembered_settings

@@ -11,12 +11,7 @@ from liquidlog.cli.completion import executors, files, one_of
 from liquidlog.cli.defaults import storage_defaults
 from liquidlog.cli.judging import predicted_and_judged
 from liquidlog.cli.options import (
-    PAIR,
-    SIZE,
-    Number,
     Pairs,
-    Percentage,
-    WholeNumber,
     advice_option,
     dry_run_option,
     gathered,
@@ -31,6 +26,7 @@ from liquidlog.cli.options import (
     workload_option,
 )
 from liquidlog.cli.output import emit
+from liquidlog.cli.values import PAIR, SIZE, Number, Percentage, WholeNumber
 from liquidlog.cli.verbosity import executors_heard
 from liquidlog.errors import LiquidlogError, UsageError
 from liquidlog.log.loader import require_used

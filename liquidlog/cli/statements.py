@@ -8,8 +8,6 @@ import click
 from liquidlog.cli.completion import executors, one_of
 from liquidlog.cli.defaults import storage_defaults
 from liquidlog.cli.options import (
-    PAIR,
-    SIZE,
     Pairs,
     dry_run_option,
     json_option,
@@ -19,6 +17,7 @@ from liquidlog.cli.options import (
     workload_at,
 )
 from liquidlog.cli.output import emit
+from liquidlog.cli.values import PAIR, SIZE
 from liquidlog.errors import TableNotFoundError, UsageError
 from liquidlog.operations.executors import SPARK
 from liquidlog.report.layout import Line, Report

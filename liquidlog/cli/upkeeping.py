@@ -10,8 +10,6 @@ import click
 from liquidlog.cli.completion import directories, executors, one_of
 from liquidlog.cli.defaults import storage_defaults
 from liquidlog.cli.options import (
-    LOCAL_FILE,
-    PAIR,
     Pairs,
     bar_options,
     dry_run_option,
@@ -22,6 +20,7 @@ from liquidlog.cli.options import (
     workload_option,
 )
 from liquidlog.cli.output import emit, replace_file
+from liquidlog.cli.values import LOCAL_FILE, PAIR
 from liquidlog.cli.verbosity import executors_heard
 from liquidlog.errors import UsageError
 from liquidlog.fleet.outcomes import Ticked
