@@ -31,9 +31,8 @@ from liquidlog.advice.layouts import Laid
 from liquidlog.advice.readings import readings_of
 from liquidlog.commit.transaction import system_clock
 from liquidlog.log.loader import open_store
-from liquidlog.operations.layout_search import fitted_readers
 from liquidlog.operations.scan import read_workload
-from liquidlog.operations.table_readers import TableReaders, table_readers
+from liquidlog.operations.table_readers import TableReaders, fitted_readers, table_readers
 from liquidlog.predicates.workload import Recorded, WeightedPredicate, Workload
 from liquidlog.spec.bounds import Bounds, ColumnBounds
 

@@ -1,14 +1,17 @@
 """Advice: which layout a table should have for its readers, or that it should be left alone."""
 
 import shlex
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import msgspec
+import numpy as np
 
 from liquidlog.advice.backtests import Backtest
 from liquidlog.advice.candidates import Candidate
+from liquidlog.advice.readings import Readings
+from liquidlog.advice.sample import Floats
 from liquidlog.plan import FittedWorkload
 from liquidlog.predicates.workload import NotUsable
 from liquidlog.simulation.ranges import Range
@@ -16,6 +19,10 @@ from liquidlog.spec.schema import Path, quote_path
 
 SAVED_AS: Final = "ADVICE.json"
 """The name of the document in commands, as long as it is not saved."""
+
+_LOSERS: Final = 10
+_LOSES: Final = 1.01
+"""A predicate loses if it costs more than this many times what it costs now."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,6 +91,33 @@ class PredicateReads:
             "files_now": round(self.files_now),
             "files_after": round(self.files_after, 3),
         }
+
+
+def losers(
+    wheres: Sequence[str], weights: Floats, now: Readings, after: Readings
+) -> tuple[PredicateReads, ...]:
+    """Return the predicates that would cost more than now, those that lose most first.
+
+    Args:
+        wheres: The p predicates.
+        weights: Theirs, (p,).
+        now: What one reading of each opens now.
+        after: The same with the best layout.
+    """
+    lost = after.cost_bytes - now.cost_bytes
+    loses = after.cost_bytes > now.cost_bytes * _LOSES
+    order = np.argsort(-(lost * weights), kind="stable")
+    return tuple(
+        PredicateReads(
+            where=wheres[number],
+            share=float(weights[number] / weights.sum()),
+            bytes_now=float(now.bytes[number]),
+            bytes_after=float(after.bytes[number]),
+            files_now=float(now.files[number]),
+            files_after=float(after.files[number]),
+        )
+        for number in order[loses[order]][:_LOSERS]
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -3,11 +3,11 @@
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 
-from liquidlog.advice.advice import Advice, Measured, PredicateReads
+from liquidlog.advice.advice import Advice, Measured, losers
 from liquidlog.advice.candidates import Candidate, measured_file_sizes, plainest
 from liquidlog.advice.halves import BY_TIME, NOT_AT_ALL, folds
 from liquidlog.advice.intervals import Certainty, certainty
@@ -47,10 +47,8 @@ from liquidlog.judgement.costs import rewrite_cost
 from liquidlog.judgement.verdicts import Bar
 from liquidlog.operations.full_rewrites import full_plan, grouping
 from liquidlog.operations.sampled_rows import sample_rows
-from liquidlog.operations.table_readers import TableReaders, readings_by
+from liquidlog.operations.table_readers import TableReaders, fitted_readers, readings_by
 from liquidlog.plan import FittedWorkload
-from liquidlog.predicates.workload import Workload
-from liquidlog.snapshot import Snapshot
 from liquidlog.spec.schema import Leaf, Path, leaves, quote_path
 
 _HALVES: Final = 4
@@ -58,9 +56,6 @@ _HALVES: Final = 4
 _LAID_AT_ONCE: Final = 2
 _FEW: Final = 10
 """Predicates of which a bootstrap says little."""
-_LOSERS: Final = 10
-_LOSES: Final = 1.01
-"""A predicate loses if it costs more than this many times what it costs now."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,6 +81,16 @@ class Request:
                 f" {DEFAULT_COLUMN_LIMIT} clustering columns",
                 option="max_columns",
             )
+
+
+class _Judged(NamedTuple):
+    """A candidate, what it brings, and why that is not worth its rewrite; None if it is."""
+
+    best: Candidate
+    certain: Certainty
+    joined: Readings
+    gain: Gain
+    why_not: str | None
 
 
 class LayoutSearch:
@@ -248,19 +253,25 @@ class LayoutSearch:
         found = searched(space, self._measure, older)
         self._add_own(found)
         held = self._held_back(found)
+        judged = self._judged(found, held, chosen(regrets(found, held, older)))
+        if judged.why_not is not None and self._has_changed(judged.gain):
+            for_both = self._judged(found, found, self._for_all_times(found, held))
+            if for_both.why_not is None and for_both.gain.share_of_older >= request.min_gain:
+                judged = for_both
+                self._notes.append(
+                    "the layout is the one that serves older and newest queries best together:"
+                    " the newest chose it too, and do not prove it"
+                )
         ranks = regrets(found, held, older)
-        best = chosen(ranks)
-        if (judged := int((base.halves.newest > 0).sum())) < _FEW:
+        best, gain, certain, joined = judged.best, judged.gain, judged.certain, judged.joined
+        why_not = judged.why_not
+        if (known := int((base.halves.newest > 0).sum())) < _FEW:
             self._notes.append(
-                f"judged on {judged} predicate(s): the intervals are of these, and do not say what"
+                f"judged on {known} predicate(s): the intervals are of these, and do not say what"
                 " other queries would read"
             )
         elif base.halves.by == BY_TIME:
             self._note_what_changed(found, best)
-        certain = self._certainty(best, found[best])
-        joined = self._joined(found, best)
-        gain = self._gain(best, found[best], held[best], certain, joined)
-        why_not = refusal(gain, min_gain=request.min_gain, bar=request.bar)
         is_worth_it = why_not is None
         if base.snapshot.metadata.partition_columns and is_worth_it:
             self._notes.append(
@@ -271,6 +282,7 @@ class LayoutSearch:
         doing = steps(base.snapshot, best) if is_worth_it else NOTHING_TO_DO
         cost_now = base.mean(base.now.cost_bytes, older)
         columns = space.columns
+        weights = np.array([one.weight for one in base.readers.workload], np.float64)
         return Advice(
             **base.fields(),
             best=self._measured(best, found[best], held[best]),
@@ -292,7 +304,7 @@ class LayoutSearch:
             sample=self._sample.source,
             sampled_rows=len(self._sample),
             sampled_files=self._sample.files,
-            losers=self._losers(found[best]),
+            losers=losers(base.wheres, weights, base.now, found[best]),
             commands=doing.commands,
             protocol_change=doing.protocol_change,
             sets=doing.sets,
@@ -300,6 +312,35 @@ class LayoutSearch:
             fitted=self._fitted_to(best) if best.is_fitted else None,
             notes=tuple(self._notes),
         )
+
+    def _judged(self, found: Found, held: Found, best: Candidate) -> _Judged:
+        """Return what a candidate brings, and whether that is worth it."""
+        certain, joined = self._certainty(best, found[best]), self._joined(found, best)
+        gain = self._gain(best, found[best], held[best], certain, joined)
+        why_not = refusal(gain, min_gain=self._request.min_gain, bar=self._request.bar)
+        return _Judged(best, certain, joined, gain, why_not)
+
+    def _has_changed(self, gain: Gain) -> bool:
+        """Whether what suits the older queries does not suit the newest."""
+        return self._base.halves.by == BY_TIME and (
+            gain.share < self._request.min_gain <= gain.share_of_older
+        )
+
+    def _for_all_times(self, found: Found, held: Found) -> Candidate:
+        """Return the best candidate for the older and the newest queries together.
+
+        None that is fitted: it would be fitted to the older ones alone. It is measured in all
+        sizes of files, which `found` and `held` have afterwards.
+        """
+        plain = {one: read for one, read in found.items() if not one.is_fitted}
+        every = self._base.halves.older + self._base.halves.newest
+        best = chosen(regrets(plain, plain, every))
+        sizes = [replace(best, max_file_bytes=size) for size in self._sizes]
+        new = [one for one in sizes if one not in found]
+        for known in (found, held):
+            known.update(zip(new, self._measure(new), strict=True))
+        sized = {one: found[one] for one in sizes}
+        return chosen(regrets(sized, sized, every))
 
     def _note_what_changed(self, found: Found, best: Candidate) -> None:
         """Say so if the newest queries ask for other columns than the older ones."""
@@ -396,38 +437,3 @@ class LayoutSearch:
             readings_a_day=self._request.bar.readings_a_day * len(base.readers.workload),
             joins=OWN_COLUMNS if self._own_columns else PARTITIONS if partitions else NO_COLUMNS,
         )
-
-    def _losers(self, read: Readings) -> tuple[PredicateReads, ...]:
-        """Return the predicates that would read more, those that lose most first."""
-        base, now = self._base, self._base.now
-        weights = np.array([one.weight for one in base.readers.workload], np.float64)
-        lost = read.cost_bytes - now.cost_bytes
-        loses = read.cost_bytes > now.cost_bytes * _LOSES
-        order = np.argsort(-(lost * weights), kind="stable")
-        return tuple(
-            PredicateReads(
-                where=base.wheres[number],
-                share=float(weights[number] / weights.sum()),
-                bytes_now=float(now.bytes[number]),
-                bytes_after=float(read.bytes[number]),
-                files_now=float(now.files[number]),
-                files_after=float(read.files[number]),
-            )
-            for number in order[loses[order]][:_LOSERS]
-        )
-
-
-def fitted_readers(
-    workload: Workload, weights: Floats, columns: Sequence[Path], snapshot: Snapshot
-) -> FittedWorkload | None:
-    """Return what predicates with these weights ask of columns, None if nothing."""
-    # The SQL parser takes a third of a command's start; most commands have no predicate.
-    from liquidlog.predicates.reduction import fitted_workload
-
-    asked = tuple(
-        replace(one, weight=float(weight))
-        for one, weight in zip(workload, weights, strict=True)
-        if weight > 0
-    )
-    found = fitted_workload(asked, columns, snapshot.schema)
-    return found if found.asks else None

@@ -19,6 +19,7 @@ from liquidlog.clustering.migration import unpartitioned
 from liquidlog.log.statistics import load_bounds
 from liquidlog.log.store import TableStore
 from liquidlog.operations.backtests import backtested
+from liquidlog.plan import FittedWorkload
 from liquidlog.predicates.readers import Answers, answers
 from liquidlog.predicates.sessions import Session
 from liquidlog.predicates.workload import Workload
@@ -231,3 +232,19 @@ class TableReaders:
             fitted=None,
             notes=notes,
         )
+
+
+def fitted_readers(
+    workload: Workload, weights: Floats, columns: Sequence[Path], snapshot: Snapshot
+) -> FittedWorkload | None:
+    """Return what predicates with these weights ask of columns, None if nothing."""
+    # The SQL parser takes a third of a command's start; most commands have no predicate.
+    from liquidlog.predicates.reduction import fitted_workload
+
+    asked = tuple(
+        replace(one, weight=float(weight))
+        for one, weight in zip(workload, weights, strict=True)
+        if weight > 0
+    )
+    found = fitted_workload(asked, columns, snapshot.schema)
+    return found if found.asks else None

@@ -141,8 +141,20 @@ def test_a_twin_of_a_column_brings_nothing(table: Table) -> None:
     assert min(one.older_read_share for one in one_column) == pytest.approx(least, rel=0.01)
 
 
-def test_drift_is_seen_in_the_newest_queries(table: Table) -> None:
+def test_where_queries_drift_the_layout_serves_the_older_and_the_newest(table: Table) -> None:
     advice = table.advise(asked(*points("x", 70), *points("y", 30)), max_file_size=SIZE)
+    assert advice.is_recommended
+    assert sorted(names(advice)) == ["x", "y"]
+    assert advice.best is not None
+    assert not advice.best.candidate.is_fitted
+    assert max(advice.best.read_share, advice.best.older_read_share) < 0.5
+    assert any("older and newest queries best together" in note for note in advice.notes)
+    assert any("ask otherwise than before" in note for note in advice.notes)
+
+
+def test_drift_to_what_no_layout_helps_leaves_the_table_alone(table: Table) -> None:
+    newest = ["x % 2 = 1"] * 30
+    advice = table.advise(asked(*points("x", 70), *newest), max_file_size=SIZE)
     assert not advice.is_recommended
     assert names(advice) == ["x"]
     assert advice.parted_by == "time"
