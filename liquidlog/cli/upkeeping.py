@@ -23,6 +23,7 @@ from liquidlog.cli.output import emit, replace_file
 from liquidlog.cli.values import LOCAL_FILE, PAIR
 from liquidlog.cli.verbosity import executors_heard
 from liquidlog.errors import UsageError
+from liquidlog.fleet.listing import is_listing
 from liquidlog.fleet.outcomes import Ticked
 from liquidlog.fleet.policies import read_policy
 from liquidlog.fleet.survey import FleetRequest, survey
@@ -86,15 +87,16 @@ def tick(  # noqa: PLR0913  one parameter per option
 ) -> int:
     """Decide by a policy what to do with each table, and do it.
 
-    TABLE is an address, or a glob of addresses: * for one name, ** for any directories. Nothing is
-    kept between two runs, and two at once never work on the same table.
+    TABLE is an address, or a glob of addresses: * for one name, ** for any directories; or a
+    listing: glue://database[/pattern], unity://catalog.schema[/pattern]. Nothing is kept between
+    two runs, and two at once never work on the same table.
     """
     _check(plans, executor, spark_conf, plan_only=plan_only, dry_run=dry_run)
     policy = UpkeepPolicy() if policy_path is None else read_policy(policy_path)
     name = executor or "spark"
     if not plan_only and policy.rewrite is not None:
         find_executor(name)
-    storage_options = storage_options or storage_defaults(*policy.tables, *tables)
+    storage_options = storage_options or _defaults((*policy.tables, *tables))
     options, conf = mapping(storage_options), mapping(spark_conf)
     request = TickRequest(
         policy=policy,
@@ -144,13 +146,15 @@ def fleet(
 ) -> int:
     """Find tables, and rank what is worth doing.
 
-    PREFIX is a table, a directory or prefix with tables below it, or a glob of addresses: * for one
-    name, ** for any directories. Nothing is written but the pages of -o. Each table's line says
-    what a rewrite brings its readers and costs, or why it is best left alone.
+    PREFIX is a table, a directory or prefix with tables below it, a glob of addresses: * for one
+    name, ** for any directories, or a listing of a catalog, as glue://database. Nothing is written
+    but the pages of -o. Each table's line says what a rewrite brings its readers and costs, or why
+    it is best left alone.
     """
     from liquidlog.report.fleet_page import fleet_page
     from liquidlog.report.page import named_page
 
+    storage_options = storage_options or _defaults(prefixes)
     request = FleetRequest(
         prefixes=prefixes,
         workload=workload,
@@ -165,6 +169,16 @@ def fleet(
     shown = fleets.surveyed_fleet
     emit(found.document() if as_json else found, shown, as_json=as_json)
     return found.exit_status
+
+
+def _defaults(addresses: tuple[str, ...]) -> Pairs:
+    """Return the storage options that a file has: for addresses, or for listings if all are.
+
+    Raises:
+        UsageError: If addresses have different ones.
+    """
+    others = [address for address in addresses if not is_listing(address)]
+    return storage_defaults(*(others or addresses))
 
 
 def _check(

@@ -1,4 +1,4 @@
-"""Find tables by addresses and globs, on local disk and in object stores.
+"""Find tables by addresses and globs, on local disk, in object stores and in catalogs.
 
 A directory is a table if it holds `_delta_log`. Nothing inside a table is looked at, and nothing
 whose name begins with `_` or `.`.
@@ -8,15 +8,26 @@ import os.path
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from typing import Final
 
 from liquidlog.errors import LiquidlogError, UsageError
+from liquidlog.fleet.listing import (
+    Listing,
+    ListingAddress,
+    is_listing,
+    listed,
+    parse_listing,
+)
+from liquidlog.logs import Log
 from liquidlog.spec.log_files import LOG_DIR
+from liquidlog.spec.masking import masked
 from liquidlog.storage.addresses import is_local, table_address
 from liquidlog.storage.files import entries, holds_any
 from liquidlog.storage.options import StorageOptions
+
+_log: Final = Log(__name__)
 
 _WILD: Final = re.compile(r"[*?\[]")
 _ANY_DEPTH: Final = "**"
@@ -27,10 +38,14 @@ _DEEPEST: Final = 32
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Found:
-    """A table's address, or why there is none for what was asked."""
+    """A table's address, or why there is none for what was asked.
+
+    `others` counts what catalogs list that are no Delta tables; the first of all has the sum.
+    """
 
     address: str
     problem: str | None = None
+    others: int = 0
 
 
 def is_glob(address: str) -> bool:
@@ -49,22 +64,40 @@ def find_tables(
 
     `*`, `?` and `[…]` stand for parts of one name, `**` for any number of directories. An address
     without them is a table, whether there is one or not; with `below`, it stands for the table at
-    it, or else for all tables below it. What matches nothing, or cannot be listed, is a problem of
-    its own.
+    it, or else for all tables below it. `glue://database[/pattern]` and
+    `unity://catalog.schema[/pattern]` stand for the Delta tables that a catalog lists. What matches
+    nothing, or cannot be listed, is a problem of its own.
 
     Raises:
         UsageError: If an address has a form that no table's address has.
     """
+    listings = [address for address in excluded if is_listing(address)]
+    if listings:
+        raise UsageError(
+            f"{listings[0]} cannot be excluded: a catalog says where tables are; exclude that, or"
+            " name fewer tables by a pattern",
+            value=listings[0],
+        )
     left_out = [_parts(address) for address in excluded]
     found: dict[str, Found] = {}
+    others = 0
     for address in wanted:
         for one in _found(address, options, below=below):
+            others += one.others
             if one.problem or not _is_excluded(one.address, left_out):
                 found.setdefault(one.address, one)
-    return tuple(found.values())
+    first, *rest = found.values() or (None,)
+    return (
+        ()
+        if first is None
+        else (replace(first, others=others), *(replace(one, others=0) for one in rest))
+    )
 
 
 def _found(address: str, options: StorageOptions, *, below: bool) -> Iterator[Found]:
+    if is_listing(address):
+        yield from _of_catalog(address, options)
+        return
     if not is_glob(address) and not below:
         yield Found(address=table_address(address))
         return
@@ -82,6 +115,52 @@ def _found(address: str, options: StorageOptions, *, below: bool) -> Iterator[Fo
         where = "at or below" if is_prefix else "at"
         yield Found(address=address, problem=f"no table is {where} {address}")
     yield from (Found(address=table) for table in tables)
+
+
+def _of_catalog(address: str, options: StorageOptions) -> Iterator[Found]:
+    """Yield the Delta tables that a catalog lists; a location that is no table's is a problem.
+
+    Raises:
+        LiquidlogError: If the address is none of a catalog, or its client cannot be used.
+    """
+    wanted = parse_listing(address)
+    try:
+        listing = _listing(wanted, options)
+    except LiquidlogError as error:
+        if isinstance(error, UsageError):
+            raise
+        yield Found(address=address, problem=error.message)
+        return
+    _log.info(
+        "%s: %d Delta tables, %d others left out", address, len(listing.locations), listing.others
+    )
+    others = listing.others
+    if not listing.locations:
+        problem = f"no Delta table is listed by {address}, and {others} of other formats"
+        yield Found(address=address, problem=problem, others=others)
+    for location in listing.locations:
+        try:
+            yield Found(address=table_address(location), others=others)
+        except UsageError as error:
+            # The location is another's word: it is masked where it is shown.
+            yield Found(address=masked(location), problem=error.message, others=others)
+        others = 0
+
+
+def _listing(wanted: ListingAddress, options: StorageOptions) -> Listing:
+    """Ask a catalog; its client is imported only then.
+
+    Raises:
+        UsageError: If the client is not installed, or not told where the catalog is.
+        StorageError: If the catalog does not answer or refuses.
+    """
+    if wanted.catalog == "glue":
+        from liquidlog.fleet.glue import glue_entries
+
+        return listed(glue_entries(wanted.parts[0], options), wanted.pattern)
+    from liquidlog.fleet.unity import unity_entries
+
+    return listed(unity_entries(wanted.parts[0], wanted.parts[1], options), wanted.pattern)
 
 
 def _parts(address: str) -> tuple[str, tuple[str, ...]]:

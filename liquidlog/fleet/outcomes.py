@@ -92,12 +92,14 @@ class Ticked:
     """What one run of upkeep did: the tables in the order in which they were decided.
 
     `spent_bytes` counts the inputs of all rewrites that were begun, also of those that failed.
+    `left_out` counts what catalogs listed that are no Delta tables.
     """
 
     tables: tuple[TableOutcome, ...]
     budget_bytes: int | None
     spent_bytes: int
     seconds: float
+    left_out: int = 0
 
     def document(self) -> dict[str, Any]:
         """Return the run ready to print as JSON."""
@@ -105,6 +107,7 @@ class Ticked:
             "tables": [table.document() for table in self.tables],
             "budget": {"bytes": self.budget_bytes, "spent": self.spent_bytes},
             "seconds": round(self.seconds, 3),
+            "left_out": self.left_out,
         }
 
     @property

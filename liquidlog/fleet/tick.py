@@ -96,6 +96,7 @@ def tick(
         budget_bytes=policy.budget.bytes,
         spent_bytes=spending.spent_bytes,
         seconds=(now.now_ms() - begun_ms) / 1000,
+        left_out=sum(one.others for one in found),
     )
 
 

@@ -60,4 +60,5 @@ def _end(run: Ticked, *, dry_run: bool) -> str:
     of = "" if run.budget_bytes is None else f" of {render_size(run.budget_bytes)}"
     done = "planned" if counts[Decision.PLAN] else "would be spent" if dry_run else "spent"
     tables = "1 table" if len(run.tables) == 1 else f"{len(run.tables)} tables"
-    return f"{tables}: {told}; {render_size(run.spent_bytes)}{of} {done}"
+    left = f"; left out, not Delta: {run.left_out}" if run.left_out else ""
+    return f"{tables}: {told}; {render_size(run.spent_bytes)}{of} {done}{left}"

@@ -1,0 +1,301 @@
+"""Tables that catalogs list: Glue on its emulator, Unity Catalog on a server like its own."""
+
+import logging
+import time
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import boto3
+import pyarrow as pa
+import pytest
+from moto.server import ThreadedMotoServer
+
+from liquidlog.cli.main import cli, run
+from liquidlog.errors import UsageError
+from liquidlog.fleet import listing
+from liquidlog.fleet.finding import Found, find_tables
+from liquidlog.fleet.listing import ListingAddress, glue_location, parse_listing
+from liquidlog.fleet.unity import ADDRESSES, TOKENS
+from liquidlog.storage.options import NO_OPTIONS, StorageOptions
+from liquidlog.table import Table
+from support.unity_server import UnityServer, unity_server, unity_table
+
+SECRET = "S3ntinelSecretNobodyMaySee"  # noqa: S105  nobody's
+ROWS = pa.table({"x": range(10)})
+
+
+def found(*wanted: str, excluded: tuple[str, ...] = ()) -> list[str]:
+    tables = find_tables(wanted, excluded, NO_OPTIONS)
+    return [one.address if one.problem is None else f"? {one.problem}" for one in tables]
+
+
+@pytest.mark.parametrize(
+    ("address", "expected"),
+    [
+        ("glue://sales", ListingAddress("glue", ("sales",), "*")),
+        ("GLUE://sales/", ListingAddress("glue", ("sales",), "*")),
+        ("glue://sales/ord*", ListingAddress("glue", ("sales",), "ord*")),
+        ("glue://sa%20les/a%3Fb", ListingAddress("glue", ("sa les",), "a?b")),
+        ("unity://main.sales", ListingAddress("unity", ("main", "sales"), "*")),
+        ("unity://main.sales/[a-c]*", ListingAddress("unity", ("main", "sales"), "[a-c]*")),
+    ],
+)
+def test_addresses_of_listings(address: str, expected: ListingAddress) -> None:
+    assert parse_listing(address) == expected
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        "glue://",
+        "glue:///x",
+        "glue://a/b/c",
+        "glue://a*",
+        "unity://main",
+        "unity://main.sales.orders",
+        "unity://main.*",
+        "unity://.sales",
+        f"glue://user:{SECRET}@sales",
+        f"unity://main.sales?token={SECRET}",
+    ],
+)
+def test_other_forms_are_refused_and_no_secret_repeated(address: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        found(address)
+    assert "unity://catalog.schema" in caught.value.message
+    assert SECRET not in str(caught.value.document())
+
+
+def test_a_listing_cannot_be_excluded() -> None:
+    with pytest.raises(UsageError, match="glue://sales cannot be excluded"):
+        found("/tmp", excluded=("glue://sales",))  # noqa: S108  nothing is there
+
+
+DELTA = {"spark.sql.sources.provider": "delta"}
+
+
+def described(location: str | None, marks: Mapping[str, str], **serialization: str) -> Any:
+    return {
+        "Name": "t",
+        "Parameters": marks,
+        "StorageDescriptor": {"Location": location, "SerdeInfo": {"Parameters": serialization}},
+    }
+
+
+@pytest.mark.parametrize(
+    ("table", "expected"),
+    [
+        (described("s3://b/t", DELTA), "s3://b/t"),
+        (described("s3://b/t", {"table_type": "DELTA"}), "s3://b/t"),
+        (described("s3://b/t", {"classification": "delta"}), "s3://b/t"),
+        (described("s3://b/t", {"table_type": "ICEBERG"}), None),
+        (described("s3://b/t/_symlink_format_manifest", {"classification": "parquet"}), None),
+        (described("s3://b/d-__PLACEHOLDER__", DELTA, path="s3://b/t"), "s3://b/t"),
+        (described("file:/spark/t-__PLACEHOLDER__", DELTA), None),
+        (described(None, DELTA, path="s3://b/t"), "s3://b/t"),
+        ({"Name": "view", "Parameters": None}, None),
+        ({"Name": "link", "TargetTable": {}}, None),
+        ({"Name": "t", "Parameters": DELTA, "StorageDescriptor": None}, None),
+    ],
+)
+def test_delta_tables_of_glue_are_told_from_others(table: Any, expected: str | None) -> None:
+    assert glue_location(table) == expected
+
+
+@pytest.fixture(scope="module")
+def glue_server() -> Iterator[str]:
+    logging.getLogger("werkzeug").setLevel(logging.ERROR)
+    server = ThreadedMotoServer("127.0.0.1", 0, verbose=False)
+    server.start()
+    host, port = server.get_host_and_port()
+    yield f"http://{host}:{port}"
+    server.stop()
+
+
+@pytest.fixture
+def glue(glue_server: str, monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+    """Create a database of tables, name to (location, parameters)."""
+    monkeypatch.setenv("AWS_ENDPOINT_URL_GLUE", glue_server)
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "test")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", SECRET)
+    monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
+
+    def create(database: str, tables: Mapping[str, tuple[str, Mapping[str, str]]]) -> None:
+        client = boto3.client("glue", endpoint_url=glue_server)
+        client.create_database(DatabaseInput={"Name": database})
+        for name, (location, parameters) in tables.items():
+            client.create_table(
+                DatabaseName=database,
+                TableInput={
+                    "Name": name,
+                    "Parameters": dict(parameters),
+                    "StorageDescriptor": {"Location": location},
+                },
+            )
+
+    return create
+
+
+def test_glue_lists_delta_tables_page_by_page(glue: Callable[..., None]) -> None:
+    tables = {f"t{n:03d}": (f"s3a://lake/t{n:03d}/", DELTA) for n in range(120)}
+    glue("large", {**tables, "iceberg": ("s3://lake/i", {"table_type": "ICEBERG"})})
+    listed = find_tables(["glue://large"], [], NO_OPTIONS)
+    assert [one.address for one in listed] == [f"s3://lake/t{n:03d}" for n in range(120)]
+    assert sum(one.others for one in listed) == 1
+    assert found("glue://large/t00[12]") == ["s3://lake/t001", "s3://lake/t002"]
+    assert found("glue://large/t11*", excluded=("s3://lake/t11[0-8]",)) == ["s3://lake/t119"]
+
+
+def test_what_glue_does_not_list_is_a_problem(glue: Callable[..., None]) -> None:
+    glue("few", {"odd": ("dbfs:/a", DELTA), "view": ("", {})})
+    assert found("glue://few/view") == [
+        "? no Delta table is listed by glue://few/view, and 1 of other formats"
+    ]
+    (odd,) = find_tables(["glue://few"], [], NO_OPTIONS)
+    assert odd.problem is not None
+    assert "dbfs" in odd.problem
+    (missing,) = found("glue://none")
+    assert missing.startswith("? glue://none: cannot be listed: EntityNotFoundException")
+
+
+def test_credentials_of_storage_options_reach_glue_and_no_message(
+    glue: Callable[..., None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    glue("own", {"t": ("s3://lake/t", DELTA)})
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_DEFAULT_REGION"):
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", "/none")
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+    options = StorageOptions.of(
+        {"aws_access_key_id": "me", "SECRET_ACCESS_KEY": SECRET, "region": "us-east-1"}
+    )
+    assert find_tables(["glue://own"], [], options) == (Found(address="s3://lake/t"),)
+    monkeypatch.setenv("AWS_ENDPOINT_URL_GLUE", f"http://127.0.0.1:9/{SECRET}")
+    (refused,) = find_tables(["glue://own"], [], options)
+    assert refused.problem is not None
+    assert "cannot be listed" in refused.problem
+    assert SECRET not in refused.problem
+
+
+TABLES = {
+    ("main", "sales"): [
+        *(unity_table(f"t{n}", f"s3://lake/t{n}") for n in range(7)),
+        unity_table("csv", "s3://lake/csv", "CSV"),
+        unity_table("view", None),
+    ],
+    ("main", "empty"): [],
+}
+
+
+@pytest.fixture
+def unity(monkeypatch: pytest.MonkeyPatch) -> Iterator[UnityServer]:
+    for name in (*ADDRESSES, *TOKENS):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(time, "sleep", lambda _: None)
+    with unity_server(UnityServer(TABLES, token=SECRET)) as server:
+        monkeypatch.setenv(ADDRESSES[0], server.url)
+        monkeypatch.setenv(TOKENS[0], SECRET)
+        yield server
+
+
+def test_unity_lists_delta_tables_page_by_page(unity: UnityServer) -> None:
+    listed = find_tables(["unity://main.sales"], [], NO_OPTIONS)
+    assert [one.address for one in listed] == [f"s3://lake/t{n}" for n in range(7)]
+    assert sum(one.others for one in listed) == 2
+    assert len(unity.requests) == 3
+    assert found("unity://main.sales/t[56]", "s3://lake/t5") == ["s3://lake/t5", "s3://lake/t6"]
+    assert found("unity://main.empty") == [
+        "? no Delta table is listed by unity://main.empty, and 0 of other formats"
+    ]
+
+
+def test_a_busy_unity_is_asked_again(unity: UnityServer) -> None:
+    unity.refusals = [503, 429]
+    assert len(found("unity://main.sales")) == 7
+
+
+@pytest.mark.parametrize(
+    ("status", "said"),
+    [(403, "HTTP status 403: refused, token ***"), (404, "HTTP status 404: refused")],
+)
+def test_a_refusal_of_unity_is_said_without_the_token(
+    status: int, said: str, unity: UnityServer
+) -> None:
+    unity.refusals = [status]
+    (problem,) = found("unity://main.sales")
+    assert problem.startswith(f"? unity://main.sales: cannot be listed: HTTPError: {said}")
+    assert SECRET not in problem
+
+
+def test_a_wrong_token_is_refused(unity: UnityServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(TOKENS[0], "other")
+    assert "HTTP status 401: Invalid access token" in found("unity://main.sales")[0]
+    assert len(unity.requests) == 1
+
+
+def test_a_listing_without_end_has_one(unity: UnityServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    unity.loops = True
+    assert "the same page again" in found("unity://main.sales")[0]
+    unity.loops = False
+    monkeypatch.setattr("liquidlog.fleet.unity.MOST_TABLES", 5)
+    assert "has more than 5 tables" in found("unity://main.sales")[0]
+    assert listing.MOST_TABLES > 5
+
+
+def test_the_token_follows_no_redirect(unity: UnityServer) -> None:
+    with unity_server(UnityServer(TABLES)) as elsewhere:
+        unity.redirect_to = f"{elsewhere.url}/api/2.1/unity-catalog/tables"
+        assert "HTTP status 302" in found("unity://main.sales")[0]
+        assert elsewhere.requests == []
+
+
+@pytest.mark.parametrize(
+    ("server", "token", "said"),
+    [
+        (None, None, "set UNITY_WORKSPACE_URL"),
+        ("http://lake.example", SECRET, "would show the token"),
+        (f"https://user:{SECRET}@lake.example", None, "is no address of a server"),
+        ("ftp://lake.example", None, "is no address of a server"),
+    ],
+)
+def test_a_server_that_cannot_be_trusted_is_not_asked(
+    server: str | None, token: str | None, said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in (*ADDRESSES, *TOKENS):
+        monkeypatch.delenv(name, raising=False)
+    if server is not None:
+        monkeypatch.setenv(ADDRESSES[0], server)
+    if token is not None:
+        monkeypatch.setenv(TOKENS[0], token)
+    with pytest.raises(UsageError, match=said) as caught:
+        found("unity://main.sales")
+    assert SECRET not in caught.value.message
+
+
+def test_tick_works_on_what_a_catalog_lists(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    tables = []
+    for name in ("a", "b"):
+        table = Table.create(tmp_path / name, schema=ROWS.schema, cluster_by=["x"])
+        table.append(ROWS)
+        table.append(ROWS)
+        tables.append(unity_table(name, f"file://{tmp_path}/{name}"))
+    policy = tmp_path / "policy.toml"
+    policy.write_text('tables = ["unity://main.sales"]\n[rewrite.when]\ncommits = 1\n')
+    csv = unity_table("csv", "s3://lake/csv", "CSV")
+    with unity_server(UnityServer({("main", "sales"): [*tables, csv]})) as server:
+        for name in (*ADDRESSES, *TOKENS):
+            monkeypatch.delenv(name, raising=False)
+        monkeypatch.setenv(ADDRESSES[0], server.url)
+        words = ["tick", "--policy", str(policy), "--executor", "local"]
+        assert run(cli, ["fleet", "unity://main.sales/a"]) == 0
+        assert f"{tmp_path}/a" in capsys.readouterr().out
+        assert run(cli, [*words, "-v"]) == 0
+    printed = capsys.readouterr()
+    last = printed.out.splitlines()[-1]
+    assert last.startswith("2 tables: 2 rewritten; ")
+    assert last.endswith("; left out, not Delta: 1")
+    assert "unity://main.sales: 2 Delta tables, 1 others left out" in printed.err
+    assert len(Table.open(tmp_path / "a").snapshot().files) == 1
