@@ -3,6 +3,7 @@
 import json
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -11,6 +12,7 @@ from deltalake import DeltaTable, write_deltalake
 from msgspec import structs
 
 from liquidlog.clustering.outcome.whole import FilesAdded
+from liquidlog.data.logical_file import LogicalFile
 from liquidlog.errors import (
     ClusteringColumnError,
     CommitConflictError,
@@ -303,3 +305,24 @@ def test_predictions_compare_both_layouts_by_partition_values(tmp_path: Path) ->
         assert (first.files_before, second.files_before) == (3, 0)
         assert first.files_after == 1
     assert plan.live_rows == 3 * ROWS * len(TEXTS)
+
+
+def test_an_executor_that_ignores_partition_values_is_found_out(tmp_path: Path) -> None:
+    path = tmp_path / "t"
+    table = partitioned_table(path)
+    plan = table.plan_migration("id")
+    before, version = rows_read(path), table.snapshot().version
+    with mock.patch.object(LogicalFile, "_with_constants", lambda _, rows, __: rows):
+        result = execute(plan)
+    assert result.groups[0].checksum_read == result.groups[0].checksum_written
+    with pytest.raises(ExecutorError, match="its values are lost"):
+        table.commit(plan, result)
+    assert (table.update().version, rows_read(path)) == (version, before)
+
+
+def test_all_groups_are_cancelled_when_one_is_lost(planned: tuple[Path, Table, Any]) -> None:
+    path, table, plan = planned
+    assert table.watch(plan)() == {}
+    DeltaTable(str(path)).delete("p = 'a'")
+    lost = table.watch(plan, max_reconciled_share=1)()
+    assert set(lost) == {group.group_id for group in plan.groups}
