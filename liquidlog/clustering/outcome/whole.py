@@ -41,7 +41,8 @@ class FilesAdded(Conflict):
         )
         listed = ", ".join(self.paths[:_SHOWN]) + (", …" if self.paths[_SHOWN:] else "")
         return (
-            f"{by} added {len(self.paths)} file(s) that the migration has not rewritten: {listed}"
+            f"{by} added {len(self.paths)} file(s) that the migration has not rewritten: {listed};"
+            " migrate --add-to takes them into a saved plan"
         )
 
 
