@@ -862,6 +862,20 @@ class Table(Summary):
             self.snapshot_to_change(), columns, arguments, self._clock.new_id, asked
         )
 
+    def extend_migration(self, plan: ClusteringPlan) -> ClusteringPlan:
+        """Return a migration's plan with more groups, of the files that others added since.
+
+        Results of the groups that it had stay valid: only the new ones are left to rewrite.
+
+        Raises:
+            UsageError: If the plan is no migration.
+            CommitConflictError: If the table changed so that it can no longer be committed.
+            UnsupportedFeatureError: If the table can no longer be migrated; has every reason.
+        """
+        from liquidlog.operations.migrate import extended_migration
+
+        return extended_migration(self.snapshot_to_change(), _plan(plan), self._clock.new_id)
+
     def migration_notice(self) -> "MigrationNotice":
         """Return what people have to know before the table is migrated: who is affected, and how.
 

@@ -1,15 +1,17 @@
 """The command that makes a partitioned table a clustered one."""
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
 from liquidlog.cli.consent import require_consent
 from liquidlog.cli.options import (
+    LOCAL_FILE,
+    MIGRATION_OPTIONS,
     Pairs,
     dry_run_option,
     gathered,
@@ -44,12 +46,18 @@ from liquidlog.operations.executors import (
     require_doable,
     require_settings,
 )
+from liquidlog.operations.results import read_plan
 from liquidlog.plan import ClusteringPlan, encode_plan
 from liquidlog.report import changes
 from liquidlog.report.rewrites import migration_document, round_document, would_do_round
 from liquidlog.table import Table
 
+if TYPE_CHECKING:
+    from liquidlog.operations.migrate import MigrationNotice
+    from liquidlog.simulation.prediction import Prediction
+
 _COMMITS = {name: COMMIT_OPTIONS[name] for name in ("max_reconciled_share", "reconcile_limit")}
+_OF_NEW_PLANS: Final = (*MIGRATION_OPTIONS, "output", "workload", "sample")
 _ONLY_TO_REWRITE: Final = (
     *("yes", "dry_run", "executor", "spark_conf", "local_limit", "no_read_back"),
     *_COMMITS,
@@ -73,8 +81,11 @@ def _commit_options(command: Callable[..., Any]) -> Callable[..., Any]:
     "liquidlog migrate ./sales --cluster-by day,store --yes",
 )
 @table_argument
+@click.option("--cluster-by", help="The clustering columns, a,b; partition columns may be.")
 @click.option(
-    "--cluster-by", required=True, help="The clustering columns, a,b; partition columns may be."
+    "--add-to",
+    type=LOCAL_FILE,
+    help="Add the files that others added since to this saved plan of a migration; replaces it.",
 )
 @migration_options
 @output_option("Only save the plan to this file, for run and commit; replaces it.")
@@ -94,7 +105,8 @@ def _commit_options(command: Callable[..., Any]) -> Callable[..., Any]:
 @json_option
 def migrate(  # noqa: PLR0913  one parameter per option
     table: str,
-    cluster_by: str,
+    cluster_by: str | None,
+    add_to: Path | None,
     policy: Mapping[str, Any],
     output: Path | None,
     workload: str | None,
@@ -117,30 +129,31 @@ def migrate(  # noqa: PLR0913  one parameter per option
     after it. It says who is affected and asks; where nobody can answer, it wants --yes.
 
     With -o, the plan is saved: `run` rewrites it, and goes on where it was stopped, `commit`
-    commits it once every group is there. Files that others add meanwhile are a conflict.
+    commits it once every group is there. Files that others add meanwhile are a conflict; with
+    --add-to they become groups of the saved plan, for `run` to go on with.
     """
-    if output is not None:
-        _refuse_what_only_rewrites()
+    _require_sense(cluster_by, add_to, output)
+    if add_to is not None:
+        _extend(table, add_to, mapping(storage_options), as_json=as_json)
+        return
     if sample and workload is None:
         raise UsageError("--sample predicts for a --workload; give one", option="sample")
     require_settings(executor, mapping(spark_conf), local_limit)
     opened = Table.open(table, storage_options=mapping(storage_options))
     started = time.monotonic()
     asked = workload_at(workload, opened, storage_options)
-    made = opened.fitted(opened.plan_migration(split_names(cluster_by), **policy), asked)
+    made = opened.fitted(opened.plan_migration(split_names(cluster_by or ""), **policy), asked)
     predicted = opened.predict(made, asked, sample=sample) if asked else None
     notice = opened.migration_notice()
     opened.require_writable(made)
     planned_seconds = time.monotonic() - started
+    if output is not None:
+        replace_file(output, encode_plan(made))
+    elif dry_run and made.groups:
+        require_doable(executor, made, None, local_limit)
     if dry_run or output is not None:
-        if made.groups and output is None:
-            require_doable(executor, made, None, local_limit)
-        if output is not None:
-            replace_file(output, encode_plan(made))
-        round_ = would_do_round(opened, made, planned_seconds, commits)
-        shown = partial(changes.would_migrate, made, predicted, notice)
-        document = migration_document(made, round_, notice, predicted)
-        emit(document, shown, as_json=as_json, dry_run=True)
+        would = would_do_round(opened, made, planned_seconds, commits)
+        _show(made, would, notice, predicted, as_json=as_json)
         return
     require_consent(str(notice), yes=yes, can_ask=not as_json)
     begin_early(executor, spark_conf, dry_run=False)
@@ -163,8 +176,47 @@ def migrate(  # noqa: PLR0913  one parameter per option
     emit(migration_document(made, done, notice, predicted), changes.migrated, as_json=as_json)
 
 
-def _refuse_what_only_rewrites() -> None:
-    """Refuse options without effect where a plan is saved.
+def _extend(table: str, path: Path, options: Mapping[str, str], *, as_json: bool) -> None:
+    """Replace a saved plan by one that has the files that were added since, and show it."""
+    opened = Table.open(table, storage_options=options)
+    started = time.monotonic()
+    made = opened.extend_migration(read_plan(str(path)))
+    seconds = time.monotonic() - started
+    replace_file(path, encode_plan(made))
+    would = would_do_round(opened, made, seconds, {})
+    _show(made, would, opened.migration_notice(), None, as_json=as_json)
+
+
+def _show(
+    made: ClusteringPlan,
+    would: Mapping[str, Any],
+    notice: "MigrationNotice",
+    predicted: "Prediction | None",
+    *,
+    as_json: bool,
+) -> None:
+    """Show what a plan would do; nothing of it is done."""
+    shown = partial(changes.would_migrate, made, predicted, notice)
+    document = migration_document(made, would, notice, predicted)
+    emit(document, shown, as_json=as_json, dry_run=True)
+
+
+def _require_sense(cluster_by: str | None, add_to: Path | None, output: Path | None) -> None:
+    """Refuse options that do not go together.
+
+    Raises:
+        UsageError: If there are any.
+    """
+    if (cluster_by is None) == (add_to is None):
+        raise UsageError("give the clustering columns, --cluster-by a,b, or a plan --add-to")
+    if add_to is not None:
+        _refuse_what_has_no_effect(_OF_NEW_PLANS + _ONLY_TO_REWRITE, "--add-to, which changes a")
+    elif output is not None:
+        _refuse_what_has_no_effect(_ONLY_TO_REWRITE, "-o, which only saves the")
+
+
+def _refuse_what_has_no_effect(names: Sequence[str], why: str) -> None:
+    """Refuse parameters without effect on a plan that is saved.
 
     Raises:
         UsageError: If one is given.
@@ -172,13 +224,13 @@ def _refuse_what_only_rewrites() -> None:
     context = click.get_current_context()
     given = [
         name
-        for name in _ONLY_TO_REWRITE
+        for name in names
         if context.get_parameter_source(name) is click.core.ParameterSource.COMMANDLINE
     ]
     if given:
         listed = ", ".join(f"--{name.replace('_', '-')}" for name in given)
         raise UsageError(
-            f"{listed}: no effect with -o, which only saves the plan; run and commit have them",
+            f"{listed}: no effect with {why} plan; run and commit rewrite and commit it",
             option=given[0],
         )
 

@@ -125,7 +125,7 @@ def rewrite_options(command: Callable[P, R]) -> Callable[P, R]:
 
 def migration_options(command: Callable[P, R]) -> Callable[P, R]:
     """Add the options of a migration; the command receives `policy`, for Table.plan_migration."""
-    options = {name: _REWRITE_OPTIONS[name] for name in _MIGRATION}
+    options = {name: _REWRITE_OPTIONS[name] for name in MIGRATION_OPTIONS}
     return gathered(command, options, "policy", _policy)
 
 
@@ -237,7 +237,7 @@ _REWRITE_OPTIONS = {
 }
 
 
-_MIGRATION: Final = (
+MIGRATION_OPTIONS: Final = (
     *("min_cube_size", "target_cube_size", "max_file_size", "curve"),
     *("prefix", "compression", "bloom_filter"),
 )

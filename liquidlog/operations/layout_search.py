@@ -276,8 +276,8 @@ class LayoutSearch:
         if base.snapshot.metadata.partition_columns and is_worth_it:
             self._notes.append(
                 "the table is partitioned by"
-                f" {', '.join(base.snapshot.metadata.partition_columns)}, and a partitioned table"
-                " cannot be clustered: this is what a table of its own with this layout would bring"
+                f" {', '.join(base.snapshot.metadata.partition_columns)}, and can only be clustered"
+                " by liquidlog migrate, which rewrites all of it: this is what that would bring"
             )
         doing = steps(base.snapshot, best) if is_worth_it else NOTHING_TO_DO
         cost_now = base.mean(base.now.cost_bytes, older)

@@ -1,10 +1,11 @@
 """A partitioned table made a clustered one: the plan, what to know before, and empty tables."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from msgspec import structs
 
 from liquidlog.clustering.columns import clustering_state
@@ -15,12 +16,13 @@ from liquidlog.clustering.migration import (
     migration_parameters,
 )
 from liquidlog.clustering.outcome.change import column_names
-from liquidlog.clustering.outcome.staleness import input_rows
+from liquidlog.clustering.outcome.staleness import input_rows, table_changes
 from liquidlog.clustering.planning.choice import NewId
-from liquidlog.clustering.planning.planner import no_bounds
+from liquidlog.clustering.planning.planner import no_bounds, plan
 from liquidlog.commit.transaction import Clock
 from liquidlog.definition.protocols import ProtocolChange, clustering_protocol_change
 from liquidlog.errors import CommitConflictError, Outdated, UsageError
+from liquidlog.log.loader import require_same_table
 from liquidlog.log.store import TableStore
 from liquidlog.operations.in_place import commit_in_place
 from liquidlog.operations.planned import planned
@@ -96,6 +98,37 @@ def planned_migration(
     return _of_table_as_it_is(structs.replace(made, decided_by=decided_by), snapshot)
 
 
+def extended_migration(snapshot: Snapshot, made: ClusteringPlan, new_id: NewId) -> ClusteringPlan:
+    """Return the plan of a migration with more groups: of the live files that it does not have.
+
+    All else stays as it is, so that groups which are finished need not be rewritten again.
+
+    Raises:
+        UsageError: If the plan is no migration.
+        TableReplacedError: If another table is at its address now.
+        CommitConflictError: If what was written for the plan can no longer be committed, whatever
+            files are added to it.
+        UnsupportedFeatureError: If the table can no longer be migrated; has every reason.
+    """
+    if not made.is_migration:
+        raise UsageError("the plan is no migration, and only those take what others added later")
+    require_same_table(snapshot, made.table_id)
+    reasons = tuple(table_changes(snapshot, made))
+    if reasons:
+        raise CommitConflictError(made.read_version, [Outdated(reason) for reason in reasons])
+    after = migrated(snapshot, [column.logical for column in made.columns])
+    chunks = [c for group in made.groups for c in group.inputs.columns["path"].chunks]
+    known = pa.chunked_array(chunks, pa.string()).combine_chunks()
+    left = pc.invert(pc.is_in(snapshot.paths(), value_set=known))
+    rest = replace(after, files=after.files.filter(left), plain_files=None)
+    added = _of_table_as_it_is(plan(rest, made.policy, new_id=new_id), snapshot)
+    groups = (
+        structs.replace(group, group_id=number)
+        for number, group in enumerate(added.groups, start=len(made.groups))
+    )
+    return structs.replace(made, groups=(*made.groups, *groups))
+
+
 def _of_table_as_it_is(made: ClusteringPlan, snapshot: Snapshot) -> ClusteringPlan:
     """Return a plan of a table as `migrated` returns it as a plan of the table as it is."""
     fields = partition_fields(
@@ -124,7 +157,7 @@ def _of_table_as_it_is(made: ClusteringPlan, snapshot: Snapshot) -> ClusteringPl
 def migrate_empty(
     store: TableStore,
     snapshot: Snapshot,
-    plan: ClusteringPlan,
+    made: ClusteringPlan,
     clock: Clock,
     *,
     dry_run: bool = False,
@@ -141,11 +174,11 @@ def migrate_empty(
     def change(newest: Snapshot) -> Change:
         if newest.files.num_rows:
             added = Outdated("files were added that the migration has not rewritten")
-            raise CommitConflictError(plan.read_version, [added])
-        after = migrated(newest, [column.logical for column in plan.columns])
+            raise CommitConflictError(made.read_version, [added])
+        after = migrated(newest, [column.logical for column in made.columns])
         return Change(
             operation=MIGRATION,
-            parameters=migration_parameters(newest, column_names(plan)),
+            parameters=migration_parameters(newest, column_names(made)),
             actions=defining_actions(newest, clustering_state(after).columns),
             is_blind_append=False,
         )
@@ -153,7 +186,7 @@ def migrate_empty(
     version = commit_in_place(store, snapshot, change, clock, dry_run=dry_run)
     assert version is not None  # noqa: S101  a partitioned table always has something to change
     return CommitReport(
-        read_version=plan.read_version,
+        read_version=made.read_version,
         group_versions={},
         skipped_groups=(),
         finished=(),

@@ -87,6 +87,8 @@ def lost_groups(
 ) -> Mapping[int, Sequence[Conflict]]:
     """Return why groups can never be committed after `winners`, by id; none for those that may be.
 
+    The groups of a migration are committed together, so that all are lost if one is.
+
     Args:
         winners: The commits since the plan's version, other than those of these groups.
         plan: The plan.
@@ -100,7 +102,11 @@ def lost_groups(
         group.group_id: conflicts_of(winners, plan, group) if has_some else of_table
         for group, has_some in zip(groups, touched, strict=True)
     }
-    return {group_id: conflicts for group_id, conflicts in found.items() if conflicts}
+    lost = {group_id: conflicts for group_id, conflicts in found.items() if conflicts}
+    if not plan.is_migration or not lost:
+        return lost
+    first = next(iter(lost.values()))
+    return {group.group_id: lost.get(group.group_id, first) for group in groups}
 
 
 def _groups_with(paths: Collection[str], groups: Sequence[RewriteGroup]) -> NDArray[np.bool_]:

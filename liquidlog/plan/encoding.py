@@ -62,7 +62,7 @@ def _partition_problems(plan: ClusteringPlan) -> Iterator[str]:
     columns = set(plan.partitioned_by)
     former = set(plan.formerly_partitioned_by)
     version = MIGRATING_FORMAT_VERSION if former else plan_version(plan.partitioned_by)
-    if plan.format_version != version or (columns and former):
+    if plan.format_version != version or (columns and former) or (former and not plan.terms):
         yield (
             f"has format version {plan.format_version}, {len(columns)} partition columns and"
             f" {len(former)} former ones"

@@ -22,7 +22,12 @@ from liquidlog.clustering.outcome.reconciled import (
     require_reconciled,
 )
 from liquidlog.clustering.outcome.staleness import Staleness, staleness_of
-from liquidlog.clustering.outcome.whole import columns_of, missing_groups, not_rewritten
+from liquidlog.clustering.outcome.whole import (
+    columns_of,
+    lost_values,
+    missing_groups,
+    not_rewritten,
+)
 from liquidlog.clustering.row_tracking import PRESERVED_TAG, assign_row_ids
 from liquidlog.clustering.zcubes import PROVIDER
 from liquidlog.errors import (
@@ -158,7 +163,9 @@ def require_sound(
     planned = [planned_group(plan, group) for group in groups]
     problems = tuple(_mismatches(plan, planned, groups))
     if plan.is_migration:
-        problems = (*problems, *missing_groups(plan, groups))
+        pairs = zip(planned, groups, strict=True)
+        lost = (problem for of, group in pairs for problem in lost_values(plan, of, group))
+        problems = (*problems, *missing_groups(plan, groups), *lost)
     if problems:
         raise ResultMismatchError(problems)
     conflicts: list[Conflict] = [

@@ -265,7 +265,7 @@ def staleness_of(
     """
     terms = written_for(plan)
     new = () if terms is None else new_columns(terms, snapshot.metadata)
-    changes = (*_changes_of_table(snapshot, plan), *_clustering_changes(snapshot, plan))
+    changes = tuple(table_changes(snapshot, plan))
     found = zip(groups, locate_inputs(snapshot, groups), locate_kept(snapshot, groups), strict=True)
     stale = []
     for group, all_inputs, all_kept in found:
@@ -407,19 +407,19 @@ def _row_tracking_changes(
         yield f"{renumbered} input file(s) got other row ids"
 
 
-def _changes_of_table(snapshot: Snapshot, plan: ClusteringPlan) -> Iterator[str]:
-    """Yield every change since the plan that makes what was written for it invalid."""
+def table_changes(snapshot: Snapshot, plan: ClusteringPlan) -> Iterator[str]:
+    """Yield every change of the table since a plan that makes what was written for it invalid."""
     terms = written_for(plan)
     if terms is not None:
         yield from metadata_changes(terms, snapshot.metadata)
         yield from protocol_changes(terms, snapshot.protocol)
-        return
-    if snapshot.metadata.id != plan.table_id:
-        yield f"the table's id is {snapshot.metadata.id}, not {plan.table_id}"
-    if _schema_changed(snapshot, plan):
-        yield "the table's schema changed"
-    before = plan.partitioned_by or plan.formerly_partitioned_by
-    yield from partitioning_changes(before, snapshot.metadata)
+    else:
+        if snapshot.metadata.id != plan.table_id:
+            yield f"the table's id is {snapshot.metadata.id}, not {plan.table_id}"
+        if _schema_changed(snapshot, plan):
+            yield "the table's schema changed"
+        yield from partitioning_changes(plan.partitioned_by, snapshot.metadata)
+    yield from _clustering_changes(snapshot, plan)
 
 
 def _schema_changed(snapshot: Snapshot, plan: ClusteringPlan) -> bool:

@@ -6,8 +6,9 @@ values from then on.
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
+import msgspec
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -15,8 +16,9 @@ import pyarrow.compute as pc
 from liquidlog.clustering.columns import ClusteringColumn, resolve_columns
 from liquidlog.clustering.outcome.staleness import Staleness
 from liquidlog.errors import ClusteringColumnError, Conflict
-from liquidlog.plan import ClusteringPlan, RewrittenGroup
+from liquidlog.plan import ClusteringPlan, InputFiles, RewriteGroup, RewrittenGroup
 from liquidlog.snapshot import Snapshot, decoded_paths
+from liquidlog.spec.actions import UNREADABLE
 
 _SHOWN: Final = 3
 
@@ -39,7 +41,8 @@ class FilesAdded(Conflict):
         )
         listed = ", ".join(self.paths[:_SHOWN]) + (", …" if self.paths[_SHOWN:] else "")
         return (
-            f"{by} added {len(self.paths)} file(s) that the migration has not rewritten: {listed}"
+            f"{by} added {len(self.paths)} file(s) that the migration has not rewritten: {listed};"
+            " migrate --add-to takes them into a saved plan"
         )
 
 
@@ -72,6 +75,49 @@ def missing_groups(plan: ClusteringPlan, groups: Sequence[RewrittenGroup]) -> It
             f"group(s) {listed} of {len(plan.groups)} are not rewritten, and a migration is"
             " committed as a whole"
         )
+
+
+def lost_values(
+    plan: ClusteringPlan, planned: RewriteGroup, group: RewrittenGroup
+) -> Iterator[str]:
+    """Yield each former partition column whose nulls in the outputs are not those of the inputs.
+
+    An executor that does not know of partition values writes nulls, and its checksums agree. What
+    statistics do not count, and rows that the log does not count, cannot be compared.
+    """
+    rows = _live_rows(planned.inputs)
+    values = planned.inputs.columns["partition_values"].to_pylist(maps_as_pydicts="strict")
+    if rows is None:
+        return
+    counted = [_null_counts(output.stats) for output in group.outputs]
+    for name in plan.formerly_partitioned_by:
+        expected = sum(n for n, its in zip(rows, values, strict=True) if not its.get(name))
+        found = [nulls[name] for nulls in counted if isinstance(nulls.get(name), int)]
+        if len(found) == len(counted) and sum(found) != expected:
+            yield (
+                f"the outputs of group {group.group_id} hold {sum(found)} nulls of the former"
+                f" partition column {name}, the inputs {expected}: its values are lost"
+            )
+
+
+def _live_rows(inputs: InputFiles) -> list[int] | None:
+    records, vectors = inputs.columns["num_records"], inputs.columns["deletion_vector"]
+    if records.null_count:
+        return None
+    deleted = pc.fill_null(pc.struct_field(vectors, "cardinality"), 0)
+    counts: list[int] = pc.subtract(records, deleted).to_pylist()
+    return counts
+
+
+def _null_counts(stats: str) -> dict[str, Any]:
+    try:
+        return msgspec.json.decode(stats, type=_NullCounts).null_count
+    except UNREADABLE:
+        return {}  # which is refused elsewhere
+
+
+class _NullCounts(msgspec.Struct, rename="camel"):
+    null_count: dict[str, Any] = {}
 
 
 def columns_of(snapshot: Snapshot, plan: ClusteringPlan) -> tuple[ClusteringColumn, ...] | None:

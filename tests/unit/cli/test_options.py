@@ -139,6 +139,7 @@ WITHOUT_EFFECT: Final = {
         "--local-limit": "two --local-limit 1GiB",
     },
     "migrate": {
+        "--add-to": "parted --cluster-by x --add-to document",
         "--curve": "parted --cluster-by x --curve kd --dry-run",
         "--prefix": "parted --cluster-by x --prefix s --dry-run",
         "--target-cube-size": "parted --cluster-by x --target-cube-size 1GiB --dry-run",

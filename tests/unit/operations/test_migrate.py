@@ -3,6 +3,7 @@
 import json
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -11,21 +12,32 @@ from deltalake import DeltaTable, write_deltalake
 from msgspec import structs
 
 from liquidlog.clustering.outcome.whole import FilesAdded
+from liquidlog.data.logical_file import LogicalFile
 from liquidlog.errors import (
     ClusteringColumnError,
     CommitConflictError,
     DocumentError,
     ExecutorError,
+    TableReplacedError,
     UnsupportedFeatureError,
     UsageError,
 )
 from liquidlog.operations.rewrite import GroupConflict
-from liquidlog.plan import RewriteResult, decode_plan, encode_plan
+from liquidlog.plan import RewriteResult, decode_plan, encode_plan, encode_rewritten_group
 from liquidlog.predicates.workload import WeightedPredicate
 from liquidlog.table import Table
 from support.arrow_executor import execute
+from support.commands import said
 from support.migrated import migrate, rewritten
-from support.partitioned import ROWS, TEXTS, live_adds, map_columns, partitioned_table, rows_read
+from support.partitioned import (
+    ROWS,
+    TEXTS,
+    live_adds,
+    map_columns,
+    partitioned_table,
+    rows_of,
+    rows_read,
+)
 
 SMALL: dict[str, Any] = {"min_cube_size": "1B", "target_cube_size": "2KB"}
 
@@ -303,3 +315,66 @@ def test_predictions_compare_both_layouts_by_partition_values(tmp_path: Path) ->
         assert (first.files_before, second.files_before) == (3, 0)
         assert first.files_after == 1
     assert plan.live_rows == 3 * ROWS * len(TEXTS)
+
+
+def test_an_executor_that_ignores_partition_values_is_found_out(tmp_path: Path) -> None:
+    path = tmp_path / "t"
+    table = partitioned_table(path)
+    plan = table.plan_migration("id")
+    before, version = rows_read(path), table.snapshot().version
+    with mock.patch.object(LogicalFile, "_with_constants", lambda _, rows, __: rows):
+        result = execute(plan)
+    assert result.groups[0].checksum_read == result.groups[0].checksum_written
+    with pytest.raises(ExecutorError, match="its values are lost"):
+        table.commit(plan, result)
+    assert (table.update().version, rows_read(path)) == (version, before)
+
+
+def test_all_groups_are_cancelled_when_one_is_lost(planned: tuple[Path, Table, Any]) -> None:
+    path, table, plan = planned
+    assert table.watch(plan)() == {}
+    DeltaTable(str(path)).delete("p = 'a'")
+    lost = table.watch(plan, max_reconciled_share=1)()
+    assert set(lost) == {group.group_id for group in plan.groups}
+
+
+def test_files_that_others_add_can_be_added_to_the_plan(tmp_path: Path) -> None:
+    """Finished groups stay finished, whatever others append, update or delete meanwhile."""
+    path, saved, result = tmp_path / "t", tmp_path / "plan.json", tmp_path / "result.jsonl"
+    table = partitioned_table(path)
+    words = ["migrate", str(path), "--cluster-by", "p,id", "-o", str(saved)]
+    assert said(*words, "--min-cube-size", "1B", "--target-cube-size", "3KB")[0] == 0
+    plan = decode_plan(saved.read_bytes(), where="plan.json")
+    result.write_bytes(b"".join(map(encode_rewritten_group, execute(plan).groups)))
+    finished = result.read_bytes()
+    write_deltalake(str(path), rows_of("new", range(900, 904)), mode="append")
+    DeltaTable(str(path)).update({"v": "'changed'"}, predicate="id = 1")
+    before = rows_read(path)
+    status, _, err = said("commit", str(saved), str(result), "--max-reconciled-share", "100%")
+    assert (status, rows_read(path)) == (3, before)
+    assert "--add-to" in err
+    status, out, _ = said("migrate", str(path), "--add-to", str(saved), "--json")
+    assert status == 0
+    extended = decode_plan(saved.read_bytes(), where="plan.json")
+    assert extended.groups[: len(plan.groups)] == plan.groups
+    assert len(json.loads(out)["groups"]) == len(extended.groups) > len(plan.groups)
+    assert said("commit", str(saved), str(result))[0] == 1
+    status, _, err = said("run", str(saved), "-o", str(result), "--executor", "local")
+    assert status == 0, err
+    assert result.read_bytes().startswith(finished)
+    assert said("commit", str(saved), str(result), "--max-reconciled-share", "100%")[0] == 0
+    assert rows_read(path) == before
+    assert table.detail()["clusteringColumns"] == ["p", "id"]
+    with pytest.raises(CommitConflictError):
+        table.extend_migration(extended)
+
+
+def test_only_a_migration_of_this_table_is_extended(tmp_path: Path) -> None:
+    table = partitioned_table(tmp_path / "t", files={"a": 2})
+    plan = table.plan_migration("id")
+    assert table.extend_migration(plan) == plan
+    with pytest.raises(UsageError):
+        table.extend_migration(table.plan())
+    other = partitioned_table(tmp_path / "other", files={"a": 2})
+    with pytest.raises(TableReplacedError):
+        other.extend_migration(plan)
