@@ -1,8 +1,8 @@
 """A DataFrame's rows as those of a table, in Spark's SQL, with the rows that stay of its files."""
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Final
 
 import pyarrow as pa
@@ -10,6 +10,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 
 from liquidlog.data.encodings import decoded
+from liquidlog.data.partitioned import typed_value
 from liquidlog.data.reader import with_names_of
 from liquidlog.errors import UsageError
 from liquidlog.plan import InputFile, WritePlan
@@ -17,6 +18,7 @@ from liquidlog.rewriting.assignment import Assignment
 from liquidlog.rewriting.source import GroupWork, Split, open_logical_file, read_split
 from liquidlog.spec.arrow import arrow_schema, without_void
 from liquidlog.spec.deletion_vectors import vector_path
+from liquidlog.spec.partitions import PartitionTexts
 from liquidlog.spec.schema import (
     ArrayType,
     DataType,
@@ -116,19 +118,30 @@ def aligned(frame: DataFrame, plan: WritePlan) -> DataFrame:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeptTasks:
-    """Reads the live rows of files to rewrite, as rows of a DataFrame."""
+    """Reads the live rows of files to rewrite, as rows of a DataFrame; each task is sent values.
+
+    These are the partition values of its file; None in a table without partition columns.
+    """
 
     work: GroupWork
 
-    def __call__(self, _: int, assignment: Assignment[None]) -> Iterator[pa.RecordBatch]:
+    def __call__(
+        self, _: int, assignment: Assignment[PartitionTexts | None]
+    ) -> Iterator[pa.RecordBatch]:
         """Yield the rows of the task's files, under the table's names."""
         work = assignment.work(self.work)
+        whole = replace(work, partition_columns=())
+        known = _values(whole.table_schema, assignment.own or {})
         for file in range(len(work.paths)):
             with open_logical_file(work, file) as opened:
                 groups = tuple(range(opened.num_row_groups))
                 rows = sum(map(opened.row_group_rows, groups))
             for table, _ in read_split(work, Split(file, groups, 0, rows)):
-                yield from _logical(table, work)
+                columns = [
+                    pa.repeat(known[name], len(table)) if name in known else table.column(name)
+                    for name in physical_names(whole.table_schema)
+                ]
+                yield from _logical(columns, whole)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -144,12 +157,23 @@ class ConformTasks:
             ExecutorError: If rows violate a check, or are none of the table's.
         """
         for table in self.arriving.tables(batches):
-            yield from _logical(table, self.arriving.work)
+            yield from _logical(table.columns, self.arriving.work)
 
 
-def _logical(table: pa.Table, work: GroupWork) -> list[pa.RecordBatch]:
-    """Return rows with physical names as batches with the table's names."""
+def physical_names(schema: StructType) -> list[str]:
+    """Return the physical names of the columns that rows have, in the table's order."""
+    return [one.physical_name for one in without_void(schema).fields]
+
+
+def _values(schema: StructType, texts: PartitionTexts) -> dict[str, pa.Scalar]:
+    fields = [one for one in schema.fields if one.physical_name in texts]
+    return {one.physical_name: typed_value(texts[one.physical_name], one) for one in fields}
+
+
+def _logical(given: Sequence[pa.ChunkedArray | pa.Array], work: GroupWork) -> list[pa.RecordBatch]:
+    """Return the columns of rows as batches with the table's names."""
     logical = arrow_schema(without_void(work.table_schema))
+    table = pa.table(list(given), names=physical_names(work.table_schema))
     columns = map(with_names_of, decoded(table).columns, logical.types)
     batches: list[pa.RecordBatch] = pa.Table.from_arrays(list(columns), schema=logical).to_batches()
     return batches
@@ -173,16 +197,18 @@ def with_kept(rows: DataFrame, plan: WritePlan, storage: StorageOptions) -> Data
         token=_NO_RUN,
         storage=storage.fresh(),
         slice_bytes=_KEPT_SLICE_BYTES,
+        partition_columns=plan.partition_columns,
     )
     kinds = ",".join(f"{quoted(one.name)} {sql_type(one.data_type)}" for one in schema.fields)
     names = [quoted(one.name) for one in schema.fields]
     passed = [f"true AS {quoted(_CHECK_COLUMN + str(n))}" for n in range(len(plan.checks))]
     if any(isinstance(one.data_type, _NESTED) for one in schema.fields):
-        conform = ConformTasks(
-            arriving=Arriving(work.without_inputs(), tuple(check.what for check in plan.checks))
-        )
+        whole = replace(work.without_inputs(), partition_columns=())
+        checks = tuple(check.what for check in plan.checks)
+        conform = ConformTasks(arriving=Arriving(whole, checks))
         rows = map_batches(rows, conform, kinds).selectExpr(*names, *passed)
-    each = [Assignment.of(work, [number], None) for number in range(len(inputs))]
+    values = plan.rewritten_partitions or (None,) * len(inputs)
+    each = [Assignment.of(work, [number], own) for number, own in enumerate(values)]
     files, function = assigned(rows.sparkSession, KeptTasks(work=work.without_inputs()), each)
     stay = map_batches(files, function, kinds).where(f"NOT coalesce(({plan.where}), false)")
     return rows.union(stay.selectExpr(*names, *passed))

@@ -30,12 +30,16 @@ from liquidlog.rewriting.sink import (
 from liquidlog.rewriting.source import GroupWork, Survey, flat_array
 from liquidlog.rewriting.whole import facts_batch, sorted_outputs
 from liquidlog.spec.arrow import leaf_column
+from liquidlog.spec.partitions import PartitionTexts
 from liquidlog.storage.addresses import file_address
 from liquidlog.storage.options import StorageOptions
 from liquidspark.arriving import Arriving, partition_number
 
 _MEMORY_BYTES_PER_STORED: Final = 6
 """About what rows of Arrow take in memory for each byte in a file."""
+
+Arrived = tuple[WrittenFile, PartitionTexts]
+"""A file, and the partition values of its rows; none in a table without partition columns."""
 
 
 def arriving_work(
@@ -78,6 +82,7 @@ def write_result(plan: WritePlan, token: str, facts: TaskFacts, *, seconds: floa
         write_id=plan.write_id,
         run=token,
         outputs=tuple(sorted(facts.outputs, key=lambda output: output.path)),
+        partitions=facts.partitions,
         rows_read=read.rows,
         rows_written=written.rows,
         checksum_read=read.checksum,
@@ -88,7 +93,7 @@ def write_result(plan: WritePlan, token: str, facts: TaskFacts, *, seconds: floa
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _WritingArrival(ABC):
+class WritingArrival(ABC):
     """A task that writes rows as they arrive, and proves that it wrote what came."""
 
     arriving: Arriving
@@ -99,10 +104,8 @@ class _WritingArrival(ABC):
         deque(batches, maxlen=0)
 
     @abstractmethod
-    def _files(
-        self, tables: Iterator[pa.Table], read: Proof, written: Proof
-    ) -> Iterable[WrittenFile]:
-        """Write the rows of tables, add them to the proofs, and return the files."""
+    def files(self, tables: Iterator[pa.Table], read: Proof, written: Proof) -> Iterator[Arrived]:
+        """Write the rows of tables, add them to the proofs, and yield the files."""
 
     def run(self, batches: Iterable[pa.RecordBatch]) -> TaskFacts:
         """Write the rows of batches, and return what that did."""
@@ -112,38 +115,36 @@ class _WritingArrival(ABC):
             require_running(work)
             with whole.running():
                 tables = reading.each(self.arriving.tables(batches))
-                outputs = tuple(self._files(tables, read, written))
+                arrived = tuple(self.files(tables, read, written))
         except LiquidlogError as error:
             return failed(error, work)
-        return _facts(read, written, outputs, whole, reading)
+        return _facts(read, written, arrived, whole, reading)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class WholeArrival(_WritingArrival):
+class WholeArrival(WritingArrival):
     """One task that lays out and writes all rows; for as few as fit into its memory."""
 
     sample_rows: int
 
-    def _files(
-        self, tables: Iterator[pa.Table], read: Proof, written: Proof
-    ) -> Iterable[WrittenFile]:
+    def files(self, tables: Iterator[pa.Table], read: Proof, written: Proof) -> Iterator[Arrived]:
+        """Yield the files with the rows of tables, which are held until the last one is there."""
         held = list(tables)
         if not held:
-            return ()
+            return
         work = self.arriving.work
         surveys = [_survey_of(work, concat(held), self.sample_rows)]
-        return sorted_outputs(work, surveys, held, read, written)
+        yield from _unparted(sorted_outputs(work, surveys, held, read, written))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PlainArrival(_WritingArrival):
+class PlainArrival(WritingArrival):
     """Each task writes the rows of its partition as they come, to files of `max_file_bytes`."""
 
     max_file_bytes: int
 
-    def _files(
-        self, tables: Iterator[pa.Table], read: Proof, written: Proof
-    ) -> Iterable[WrittenFile]:
+    def files(self, tables: Iterator[pa.Table], read: Proof, written: Proof) -> Iterator[Arrived]:
+        """Yield the files with the rows of tables, in their order."""
         number = partition_number()
         for first in tables:
             with OutputFile(self.arriving.work, number, proof=written) as output:
@@ -155,11 +156,11 @@ class PlainArrival(_WritingArrival):
                     table = None if full else next(tables, None)
                 file = output.finish()
             if file is not None:
-                yield file
+                yield file, {}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SortedArrival(_WritingArrival):
+class SortedArrival(WritingArrival):
     """Each task lays out the rows of its partition along the curve, as many as it holds at a time.
 
     So files are narrow among those of one task; those of several tasks overlap.
@@ -168,15 +169,14 @@ class SortedArrival(_WritingArrival):
     max_file_bytes: int
     sample_rows: int
 
-    def _files(
-        self, tables: Iterator[pa.Table], read: Proof, written: Proof
-    ) -> Iterable[WrittenFile]:
+    def files(self, tables: Iterator[pa.Table], read: Proof, written: Proof) -> Iterator[Arrived]:
+        """Yield files, of each table those in which its rows are laid out."""
         for table in tables:
             expected_bytes = table.nbytes // _MEMORY_BYTES_PER_STORED
             outputs = max(1, -(-expected_bytes // self.max_file_bytes))
             work = replace(self.arriving.work, expected_bytes=expected_bytes, outputs=outputs)
             surveys = [_survey_of(work, table, self.sample_rows)]
-            yield from sorted_outputs(work, surveys, [table], read, written)
+            yield from _unparted(sorted_outputs(work, surveys, [table], read, written))
 
 
 def _survey_of(work: GroupWork, table: pa.Table, sample_rows: int) -> Survey:
@@ -200,7 +200,7 @@ def _survey_of(work: GroupWork, table: pa.Table, sample_rows: int) -> Survey:
 def _facts(
     read: Proof,
     written: Proof,
-    outputs: tuple[WrittenFile, ...],
+    arrived: tuple[Arrived, ...],
     whole: Timer,
     reading: Timer,
 ) -> TaskFacts:
@@ -210,4 +210,14 @@ def _facts(
         write_seconds=whole.seconds - reading.seconds - verify_seconds,
         verify_seconds=verify_seconds,
     )
-    return TaskFacts(read=read.total(), written=written.total(), outputs=outputs, costs=costs)
+    return TaskFacts(
+        read=read.total(),
+        written=written.total(),
+        outputs=tuple(file for file, _ in arrived),
+        partitions={file.path: values for file, values in arrived if values},
+        costs=costs,
+    )
+
+
+def _unparted(files: Iterable[WrittenFile]) -> Iterator[Arrived]:
+    return ((file, {}) for file in files)

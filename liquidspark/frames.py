@@ -37,6 +37,14 @@ from liquidspark.arriving import (
     WidthTasks,
     even_sample,
 )
+from liquidspark.parting import (
+    DIRECTORY_SCHEMA,
+    MOST_OPEN,
+    DirectoryTasks,
+    PartedArrival,
+    Parting,
+    partition_fields_of,
+)
 from liquidspark.pipeline import (
     SURVEY_SCHEMA,
     collected,
@@ -68,7 +76,8 @@ _LEAST_KEPT: Final = 4_096
 class FrameRun:
     """One attempt to write a DataFrame for a plan, with its own run in the table.
 
-    `frame` has the rows as `aligned` returns them.
+    `frame` has the rows as `aligned` returns them; `directories` are those of their partitions, if
+    the table has such (`parted`).
     """
 
     spark: SparkSession
@@ -77,6 +86,7 @@ class FrameRun:
     storage: StorageOptions
     options: ExecutorOptions
     token: str = field(default_factory=lambda: uuid4().hex[:12])
+    directories: tuple[str, ...] = ()
 
     @property
     def directory(self) -> str:
@@ -86,7 +96,7 @@ class FrameRun:
     @property
     def run(self) -> Run:
         """The run in the table."""
-        return Run(self.directory, self.token, self.storage)
+        return Run(self.directory, self.token, self.storage, self.directories)
 
     def execute(self) -> WriteResult:
         """Write all rows; the run ends finished, or discarded with all its files.
@@ -98,24 +108,39 @@ class FrameRun:
         started = time.perf_counter()
         require_creatable(self.directory, self.storage)
         try:
-            self.run.begin()
-            with _tagged(self.spark, f"liquidspark-{self.token}"), batch_settings(self.spark):
-                facts = self._written()
-            seconds = time.perf_counter() - started
-            result = write_result(self.plan, self.token, facts, seconds=seconds)
-            self.run.finish(files_digest(result.outputs), keep={one.path for one in result.outputs})
-        except LiquidlogError:
-            self.run.discard()
-            raise
-        except Exception as error:
-            self.run.discard()
-            raise ExecutorError(
-                f"the rows were not written: {failure_reason(error)}; nothing was committed"
-            ) from error
+            with self._reasons():
+                self.run.begin()
+                with _tagged(self.spark, self._tag), batch_settings(self.spark):
+                    facts = self._written()
+                seconds = time.perf_counter() - started
+                result = write_result(self.plan, self.token, facts, seconds=seconds)
+                keep = {one.path for one in result.outputs}
+                self.run.finish(files_digest(result.outputs), keep=keep)
         except BaseException:
             self.run.discard()
             raise
         return result
+
+    @property
+    def _tag(self) -> str:
+        return f"liquidspark-{self.token}"
+
+    @contextmanager
+    def _reasons(self) -> Iterator[None]:
+        """Context manager: what Spark raises becomes one sentence.
+
+        Raises:
+            ExecutorError: In its place.
+            LiquidlogError: As it is.
+        """
+        try:
+            yield
+        except LiquidlogError:
+            raise
+        except Exception as error:
+            raise ExecutorError(
+                f"the rows were not written: {failure_reason(error)}; nothing was committed"
+            ) from error
 
     def _work(self) -> GroupWork:
         attempts = task_attempts(self.spark)
@@ -123,6 +148,8 @@ class FrameRun:
 
     def _written(self) -> TaskFacts:
         work = self._work()
+        if self.plan.partition_columns:
+            return with_fresh_options(work, self._in_partitions, facts_of=lambda facts: facts)
         if work.curve is None:
             return with_fresh_options(work, self._plainly, facts_of=lambda facts: facts)
         sampling = Timer()
@@ -155,6 +182,42 @@ class FrameRun:
     def _plainly(self, work: GroupWork) -> TaskFacts:
         tasks = PlainArrival(arriving=self._arriving(work), max_file_bytes=self.plan.max_file_bytes)
         return collected(map_batches(self.frame, tasks, FACTS_SCHEMA))
+
+    def parted(self) -> "FrameRun":
+        """Return the run with the directories of the partitions that the rows are of.
+
+        Raises:
+            ExecutorError: If a partition value cannot be written, or the job failed.
+        """
+        names = [quoted(one.name) for one in partition_fields_of(self.plan)]
+        parting = Parting.of(self.plan, self.token)
+        # Not distinct ones: to Spark, -0.0 and 0.0 are one value.
+        keys = self.frame.selectExpr(*names)
+
+        def listed(work: GroupWork) -> tuple[list[str], TaskFacts | None]:
+            tasks = DirectoryTasks.of(work, parting)
+            rows = map_batches(keys, tasks, DIRECTORY_SCHEMA).distinct().collect()
+            failures = [decode_facts(bytes(one.failure)) for one in rows if one.failure is not None]
+            return [one.directory for one in rows], merge_facts(failures) if failures else None
+
+        with self._reasons(), _tagged(self.spark, self._tag), batch_settings(self.spark):
+            found, failure = with_fresh_options(self._work(), listed, facts_of=itemgetter(1))
+        if failure is not None:
+            raise ExecutorError(f"{failure.failure}; nothing was committed")
+        return replace(self, directories=tuple(sorted(found)))
+
+    def _in_partitions(self, work: GroupWork) -> TaskFacts:
+        parting = Parting.of(self.plan, self.token)
+        frame = self.frame
+        if len(self.directories) > MOST_OPEN or parting.shares_directories:
+            frame = frame.sortWithinPartitions(*(quoted(one.name) for one in parting.fields))
+        tasks = PartedArrival(
+            arriving=self._arriving(work),
+            parting=parting,
+            directories=frozenset(self.directories),
+            max_file_bytes=self.plan.max_file_bytes,
+        )
+        return collected(map_batches(frame, tasks, FACTS_SCHEMA))
 
     def _whole(self, work: GroupWork) -> TaskFacts:
         rows = self.options.sample_rows_of(work.outputs)
@@ -223,7 +286,7 @@ def write_frame(
     if len(plan.rewritten):
         rows = with_kept(rows, plan, storage)
     run = FrameRun(spark=spark, frame=rows, plan=plan, storage=storage, options=options)
-    return run.execute()
+    return (run.parted() if plan.partition_columns else run).execute()
 
 
 @contextmanager

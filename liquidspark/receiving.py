@@ -159,6 +159,11 @@ def table_writer(
         merge_schema=options.merge_schema,
         where="true" if overwrite else None,
     )
+    if plan.partition_columns:
+        raise UsageError(
+            "a data source cannot say beforehand which partitions its rows are of: write to the"
+            " partitioned table with liquidspark.append or overwrite"
+        )
     if overwrite:
         plan = structs.replace(plan, checks=tuple(c for c in plan.checks if c.expression != "true"))
     _require_no_sql(plan)

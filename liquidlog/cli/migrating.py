@@ -10,7 +10,6 @@ import click
 
 from liquidlog.cli.consent import require_consent
 from liquidlog.cli.options import (
-    LOCAL_FILE,
     MIGRATION_OPTIONS,
     Pairs,
     dry_run_option,
@@ -38,6 +37,7 @@ from liquidlog.cli.rewriting import (
     say_who_is_at_work,
     warn_of_what_is_not_read_back,
 )
+from liquidlog.cli.values import LOCAL_FILE
 from liquidlog.cli.verbosity import executors_heard
 from liquidlog.errors import UsageError
 from liquidlog.operations.executors import (
@@ -156,7 +156,7 @@ def migrate(  # noqa: PLR0913  one parameter per option
         _show(made, would, notice, predicted, as_json=as_json)
         return
     require_consent(str(notice), yes=yes, can_ask=not as_json)
-    begin_early(executor, spark_conf, dry_run=False)
+    begin_early(executor, spark_conf, made)
     warn_of_what_is_not_read_back(no_read_back=no_read_back, as_json=as_json)
     say_who_is_at_work(opened, made, as_json=as_json)
     with (

@@ -177,7 +177,6 @@ def optimize(  # noqa: PLR0913  one parameter per option
     _check_final(policy, min_gain, final=final)
     require_settings(executor, mapping(spark_conf), local_limit)
     opened = Table.open(table, storage_options=mapping(storage_options))
-    begin_early(executor, spark_conf, dry_run=dry_run)
     policy = _for_readers(policy, workload, opened, storage_options)
     started = time.monotonic()
     made = _planned(opened, policy, advice)
@@ -196,6 +195,7 @@ def optimize(  # noqa: PLR0913  one parameter per option
             words = partial(changes.would_optimize, made, judged)
         emit(document, words, as_json=as_json, dry_run=True)
         return
+    begin_early(executor, spark_conf, made)
     say_who_is_at_work(opened, made, as_json=as_json)
     with (
         executors_heard(as_json=as_json),
@@ -220,9 +220,9 @@ def optimize(  # noqa: PLR0913  one parameter per option
     emit(document, changes.optimized_finally, as_json=as_json)
 
 
-def begin_early(executor: str, spark_conf: Pairs, *, dry_run: bool) -> None:
-    """Begin what the executor needs while the plan is made; the end of the command ends it."""
-    if not dry_run:
+def begin_early(executor: str, spark_conf: Pairs, made: ClusteringPlan) -> None:
+    """Begin what the executor needs, if there is anything to do; the command's end ends it."""
+    if made.groups:
         click.get_current_context().with_resource(begun_early(executor, mapping(spark_conf)))
 
 

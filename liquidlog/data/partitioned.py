@@ -111,6 +111,8 @@ def _spelled(values: pa.Array, field: StructField) -> list[str | None]:
         _require_years(texts, field)
     if name == "timestamp":
         return [None if text is None else text.replace(" ", "T") for text in texts]
+    if name == "timestamp_ntz":
+        return [None if text is None else text.rstrip("0").rstrip(".") for text in texts]
     return [text or None for text in texts]
 
 

@@ -52,21 +52,26 @@ def run_of(store: TableStore, token: str, directories: tuple[str, ...] = ()) -> 
 
 
 def require_own_names(run: Run, outputs: Sequence[WrittenFile]) -> None:
-    """Refuse outputs whose names are not those of the run's files, in its directory.
+    """Refuse outputs whose names are not those of the run's files, in one of its directories.
 
     Raises:
         ResultMismatchError: With every such output.
     """
-    [directory] = run.directories or ("",)
-    prefix = f"{directory}/{run.name_prefix}" if directory else run.name_prefix
+    homes = frozenset(f"{directory}/" for directory in run.directories) or frozenset({""})
+    shown = f"{min(homes)}{run.name_prefix}"
     problems = tuple(
-        f"the output {file.path!r} is no file of its run, whose files begin with {prefix}"
+        f"the output {file.path!r} is no file of its run, whose files begin with {shown}"
         for file in outputs
-        if not file.path.startswith(prefix)
-        or {"/", "\\", ":", "\0"} & set(file.path.removeprefix(prefix))
+        if not _is_own_name(file.path, homes, run.name_prefix)
     )
     if problems:
         raise ResultMismatchError(problems)
+
+
+def _is_own_name(path: str, homes: frozenset[str], prefix: str) -> bool:
+    directory, slash, name = path.rpartition("/")
+    is_plain = not {"\\", ":", "\0"} & set(name)
+    return directory + slash in homes and name.startswith(prefix) and is_plain
 
 
 @dataclass(frozen=True, slots=True)

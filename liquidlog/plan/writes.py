@@ -14,6 +14,7 @@ from liquidlog.plan.facts import GroupCosts, WrittenFile
 from liquidlog.plan.files import Document, InputFiles
 from liquidlog.spec.mapping import MappingMode
 from liquidlog.spec.markup import Summary
+from liquidlog.spec.partitions import PartitionTexts
 
 
 class ColumnSource(Document, frozen=True, kw_only=True):
@@ -42,7 +43,9 @@ class WritePlan(Summary, Document, frozen=True, kw_only=True):
     `columns` and become the cube `zcube_id`; without columns they go to files as they come.
     `row_bytes` is about what a row takes as stored, None if not known. Where rows are replaced,
     those of which `where` is true, the files `removed` (their paths as the log has them) have no
-    other rows, and the files `rewritten` have rows that stay.
+    other rows, and the files `rewritten` have rows that stay, with the partition values
+    `rewritten_partitions`, one each. `partition_columns` are physical names, `directory_settings`
+    the table's properties that say where files of a partition are (`partitions.output_directory`).
     """
 
     write_id: str
@@ -61,7 +64,10 @@ class WritePlan(Summary, Document, frozen=True, kw_only=True):
     sources: tuple[ColumnSource, ...]
     checks: tuple[RowCheck, ...] = ()
     where: str | None = None
+    partition_columns: tuple[str, ...] = ()
+    directory_settings: Mapping[str, str] = {}
     removed: tuple[str, ...] = ()
+    rewritten_partitions: tuple[PartitionTexts, ...] = ()
     rewritten: InputFiles = msgspec.field(default_factory=InputFiles.of)
 
     def _facts(self) -> Mapping[str, object]:
@@ -79,12 +85,14 @@ class WritePlan(Summary, Document, frozen=True, kw_only=True):
 class WriteResult(Summary, Document, frozen=True, kw_only=True):
     """The files that were written for a plan. Checksums are 32 hex digits.
 
+    `partitions` has the partition values of files by path, if the table has partition columns.
     `run` is the token of the run that wrote the files (see `data.runs`).
     """
 
     write_id: str
     run: str
     outputs: tuple[WrittenFile, ...]
+    partitions: Mapping[str, PartitionTexts] = {}
     rows_read: int
     rows_written: int
     checksum_read: str

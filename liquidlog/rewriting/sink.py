@@ -1,7 +1,7 @@
 """Writing one output file of a group, with the proof of what went into it."""
 
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from types import TracebackType
@@ -21,6 +21,7 @@ from liquidlog.data.writer import DataFileWriter
 from liquidlog.errors import ExecutorError, LiquidlogError
 from liquidlog.plan import Document, GroupCosts, WrittenFile
 from liquidlog.rewriting.source import GroupWork, Survey
+from liquidlog.spec.partitions import PartitionTexts
 from liquidlog.storage.failures import AmbiguousPutError, is_denied, may_pass
 from liquidlog.storage.files import delete_file
 
@@ -77,6 +78,7 @@ class RowsProof(Document, frozen=True, kw_only=True):
 class TaskFacts(Document, frozen=True, kw_only=True):
     """What one task did: proofs of the rows it read and wrote, the files, or why it failed.
 
+    `partitions` are the partition values of files by path, where rows of several are written.
     Bytes read and written are 0 in the costs: the group's plan and outputs say them. `denied` says
     that nothing failed but credentials that expire, so that the same tasks may succeed with others.
     """
@@ -84,6 +86,7 @@ class TaskFacts(Document, frozen=True, kw_only=True):
     read: RowsProof | None = None
     written: RowsProof | None = None
     outputs: tuple[WrittenFile, ...] = ()
+    partitions: Mapping[str, PartitionTexts] = {}
     costs: GroupCosts = GroupCosts()
     failure: str | None = None
     denied: bool = False
@@ -284,6 +287,7 @@ def merge_facts(facts: list[TaskFacts]) -> TaskFacts:
         read=_sum_proofs([fact.read for fact in facts if fact.read is not None]),
         written=_sum_proofs([fact.written for fact in facts if fact.written is not None]),
         outputs=tuple(output for fact in facts for output in fact.outputs),
+        partitions={path: values for fact in facts for path, values in fact.partitions.items()},
         costs=_sum_costs([fact.costs for fact in facts]),
         failure=first.failure,
         denied=first.denied,

@@ -18,6 +18,7 @@ from typing import Final
 
 from liquidlog.errors import CorruptLogError
 from liquidlog.spec.actions import Metadata
+from liquidlog.spec.mapping import MODE, MappingMode, mapping_mode
 from liquidlog.spec.schema import (
     DataType,
     DecimalType,
@@ -168,6 +169,32 @@ def partition_directory(values: PartitionTexts, names: Mapping[str, str]) -> str
         f"{_escaped(name)}={_escaped(values[physical] or NULL_DIRECTORY)}"
         for physical, name in names.items()
     )
+
+
+def directory_settings(configuration: Mapping[str, str]) -> Mapping[str, str]:
+    """Return the properties that say how `output_directory` names directories."""
+    named = (RANDOM_PREFIXES, RANDOM_PREFIX_LENGTH, MODE)
+    return {name: configuration[name] for name in named if name in configuration}
+
+
+def has_short_directories(configuration: Mapping[str, str]) -> bool:
+    """Return whether directories say nothing of partition values, and partitions may share them."""
+    mapped = mapping_mode(configuration) is not MappingMode.NONE
+    return mapped or configuration.get(RANDOM_PREFIXES, "").lower() == "true"
+
+
+def output_directory(
+    configuration: Mapping[str, str], values: PartitionTexts, unique_id: str
+) -> str:
+    """Return where files of a partition are written: as the reference engine names it.
+
+    Tables with column mapping or random prefixes get a short directory made from `unique_id`, and
+    so do values that are too long for a name.
+    """
+    if has_short_directories(configuration):
+        return prefix_directory(configuration, unique_id)
+    found = partition_directory(values, {name: name for name in values})
+    return prefix_directory(configuration, unique_id) if is_too_long(found) else found
 
 
 def is_too_long(directory: str) -> bool:

@@ -100,3 +100,53 @@ def test_a_stream_is_read_and_streamed_on(spark: Any, name: str, tmp_path: Path)
     query = onward.trigger(availableNow=True).format("parquet").start(str(tmp_path / "out"))
     query.awaitTermination()
     assert spark.read.parquet(str(tmp_path / "out")).count() == 300
+
+
+PARTED = {
+    "name STRING, day DATE": "concat('a b/=%é', id % 3), IF(id % 2 = 0, NULL, date'1900-01-01')",
+    "n SMALLINT, yes BOOLEAN": "smallint(IF(id % 3 = 0, NULL, -id % 5)), id % 2 = 0",
+    "f FLOAT, d DOUBLE": "IF(id % 3 = 0, float('NaN'), float(0.1)), IF(id % 2 = 0, -0.0D, 1e300D)",
+    "m DECIMAL(12,3), at TIMESTAMP": "id % 3 / 8, timestamp_micros(id % 3 * 100000007 - 5)",
+    "ntz TIMESTAMP_NTZ": "make_timestamp_ntz(1999, 1, 1, 0, 0, id % 3)",
+}
+
+
+@pytest.mark.parametrize("mode", ["none", "name"])
+@pytest.mark.parametrize("columns", PARTED)
+def test_partitions_are_those_that_it_writes_itself(
+    spark: Any, tmp_path: Path, columns: str, mode: str
+) -> None:
+    names = [part.split()[0] for part in columns.split(", ")]
+    for place in ("ours", "theirs"):
+        spark.sql(
+            f"CREATE TABLE delta.`{tmp_path / place}` ({columns}, id BIGINT) USING delta"
+            f" PARTITIONED BY ({', '.join(names)})"
+            f" TBLPROPERTIES ('delta.columnMapping.mode' = '{mode}')"
+        )
+    listed = ", ".join(names)
+    frame = spark.sql(f"SELECT id, {PARTED[columns]} FROM range(40)").toDF("id", *names)
+    kinds = [f"cast({name} as {part.split()[1]}) {name}" for name, part in zip(
+        names, columns.split(", "), strict=True
+    )]  # fmt: skip
+    frame = frame.selectExpr("id", *kinds)
+    frame.write.format("delta").mode("append").save(str(tmp_path / "theirs"))
+    table = Table.open(tmp_path / "ours")
+    append(frame, table, cluster=False)
+    texts = f"cast(struct({listed}, id) AS string) t"
+    ours, theirs = (
+        spark.read.format("delta").load(str(tmp_path / place)).selectExpr(texts)
+        for place in ("ours", "theirs")
+    )
+    assert ours.exceptAll(theirs).isEmpty()
+    assert theirs.exceptAll(ours).isEmpty()
+    values = [
+        {tuple(one.values()) for one in Table.open(tmp_path / place).plan_read().partitions}
+        for place in ("ours", "theirs")
+    ]
+    assert values[0] == values[1]
+    overwrite(frame.where("id < 7"), table, where="id < 20", cluster=False)
+    name = f"delta.`{tmp_path / 'ours'}`"
+    assert spark.table(name).count() == 27
+    spark.sql(f"DELETE FROM {name} WHERE id = 30")
+    spark.sql(f"OPTIMIZE {name}")
+    assert spark.table(name).count() == 26

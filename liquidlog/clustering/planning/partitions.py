@@ -16,14 +16,10 @@ from liquidlog.errors import CorruptLogError
 from liquidlog.predicates.partitions import distinct_values
 from liquidlog.snapshot import Snapshot
 from liquidlog.spec.bounds import BoundsOf, Mask
-from liquidlog.spec.mapping import MappingMode, mapping_mode
 from liquidlog.spec.partitions import (
-    RANDOM_PREFIXES,
     PartitionTexts,
-    is_too_long,
-    partition_directory,
+    output_directory,
     partition_fields,
-    prefix_directory,
     same_value,
 )
 from liquidlog.spec.schema import StructField
@@ -94,17 +90,8 @@ def _require_columns(
 
 
 def directory_of(snapshot: Snapshot, values: PartitionTexts, unique_id: str) -> str:
-    """Return where outputs of a partition are written: as the reference engine names it.
-
-    Tables with column mapping or random prefixes get a short directory made from `unique_id`, and
-    so do values that are too long for a name.
-    """
-    configuration = snapshot.metadata.configuration
-    mapped = mapping_mode(configuration) is not MappingMode.NONE
-    if mapped or configuration.get(RANDOM_PREFIXES, "").lower() == "true":
-        return prefix_directory(configuration, unique_id)
-    found = partition_directory(values, {name: name for name in values})
-    return prefix_directory(configuration, unique_id) if is_too_long(found) else found
+    """Return where outputs of a partition are written; see `output_directory`."""
+    return output_directory(snapshot.metadata.configuration, values, unique_id)
 
 
 def asked_for(snapshot: Snapshot, where: str | None, bounds_of: BoundsOf) -> Mask:

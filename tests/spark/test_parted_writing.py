@@ -1,0 +1,193 @@
+"""DataFrames that are appended to partitioned tables, and put in place of their rows."""
+
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+from deltalake import DeltaTable
+from deltalake import Schema as DeltaSchema
+from pyspark.sql import DataFrame, SparkSession
+
+from liquidlog import Table
+from liquidlog.data.runs import runs_in
+from liquidlog.data.table_rows import TableRows
+from liquidlog.errors import ExecutorError, UsageError
+from liquidlog.spec.arrow import without_void
+from liquidlog.spec.partitions import PartitionTexts
+from liquidlog.spec.schema import parse_schema
+from liquidspark import append, frames, overwrite, parting, stream
+from liquidspark.reading import _parts
+from support.partitioned import partitioned_table
+
+pytestmark = pytest.mark.spark
+
+TEXTS = ["a", "b/c d", "ü=%41", "", None]
+
+
+@pytest.fixture(params=["none", "name"])
+def table(request: pytest.FixtureRequest, tmp_path: Path) -> Table:
+    table = partitioned_table(tmp_path / "t", files={"a": 1})
+    if request.param == "name":
+        table.set_properties({"delta.columnMapping.mode": "name"})
+    return table
+
+
+def rows(spark: SparkSession, start: int, stop: int) -> DataFrame:
+    texts = ", ".join("NULL" if text is None else f"'{text}'" for text in TEXTS)
+    return spark.range(start, stop, 1, 3).selectExpr(
+        "id", f"element_at(array({texts}), cast(id % 5 as int) + 1) AS p", "cast(id % 2 as int) n"
+    )
+
+
+def expected(start: int, stop: int) -> Counter[tuple[Any, ...]]:
+    return Counter((i, TEXTS[i % 5] or None, i % 2) for i in range(start, stop))
+
+
+def found(table: Table, columns: tuple[str, ...] = ("id", "p", "n")) -> Counter[tuple[Any, ...]]:
+    plan = table.plan_read()
+    reader = TableRows(
+        schema=without_void(parse_schema(plan.schema_string, where="the plan")),
+        columns=columns,
+        mapping=plan.mapping_mode,
+        row_tracking=plan.row_tracking,
+        partition_columns=plan.partition_columns,
+        storage=table.storage,
+        max_bytes=1 << 20,
+    )
+    tables = [one for part in _parts(plan) for one in reader.read(part)]
+    return Counter(tuple(row.values()) for one in tables for row in one.to_pylist())
+
+
+def files_on_disk(table: Table) -> set[str]:
+    return {str(one.relative_to(table.uri)) for one in Path(table.uri).rglob("*.parquet")}
+
+
+def require_clean(table: Table) -> None:
+    assert runs_in(table.uri) == ()
+    assert not list(Path(table.uri).glob("_liquidspark*"))
+    assert files_on_disk(table) == set(table.files()["path"].to_pylist())
+
+
+@pytest.mark.sparks
+def test_rows_go_to_files_of_their_partitions(spark: SparkSession, table: Table) -> None:
+    before = found(table)
+    version = table.update().version
+    done = append(rows(spark, 1000, 2000), table, cluster=False)
+    assert (done.version, done.rows) == (version + 1, 1000)
+    assert found(table) == before + expected(1000, 2000)
+    require_clean(table)
+    values: list[PartitionTexts] = list(table.plan_read().partitions)
+    physical = table.plan_read().partition_columns
+    assert {(one[physical[0]], one[physical[1]]) for one in values} == {
+        (text or None, str(n)) for text in TEXTS for n in (0, 1)
+    }
+
+
+def test_an_overwrite_replaces_partitions_and_parts_of_them(
+    spark: SparkSession, table: Table
+) -> None:
+    append(rows(spark, 1000, 2000), table, cluster=False)
+    before = found(table)
+    given = rows(spark, 5000, 5100).where("p = 'b/c d'")
+    done = overwrite(given, table, where="p = 'b/c d'", cluster=False)
+    kept = Counter({row: n for row, n in before.items() if row[1] != "b/c d"})
+    new = Counter({row: n for row, n in expected(5000, 5100).items() if row[1] == "b/c d"})
+    assert found(table) == kept + new
+    assert done.replaced_files > 0
+    # Files that have other rows too are rewritten, with their partition values.
+    overwrite(rows(spark, 1500, 1510), table, where="id BETWEEN 1500 AND 1700", cluster=False)
+    stay = Counter({row: n for row, n in (kept + new).items() if not 1500 <= row[0] <= 1700})
+    assert found(table) == stay + expected(1500, 1510)
+    assert set(files_on_disk(table)) >= set(table.files()["path"].to_pylist())
+    assert runs_in(table.uri) == ()
+
+
+def test_few_files_are_open_where_there_are_many_partitions(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(parting, "MOST_OPEN", 2)
+    monkeypatch.setattr(frames, "MOST_OPEN", 2)
+    table = partitioned_table(tmp_path / "t", files={"a": 1})
+    frame = spark.range(0, 3000, 1, 2).selectExpr(
+        "id", "concat('p', id % 40) AS p", "cast(1 as int) AS n"
+    )
+    append(frame, table, cluster=False)
+    added = table.files().num_rows - 1
+    assert added == 80  # each of two tasks has the rows of each partition in one file
+    assert sum(found(table).values()) == 3004
+    require_clean(table)
+
+
+@pytest.mark.parametrize(
+    ("kind", "expression"),
+    [
+        ("date", "date_add(date'1582-10-20', cast(id as int))"),
+        ("timestamp", "timestamp_micros(id * 1000003 - 99999999999)"),
+        ("double", "IF(id = 0, double('NaN'), IF(id = 1, -0.0D, id / 3e20))"),
+        ("decimal(9,3)", "cast(id / 8 - 1 as decimal(9,3))"),
+        ("boolean", "id % 2 = 0"),
+        ("byte", "cast(-id as tinyint)"),
+    ],
+)
+def test_values_of_every_type_are_proved(
+    spark: SparkSession, tmp_path: Path, kind: str, expression: str
+) -> None:
+    """The proof compares what came with what readers of the files get."""
+    path = tmp_path / "t"
+    fields = ",".join(
+        f'{{"name":"{name}","type":"{of}","nullable":true,"metadata":{{}}}}'
+        for name, of in (("id", "long"), ("p", kind))
+    )
+    text = f'{{"type":"struct","fields":[{fields}]}}'
+    DeltaTable.create(str(path), DeltaSchema.from_json(text), partition_by=["p"])
+    table = Table.open(path)
+    frame = (
+        spark.range(0, 12, 1, 2)
+        .selectExpr("id", f"{expression} AS p")
+        .union(spark.sql("SELECT 99L AS id, NULL AS p"))
+    )
+    append(frame, table, cluster=False)
+    rows_there = found(table, ("id", "p"))
+    assert sum(rows_there.values()) == 13
+    wanted = Counter((row.id, repr(row.p)) for row in frame.collect() if kind != "timestamp")
+    if wanted:
+        assert Counter((i, repr(p)) for i, p in rows_there.elements()) == wanted
+
+
+def test_what_cannot_be_written_leaves_nothing(spark: SparkSession, table: Table) -> None:
+    version = table.update().version
+    with pytest.raises(UsageError, match="cluster=False"):
+        append(rows(spark, 0, 10), table)
+    failing = rows(spark, 0, 1000).selectExpr("IF(id = 900, raise_error('no'), id) id", "p", "n")
+    with pytest.raises(ExecutorError):
+        append(failing, table, cluster=False)
+    other = rows(spark, 0, 100).selectExpr("id", "concat('at ', current_timestamp()) AS p", "n")
+    with pytest.raises(ExecutorError, match="same rows twice"):
+        append(other, table, cluster=False)
+    assert table.update().version == version
+    require_clean(table)
+
+
+def test_without_rows_there_is_no_commit(spark: SparkSession, table: Table) -> None:
+    version = table.update().version
+    done = append(rows(spark, 0, 0), table, cluster=False)
+    assert (done.version, done.rows) == (version, 0)
+    require_clean(table)
+
+
+def test_a_stream_is_appended_once(spark: SparkSession, table: Table, tmp_path: Path) -> None:
+    rows(spark, 10, 200).write.parquet(str(tmp_path / "in"))
+    inputs = spark.readStream.schema(rows(spark, 0, 1).schema).parquet(str(tmp_path / "in"))
+    before = found(table)
+    for _ in range(2):
+        query = stream(
+            inputs,
+            table,
+            checkpoint=str(tmp_path / "cp"),
+            trigger={"availableNow": True},
+            cluster=False,
+        )
+        query.awaitTermination()
+    assert found(table) == before + expected(10, 200)
+    require_clean(table)
