@@ -8,7 +8,8 @@ from liquidlog.commit.transaction import Clock
 from liquidlog.errors import UnsupportedFeatureError
 from liquidlog.fleet.outcomes import TableOutcome, as_known
 from liquidlog.fleet.readers import Readers
-from liquidlog.judgement.verdicts import Option
+from liquidlog.judgement.verdicts import Judgement, Option
+from liquidlog.judgement.weighing import left
 from liquidlog.log.loader import open_store
 from liquidlog.logs import Log
 from liquidlog.operations.past_work import PastWork, past_work
@@ -20,11 +21,9 @@ from liquidlog.table import Table
 from liquidlog.upkeep.decisions import (
     Decision,
     Trigger,
+    answer,
     gain,
-    not_triggered,
-    payback_trigger,
     spared_bytes_a_day,
-    triggers,
 )
 from liquidlog.upkeep.policy import RewritePolicy, UpkeepPolicy
 
@@ -44,7 +43,6 @@ class Candidate:
     size_bytes: int
     spared_bytes_a_day: float
     gain: float
-    reason: str
 
     @classmethod
     def of(
@@ -59,7 +57,6 @@ class Candidate:
             size_bytes=option.plan.size_bytes,
             spared_bytes_a_day=spared,
             gain=gain(spared, option.plan.size_bytes, policy.bar.payback_days),
-            reason=f"{option.name}: {option.reason}",
         )
 
 
@@ -117,7 +114,7 @@ class Looker:
         table = Table.open(address, storage_options=self.options_of(address))
         version = table.snapshot().version
         past = past_work(open_store(address, self.options_of(address)), enough=self._is_enough)
-        candidate, found, reason = self._candidate(table, address, past)
+        candidate, found, reason = self._candidate(table, past)
         outcome = TableOutcome(
             table=table.uri,
             decision=Decision.LEAVE if candidate is None else Decision.REWRITE,
@@ -129,36 +126,32 @@ class Looker:
         return Looked(outcome=outcome, candidate=candidate, due=self._due(past))
 
     def _candidate(
-        self, table: Table, address: str, past: PastWork
+        self, table: Table, past: PastWork
     ) -> tuple[Candidate | None, tuple[Trigger, ...], str]:
         """Return the rewrite that is worth it, if any, what asked for it, and why in any case."""
         policy = self.policy.rewrite
         if policy is None:
             return None, (), "the policy asks for no rewrites"
-        snapshot, when = table.snapshot(), policy.when
-        store = open_store(address, self.options_of(address))
-        seen = seen_of(store, snapshot, past, when, self.clock.now_ms())
-        found = triggers(when, seen)
-        if not found and when.payback_days is None:
-            return None, (), not_triggered(when, seen)
-        asked = self.readers.of(table.uri)
+        snapshot = table.snapshot()
+        bounds_of, now_ms = table.bounds_of(snapshot), self.clock.now_ms()
+        seen = seen_of(snapshot, past, policy.when, bounds_of, now_ms)
+        found = answer(policy.when, seen, lambda: self._judged(table, policy))
+        if found.rewrite is None:
+            return None, found.triggers, found.reason
+        asked = self.readers.of(table.uri) or ()
+        candidate = Candidate.of(snapshot.version, found.rewrite, asked, policy)
+        return candidate, found.triggers, found.reason
+
+    def _judged(self, table: Table, policy: RewritePolicy) -> Judgement:
+        asked, source = self.readers.of(table.uri), self.readers.source
         if asked is None:
-            return None, found, f"{self.readers.source} asks nothing of it"
-        judgement = table.judge(
+            return left(f"{source} asks nothing of it", policy.bar, "workload")
+        return table.judge(
             workload=asked,
-            workload_source=self.readers.source,
+            workload_source=source,
             payback_days=policy.bar.payback_days,
             readings_a_day=policy.bar.readings_a_day,
         )
-        paid = payback_trigger(when, judgement)
-        found = found if paid is None else (*found, paid)
-        if judgement.best is None:
-            return None, found, judgement.sentence
-        if not found:
-            return None, found, not_triggered(when, seen)
-        candidate = Candidate.of(snapshot.version, judgement.best, asked, policy)
-        why = "; ".join(trigger.detail for trigger in found)
-        return candidate, found, f"{why}; {candidate.reason}"
 
     def _is_enough(self, past: PastWork) -> bool:
         has_vacuum = self.policy.vacuum is None or past.last_vacuum_ms is not None

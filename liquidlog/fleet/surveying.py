@@ -15,7 +15,6 @@ from liquidlog.fleet.names import file_name
 from liquidlog.fleet.outcomes import as_known
 from liquidlog.fleet.readers import workload_of
 from liquidlog.judgement.verdicts import Bar, Judgement
-from liquidlog.log.loader import open_store
 from liquidlog.operations.overview import Overview
 from liquidlog.operations.seen import depth_ratio
 from liquidlog.predicates.workload import Workload
@@ -147,9 +146,10 @@ def _surveyed(survey: Survey) -> Surveyed:
         options = StorageOptions.of(survey.storage_options)
         asked = workload_of(survey.queries, table.uri, options)
     if asked is None:
-        store = open_store(survey.address, survey.storage_options)
         reason = f"{survey.source} asks nothing of it"
-        return replace(known, reason=reason, depth_ratio=depth_ratio(store, snapshot))
+        return replace(
+            known, reason=reason, depth_ratio=depth_ratio(snapshot, table.bounds_of(snapshot))
+        )
     return _judged(survey, table, asked, known)
 
 
@@ -162,8 +162,8 @@ def _judged(survey: Survey, table: Table, asked: Workload, known: Surveyed) -> S
         "readings_a_day": survey.bar.readings_a_day,
     }
     if survey.pages is None:
-        store = open_store(survey.address, survey.storage_options)
-        ratio = depth_ratio(store, table.snapshot())
+        snapshot = table.snapshot()
+        ratio = depth_ratio(snapshot, table.bounds_of(snapshot))
         return _decided(replace(known, depth_ratio=ratio), table.judge(**arguments))
     overview = table.overview(**arguments, past=False)
     ratio = None if overview.health is None else overview.health.depth_ratio

@@ -6,16 +6,16 @@ import pyarrow.compute as pc
 from liquidlog.clustering.columns import clustering_state
 from liquidlog.clustering.planning.remembered import remembered_if_right
 from liquidlog.clustering.zcubes import UNCLUSTERED, file_states
-from liquidlog.log.store import TableStore
-from liquidlog.operations.inspect import health
+from liquidlog.operations.inspect import judged_health
 from liquidlog.operations.past_work import PastWork
 from liquidlog.snapshot import Snapshot
+from liquidlog.spec.bounds import BoundsOf
 from liquidlog.upkeep.decisions import SMALL_PART, Seen
 from liquidlog.upkeep.policy import RewriteWhen
 
 
 def seen_of(
-    store: TableStore, snapshot: Snapshot, past: PastWork, when: RewriteWhen, now_ms: int
+    snapshot: Snapshot, past: PastWork, when: RewriteWhen, bounds_of: BoundsOf, now_ms: int
 ) -> Seen:
     """Return what a policy's triggers are compared with; the depth only if the policy asks for it.
 
@@ -32,7 +32,7 @@ def seen_of(
         unclustered_bytes=_unclustered(snapshot) if columns else None,
         small_files=pc.sum(small).as_py() or 0,
         files=snapshot.files.num_rows,
-        depth_ratio=depth_ratio(store, snapshot) if when.depth_ratio else None,
+        depth_ratio=depth_ratio(snapshot, bounds_of) if when.depth_ratio else None,
     )
 
 
@@ -42,13 +42,15 @@ def _unclustered(snapshot: Snapshot) -> int:
     return int(pc.sum(snapshot.files["size"].filter(mask)).as_py() or 0)
 
 
-def depth_ratio(store: TableStore, snapshot: Snapshot) -> float | None:
+def depth_ratio(snapshot: Snapshot, bounds_of: BoundsOf) -> float | None:
     """Return the depth as a multiple of that after a full rewrite, None if it has none.
 
     Raises:
         CorruptLogError: If statistics or the clustering domain cannot be read.
     """
-    if not snapshot.files.num_rows or not clustering_state(snapshot).columns:
+    columns = clustering_state(snapshot).columns
+    if not snapshot.files.num_rows or not columns:
         return None
+    bounds = bounds_of([column.leaf for column in columns])
     least = remembered_if_right(snapshot, "min_cube_bytes")
-    return health(store, snapshot, None, where=None, min_cube_bytes=least).depth_ratio
+    return judged_health(snapshot, columns, bounds, min_cube_bytes=least).depth_ratio

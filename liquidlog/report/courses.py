@@ -82,21 +82,28 @@ def plot(found: Sequence[Course], title: str) -> str:
         ("bytes read / those of a full rewrite", [[r.reads for r in c.rounds] for c in found]),
         ("files", [[float(r.files) for r in c.rounds] for c in found]),
     )
-    height = 40 + len(panels) * (_PANEL + 50) + 20 * len(found)
+    return line_plot(title, panels, [course.contender.name for course in found])
+
+
+def line_plot(
+    title: str, panels: Sequence[tuple[str, Sequence[Sequence[float]]]], names: Sequence[str]
+) -> str:
+    """Return an SVG of panels, each a heading and one line of values per name."""
+    height = 40 + len(panels) * (_PANEL + 50) + 20 * len(names)
     head = f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {height}"'
     parts = [
         f'{head} font-family="system-ui, sans-serif" font-size="12">',
         f'<rect width="{_WIDTH}" height="{height}" fill="#ffffff"/>',
         f'<text x="{_MARGIN}" y="22" font-size="15" font-weight="600">{escaped(title)}</text>',
     ]
-    for number, (name, series) in enumerate(panels):
-        parts += _panel(40 + number * (_PANEL + 50), name, series)
+    for number, (heading, series) in enumerate(panels):
+        parts += _panel(40 + number * (_PANEL + 50), heading, series)
     top = 40 + len(panels) * (_PANEL + 50)
-    for number, course in enumerate(found):
+    for number, name in enumerate(names):
         y = top + 20 * number
         colour = _COLOURS[number % len(_COLOURS)]
         parts.append(f'<rect x="{_MARGIN}" y="{y - 8}" width="18" height="4" fill="{colour}"/>')
-        parts.append(f'<text x="{_MARGIN + 26}" y="{y}">{escaped(course.contender.name)}</text>')
+        parts.append(f'<text x="{_MARGIN + 26}" y="{y}">{escaped(name)}</text>')
     return "\n".join([*parts, "</svg>", ""])
 
 

@@ -159,7 +159,7 @@ def _course(
         written = 0
         for group in made.groups:
             before = table.made
-            table = _applied(table, made, group.group_id, setting.curve)
+            table = applied(table, made, group.group_id, setting.curve)
             written += int(table.size[table.names >= before].sum())
         answer = _answer(table, question.points)
         yield Round(
@@ -190,9 +190,10 @@ def _plan(table: SimulatedTable, contender: Contender) -> ClusteringPlan:
     )
 
 
-def _applied(
+def applied(
     table: SimulatedTable, made: ClusteringPlan, group_id: int, curve: str
 ) -> SimulatedTable:
+    """Return the table after the rewrite of one group of a plan for it."""
     group = made.groups[group_id]
     files, kept = (
         np.flatnonzero(np.isin(table.names, some.columns["path"].cast(pa.int64()).to_numpy()))

@@ -1,6 +1,6 @@
 """What follows from a policy for one table: whether it is worth judging, and what holds it up."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
@@ -117,6 +117,33 @@ def not_triggered(when: RewriteWhen, seen: Seen) -> str:
     if when.depth_ratio is not None and seen.depth_ratio is not None:
         found.append(f"depth ratio {seen.depth_ratio:.1f}")
     return f"nothing of the policy asks for a rewrite: {', '.join(found)}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """What a policy wants of a table: a rewrite or None, what asked for it, and why in any case."""
+
+    rewrite: Option | None
+    triggers: tuple[Trigger, ...]
+    reason: str
+
+
+def answer(when: RewriteWhen, seen: Seen, judge: Callable[[], Judgement]) -> Answer:
+    """Return what a policy wants of a table; it is judged only if that can change the answer."""
+    found = triggers(when, seen)
+    if not found and when.payback_days is None:
+        return Answer(rewrite=None, triggers=(), reason=not_triggered(when, seen))
+    judgement = judge()
+    paid = payback_trigger(when, judgement)
+    found = found if paid is None else (*found, paid)
+    best = judgement.best
+    if best is None:
+        return Answer(rewrite=None, triggers=found, reason=judgement.sentence)
+    if not found:
+        return Answer(rewrite=None, triggers=(), reason=not_triggered(when, seen))
+    why = "; ".join(trigger.detail for trigger in found)
+    reason = f"{why}; {best.name}: {best.reason}"
+    return Answer(rewrite=best, triggers=found, reason=reason)
 
 
 def spared_bytes_a_day(option: Option, readings_a_day: float) -> float:

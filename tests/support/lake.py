@@ -14,6 +14,7 @@ from liquidlog.fleet.outcomes import TableOutcome, Ticked
 from liquidlog.fleet.tick import TickRequest, tick
 from liquidlog.operations.executors import Executor
 from liquidlog.plan import ClusteringPlan, Outcome, Progress
+from liquidlog.storage.options import NO_OPTIONS, StorageOptions
 from liquidlog.table import Table
 from liquidlog.upkeep.policy import BackOff, RewritePolicy, RewriteWhen, UpkeepPolicy
 from support.arrow_executor import execute_groups
@@ -47,15 +48,13 @@ def copied(kind: str, where: Path) -> None:
 
 
 @contextmanager
-def _opened(
-    begun: Callable[[ClusteringPlan], None],
-) -> Iterator[Executor]:
+def _opened(begun: Callable[[ClusteringPlan], None], storage: StorageOptions) -> Iterator[Executor]:
     def execute(
         plan: ClusteringPlan, groups: Sequence[int], progress: Progress
     ) -> Iterator[Outcome]:
         del progress
         begun(plan)
-        yield from execute_groups(plan, groups)
+        yield from execute_groups(plan, groups, storage=storage)
 
     yield execute
 
@@ -64,6 +63,7 @@ def ticked(
     policy: UpkeepPolicy,
     *tables: Path | str,
     begun: Callable[[ClusteringPlan], None] = lambda _: None,
+    storage: StorageOptions = NO_OPTIONS,
     **more: Any,
 ) -> Ticked:
     """Return what a run does, with an executor that first calls `begun` with each plan."""
@@ -71,7 +71,7 @@ def ticked(
     request = TickRequest(
         policy=policy,
         tables=tuple(map(str, tables)),
-        open_executor=lambda: _opened(begun),
+        open_executor=lambda: _opened(begun, storage),
         **more,
     )
     return tick(request, clock=clock)
