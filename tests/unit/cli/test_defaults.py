@@ -35,7 +35,7 @@ COMMAND_LINE: Final = {
     # What writes, deletes or agrees to it, or does less than it seems to.
     *("--yes", "--none", "--unset", "--apply", "--fix", "--delete", "--finished", "--older-than"),
     *("--retain", "--allow-short-retention", "--truncate-history", "--full", "--dry-run"),
-    *("--plan-only", "--no-read-back"),
+    *("--plan-only", "--no-read-back", "--add-to"),
     # What names a local file to be replaced.
     *("--output", "--openmetrics", "--trend", "--plot"),
     # What has a section of its own, or says which file counts.
