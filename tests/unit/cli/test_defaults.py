@@ -37,7 +37,7 @@ COMMAND_LINE: Final = {
     *("--retain", "--allow-short-retention", "--truncate-history", "--full", "--dry-run"),
     *("--plan-only", "--no-read-back", "--add-to"),
     # What names a local file to be replaced.
-    *("--output", "--openmetrics", "--trend", "--plot"),
+    *("--output", "--openmetrics", "--trend", "--plot", "--add-to"),
     # What has a section of its own, or says which file counts.
     *("--storage-option", "--verbose", "--config", "--no-config"),
 }
