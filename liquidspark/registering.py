@@ -52,7 +52,8 @@ def read(
     """Return the rows of a table at one version as a DataFrame, without Delta's jars.
 
     Python workers read the files: deletion vectors, column mapping and partition values are
-    applied, and every value is read exactly, or the job fails. The JVM's readers are faster.
+    applied, and every value is read exactly, or the job fails. All values of the columns that are
+    read pass from Python to the JVM.
 
     Args:
         spark: As for `register`, which this calls.
