@@ -10,6 +10,7 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 
 from liquidlog.errors import CommitConflictError
+from liquidlog.plan import RewriteResult
 from liquidlog.table import Table
 from support.arrow_executor import execute
 from support.migrated import migrate
@@ -184,11 +185,22 @@ def test_appends_that_began_before_it_fail_after_it(tmp_path: Path) -> None:
     assert DeltaTable(str(path)).to_pyarrow_table().num_rows == 3
 
 
-def test_appends_of_others_while_it_runs_are_a_conflict(spark: Any, table: Table) -> None:
+def test_what_others_write_while_it_runs_is_caught_up_with(spark: Any, table: Table) -> None:
+    where = f"delta.`{table.uri}`"
     plan = table.plan_migration("day")
     result = execute(plan)
-    spark.sql(f"INSERT INTO delta.`{table.uri}` SELECT * FROM delta.`{table.uri}` WHERE id = 1")
+    spark.sql(f"INSERT INTO {where} SELECT * FROM {where} WHERE id = 1")
+    spark.sql(f"UPDATE {where} SET day = DATE'2025-05-05' WHERE id = 101 AND i = 1")
+    spark.sql(f"DELETE FROM {where} WHERE id = 202")
     before = rows_of(spark, table)
     with pytest.raises(CommitConflictError):
         table.commit(plan, result)
     assert rows_of(spark, table) == before
+    extended = table.extend_migration(plan)
+    rest = execute(extended, [group.group_id for group in extended.groups[len(plan.groups) :]])
+    both = RewriteResult(plan_id=plan.plan_id, groups=(*result.groups, *rest.groups))
+    report = table.commit(extended, both, max_reconciled_share=1)
+    assert len(report.versions) == 1
+    assert report.reconciled.rows > 0
+    assert rows_of(spark, table) == before
+    assert detail(spark, table) == ([], ["day"])

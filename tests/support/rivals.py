@@ -50,7 +50,7 @@ class Pair:
 
     With `always_done`, neither has a reason to fail. With `deleted`, a row of an input was deleted
     after the results were written, and with `vectors` the table uses deletion vectors. With
-    `rewritten`, the first result is committed.
+    `rewritten`, the first result is committed. A `partitioned` table is migrated.
     """
 
     name: str
@@ -61,12 +61,15 @@ class Pair:
     deleted: bool = False
     vectors: bool = False
     rewritten: bool = False
+    partitioned: bool = False
 
     def __str__(self) -> str:
         return self.name
 
     def prepare(self, ground: Playground) -> Stage:
         """Make the table and save it."""
+        if self.partitioned:
+            return self._migrating(ground)
         table = Table.create(
             ground.uri,
             schema=pa.schema([("x", pa.int64())]),
@@ -88,6 +91,34 @@ class Pair:
                 table.commit(plan, results[0])
         ground.save()
         return stage
+
+    def _migrating(self, ground: Playground) -> Stage:
+        plan = partitioned(ground).plan_migration("x", min_cube_size=1, target_cube_size="1KiB")
+        assert len(plan.groups) == self.groups
+        results = tuple(execute(plan, storage=ground.storage) for _ in range(self.results))
+        ground.save()
+        return Stage(plan, results)
+
+
+def partitioned(ground: Playground) -> Table:
+    """Make a table with the values of BASE, partitioned by `s`: no verb of ours makes one."""
+    schema = pa.schema([("x", pa.int64()), ("s", pa.string())])
+    Table.create(ground.uri, schema=schema, storage_options=ground.storage.given())
+    name = f"_delta_log/{0:020d}.json"
+    content = ground.files.read(name).replace(b'"partitionColumns":[]', b'"partitionColumns":["s"]')
+    ground.files.write(name, content)
+    table = ground.table("P")
+    for first in (1, 3):
+        table.append(_rows(table, [first, first + 1]))
+    return table
+
+
+def _rows(table: Table, values: list[int]) -> pa.Table:
+    """Return rows of a table with these values of `x`."""
+    columns: dict[str, Any] = {"x": values}
+    if any(field.name == "s" for field in table.snapshot().schema.fields):
+        columns["s"] = [f"s{value}" for value in values]
+    return pa.table(columns)
 
 
 BASE: Final = [1, 2, 3, 4]
@@ -131,7 +162,8 @@ def vacuum(ground: Playground, name: str) -> Any:
 
 
 def append(ground: Playground, name: str) -> Any:
-    return ground.table(name).append(pa.table({"x": APPENDED[name]}))
+    table = ground.table(name)
+    return table.append(_rows(table, APPENDED[name]))
 
 
 def cluster_by_nothing(ground: Playground, name: str) -> Any:
@@ -268,6 +300,22 @@ PAIRS: Final = (
         always_done=True,
         deleted=True,
         vectors=True,
+    ),
+    Pair("migration, append", lambda s: (commit(s), append), groups=2, partitioned=True),
+    Pair("migration, orphans", lambda s: (commit(s), orphans), groups=2, partitioned=True),
+    Pair(
+        "the same migration twice",
+        lambda s: (commit(s), commit(s)),
+        groups=2,
+        always_done=True,
+        partitioned=True,
+    ),
+    Pair(
+        "two results of one migration",
+        lambda s: (commit(s, 0), commit(s, 1)),
+        results=2,
+        groups=2,
+        partitioned=True,
     ),
     Pair("commit, a delete", lambda s: (commit(s), foreign(s, deletes))),
     Pair("commit, a deletion vector", lambda s: (commit(s), foreign(s, deletes_a_row))),

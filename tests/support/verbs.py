@@ -17,6 +17,7 @@ from liquidlog.spec.arrow import delta_schema
 from liquidlog.table import Table
 from support.arrow_executor import execute, execute_groups, write
 from support.playground import Playground, clock_of
+from support.rivals import partitioned
 
 SCHEMA: Final = pa.schema([("x", pa.int64()), ("s", pa.string())])
 BASE: Final = (1, 2, 3, 4)
@@ -173,28 +174,16 @@ def _commit_together(ground: Playground) -> Verb:
     return lambda ground: ground.table("A").commit_each(plan, groups, groups_per_commit=3)
 
 
-def _partitioned(ground: Playground) -> Table:
-    """Make the same table, partitioned by the texts: no verb of ours partitions one."""
-    Table.create(ground.uri, schema=SCHEMA, storage_options=ground.storage.given())
-    name = f"_delta_log/{0:020d}.json"
-    content = ground.files.read(name).replace(b'"partitionColumns":[]', b'"partitionColumns":["s"]')
-    ground.files.write(name, content)
-    table = ground.table("P")
-    for first in (1, 3):
-        table.append(rows([first, first + 1]))
-    return table
-
-
 def _migrate(ground: Playground) -> Verb:
     """Plan, rewrite in two groups and commit what makes the table a clustered one."""
-    plan = _partitioned(ground).plan_migration("x", min_cube_size=1, target_cube_size="1KiB")
+    plan = partitioned(ground).plan_migration("x", min_cube_size=1, target_cube_size="1KiB")
     assert len(plan.groups) > 1
     return lambda ground: ground.table("A").commit(plan, execute(plan, storage=ground.storage))
 
 
 def _migrate_in_vain(ground: Playground) -> Verb:
     """Commit a migration of a table to which others added a file."""
-    table = _partitioned(ground)
+    table = partitioned(ground)
     plan = table.plan_migration("x")
     result = execute(plan, storage=ground.storage)
     table.append(rows([5]))
