@@ -21,8 +21,10 @@ BY_TIME: Final = "time"
 BY_SHAPE: Final = "shape"
 NOT_AT_ALL: Final = "none"
 
-FOLDS: Final = 4
-"""Parts of the older queries by which fitted layouts are measured."""
+_FOLDS: Final = 4
+_FOLDS_OF_MANY: Final = 2
+_MANY: Final = 200
+"""So many queries say enough of what readers ask if a layout is fitted to half of them."""
 
 _STEPS: Final = 60
 _SEED: Final = 20261122
@@ -90,7 +92,7 @@ def by_shape(weights: Floats, shapes: Sequence[Hashable], texts: Sequence[str]) 
     return Halves(older=older, newest=newest, by=BY_SHAPE if is_parted else NOT_AT_ALL)
 
 
-def folds(weights: Floats, shapes: Sequence[Hashable], count: int = FOLDS) -> Floats:
+def folds(weights: Floats, shapes: Sequence[Hashable], count: int | None = None) -> Floats:
     """Return the weight of each predicate in each fold, (count, p); they add up to `weights`.
 
     What was asked several times is in as many folds, so that it is measured by a layout that knows
@@ -99,10 +101,12 @@ def folds(weights: Floats, shapes: Sequence[Hashable], count: int = FOLDS) -> Fl
     Args:
         weights: Of p predicates, (p,): numbers of readings, or, if some are below 1, shares.
         shapes: The columns of each predicate.
-        count: Folds.
+        count: Folds; four if None, and two where the predicates are many.
     """
     random = np.random.default_rng(_SEED)
     asked = np.flatnonzero(weights > 0)
+    if count is None:
+        count = _FOLDS if len(asked) < _MANY else _FOLDS_OF_MANY
     found = np.zeros((count, len(weights)))
     if not len(asked):
         return found

@@ -14,15 +14,17 @@ from liquidlog.advice.intervals import Certainty, certainty
 from liquidlog.advice.layouts import Grouping, Layouts
 from liquidlog.advice.readings import Readings, readings_of
 from liquidlog.advice.sample import Floats, Sample
-from liquidlog.advice.search import Measured as Found
 from liquidlog.advice.search import (
+    SAME,
     Space,
     chosen,
+    costs,
     marginal_gains,
     preferred_since,
     regrets,
     searched,
 )
+from liquidlog.advice.search import Measured as Found
 from liquidlog.advice.steps import NOTHING_TO_DO, steps
 from liquidlog.advice.verdict import (
     MIN_GAIN,
@@ -205,16 +207,22 @@ class LayoutSearch:
     def _held_back(self, found: Found) -> Found:
         """Return what the older queries open with each candidate that does not know them.
 
-        A fitted layout is measured fold by fold.
+        A fitted layout is measured fold by fold, the cheapest first. One that is further from the
+        best than another is at worst cannot be chosen: it is not measured, and taken from `found`.
         """
-        base = self._base
+        base, older = self._base, self._base.halves.older
         if base.halves.by == NOT_AT_ALL:
             return found
-        parts = folds(base.halves.older, base.asked.shapes)
-        return {
-            one: self._by_folds(one, parts) if one.is_fitted else read
-            for one, read in found.items()
-        }
+        parts, known = folds(older, base.asked.shapes), costs(found, older)
+        held = {one: read for one, read in found.items() if not one.is_fitted}
+        least = min(known.values())
+        for one in sorted(found.keys() - held.keys(), key=lambda one: (known[one], one.plainness)):
+            bound = min(regrets({each: found[each] for each in held}, held, older).values()).cost
+            if known[one] > least * bound * (1 + SAME):
+                del found[one]
+            else:
+                held[one] = self._by_folds(one, parts)
+        return held
 
     def _by_folds(self, candidate: Candidate, parts: Floats) -> Readings:
         """Return what is opened with a candidate fitted to all folds but the query's own."""
