@@ -53,7 +53,7 @@ def documents(home: Path) -> dict[str, list[Mapping[str, Any]]]:
         for words in _calls(home):
             status, out, err = said(*words, "--json")
             # A run over many tables tells of each, those that failed too.
-            tells = status == 0 or words[0] == "tick"
+            tells = status == 0 or words[0] in {"tick", "fleet"}
             assert tells == bool(out.strip()), (words, status, out, err)
             verb = words[0] if tells else "error"
             found.setdefault(verb, []).append(json.loads(out if tells else err))
@@ -105,6 +105,8 @@ def _ticks(home: Path) -> Iterator[Words]:
     (home / "policy.toml").write_text(f'tables = ["t*"]\n{chores}')
     yield ["create", "ticked", "--schema-from", "many.parquet", "--cluster-by", "x"]
     yield from [["append", "ticked", "many.parquet"]] * 8
+    yield ["fleet", "ticked", "-o", "fleet"]
+    yield ["fleet", "nowhere"]
     yield ["tick", "ticked", "--plan-only", "-o", "plans"]
     yield from _dry(["tick", "--policy", "policy.toml"])
     yield ["tick", "nowhere"]
