@@ -14,6 +14,7 @@ from liquidlog.fleet.looking import Candidate, Looked, Looker, failed
 from liquidlog.fleet.outcomes import Chore, TableOutcome
 from liquidlog.fleet.plans import save_plan
 from liquidlog.judgement.candidates import OVERLAP
+from liquidlog.judgement.verdicts import Bar
 from liquidlog.log.loader import open_store
 from liquidlog.log.store import TableStore
 from liquidlog.logs import Log
@@ -154,7 +155,7 @@ class Actor:
         if left is None or plan.size_bytes <= left:
             return structs.replace(plan, spared_bytes_a_day=candidate.spared_bytes_a_day)
         for made in self._parts(table, plan, candidate, left):
-            judged = self._judged(table, made)
+            judged = self._judged(table, made, candidate.bar)
             if judged is not None:
                 return structs.replace(made, spared_bytes_a_day=judged)
         return None
@@ -172,20 +173,19 @@ class Actor:
             yield table.plan(**arguments, workload=candidate.workload)
         yield affordable(plan, left)
 
-    def _judged(self, table: Table, plan: ClusteringPlan) -> float | None:
+    def _judged(self, table: Table, plan: ClusteringPlan, bar: Bar) -> float | None:
         """Return what a plan spares in a day, in bytes; None if it is not worth it."""
-        policy = self.looker.policy.rewrite
-        if not plan.groups or policy is None:
+        if not plan.groups:
             return None
         option = table.judge_plan(
             plan,
             workload=self.looker.readers.of(table.uri) or (),
-            payback_days=policy.bar.payback_days,
-            readings_a_day=policy.bar.readings_a_day,
+            payback_days=bar.payback_days,
+            readings_a_day=bar.readings_a_day,
         )
         if option is None or not option.is_worth_it:
             return None
-        return spared_bytes_a_day(option, policy.bar.readings_a_day)
+        return spared_bytes_a_day(option, bar.readings_a_day)
 
     def _committed(self, table: Table, plan: ClusteringPlan, outcome: TableOutcome) -> TableOutcome:
         report = self._report(table, plan)

@@ -2,13 +2,14 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, Final
 
 from liquidlog.commit.transaction import Clock
 from liquidlog.errors import UnsupportedFeatureError
 from liquidlog.fleet.outcomes import TableOutcome, as_known
 from liquidlog.fleet.readers import Readers
-from liquidlog.judgement.verdicts import Judgement, Option
+from liquidlog.judgement.verdicts import Bar, Judgement, Option
 from liquidlog.judgement.weighing import left
 from liquidlog.log.loader import open_store
 from liquidlog.logs import Log
@@ -23,6 +24,7 @@ from liquidlog.upkeep.decisions import (
     Trigger,
     answer,
     gain,
+    lasting_bar,
     spared_bytes_a_day,
 )
 from liquidlog.upkeep.policy import RewritePolicy, UpkeepPolicy
@@ -35,6 +37,7 @@ class Candidate:
     """A rewrite that is worth it, without its plan, which is made again when it is its turn.
 
     `arguments` are those of Table.plan; `workload` is what the layout is fitted to, if anything.
+    `bar` is what it had to do to be worth it.
     """
 
     version: int
@@ -43,10 +46,11 @@ class Candidate:
     size_bytes: int
     spared_bytes_a_day: float
     gain: float
+    bar: Bar
 
     @classmethod
     def of(
-        cls, version: int, option: Option, asked: Workload, policy: RewritePolicy
+        cls, version: int, option: Option, asked: Workload, policy: RewritePolicy, bar: Bar
     ) -> "Candidate":
         """Return the candidate of the best option of a judgement."""
         spared = spared_bytes_a_day(option, policy.bar.readings_a_day)
@@ -57,6 +61,7 @@ class Candidate:
             size_bytes=option.plan.size_bytes,
             spared_bytes_a_day=spared,
             gain=gain(spared, option.plan.size_bytes, policy.bar.payback_days),
+            bar=bar,
         )
 
 
@@ -135,22 +140,23 @@ class Looker:
         snapshot = table.snapshot()
         bounds_of, now_ms = table.bounds_of(snapshot), self.clock.now_ms()
         seen = seen_of(snapshot, past, policy.when, bounds_of, now_ms)
-        found = answer(policy.when, seen, lambda: self._judged(table, policy))
+        found = answer(policy, seen, partial(self._judged, table))
         if found.rewrite is None:
             return None, found.triggers, found.reason
         asked = self.readers.of(table.uri) or ()
-        candidate = Candidate.of(snapshot.version, found.rewrite, asked, policy)
+        bar = lasting_bar(policy.bar, seen)
+        candidate = Candidate.of(snapshot.version, found.rewrite, asked, policy, bar)
         return candidate, found.triggers, found.reason
 
-    def _judged(self, table: Table, policy: RewritePolicy) -> Judgement:
+    def _judged(self, table: Table, bar: Bar) -> Judgement:
         asked, source = self.readers.of(table.uri), self.readers.source
         if asked is None:
-            return left(f"{source} asks nothing of it", policy.bar, "workload")
+            return left(f"{source} asks nothing of it", bar, "workload")
         return table.judge(
             workload=asked,
             workload_source=source,
-            payback_days=policy.bar.payback_days,
-            readings_a_day=policy.bar.readings_a_day,
+            payback_days=bar.payback_days,
+            readings_a_day=bar.readings_a_day,
         )
 
     def _is_enough(self, past: PastWork) -> bool:

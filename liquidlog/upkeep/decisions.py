@@ -1,14 +1,14 @@
 """What follows from a policy for one table: whether it is worth judging, and what holds it up."""
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Final
 
-from liquidlog.judgement.verdicts import Judgement, Option
+from liquidlog.judgement.verdicts import Bar, Judgement, Option
 from liquidlog.spec.sizes import render_size
 from liquidlog.spec.times import iso_time, rough_duration
-from liquidlog.upkeep.policy import BackOff, Budget, RewriteWhen
+from liquidlog.upkeep.policy import BackOff, Budget, RewritePolicy, RewriteWhen
 from liquidlog.upkeep.windows import QuietWindow
 
 SMALL_PART: Final = 8
@@ -18,6 +18,7 @@ Source: Apache Amoro, whose fragments are an eighth of the target size.
 """
 
 _MINUTE_MS: Final = 60_000
+_DAY_MS: Final = 86_400_000
 
 
 class Decision(StrEnum):
@@ -128,12 +129,29 @@ class Answer:
     reason: str
 
 
-def answer(when: RewriteWhen, seen: Seen, judge: Callable[[], Judgement]) -> Answer:
-    """Return what a policy wants of a table; it is judged only if that can change the answer."""
+def lasting_bar(bar: Bar, seen: Seen) -> Bar:
+    """Return what a rewrite must do to be worth it, as long as what it brings lasts.
+
+    What is appended undoes a rewrite, and the next one takes the same files again. So it must pay
+    back within the time since the last one, if that is shorter than the bar's days: a table that
+    was rewritten yesterday waits until that is worth it again, or gets a smaller rewrite.
+    """
+    if seen.since_last_ms is None or not seen.is_since_rewrite:
+        return bar
+    lasts_days = max(seen.since_last_ms, _MINUTE_MS) / _DAY_MS
+    return replace(bar, payback_days=min(bar.payback_days, lasts_days))
+
+
+def answer(policy: RewritePolicy, seen: Seen, judge: Callable[[Bar], Judgement]) -> Answer:
+    """Return what a policy wants of a table; it is judged only if that can change the answer.
+
+    `judge` returns which rewrite meets a bar.
+    """
+    when = policy.when
     found = triggers(when, seen)
     if not found and when.payback_days is None:
         return Answer(rewrite=None, triggers=(), reason=not_triggered(when, seen))
-    judgement = judge()
+    judgement = judge(lasting_bar(policy.bar, seen))
     paid = payback_trigger(when, judgement)
     found = found if paid is None else (*found, paid)
     best = judgement.best

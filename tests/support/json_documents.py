@@ -123,6 +123,8 @@ def _ticks(home: Path) -> Iterator[Words]:
     (home / "policy.toml").write_text(f'tables = ["t*"]\n{chores}')
     yield ["create", "ticked", "--schema-from", "many.parquet", "--cluster-by", "x"]
     yield from [["append", "ticked", "many.parquet"]] * 8
+    yield ["fleet", "ticked", "-o", "fleet"]
+    yield ["fleet", "nowhere"]
     yield ["tick", "ticked", "--plan-only", "-o", "plans"]
     yield from _dry(["tick", "--policy", "policy.toml"])
     yield ["tick", "nowhere"]

@@ -12,6 +12,7 @@ from deltalake import DeltaTable
 
 from liquidlog.commit.transaction import Clock, system_clock
 from liquidlog.errors import ExecutorError, UsageError
+from liquidlog.judgement.verdicts import Bar
 from liquidlog.operations.results import read_plan
 from liquidlog.plan import SPARED_TAG, ClusteringPlan
 from liquidlog.table import Table
@@ -29,6 +30,10 @@ from support.arrow_executor import execute
 from support.lake import EAGER, by_name, copied, ragged, rows, somebody_at_work, ticked
 
 NEVER = UpkeepPolicy(rewrite=RewritePolicy(when=RewriteWhen(commits=10_000)))
+OFTEN_READ = replace(
+    EAGER, rewrite=RewritePolicy(when=RewriteWhen(commits=1), bar=Bar(readings_a_day=1e7))
+)
+"""So many readers that a rewrite pays back at once, however short the last one is ago."""
 ALWAYS_QUIET = (QuietWindow(start=time(), end=time()),)
 
 
@@ -243,7 +248,7 @@ def test_a_chore_does_not_make_up_for_a_failure(tmp_path: Path) -> None:
 
 def test_a_failure_before_a_rewrite_of_somebody_else_does_not_count(tmp_path: Path) -> None:
     table = ragged(tmp_path / "t")
-    policy = replace(EAGER, back_off=BackOff(first_ms=3_600_000))
+    policy = replace(OFTEN_READ, back_off=BackOff(first_ms=3_600_000))
     assert ticked(policy, tmp_path / "t", begun=broken).tables[0].decision == "fail"
     for trace in (tmp_path / "t").glob("_liquidspark-*"):
         os.utime(trace, (trace.stat().st_mtime - 60,) * 2)
@@ -314,7 +319,7 @@ def test_tables_of_every_kind(tmp_path: Path) -> None:
     copied("logs/31_unknown_writer_feature", tmp_path / "read_only")
     copied("logs/26_stats_missing", tmp_path / "gone")
     (tmp_path / "nothing").mkdir()
-    run = ticked(EAGER, tmp_path / "*", tmp_path / "nothing", f"{tmp_path}/x/*")
+    run = ticked(OFTEN_READ, tmp_path / "*", tmp_path / "nothing", f"{tmp_path}/x/*")
     found = by_name(run)
     assert {name: one.decision.value for name, one in found.items()} == {
         "good": "rewrite",
@@ -368,3 +373,16 @@ def test_readers_of_a_workload_decide(tmp_path: Path) -> None:
 def test_without_a_table_there_is_nothing_to_do() -> None:
     with pytest.raises(UsageError, match="no table"):
         ticked(EAGER)
+
+
+def test_a_rewrite_is_not_made_again_before_that_pays_back(tmp_path: Path) -> None:
+    table, now = ragged(tmp_path / "t"), system_clock()
+    assert ticked(EAGER, tmp_path / "t").tables[0].decision == "rewrite"
+    for number in range(8):
+        table.append(rows(number))
+    (left,) = ticked(EAGER, tmp_path / "t").tables
+    assert (left.decision, [one.name for one in left.triggers]) == ("leave", ["commits"])
+    assert "pays back only after" in left.reason
+    later = Clock(now_ms=lambda: now.now_ms() + 5 * 86_400_000, new_id=now.new_id)
+    (done,) = ticked(EAGER, tmp_path / "t", clock=later, dry_run=True).tables
+    assert done.decision == "rewrite"

@@ -1,18 +1,23 @@
 """What follows from a policy: triggers, quiet windows, back-off, and the budget."""
 
+from dataclasses import replace
 from datetime import UTC, datetime, time
 
 import pytest
 
+from liquidlog.judgement.verdicts import Bar, Judgement
+from liquidlog.judgement.weighing import left
 from liquidlog.upkeep.decisions import (
     Seen,
     Spending,
+    answer,
     backing_off,
+    lasting_bar,
     not_triggered,
     quiet_until,
     triggers,
 )
-from liquidlog.upkeep.policy import BackOff, Budget, RewriteWhen
+from liquidlog.upkeep.policy import BackOff, Budget, RewritePolicy, RewriteWhen
 from liquidlog.upkeep.windows import QuietWindow
 
 HOUR_MS = 3_600_000
@@ -140,3 +145,44 @@ def test_a_budget_is_spent_to_the_end() -> None:
 def test_without_a_budget_nothing_ends() -> None:
     spending = Spending(budget=Budget(), begun_ms=0, spent_bytes=1 << 60)
     assert (spending.left_bytes, spending.is_spent(), spending.is_over(1 << 60)) == (None,) * 3
+
+
+@pytest.mark.parametrize(
+    ("since_last_ms", "is_since_rewrite", "days"),
+    [
+        (None, True, 30),
+        (0, True, 1 / 1440),
+        (48 * HOUR_MS, True, 2),
+        (30 * 24 * HOUR_MS, True, 30),
+        (90 * 24 * HOUR_MS, True, 30),
+        (48 * HOUR_MS, False, 30),
+    ],
+)
+def test_a_rewrite_must_pay_back_while_it_lasts(
+    since_last_ms: int | None, days: float, *, is_since_rewrite: bool
+) -> None:
+    seen = replace(BUSY, since_last_ms=since_last_ms, is_since_rewrite=is_since_rewrite)
+    bar = Bar(readings_a_day=7, payback_days=30)
+    found = lasting_bar(bar, seen)
+    assert found.payback_days == pytest.approx(days)
+    assert found.readings_a_day == 7
+
+
+def test_a_table_is_judged_only_if_that_can_change_the_answer() -> None:
+    asked: list[Bar] = []
+
+    def judged(bar: Bar) -> Judgement:
+        asked.append(bar)
+        return left("it is so", bar, "narrow")
+
+    idle = RewritePolicy(when=RewriteWhen(commits=11))
+    found = answer(idle, BUSY, judged)
+    assert (found.rewrite, found.triggers, asked) == (None, (), [])
+    assert "nothing of the policy asks" in found.reason
+    busy = RewritePolicy(when=RewriteWhen(commits=10))
+    found = answer(busy, BUSY, judged)
+    assert [one.name for one in found.triggers] == ["commits"]
+    assert found.reason == "Leave it: it is so"
+    assert [bar.payback_days for bar in asked] == [2]
+    answer(RewritePolicy(when=RewriteWhen(payback_days=1)), BUSY, judged)
+    assert len(asked) == 2
