@@ -238,14 +238,17 @@ _FILE_ARRAYS = ("low", "high", "size", "rows", "deleted", "cube", "names")
 def quarter(
     habits: Sequence[Habit], days: int, processes: int, save: Path | None
 ) -> dict[str, dict[str, list[dict[str, Any]]]]:
-    """Return the days by table and keeper."""
+    """Return the days by table and keeper; what was saved before is not made again."""
     made: dict[str, dict[str, list[dict[str, Any]]]] = {habit.name: {} for habit in habits}
+    if save is not None and save.exists():
+        made |= json.loads(save.read_text(encoding="utf-8"))
     with ProcessPoolExecutor(processes) as pool:
         # What takes longest first.
         running = {
             pool.submit(course, habit, keeper, days): (habit.name, keeper)
             for habit in habits
             for keeper in KEEPERS
+            if keeper not in made[habit.name]
         }
         for future in as_completed(running):
             name, keeper = running[future]
