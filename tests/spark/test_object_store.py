@@ -126,3 +126,20 @@ def test_without_the_options_it_says_so(spark: SparkSession, table: Table) -> No
     with pytest.raises(ExecutorError) as failure:
         liquidspark.execute(spark, plan, storage_options={"aws_nope": "1"})
     assert "aws_nope" in str(failure.value)
+
+
+def test_an_append_whose_workers_lack_an_option_is_refused_before_any_work(
+    spark: SparkSession, table: Table, s3: Emulator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    secrets = {name: value for name, value in s3.options.items() if "key" in name.lower()}
+    assert len(secrets) == 2
+    for name, value in secrets.items():
+        monkeypatch.setenv(name.upper(), value)  # for this process: workers began before
+    rest = {name: value for name, value in s3.options.items() if name not in secrets}
+    before, version = _names(table, s3), table.update().version
+    opened = Table.open(table.uri, storage_options=rest)
+    with pytest.raises(ExecutorError, match=r"the worker on \S+ cannot") as caught:
+        liquidspark.append(spark.range(10).selectExpr("id x", "id y", "'new' s"), opened)
+    assert SENTINEL not in caught.value.message
+    assert "\n" not in caught.value.message
+    assert (_names(table, s3), table.update().version) == (before, version)
