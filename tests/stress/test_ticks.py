@@ -97,7 +97,9 @@ class Lake:
         }
         self.budget = int(sum(self.sizes.values()) * BUDGET_TABLES)
         self.policy.write_text(
-            'tables = ["lake/*"]\n[rewrite.when]\ncommits = 1\n'
+            # So many readers that a rewrite pays back at once, however short the last one is ago.
+            'tables = ["lake/*"]\n[rewrite]\nreadings_a_day = 10000000\n'
+            "[rewrite.when]\ncommits = 1\n"
             f"[budget]\nbytes = {self.budget}\n[checkpoint]\ncommits = 12\n"
             '[back_off]\nfirst = "0s"\nalive = "1h"\n'
         )
