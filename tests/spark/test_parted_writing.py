@@ -17,7 +17,6 @@ from liquidlog.spec.arrow import without_void
 from liquidlog.spec.partitions import PartitionTexts
 from liquidlog.spec.schema import parse_schema
 from liquidspark import append, frames, overwrite, parting, stream
-from liquidspark.reading import _parts
 from support.partitioned import partitioned_table
 
 pytestmark = pytest.mark.spark
@@ -45,6 +44,8 @@ def expected(start: int, stop: int) -> Counter[tuple[Any, ...]]:
 
 
 def found(table: Table, columns: tuple[str, ...] = ("id", "p", "n")) -> Counter[tuple[Any, ...]]:
+    from liquidspark.reading import _parts  # PySpark 3.5 has no data sources in Python
+
     plan = table.plan_read()
     reader = TableRows(
         schema=without_void(parse_schema(plan.schema_string, where="the plan")),
