@@ -33,7 +33,7 @@ from liquidlog.rewriting.pieces import NOTES, Piece, in_batches, pieces_of, rece
 from liquidlog.rewriting.shuffle import SLICE_COLUMN, OutputTasks, RegroupTasks, SplitTasks
 from liquidlog.rewriting.sink import decode_facts, merge_facts
 from liquidlog.rewriting.source import GroupWork, Survey, split_file, survey_file
-from liquidspark.pipeline import prepare_worker
+from liquidspark.mapping import prepare_worker
 from liquidspark.sending import partition_values
 
 MIB = 1 << 20

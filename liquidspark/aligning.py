@@ -31,7 +31,7 @@ from liquidlog.spec.schema import (
 from liquidlog.storage.addresses import file_address
 from liquidlog.storage.options import StorageOptions
 from liquidspark.arriving import Arriving
-from liquidspark.pipeline import map_batches
+from liquidspark.mapping import map_batches
 from liquidspark.sending import assigned
 from liquidspark.session import failure_reason
 

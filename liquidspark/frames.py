@@ -21,7 +21,6 @@ from liquidlog.rewriting.assignment import decode_survey
 from liquidlog.rewriting.layout import build_layout, choose_route, first_ordinals
 from liquidlog.rewriting.options import ExecutorOptions
 from liquidlog.rewriting.passes import with_fresh_options
-from liquidlog.rewriting.pieces import SHUFFLE_SCHEMA
 from liquidlog.rewriting.shuffle import FACTS_SCHEMA
 from liquidlog.rewriting.sink import TaskFacts, Timer, decode_facts, merge_facts
 from liquidlog.rewriting.source import GroupWork, Survey
@@ -37,6 +36,8 @@ from liquidspark.arriving import (
     WidthTasks,
     even_sample,
 )
+from liquidspark.exchange import exchange_of
+from liquidspark.mapping import collected, map_batches
 from liquidspark.parting import (
     DIRECTORY_SCHEMA,
     MOST_OPEN,
@@ -47,12 +48,8 @@ from liquidspark.parting import (
 )
 from liquidspark.pipeline import (
     SURVEY_SCHEMA,
-    collected,
-    map_batches,
     task_attempts,
-    write_moved,
 )
-from liquidspark.sending import partition_values
 from liquidspark.session import failure_reason
 from liquidspark.settings import settings_applied
 from liquidspark.versions import add_tag, cancel_tagged, context_of, has_setting, remove_tag
@@ -243,15 +240,16 @@ class FrameRun:
         layout = build_layout(work, surveys)
         work = replace(work, outputs=layout.outputs)
         route = choose_route(work, slices_per_output=layout.slices_per_output)
+        exchange = exchange_of(self.spark)
         tasks = ArrivingTasks(
             work=work,
             layout=layout,
             route=route,
-            targets=partition_values(route.tasks),
+            targets=exchange.targets(route.tasks),
             arriving=self._arriving(work),
             firsts=_firsts(surveys),
         )
-        return write_moved(map_batches(self.frame, tasks, SHUFFLE_SCHEMA), work, route)
+        return exchange.write(self.frame, tasks, work, route)
 
     def _arriving(self, work: GroupWork) -> Arriving:
         return Arriving(work, tuple(check.what for check in self.plan.checks))

@@ -1,57 +1,33 @@
 """The tasks of a group as Spark jobs.
 
 `spark.range(n)` with n partitions gives n tasks, each its own number; what a task has to do
-travels with the function. So nothing but numbers is ever a Spark row before the shuffle.
+travels with the function. So nothing but numbers is ever a Spark row before rows move.
 """
 
-import os
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
-from typing import Final, Protocol
+from typing import Final
 
-import pyarrow as pa
-from pyspark import TaskContext
 from pyspark.sql import DataFrame, SparkSession
 
 from liquidlog.rewriting.assignment import Assignment, decode_survey
 from liquidlog.rewriting.layout import Layout, Route
 from liquidlog.rewriting.passes import SurveyOrder, SurveyTasks
-from liquidlog.rewriting.pieces import SHUFFLE_SCHEMA
-from liquidlog.rewriting.process import prepare_process
-from liquidlog.rewriting.shuffle import FACTS_SCHEMA, OutputTasks, RegroupTasks, SplitTasks
-from liquidlog.rewriting.sink import TaskFacts, begin_attempt, decode_facts, merge_facts
+from liquidlog.rewriting.shuffle import FACTS_SCHEMA, SplitTasks
+from liquidlog.rewriting.sink import TaskFacts, decode_facts
 from liquidlog.rewriting.source import GroupWork, Split, Survey
 from liquidlog.rewriting.whole import CompactionTasks, GroupTask, Share
+from liquidspark.exchange import exchange_of
 from liquidspark.jobs import GroupJobs
-from liquidspark.sending import assigned, partition_values
+from liquidspark.mapping import collected, map_batches
+from liquidspark.sending import assigned
 from liquidspark.session import failure_reason
 from liquidspark.slots import task_slots
-from liquidspark.versions import OWN_WORKERS
 
 SURVEY_SCHEMA: Final = "survey binary, failure binary"
 _LOCAL_ATTEMPTS: Final = re.compile(r"local(?:\[[^,\]]*(?:,\s*(\d+)\s*)?\])?")
 _DEFAULT_ATTEMPTS: Final = 4
-
-
-class BatchFunction(Protocol):
-    """What mapInArrow calls once per task; must be picklable."""
-
-    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]: ...  # noqa: D102
-
-
-@dataclass(frozen=True, slots=True)
-class _Prepared:
-    """A task's function, and before it what a worker does once, and for each attempt."""
-
-    function: BatchFunction
-
-    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        prepare_worker()
-        context = TaskContext.get()
-        begin_attempt(0 if context is None else int(context.attemptNumber()))
-        return self.function(batches)
 
 
 class SparkEngine:
@@ -95,11 +71,12 @@ class SparkEngine:
         route: Route,
         sent: Sequence[Assignment[tuple[Split, ...]]],
     ) -> list[TaskFacts]:
-        """Run the tasks that read, a shuffle, and the tasks that write."""
-        targets = partition_values(route.tasks)
+        """Run the tasks that read, and those that write what they send."""
+        exchange = exchange_of(self._spark)
+        targets = exchange.targets(route.tasks)
         reading = SplitTasks(work=work, layout=layout, route=route, targets=targets)
         frame, mapped = assigned(self._spark, reading, sent)
-        return [write_moved(map_batches(frame, mapped, SHUFFLE_SCHEMA), work, route)]
+        return [exchange.write(frame, mapped, work, route)]
 
     def reason_of(self, error: Exception) -> str:
         """Return in one sentence why a job failed."""
@@ -125,34 +102,8 @@ def task_attempts(spark: SparkSession) -> int:
     return int(spark.conf.get("spark.task.maxFailures", None) or _DEFAULT_ATTEMPTS)
 
 
-def write_moved(pieces: DataFrame, work: GroupWork, route: Route) -> TaskFacts:
-    """Move pieces to the tasks that write them, and return the sum of what all tasks did."""
-    moved = pieces.repartition(route.tasks, "target")
-    if route.in_two_steps:
-        moved = moved.sortWithinPartitions("slice", "ordinal")
-        moved = map_batches(moved, RegroupTasks(work=work), SHUFFLE_SCHEMA)
-    if route.slices_per_task > 1:
-        moved = moved.sortWithinPartitions("slice", "ordinal")
-    return collected(map_batches(moved, OutputTasks(work=work, route=route), FACTS_SCHEMA))
-
-
-def map_batches(frame: DataFrame, function: BatchFunction, schema: str) -> DataFrame:
-    """Return what a function makes of a frame's batches; it is called once per task."""
-    return frame.mapInArrow(_Prepared(function).__call__, schema)
-
-
-def collected(frame: DataFrame) -> TaskFacts:
-    """Run a job whose rows are facts, and return their sum."""
-    return merge_facts([decode_facts(bytes(row.facts)) for row in frame.collect()])
-
-
 def survey_rows(frame: DataFrame) -> list[Survey] | list[TaskFacts]:
     """Run a job of SURVEY_SCHEMA, and return its failures, or its surveys if there is none."""
     rows = frame.collect()
     failures = [decode_facts(bytes(row.failure)) for row in rows if row.failure is not None]
     return failures or [decode_survey(bytes(row.survey)) for row in rows]
-
-
-def prepare_worker() -> None:
-    """Do what a Python worker of Spark does once; see `prepare_process`."""
-    prepare_process(runs_only_tasks=OWN_WORKERS in os.environ)

@@ -19,7 +19,7 @@ from liquidlog.spec.schema import StructType, parse_schema, quote_path, render_s
 from liquidlog.storage.addresses import file_address
 from liquidlog.table import Table
 from liquidspark.aligning import sql_type
-from liquidspark.pipeline import prepare_worker
+from liquidspark.mapping import prepare_worker
 from liquidspark.versions import spark_arrow_schema
 
 _TASK_BYTES: Final = 32 << 20

@@ -30,7 +30,7 @@ from liquidlog.storage.files import require_creatable
 from liquidlog.table import Table
 from liquidspark.arrivals import PlainArrival, SortedArrival, arriving_work, write_result
 from liquidspark.arriving import Arriving
-from liquidspark.pipeline import prepare_worker
+from liquidspark.mapping import prepare_worker
 from liquidspark.source_options import WriteOptions
 
 _ATTEMPTS: Final = 4

@@ -20,7 +20,8 @@ from liquidlog.rewriting.assignment import Assignment
 from liquidlog.rewriting.sink import is_tried_again
 from liquidlog.storage.failures import may_pass
 from liquidspark.jobs import GroupJobs
-from liquidspark.pipeline import map_batches, task_attempts
+from liquidspark.mapping import map_batches
+from liquidspark.pipeline import task_attempts
 from liquidspark.sending import assigned
 from liquidspark.session import failure_reason, piece_settings
 

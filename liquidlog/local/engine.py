@@ -7,15 +7,15 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import Any, Final
 
 from liquidlog.errors import ExecutorError
-from liquidlog.local.spilled import Spilled
 from liquidlog.local.workers import TaskFailedError, Workers
 from liquidlog.rewriting.assignment import Assignment
 from liquidlog.rewriting.jobs import Jobs
 from liquidlog.rewriting.layout import Layout, Route
 from liquidlog.rewriting.passes import SurveyOrder, SurveyTasks
-from liquidlog.rewriting.shuffle import OutputTasks, RegroupTasks, SplitTasks
+from liquidlog.rewriting.shuffle import OutputTasks, SplitTasks
 from liquidlog.rewriting.sink import TaskFacts
 from liquidlog.rewriting.source import GroupWork, Split, Survey
+from liquidlog.rewriting.spilled import Spilled, SpilledTasks
 from liquidlog.rewriting.whole import CompactionTasks, GroupTask, Share
 
 TASK_ATTEMPTS: Final = 4
@@ -138,7 +138,8 @@ class LocalEngine:
         ) as directory:
             calls = [(reading, number, one, directory) for number, one in enumerate(sent)]
             spilled = Spilled.together(self.jobs.run(_read, calls)).by_target(route.tasks)
-            return self.jobs.run(_write, [(writing, one, directory) for one in spilled])
+            tasks = SpilledTasks(writing=writing, directory=directory)
+            return self.jobs.run(SpilledTasks.run, [(tasks, one) for one in spilled])
 
 
 def _surveys(
@@ -151,10 +152,3 @@ def _read(
     tasks: SplitTasks, number: int, assignment: Assignment[tuple[Split, ...]], directory: str
 ) -> Spilled:
     return Spilled.written(directory, tasks.pieces(number, lambda: tasks.rows(assignment)))
-
-
-def _write(tasks: OutputTasks, spilled: Spilled, directory: str) -> TaskFacts:
-    if tasks.route.in_two_steps:
-        regrouped = RegroupTasks(work=tasks.work).regrouped(spilled.pieces())
-        spilled = Spilled.written(directory, regrouped)
-    return tasks.written(spilled.pieces())

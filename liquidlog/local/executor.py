@@ -8,13 +8,13 @@ from typing import Any, Final, Self
 
 from liquidlog.errors import ExecutorError
 from liquidlog.local.engine import LocalEngine, LocalJobs
-from liquidlog.local.scratch import scratch_directory
 from liquidlog.local.workers import TaskFailedError, Workers
 from liquidlog.plan import Cancelled, ClusteringPlan, Outcome, Progress
 from liquidlog.rewriting.access import CANNOT_READ, new_token, storage_problem
 from liquidlog.rewriting.flight import Flight
 from liquidlog.rewriting.groups import GroupInFlight, GroupRun, runs_of
 from liquidlog.rewriting.options import ExecutorOptions
+from liquidlog.rewriting.scratch import scratch_directory
 from liquidlog.spec.sizes import render_size
 from liquidlog.storage.options import OptionsSource, StorageOptions
 

@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 from liquidlog.errors import DataFileError
 from liquidlog.plan import GroupFailure, InputFile, RewriteMode, RewrittenGroup
 from liquidlog.rewriting import shuffle, whole
-from liquidspark import ExecutorOptions, execute_groups, pipeline
+from liquidspark import ExecutorOptions, execute_groups, mapping
 from support.plans import (
     copy_inputs,
     make_plan,
@@ -35,7 +35,7 @@ MANY_TASKS = ExecutorOptions(single_task_bytes=0, task_bytes=1 << 14, sample_row
 class Throttled:
     """A task's function: the storage fails its first attempts, below `failures`."""
 
-    function: pipeline.BatchFunction
+    function: mapping.BatchFunction
     failures: int
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -76,12 +76,8 @@ def test_an_error_that_may_pass_is_tried_again_until_the_last_attempt(
     plan = make_plan(
         tmp_path, schema_json_of({"key": "long"}), [(inputs, 2)], columns=columns, mode=mode
     )
-    mapped = pipeline.map_batches
-    throttle.setattr(
-        pipeline,
-        "map_batches",
-        lambda frame, function, schema: mapped(frame, Throttled(function, failures), schema),
-    )
+    prepared = mapping._Prepared
+    throttle.setattr(mapping, "_Prepared", lambda function: prepared(Throttled(function, failures)))
     (outcome,) = execute_groups(spark, plan, options=MANY_TASKS)
     if failures == ATTEMPTS:
         assert isinstance(outcome, GroupFailure)

@@ -11,7 +11,7 @@ from unittest import mock
 import pyarrow as pa
 from pyspark import cloudpickle
 
-from liquidspark import pipeline
+from liquidspark import mapping
 
 _PAUSE_SECONDS = 600.0
 """Longer than any test waits: a task that is not stopped fails the test, however slow it is."""
@@ -21,7 +21,7 @@ _PAUSE_SECONDS = 600.0
 class Paused:
     """A task's function that, if a file is there, begins only after a long while, and says so."""
 
-    function: pipeline.BatchFunction
+    function: mapping.BatchFunction
     pause: Path
     awake: Path
     seconds: float
@@ -44,13 +44,13 @@ def first_task_pauses(directory: Path) -> Iterator[Path]:
     pause.touch()
     module = sys.modules[__name__]
     cloudpickle.register_pickle_by_value(module)  # type: ignore[no-untyped-call]
-    prepared = pipeline._Prepared
+    prepared = mapping._Prepared
 
-    def slow(function: pipeline.BatchFunction) -> Paused:
+    def slow(function: mapping.BatchFunction) -> Paused:
         return Paused(prepared(function), pause, awake, _PAUSE_SECONDS)
 
     try:
-        with mock.patch.object(pipeline, "_Prepared", slow):
+        with mock.patch.object(mapping, "_Prepared", slow):
             yield pause
         assert not awake.exists(), "the task slept to its end"
     finally:

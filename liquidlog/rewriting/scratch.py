@@ -12,21 +12,32 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Final
 
-_PREFIX: Final = "liquidlog-local-"
+from liquidlog.errors import ExecutorError
+
+_PREFIX: Final = "liquidlog-rows-"
 _LOCK: Final = "in-use"
 
 
 @contextmanager
-def scratch_directory() -> Iterator[str]:
+def scratch_directory(parent: str | None = None) -> Iterator[str]:
     """Context manager: a new directory, deleted in the end; those of dead processes are, too.
 
-    It is where `tempfile` makes directories, which TMPDIR names.
+    Args:
+        parent: Where it is; by default, where `tempfile` makes directories, which TMPDIR names.
+
+    Raises:
+        ExecutorError: If it cannot be made there.
     """
-    _delete_dead(Path(tempfile.gettempdir()))
-    with (
-        tempfile.TemporaryDirectory(prefix=_PREFIX, ignore_cleanup_errors=True) as directory,
-        _locked_new(Path(directory) / _LOCK),
-    ):
+    home = Path(parent or tempfile.gettempdir())
+    try:
+        home.mkdir(parents=True, exist_ok=True)
+        _delete_dead(home)
+        made = tempfile.TemporaryDirectory(prefix=_PREFIX, dir=home, ignore_cleanup_errors=True)
+    except OSError as error:
+        raise ExecutorError(
+            f"rows on their way cannot be kept in {home}: {error.strerror}; name another directory"
+        ) from error
+    with made as directory, _locked_new(Path(directory) / _LOCK):
         yield directory
 
 

@@ -18,6 +18,8 @@ import numpy.typing as npt
 
 from liquidlog.errors import ExecutorError
 from liquidlog.rewriting.pieces import Piece
+from liquidlog.rewriting.shuffle import OutputTasks, RegroupTasks
+from liquidlog.rewriting.sink import TaskFacts
 
 Places = npt.NDArray[np.int64]
 
@@ -57,10 +59,15 @@ class Spilled:
         return cls((out.name,), np.array(places, np.int64).reshape(-1, _COLUMNS))
 
     @classmethod
+    def of(cls, file: str, places: bytes) -> "Spilled":
+        """Return the pieces in one file; `places` as bytes, in C order."""
+        return cls((file,), np.frombuffer(places, np.int64).reshape(-1, _COLUMNS))
+
+    @classmethod
     def together(cls, spilled: Sequence["Spilled"]) -> "Spilled":
         """Return the pieces of several, each of which is one file."""
-        places = [one.places.copy() for one in spilled]
-        for number, rows in enumerate(places):
+        places = [np.empty((0, _COLUMNS), np.int64), *(one.places.copy() for one in spilled)]
+        for number, rows in enumerate(places[1:]):
             rows[:, _FILE] = number
         return cls(tuple(file for one in spilled for file in one.files), np.concatenate(places))
 
@@ -87,6 +94,25 @@ class Spilled:
                 if len(payload) != stop - start:
                     raise ExecutorError(f"{self.files[number]} has changed since it was written")
                 yield Piece(target, slice_, ordinal, payload)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SpilledTasks:
+    """The reduce side where pieces are in files; `directory` takes those that are regrouped."""
+
+    writing: OutputTasks
+    directory: str
+
+    def run(self, spilled: Spilled) -> TaskFacts:
+        """Write the outputs of one target's pieces, and return what that did.
+
+        Raises:
+            ExecutorError: If rows that go in two steps cannot be kept on the disk.
+        """
+        if self.writing.route.in_two_steps:
+            regrouped = RegroupTasks(work=self.writing.work).regrouped(spilled.pieces())
+            spilled = Spilled.written(self.directory, regrouped)
+        return self.writing.written(spilled.pieces())
 
 
 def _no_room(directory: str, error: OSError) -> str:
