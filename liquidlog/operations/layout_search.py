@@ -345,8 +345,9 @@ class LayoutSearch:
         best = chosen(regrets(plain, plain, every))
         sizes = [replace(best, max_file_bytes=size) for size in self._sizes]
         new = [one for one in sizes if one not in found]
-        for known in (found, held):
-            known.update(zip(new, self._measure(new), strict=True))
+        measured = dict(zip(new, self._measure(new), strict=True))
+        found.update(measured)
+        held.update(measured)
         sized = {one: found[one] for one in sizes}
         return chosen(regrets(sized, sized, every))
 
