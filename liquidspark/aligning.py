@@ -13,11 +13,11 @@ from liquidlog.data.encodings import decoded
 from liquidlog.data.partitioned import typed_value
 from liquidlog.data.reader import with_names_of
 from liquidlog.errors import UsageError
-from liquidlog.plan import InputFile, WritePlan
+from liquidlog.plan import WritePlan
 from liquidlog.rewriting.assignment import Assignment
+from liquidlog.rewriting.planned import vector_location
 from liquidlog.rewriting.source import GroupWork, Split, open_logical_file, read_split
 from liquidlog.spec.arrow import arrow_schema, without_void
-from liquidlog.spec.deletion_vectors import vector_path
 from liquidlog.spec.partitions import PartitionTexts
 from liquidlog.spec.schema import (
     ArrayType,
@@ -180,14 +180,18 @@ def _logical(given: Sequence[pa.ChunkedArray | pa.Array], work: GroupWork) -> li
 
 
 def with_kept(rows: DataFrame, plan: WritePlan, storage: StorageOptions) -> DataFrame:
-    """Return rows as `aligned` returns them, with those that stay of files to rewrite."""
+    """Return rows as `aligned` returns them, with those that stay of files to rewrite.
+
+    Raises:
+        ExecutorError: If the plan does not say where the deletion vector of a file is.
+    """
     inputs = tuple(plan.rewritten)
     schema = without_void(parse_schema(plan.schema_string, where="the plan"))
     work = GroupWork(
         directory=file_address(plan.table_uri, "").rstrip("/"),
         inputs=inputs,
         paths=tuple(file_address(plan.table_uri, one.path) for one in inputs),
-        vector_paths=tuple(_vector_location(plan, one) for one in inputs),
+        vector_paths=tuple(vector_location(plan.table_uri, one) for one in inputs),
         outputs=1,
         schema_string=plan.schema_string,
         mapping_mode=plan.mapping_mode,
@@ -212,10 +216,3 @@ def with_kept(rows: DataFrame, plan: WritePlan, storage: StorageOptions) -> Data
     files, function = assigned(rows.sparkSession, KeptTasks(work=work.without_inputs()), each)
     stay = map_batches(files, function, kinds).where(f"NOT coalesce(({plan.where}), false)")
     return rows.union(stay.selectExpr(*names, *passed))
-
-
-def _vector_location(plan: WritePlan, file: InputFile) -> str | None:
-    if file.deletion_vector is None:
-        return None
-    path = vector_path(file.deletion_vector.descriptor)
-    return None if path is None else file_address(plan.table_uri, path)

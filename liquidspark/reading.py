@@ -11,10 +11,10 @@ from pyspark.sql.types import StructType as SparkStruct
 
 from liquidlog.data.exact import convert_chunks
 from liquidlog.data.table_rows import FilePart, TableRows
-from liquidlog.errors import CorruptLogError, SchemaMismatchError
+from liquidlog.data.vectors import vector_location
+from liquidlog.errors import CorruptLogError, DataFileError, SchemaMismatchError
 from liquidlog.plan import InputFile, ReadPlan
 from liquidlog.spec.arrow import without_void
-from liquidlog.spec.deletion_vectors import vector_path
 from liquidlog.spec.schema import StructType, parse_schema, quote_path, render_schema
 from liquidlog.storage.addresses import file_address
 from liquidlog.table import Table
@@ -151,10 +151,7 @@ def _of_tasks(parts: Iterable[FilePart]) -> Iterator[tuple[FilePart, ...]]:
 
 
 def _vector_location(plan: ReadPlan, file: InputFile) -> str | None:
-    if file.deletion_vector is None:
-        return None
     try:
-        path = vector_path(file.deletion_vector.descriptor)
-    except ValueError as error:
-        raise CorruptLogError(plan.table_uri, f"{file.path}: {error}") from error
-    return None if path is None else file_address(plan.table_uri, path)
+        return vector_location(plan.table_uri, file)
+    except DataFileError as error:
+        raise CorruptLogError(plan.table_uri, error.message) from error

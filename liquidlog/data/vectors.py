@@ -1,4 +1,4 @@
-"""Files of deletion vectors: reading one vector, and writing one.
+"""Files of deletion vectors: where one is, reading one vector, and writing one.
 
 Source: PROTOCOL.md, "Deletion Vectors", "Deletion Vector File Storage Format".
 """
@@ -6,10 +6,12 @@ Source: PROTOCOL.md, "Deletion Vectors", "Deletion Vector File Storage Format".
 import numpy as np
 
 from liquidlog.data.runs import Run
-from liquidlog.errors import DataFileError, StorageError
+from liquidlog.errors import CorruptLogError, DataFileError, StorageError, UsageError
+from liquidlog.plan import InputFile
 from liquidlog.spec.actions import DeletionVector
 from liquidlog.spec.deletion_vectors import (
     FILE_VERSION,
+    DeletionVectorError,
     Positions,
     deleted_positions,
     encoded_payload,
@@ -19,10 +21,51 @@ from liquidlog.spec.deletion_vectors import (
     stored_vector,
     vector_file,
     vector_file_name,
+    vector_path,
 )
+from liquidlog.storage.addresses import file_address
 from liquidlog.storage.failures import AmbiguousPutError
 from liquidlog.storage.files import open_input, put_if_absent
 from liquidlog.storage.options import NO_OPTIONS, StorageOptions
+
+
+def vector_location(table_uri: str, file: InputFile) -> str | None:
+    """Return where a file's deletion vector is, None if it has none or the log holds it.
+
+    Args:
+        table_uri: A plain path or a URI.
+        file: What the log says of the file.
+
+    Raises:
+        DataFileError: As `located_vector`.
+    """
+    planned = file.deletion_vector
+    vector = None if planned is None else planned.descriptor
+    return located_vector(table_uri, vector, data_file=file.path)
+
+
+def located_vector(table_uri: str, vector: DeletionVector | None, *, data_file: str) -> str | None:
+    """Return the local path or URI of the file that holds a vector, None for one in the log.
+
+    Args:
+        table_uri: A plain path or a URI.
+        vector: As the log describes it; None if no row is deleted.
+        data_file: The data file, which errors name.
+
+    Raises:
+        DataFileError: If the log does not say where it is, or says a different kind of storage
+            than the table's.
+    """
+    if vector is None:
+        return None
+    try:
+        path = vector_path(vector)
+        return None if path is None else file_address(table_uri, path)
+    except DeletionVectorError as error:
+        raise DataFileError(data_file, error.message) from error
+    except (UsageError, CorruptLogError) as error:
+        detail = f"its deletion vector has no usable address: {error.message}"
+        raise DataFileError(data_file, detail) from error
 
 
 def read_deletion_vector(

@@ -26,11 +26,10 @@ from liquidlog.data.deletion_proof import ProvedRows, require_found
 from liquidlog.data.output_rows import FileLayout, Output
 from liquidlog.data.runs import Run, run_token
 from liquidlog.data.trimmed import write_without
-from liquidlog.data.vectors import read_deletion_vector, write_vector
+from liquidlog.data.vectors import located_vector, read_deletion_vector, write_vector
 from liquidlog.errors import (
     CommitConflictError,
     Conflict,
-    DataFileError,
     ExecutorError,
     Outdated,
     ReconcileLimitError,
@@ -43,12 +42,7 @@ from liquidlog.operations.outputs import Claim, VectorFile, run_of
 from liquidlog.plan import ClusteringPlan, InputFile, RewrittenGroup, WrittenFile
 from liquidlog.spec.actions import DeletionVector
 from liquidlog.spec.courses import vector_id
-from liquidlog.spec.deletion_vectors import (
-    DeletionVectorError,
-    Positions,
-    framed_bytes,
-    vector_path,
-)
+from liquidlog.spec.deletion_vectors import Positions, framed_bytes, vector_path
 from liquidlog.spec.features import has_deletion_vectors
 
 _log: Final = Log(__name__)
@@ -232,11 +226,8 @@ class Reconciler:
         Raises:
             DataFileError: If the log does not say.
         """
-        try:
-            path = None if vector is None else vector_path(vector)
-        except DeletionVectorError as error:
-            raise DataFileError(self._store.data_path(file.path), error.message) from None
-        return None if path is None else self._store.data_path(path)
+        data_file = self._store.data_path(file.path)
+        return located_vector(self._store.uri, vector, data_file=data_file)
 
     def _find(
         self, rows: Sequence[DeletedRows], state: GroupState

@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 from liquidlog.advice.made_up import made_up
 from liquidlog.advice.sample import Numbers, Sample, sampled
 from liquidlog.data.logical_file import LogicalFile
+from liquidlog.data.vectors import vector_location
 from liquidlog.errors import DataFileError
 from liquidlog.log.statistics import load_bounds
 from liquidlog.log.store import TableStore
@@ -19,7 +20,6 @@ from liquidlog.operations.sampling import spread
 from liquidlog.plan import ClusteringPlan, InputFile
 from liquidlog.predicates.partitions import partition_values
 from liquidlog.snapshot import Snapshot
-from liquidlog.spec.deletion_vectors import vector_path
 from liquidlog.spec.schema import Leaf
 
 FROM_ROWS: Final = "rows"
@@ -140,7 +140,7 @@ def _of_file(
         file,
         schema=snapshot.schema,
         mapping=plan.mapping_mode,
-        vector_location=_vector_location(store, file),
+        vector_location=vector_location(store.uri, file),
         row_tracking=plan.row_tracking,
         storage=store.storage,
     ) as opened:
@@ -154,16 +154,6 @@ def _of_file(
     read = dict(zip(stored, table.columns, strict=False))
     columns = [read.get(leaf, pa.chunked_array([pa.nulls(len(table))])) for leaf in leaves]
     return pa.table(columns, names=[str(number) for number in range(len(leaves))])
-
-
-def _vector_location(store: TableStore, file: InputFile) -> str | None:
-    if file.deletion_vector is None:
-        return None
-    try:
-        path = vector_path(file.deletion_vector.descriptor)
-    except ValueError as error:
-        raise DataFileError(file.path, str(error)) from error
-    return None if path is None else store.data_path(path)
 
 
 def _is_partition(snapshot: Snapshot, leaf: Leaf) -> bool:

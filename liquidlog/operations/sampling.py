@@ -8,9 +8,9 @@ import pyarrow as pa
 
 from liquidlog.data.logical_file import LogicalFile
 from liquidlog.data.reader import DataFile
+from liquidlog.data.vectors import vector_location
 from liquidlog.log.store import TableStore
 from liquidlog.plan import ClusteringPlan, InputFile, InputFiles, PlannedColumn
-from liquidlog.rewriting.planned import vector_location
 from liquidlog.snapshot import Snapshot
 from liquidlog.spec.schema import Leaf, Path, quote_path
 
@@ -92,7 +92,7 @@ def _of_file_and_log(
         file,
         schema=plan.data_schema,
         mapping=plan.mapping_mode,
-        vector_location=vector_location(plan, file),
+        vector_location=vector_location(store.uri, file),
         row_tracking=plan.row_tracking,
         former_partition_columns=plan.formerly_partitioned_by,
         storage=store.storage,

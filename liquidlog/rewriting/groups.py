@@ -171,7 +171,7 @@ class GroupRun:
         except LiquidlogError as error:
             raise ExecutorError(error.message) from error
         for file in self.group.inputs:
-            vector_location(self.plan, file)
+            vector_location(self.plan.table_uri, file)
 
     def work(self) -> GroupWork:
         """Return the group as tasks see it."""
@@ -180,7 +180,7 @@ class GroupRun:
             directory=self.directory,
             inputs=inputs,
             paths=tuple(file_location(self.plan.table_uri, file.path) for file in inputs),
-            vector_paths=tuple(vector_location(self.plan, file) for file in inputs),
+            vector_paths=tuple(vector_location(self.plan.table_uri, file) for file in inputs),
             outputs=self.outputs,
             schema_string=self.plan.schema_string,
             row_tracking=self.plan.row_tracking,

@@ -3,10 +3,10 @@
 from functools import partial
 
 from liquidlog.curve.curves import Curve, parse_curve
-from liquidlog.errors import ExecutorError, LiquidlogError, UsageError
+from liquidlog.data import vectors
+from liquidlog.errors import DataFileError, ExecutorError, LiquidlogError, UsageError
 from liquidlog.plan import ClusteringPlan, InputFile, RewriteGroup, RewriteMode, parsed_as
 from liquidlog.spec.arrow import arrow_type
-from liquidlog.spec.deletion_vectors import vector_path
 from liquidlog.spec.partitions import is_safe_directory
 from liquidlog.spec.schema import leaves, parse_schema
 from liquidlog.storage.addresses import file_address
@@ -82,16 +82,13 @@ def require_partition(plan: ClusteringPlan, group: RewriteGroup) -> None:
         )
 
 
-def vector_location(plan: ClusteringPlan, file: InputFile) -> str | None:
+def vector_location(table_uri: str, file: InputFile) -> str | None:
     """Return where an input's deletion vector is, None if it has none or the plan holds it.
 
     Raises:
         ExecutorError: If its path cannot be read, or it is in another storage than its table.
     """
-    if file.deletion_vector is None:
-        return None
     try:
-        path = vector_path(file.deletion_vector.descriptor)
-    except ValueError as error:
-        raise ExecutorError(f"{file.path}: {error}") from error
-    return None if path is None else file_location(plan.table_uri, path)
+        return vectors.vector_location(table_uri, file)
+    except DataFileError as error:
+        raise ExecutorError(error.message) from error

@@ -13,7 +13,9 @@ from liquidlog.errors import (
     UnsupportedFeatureError,
     UsageError,
 )
+from liquidlog.spec.actions import DeletionVector
 from liquidspark import append, frames, overwrite
+from support.deleted import commit_vectors
 from support.written import (
     expected,
     numbers,
@@ -83,6 +85,26 @@ def test_what_the_table_forbids_is_refused(
     if error is UsageError:
         assert overwrite(numbers(spark, 5), table, where="id < 1000").version == 2
         assert rows_of(table) == expected(5)
+
+
+@pytest.mark.parametrize(
+    ("kind", "place"),
+    [("z", "x"), ("u", "x"), ("p", "file:///%ff"), ("p", "s3://bucket/vector.bin")],
+    ids=["unknown type", "no name", "no text", "another storage"],
+)
+def test_deletion_vectors_that_are_nowhere_are_named(
+    spark: SparkSession, tmp_path: Path, kind: str, place: str
+) -> None:
+    table = table_of(tmp_path, properties={"delta.enableDeletionVectors": "true"})
+    append(numbers(spark, 100), table)
+    (path,) = table.update().paths().to_pylist()
+    vector = DeletionVector(
+        storage_type=kind, path_or_inline_dv=place, offset=1, size_in_bytes=34, cardinality=1
+    )
+    commit_vectors(Path(table.uri), {path: vector})
+    with pytest.raises(ExecutorError, match=path):
+        overwrite(numbers(spark, 5), table, where="id < 10")
+    require_untouched(table, 2)
 
 
 def test_rows_that_come_while_others_are_replaced_are_a_conflict(

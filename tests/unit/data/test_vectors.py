@@ -9,8 +9,9 @@ from pyroaring import BitMap64
 
 from liquidlog.data import vectors
 from liquidlog.data.runs import Run, Stage
-from liquidlog.data.vectors import read_deletion_vector, write_vector
-from liquidlog.errors import ExecutorError, StorageError
+from liquidlog.data.vectors import read_deletion_vector, vector_location, write_vector
+from liquidlog.errors import DataFileError, ExecutorError, StorageError
+from liquidlog.plan import InputFile, PlannedDeletionVector
 from liquidlog.spec.deletion_vectors import (
     DeletionVectorError,
     Positions,
@@ -52,6 +53,32 @@ def test_a_vector_that_was_written_is_read(run: Run) -> None:
     assert int.from_bytes(content[1:5], "big") == vector.size_in_bytes == len(content) - 9
     assert content[5:9] == MAGIC
     assert BitMap64.deserialize(content[9:-4]) == BitMap64(ROWS.tolist())
+
+
+def planned(kind: str, place: str) -> InputFile:
+    vector = PlannedDeletionVector(
+        storage_type=kind, path_or_inline_dv=place, offset=1, size_bytes=34, cardinality=1
+    )
+    return InputFile(path="a.parquet", size_bytes=1, deletion_vector=vector)
+
+
+def test_a_vector_is_where_the_log_says() -> None:
+    name = f"deletion_vector_{UUID(int=0)}.bin"
+    assert vector_location("/t", InputFile(path="a.parquet", size_bytes=1)) is None
+    assert vector_location("/t", planned("i", "x")) is None
+    assert vector_location("/t", planned("u", "ab" + "0" * 20)) == f"/t/ab/{name}"
+    assert vector_location("/t", planned("p", "file:///o/a%20b.bin")) == "/o/a b.bin"
+    assert vector_location("s3://b/t", planned("p", "s3://b/v.bin")) == "s3://b/v.bin"
+
+
+@pytest.mark.parametrize(
+    ("kind", "place"),
+    [("z", "x"), ("u", "x"), ("u", "\u00e9" * 20), ("p", "file:///%ff"), ("p", "s3://b/v.bin")],
+)
+def test_a_vector_that_is_nowhere_is_an_error_of_its_data_file(kind: str, place: str) -> None:
+    with pytest.raises(DataFileError, match="its deletion vector") as raised:
+        vector_location("/t", planned(kind, place))
+    assert raised.value.path == "a.parquet"
 
 
 def test_the_same_id_gives_the_same_name_and_another_gives_another(run: Run) -> None:

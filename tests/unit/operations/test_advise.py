@@ -369,3 +369,8 @@ def test_deleted_rows_are_not_sampled(tmp_path: Path) -> None:
     assert why is None
     assert len(found) == int((x < 50_000).sum())
     assert pc.max(found.columns[0].values).as_py() < 50_000
+    log.write_text(log.read_text().replace((uri / "gone.bin").as_uri(), "s3://bucket/gone.bin"))
+    elsewhere = Table.open(str(uri)).snapshot()
+    _, why = sample_rows(open_store(str(uri)), elsewhere, table.plan(), [leaf], outputs=1)
+    assert why is not None
+    assert "s3://bucket/gone.bin" in why
