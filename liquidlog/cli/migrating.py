@@ -31,21 +31,14 @@ from liquidlog.cli.rewriting import (
     EXECUTOR_OPTION,
     LOCAL_LIMIT_OPTION,
     SPARK_CONF_OPTION,
-    begin_early,
     checked_commits,
+    executor_at_work,
     rewritten_round,
-    say_who_is_at_work,
     warn_of_what_is_not_read_back,
 )
 from liquidlog.cli.values import LOCAL_FILE
-from liquidlog.cli.verbosity import executors_heard
 from liquidlog.errors import UsageError
-from liquidlog.operations.executors import (
-    ExecutorWhenNeeded,
-    open_executor,
-    require_doable,
-    require_settings,
-)
+from liquidlog.operations.executors import ExecutorWhenNeeded, require_doable, require_settings
 from liquidlog.operations.results import read_plan
 from liquidlog.plan import ClusteringPlan, encode_plan
 from liquidlog.report import changes
@@ -156,22 +149,18 @@ def migrate(  # noqa: PLR0913  one parameter per option
         _show(made, would, notice, predicted, as_json=as_json)
         return
     require_consent(str(notice), yes=yes, can_ask=not as_json)
-    begin_early(executor, spark_conf, made)
     warn_of_what_is_not_read_back(no_read_back=no_read_back, as_json=as_json)
-    say_who_is_at_work(opened, made, as_json=as_json)
-    with (
-        executors_heard(as_json=as_json),
-        ExecutorWhenNeeded(
-            lambda: open_executor(
-                executor,
-                mapping(spark_conf),
-                mapping(storage_options),
-                read_back=not no_read_back,
-                verb="migrate",
-                limit_bytes=local_limit,
-            )
-        ) as waiting,
-    ):
+    with executor_at_work(
+        opened,
+        made,
+        executor,
+        mapping(spark_conf),
+        mapping(storage_options),
+        verb="migrate",
+        read_back=not no_read_back,
+        limit_bytes=local_limit,
+        as_json=as_json,
+    ) as waiting:
         done = _done(opened, made, waiting, commits, planned_seconds)
     emit(migration_document(made, done, notice, predicted), changes.migrated, as_json=as_json)
 

@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -195,21 +196,17 @@ def optimize(  # noqa: PLR0913  one parameter per option
             words = partial(changes.would_optimize, made, judged)
         emit(document, words, as_json=as_json, dry_run=True)
         return
-    begin_early(executor, spark_conf, made)
-    say_who_is_at_work(opened, made, as_json=as_json)
-    with (
-        executors_heard(as_json=as_json),
-        ExecutorWhenNeeded(
-            lambda: open_executor(
-                executor,
-                mapping(spark_conf),
-                mapping(storage_options),
-                read_back=not no_read_back,
-                verb="optimize",
-                limit_bytes=local_limit,
-            )
-        ) as started_executor,
-    ):
+    with executor_at_work(
+        opened,
+        made,
+        executor,
+        mapping(spark_conf),
+        mapping(storage_options),
+        verb="optimize",
+        read_back=not no_read_back,
+        limit_bytes=local_limit,
+        as_json=as_json,
+    ) as started_executor:
         if not final:
             document = rewritten_round(opened, started_executor, commits, planned_seconds, made)
             emit(document, changes.optimized, as_json=as_json)
@@ -220,10 +217,38 @@ def optimize(  # noqa: PLR0913  one parameter per option
     emit(document, changes.optimized_finally, as_json=as_json)
 
 
-def begin_early(executor: str, spark_conf: Pairs, made: ClusteringPlan) -> None:
-    """Begin what the executor needs, if there is anything to do; the command's end ends it."""
+@contextmanager
+def executor_at_work(  # noqa: PLR0913  what executors may be asked for, spelled out
+    opened: Table,
+    made: ClusteringPlan,
+    executor: str,
+    configuration: Mapping[str, str],
+    storage_options: Mapping[str, str],
+    *,
+    verb: str,
+    read_back: bool,
+    limit_bytes: int | None,
+    as_json: bool,
+) -> Iterator[ExecutorWhenNeeded]:
+    """Context manager: an executor for a plan, which is started for the first one with groups.
+
+    Says before it who else may be at work on the table, and meanwhile what the executor says. What
+    the executor needs is begun at once, if the plan has groups; the command's end ends it.
+    """
     if made.groups:
-        click.get_current_context().with_resource(begun_early(executor, mapping(spark_conf)))
+        click.get_current_context().with_resource(begun_early(executor, configuration))
+    _say_who_is_at_work(opened, made, as_json=as_json)
+    opening = partial(
+        open_executor,
+        executor,
+        configuration,
+        storage_options,
+        read_back=read_back,
+        verb=verb,
+        limit_bytes=limit_bytes,
+    )
+    with executors_heard(as_json=as_json), ExecutorWhenNeeded(opening) as waiting:
+        yield waiting
 
 
 def _would_optimize(
@@ -239,7 +264,7 @@ def _would_optimize(
     return would_do_rounds(opened, made, seconds, min_gain, commits)
 
 
-def say_who_is_at_work(opened: Table, made: ClusteringPlan, *, as_json: bool) -> None:
+def _say_who_is_at_work(opened: Table, made: ClusteringPlan, *, as_json: bool) -> None:
     """Say on stderr which other rewrites may be at work on a table, and what follows from it."""
     if as_json or not made.groups:
         return

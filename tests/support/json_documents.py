@@ -11,7 +11,7 @@ from unittest import mock
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from liquidlog.cli import migrating, rewriting, upkeeping
+from liquidlog.cli import rewriting, upkeeping
 from liquidlog.data.runs import Run
 from liquidlog.plan import ClusteringPlan, RewrittenGroup
 from liquidlog.report.jsonable import render_error
@@ -47,7 +47,6 @@ def documents(home: Path) -> dict[str, list[Mapping[str, Any]]]:
     _sources(home)
     found: dict[str, list[Mapping[str, Any]]] = {}
     with (
-        mock.patch.object(migrating, "open_executor", _open_executor),
         mock.patch.object(rewriting, "open_executor", _open_executor),
         mock.patch.object(upkeeping, "open_executor", _open_executor),
     ):

@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable
 
-from liquidlog.cli import migrating, rewriting
+from liquidlog.cli import rewriting
 from liquidlog.cli.main import cli, run
 from liquidlog.data.runs import Run
 from liquidlog.operations.append import MAX_FILE_ROWS
@@ -225,8 +225,7 @@ def executor(monkeypatch: pytest.MonkeyPatch) -> None:
     ) -> Iterator[RewrittenGroup]:
         return (group for group in execute(plan).groups if group.group_id in set(pending))
 
-    for module in (migrating, rewriting):
-        monkeypatch.setattr(module, "open_executor", lambda *_, **__: nullcontext(rewrite))
+    monkeypatch.setattr(rewriting, "open_executor", lambda *_, **__: nullcontext(rewrite))
 
 
 def tree(directory: Path) -> dict[str, bytes | None]:
