@@ -78,9 +78,7 @@ def _of_file(
         ignored=frozenset(names),
         storage=store.storage,
     ) as opened:
-        groups = spread(opened.num_row_groups, _ROW_GROUPS_OF_A_FILE).tolist()
-        table = opened.read(columns=paths, row_groups=groups)
-    return table.take(pa.array(spread(len(table), rows)))
+        return _some_rows(opened, rows, paths)
 
 
 def _of_file_and_log(
@@ -97,8 +95,13 @@ def _of_file_and_log(
         former_partition_columns=plan.formerly_partitioned_by,
         storage=store.storage,
     ) as opened:
-        groups = spread(opened.num_row_groups, _ROW_GROUPS_OF_A_FILE).tolist()
-        table = opened.read(columns=paths, row_groups=groups)
+        return _some_rows(opened, rows, paths)
+
+
+def _some_rows(opened: DataFile | LogicalFile, rows: int, paths: Sequence[Path]) -> pa.Table:
+    """Return up to `rows` rows of a file, evenly spread over up to four of its row groups."""
+    groups = spread(opened.num_row_groups, _ROW_GROUPS_OF_A_FILE).tolist()
+    table = opened.read(columns=paths, row_groups=groups)
     return table.take(pa.array(spread(len(table), rows)))
 
 
