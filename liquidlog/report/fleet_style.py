@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from liquidlog.report.style import COLORS
+from liquidlog.report.style import BASICS, COLORS
 
 SORTING: Final = """
 "use strict";
@@ -47,13 +47,9 @@ FLEET_PAGE: Final = (
 <style>
 """
     + COLORS
+    + BASICS
     + """
-* { box-sizing: border-box; }
-body { margin: 0 auto; max-width: 76rem; padding: 1.5rem 1rem 3rem; background: var(--back);
-  color: var(--text); font: 16px/1.5 system-ui, sans-serif; }
-h1 { font-size: 1.5rem; line-height: 1.2; margin: 0; overflow-wrap: anywhere; }
-p { margin: .3rem 0; overflow-wrap: anywhere; }
-.hint, header p { color: var(--soft); font-size: .9rem; max-width: 46rem; }
+body { max-width: 76rem; }
 .tiles { display: grid; grid-template-columns: repeat(auto-fill, minmax(10rem, 1fr)); gap: .6rem;
   margin: 1rem 0; }
 .tile { background: var(--panel); border: 1px solid var(--line); border-radius: 6px;

@@ -1,4 +1,7 @@
-"""The frame of the report's page: its head, and its styles for light, dark and paper."""
+"""The frame of the report's page: its head, and its styles for light, dark and paper.
+
+The overview of many tables shares its colors and basic styles.
+"""
 
 from typing import Final
 
@@ -9,6 +12,15 @@ COLORS: Final = """\
 @media (prefers-color-scheme: dark) { :root { --back: #12161c; --text: #e6eaf0; --soft: #9aa5b5;
   --line: #333c49; --panel: #1b212a; --main: #5aa9e6; --now: #6b7688; --stable: #58c39d;
   --partial: #5aa9e6; --fresh: #f0a860; --other: #bb94dd; --bad: #f08a76; --good: #58c39d; } }
+"""
+
+BASICS: Final = """\
+* { box-sizing: border-box; }
+body { margin: 0 auto; padding: 1.5rem 1rem 3rem; background: var(--back); color: var(--text);
+  font: 16px/1.5 system-ui, sans-serif; }
+h1 { font-size: 1.5rem; line-height: 1.2; margin: 0; overflow-wrap: anywhere; }
+p { margin: .3rem 0; overflow-wrap: anywhere; }
+.hint, header p { color: var(--soft); font-size: .9rem; max-width: 46rem; }
 """
 
 PAGE: Final = (
@@ -22,21 +34,17 @@ PAGE: Final = (
 <style>
 """
     + COLORS
+    + BASICS
     + """
 @media print { :root { color-scheme: light; --back: #fff; --text: #000; --soft: #444; --line: #bbb;
   --panel: #fff; --main: #1f6fb2; --now: #9aa3b2; --stable: #2a7f62; --partial: #1f6fb2;
   --fresh: #d9822b; --other: #8a5fb0; --bad: #a83a27; --good: #23705a; }
   .answer, .reader, .finding, figure, .tile, .plot, svg { break-inside: avoid; }
   h2, h3 { break-after: avoid; } i { print-color-adjust: exact; } }
-* { box-sizing: border-box; }
-body { margin: 0 auto; max-width: 62rem; padding: 1.5rem 1rem 3rem; background: var(--back);
-  color: var(--text); font: 16px/1.5 system-ui, sans-serif; }
-h1 { font-size: 1.5rem; line-height: 1.2; margin: 0; overflow-wrap: anywhere; }
+body { max-width: 62rem; }
 h2 { font-size: 1.2rem; line-height: 1.3; margin: 2.75rem 0 .4rem; overflow-wrap: anywhere; }
 h3 { font-size: .95rem; margin: 1.1rem 0 .3rem; overflow-wrap: anywhere; }
-p { margin: .3rem 0; overflow-wrap: anywhere; }
 small { font-size: .85em; color: var(--soft); }
-.hint, header p { color: var(--soft); font-size: .9rem; max-width: 46rem; }
 header code { font-size: .8rem; overflow-wrap: anywhere; }
 .good { color: var(--good); }
 .worse { color: var(--bad); }
