@@ -4,9 +4,7 @@ The victim is killed after a random number of function calls, so that every step
 system calls is a place to die at.
 """
 
-import json
 import shutil
-import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -26,7 +24,7 @@ from liquidlog.snapshot import decoded_paths
 from liquidlog.table import Table
 from support.arrow_executor import execute
 from support.effort import effort
-from support.repository import ROOT
+from support.forking import Run, killed_on_the_way
 from support.writers import SCHEMA, rows
 
 KILLS = effort(2, 67)
@@ -35,35 +33,10 @@ APPENDS = 4
 Content = list[tuple[Any, ...]]
 
 
-class Victim:
-    """A process that has everything imported and forks for each operation."""
-
-    def __init__(self) -> None:
-        command = [sys.executable, "-m", "support.writers", "die"]
-        self._process = subprocess.Popen(
-            command, cwd=ROOT / "tests", stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-        )
-
-    def run(self, arguments: list[str], point: int | None = None) -> Any:
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
-        self._process.stdin.write(json.dumps({"arguments": arguments, "point": point}) + "\n")
-        self._process.stdin.flush()
-        return json.loads(self._process.stdout.readline())
-
-    def close(self) -> None:
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
-        self._process.stdin.close()
-        self._process.stdout.close()
-        self._process.wait()
-
-
 @pytest.fixture(scope="module")
-def victim() -> Iterator[Victim]:
-    started = Victim()
-    yield started
-    started.close()
+def victim() -> Iterator[Run]:
+    with killed_on_the_way() as run:
+        yield run
 
 
 @pytest.fixture
@@ -133,10 +106,10 @@ def restore(work: Path) -> None:
 @pytest.mark.skipif(sys.platform == "win32", reason="needs fork and SIGKILL")
 @pytest.mark.parametrize("operation", ["append", "cluster-by", "commit"])
 def test_a_killed_operation_happened_once_or_not_at_all(
-    operation: str, work: Path, victim: Victim
+    operation: str, work: Path, victim: Run
 ) -> None:
     words = arguments(work, operation)
-    whole = victim.run(words)
+    whole = victim(words)
     assert (whole["killed"], whole["status"]) == (False, 0), whole
     assert has_happened(work, operation)
     draw = np.random.default_rng(len(operation))
@@ -145,14 +118,14 @@ def test_a_killed_operation_happened_once_or_not_at_all(
         restore(work)
         # The end, where the commit is put, is the more dangerous part.
         start = draw.choice([1, whole["calls"] * 9 // 10])
-        answer = victim.run(words, int(draw.integers(start, whole["calls"])))
+        answer = victim(words, int(draw.integers(start, whole["calls"])))
         assert answer["killed"] or answer["status"] == 0, answer
         done = has_happened(work, operation)
         outcomes.append(done)
         after = APPENDS + 1 if operation == "append" else APPENDS
         assert content(work) == expected(after if done else APPENDS)
         if not done or operation != "append":
-            redone = victim.run(words)
+            redone = victim(words)
             assert redone["status"] == 0, redone
         assert has_happened(work, operation)
         assert content(work) == expected(after)

@@ -9,7 +9,6 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -19,8 +18,8 @@ from liquidlog.table import Table
 from support.arrow_executor import execute
 from support.commands import said
 from support.effort import effort
+from support.forking import Run, killed_on_the_way
 from support.partitioned import TEXTS, live_adds, partitioned_table, rows_read
-from support.repository import ROOT
 
 KILLS = effort(3, 60)
 LIQUIDLOG = (sys.executable, "-c", "from liquidlog.cli.main import main; main()")
@@ -37,25 +36,9 @@ def work(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def victim() -> Iterator[Any]:
-    command = [sys.executable, "-m", "support.writers", "die"]
-    process = subprocess.Popen(
-        command, cwd=ROOT / "tests", stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    )
-    assert process.stdin is not None
-    assert process.stdout is not None
-
-    def run(words: list[str], point: int | None = None) -> Any:
-        assert process.stdin is not None
-        assert process.stdout is not None
-        process.stdin.write(json.dumps({"arguments": words, "point": point}) + "\n")
-        process.stdin.flush()
-        return json.loads(process.stdout.readline())
-
-    yield run
-    process.stdin.close()
-    process.stdout.close()
-    process.wait()
+def victim() -> Iterator[Run]:
+    with killed_on_the_way() as run:
+        yield run
 
 
 def rewritten(work: Path, table: Table) -> list[str]:
@@ -68,7 +51,7 @@ def rewritten(work: Path, table: Table) -> list[str]:
     return ["commit", str(work / "plan.json"), str(work / "result.jsonl")]
 
 
-def test_a_killed_commit_did_all_of_it_or_nothing(work: Path, victim: Any) -> None:
+def test_a_killed_commit_did_all_of_it_or_nothing(work: Path, victim: Run) -> None:
     path = work / "t"
     table = Table.open(str(path))
     before, version = rows_read(path), table.snapshot().version

@@ -8,7 +8,6 @@ import json
 import os
 import shutil
 import signal
-import subprocess
 import sys
 import time
 from collections import Counter
@@ -27,9 +26,9 @@ from liquidlog.log.local_store import LocalTableStore
 from liquidlog.log.named import named_files
 from liquidlog.table import Table
 from support.effort import effort
+from support.forking import Forking
 from support.lake import SCHEMA, copied, ragged, rows, somebody_at_work
 from support.partitioned import partitioned_table
-from support.repository import ROOT
 
 ROUNDS: Final = effort(2, 50)
 EACH: Final = effort(1, 3)
@@ -48,35 +47,10 @@ RIGHT: Final[Mapping[str, frozenset[str]]] = {
 }
 
 
-class Processes:
-    """A process that has everything imported and forks for each run."""
-
-    def __init__(self) -> None:
-        command = [sys.executable, "-m", "support.ticking"]
-        self._process = subprocess.Popen(
-            command, cwd=ROOT / "tests", stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-        )
-
-    def ask(self, **order: Any) -> Any:
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
-        self._process.stdin.write(json.dumps(order) + "\n")
-        self._process.stdin.flush()
-        return json.loads(self._process.stdout.readline())
-
-    def close(self) -> None:
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
-        self._process.stdin.close()
-        self._process.stdout.close()
-        self._process.wait()
-
-
 @pytest.fixture(scope="module")
-def processes() -> Iterator[Processes]:
-    started = Processes()
-    yield started
-    started.close()
+def processes() -> Iterator[Forking]:
+    with Forking("support.ticking") as started:
+        yield started
 
 
 class Lake:
@@ -158,7 +132,7 @@ def lake(tmp_path_factory: pytest.TempPathFactory) -> Lake:
     return Lake(tmp_path_factory.mktemp("ticks"))
 
 
-def start(processes: Processes, lake: Lake) -> int:
+def start(processes: Forking, lake: Lake) -> int:
     pid: int = processes.ask(verb="tick", policy=str(lake.policy), journal=str(lake.journal))["pid"]
     return pid
 
@@ -214,7 +188,7 @@ def assert_whole(lake: Lake) -> None:
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="needs fork and SIGKILL")
-def test_two_runs_at_once_and_one_is_killed(processes: Processes, lake: Lake) -> None:
+def test_two_runs_at_once_and_one_is_killed(processes: Forking, lake: Lake) -> None:
     started = time.monotonic()
     processes.ask(verb="wait", pid=start(processes, lake))
     whole = time.monotonic() - started
@@ -237,7 +211,7 @@ def test_two_runs_at_once_and_one_is_killed(processes: Processes, lake: Lake) ->
 
 
 def one_round(
-    processes: Processes, lake: Lake, *, kill_after: float | None, kill_first: bool
+    processes: Forking, lake: Lake, *, kill_after: float | None, kill_first: bool
 ) -> int | None:
     """Run two at once, beside a writer, and kill one; return its pid, None if none was killed."""
     lake.restore()
