@@ -3,7 +3,6 @@
 import base64
 import hashlib
 import re
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -14,7 +13,7 @@ from liquidlog.fleet.surveying import Surveyed
 from liquidlog.judgement.verdicts import Bar
 from liquidlog.report.fleet_page import fleet_page
 from liquidlog.upkeep.decisions import Decision
-from support.browser import Browser, browser, chromium
+from support.browser import Browser
 from support.html_pages import MAX_BYTES, Reader
 
 HOSTILE = (
@@ -81,15 +80,6 @@ def written(where: Path, found: Fleet) -> Path:
     page = where / "index.html"
     page.write_text(fleet_page(found, "/lake"), encoding="utf-8")
     return page
-
-
-@pytest.fixture(scope="module")
-def opened() -> Iterator[Browser]:
-    program = chromium()
-    if program is None:
-        pytest.skip("there is no Chromium")
-    with browser(program) as found:
-        yield found
 
 
 def test_it_loads_nothing_and_runs_its_one_script() -> None:

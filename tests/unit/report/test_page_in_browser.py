@@ -1,6 +1,5 @@
 """The page in a browser: on a screen, a phone and paper, in the light and in the dark."""
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pyarrow as pa
@@ -10,7 +9,7 @@ from liquidlog.predicates.workload import WeightedPredicate
 from liquidlog.report.page import page
 from liquidlog.table import Table
 from support.arrow_executor import execute
-from support.browser import Browser, browser, chromium
+from support.browser import Browser
 
 pytestmark = pytest.mark.browser
 
@@ -50,15 +49,6 @@ Array.from(document.querySelectorAll('.ticks, .upwards')).flatMap(axis => {
     .map(b => axis.textContent));
 })
 """
-
-
-@pytest.fixture(scope="module")
-def opened() -> Iterator[Browser]:
-    program = chromium()
-    if program is None:
-        pytest.skip("there is no Chromium")
-    with browser(program) as found:
-        yield found
 
 
 @pytest.fixture(scope="module")
