@@ -14,19 +14,15 @@ from liquidlog.plan import RewriteResult
 from liquidlog.table import Table
 from support.arrow_executor import execute
 from support.migrated import migrate
+from support.partitioned import SQL_COLUMNS, SqlColumn, rows_by_spark, table_by_every_type
 
 pytestmark = pytest.mark.reference
 
-COLUMNS = {
-    "s": ("STRING", ["'a/b'", "'x=%41 ü'", "NULL"]),
-    "i": ("INT", ["1", "-2147483648", "NULL"]),
-    "day": ("DATE", ["DATE'2024-02-29'", "DATE'0001-01-01'", "NULL"]),
-    "ts": ("TIMESTAMP", ["TIMESTAMP'2024-01-01 12:00:00.5'", "TIMESTAMP'1900-01-01'", "NULL"]),
+COLUMNS: dict[str, SqlColumn] = {
+    **SQL_COLUMNS,
     "n": ("TIMESTAMP_NTZ", ["TIMESTAMP_NTZ'2024-01-01 12:00:00.5'", "NULL", "NULL"]),
     "m": ("DECIMAL(38,18)", ["1.5", "0.25", "NULL"]),
-    "f": ("DOUBLE", ["1e300D", "-0.25D", "NULL"]),
     "g": ("FLOAT", ["float('NaN')", "float('-Infinity')", "NULL"]),
-    "b": ("BOOLEAN", ["true", "false", "NULL"]),
     "y": ("BINARY", ["X'0102'", "X'C3A9'", "NULL"]),
 }
 
@@ -34,26 +30,7 @@ COLUMNS = {
 @pytest.fixture
 def table(spark: Any, tmp_path: Path) -> Table:
     """Three files in each of three partitions, by every type at once."""
-    where = f"delta.`{tmp_path / 't'}`"
-    types = ", ".join(f"{name} {kind}" for name, (kind, _) in COLUMNS.items())
-    spark.sql(
-        f"CREATE TABLE {where} (id INT, v STRING, {types}) USING delta"
-        f" PARTITIONED BY ({', '.join(COLUMNS)})"
-    )
-    for file in range(3):
-        rows = " UNION ALL ".join(
-            f"SELECT /*+ COALESCE(1) */ CAST(id AS INT), CAST(id % 7 AS STRING),"
-            f" {', '.join(values[part] for _, values in COLUMNS.values())}"
-            f" FROM range({100 * file}, {100 * file + 10})"
-            for part in range(3)
-        )
-        spark.sql(f"INSERT INTO {where} {rows}")
-    return Table.open(str(tmp_path / "t"))
-
-
-def rows_of(spark: Any, table: Table, version: int | None = None) -> list[Any]:
-    at = "" if version is None else f" VERSION AS OF {version}"
-    return sorted(map(str, spark.sql(f"SELECT * FROM delta.`{table.uri}`{at}").collect()))
+    return table_by_every_type(spark, tmp_path / "t", COLUMNS)
 
 
 def detail(spark: Any, table: Table) -> tuple[list[str], list[str]]:
@@ -62,15 +39,15 @@ def detail(spark: Any, table: Table) -> tuple[list[str], list[str]]:
 
 
 def test_values_of_every_type_are_those_that_engines_read(spark: Any, table: Table) -> None:
-    before = rows_of(spark, table)
+    before = rows_by_spark(spark, table)
     ours = (
         DeltaTable(table.uri).to_pyarrow_table().sort_by([("id", "ascending"), ("i", "ascending")])
     )
     version = table.snapshot().version
     migrate(table, ["day", "i"])
-    assert rows_of(spark, table) == before
+    assert rows_by_spark(spark, table) == before
     assert detail(spark, table) == ([], ["day", "i"])
-    assert rows_of(spark, table, version) == before
+    assert rows_by_spark(spark, table, version) == before
     after = (
         DeltaTable(table.uri).to_pyarrow_table().sort_by([("id", "ascending"), ("i", "ascending")])
     )
@@ -90,28 +67,28 @@ def test_the_engine_continues(spark: Any, table: Table) -> None:
     migrate(table, ["day", "id"])
     where = f"delta.`{table.uri}`"
     spark.sql(f"INSERT INTO {where} SELECT * FROM {where} WHERE id < 5")
-    expected = rows_of(spark, table)
+    expected = rows_by_spark(spark, table)
     assert len(expected) == 90 + 15
     [row] = spark.sql(f"OPTIMIZE {where}").collect()
     metrics = row["metrics"].asDict(recursive=True)
     assert metrics["clusteringStats"]["inputZCubeFiles"]["numFiles"] == 1  # ours is its own cube
-    assert rows_of(spark, table) == expected
+    assert rows_by_spark(spark, table) == expected
     spark.sql(f"DELETE FROM {where} WHERE day IS NULL")
-    assert len(rows_of(spark, table)) == 70
+    assert len(rows_by_spark(spark, table)) == 70
     assert not table.plan(full=True).skipped
 
 
 def test_the_engine_restores_the_partitioned_table(spark: Any, table: Table) -> None:
-    before, version = rows_of(spark, table), table.snapshot().version
+    before, version = rows_by_spark(spark, table), table.snapshot().version
     migrate(table, ["id"])
     spark.sql(f"INSERT INTO delta.`{table.uri}` SELECT * FROM delta.`{table.uri}` WHERE id = 1")
     spark.sql(f"RESTORE TABLE delta.`{table.uri}` TO VERSION AS OF {version}")
-    assert rows_of(spark, table) == before
+    assert rows_by_spark(spark, table) == before
     assert detail(spark, table) == (list(COLUMNS), [])
     spark.sql(f"INSERT INTO delta.`{table.uri}` SELECT * FROM delta.`{table.uri}` WHERE id = 1")
-    expected = rows_of(spark, table)
+    expected = rows_by_spark(spark, table)
     migrate(table, ["i"])
-    assert rows_of(spark, table) == expected
+    assert rows_by_spark(spark, table) == expected
     assert detail(spark, table) == ([], ["i"])
 
 
@@ -192,15 +169,15 @@ def test_what_others_write_while_it_runs_is_caught_up_with(spark: Any, table: Ta
     spark.sql(f"INSERT INTO {where} SELECT * FROM {where} WHERE id = 1")
     spark.sql(f"UPDATE {where} SET day = DATE'2025-05-05' WHERE id = 101 AND i = 1")
     spark.sql(f"DELETE FROM {where} WHERE id = 202")
-    before = rows_of(spark, table)
+    before = rows_by_spark(spark, table)
     with pytest.raises(CommitConflictError):
         table.commit(plan, result)
-    assert rows_of(spark, table) == before
+    assert rows_by_spark(spark, table) == before
     extended = table.extend_migration(plan)
     rest = execute(extended, [group.group_id for group in extended.groups[len(plan.groups) :]])
     both = RewriteResult(plan_id=plan.plan_id, groups=(*result.groups, *rest.groups))
     report = table.commit(extended, both, max_reconciled_share=1)
     assert len(report.versions) == 1
     assert report.reconciled.rows > 0
-    assert rows_of(spark, table) == before
+    assert rows_by_spark(spark, table) == before
     assert detail(spark, table) == ([], ["day"])

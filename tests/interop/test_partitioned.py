@@ -9,43 +9,26 @@ from deltalake import DeltaTable, write_deltalake
 
 from liquidlog.table import Table
 from support.arrow_executor import execute
-from support.partitioned import live_adds
+from support.partitioned import (
+    SQL_COLUMNS,
+    SqlColumn,
+    live_adds,
+    rows_by_spark,
+    table_by_every_type,
+)
 
 pytestmark = pytest.mark.reference
 
-COLUMNS = {
-    "s": ("STRING", ["'a/b'", "'x=%41 ü'", "NULL"]),
-    "i": ("INT", ["1", "-2147483648", "NULL"]),
-    "day": ("DATE", ["DATE'2024-02-29'", "DATE'0001-01-01'", "NULL"]),
-    "ts": ("TIMESTAMP", ["TIMESTAMP'2024-01-01 12:00:00.5'", "TIMESTAMP'1900-01-01'", "NULL"]),
+COLUMNS: dict[str, SqlColumn] = {
+    **SQL_COLUMNS,
     "m": ("DECIMAL(10,2)", ["1.50", "-0.01", "NULL"]),
-    "f": ("DOUBLE", ["1e300D", "-0.25D", "NULL"]),
-    "b": ("BOOLEAN", ["true", "false", "NULL"]),
 }
 
 
 @pytest.fixture
 def table(spark: Any, tmp_path: Path) -> Table:
     """Three files in each of three partitions, by every type at once."""
-    where = f"delta.`{tmp_path / 't'}`"
-    types = ", ".join(f"{name} {kind}" for name, (kind, _) in COLUMNS.items())
-    spark.sql(
-        f"CREATE TABLE {where} (id INT, v STRING, {types}) USING delta"
-        f" PARTITIONED BY ({', '.join(COLUMNS)})"
-    )
-    for file in range(3):
-        rows = " UNION ALL ".join(
-            f"SELECT /*+ COALESCE(1) */ CAST(id AS INT), CAST(id % 7 AS STRING),"
-            f" {', '.join(values[part] for _, values in COLUMNS.values())}"
-            f" FROM range({100 * file}, {100 * file + 10})"
-            for part in range(3)
-        )
-        spark.sql(f"INSERT INTO {where} {rows}")
-    return Table.open(str(tmp_path / "t"))
-
-
-def rows_of(spark: Any, table: Table) -> list[Any]:
-    return sorted(map(str, spark.sql(f"SELECT * FROM delta.`{table.uri}`").collect()))
+    return table_by_every_type(spark, tmp_path / "t", COLUMNS)
 
 
 def optimized(spark: Any, table: Table, more: str = "") -> dict[str, Any]:
@@ -64,10 +47,10 @@ def compact(table: Table, **arguments: Any) -> int:
 def test_the_engine_reads_what_we_compacted_and_finds_nothing_to_do(
     spark: Any, table: Table
 ) -> None:
-    before = rows_of(spark, table)
+    before = rows_by_spark(spark, table)
     values = {str(sorted(add["partitionValues"].items())) for add in _adds(table)}
     assert compact(table) == 3
-    assert rows_of(spark, table) == before
+    assert rows_by_spark(spark, table) == before
     assert {str(sorted(add["partitionValues"].items())) for add in _adds(table)} == values
     counted = spark.sql(f"SELECT day, count(*), max(id) FROM delta.`{table.uri}` GROUP BY day")
     assert sorted(map(tuple, counted.collect()), key=str) == sorted(
@@ -77,7 +60,7 @@ def test_the_engine_reads_what_we_compacted_and_finds_nothing_to_do(
     assert (nothing["numFilesAdded"], nothing["numFilesRemoved"]) == (0, 0)
     ordered = optimized(spark, table, "ZORDER BY (v)")
     assert (ordered["numFilesRemoved"], ordered["partitionsOptimized"]) == (3, 3)
-    assert rows_of(spark, table) == before
+    assert rows_by_spark(spark, table) == before
 
 
 def test_both_engines_join_the_same_files(spark: Any, table: Table) -> None:
@@ -90,23 +73,23 @@ def test_both_engines_join_the_same_files(spark: Any, table: Table) -> None:
 
 
 def test_the_engine_reads_what_we_ordered(spark: Any, table: Table) -> None:
-    before = rows_of(spark, table)
+    before = rows_by_spark(spark, table)
     assert compact(table, zorder_by="v") == 3
-    assert rows_of(spark, table) == before
+    assert rows_by_spark(spark, table) == before
     found = spark.sql(f"SELECT count(*) FROM delta.`{table.uri}` WHERE v = '3' AND m = 1.5")
     assert found.collect()[0][0] == sum("v='3'" in row and "'1.50'" in row for row in before)
 
 
 def test_the_engine_reads_what_we_appended(spark: Any, table: Table) -> None:
     table.append(spark.sql(f"SELECT * FROM delta.`{table.uri}` WHERE id < 5").toArrow())
-    expected = rows_of(spark, table)
+    expected = rows_by_spark(spark, table)
     assert len(expected) == 90 + 15
     doubled = spark.sql(f"SELECT count(*) FROM delta.`{table.uri}` WHERE id < 5").collect()[0][0]
     assert doubled == 30
     partitions = spark.sql(f"SELECT DISTINCT {', '.join(COLUMNS)} FROM delta.`{table.uri}`")
     assert partitions.count() == 3
     assert optimized(spark, table)["partitionsOptimized"] == 3
-    assert rows_of(spark, table) == expected
+    assert rows_by_spark(spark, table) == expected
 
 
 def test_delta_rs_reads_and_appends_after_us(spark: Any, tmp_path: Path) -> None:

@@ -1,10 +1,10 @@
-"""Small partitioned tables, written by delta-rs, and their rows as it reads them."""
+"""Small partitioned tables, written by delta-rs or by Spark, and their rows as these read them."""
 
 import json
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Final, TypeAlias
 
 import pyarrow as pa
 from deltalake import DeltaTable, write_deltalake
@@ -13,6 +13,19 @@ from liquidlog.table import Table
 
 ROWS = 4
 TEXTS = ("a", "b/c d", None, "ü=%41")
+
+SqlColumn: TypeAlias = tuple[str, Sequence[str]]
+"""The type of a partition column and its value in each of three partitions, as Spark's SQL."""
+
+SQL_COLUMNS: Final[Mapping[str, SqlColumn]] = {
+    "s": ("STRING", ["'a/b'", "'x=%41 ü'", "NULL"]),
+    "i": ("INT", ["1", "-2147483648", "NULL"]),
+    "day": ("DATE", ["DATE'2024-02-29'", "DATE'0001-01-01'", "NULL"]),
+    "ts": ("TIMESTAMP", ["TIMESTAMP'2024-01-01 12:00:00.5'", "TIMESTAMP'1900-01-01'", "NULL"]),
+    "f": ("DOUBLE", ["1e300D", "-0.25D", "NULL"]),
+    "b": ("BOOLEAN", ["true", "false", "NULL"]),
+}
+"""Columns for `table_by_every_type`, to which tests add some."""
 
 
 def partitioned_table(
@@ -54,6 +67,31 @@ def rows_read(path: Path) -> Counter[str]:
     """The rows of a table as delta-rs reads them, partition values from the log."""
     rows = DeltaTable(str(path)).to_pyarrow_table()
     return Counter(map(repr, rows.select(sorted(rows.column_names)).to_pylist()))
+
+
+def table_by_every_type(spark: Any, path: Path, columns: Mapping[str, SqlColumn]) -> Table:
+    """A table of `id`, `v` and these columns: three files in each of the three partitions."""
+    where = f"delta.`{path}`"
+    types = ", ".join(f"{name} {kind}" for name, (kind, _) in columns.items())
+    spark.sql(
+        f"CREATE TABLE {where} (id INT, v STRING, {types}) USING delta"
+        f" PARTITIONED BY ({', '.join(columns)})"
+    )
+    for file in range(3):
+        rows = " UNION ALL ".join(
+            f"SELECT /*+ COALESCE(1) */ CAST(id AS INT), CAST(id % 7 AS STRING),"
+            f" {', '.join(values[part] for _, values in columns.values())}"
+            f" FROM range({100 * file}, {100 * file + 10})"
+            for part in range(3)
+        )
+        spark.sql(f"INSERT INTO {where} {rows}")
+    return Table.open(str(path))
+
+
+def rows_by_spark(spark: Any, table: Table, version: int | None = None) -> list[str]:
+    """The rows of a table as Spark reads them, sorted."""
+    at = "" if version is None else f" VERSION AS OF {version}"
+    return sorted(map(str, spark.sql(f"SELECT * FROM delta.`{table.uri}`{at}").collect()))
 
 
 def live_adds(path: Path) -> dict[str, dict[str, Any]]:
