@@ -8,6 +8,7 @@ import pytest
 from liquidlog import Table
 from liquidlog.errors import LiquidlogError
 from liquidspark import read, register
+from support.partitioned import PARTED_BY
 from support.repository import ROOT
 
 pytestmark = pytest.mark.reference
@@ -40,17 +41,8 @@ def test_tables_have_the_rows_that_delta_spark_reads(spark: Any, path: Path) -> 
     assert texts(wanted).exceptAll(texts(found)).isEmpty()
 
 
-PARTITIONED = {
-    "name STRING, day DATE": "concat('a b/=%é', id % 3), IF(id % 2 = 0, NULL, date'1900-01-01')",
-    "n SMALLINT, yes BOOLEAN": "IF(id % 3 = 0, NULL, -id % 5), IF(id % 4 = 0, NULL, id % 2 = 0)",
-    "f FLOAT, d DOUBLE": "IF(id % 3 = 0, float('NaN'), 0.1), IF(id % 2 = 0, -0.0D, 1e300D)",
-    "m DECIMAL(12,3), at TIMESTAMP": "id % 3 / 8, timestamp_micros(id % 3 * 100000007 - 5)",
-    "ntz TIMESTAMP_NTZ": "make_timestamp_ntz(1999, 1, 1, 0, 0, id % 3)",
-}
-
-
 @pytest.mark.parametrize("mode", ["none", "name"])
-@pytest.mark.parametrize("columns", PARTITIONED)
+@pytest.mark.parametrize("columns", PARTED_BY)
 def test_partition_values_are_those_that_delta_spark_reads(
     spark: Any, tmp_path: Path, columns: str, mode: str
 ) -> None:
@@ -60,7 +52,7 @@ def test_partition_values_are_those_that_delta_spark_reads(
         f"CREATE TABLE {name} ({columns}, id BIGINT) USING delta PARTITIONED BY ({parts})"
         f" TBLPROPERTIES ('delta.columnMapping.mode' = '{mode}')"
     )
-    spark.sql(f"INSERT INTO {name} SELECT {PARTITIONED[columns]}, id FROM range(12)")
+    spark.sql(f"INSERT INTO {name} SELECT {PARTED_BY[columns]}, id FROM range(12)")
     found, wanted = read(spark, tmp_path / "t"), spark.table(name)
     assert [one.dataType for one in found.schema] == [one.dataType for one in wanted.schema]
     assert texts(found).exceptAll(texts(wanted)).isEmpty()

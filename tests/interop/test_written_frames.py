@@ -7,6 +7,7 @@ import pytest
 
 from liquidlog import Table
 from liquidspark import ExecutorOptions, append, overwrite, stream
+from support.partitioned import PARTED_BY
 
 pytestmark = pytest.mark.reference
 
@@ -102,17 +103,8 @@ def test_a_stream_is_read_and_streamed_on(spark: Any, name: str, tmp_path: Path)
     assert spark.read.parquet(str(tmp_path / "out")).count() == 300
 
 
-PARTED = {
-    "name STRING, day DATE": "concat('a b/=%é', id % 3), IF(id % 2 = 0, NULL, date'1900-01-01')",
-    "n SMALLINT, yes BOOLEAN": "smallint(IF(id % 3 = 0, NULL, -id % 5)), id % 2 = 0",
-    "f FLOAT, d DOUBLE": "IF(id % 3 = 0, float('NaN'), float(0.1)), IF(id % 2 = 0, -0.0D, 1e300D)",
-    "m DECIMAL(12,3), at TIMESTAMP": "id % 3 / 8, timestamp_micros(id % 3 * 100000007 - 5)",
-    "ntz TIMESTAMP_NTZ": "make_timestamp_ntz(1999, 1, 1, 0, 0, id % 3)",
-}
-
-
 @pytest.mark.parametrize("mode", ["none", "name"])
-@pytest.mark.parametrize("columns", PARTED)
+@pytest.mark.parametrize("columns", PARTED_BY)
 def test_partitions_are_those_that_it_writes_itself(
     spark: Any, tmp_path: Path, columns: str, mode: str
 ) -> None:
@@ -124,7 +116,7 @@ def test_partitions_are_those_that_it_writes_itself(
             f" TBLPROPERTIES ('delta.columnMapping.mode' = '{mode}')"
         )
     listed = ", ".join(names)
-    frame = spark.sql(f"SELECT id, {PARTED[columns]} FROM range(40)").toDF("id", *names)
+    frame = spark.sql(f"SELECT id, {PARTED_BY[columns]} FROM range(40)").toDF("id", *names)
     kinds = [f"cast({name} as {part.split()[1]}) {name}" for name, part in zip(
         names, columns.split(", "), strict=True
     )]  # fmt: skip

@@ -27,6 +27,16 @@ SQL_COLUMNS: Final[Mapping[str, SqlColumn]] = {
 }
 """Columns for `table_by_every_type`, to which tests add some."""
 
+PARTED_BY: Final[Mapping[str, str]] = {
+    "name STRING, day DATE": "concat('a b/=%é', id % 3), IF(id % 2 = 0, NULL, date'1900-01-01')",
+    "n SMALLINT, yes BOOLEAN": "smallint(IF(id % 3 = 0, NULL, -id % 5)),"
+    " IF(id % 4 = 0, NULL, id % 2 = 0)",
+    "f FLOAT, d DOUBLE": "IF(id % 3 = 0, float('NaN'), float(0.1)), IF(id % 2 = 0, -0.0D, 1e300D)",
+    "m DECIMAL(12,3), at TIMESTAMP": "id % 3 / 8, timestamp_micros(id % 3 * 100000007 - 5)",
+    "ntz TIMESTAMP_NTZ": "make_timestamp_ntz(1999, 1, 1, 0, 0, id % 3)",
+}
+"""Partition columns as CREATE TABLE has them, and expressions of `id` for their values."""
+
 
 def partitioned_table(
     path: Path,
