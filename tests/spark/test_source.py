@@ -13,8 +13,18 @@ from liquidlog.errors import UsageError
 from liquidlog.spec.schema import parse_schema
 from liquidspark import append, read, register
 from liquidspark.settings import settings_applied
-from spark.test_writing import TYPED, nested_schema
-from support.written import data_files, expected, numbers, require_untouched, rows_of, table_of
+from support.written import (
+    TYPED,
+    data_files,
+    expected,
+    nested_schema,
+    numbers,
+    require_untouched,
+    rows_of,
+    table_of,
+    typed_frame,
+    typed_table,
+)
 
 pytestmark = pytest.mark.spark
 
@@ -197,16 +207,7 @@ def test_an_abort_keeps_what_may_be_committed(source: SparkSession, tmp_path: Pa
 @pytest.mark.sparks
 @pytest.mark.parametrize("cluster", ["true", "false"])
 def test_every_type_is_read_exactly(source: SparkSession, tmp_path: Path, cluster: str) -> None:
-    fields = ",".join(
-        f'{{"name":"{name}","type":"{kind}","nullable":true,"metadata":{{}}}}'
-        for name, kind, _ in (("id", "long", ""), *TYPED)
-    )
-    schema = parse_schema(f'{{"type":"struct","fields":[{fields}]}}', where="a test")
-    features = {"delta.feature.timestampNtz": "supported", "delta.feature.variantType": "supported"}
-    table = table_of(tmp_path, schema, cluster_by=["id", "at"], properties=features)
-    frame = source.range(0, 1500, 1, 3).selectExpr(
-        "id", *(f"{expression} AS {name}" for name, _, expression in TYPED)
-    )
+    table, frame = typed_table(tmp_path), typed_frame(source)
     save(frame, table, cluster=cluster)
     kept = [f"cast({name} as string) {name}" for name, _, _ in TYPED if name != "v"]
     kept = ["id", *kept, "hex(bin) h", "to_json(v) j", "double('-0.0') <=> d z"]

@@ -19,12 +19,16 @@ from liquidlog.spec.schema import StructType, parse_schema
 from liquidspark import append, frames, overwrite
 from support.written import (
     SHUFFLED,
+    TYPED,
     data_files,
     expected,
+    nested_schema,
     numbers,
     require_untouched,
     rows_of,
     table_of,
+    typed_frame,
+    typed_table,
 )
 
 pytestmark = pytest.mark.spark
@@ -87,59 +91,11 @@ def test_skewed_and_empty_partitions_are_sampled_evenly(
     assert max(counts) < 3 * min(counts)
 
 
-TYPED = [
-    ("b", "byte", "cast(id % 100 as tinyint)"),
-    ("sh", "short", "cast(id as smallint)"),
-    ("i", "integer", "cast(id as int)"),
-    ("f", "float", "cast(id / 3 as float)"),
-    ("d", "double", "IF(id % 7 = 0, double('NaN'), IF(id % 5 = 0, -0.0D, id / 3))"),
-    ("dec", "decimal(12,3)", "cast(id / 8 as decimal(12,3))"),
-    (
-        "wide",
-        "decimal(38,10)",
-        "cast(concat(id, '000000000000000000.0000000007') as decimal(38,10))",
-    ),
-    ("day", "date", "date_add(date'1582-10-20', cast(id as int))"),
-    ("at", "timestamp", "timestamp_micros(id * 1000003 - 99999999999)"),
-    ("ntz", "timestamp_ntz", "make_timestamp_ntz(1900, 1, 1, 0, 0, 0) + make_dt_interval(id)"),
-    ("s", "string", "IF(id % 3 = 0, NULL, concat('\u00e9', char(0), id))"),
-    ("bin", "binary", "unhex(hex(id))"),
-    ("yes", "boolean", "id % 2 = 0"),
-    ("v", "variant", "parse_json(concat('{\"a\":', id, '}'))"),
-]
-
-
-def nested_schema() -> StructType:
-    return parse_schema(
-        """{"type":"struct","fields":[
-        {"name":"id","type":"long","nullable":true,"metadata":{}},
-        {"name":"st","type":{"type":"struct","fields":[
-           {"name":"a","type":"long","nullable":true,"metadata":{}},
-           {"name":"b","type":{"type":"array","elementType":"string","containsNull":true},
-            "nullable":true,"metadata":{}},
-           {"name":"late","type":"date","nullable":true,"metadata":{}}]},
-         "nullable":true,"metadata":{}},
-        {"name":"m","type":{"type":"map","keyType":"string","valueType":{"type":"struct","fields":[
-           {"name":"x","type":"integer","nullable":true,"metadata":{}}]},
-           "valueContainsNull":true},"nullable":true,"metadata":{}}]}""",
-        where="a test",
-    )
-
-
 @pytest.mark.parametrize("given", [{}, {"options": SHUFFLED}, {"cluster": False}], ids=str)
 def test_every_type_arrives_exactly(
     spark: SparkSession, tmp_path: Path, given: dict[str, Any]
 ) -> None:
-    fields = ",".join(
-        f'{{"name":"{name}","type":"{kind}","nullable":true,"metadata":{{}}}}'
-        for name, kind, _ in (("id", "long", ""), *TYPED)
-    )
-    schema = parse_schema(f'{{"type":"struct","fields":[{fields}]}}', where="a test")
-    features = {"delta.feature.timestampNtz": "supported", "delta.feature.variantType": "supported"}
-    table = table_of(tmp_path, schema, cluster_by=["id", "at"], properties=features)
-    frame = spark.range(0, 1500, 1, 3).selectExpr(
-        "id", *(f"{expression} AS {name}" for name, _, expression in TYPED)
-    )
+    table, frame = typed_table(tmp_path), typed_frame(spark)
     append(frame, table, **given)
     paths = [str(Path(table.uri) / path) for path in table.files()["path"].to_pylist()]
     plain = [name for name, _, _ in TYPED if name != "v"]

@@ -9,15 +9,71 @@ from pyspark.sql import DataFrame, SparkSession
 
 from liquidlog import Table
 from liquidlog.data.runs import runs_in
-from liquidlog.spec.schema import StructType
+from liquidlog.spec.schema import StructType, parse_schema
 from liquidspark import ExecutorOptions
 
 SHUFFLED = ExecutorOptions(single_task_bytes=0, slice_bytes=1 << 13, sample_rows=1 << 12)
 PLAIN_SCHEMA = pa.schema([("id", pa.int64()), ("k", pa.int32()), ("s", pa.string())])
+TYPED = [
+    ("b", "byte", "cast(id % 100 as tinyint)"),
+    ("sh", "short", "cast(id as smallint)"),
+    ("i", "integer", "cast(id as int)"),
+    ("f", "float", "cast(id / 3 as float)"),
+    ("d", "double", "IF(id % 7 = 0, double('NaN'), IF(id % 5 = 0, -0.0D, id / 3))"),
+    ("dec", "decimal(12,3)", "cast(id / 8 as decimal(12,3))"),
+    (
+        "wide",
+        "decimal(38,10)",
+        "cast(concat(id, '000000000000000000.0000000007') as decimal(38,10))",
+    ),
+    ("day", "date", "date_add(date'1582-10-20', cast(id as int))"),
+    ("at", "timestamp", "timestamp_micros(id * 1000003 - 99999999999)"),
+    ("ntz", "timestamp_ntz", "make_timestamp_ntz(1900, 1, 1, 0, 0, 0) + make_dt_interval(id)"),
+    ("s", "string", "IF(id % 3 = 0, NULL, concat('\u00e9', char(0), id))"),
+    ("bin", "binary", "unhex(hex(id))"),
+    ("yes", "boolean", "id % 2 = 0"),
+    ("v", "variant", "parse_json(concat('{\"a\":', id, '}'))"),
+]
+"""Columns of every type: name, type in the protocol, and an expression of `id`."""
 
 
 def table_of(path: Path, schema: pa.Schema | StructType = PLAIN_SCHEMA, **given: Any) -> Table:
     return Table.create(path / "t", schema=schema, **({"cluster_by": ["id", "k"]} | given))
+
+
+def typed_table(path: Path) -> Table:
+    """A table of `id` and the columns of TYPED."""
+    fields = ",".join(
+        f'{{"name":"{name}","type":"{kind}","nullable":true,"metadata":{{}}}}'
+        for name, kind, _ in (("id", "long", ""), *TYPED)
+    )
+    schema = parse_schema(f'{{"type":"struct","fields":[{fields}]}}', where="a test")
+    features = {"delta.feature.timestampNtz": "supported", "delta.feature.variantType": "supported"}
+    return table_of(path, schema, cluster_by=["id", "at"], properties=features)
+
+
+def typed_frame(spark: SparkSession) -> DataFrame:
+    """1,500 rows for it."""
+    return spark.range(0, 1500, 1, 3).selectExpr(
+        "id", *(f"{expression} AS {name}" for name, _, expression in TYPED)
+    )
+
+
+def nested_schema() -> StructType:
+    return parse_schema(
+        """{"type":"struct","fields":[
+        {"name":"id","type":"long","nullable":true,"metadata":{}},
+        {"name":"st","type":{"type":"struct","fields":[
+           {"name":"a","type":"long","nullable":true,"metadata":{}},
+           {"name":"b","type":{"type":"array","elementType":"string","containsNull":true},
+            "nullable":true,"metadata":{}},
+           {"name":"late","type":"date","nullable":true,"metadata":{}}]},
+         "nullable":true,"metadata":{}},
+        {"name":"m","type":{"type":"map","keyType":"string","valueType":{"type":"struct","fields":[
+           {"name":"x","type":"integer","nullable":true,"metadata":{}}]},
+           "valueContainsNull":true},"nullable":true,"metadata":{}}]}""",
+        where="a test",
+    )
 
 
 def rows_of(table: Table) -> list[dict[str, Any]]:
