@@ -49,7 +49,7 @@ def asked_of_lineitem(random: np.random.Generator, count: int) -> Iterator[str]:
 
 
 def workload(path: Path, table: Path, predicates: Iterator[str]) -> Path:
-    """Write predicates as a workload of one query a day."""
+    """Write predicates as a workload of one query per day."""
     with path.open("w") as file:
         for number, where in enumerate(predicates):
             when = f"{FIRST_DAY + number}T12:00:00Z"

@@ -80,7 +80,7 @@ def tell_kinds(tables: list[dict[str, Any]]) -> None:
     for table in tables:
         kinds[Path(table["table"]).name.partition("-")[0]].append(table["seconds"])
     for kind, found in kinds.items():
-        print(f"{kind}: {sum(found) / len(found):.2f} s a table, at most {max(found):.2f}")
+        print(f"{kind}: {sum(found) / len(found):.2f} s per table, at most {max(found):.2f}")
 
 
 def watch(process: "subprocess.Popen[bytes]") -> dict[str, int]:

@@ -140,7 +140,7 @@ def shares(
     width = int(len(ranks) * RANGE_SHARE)
     first = rng.integers(0, len(ranks) - width, (PREDICATES, ranks.shape[1]))
     froms, to = (np.take_along_axis(ordered, at, axis=0) for at in (first, first + width))
-    # A box of one percent a column around a row, so that all columns together meet rows.
+    # A box of one percent per column around a row, so that all columns together meet rows.
     half = np.ceil(width / 2).astype(np.int64)
     places = np.column_stack(
         [np.searchsorted(ordered[:, j], points[:, j]) for j in range(ranks.shape[1])]

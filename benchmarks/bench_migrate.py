@@ -1,8 +1,8 @@
 """The road from partitions over ZORDER BY to clustering, with one set of rows: predicted and real.
 
-Rows of events are written as a table partitioned by day, six files a day. Copies of it are ordered
-by ZORDER BY inside partitions, and migrated to a table clustered by day and user; the same rows
-without partitions are ordered by ZORDER BY both columns. Every rewrite is predicted before and
+Rows of events are written as a table partitioned by day, six files per day. Copies of it are
+ordered by ZORDER BY inside partitions, and migrated to a table clustered by day and user; the same
+rows without partitions are ordered by ZORDER BY both columns. Every rewrite is predicted before and
 looked at after: which files and bytes its readers open, by the statistics in the log, and how long
 delta-rs takes for all of them. The local executor rewrites, as the table is small.
 
@@ -188,7 +188,7 @@ def report(layouts: Sequence[Layout]) -> None:
         raise SystemExit("layouts differ in their rows")
     print(
         "| layout | files | MiB | rewritten, MiB | s | predicted share | real share |"
-        " KiB a reading | files a reading | 32 queries of delta-rs, s |\n"
+        " KiB per reading | files per reading | 32 queries of delta-rs, s |\n"
         "|---|---:|---:|---:|---:|---:|---:|---:|---:|---:|"
     )
     for one in layouts:
@@ -200,7 +200,7 @@ def report(layouts: Sequence[Layout]) -> None:
             f" {one.files_read:.1f} | {one.query_seconds:.2f} |"
         )
     print(
-        "\n| KiB a reading | a day | a user | a user in a week | 1 % of users in a week |\n"
+        "\n| KiB per reading | a day | a user | a user in a week | 1 % of users in a week |\n"
         "|---|---:|---:|---:|---:|"
     )
     for one in layouts:

@@ -2,7 +2,7 @@
 
 python benchmarks/bench_simulation.py --rounds 100
 
-Prints the tables of RESULTS.md and, with --plots DIRECTORY, saves one picture a workload.
+Prints the tables of RESULTS.md and, with --plots DIRECTORY, saves one picture per workload.
 """
 
 import argparse

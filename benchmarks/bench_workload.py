@@ -1,4 +1,4 @@
-"""Import a Spark event log of a given size: MB a second, and the most memory that it takes.
+"""Import a Spark event log of a given size: MB per second, and the most memory that it takes.
 
 The log is a recorded one, repeated with other accumulators and constants, between events of tasks
 as every log has them; `--share` says which share of the bytes are events of queries.
@@ -69,7 +69,8 @@ def _measure(log: Path) -> None:
     size = log.stat().st_size / MEGABYTE
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1000
     print(f"{size:.0f} MB, {found.scans} scans, {len(found.queries)} queries")
-    print(f"{size / seconds:.0f} MB a second, {size / cpu:.0f} MB a CPU second, peak {peak:.0f} MB")
+    rates = f"{size / seconds:.0f} MB per second, {size / cpu:.0f} MB per CPU second"
+    print(f"{rates}, peak {peak:.0f} MB")
 
 
 if __name__ == "__main__":

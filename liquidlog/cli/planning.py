@@ -82,7 +82,8 @@ def _prices(given: Mapping[str, Any]) -> Prices | None:
         )
     if given:
         raise UsageError(
-            "prices and --start-seconds need --throughput: bytes that the cluster rewrites a second"
+            "prices and --start-seconds need --throughput: bytes that the cluster rewrites per"
+            " second"
         )
     return None
 

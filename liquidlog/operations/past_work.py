@@ -15,7 +15,7 @@ from liquidlog.operations.orphans import OPERATION as ORPHANS
 from liquidlog.plan import SPARED_TAG
 
 MOST_COMMITS: Final = 1_000
-"""No more commits are read, so that a table with a commit a second is looked at soon enough."""
+"""No more commits are read, so that a table with a commit per second is looked at soon enough."""
 
 _OPTIMIZE: Final = "OPTIMIZE"
 _NOTES: Final = frozenset({vacuum.START, vacuum.END, ORPHANS})

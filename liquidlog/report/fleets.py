@@ -1,4 +1,4 @@
-"""Reports of surveys of many tables: one line a table, and what is worth doing together."""
+"""Reports of surveys of many tables: one line per table, and what is worth doing together."""
 
 from collections import Counter
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""Reports of runs of upkeep: one line a table, and what it took together."""
+"""Reports of runs of upkeep: one line per table, and what it took together."""
 
 from collections import Counter
 from collections.abc import Iterator

@@ -2,7 +2,7 @@
 
 python tests/interop/golden_tables.py DIRECTORY [--verbose]
 
-DIRECTORY holds one directory per case: the table, `expected.json` with what Delta Spark says of every
+DIRECTORY holds one per case: the table, `expected.json` with what Delta Spark says of every
 version, and beside them `canon.py`, which defines the hash of a version's rows. Compared are files,
 tags, providers, deletion vectors, row ids, domains, protocol, metadata, schema, clustering columns,
 transactions and the rows themselves through our data reader. Exits with 1 at any difference that is

@@ -1,6 +1,6 @@
 """Code blocks of the documents, run in the order of their page, in a directory of its own.
 
-A block in `python` is executed, in one namespace a page; a block in `text` after it is what it
+A block in `python` is executed, in one namespace per page; a block in `text` after it is what it
 prints. A block in `console` holds commands after `$ ` and what they print; its last line may be
 `[exit status N]`. A block with a title is a file of that name. In what is printed, `…` stands for
 any words of a line and, alone on a line, for any lines. Ids, times and durations may differ.

@@ -16,7 +16,7 @@ PAGE = 3
 
 @dataclass
 class UnityServer:
-    """Tables by (catalog, schema); `refusals` are statuses to answer with, one a request."""
+    """Tables by (catalog, schema); `refusals` are statuses to answer with, one per request."""
 
     tables: Mapping[tuple[str, str], Sequence[Mapping[str, Any]]]
     token: str | None = None

@@ -146,7 +146,7 @@ def test_bitmap_that_is_not_what_the_log_says(
 
 
 def test_bitmap_out_of_order_is_refused() -> None:
-    # The array container of 1, 5, 9 ends the payload: two bytes a value.
+    # The array container of 1, 5, 9 ends the payload: two bytes per value.
     swapped = PAYLOAD[:-6] + struct.pack("<HHH", 5, 1, 9)
     assert (
         fault_of(lambda: deleted_positions(swapped, cardinality=3, num_rows=10))
