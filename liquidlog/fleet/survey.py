@@ -1,6 +1,5 @@
 """A survey of many tables: all are found, looked at in a few processes, and ranked."""
 
-import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import as_completed
 from dataclasses import dataclass, field
@@ -14,7 +13,7 @@ from liquidlog.fleet.outcomes import exit_status_of
 from liquidlog.fleet.readers import Readers
 from liquidlog.fleet.surveying import Pages, Survey, Surveyed, not_surveyed, surveyed
 from liquidlog.judgement.verdicts import Bar
-from liquidlog.local.workers import TaskFailedError, Workers
+from liquidlog.local.workers import TaskFailedError, Workers, core_count
 from liquidlog.logs import Log
 from liquidlog.storage.options import StorageOptions
 from liquidlog.upkeep.decisions import Decision
@@ -154,8 +153,7 @@ def _all(asked: Sequence[Survey], processes: int | None) -> Iterator[Surveyed]:
     if len(asked) <= _SOON_LOOKED_AT and processes is None:
         yield from map(surveyed, asked)
         return
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-    usual = max(_FEWEST_PROCESSES, min(cores or 1, MOST_PROCESSES))
+    usual = max(_FEWEST_PROCESSES, min(core_count(), MOST_PROCESSES))
     workers = Workers(min(usual if processes is None else processes, max(1, len(asked))))
     try:
         running = {workers.submit(surveyed, one, attempt=0): one.address for one in asked}

@@ -8,7 +8,7 @@ from typing import Any, Final, Self
 
 from liquidlog.errors import ExecutorError
 from liquidlog.local.engine import LocalEngine, LocalJobs
-from liquidlog.local.workers import TaskFailedError, Workers
+from liquidlog.local.workers import TaskFailedError, Workers, core_count
 from liquidlog.plan import Cancelled, ClusteringPlan, Outcome, Progress
 from liquidlog.rewriting.access import CANNOT_READ, new_token, storage_problem
 from liquidlog.rewriting.flight import Flight
@@ -158,7 +158,7 @@ def begun_early(_: Mapping[str, str]) -> Iterator[None]:
 def worker_count() -> int:
     """Return how many workers this machine has cores and memory for, at least 1."""
     by_memory = memory_bytes() // 2 // _WORKER_BYTES
-    return max(1, min(len(os.sched_getaffinity(0)), by_memory))
+    return max(1, min(core_count(), by_memory))
 
 
 def memory_bytes() -> int:

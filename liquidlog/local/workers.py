@@ -4,6 +4,7 @@ They are programs of their own, not forks, and do not import the main program ag
 standard library do. One that runs a task can be ended alone; another one takes its place.
 """
 
+import os
 import pickle
 import subprocess
 import sys
@@ -27,6 +28,13 @@ _PROGRAM: Final = (
 )
 _GRACE_SECONDS: Final = 3.0
 """How long a worker that is ended may take to delete what it was writing."""
+
+
+def core_count() -> int:
+    """Return how many cores this process may use, at least 1."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
 
 
 class TaskFailedError(Exception):

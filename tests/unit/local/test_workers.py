@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from liquidlog.local.engine import TASK_ATTEMPTS, LocalJobs
-from liquidlog.local.workers import TaskFailedError, Workers
+from liquidlog.local.workers import TaskFailedError, Workers, core_count
 from liquidlog.rewriting.scratch import scratch_directory
 from support import local_tasks
 
@@ -21,6 +21,14 @@ def workers() -> Iterator[Workers]:
     made = Workers(2)
     yield made
     made.close()
+
+
+def test_cores_are_those_that_the_process_may_use(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {3, 5, 8}, raising=False)
+    assert core_count() == 3
+    monkeypatch.delattr(os, "sched_getaffinity")  # as on macOS
+    monkeypatch.setattr(os, "cpu_count", lambda: None)
+    assert core_count() == 1
 
 
 def test_answers_come_in_the_order_of_requests(workers: Workers) -> None:
