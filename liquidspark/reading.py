@@ -67,14 +67,8 @@ class TableReader(DataSourceReader):
         """
         assert self._table is not None  # noqa: S101  tasks do not ask for partitions
         plan = self._table.plan_read(self._where, self._version)
-        rows = TableRows(
-            schema=without_void(parse_schema(plan.schema_string, where="the plan")),
-            columns=tuple(self._schema.names),
-            mapping=plan.mapping_mode,
-            row_tracking=plan.row_tracking,
-            partition_columns=plan.partition_columns,
-            storage=self._table.storage,
-            max_bytes=_HELD_BYTES,
+        rows = TableRows.of_plan(
+            plan, self._schema.names, storage=self._table.storage, max_bytes=_HELD_BYTES
         )
         return [FilesOfTask(rows, parts) for parts in _of_tasks(_parts(plan))]
 

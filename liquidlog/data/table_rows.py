@@ -6,6 +6,7 @@ Serialization".
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Self
 
 import pyarrow as pa
 
@@ -13,11 +14,11 @@ from liquidlog.data.logical_file import LogicalFile
 from liquidlog.data.partitioned import typed_value
 from liquidlog.data.reader import with_names_of
 from liquidlog.errors import DataFileError
-from liquidlog.plan import InputFile, RowTracking
-from liquidlog.spec.arrow import arrow_type
+from liquidlog.plan import InputFile, ReadPlan, RowTracking
+from liquidlog.spec.arrow import arrow_type, without_void
 from liquidlog.spec.mapping import MappingMode
 from liquidlog.spec.partitions import PartitionTexts, data_schema
-from liquidlog.spec.schema import StructField, StructType
+from liquidlog.spec.schema import StructField, StructType, parse_schema
 from liquidlog.storage.options import StorageOptions
 
 
@@ -61,6 +62,25 @@ class TableRows:
     partition_columns: tuple[str, ...]
     storage: StorageOptions
     max_bytes: int
+
+    @classmethod
+    def of_plan(
+        cls, plan: ReadPlan, columns: Sequence[str], *, storage: StorageOptions, max_bytes: int
+    ) -> Self:
+        """Return what reads the files of a plan.
+
+        Raises:
+            CorruptLogError: If the plan's schema is none.
+        """
+        return cls(
+            schema=without_void(parse_schema(plan.schema_string, where="the plan")),
+            columns=tuple(columns),
+            mapping=plan.mapping_mode,
+            row_tracking=plan.row_tracking,
+            partition_columns=plan.partition_columns,
+            storage=storage,
+            max_bytes=max_bytes,
+        )
 
     def read(self, part: FilePart) -> Iterator[pa.Table]:
         """Yield the live rows of a part of a file, with the columns in the types of `arrow_schema`.

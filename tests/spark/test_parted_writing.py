@@ -13,9 +13,7 @@ from liquidlog import Table
 from liquidlog.data.runs import runs_in
 from liquidlog.data.table_rows import TableRows
 from liquidlog.errors import ExecutorError, UsageError
-from liquidlog.spec.arrow import without_void
 from liquidlog.spec.partitions import PartitionTexts
-from liquidlog.spec.schema import parse_schema
 from liquidspark import append, frames, overwrite, parting, stream
 from support.partitioned import partitioned_table
 
@@ -48,15 +46,7 @@ def found(table: Table, columns: tuple[str, ...] = ("id", "p", "n")) -> Counter[
     from liquidspark.reading import _parts
 
     plan = table.plan_read()
-    reader = TableRows(
-        schema=without_void(parse_schema(plan.schema_string, where="the plan")),
-        columns=columns,
-        mapping=plan.mapping_mode,
-        row_tracking=plan.row_tracking,
-        partition_columns=plan.partition_columns,
-        storage=table.storage,
-        max_bytes=1 << 20,
-    )
+    reader = TableRows.of_plan(plan, columns, storage=table.storage, max_bytes=1 << 20)
     tables = [one for part in _parts(plan) for one in reader.read(part)]
     return Counter(tuple(row.values()) for one in tables for row in one.to_pylist())
 
