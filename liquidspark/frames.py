@@ -277,7 +277,8 @@ def write_frame(
 
     Raises:
         UsageError: If Spark cannot evaluate an expression of the table.
-        ExecutorError: If the rows do not fit the table, or a job failed; no file is left.
+        ExecutorError: If the rows do not fit the table, the deletion vector of a file to rewrite
+            cannot be located, or a job failed; no file is left.
     """
     spark = frame.sparkSession
     rows = aligned(frame, plan)

@@ -13,11 +13,11 @@ from liquidlog.errors import (
     UnsupportedFeatureError,
     UsageError,
 )
-from liquidlog.spec.actions import DeletionVector
 from liquidspark import append, frames, overwrite
-from support.deleted import commit_vectors
 from support.written import (
+    NOWHERE,
     expected,
+    lose_vector,
     numbers,
     require_untouched,
     rows_of,
@@ -87,21 +87,13 @@ def test_what_the_table_forbids_is_refused(
         assert rows_of(table) == expected(5)
 
 
-@pytest.mark.parametrize(
-    ("kind", "place"),
-    [("z", "x"), ("u", "x"), ("p", "file:///%ff"), ("p", "s3://bucket/vector.bin")],
-    ids=["unknown type", "no name", "no text", "another storage"],
-)
+@pytest.mark.parametrize(("kind", "place"), NOWHERE.values(), ids=NOWHERE)
 def test_deletion_vectors_that_are_nowhere_are_named(
     spark: SparkSession, tmp_path: Path, kind: str, place: str
 ) -> None:
     table = table_of(tmp_path, properties={"delta.enableDeletionVectors": "true"})
     append(numbers(spark, 100), table)
-    (path,) = table.update().paths().to_pylist()
-    vector = DeletionVector(
-        storage_type=kind, path_or_inline_dv=place, offset=1, size_in_bytes=34, cardinality=1
-    )
-    commit_vectors(Path(table.uri), {path: vector})
+    path = lose_vector(table, kind, place)
     with pytest.raises(ExecutorError, match=path):
         overwrite(numbers(spark, 5), table, where="id < 10")
     require_untouched(table, 2)

@@ -9,14 +9,16 @@ from pyspark.sql import DataFrame, SparkSession
 
 from liquidlog import Table
 from liquidlog.data.runs import Run, runs_in
-from liquidlog.errors import UsageError
+from liquidlog.errors import CorruptLogError, UsageError
 from liquidlog.spec.schema import parse_schema
 from liquidspark import append, read, register
 from liquidspark.settings import settings_applied
 from support.written import (
+    NOWHERE,
     TYPED,
     data_files,
     expected,
+    lose_vector,
     nested_schema,
     numbers,
     require_untouched,
@@ -272,6 +274,19 @@ def test_queries_of_one_dataframe_do_not_share_their_filters(
         both = found.where("id = 5").union(found.where("id = 1005"))
         assert ids(both) == [5, 1005]
         assert (found.where("id = 5").count(), found.count()) == (1, 2000)
+
+
+@pytest.mark.parametrize(("kind", "place"), NOWHERE.values(), ids=NOWHERE)
+def test_deletion_vectors_that_are_nowhere_are_named(
+    source: SparkSession, tmp_path: Path, kind: str, place: str
+) -> None:
+    from liquidspark.reading import TableReader
+
+    table = table_of(tmp_path, properties={"delta.enableDeletionVectors": "true"})
+    append(numbers(source, 100), table)
+    path = lose_vector(table, kind, place)
+    with pytest.raises(CorruptLogError, match=path):
+        TableReader(table, numbers(source, 1).schema, None).partitions()
 
 
 def test_large_files_are_read_in_parts(

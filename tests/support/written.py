@@ -9,8 +9,10 @@ from pyspark.sql import DataFrame, SparkSession
 
 from liquidlog import Table
 from liquidlog.data.runs import runs_in
+from liquidlog.spec.actions import DeletionVector
 from liquidlog.spec.schema import StructType, parse_schema
 from liquidspark import ExecutorOptions
+from support.deleted import commit_vectors
 
 SHUFFLED = ExecutorOptions(single_task_bytes=0, slice_bytes=1 << 13, sample_rows=1 << 12)
 PLAIN_SCHEMA = pa.schema([("id", pa.int64()), ("k", pa.int32()), ("s", pa.string())])
@@ -35,6 +37,14 @@ TYPED = [
     ("v", "variant", "parse_json(concat('{\"a\":', id, '}'))"),
 ]
 """Columns of every type: name, type in the protocol, and an expression of `id`."""
+
+NOWHERE = {
+    "unknown type": ("z", "x"),
+    "no name": ("u", "x"),
+    "no text": ("p", "file:///%ff"),
+    "another storage": ("p", "s3://bucket/vector.bin"),
+}
+"""Storage types and paths of deletion vectors that are no place of a file."""
 
 
 def table_of(path: Path, schema: pa.Schema | StructType = PLAIN_SCHEMA, **given: Any) -> Table:
@@ -92,6 +102,16 @@ def require_untouched(table: Table, version: int) -> None:
     assert table.update().version == version
     assert data_files(table) == set(table.files()["path"].to_pylist())
     assert runs_in(table.uri) == ()
+
+
+def lose_vector(table: Table, kind: str, place: str) -> str:
+    """Commit such a deletion vector of the table's only file, and return the file's path."""
+    (path,) = table.update().paths().to_pylist()
+    vector = DeletionVector(
+        storage_type=kind, path_or_inline_dv=place, offset=1, size_in_bytes=34, cardinality=1
+    )
+    commit_vectors(Path(table.uri), {path: vector})
+    return str(path)
 
 
 def numbers(spark: SparkSession, count: int, *, start: int = 0) -> DataFrame:
