@@ -6,7 +6,7 @@ if its row groups have 50 000 rows instead of 400 000. Both are judged by rows a
 """
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
@@ -40,9 +40,6 @@ _MAX_GROWTH: Final = 0.01
 
 _CHUNK_BYTES: Final = 210
 """What a column chunk takes in the footer, the page index and the headers of its pages."""
-
-_ENCODED_ROWS: Final = 4_096
-"""Rows that are encoded to know what they take."""
 
 
 class _Leaf(NamedTuple):
@@ -82,14 +79,31 @@ class _Repeated(NamedTuple):
         return _drawn(self.values, rows) * self.value_bytes / rows
 
 
-def repetitive_leaves(table: pa.Table) -> list[str]:
-    """Return the Parquet paths of the leaves for which a dictionary pays, judged by some rows.
+@dataclass(frozen=True, slots=True)
+class ColumnSample:
+    """The leaves of a file's columns, judged by `rows` at equal distances.
 
-    Arrow tries a dictionary on every column and gives up when it has grown too large; on TPC-H
-    lineitem, leaving the hopeless columns out from the start saves a tenth of the encoding time.
-    Leaves inside lists and maps are always returned.
+    `leaves` are (path, leaf), without the leaf for those inside lists and maps.
     """
-    return _repetitive_paths(_leaves_of(_sampled(table, _SAMPLE_ROWS)))
+
+    rows: int
+    leaves: tuple[tuple[Path, _Leaf | None], ...]
+
+    @classmethod
+    def of(cls, table: pa.Table) -> "ColumnSample":
+        """Return the sample of a table; it may have no rows."""
+        rows = _sampled(table, _SAMPLE_ROWS)
+        return cls(rows.num_rows, tuple(_leaves_of(rows)))
+
+    @property
+    def dictionaries(self) -> list[str]:
+        """The Parquet paths of the leaves for which a dictionary pays.
+
+        Arrow tries a dictionary on every column and gives up when it has grown too large; on TPC-H
+        lineitem, leaving the hopeless columns out from the start saves a tenth of the encoding
+        time. Leaves inside lists and maps are always among them.
+        """
+        return [".".join(path) for path, leaf in self.leaves if leaf is None or leaf.is_repetitive]
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,30 +119,28 @@ class RowGroupCosts:
     repeated: tuple[_Repeated, ...]
 
     @classmethod
-    def measure(cls, table: pa.Table, *, compression: str) -> "RowGroupCosts":
-        """Return the costs of a file, judged by some rows of a table.
+    def of(
+        cls, sample: ColumnSample, *, rows: int, stored_bytes: int, compression: str
+    ) -> "RowGroupCosts":
+        """Return the costs of a file.
 
         Args:
-            table: Rows of the file, at least one.
+            sample: Of its columns.
+            rows: Some of its rows, at least one.
+            stored_bytes: What they take in one row group.
             compression: Name of its codec.
         """
-        sample = _sampled(table, _SAMPLE_ROWS)
-        found = list(_leaves_of(sample))
-        leaves = [leaf for _, leaf in found if leaf is not None]
+        leaves = [leaf for _, leaf in sample.leaves if leaf is not None]
         repeated = tuple(
             _Repeated(
-                _all_values(leaf.distinct, sample.num_rows),
-                _value_bytes(leaf.values, compression),
+                _all_values(leaf.distinct, sample.rows), _value_bytes(leaf.values, compression)
             )
             for leaf in leaves
             if leaf.is_heavy
         )
-        paths = _repetitive_paths(found)
-        few = _sampled(sample, _ENCODED_ROWS)
-        stored_bytes = _stored_bytes(few, paths, compression) / few.num_rows
         count = len(leaves)
-        added = cls(0.0, count, repeated).added_bytes(few.num_rows)
-        return cls(max(0.0, stored_bytes - added), count, repeated)
+        added = cls(0.0, count, repeated).added_bytes(rows)
+        return cls(max(0.0, stored_bytes / rows - added), count, repeated)
 
     def added_bytes(self, rows: int) -> float:
         """Return what row groups of so many rows add, per row."""
@@ -146,10 +158,6 @@ def _sampled(table: pa.Table, count: int) -> pa.Table:
         return table
     rows = np.linspace(0, table.num_rows - 1, count, dtype=np.int64)
     return table.take(integer_array(rows))
-
-
-def _repetitive_paths(leaves: Iterable[tuple[Path, _Leaf | None]]) -> list[str]:
-    return [".".join(path) for path, leaf in leaves if leaf is None or leaf.is_repetitive]
 
 
 def _leaves_of(sample: pa.Table) -> Iterator[tuple[Path, _Leaf | None]]:
@@ -211,11 +219,7 @@ def _all_values(distinct: int, rows: int) -> float:
 def _value_bytes(values: pa.ChunkedArray, compression: str) -> float:
     """Return what a value takes in a dictionary, as stored."""
     distinct = pc.unique(values.cast(plain_type(values.type)))
-    return _stored_bytes(pa.table({"": distinct}), [], compression) / max(1, len(distinct))
-
-
-def _stored_bytes(table: pa.Table, dictionaries: list[str], compression: str) -> int:
     sink = pa.BufferOutputStream()
     arguments = codec_arguments(compression)
-    pq.write_table(table, sink, use_dictionary=dictionaries or False, **arguments)
-    return int(sink.getvalue().size)
+    pq.write_table(pa.table({"": distinct}), sink, use_dictionary=False, **arguments)
+    return int(sink.getvalue().size) / max(1, len(distinct))

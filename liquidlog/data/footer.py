@@ -239,8 +239,10 @@ class Footer:
     def require_movable(self, codec: Codec, *, end: int) -> None:
         """Refuse a footer whose row groups cannot be moved, or should not.
 
+        Columns may be without a codec beside others that have it: see `file_encoding`.
+
         Args:
-            codec: Of all its pages.
+            codec: Of its pages.
             end: Where the footer begins, and so its pages end.
 
         Raises:
@@ -259,6 +261,7 @@ class Footer:
                 raise NotMovableError("a row group has not all columns")
             for chunk in chunks:
                 _require_movable_chunk(chunk, codec, end)
+        _require_compressed(self, codec)
 
 
 @dataclass(frozen=True)
@@ -364,7 +367,7 @@ def is_trusted(created_by: str) -> bool:
 def _require_movable_chunk(chunk: Chunk, codec: Codec, end: int) -> None:
     _require_known(chunk.fields, _CHUNK_FIELDS, "a column chunk")
     _require_known(chunk.column, _COLUMN_FIELDS, "a column's metadata")
-    if chunk.codec != _CODECS[codec]:
+    if chunk.codec not in {_CODECS[codec], _CODECS[Codec.UNCOMPRESSED]}:
         raise NotMovableError(f"its pages are not compressed by {codec.value}")
     start, size = chunk.span
     if not start <= _integer(chunk.column, _DATA) < start + size or start < _integer(
@@ -377,6 +380,17 @@ def _require_movable_chunk(chunk: Chunk, codec: Codec, end: int) -> None:
     for start, size in (span for span in spans if span is not None):
         if start < len(MAGIC) or size <= 0 or start + size > end:
             raise NotMovableError("a column chunk or its index is not inside the file")
+
+
+def _require_compressed(footer: Footer, codec: Codec) -> None:
+    """Refuse a file without the codec; one that has it somewhere was given it column by column.
+
+    Raises:
+        NotMovableError: If no column has it.
+    """
+    found = {chunk.codec for group in footer.row_groups for chunk in group.chunks}
+    if found and _CODECS[codec] not in found:
+        raise NotMovableError(f"none of its pages is compressed by {codec.value}")
 
 
 def _require_known(struct: Struct, known: frozenset[int], where: str) -> None:

@@ -14,7 +14,6 @@ import pyarrow as pa
 
 from liquidlog.curve.grid import Keys
 from liquidlog.curve.nested import GroupSizes, rows_until_cut
-from liquidlog.data.dictionaries import RowGroupCosts
 from liquidlog.data.encodings import (
     CODES,
     by_first_use,
@@ -24,6 +23,7 @@ from liquidlog.data.encodings import (
     with_indices,
 )
 from liquidlog.data.exact import convert_chunks
+from liquidlog.data.file_encoding import FileEncoding
 
 ROW_GROUP_ROWS: Final = 65_536
 """A row group has at most this many rows, and at least three eighths of it.
@@ -59,7 +59,10 @@ class _Plan(NamedTuple):
 
 
 class RowGroups:
-    """Gathers rows into row groups, little more than one in memory at a time; mutable."""
+    """Gathers rows into row groups, little more than one in memory at a time; mutable.
+
+    `encoding` is how the file should be encoded, once it has rows for more than one of them.
+    """
 
     def __init__(self, schema: pa.Schema, *, compression: str, level_bits: int = 1) -> None:
         """Gather rows of the columns of `schema`.
@@ -74,6 +77,7 @@ class RowGroups:
         self._level_bits = level_bits
         self._pending: list[_Portion] = []
         self._plan: _Plan | None = None
+        self.encoding: FileEncoding | None = None
         self.pending_rows = 0
 
     def add(self, table: pa.Table, keys: Keys | None = None) -> Iterator[pa.Table]:
@@ -128,7 +132,8 @@ class RowGroups:
         """Return how large the row groups of the file should be, judged by the `first` rows."""
         table = self._joined(self._split(first)[0])
         row_bytes = max(1, table.nbytes // first)
-        costs = RowGroupCosts.measure(table, compression=self._compression)
+        self.encoding = FileEncoding.measure(table, compression=self._compression)
+        costs = self.encoding.costs()
         largest = min(_SCALES[-1] * ROW_GROUP_ROWS, ROW_GROUP_BYTES // row_bytes + 1)
         for scale in _SCALES:
             most = scale * ROW_GROUP_ROWS

@@ -21,8 +21,7 @@ from liquidlog.data.bloom import (
     require_possible,
     writer_arguments,
 )
-from liquidlog.data.compression import codec_arguments
-from liquidlog.data.dictionaries import repetitive_leaves
+from liquidlog.data.file_encoding import FileEncoding
 from liquidlog.data.footer import FooterSchema, read_footer
 from liquidlog.data.row_groups import RowGroups, matching
 from liquidlog.data.statistics import StatisticsCollector
@@ -34,9 +33,6 @@ from liquidlog.spec.schema import StructType
 from liquidlog.spec.stats import encode_stats
 from liquidlog.storage.files import Output, create
 from liquidlog.storage.options import NO_OPTIONS, StorageOptions
-
-_BATCH_ROWS: Final = 65_536
-"""Rows that Arrow encodes at a time; its default of 1024 takes 6 % longer on lineitem."""
 
 _BUFFER_BYTES: Final = 1 << 20
 """Bytes gathered before the file is written to. Arrow writes each page and its header by itself,
@@ -182,7 +178,10 @@ class DataFileWriter:
         if self._options.bloom_filters and first.num_rows:
             encode = partial(encoded_row_group, options=self._options)
             return FilteringWriter(self._buffer.write, first.schema, encode)
-        return _parquet_writer(self._buffer, first, self._options.compression)
+        encoding = self._row_groups.encoding
+        if encoding is None:
+            encoding = FileEncoding.measure(first, compression=self._options.compression)
+        return _parquet_writer(self._buffer, first.schema, encoding)
 
 
 class _Kept:
@@ -238,7 +237,8 @@ def _encoded(
 ) -> pa.Buffer:
     """Return a Parquet file of one row group, of none without rows."""
     sink = pa.BufferOutputStream()
-    with _parquet_writer(sink, table, compression, filters) as writer:
+    encoding = FileEncoding.measure(table, compression=compression)
+    with _parquet_writer(sink, table.schema, encoding, filters) as writer:
         if table.num_rows:
             writer.write_table(table, row_group_size=table.num_rows)
     return sink.getvalue()
@@ -246,22 +246,15 @@ def _encoded(
 
 def _parquet_writer(
     sink: object,
-    first: pa.Table,
-    compression: str,
+    schema: pa.Schema,
+    encoding: FileEncoding,
     filters: Mapping[str, Any] = MappingProxyType({}),
 ) -> pq.ParquetWriter:
     return pq.ParquetWriter(
         sink,
-        first.schema,
-        use_dictionary=repetitive_leaves(first),
-        data_page_version="1.0",
-        coerce_timestamps="us",
-        # As the reference engine; other decimals are fixed-length bytes, slower on both sides.
-        store_decimal_as_integer=True,
-        store_schema=False,
+        schema,
         write_page_index=True,
         write_page_checksum=True,
-        write_batch_size=_BATCH_ROWS,
-        **codec_arguments(compression),
+        **encoding.arguments(),
         **filters,
     )

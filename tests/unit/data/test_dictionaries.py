@@ -2,7 +2,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from liquidlog.data.dictionaries import RowGroupCosts, repetitive_leaves
+from liquidlog.data.dictionaries import ColumnSample, RowGroupCosts
+from liquidlog.data.file_encoding import FileEncoding
 
 ROWS = 65_536
 RANDOM = np.random.default_rng(5)
@@ -18,14 +19,14 @@ def numbers(values: int) -> pa.Array:
 
 
 def costs(**columns: pa.Array) -> RowGroupCosts:
-    return RowGroupCosts.measure(pa.table(columns), compression="zstd")
+    return FileEncoding.measure(pa.table(columns), compression="zstd").costs()
 
 
 def test_narrow_values_get_a_dictionary_only_where_few_are_distinct() -> None:
     table = pa.table(
         {"few": numbers(1_000), "many": numbers(10_000), "text": texts(10_000), "all": texts(ROWS)}
     )
-    assert repetitive_leaves(table) == ["few", "text"]
+    assert ColumnSample.of(table).dictionaries == ["few", "text"]
 
 
 def test_a_text_of_many_values_asks_for_larger_row_groups() -> None:

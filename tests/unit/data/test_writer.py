@@ -8,7 +8,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from liquidlog.data import row_groups
-from liquidlog.data.dictionaries import repetitive_leaves
+from liquidlog.data.dictionaries import ColumnSample
 from liquidlog.data.reader import DataFile
 from liquidlog.data.writer import DataFileWriter
 from liquidlog.errors import StorageError, UsageError
@@ -238,7 +238,7 @@ FEW = pa.array([row % 100 for row in range(MANY)])
 def test_columns_that_repeat_are_chosen_at_every_depth() -> None:
     inner = pa.StructArray.from_arrays([UNIQUE, FEW], ["unique", "few"])
     table = pa.table({"unique": UNIQUE, "few": FEW, "s": inner})
-    assert repetitive_leaves(table) == ["few", "s.few"]
+    assert ColumnSample.of(table).dictionaries == ["few", "s.few"]
 
 
 def test_leaves_of_lists_and_maps_and_dictionaries_are_always_chosen() -> None:
@@ -248,7 +248,7 @@ def test_leaves_of_lists_and_maps_and_dictionaries_are_always_chosen() -> None:
         "d": pa.dictionary(pa.int32(), pa.string()),
     }
     table = pa.schema(list(kinds.items())).empty_table()
-    assert repetitive_leaves(table) == [
+    assert ColumnSample.of(table).dictionaries == [
         "l.list.element.a",
         "m.key_value.key",
         "m.key_value.value.list.element",
@@ -258,7 +258,7 @@ def test_leaves_of_lists_and_maps_and_dictionaries_are_always_chosen() -> None:
 
 def test_the_sample_is_spread_over_all_rows() -> None:
     late = pa.concat_arrays([pa.array([0] * (MANY // 8)), UNIQUE.slice(0, MANY * 7 // 8)])
-    assert repetitive_leaves(pa.table({"late": late})) == []
+    assert ColumnSample.of(pa.table({"late": late})).dictionaries == []
 
 
 @pytest.mark.parametrize("edge", [1, 5, 900])

@@ -1,0 +1,109 @@
+"""Columns that a codec does not shrink go without it, and the files stay copies of themselves."""
+
+from pathlib import Path
+
+import duckdb
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from liquidlog.data.concatenation import CopySource
+from liquidlog.data.file_encoding import ColumnBytes, FileEncoding, left_uncompressed
+from liquidlog.data.footer import NotMovableError
+from liquidlog.data.reader import DataFile
+from liquidlog.data.writer import DataFileWriter, encoded_bytes
+from liquidlog.plan import WriterOptions
+from liquidlog.spec.arrow import delta_schema
+
+ROWS = 40_000
+CODECS = ("zstd", "snappy", "gzip", "lz4_raw")
+
+
+def table(rows: int = ROWS) -> pa.Table:
+    random = np.random.default_rng(3)
+    words = [f"a word that stands here often, {n}" for n in range(300)]
+    modes = pa.array(["air", "mail", "rail", "ship"])
+    return pa.table(
+        {
+            "id": random.integers(-(1 << 62), 1 << 62, rows),
+            "mode": modes.take(pa.array(random.integers(0, 4, rows))),
+            "day": pa.array(np.sort(random.integers(0, 3_000, rows)), pa.int32()),
+            "text": [f"{words[n % 300]} {n}" for n in random.integers(0, 1 << 40, rows).tolist()],
+        }
+    )
+
+
+def written(path: Path, rows: pa.Table, codec: str) -> dict[str, str]:
+    """Write rows, and return the codec of each column."""
+    options = options_of(codec)
+    with DataFileWriter(str(path), schema=delta_schema(rows.schema), options=options) as writer:
+        writer.write(rows)
+        writer.finish(path.name)
+    group = pq.read_metadata(path).row_group(0)
+    columns = [group.column(number) for number in range(group.num_columns)]
+    return {column.path_in_schema: column.compression.lower() for column in columns}
+
+
+def options_of(codec: str) -> WriterOptions:
+    return WriterOptions(indexed=(("id",),), compression=codec)
+
+
+@pytest.mark.parametrize("codec", CODECS)
+def test_random_values_and_codes_go_without_a_codec(tmp_path: Path, codec: str) -> None:
+    path, rows = tmp_path / "a.parquet", table()
+    found = written(path, rows, codec)
+    assert found["id"] == found["mode"] == "uncompressed"
+    assert found["text"] == codec.partition("_")[0]
+    assert pq.read_table(path).equals(rows)
+    with duckdb.connect() as database:
+        total = database.execute("SELECT sum(id) FROM read_parquet(?)", [str(path)]).fetchall()
+    assert total == [(sum(rows["id"].to_pylist()),)]
+
+
+@pytest.mark.parametrize("codec", CODECS)
+def test_a_file_hardly_grows(codec: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = table()
+    chosen_bytes = encoded_bytes(rows, options_of(codec))
+    monkeypatch.setattr("liquidlog.data.file_encoding._MAX_GROWTH", -1.0)
+    assert chosen_bytes <= 1.012 * encoded_bytes(rows, options_of(codec))
+
+
+def test_few_rows_say_too_little() -> None:
+    arguments = FileEncoding.measure(table(4_000), compression="zstd").arguments()
+    assert arguments["compression"] == "zstd"
+
+
+def test_no_codec_is_no_choice() -> None:
+    arguments = FileEncoding.measure(table(), compression="uncompressed").arguments()
+    assert arguments["compression"] == "none"
+    assert "compression_level" not in arguments
+
+
+def test_the_columns_that_shrink_least_are_left_first() -> None:
+    columns = [ColumnBytes("a", 995, 1_000), ColumnBytes("b", 96_000, 97_000)]
+    columns += [ColumnBytes("same", 10, 10), ColumnBytes("grows", 12, 10)]
+    assert left_uncompressed(columns) == {"a", "same", "grows"}
+
+
+def test_large_values_say_enough_in_few_rows(tmp_path: Path) -> None:
+    random = np.random.default_rng(1)
+    blobs = [random.bytes(1 << 16) for _ in range(200)]
+    assert written(tmp_path / "a.parquet", pa.table({"id": blobs}), "zstd") == {
+        "id": "uncompressed"
+    }
+
+
+@pytest.mark.parametrize(("names", "movable"), [(["id", "mode", "text"], True), (["id"], False)])
+def test_row_groups_are_copied_if_a_column_has_the_codec(
+    tmp_path: Path, names: list[str], *, movable: bool
+) -> None:
+    path, rows = tmp_path / "a.parquet", table().select(names)
+    assert "uncompressed" in written(path, rows, "zstd").values()
+    schema = delta_schema(rows.schema)
+    with DataFile.open(str(path), schema=schema) as file:
+        if movable:
+            assert CopySource.of(file, schema, options_of("zstd")).wanted
+        else:
+            with pytest.raises(NotMovableError, match="none of its pages is compressed"):
+                CopySource.of(file, schema, options_of("zstd"))
