@@ -127,17 +127,14 @@ def _weighs(chunk: pa.DictionaryArray) -> bool:
 
 
 def _by_first_use(chunk: pa.DictionaryArray) -> pa.DictionaryArray:
-    is_null = null_mask(chunk.indices)
-    valid = fixed_width(chunk.indices.cast(pa.int64()), np.int64)[~is_null]
-    first = np.full(len(chunk.dictionary), len(valid))
-    first[valid[::-1]] = np.arange(len(valid))[::-1]  # of equal indices, the last assignment stays
-    used = np.argsort(first, kind="stable")[: np.count_nonzero(first < len(valid))]
-    places = np.zeros(len(first), np.int64)
-    places[used] = np.arange(len(used))
-    codes = np.zeros(len(chunk), np.int64)
-    codes[~is_null] = places[valid]
-    positions = pa.array(codes, mask=is_null).cast(chunk.type.index_type)
-    return pa.DictionaryArray.from_arrays(positions, chunk.dictionary.take(integer_array(used)))
+    used = chunk.indices.unique().drop_null()  # in the order in which they come
+    numbers = fixed_width(used.cast(pa.int64()), np.int64)
+    if np.array_equal(numbers, np.arange(len(chunk.dictionary))):
+        return chunk
+    places = np.zeros(len(chunk.dictionary), np.int64)
+    places[numbers] = np.arange(len(numbers))
+    positions = pa.array(places).cast(chunk.type.index_type).take(chunk.indices)
+    return pa.DictionaryArray.from_arrays(positions, chunk.dictionary.take(used))
 
 
 def _compacted(chunk: pa.DictionaryArray) -> pa.DictionaryArray:
