@@ -20,6 +20,7 @@ import pyarrow.compute as pc
 from pyspark import TaskContext
 
 from liquidlog.data.append import conform
+from liquidlog.data.dictionaries import with_light_dictionaries
 from liquidlog.data.encodings import concat, decoded
 from liquidlog.data.exact import convert_chunks
 from liquidlog.data.writer import encoded_bytes
@@ -68,11 +69,11 @@ class Arriving:
             held.append(table)
             held_bytes += table.nbytes
             if held_bytes >= self.work.slice_memory_bytes // _HELD_SHARE:
-                ready, held, held_bytes = concat(held), [], 0
+                ready, held, held_bytes = with_light_dictionaries(concat(held)), [], 0
                 del table
                 yield ready
         if held:
-            yield concat(held)
+            yield with_light_dictionaries(concat(held))
 
     def _conformed(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Table]:
         first = next((batch for batch in batches if batch.num_rows), None)

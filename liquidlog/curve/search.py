@@ -15,6 +15,8 @@ Positions = npt.NDArray[np.int64]
 Side = Literal["left", "right"]
 
 _TABLE_BITS: Final = 16
+_LEAST_VALUES: Final = 1 << 12
+"""Making the table takes as long as searching a thousand values."""
 _MAX_COMPARISONS: Final = 4
 """More boundaries than these in one stretch make the table slower than a binary search."""
 
@@ -30,7 +32,7 @@ def positions_in(boundaries: Integers, values: Integers, side: Side = "left") ->
     Returns:
         (n,) int64, each in [0, b].
     """
-    positions = _by_table(boundaries, values, side) if len(values) > 1 << _TABLE_BITS else None
+    positions = _by_table(boundaries, values, side) if len(values) >= _LEAST_VALUES else None
     if positions is None:
         return np.searchsorted(boundaries, values, side).astype(np.int64, copy=False)
     return positions

@@ -7,7 +7,6 @@ Source: Apache Parquet format, parquet.thrift and README.md, "File format".
 """
 
 import hashlib
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
@@ -33,6 +32,7 @@ from liquidlog.data.thrift import (
     read_items,
     read_struct,
 )
+from liquidlog.data.writers import is_trusted
 from liquidlog.spec.codecs import Codec
 from liquidlog.storage.files import Source
 from liquidlog.version import __version__
@@ -75,19 +75,6 @@ _CODECS: Final = {
     Codec.ZSTD: 6,
     Codec.LZ4_RAW: 7,
 }
-
-_WRITER: Final = re.compile(r"(\S+) version (\d{1,6})\.(\d{1,6})\.\d")
-_TRUSTED: Final = {
-    "parquet-mr": (1, 10),
-    "parquet-cpp-arrow": (10, 0),
-    "parquet-rs": (50, 0),
-    "liquidlog": (0, 0),
-}
-"""Writers by name, and since which version their statistics are right as far as we use them.
-
-Statistics have an order that is said since parquet-mr 1.10. Whoever is not named here may be right
-too: its files are decoded.
-"""
 
 
 class NotMovableError(ValueError):
@@ -354,14 +341,6 @@ def framed(footer: Footer) -> bytes:
     """Return what ends a file: the footer, its length and the magic bytes."""
     content = footer.encode()
     return content + len(content).to_bytes(4, "little") + MAGIC
-
-
-def is_trusted(created_by: str) -> bool:
-    """Return whether a writer of this name and version writes right statistics."""
-    found = _WRITER.match(created_by)
-    if found is None or found[1] not in _TRUSTED:
-        return False
-    return (int(found[2]), int(found[3])) >= _TRUSTED[found[1]]
 
 
 def _require_movable_chunk(chunk: Chunk, codec: Codec, end: int) -> None:

@@ -11,12 +11,13 @@ import pytest
 from deltalake import DeltaTable, convert_to_deltalake
 
 from liquidlog.data.concatenation import ConcatenatedFile, CopySource, written_schema
-from liquidlog.data.footer import Footer, NotMovableError, framed, is_trusted, read_footer
+from liquidlog.data.footer import Footer, NotMovableError, framed, read_footer
 from liquidlog.data.reader import DataFile
 from liquidlog.data.row_group_digest import stored_digests
 from liquidlog.data.statistics import StatisticsCollector
 from liquidlog.data.thrift import BINARY, I64
 from liquidlog.data.writer import DataFileWriter
+from liquidlog.data.writers import is_trusted
 from liquidlog.errors import DataFileError
 from liquidlog.plan import WriterOptions, WrittenFile
 from liquidlog.spec.arrow import delta_schema
