@@ -101,7 +101,8 @@ def make_layouts(arguments: argparse.Namespace) -> dict[str, Files]:
     }
     if "LIQUID_REFERENCE_JARS" in os.environ and arguments.curve == "hilbert":
         makers[REFERENCE] = partial(write_reference, arguments)
-    for layout, make in makers.items():
+    # The reference first: the JVM of this process must begin with its jars.
+    for layout, make in sorted(makers.items(), key=lambda item: item[0] != REFERENCE):
         if not (home / layout).exists():
             unfinished = home / f"{layout} unfinished"
             shutil.rmtree(unfinished, ignore_errors=True)
