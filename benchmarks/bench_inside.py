@@ -39,7 +39,7 @@ from pyspark.sql import DataFrame
 
 from liquidlog.curve.grid import Keys
 from liquidlog.curve.order import sort_rows
-from liquidlog.data import dictionaries, row_groups
+from liquidlog.data import dictionaries, file_encoding, row_groups
 from liquidlog.data.writer import DataFileWriter
 from liquidlog.plan import GroupFailure, WriterOptions
 from liquidlog.spec.arrow import delta_schema
@@ -129,7 +129,7 @@ def write_cells(arguments: argparse.Namespace, to: Path) -> None:
 
 
 def write_large(files: Files, to: Path) -> None:
-    """Write the rows of files as they would be without cells: 64 MiB, every dictionary tried."""
+    """Write rows as without cells: 64 MiB, every dictionary tried, the codec for all columns."""
     with large_row_groups():
         for path in files:
             rows = pq.read_table(path, read_dictionary=dictionary_columns(path))
@@ -143,6 +143,7 @@ def large_row_groups() -> Iterator[None]:
         (row_groups, "ROW_GROUP_ROWS", 1_000_000),
         (row_groups, "ROW_GROUP_BYTES", 64 << 20),
         (dictionaries, "_NARROW_DISTINCT_SHARE", 0.75),
+        (file_encoding, "_MAX_GROWTH", -1.0),
     )
     before = [(module, name, getattr(module, name)) for module, name, _ in changes]
     for module, name, value in changes:

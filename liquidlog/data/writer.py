@@ -181,7 +181,7 @@ class DataFileWriter:
         encoding = self._row_groups.encoding
         if encoding is None:
             encoding = FileEncoding.measure(first, compression=self._options.compression)
-        return _parquet_writer(self._buffer, first.schema, encoding)
+        return _parquet_writer(self._buffer, first, encoding)
 
 
 class _Kept:
@@ -238,7 +238,7 @@ def _encoded(
     """Return a Parquet file of one row group, of none without rows."""
     sink = pa.BufferOutputStream()
     encoding = FileEncoding.measure(table, compression=compression)
-    with _parquet_writer(sink, table.schema, encoding, filters) as writer:
+    with _parquet_writer(sink, table, encoding, filters) as writer:
         if table.num_rows:
             writer.write_table(table, row_group_size=table.num_rows)
     return sink.getvalue()
@@ -246,15 +246,15 @@ def _encoded(
 
 def _parquet_writer(
     sink: object,
-    schema: pa.Schema,
+    first: pa.Table,
     encoding: FileEncoding,
     filters: Mapping[str, Any] = MappingProxyType({}),
 ) -> pq.ParquetWriter:
     return pq.ParquetWriter(
         sink,
-        schema,
+        first.schema,
         write_page_index=True,
         write_page_checksum=True,
-        **encoding.arguments(),
+        **encoding.arguments(first.num_rows),
         **filters,
     )

@@ -1,6 +1,8 @@
 """Columns that a codec does not shrink go without it, and the files stay copies of themselves."""
 
+import io
 from pathlib import Path
+from unittest.mock import patch
 
 import duckdb
 import numpy as np
@@ -8,9 +10,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from liquidlog.data import row_groups
 from liquidlog.data.concatenation import CopySource
 from liquidlog.data.file_encoding import ColumnBytes, FileEncoding, left_uncompressed
-from liquidlog.data.footer import NotMovableError
+from liquidlog.data.footer import NotMovableError, read_footer
+from liquidlog.data.pages import data_pages
 from liquidlog.data.reader import DataFile
 from liquidlog.data.writer import DataFileWriter, encoded_bytes
 from liquidlog.plan import WriterOptions
@@ -70,12 +74,12 @@ def test_a_file_hardly_grows(codec: str, monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def test_few_rows_say_too_little() -> None:
-    arguments = FileEncoding.measure(table(4_000), compression="zstd").arguments()
+    arguments = FileEncoding.measure(table(4_000), compression="zstd").arguments(ROWS)
     assert arguments["compression"] == "zstd"
 
 
 def test_no_codec_is_no_choice() -> None:
-    arguments = FileEncoding.measure(table(), compression="uncompressed").arguments()
+    arguments = FileEncoding.measure(table(), compression="uncompressed").arguments(ROWS)
     assert arguments["compression"] == "none"
     assert "compression_level" not in arguments
 
@@ -107,3 +111,19 @@ def test_row_groups_are_copied_if_a_column_has_the_codec(
         else:
             with pytest.raises(NotMovableError, match="none of its pages is compressed"):
                 CopySource.of(file, schema, options_of("zstd"))
+
+
+@pytest.mark.parametrize(("rows", "pages"), [(ROWS, 1), (70_000, 4)])
+def test_small_row_groups_have_one_page_per_column(tmp_path: Path, rows: int, pages: int) -> None:
+    path, few = tmp_path / "a.parquet", table(rows).select(["mode", "day"])
+    options = options_of("zstd")
+    with DataFileWriter(str(path), schema=delta_schema(few.schema), options=options) as writer:
+        with patch.object(row_groups, "ROW_GROUP_ROWS", rows):
+            writer.write(few)
+        writer.finish(path.name)
+    content = path.read_bytes()
+    (group,) = read_footer(io.BytesIO(content), len(content))[0].row_groups
+    for chunk in group.chunks:
+        start, size = chunk.span
+        stored = memoryview(content)[start : start + size]
+        assert len(data_pages(stored, num_values=rows)) == pages
