@@ -13,6 +13,7 @@ follow if these are few, so that the same rows are cut alike in whatever portion
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from liquidlog.curve.grid import Keys
 
@@ -38,6 +39,12 @@ class GroupSizes:
     def narrow(cls, most: int) -> "GroupSizes":
         """Return sizes from three quarters of `most`, for which few rows behind must be known."""
         return cls(max(1, most * 3 // 4), most, 1)
+
+    def in_sampled_rows(self, rows_each: float) -> "GroupSizes":
+        """Return the sizes in sampled rows, each of which stands for `rows_each` rows."""
+        least = max(1, round(self.least / rows_each))
+        most = max(least, round(self.most / rows_each))
+        return GroupSizes(least, most, max(1, round(self.behind / rows_each)))
 
     @property
     def usual(self) -> int:
@@ -68,3 +75,18 @@ def rows_until_cut(keys: Keys, sizes: GroupSizes, *, level_bits: int = 1) -> int
     level = (highest.bit_length() - 1) // level_bits * level_bits
     places = np.flatnonzero(differing >= np.uint64(1 << level)) + first
     return int(places[np.abs(places - sizes.usual).argmin()])
+
+
+def row_group_starts(keys: Keys, sizes: GroupSizes, *, level_bits: int = 1) -> NDArray[np.int64]:
+    """Return where the row groups of a file begin, int64, the first one at 0; none without rows.
+
+    Args:
+        keys: (n,) uint64, the keys of all rows of the file, never decreasing.
+        sizes: As for `rows_until_cut`.
+        level_bits: As for `rows_until_cut`.
+    """
+    starts = [0] if len(keys) else []
+    while starts and len(keys) - starts[-1] > sizes.most:
+        rest = keys[starts[-1] : starts[-1] + sizes.ahead]
+        starts.append(starts[-1] + rows_until_cut(rest, sizes, level_bits=level_bits))
+    return np.array(starts, np.int64)

@@ -6,8 +6,8 @@ if its row groups have 50 000 rows instead of 400 000. Both are judged by rows a
 """
 
 import math
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -42,12 +42,23 @@ _CHUNK_BYTES: Final = 210
 """What a column chunk takes in the footer, the page index and the headers of its pages."""
 
 
+class Values(NamedTuple):
+    """Some values of a column, in the order of rows, and how many equally frequent ones it has."""
+
+    some: pa.Array
+    distinct: float
+
+
 class _Leaf(NamedTuple):
-    """A leaf outside lists and maps: its Parquet path, some values, how many are distinct."""
+    """A leaf outside lists and maps: its Parquet path, some values, how many are distinct.
+
+    `others` are some that a file has instead of these.
+    """
 
     path: Path
     values: pa.ChunkedArray
     distinct: int
+    others: pa.ChunkedArray | None = None
 
     @property
     def is_narrow(self) -> bool:
@@ -98,6 +109,10 @@ class ColumnSample:
         """Return the sample of a table; it may have no rows."""
         rows = _sampled(table, _SAMPLE_ROWS)
         return cls(rows.num_rows, tuple(_leaves_of(rows)))
+
+    def having(self, others: Mapping[Path, Values]) -> "ColumnSample":
+        """Return the sample of a file that has other values in some leaves, by Parquet path."""
+        return replace(self, leaves=tuple(_having(*leaf, others) for leaf in self.leaves))
 
     @property
     def dictionaries(self) -> list[str]:
@@ -154,7 +169,8 @@ class RowGroupCosts:
         leaves = [leaf for _, leaf in sample.leaves if leaf is not None]
         repeated = tuple(
             _Repeated(
-                _all_values(leaf.distinct, sample.rows), _value_bytes(leaf.values, compression)
+                all_values(leaf.distinct, sample.rows),
+                _value_bytes(leaf.values if leaf.others is None else leaf.others, compression),
             )
             for leaf in leaves
             if leaf.is_heavy
@@ -168,10 +184,26 @@ class RowGroupCosts:
         chunks = self.leaves * _CHUNK_BYTES / rows
         return chunks + sum(one.bytes_per_row(rows) for one in self.repeated)
 
-    def allow(self, rows: int, *, instead_of: int) -> bool:
-        """Return whether a file with row groups of `rows` is little larger than with others."""
+    def allow(self, rows: int, *, instead_of: int, leeway: float = 1.0) -> bool:
+        """Return whether a file with row groups of `rows` is little larger than with others.
+
+        `leeway` multiplies what is little.
+        """
         smallest = self.added_bytes(instead_of)
-        return self.added_bytes(rows) - smallest <= _MAX_GROWTH * (self.row_bytes + smallest)
+        most = leeway * _MAX_GROWTH * (self.row_bytes + smallest)
+        return self.added_bytes(rows) - smallest <= most
+
+
+def _having(
+    path: Path, leaf: _Leaf | None, others: Mapping[Path, Values]
+) -> tuple[Path, _Leaf | None]:
+    """Return a leaf with as many distinct values as it would have of others."""
+    if leaf is None or path not in others:
+        return path, leaf
+    some, values = others[path]
+    drawn = math.ceil(_drawn(max(1.0, values), len(leaf.values)))
+    distinct = min(drawn, len(leaf.values))
+    return path, leaf._replace(distinct=distinct, others=pa.chunked_array([some]))
 
 
 def _sampled(table: pa.Table, count: int) -> pa.Table:
@@ -228,7 +260,7 @@ def _drawn(values: float, rows: int) -> float:
     return -values * math.expm1(-rows / values)
 
 
-def _all_values(distinct: int, rows: int) -> float:
+def all_values(distinct: int, rows: int) -> float:
     """Return of how many equally frequent values so many distinct ones are expected among rows."""
     low, high = float(distinct), float(distinct) * rows
     for _ in range(50):

@@ -5,7 +5,7 @@ most. They are larger where so small ones would make the file larger (`RowGroupC
 more than `ROW_GROUP_BYTES` in memory.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from liquidlog.curve.grid import Keys
 from liquidlog.curve.nested import GroupSizes, rows_until_cut
+from liquidlog.data.dictionaries import RowGroupCosts, Values
 from liquidlog.data.encodings import (
     CODES,
     by_first_use,
@@ -24,6 +25,7 @@ from liquidlog.data.encodings import (
 )
 from liquidlog.data.exact import convert_chunks
 from liquidlog.data.file_encoding import FileEncoding
+from liquidlog.spec.schema import Path
 
 ROW_GROUP_ROWS: Final = 65_536
 """A row group has at most this many rows, and at least three eighths of it.
@@ -56,6 +58,48 @@ class _Plan(NamedTuple):
 
     most: int
     narrow: bool
+
+    @property
+    def room_bytes(self) -> int:
+        """The bytes in memory that its rows may take."""
+        return ROW_GROUP_BYTES if self.narrow else _CUT_BYTES
+
+    def sizes(self, fitting: int) -> GroupSizes:
+        """Return the sizes of row groups where so many rows fit into their room."""
+        most = min(self.most, fitting)
+        return GroupSizes.narrow(most) if self.narrow else GroupSizes.wide(most)
+
+
+def _planned(costs: RowGroupCosts, row_bytes: int, *, leeway: float = 1.0) -> _Plan:
+    """Return how large the row groups of a file should be; `leeway` is as `costs.allow` has it."""
+    largest = min(_SCALES[-1] * ROW_GROUP_ROWS, ROW_GROUP_BYTES // row_bytes + 1)
+    for scale in _SCALES:
+        most = scale * ROW_GROUP_ROWS
+        usual = GroupSizes.wide(min(most, _CUT_BYTES // row_bytes + 1)).usual
+        if costs.allow(usual, instead_of=largest, leeway=leeway):
+            return _Plan(most, narrow=False)
+    return _Plan(largest, narrow=True)
+
+
+def foreseen_sizes(
+    table: pa.Table, *, compression: str, instead: Mapping[Path, Values], leeway: float
+) -> GroupSizes:
+    """Return the sizes that row groups of sorted rows will have, foreseen before they are sorted.
+
+    Args:
+        table: Rows of all columns that are written, at least one; the first are taken, as many as
+            `RowGroups` judges a file by.
+        compression: Name of the codec.
+        instead: The values that leaves will have among as many rows, by their Parquet paths, where
+            sorting leaves fewer of them.
+        leeway: How many times as large as by the rule files may become by small row groups: 1 for
+            what is likely, others for what is possible.
+    """
+    row_bytes = max(1, table.nbytes // table.num_rows)
+    first = table.slice(0, max(1, min(ROW_GROUP_ROWS, ROW_GROUP_BYTES // row_bytes)))
+    encoding = FileEncoding.measure(first, compression=compression, instead=instead)
+    plan = _planned(encoding.costs(), max(1, first.nbytes // first.num_rows), leeway=leeway)
+    return plan.sizes(plan.room_bytes // row_bytes + 1)
 
 
 class RowGroups:
@@ -124,23 +168,14 @@ class RowGroups:
         return rows_until_cut(self._keys(sizes.ahead), sizes, level_bits=self._level_bits)
 
     def _sizes(self, plan: _Plan) -> GroupSizes:
-        if plan.narrow:
-            return GroupSizes.narrow(min(plan.most, self._rows_that_fit(ROW_GROUP_BYTES)))
-        return GroupSizes.wide(min(plan.most, self._rows_that_fit(_CUT_BYTES)))
+        return plan.sizes(self._rows_that_fit(plan.room_bytes))
 
     def _planned(self, first: int) -> _Plan:
         """Return how large the row groups of the file should be, judged by the `first` rows."""
         table = self._joined(self._split(first)[0])
         row_bytes = max(1, table.nbytes // first)
         self.encoding = FileEncoding.measure(table, compression=self._compression)
-        costs = self.encoding.costs()
-        largest = min(_SCALES[-1] * ROW_GROUP_ROWS, ROW_GROUP_BYTES // row_bytes + 1)
-        for scale in _SCALES:
-            most = scale * ROW_GROUP_ROWS
-            usual = GroupSizes.wide(min(most, _CUT_BYTES // row_bytes + 1)).usual
-            if costs.allow(usual, instead_of=largest):
-                return _Plan(most, narrow=False)
-        return _Plan(largest, narrow=True)
+        return _planned(self.encoding.costs(), row_bytes)
 
     def _rows_that_fit(self, room_bytes: int) -> int:
         """Return how many of the pending rows take so many bytes: more than there are if all do."""

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from liquidlog.curve.curves import Curve, curve_index
-from liquidlog.curve.nested import GroupSizes, rows_until_cut
+from liquidlog.curve.nested import GroupSizes, row_group_starts, rows_until_cut
 
 SIDE_BITS = 10
 
@@ -67,3 +67,22 @@ def test_sizes_leave_room_for_a_quadrant_or_hardly_any() -> None:
     assert GroupSizes.narrow(1_000) == GroupSizes(750, 1_000, 1)
     assert GroupSizes.wide(65_536).usual == 40_960
     assert GroupSizes.wide(1) == GroupSizes(1, 1, 1)
+
+
+@pytest.mark.parametrize("sizes", [GroupSizes.wide(4_000), GroupSizes.narrow(1_500)])
+def test_row_groups_begin_where_the_ones_before_end(sizes: GroupSizes) -> None:
+    _, keys = sorted_points(50_000, Curve.HILBERT)
+    starts = row_group_starts(keys, sizes)
+    assert starts.tolist() == [group.start for group in row_groups(keys, sizes)]
+    assert not len(row_group_starts(keys[:0], sizes))
+
+
+def test_sampled_rows_are_cut_where_all_rows_are() -> None:
+    coords, keys = sorted_points(200_000, Curve.HILBERT)
+    sizes = GroupSizes.wide(4_000)
+    starts = row_group_starts(keys[::20], sizes.in_sampled_rows(20))
+    ends = [*(20 * starts).tolist()[1:], len(keys)]
+    sampled = [slice(*pair) for pair in zip((20 * starts).tolist(), ends, strict=True)]
+    assert len(sampled) == 64
+    assert opened(coords, sampled) == pytest.approx(1 / 8, rel=0.1)
+    assert sizes.in_sampled_rows(1e9) == GroupSizes(1, 1, 1)

@@ -2,7 +2,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from liquidlog.data.dictionaries import ColumnSample, RowGroupCosts
+from liquidlog.data.dictionaries import ColumnSample, RowGroupCosts, Values
 from liquidlog.data.file_encoding import FileEncoding
 
 ROWS = 65_536
@@ -35,6 +35,20 @@ def test_a_text_of_many_values_asks_for_larger_row_groups() -> None:
     heavy = costs(t=texts(20_000), **others)
     assert not heavy.allow(40_960, instead_of=400_000)
     assert heavy.allow(300_000, instead_of=400_000)
+
+
+def test_other_values_than_those_of_the_rows_may_be_foreseen() -> None:
+    unlike = pa.array([f"value {number:07d} of a text" for number in range(ROWS)])
+    table = pa.table({"t": unlike, "n": numbers(1 << 30)})
+    assert not FileEncoding.measure(table, compression="zstd").costs().repeated
+    some = Values(texts(8_000).slice(0, 4_000), 8_000.0)
+    foreseen = FileEncoding.measure(table, compression="zstd", instead={("t",): some}).costs()
+    (found,) = foreseen.repeated
+    (real,) = costs(t=texts(8_000), n=numbers(1 << 30)).repeated
+    assert found.values == pytest.approx(8_000, rel=0.05)
+    assert found.value_bytes == pytest.approx(real.value_bytes, rel=0.25)
+    allowed = [foreseen.allow(40_960, instead_of=500_000, leeway=n) for n in (1.0, 100.0)]
+    assert allowed == [False, True]
 
 
 @pytest.mark.parametrize("values", [2_000, 20_000])
