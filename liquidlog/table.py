@@ -773,6 +773,7 @@ class Table(Summary):
         bloom_filter: str | Sequence[str] | None = None,
         prefix: str | Sequence[str] | None = None,
         workload: Workload | None = None,
+        require_fit: bool = True,
         version: int | None = None,
     ) -> ClusteringPlan:
         """Return the plan of what OPTIMIZE would rewrite; writes nothing.
@@ -785,8 +786,10 @@ class Table(Summary):
         cubes and of `zorder_by`. `compression` is the codec of the files to write instead of the
         one that the table's property names; columns of `bloom_filter` get Bloom filters in these
         files. Rows are parted by single values of the `prefix` before the other clustering columns,
-        and the layout is fitted to a `workload`, as `fitted` does. An argument without effect on
-        this table with this strategy is refused.
+        and the layout is fitted to a `workload`, as `fitted` does; `skip_clustered` and the
+        strategy "overlap" judge files by its readers too. Without `require_fit`, it may be one that
+        the layout cannot be fitted to. An argument without effect on this table with this strategy
+        is refused.
 
         Raises:
             UsageError: If the table cannot be planned with these arguments, an argument would have
@@ -819,7 +822,14 @@ class Table(Summary):
         }
         snapshot = self.snapshot(version)
         asked = None if workload is None else _workload(workload)
-        return planned(snapshot, arguments, self.bounds_of(snapshot), self._clock.new_id, asked)
+        return planned(
+            snapshot,
+            arguments,
+            self.bounds_of(snapshot),
+            self._clock.new_id,
+            asked,
+            require_fit=one(require_fit, bool, argument="require_fit", expected="True or False"),
+        )
 
     def plan_migration(  # noqa: PLR0913  the policy, spelled out
         self,

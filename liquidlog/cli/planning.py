@@ -137,7 +137,8 @@ def plan(  # noqa: PLR0913  one parameter per option
     opened = Table.open(table, storage_options=mapping(storage_options))
     asked = workload_at(workload, opened, storage_options)
     if advice is None:
-        made = opened.fitted(opened.plan(**policy), asked)
+        readers = None if workload is None else asked
+        made = opened.plan(**policy, workload=readers, require_fit=False)
     else:
         made = opened.plan_advised(read_advice(advice), **policy)
     predicted, judged = predicted_and_judged(

@@ -7,14 +7,15 @@ from typing import Any, Final
 import pyarrow.compute as pc
 from msgspec import structs
 
+from liquidlog.clustering.columns import clustering_state
 from liquidlog.clustering.planning.choice import NewId
 from liquidlog.clustering.planning.planner import plan, policy_settings
-from liquidlog.clustering.planning.readers import fitted_to, require_fitted
+from liquidlog.clustering.planning.readers import fitted_to, readers_of, require_fitted
 from liquidlog.clustering.planning.remembered import remembered_readers, settle
 from liquidlog.clustering.properties import notes
 from liquidlog.logs import Log, ms_since
 from liquidlog.operations.strategies import find_strategies, strategy_names
-from liquidlog.plan import ClusteringPlan, ClusteringPolicy
+from liquidlog.plan import ClusteringPlan, ClusteringPolicy, FittedWorkload
 from liquidlog.predicates.workload import Workload
 from liquidlog.snapshot import Snapshot
 from liquidlog.spec.bounds import BoundsOf
@@ -24,7 +25,7 @@ from liquidlog.spec.sizes import render_size
 _log: Final = Log(__name__)
 
 
-def planned(
+def planned(  # noqa: PLR0913  what is planned, for whom, and how it is said
     snapshot: Snapshot,
     arguments: Mapping[str, Any],
     bounds_of: BoundsOf,
@@ -32,12 +33,14 @@ def planned(
     workload: Workload | None = None,
     *,
     quietly: bool = False,
+    require_fit: bool = True,
 ) -> ClusteringPlan:
     """Return the plan that `arguments`, by the names of Table.plan, ask for.
 
     Arguments that are None are what the table's properties say, else the defaults. The layout is
-    fitted to the `workload`; without one, to the readers that the table remembers. A plan that is
-    made `quietly`, to be judged, is not logged.
+    fitted to the `workload`; without one, to the readers that the table remembers. Strategies that
+    judge files do it by these readers too. With `require_fit`, a workload that the layout cannot be
+    fitted to is refused. A plan that is made `quietly`, to be judged, is not logged.
 
     Raises:
         UsageError: If the table cannot be planned with these arguments, an argument or the workload
@@ -46,6 +49,7 @@ def planned(
         UnsupportedFeatureError: If the table cannot be planned.
     """
     began = time.perf_counter()
+    readers = _readers(snapshot, workload)
     settled = settle(snapshot, policy_settings(arguments), strategy_names)
     made = plan(
         snapshot,
@@ -56,21 +60,35 @@ def planned(
         bounds_of=bounds_of,
         named=settled.named,
         decided_by=settled.decided_by,
+        readers=readers,
     )
     made = structs.replace(
         made,
         decided_by=dict(settled.decided_by),
         notes=notes(snapshot.metadata.configuration),
     )
-    if workload is None:
-        readers = remembered_readers(snapshot)
-        made = made if readers is None else structs.replace(made, fitted=readers)
-    else:
-        made = fitted_to(made, workload)
+    if made.columns and readers is not None:
+        made = structs.replace(made, fitted=readers)
+    elif workload:
+        made = fitted_to(made, workload)  # of other columns than the table's
+    if workload is not None and require_fit:
         require_fitted(made)
     if not quietly and _log.is_heard:
         _say_planned(made, ms_since(began))
     return made
+
+
+def _readers(snapshot: Snapshot, workload: Workload | None) -> FittedWorkload | None:
+    """Return what is asked of the table's clustering columns, None without any.
+
+    Raises:
+        UsageError: If no predicate is one SQL condition on columns of the table, or the property
+            for weights has a wrong value.
+    """
+    if workload is None:
+        return remembered_readers(snapshot)
+    columns = [column.logical for column in clustering_state(snapshot).columns]
+    return readers_of(workload, columns, snapshot.schema) if columns and workload else None
 
 
 def _say_planned(made: ClusteringPlan, duration_ms: int) -> None:

@@ -11,14 +11,22 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from liquidlog.clustering.keyspace.readers import SpaceReaders
 from liquidlog.clustering.keyspace.widths import Floats, KeySpace
 from liquidlog.curve.conditions import Conditions
 from liquidlog.curve.curves import Curve
 from liquidlog.curve.fit import CurveGrid
+from liquidlog.curve.grid import Keys
 from liquidlog.curve.placing import key_order_bits, place_columns, place_rows
 
 _ROWS_IN_A_CELL: Final = 24
 _MOST_ROWS: Final = 100_000
+
+_ROWS_IN_A_CELL_OF_READERS: Final = 160
+"""More, as a few predicates tell much finer than all values of a column."""
+
+_MOST_ROWS_OF_READERS: Final = 40_000
+"""Fewer, as layouts that are fitted take longer: up to a second with so many."""
 
 
 def placed(
@@ -42,25 +50,39 @@ def placed(
         prefix: Columns by whose single values rows are parted first.
         has_equals: Whether equal keys are equal values, which stay together, and not chance.
     """
-    count, columns = points.shape
-    kind = Curve(curve) if columns > 1 else Curve.LINEAR
     if conditions is not None or prefix or has_equals:
-        ordinals = np.arange(count, dtype=np.uint64)
-        values = [pa.array(column) for column in points.T]
-        found = place_columns(
-            values,
-            ordinals,
-            min(outputs, count),
-            curve=kind,
-            conditions=conditions,
-            prefix=prefix,
-        )
-        coords = np.empty(points.shape, np.uint32, order="F")
-        for number, (axis, column) in enumerate(zip(found.axes, values, strict=True)):
-            coords[:, number] = axis.coordinates_of(column)
-        parts = found.cuts.parts_of(found.order.keys_of(coords), ordinals)
-        return np.asarray(parts, np.int64)
+        return placed_values(points, outputs, curve=curve, conditions=conditions, prefix=prefix)[0]
     return placed_on(points, outputs, curve=curve)[0]
+
+
+def placed_values(
+    points: Floats,
+    outputs: int,
+    *,
+    curve: str,
+    conditions: Conditions | None = None,
+    prefix: Sequence[int] = (),
+) -> tuple[NDArray[np.int64], Keys]:
+    """Return the file per row as `placed` does where equal keys are equal values, and its key.
+
+    The key (uint64) is the one by which the executor sorts the rows of a file.
+    """
+    count, columns = points.shape
+    ordinals = np.arange(count, dtype=np.uint64)
+    values = [pa.array(column) for column in points.T]
+    found = place_columns(
+        values,
+        ordinals,
+        min(outputs, count),
+        curve=Curve(curve) if columns > 1 else Curve.LINEAR,
+        conditions=conditions,
+        prefix=prefix,
+    )
+    coords = np.empty(points.shape, np.uint32, order="F")
+    for number, (axis, column) in enumerate(zip(found.axes, values, strict=True)):
+        coords[:, number] = axis.coordinates_of(column)
+    keys = found.order.keys_of(coords)
+    return np.asarray(found.cuts.parts_of(keys, ordinals), np.int64), keys
 
 
 def placed_on(
@@ -86,28 +108,48 @@ def placed_on(
     return parts, order if isinstance(order, CurveGrid) else None
 
 
-def cells(space: KeySpace, outputs: int, *, curve: str) -> tuple[Floats, Floats]:
+def cells(
+    space: KeySpace,
+    outputs: int,
+    *,
+    curve: str,
+    readers: SpaceReaders | None = None,
+    draw: int = 0,
+) -> tuple[Floats, Floats]:
     """Return bytes and width of each file that a rewrite of all files of `space` would write.
 
-    Both are float64; a width is the mean share of a column that the file spans. The same files have
-    the same cells at every call.
+    Both are float64; a width is the mean share of a column that the file spans. With `readers`, the
+    layout is fitted to them, and it is the share of them that opens the file. The same files have
+    the same cells at every call for the same `draw`.
     """
-    rows = min(_MOST_ROWS, _ROWS_IN_A_CELL * max(outputs, len(space.size_bytes)))
+    files = max(outputs, len(space.size_bytes))
+    rows = min(_MOST_ROWS, _ROWS_IN_A_CELL * files)
+    if readers is not None:
+        rows = max(files, min(_MOST_ROWS_OF_READERS, _ROWS_IN_A_CELL_OF_READERS * files))
     total = float(space.size_bytes.sum())
     wanted = np.maximum(1, np.round(space.size_bytes * (rows / max(total, 1.0))))
     owner = np.repeat(np.arange(len(wanted)), wanted.astype(np.int64))
-    random = np.random.default_rng(len(owner)).random((len(owner), len(space.columns)))
+    random = np.random.default_rng((len(owner), draw) if draw else len(owner)).random(
+        (len(owner), len(space.columns))
+    )
     low, width = (
         np.stack([end[owner] for end in ends], axis=1)
         for ends in zip(*((spans.low, spans.width) for spans in space.columns), strict=True)
     )
     points = low + random * width
-    files, part = np.unique(placed(points, outputs, curve=curve), return_inverse=True)
-    shape = len(files), points.shape[1]
+    parts = placed(
+        points, outputs, curve=curve, conditions=None if readers is None else readers.conditions
+    )
+    numbers, part = np.unique(parts, return_inverse=True)
+    shape = len(numbers), points.shape[1]
     first, last = np.full(shape, np.inf), np.zeros(shape)
     np.minimum.at(first, part, points)
     np.maximum.at(last, part, points)
     count = np.bincount(part).astype(np.float64)
     # The range of n even rows falls short of their cell by this much.
     unseen = (count + 1) / np.maximum(count - 1, 1)
-    return total * count / len(owner), np.minimum((last - first).mean(axis=1) * unseen, 1.0)
+    size = total * count / len(owner)
+    if readers is None:
+        return size, np.minimum((last - first).mean(axis=1) * unseen, 1.0)
+    more = (last - first) * (unseen[:, np.newaxis] - 1) / 2
+    return size, readers.opened_boxes(np.maximum(first - more, 0.0), np.minimum(last + more, 1.0))

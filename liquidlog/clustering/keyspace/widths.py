@@ -68,6 +68,32 @@ class KeySpace:
         """Each file's mean depth in the column where that is largest (float64, at least 1)."""
         return np.asarray(np.max([spans.mean_depth for spans in self.columns], axis=0), np.float64)
 
+    def part(self, files: Mask | NDArray[np.int64]) -> "KeySpace":
+        """Return the spans of some files, a mask or their numbers, in the same space."""
+        columns = tuple(
+            ColumnSpans(
+                low=spans.low[files],
+                high=spans.high[files],
+                mean_depth=spans.mean_depth[files],
+                order=np.argsort(spans.low[files], kind="stable"),
+            )
+            for spans in self.columns
+        )
+        return KeySpace(size_bytes=self.size_bytes[files], columns=columns)
+
+    def together(self) -> "KeySpace":
+        """Return the box around all files, as one file of all their bytes."""
+        columns = tuple(
+            ColumnSpans(
+                low=spans.low.min(keepdims=True),
+                high=spans.high.max(keepdims=True),
+                mean_depth=np.ones(1),
+                order=np.zeros(1, np.int64),
+            )
+            for spans in self.columns
+        )
+        return KeySpace(size_bytes=self.size_bytes.sum(keepdims=True), columns=columns)
+
     def extent(self, files: Mask) -> float:
         """Return the share of a column that these files span together, averaged over columns."""
         return float(
@@ -86,15 +112,60 @@ def key_space(bounds: Bounds, size_bytes: NDArray[np.int64]) -> KeySpace:
         return KeySpace(size_bytes=sizes, columns=tuple(columns))
 
 
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class ColumnLine:
+    """Where the values of a column are in key space.
+
+    `ends` are the values at which files begin or end, sorted and distinct. `edges` (float64) are
+    the positions where the first of them begins, where it ends, where the second begins, and so on.
+    """
+
+    ends: pa.Array
+    edges: Floats
+
+    def shares(self, values: pa.Array, before: Ranks, behind: Ranks) -> Floats:
+        """Return how far values are on the way between two ends, by number; NaN for texts."""
+        numbers, ends = _numbers(values), _numbers(self.ends)
+        if numbers is None or ends is None:
+            return np.full(len(values), np.nan)
+        gaps = ends[behind] - ends[before]
+        found = np.zeros(len(values))
+        np.divide(numbers - ends[before], gaps, out=found, where=gaps > 0)
+        return np.asarray(np.clip(found, 0.0, 1.0), np.float64)
+
+
+def column_lines(bounds: Bounds, size_bytes: NDArray[np.int64]) -> tuple[ColumnLine, ...]:
+    """Return where values are in the key space of these files, one line per column."""
+    sizes = size_bytes.astype(np.float64)
+    return tuple(_line(bounds, number, sizes) for number in range(len(bounds.columns)))
+
+
+def _line(bounds: Bounds, number: int, size_bytes: Floats) -> ColumnLine:
+    known = bounds.known(number)
+    low, high = (ends.filter(pa.array(known)) for ends in (bounds.low(number), bounds.high(number)))
+    _, _, edges = _laid_out(low, high, size_bytes[known])
+    both = pa.concat_arrays([low, high])
+    if pa.types.is_floating(both.type):
+        both = pc.add(both, pa.scalar(0.0, both.type))  # makes -0.0 the 0.0 it is equal to
+    ends = pc.unique(both)
+    return ColumnLine(ends=ends.take(pc.sort_indices(ends)), edges=edges)
+
+
+def _laid_out(low: pa.Array, high: pa.Array, size_bytes: Floats) -> tuple[Ranks, Ranks, Floats]:
+    """Return the first and the last slot of each file, and where slots begin.
+
+    Slots alternate: the value of an end, the gap between it and the next, the next end's value.
+    """
+    ranges = column_ranges(low, high)
+    first, last = 2 * ranges.lo, 2 * np.maximum(ranges.lo, ranges.hi)
+    return first, last, _edges(first, last, size_bytes, _slots(ranges, low, high))
+
+
 def _spans(bounds: Bounds, number: int, size_bytes: Floats) -> ColumnSpans:
     known, unknown = bounds.known(number), bounds.unknown(number)
     with_ends = pa.array(known)
     low, high = bounds.low(number).filter(with_ends), bounds.high(number).filter(with_ends)
-    ranges = column_ranges(low, high)
-    slots = _slots(ranges, low, high)
-    # Slots alternate: the value of an end, the gap between it and the next, the next end's value.
-    first, last = 2 * ranges.lo, 2 * np.maximum(ranges.lo, ranges.hi)
-    edges = _edges(first, last, size_bytes[known], slots)
+    first, last, edges = _laid_out(low, high, size_bytes[known])
     left, right = np.zeros(len(known)), np.where(unknown, 1.0, 0.0)
     left[known], right[known] = edges[first], edges[last + 1]
     mean_depth = np.ones(len(known))

@@ -16,6 +16,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from liquidlog.clustering.keyspace.readers import space_readers
 from liquidlog.clustering.keyspace.widths import key_space
 from liquidlog.clustering.planning.choice import (
     TAKEN,
@@ -30,7 +31,13 @@ from liquidlog.clustering.planning.choice import (
 from liquidlog.clustering.planning.kept import keepable, without_kept
 from liquidlog.clustering.planning.read_model import read_model
 from liquidlog.clustering.zcubes import Membership, logical_sizes, membership, sizes
-from liquidlog.plan import ClusteringPlan, ClusteringPolicy, RewriteMode, SkipReason
+from liquidlog.plan import (
+    ClusteringPlan,
+    ClusteringPolicy,
+    FittedWorkload,
+    RewriteMode,
+    SkipReason,
+)
 from liquidlog.snapshot import Snapshot
 from liquidlog.spec.bounds import Bounds, BoundsOf
 
@@ -74,6 +81,8 @@ def plan_cubes(
     policy: ClusteringPolicy,
     new_id: NewId,
     bounds_of: BoundsOf,
+    *,
+    readers: FittedWorkload | None = None,
 ) -> ClusteringPlan:
     """Return the plan that rewrites what the reference engine's OPTIMIZE would.
 
@@ -84,7 +93,7 @@ def plan_cubes(
     A cube that would be alone in its group is left. With `full`, files of other columns and other
     providers are taken too; stable cubes of these columns are never taken. With `skip_clustered`,
     files that lie well join the cube of their group with their bytes unchanged; nothing else needs
-    `bounds_of`.
+    `bounds_of`. They lie well for `readers`, or, without these, for those of single values.
 
     Raises:
         UsageError: If a group would be too many files.
@@ -93,7 +102,8 @@ def plan_cubes(
     places = membership(snapshot.files, columns)
     choice = _choose(snapshot, policy, places=places)
     if policy.skip_clustered:
-        choice = _kept(snapshot, policy, places, choice, bounds_of([c.leaf for c in columns]))
+        bounds = bounds_of([column.leaf for column in columns])
+        choice = _kept(snapshot, policy, places, choice, bounds, readers)
     return build_plan(
         snapshot,
         policy,
@@ -137,12 +147,20 @@ def _kept(
     places: Membership,
     choice: Choice,
     bounds: Bounds,
+    readers: FittedWorkload | None,
 ) -> Choice:
     """Return the choice with the files that lie well in their group kept as they are."""
     space = key_space(bounds, sizes(snapshot.files))
     cube = np.where(places.ours & places.same_columns, places.cube, _UNCLUSTERED_RUN)
     everything = np.ones(len(cube), np.bool_)
-    model = read_model(space, cube, everything, policy.max_file_bytes)
+    model = read_model(
+        space,
+        cube,
+        everything,
+        policy.max_file_bytes,
+        curve=policy.curve,
+        readers=None if readers is None else space_readers(bounds, sizes(snapshot.files), readers),
+    )
     may = keepable(snapshot, places, bounds)
     return without_kept(choice, space, model, may, curve=policy.curve, tolerance=_TOLERANCE)
 

@@ -6,7 +6,8 @@ write. Which of these files are kept is one choice for the whole group. The wide
 rewritten, alone or with all files in the region that they span, from that width on at which readers
 read little more than after a rewrite of the whole group. Of all such choices, the one that rewrites
 the fewest bytes is taken. The files that are written are as narrow as those of the whole rewrite,
-which may make them smaller.
+which may make them smaller. With the readers of a workload, the widest files are those that the
+most of them open.
 """
 
 from collections.abc import Iterator
@@ -32,6 +33,10 @@ _LARGEST: Final = 1.5
 lower one is a little below the smallest files that a rewrite of a part writes."""
 
 _THRESHOLDS: Final = 16
+
+_DRAWS: Final = 4
+_FEW_OUTPUTS: Final = 64
+"""Where files are few, one that a predicate opens by chance counts much."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -78,7 +83,7 @@ def without_kept(
     limits the bytes that readers read of a group, as a multiple of those after its rewrite.
     """
     parts = [
-        _Group(_selected(space, files), model, files, outputs, curve, tolerance).parted(may[files])
+        _Group(space.part(files), model, files, outputs, curve, tolerance).parted(may[files])
         for files, outputs in zip(choice.groups, choice.expected_outputs, strict=True)
     ]
     reasons = choice.reasons.copy()
@@ -116,6 +121,7 @@ class _Group:
         self._curve = curve
         self._tolerance = tolerance
         self._everything = np.ones(len(files), np.bool_)
+        self._opened = model.opened(space)
         self._extent = space.extent(self._everything)
 
     def parted(self, may: Mask) -> Parted:
@@ -136,17 +142,21 @@ class _Group:
         """Return the mask of the fewest bytes to rewrite that readers hardly notice."""
         space = self._space
         limit = self._tolerance * self._cost_of_rewrite(self._everything)
-        cost = self._model.now(space.size_bytes, space.widths)
-        options = sorted(self._options(may), key=lambda rest: float(space.size_bytes[rest].sum()))
-        for rest in options:
+        cost = self._model.now(space.size_bytes, self._opened)
+        options = {rest.tobytes(): rest for rest in self._options(may)}
+        by_size = sorted(options.values(), key=lambda rest: float(space.size_bytes[rest].sum()))
+        for rest in by_size:
             left = limit - float(cost[~rest].sum())
             if left >= 0 and self._cost_of_rewrite(rest) <= left:
                 return rest
         return self._everything
 
     def _options(self, may: Mask) -> Iterator[Mask]:
-        """Yield masks of files to rewrite: the wide ones, then also those in their region."""
-        widths = self._space.widths
+        """Yield masks of files to rewrite: the wide ones, then also those in their region.
+
+        Wide are those that the most readers open.
+        """
+        widths = self._opened
         steps = np.quantile(widths[may], np.linspace(0, 1, _THRESHOLDS), method="lower")
         for step in np.unique(steps):
             wide = ~may | (widths > step)
@@ -165,17 +175,34 @@ class _Group:
 
         It is the lower of two estimates that are both too high, if anything: that of cells, whose
         made-up rows are spread wider than those of files that overlap, and that of files that are
-        as narrow as files can be if no column says anything of another.
+        as narrow as files can be if no column says anything of another. For the readers of a
+        workload, it is the lowest of some draws of cells.
         """
         if not files.any():
             return 0.0
         outputs = self._outputs_of(files)
-        part = _selected(self._space, np.flatnonzero(files))
+        part = self._space.part(files)
+        if self._model.readers is not None:
+            draws = _DRAWS if outputs <= _FEW_OUTPUTS else 1
+            return min(self._foreseen(part, outputs, draw) for draw in range(draws))
         foreseen = self._model.now(*cells(part, outputs, curve=self._curve))
         width = self._space.extent(files) * outputs ** (-1 / len(part.columns))
         size = np.full(outputs, part.size_bytes.sum() / outputs)
         even = self._model.now(size, np.full(outputs, width))
         return min(float(foreseen.sum()), float(even.sum()))
+
+    def _foreseen(self, part: KeySpace, outputs: int, draw: int) -> float:
+        """Return the cost for the mean reader of a workload after a rewrite of a part, in bytes.
+
+        Whoever asks for what is in the region of the part opens a file, seen by cells or not.
+        """
+        readers = self._model.readers
+        assert readers is not None  # noqa: S101  only for them
+        size, opened = cells(part, outputs, curve=self._curve, readers=readers, draw=draw)
+        there = readers.opened(part.together())
+        # As if files shared evenly those who ask for any of them.
+        least = self._model.now(size, np.repeat(there / len(size), len(size)))
+        return max(float(self._model.now(size, opened).sum()), float(least.sum()))
 
     def _outputs_of(self, files: Mask) -> int:
         """Return the number of files to write for `files`, as narrow as those of a whole rewrite.
@@ -190,19 +217,6 @@ class _Group:
         fewest = max(1, int(size // self._model.max_file_bytes))
         most = max(fewest, int(NARROWER * size // self._model.max_file_bytes))
         return min(max(fewest, round(even)), most)
-
-
-def _selected(space: KeySpace, files: NDArray[np.int64]) -> KeySpace:
-    columns = tuple(
-        ColumnSpans(
-            low=spans.low[files],
-            high=spans.high[files],
-            mean_depth=spans.mean_depth[files],
-            order=np.argsort(spans.low[files], kind="stable"),
-        )
-        for spans in space.columns
-    )
-    return KeySpace(size_bytes=space.size_bytes[files], columns=columns)
 
 
 def _covered(spans: ColumnSpans, files: Mask, points: NDArray[np.float64]) -> Mask:

@@ -18,6 +18,7 @@ import numpy as np
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from liquidlog.clustering.keyspace.readers import SpaceReaders, space_readers
 from liquidlog.clustering.keyspace.widths import KeySpace, key_space
 from liquidlog.clustering.planning.choice import (
     TAKEN,
@@ -32,7 +33,13 @@ from liquidlog.clustering.planning.choice import (
 from liquidlog.clustering.planning.kept import keepable, without_kept
 from liquidlog.clustering.planning.read_model import ReadModel, read_model
 from liquidlog.clustering.zcubes import STABLE, Membership, file_states, membership, sizes
-from liquidlog.plan import ClusteringPlan, ClusteringPolicy, RewriteMode, SkipReason
+from liquidlog.plan import (
+    ClusteringPlan,
+    ClusteringPolicy,
+    FittedWorkload,
+    RewriteMode,
+    SkipReason,
+)
 from liquidlog.snapshot import Snapshot
 from liquidlog.spec.bounds import BoundsOf, Mask
 
@@ -64,7 +71,8 @@ _SMALL_SHARE: Final = 0.5
 class _Table:
     """The facts that decide which files to rewrite; all arrays have one entry per live file.
 
-    `cost` is what each file costs the mean reader, in bytes. The masks mark the files that the
+    `opened` is the share of the readers that opens each file, its width for narrow ones, and `cost`
+    what it costs the mean reader, in bytes. The masks mark the files that the
     model counts (`considered`), those that may be rewritten (`candidates`), and those that must be,
     because many of their rows are deleted (`forced`). `cube` numbers the cube of each file, -1 for
     none.
@@ -72,6 +80,7 @@ class _Table:
 
     space: KeySpace
     model: ReadModel
+    opened: NDArray[np.float64]
     cost: NDArray[np.float64]
     considered: Mask
     candidates: Mask
@@ -99,12 +108,15 @@ def plan_overlap(
     policy: ClusteringPolicy,
     new_id: NewId,
     bounds_of: BoundsOf,
+    *,
+    readers: FittedWorkload | None = None,
 ) -> ClusteringPlan:
     """Return the plan that rewrites the fewest bytes that keep narrow readers within the tolerance.
 
     With `full`, files of other columns and providers may be taken too. With `where`, all files are
     ignored but those that the predicate may match. With `budget_bytes`, groups are taken as long as
-    they fit, those with the largest gain per byte first.
+    they fit, those with the largest gain per byte first. With `readers`, they take the place of
+    narrow ones.
 
     Raises:
         UsageError: If a group would be too many files.
@@ -116,8 +128,10 @@ def plan_overlap(
     )
     bounds = bounds_of([column.leaf for column in columns])
     asked = _asked(snapshot, policy, bounds_of)
-    space = key_space(bounds, sizes(snapshot.files))
-    table = _table(snapshot, policy, places, stable=stable, asked=asked, space=space)
+    size_bytes = sizes(snapshot.files)
+    space = key_space(bounds, size_bytes)
+    those = None if readers is None else space_readers(bounds, size_bytes, readers)
+    table = _table(snapshot, policy, places, stable=stable, asked=asked, space=space, readers=those)
     choice = _choice(table, policy, _left_alone(places, stable, asked, policy))
     may = keepable(snapshot, places, bounds)
     return build_plan(
@@ -142,7 +156,7 @@ def _asked(snapshot: Snapshot, policy: ClusteringPolicy, bounds_of: BoundsOf) ->
     return np.asarray(may_match(snapshot, policy.where, bounds_of), np.bool_)
 
 
-def _table(
+def _table(  # noqa: PLR0913  what decides about files
     snapshot: Snapshot,
     policy: ClusteringPolicy,
     places: Membership,
@@ -150,9 +164,13 @@ def _table(
     stable: Mask,
     asked: Mask,
     space: KeySpace,
+    readers: SpaceReaders | None,
 ) -> _Table:
     cube = np.where(places.ours & places.same_columns, places.cube, -1)
-    model = read_model(space, cube, asked, policy.max_file_bytes)
+    model = read_model(
+        space, cube, asked, policy.max_file_bytes, curve=policy.curve, readers=readers
+    )
+    opened = model.opened(space)
     deleted = deleted_shares(snapshot.files)
     eligible = asked & ~stable & (places.candidates | policy.full)
     heavy = eligible & (np.nan_to_num(deleted, nan=1.0) > _MOST_DELETED_SHARE)
@@ -161,7 +179,8 @@ def _table(
     return _Table(
         space=space,
         model=model,
-        cost=model.now(space.size_bytes, space.widths),
+        opened=opened,
+        cost=model.now(space.size_bytes, opened),
         considered=asked,
         candidates=eligible & ((cube < 0) | small | heavy | overlapping),
         forced=heavy,
@@ -206,12 +225,12 @@ def _choice(table: _Table, policy: ClusteringPolicy, reasons: NDArray[np.int64])
 def _options(table: _Table, policy: ClusteringPolicy) -> list[_Group]:
     """Return the rewrites that are worth it; none if readers are within the tolerance already."""
     now = float(table.cost[table.considered].sum())
-    widths = table.space.widths[table.candidates]
+    widths = table.opened[table.candidates]
     if now <= policy.tolerance * table.model.ideal or not len(widths):
         return []
     options = []
     enough = now - _goal(table, policy)
-    for wide in _wider(table.space.widths, widths):
+    for wide in _wider(table.opened, widths):
         option = _rewrite(table, np.flatnonzero(table.forced | (table.candidates & wide)))
         if option.gain >= _LEAST_GAIN * now:
             options.append(option)

@@ -5,7 +5,9 @@ options have an effect depends on the table and on the strategy. An option count
 caller named it, even with its default, or if it differs from its default.
 """
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from functools import partial
+from inspect import signature
 from typing import Any, Final
 
 import pyarrow as pa
@@ -26,6 +28,7 @@ from liquidlog.plan import (
     OPTION,
     ClusteringPlan,
     ClusteringPolicy,
+    FittedWorkload,
     repeated_inputs,
     repeated_message,
 )
@@ -274,6 +277,7 @@ def plan(  # noqa: PLR0913  what a plan depends on
     bounds_of: BoundsOf = no_bounds,
     named: Collection[str] = (),
     decided_by: Mapping[str, str] | None = None,
+    readers: FittedWorkload | None = None,
 ) -> ClusteringPlan:
     """Return the plan for a rewrite of the table at the snapshot's version.
 
@@ -282,7 +286,8 @@ def plan(  # noqa: PLR0913  what a plan depends on
     same snapshot and policy give the same groups. `new_id` makes the id of the plan, then that of
     each group's cube. Strategies that need bounds load them with `bounds_of`. `named` lists the
     options that the caller gave, perhaps with their default values; `decided_by` says which options
-    properties of the table decided, as the plan does.
+    properties of the table decided, as the plan does. Strategies that take `readers` judge files by
+    them, if they ask anything.
 
     Raises:
         UsageError: If the strategy or the curve is unknown, the policy asks for something that this
@@ -316,7 +321,10 @@ def plan(  # noqa: PLR0913  what a plan depends on
         return plan_compaction(snapshot, policy, new_id, bounds_of)
     if policy.prefix:
         policy = structs.replace(policy, prefix=prefix_among(policy.prefix, state.columns))
-    made = strategies[strategy](snapshot, state.columns, policy, new_id, bounds_of)
+    chosen: Callable[..., ClusteringPlan] = strategies[strategy]
+    if readers is not None and readers.asks and "readers" in signature(chosen).parameters:
+        chosen = partial(chosen, readers=readers)
+    made = chosen(snapshot, state.columns, policy, new_id, bounds_of)
     repeated = repeated_inputs(made.groups)
     if repeated:
         raise UsageError(f"the plan of the strategy {strategy} {repeated_message(repeated)}")

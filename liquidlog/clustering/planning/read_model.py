@@ -5,14 +5,19 @@ proportion to its rows. One reader in 200 reads everything. Opening a file costs
 4 MiB (Spark's openCostInBytes). So a share w of the readers reads a file of width w. If rows that
 span a share W of each of d columns are clustered into n files, the ideal width of a file is W /
 n**(1/d). Real files are wider; the model measures the factor in the table's own cubes.
+
+With the readers of a workload, the share of them that opens a file takes the place of its width.
+What a full rewrite comes to is then foreseen by cells, which are fitted to these readers.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
+from liquidlog.clustering.keyspace.cells import cells
+from liquidlog.clustering.keyspace.readers import SpaceReaders
 from liquidlog.clustering.keyspace.widths import Floats, KeySpace
 from liquidlog.spec.bounds import Mask
 
@@ -34,13 +39,20 @@ class ReadModel:
     """The cost of reading one table for the mean reader, in bytes.
 
     `dimensions` is the number of clustering columns. `shortfall` (at least 1) is the factor by
-    which files of clustered rows are wider than the ideal.
+    which files of clustered rows are wider than the ideal. With `readers`, `opened_share` is the
+    share of them that opens a file of a full rewrite.
     """
 
     dimensions: int
     table_bytes: float
     max_file_bytes: int
     shortfall: float
+    readers: SpaceReaders | None = None
+    opened_share: float = 0.0
+
+    def opened(self, space: KeySpace) -> Floats:
+        """Return which share of the readers opens each file (float64, from 0 to 1)."""
+        return space.widths if self.readers is None else self.readers.opened(space)
 
     @property
     def full_files(self) -> float:
@@ -52,13 +64,21 @@ class ReadModel:
         """The cost for the mean reader after a full rewrite, in bytes."""
         return self.after(self.table_bytes, 1.0, self.full_files)
 
-    def now(self, size: Floats, widths: Floats) -> Floats:
-        """Return the cost per file for the mean reader, in bytes (float64); `size` is in bytes."""
-        return np.asarray((size + OPEN_COST_BYTES) * (widths + _SCAN_SHARE), np.float64)
+    def now(self, size: Floats, opened: Floats) -> Floats:
+        """Return the cost per file for the mean reader, in bytes (float64).
+
+        `size` is in bytes, `opened` the share of the readers that opens a file.
+        """
+        return np.asarray((size + OPEN_COST_BYTES) * (opened + _SCAN_SHARE), np.float64)
 
     def after(self, size: float, extent: float, files: float) -> float:
         """Return the cost of `size` bytes of clustered rows in `files` files, in bytes."""
         width = extent * min(1.0, self.shortfall * float(files ** (-1 / self.dimensions)))
+        if self.readers is not None:
+            # Files as narrow as those of a full rewrite are opened by as many readers as those are.
+            narrow = float(self.full_files ** (-1 / self.dimensions))
+            relative = extent * float(files ** (-1 / self.dimensions)) / narrow
+            width = min(1.0, self.opened_share * relative)
         return (size + files * OPEN_COST_BYTES) * (width + _SCAN_SHARE)
 
     def outputs(self, size: float, extent: float) -> int:
@@ -73,18 +93,31 @@ class ReadModel:
 
 
 def read_model(
-    space: KeySpace, cubes: NDArray[np.int64], files: Mask, max_file_bytes: int
+    space: KeySpace,
+    cubes: NDArray[np.int64],
+    files: Mask,
+    max_file_bytes: int,
+    *,
+    curve: str = "hilbert",
+    readers: SpaceReaders | None = None,
 ) -> ReadModel:
     """Return the read model of the chosen `files` (a mask with one bool per file of `space`).
 
-    `cubes` numbers the cube of each file (int64, -1 for none), for measuring the shortfall.
+    `cubes` numbers the cube of each file (int64, -1 for none), for measuring the shortfall. With
+    `readers`, costs are theirs, and a rewrite orders rows by the `curve`, fitted to them.
     """
-    return ReadModel(
+    model = ReadModel(
         dimensions=len(space.columns),
         table_bytes=float(space.size_bytes[files].sum()),
         max_file_bytes=max_file_bytes,
         shortfall=_shortfall(space, np.where(files, cubes, -1)),
+        readers=readers,
     )
+    if readers is None or not files.any():
+        return model
+    outputs = max(1, round(model.full_files))
+    size, opened = cells(space.part(files), outputs, curve=curve, readers=readers)
+    return replace(model, opened_share=float(size @ opened) / max(float(size.sum()), 1.0))
 
 
 def _shortfall(space: KeySpace, cubes: NDArray[np.int64]) -> float:

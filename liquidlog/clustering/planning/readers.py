@@ -1,11 +1,13 @@
 """A plan whose layout is fitted to what readers ask."""
 
+from collections.abc import Sequence
+
 from msgspec import structs
 
 from liquidlog.errors import UsageError
 from liquidlog.plan import ClusteringPlan, FittedWorkload
 from liquidlog.predicates.workload import Workload
-from liquidlog.spec.schema import parse_schema
+from liquidlog.spec.schema import Path, StructType, parse_schema
 
 
 def fitted_to(plan: ClusteringPlan, workload: Workload) -> ClusteringPlan:
@@ -19,12 +21,21 @@ def fitted_to(plan: ClusteringPlan, workload: Workload) -> ClusteringPlan:
     """
     if not plan.columns or not workload:
         return plan
+    columns = [column.logical for column in plan.columns]
+    schema = parse_schema(plan.schema_string, where="the plan")
+    return structs.replace(plan, fitted=readers_of(workload, columns, schema))
+
+
+def readers_of(workload: Workload, columns: Sequence[Path], schema: StructType) -> FittedWorkload:
+    """Return what a workload asks of clustering columns, by their logical paths.
+
+    Raises:
+        UsageError: If no predicate is one SQL condition on columns of the schema.
+    """
     # The SQL parser takes a third of a command's start; most plans have no workload.
     from liquidlog.predicates.reduction import fitted_workload
 
-    columns = [column.logical for column in plan.columns]
-    fitted = fitted_workload(workload, columns, parse_schema(plan.schema_string, where="the plan"))
-    return structs.replace(plan, fitted=fitted)
+    return fitted_workload(workload, columns, schema)
 
 
 def require_fitted(plan: ClusteringPlan) -> None:
