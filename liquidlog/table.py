@@ -908,18 +908,25 @@ class Table(Summary):
         return fitted_to(_plan(plan), _workload(workload))
 
     def predict(
-        self, plan: ClusteringPlan, workload: Workload = (), *, sample: bool = False
+        self,
+        plan: ClusteringPlan,
+        workload: Workload = (),
+        *,
+        sample: bool = False,
+        row_groups: bool = False,
     ) -> "Prediction":
         """Return what a plan would bring to the readers of a workload, from statistics.
 
         With no workload, readers are narrow: they ask for one value of one clustering column, every
         column equally often, every value as often as it has rows. With `sample`, the prediction
         uses the values in clustering columns, and in columns that predicates name, that are read
-        from some rows of some files.
+        from some rows of some files. With `row_groups`, which takes a workload, it does so too, and
+        says what readers open inside files: now, by the footers of at most 128 files, and after the
+        plan.
 
         Raises:
-            UsageError: If no predicate is a condition on the table, or if the plan has no columns
-                to sample.
+            UsageError: If no predicate is a condition on the table, if the plan has no columns to
+                sample, or if there is no workload to predict row groups for.
             DataFileError: If a sampled file cannot be read.
         """
         from liquidlog.operations.predicted import predicted
@@ -933,6 +940,7 @@ class Table(Summary):
             self.bounds_of(snapshot),
             now_ms=self._clock.now_ms(),
             sample=sample,
+            row_groups=one(row_groups, bool, argument="row_groups", expected="True or False"),
         )
 
     def predicted_health(self, plan: ClusteringPlan) -> "Health":

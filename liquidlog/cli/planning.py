@@ -108,6 +108,12 @@ def _price_options(command: Callable[P, R]) -> Callable[P, R]:
 @click.option(
     "--sample", is_flag=True, help="Predict from rows of some files instead of statistics."
 )
+@click.option(
+    "--row-groups",
+    is_flag=True,
+    help="With --workload: also predict what readers open inside files, from rows and footers of"
+    " some files.",
+)
 @_price_options
 @bar_options
 @json_option
@@ -122,6 +128,7 @@ def plan(  # noqa: PLR0913  one parameter per option
     storage_options: Pairs,
     *,
     sample: bool,
+    row_groups: bool,
     as_json: bool,
 ) -> None:
     """Show what OPTIMIZE would rewrite; writes nothing.
@@ -132,6 +139,11 @@ def plan(  # noqa: PLR0913  one parameter per option
 
     With --advice, a workload only predicts: the advice says what the layout is fitted to.
     """
+    if workload is None and row_groups:
+        raise UsageError(
+            "--row-groups has no effect without readers to predict for: give a --workload",
+            option="row_groups",
+        )
     if workload is None and "where" not in policy:
         _refuse_without_readers(prices, sample=sample)
     opened = Table.open(table, storage_options=mapping(storage_options))
@@ -149,6 +161,7 @@ def plan(  # noqa: PLR0913  one parameter per option
         workload_source=workload,
         bar=bar,
         sample=sample,
+        row_groups=row_groups,
     )
     if output is not None:
         replace_file(output, encode_plan(made))

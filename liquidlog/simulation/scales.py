@@ -52,17 +52,19 @@ class Scale:
     ) -> tuple[pa.Array, pa.Array]:
         """Return lower and upper bounds, one per output, no narrower than its rows.
 
-        Made-up rows stand for many that lie as evenly: their bounds are moved apart by the mean
+        Rows that stand for many that lie as evenly have their bounds moved apart by the mean
         distance of two rows, times `apart`, within those of the group.
         """
         low, high = np.full(outputs, np.inf), np.full(outputs, -np.inf)
         np.minimum.at(low, parts, values)
         np.maximum.at(high, parts, values)
-        if not len(self.sampled) and len(self._known):
+        if apart and len(self._known):
             unseen = (high - low) / np.maximum(np.bincount(parts, minlength=outputs) - 1, 1)
             unseen *= apart
             low = np.maximum(low - unseen, self._low.min())
             high = np.minimum(high + unseen, self._high.max())
+            if len(self.sampled):
+                low, high = self.whole(low), self.whole(high)
         return self._bounds(low, up=False), self._bounds(high, up=True)
 
     def slices(self, count: int) -> tuple[pa.Array, pa.Array]:
@@ -75,6 +77,10 @@ class Scale:
         """Return made-up numbers as those of values, where all values have whole numbers."""
         is_dense = pa.types.is_floating(self._type) or pa.types.is_decimal(self._type)
         return numbers if is_dense else np.rint(numbers)
+
+    def values(self, numbers: Points) -> pa.Array:
+        """Return the values that have these numbers."""
+        return self._bounds(numbers, up=False)
 
     def parsed(self, texts: Sequence[str | None]) -> pa.Array:
         """Return the numbers of a plan's constants, null where None; between those of texts.

@@ -138,6 +138,7 @@ def _plans() -> Iterator[Words]:
     yield ["plan", "t", *_OVERLAP, *_PAID]
     yield ["plan", "t", "--where", "x < 9", *_OVERLAP]
     yield ["plan", "t", "--prefix", "s", *_OPEN]
+    yield ["plan", "t", *_SMALL, *_OPEN, "--row-groups"]
     yield ["optimize", "t", *_OPEN, "--dry-run"]
     yield ["doctor", "t", "--workload", "w.jsonl", "--payback-days", "1"]
 

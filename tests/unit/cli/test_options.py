@@ -166,6 +166,7 @@ WITHOUT_EFFECT: Final = {
     "plan": {
         **PLANNING,
         "--prefix": "plain --prefix x",
+        "--row-groups": "two --row-groups",
         "--sample": "two --sample",
         "--throughput": "two --throughput 1GiB",
         "--hour-price": "two --hour-price 1",
