@@ -41,7 +41,6 @@ _INSIDE: Final = (
     "range",
     "bytes before",
     "after",
-    "range",
 )
 
 
@@ -191,12 +190,9 @@ def _inside(found: PredictedRowGroups) -> str:
         f"inside files the mean read goes from {before}{scaled}"
         f" to {amount(found.opened_after)} row groups, {_size(found.bytes_after)}"
     )
-    if found.opened_after_range is None or found.bytes_after_range is None:
+    if found.opened_after_range is None:
         return f"{text}; no range is known, as footers of kept files were sampled"
-    return (
-        f"{text}; in nine of ten cases {_between(found.opened_after_range, amount)} row groups,"
-        f" {_between(found.bytes_after_range, _size)}"
-    )
+    return f"{text}; likely {_between(found.opened_after_range, amount)} row groups"
 
 
 def _inside_each(brings: Prediction) -> Report:
@@ -209,7 +205,6 @@ def _inside_each(brings: Prediction) -> Report:
             _range(found.opened_after_range, amount),
             _known(found.bytes_before, _size),
             _known(found.bytes_after, _size),
-            _range(found.bytes_after_range, _size),
         )
         for where, found in rows
     )

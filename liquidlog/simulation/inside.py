@@ -95,8 +95,10 @@ class PredictedRowGroups:
 
     Footers of `files_sampled` of the `files_before` that it opens were read: if not of all, numbers
     before are estimates, in proportion to bytes. Numbers are None where they are unknown; `unknown`
-    says why those after the plan are, else it is None. Ranges hold what comes true in nine of ten
-    cases; they are None where numbers are, or where they rest on footers that were sampled.
+    says why those after the plan are, else it is None. `opened_after_range` is where the number is
+    likely to lie; it is None where the number is, or where it rests on footers that were sampled.
+    Bytes have no range: they are reckoned as stored today, and how well sorted rows compress is not
+    foreseen.
     """
 
     files_before: float
@@ -106,7 +108,6 @@ class PredictedRowGroups:
     opened_after_range: Range | None
     bytes_before: float | None
     bytes_after: float | None
-    bytes_after_range: Range | None
     unknown: str | None
 
 
@@ -169,14 +170,13 @@ def predicted_row_groups(
         rows = [_row(before, number, unknown or _NO_FOOTERS) for number in range(len(weights))]
         return tuple(rows), _mean(before, weights, unknown or _NO_FOOTERS)
     opened, read = reads.files_spread(error.counted), reads.bytes_spread(error)
-    opened_ranges, read_ranges = opened.ranges(), read.ranges()
+    opened_ranges = opened.ranges()
     rows = [
         replace(
             _row(before, number, None),
             opened_after=float(opened.likely[number]),
             opened_after_range=opened_ranges[number] if kept.is_whole[number] else None,
             bytes_after=float(read.likely[number]),
-            bytes_after_range=read_ranges[number] if kept.is_whole[number] else None,
         )
         if is_known[number]
         else _row(before, number, _NO_FOOTERS)
@@ -191,7 +191,6 @@ def predicted_row_groups(
         opened_after=means[0].likely,
         opened_after_range=means[0].range if is_exact else None,
         bytes_after=means[1].likely,
-        bytes_after_range=means[1].range if is_exact else None,
     )
     return tuple(rows), mean
 
@@ -228,6 +227,5 @@ def _before(
         opened_after_range=None,
         bytes_before=size_bytes if is_known else None,
         bytes_after=None,
-        bytes_after_range=None,
         unknown=unknown,
     )

@@ -104,7 +104,7 @@ def test_row_groups_that_are_opened_are_those_foretold(
     _check_before(found.row_groups, before)
     assert after.row_groups is not None
     _check_after(found.row_groups, after.row_groups, plan.size_bytes / size_of(made))
-    # Most readers are within their own ranges, too; nine of ten of many.
+    # Most readers are within their own ranges, too.
     assert _within(found, [one.row_groups for one in after.predicates]) >= 0.75
     assert after.row_groups.bytes_opened is not None
     assert after.row_groups.bytes_opened < after.bytes_read
@@ -133,9 +133,7 @@ def _check_after(
     assert found.opened_after == pytest.approx(truth.opened, rel=TOLERANCE)
     assert found.bytes_after == pytest.approx(opened_bytes, rel=BYTES_TOLERANCE)
     assert found.opened_after_range is not None
-    assert found.bytes_after_range is not None
     assert found.opened_after_range.low <= truth.opened <= found.opened_after_range.high
-    assert found.bytes_after_range.low <= opened_bytes <= found.bytes_after_range.high
 
 
 def _within(found: Prediction, truths: list[row_groups.OpenedRowGroups | None]) -> float:
@@ -195,7 +193,6 @@ def test_too_few_sampled_rows_foretell_nothing(
     assert found.row_groups.opened_after is None
     assert found.row_groups.opened_after_range is None
     assert found.row_groups.bytes_after is None
-    assert found.row_groups.bytes_after_range is None
     assert {one.row_groups and one.row_groups.unknown for one in found.predicates} == {
         found.row_groups.unknown
     }
@@ -213,7 +210,6 @@ def test_what_rests_on_sampled_footers_has_no_range(
     assert found.row_groups.files_sampled == 1
     assert found.row_groups.opened_after == found.row_groups.opened_before
     assert found.row_groups.opened_after_range is None
-    assert found.row_groups.bytes_after_range is None
     monkeypatch.setattr(row_groups.sample_files, "__defaults__", (1,))
     several = workload("a < 90000", "a % 2 = 0 and b < -1", "b >= 0")
     rest = made.predict(plan, several, row_groups=True)
