@@ -49,8 +49,8 @@ def planned(  # noqa: PLR0913  what is planned, for whom, and how it is said
         UnsupportedFeatureError: If the table cannot be planned.
     """
     began = time.perf_counter()
-    readers = _readers(snapshot, workload)
     settled = settle(snapshot, policy_settings(arguments), strategy_names)
+    readers = _readers(snapshot, workload)
     made = plan(
         snapshot,
         ClusteringPolicy(**settled.settings),

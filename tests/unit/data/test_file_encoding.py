@@ -12,7 +12,7 @@ import pytest
 
 from liquidlog.data import row_groups
 from liquidlog.data.concatenation import CopySource
-from liquidlog.data.file_encoding import ColumnBytes, FileEncoding, left_uncompressed
+from liquidlog.data.file_encoding import ColumnBytes, FileEncoding, Trial, left_uncompressed
 from liquidlog.data.footer import NotMovableError, read_footer
 from liquidlog.data.pages import data_pages
 from liquidlog.data.reader import DataFile
@@ -85,9 +85,25 @@ def test_no_codec_is_no_choice() -> None:
 
 
 def test_the_columns_that_shrink_least_are_left_first() -> None:
-    columns = [ColumnBytes("a", 995, 1_000), ColumnBytes("b", 96_000, 97_000)]
-    columns += [ColumnBytes("same", 10, 10), ColumnBytes("grows", 12, 10)]
-    assert left_uncompressed(columns) == {"a", "same", "grows"}
+    columns = (
+        ColumnBytes("a", 995, 1_000, has_dictionary=True),
+        ColumnBytes("b", 96_000, 97_000, has_dictionary=False),
+        ColumnBytes("same", 10, 10, has_dictionary=True),
+        ColumnBytes("grows", 12, 10, has_dictionary=True),
+        ColumnBytes("too short", 12, 10, has_dictionary=False),
+    )
+    assert left_uncompressed(Trial(5_000, columns)) == {"a", "same", "grows"}
+    assert left_uncompressed(Trial(500, columns)) == set()
+
+
+def test_columns_that_are_nearly_always_null_keep_the_codec() -> None:
+    random = np.random.default_rng(2)
+    columns = {
+        f"c{number}": pa.array(random.integers(0, 4, ROWS), mask=random.random(ROWS) > 0.01)
+        for number in range(50)
+    }
+    arguments = FileEncoding.measure(pa.table(columns), compression="zstd").arguments(ROWS)
+    assert arguments["compression"] == "zstd"
 
 
 def test_large_values_say_enough_in_few_rows(tmp_path: Path) -> None:

@@ -88,7 +88,7 @@ def test_the_command_with_storage_options(emulator: Emulator, lake: str) -> None
     status, out, err = said("fleet", f"{lake}/deep", "--json", *words)
     assert (status, err) == (0, "")
     tables = json.loads(out)["tables"]
-    assert [table["table"] for table in tables] == [f"{lake}/deep/c", f"{lake}/deep/er/d"]
+    assert {table["table"] for table in tables} == {f"{lake}/deep/c", f"{lake}/deep/er/d"}
     assert SENTINEL not in out
 
 
