@@ -33,13 +33,12 @@ SLOTS = 8
 GROUPS = 6
 FILES_PER_GROUP = 6
 OUTPUTS_PER_GROUP = 3
-ROWS_PER_FILE = 1_400_000
 SAMPLE_SECONDS = 0.05
 
 
 def main() -> None:
     arguments = parse_arguments()
-    PARTS[arguments.part](arguments.home)
+    PARTS[arguments.part](arguments.home, arguments.rows_per_file)
 
 
 def parse_arguments() -> argparse.Namespace:
@@ -48,15 +47,19 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument(
         "--home", type=Path, help="Where the tables are made; else a new directory."
     )
+    parser.add_argument(
+        "--rows-per-file", type=int, default=1_400_000, help="More for a faster machine."
+    )
     return parser.parse_args()
 
 
-def busy_slots(home: Path | None) -> None:
+def busy_slots(home: Path | None, rows: int) -> None:
     with tempfile.TemporaryDirectory(dir=home, ignore_cleanup_errors=True) as directory:
+        home = Path(directory)
         plans = {
-            "clustering": make_plan(Path(directory) / "clustered", cluster_by=["day", "part"]),
-            "compaction": make_plan(Path(directory) / "many"),
-            "compaction, fewer outputs than slots": make_plan(Path(directory) / "few", few=True),
+            "clustering": make_plan(home / "clustered", rows, cluster_by=["day", "part"]),
+            "compaction": make_plan(home / "many", rows),
+            "compaction, fewer outputs than slots": make_plan(home / "few", rows, few=True),
         }
         conf = {"spark.master": f"local[{SLOTS}]", "spark.driver.memory": "1g"}
         with open_session(conf) as spark:
@@ -66,15 +69,15 @@ def busy_slots(home: Path | None) -> None:
 
 
 def make_plan(
-    path: Path, *, cluster_by: Sequence[str] | None = None, few: bool = False
+    path: Path, count: int, *, cluster_by: Sequence[str] | None = None, few: bool = False
 ) -> ClusteringPlan:
-    """Return a plan over files of made-up rows: of GROUPS groups, or three times as many.
+    """Return a plan over files of `count` made-up rows: of GROUPS groups, or three times as many.
 
     A group of a compaction has one output, a clustered one OUTPUTS_PER_GROUP.
     """
     random = np.random.default_rng(7)
     for number in range(GROUPS * FILES_PER_GROUP):
-        rows = made_up_rows(random)
+        rows = made_up_rows(random, count)
         if number == 0:
             table = Table.create(str(path), schema=rows.schema, cluster_by=cluster_by)
         source = path.parent / "append.parquet"
@@ -88,8 +91,7 @@ def make_plan(
     return table.plan(min_cube_size=1, target_cube_size=group_bytes, max_file_size=output_bytes)
 
 
-def made_up_rows(random: np.random.Generator) -> pa.Table:
-    count = ROWS_PER_FILE
+def made_up_rows(random: np.random.Generator, count: int) -> pa.Table:
     return pa.table(
         {
             "day": pa.array(random.integers(0, 2_500, count), pa.int32()),
