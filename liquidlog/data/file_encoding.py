@@ -42,7 +42,7 @@ _TRIAL_SHARE: Final = 8
 """Rows that are encoded to know what they take: so many, or bytes in memory, or one in so many."""
 
 _LEAST_ROWS: Final = 1_024
-_LEAST_BYTES: Final = 32 << 10
+_LEAST_BYTES: Final = 256 << 10
 """Fewer codes, and fewer bytes of values, say too little of a codec: such a column gets it."""
 
 _MAX_GROWTH: Final = 0.01
