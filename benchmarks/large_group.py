@@ -145,7 +145,7 @@ def read(share: Share, home: Path) -> Share:
     )
     assignment = Assignment.of(work, range(len(work.paths)), splits)
     with (home / "pieces").open("wb") as file:
-        pieces = stored(received(tasks(0, assignment)), file)
+        pieces = stored(tasks(0, assignment), file)
     sent: Counter[int] = Counter()
     for piece in pieces:
         sent[piece.target] += piece.size_bytes

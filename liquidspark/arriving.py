@@ -26,6 +26,7 @@ from liquidlog.data.exact import convert_chunks
 from liquidlog.data.writer import encoded_bytes
 from liquidlog.errors import ExecutorError, LiquidlogError, SchemaMismatchError
 from liquidlog.rewriting.assignment import encode_survey
+from liquidlog.rewriting.pieces import Piece
 from liquidlog.rewriting.shuffle import MapSide
 from liquidlog.rewriting.sink import (
     encode_facts,
@@ -286,10 +287,10 @@ class ArrivingTasks(MapSide):
     arriving: Arriving
     firsts: tuple[int, ...]
 
-    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[Piece]:
         """Yield the pieces of a partition."""
         number = partition_number()
-        yield from self.sent(number, lambda: self._rows(number, batches))
+        yield from self.pieces(number, lambda: self._rows(number, batches))
         deque(batches, maxlen=0)
 
     def _rows(

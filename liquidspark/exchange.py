@@ -19,14 +19,14 @@ from pyspark.sql import DataFrame, SparkSession
 from liquidlog.errors import LiquidlogError
 from liquidlog.rewriting.assignment import Assignment
 from liquidlog.rewriting.layout import Route
-from liquidlog.rewriting.pieces import SHUFFLE_SCHEMA, received
+from liquidlog.rewriting.pieces import SHUFFLE_SCHEMA, Piece, in_batches
 from liquidlog.rewriting.scratch import scratch_directory
 from liquidlog.rewriting.shuffle import FACTS_SCHEMA, OutputTasks, RegroupTasks
 from liquidlog.rewriting.sink import TaskFacts, encode_facts, failed
 from liquidlog.rewriting.source import GroupWork
 from liquidlog.rewriting.spilled import Spilled, SpilledTasks
 from liquidlog.rewriting.whole import facts_batch
-from liquidspark.mapping import BatchFunction, collected, facts_of, map_batches
+from liquidspark.mapping import collected, facts_of, map_batches
 from liquidspark.sending import assigned, partition_values
 from liquidspark.versions import context_of
 
@@ -36,20 +36,24 @@ _DIRECTORIES: Final = "spark.local.dir"
 _DIRECTORIES_VARIABLE: Final = "SPARK_LOCAL_DIRS"
 
 
+class Reading(Protocol):
+    """What a reading task does with the batches of its partition; must be picklable."""
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[Piece]: ...  # noqa: D102
+
+
 class Exchange(Protocol):
     """One way from reading tasks to writing tasks."""
 
     def targets(self, tasks: int) -> tuple[int, ...]:
         """Return what leads to each of so many writing tasks: `Piece.target`."""
 
-    def write(
-        self, frame: DataFrame, reading: BatchFunction, work: GroupWork, route: Route
-    ) -> TaskFacts:
+    def write(self, frame: DataFrame, reading: Reading, work: GroupWork, route: Route) -> TaskFacts:
         """Move the pieces that a function makes of a frame to the tasks that write them.
 
         Args:
             frame: Its partitions are the reading tasks.
-            reading: Yields batches of SHUFFLE_SCHEMA, with `targets` for the tasks of the route.
+            reading: Yields pieces, with `targets` for the tasks of the route.
             work: The group.
             route: Of its rows.
         """
@@ -63,11 +67,10 @@ class ShuffleExchange:
         """Return ints that Spark's hash partitioning sends to one task each."""
         return partition_values(tasks)
 
-    def write(
-        self, frame: DataFrame, reading: BatchFunction, work: GroupWork, route: Route
-    ) -> TaskFacts:
+    def write(self, frame: DataFrame, reading: Reading, work: GroupWork, route: Route) -> TaskFacts:
         """Run one job with a shuffle; with two if rows go in two steps."""
-        moved = map_batches(frame, reading, SHUFFLE_SCHEMA).repartition(route.tasks, "target")
+        pieces = map_batches(frame, _SendingTasks(reading), SHUFFLE_SCHEMA)
+        moved = pieces.repartition(route.tasks, "target")
         if route.in_two_steps:
             moved = moved.sortWithinPartitions("slice", "ordinal")
             moved = map_batches(moved, RegroupTasks(work=work), SHUFFLE_SCHEMA)
@@ -87,9 +90,7 @@ class DiskExchange:
         """Return the numbers of the tasks."""
         return tuple(range(tasks))
 
-    def write(
-        self, frame: DataFrame, reading: BatchFunction, work: GroupWork, route: Route
-    ) -> TaskFacts:
+    def write(self, frame: DataFrame, reading: Reading, work: GroupWork, route: Route) -> TaskFacts:
         """Run a job whose tasks fill files, and one whose tasks write what is in them."""
         with scratch_directory(self.directory) as directory:
             spilling = _SpillingTasks(reading=reading, work=work, directory=directory)
@@ -122,18 +123,28 @@ def shared_directory(spark: SparkSession) -> str | None:
     return named.split(",")[0].strip() if named else tempfile.gettempdir()
 
 
+@dataclass(frozen=True, slots=True)
+class _SendingTasks:
+    """Reading tasks whose pieces go through the shuffle."""
+
+    reading: Reading
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        return in_batches(self.reading(batches))
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _SpillingTasks:
     """Reading tasks whose pieces stay in files of a directory; each yields where they are."""
 
-    reading: BatchFunction
+    reading: Reading
     work: GroupWork
     directory: str
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         file, places, failure = None, None, None
         try:
-            spilled = Spilled.written(self.directory, received(self.reading(batches)))
+            spilled = Spilled.written(self.directory, self.reading(batches))
             (file,), places = spilled.files, spilled.places.tobytes()
         except LiquidlogError as error:
             failure = encode_facts(failed(error, self.work))

@@ -18,7 +18,7 @@ import numpy.typing as npt
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
-from liquidlog.rewriting.assignment import Assignment, Own, TaskFunction
+from liquidlog.rewriting.assignment import Assignment, Made, Own, TaskFunction
 from liquidspark.versions import arrow_frame
 
 _MAX_EMBEDDED_BYTES: Final = 64 << 10
@@ -29,13 +29,13 @@ _MURMUR_SEED: Final = 42
 
 
 @dataclass(frozen=True, slots=True)
-class AssignedTasks(Generic[Own]):
-    """What mapInArrow calls: runs a task with its assignment, from its row or from `embedded`."""
+class AssignedTasks(Generic[Own, Made]):
+    """A function over batches: runs a task with its assignment, from its row or from `embedded`."""
 
-    function: TaskFunction[Own]
+    function: TaskFunction[Own, Made]
     embedded: tuple[bytes, ...] | None
 
-    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[Made]:
         """Yield what the tasks yield whose numbers are in the batches."""
         for batch in batches:
             for row, number in enumerate(batch.column(0).to_pylist()):
@@ -47,8 +47,8 @@ class AssignedTasks(Generic[Own]):
 
 
 def assigned(
-    spark: SparkSession, function: TaskFunction[Own], assignments: Sequence[Assignment[Own]]
-) -> tuple[DataFrame, AssignedTasks[Own]]:
+    spark: SparkSession, function: TaskFunction[Own, Made], assignments: Sequence[Assignment[Own]]
+) -> tuple[DataFrame, AssignedTasks[Own, Made]]:
     """Return a frame with a partition per assignment, and the function to map its batches with."""
     contents = tuple(assignment.encoded() for assignment in assignments)
     count = len(contents)

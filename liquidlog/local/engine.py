@@ -151,4 +151,4 @@ def _surveys(
 def _read(
     tasks: SplitTasks, number: int, assignment: Assignment[tuple[Split, ...]], directory: str
 ) -> Spilled:
-    return Spilled.written(directory, tasks.pieces(number, lambda: tasks.rows(assignment)))
+    return Spilled.written(directory, tasks(number, assignment))

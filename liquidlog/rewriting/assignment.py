@@ -19,6 +19,7 @@ _SIZE_BYTES: Final = 8
 _CODEC: Final = "zstd"
 
 Own = TypeVar("Own")
+Made = TypeVar("Made")
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +60,7 @@ class Assignment(Generic[Own]):
         return found
 
 
-TaskFunction = Callable[[int, Assignment[Own]], Iterator[pa.RecordBatch]]
+TaskFunction = Callable[[int, Assignment[Own]], Iterator[Made]]
 """(number of the task, what it is sent) -> what it yields."""
 
 

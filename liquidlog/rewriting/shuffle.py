@@ -72,12 +72,8 @@ class MapSide:
     route: Route
     targets: tuple[int, ...]
 
-    def sent(self, number: int, read: Reading) -> Iterator[pa.RecordBatch]:
-        """Yield the pieces of the task of this number, and a note that says what it read."""
-        return in_batches(self.pieces(number, read))
-
     def pieces(self, number: int, read: Reading) -> Iterator[Piece]:
-        """Yield the same, one by one."""
+        """Yield the pieces of the task of this number, and a note that says what it read."""
         proof, timer, shuffled_bytes = Proof(), Timer(), 0
         try:
             require_running(self.work)
@@ -123,13 +119,11 @@ class MapSide:
 class SplitTasks(MapSide):
     """The map side of a rewrite: each task reads its splits of the inputs."""
 
-    def __call__(
-        self, number: int, assignment: Assignment[tuple[Split, ...]]
-    ) -> Iterator[pa.RecordBatch]:
+    def __call__(self, number: int, assignment: Assignment[tuple[Split, ...]]) -> Iterator[Piece]:
         """Yield the pieces of a task."""
-        return self.sent(number, lambda: self.rows(assignment))
+        return self.pieces(number, lambda: self._rows(assignment))
 
-    def rows(self, assignment: Assignment[tuple[Split, ...]]) -> Iterator[tuple[pa.Table, int]]:
+    def _rows(self, assignment: Assignment[tuple[Split, ...]]) -> Iterator[tuple[pa.Table, int]]:
         """Yield what a task reads: rows, and the ordinal of the first."""
         work = assignment.work(self.work)
         for split in assignment.own:

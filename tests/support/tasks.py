@@ -13,6 +13,7 @@ from liquidlog.data.runs import Run
 from liquidlog.plan import WriterOptions
 from liquidlog.rewriting.assignment import Assignment
 from liquidlog.rewriting.layout import Route, build_layout, first_ordinals
+from liquidlog.rewriting.pieces import in_batches
 from liquidlog.rewriting.shuffle import OutputTasks, RegroupTasks, SplitTasks
 from liquidlog.rewriting.sink import TaskFacts, check_rows, decode_facts, merge_facts
 from liquidlog.rewriting.source import GroupWork, Survey, split_file, survey_file
@@ -78,7 +79,7 @@ def shuffled(
     arrived = [
         batch
         for number, own in enumerate(splits)
-        for batch in tasks(number, Assignment.of(work, everything, own))
+        for batch in in_batches(tasks(number, Assignment.of(work, everything, own)))
     ]
     pieces = pa.Table.from_batches(arrived[:: -1 if reverse else 1])
     facts = []
