@@ -294,7 +294,8 @@ class ConcatenatedFile:
     def _encode(self, table: pa.Table) -> None:
         """Append rows as one row group."""
         self._statistics.add(table)
-        made = encoded_row_group(table, self._options)
+        encoding = self._pending.encoding(table)
+        made = encoded_row_group(table, encoding, self._options.bloom_filters)
         self._require_schema(made.schema)
         self._joined.append(made.group, made.chunks)
 

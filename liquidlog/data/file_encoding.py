@@ -52,7 +52,6 @@ Measured on row groups of 41 000 rows of TPC-H lineitem: 0.4 % more bytes, 3 % l
 to read. See benchmarks/RESULTS.md, "Layout inside files".
 """
 
-
 _OVERLOOKED_BYTES: Final = 128
 """What a codec may have spent on describing the few values of a trial, which many would share.
 

@@ -103,10 +103,7 @@ def foreseen_sizes(
 
 
 class RowGroups:
-    """Gathers rows into row groups, little more than one in memory at a time; mutable.
-
-    `encoding` is how the file should be encoded, once it has rows for more than one of them.
-    """
+    """Gathers rows into row groups, little more than one in memory at a time; mutable."""
 
     def __init__(self, schema: pa.Schema, *, compression: str, level_bits: int = 1) -> None:
         """Gather rows of the columns of `schema`.
@@ -121,7 +118,7 @@ class RowGroups:
         self._level_bits = level_bits
         self._pending: list[_Portion] = []
         self._plan: _Plan | None = None
-        self.encoding: FileEncoding | None = None
+        self._encoding: FileEncoding | None = None
         self.pending_rows = 0
 
     def add(self, table: pa.Table, keys: Keys | None = None) -> Iterator[pa.Table]:
@@ -147,6 +144,16 @@ class RowGroups:
         """Yield the row groups that rows make which fill none yet, if there are any."""
         while rows := self._next_rows(more_to_come=False):
             yield self._taken(rows)
+
+    def encoding(self, first: pa.Table) -> FileEncoding:
+        """Return how the file should be encoded.
+
+        Args:
+            first: Its first row group, by which it is judged if by no more rows before.
+        """
+        if self._encoding is None:
+            self._encoding = FileEncoding.measure(first, compression=self._compression)
+        return self._encoding
 
     def _next_rows(self, *, more_to_come: bool) -> int:
         """Return how many rows make the next row group; 0 if that cannot be said yet."""
@@ -174,8 +181,7 @@ class RowGroups:
         """Return how large the row groups of the file should be, judged by the `first` rows."""
         table = self._joined(self._split(first)[0])
         row_bytes = max(1, table.nbytes // first)
-        self.encoding = FileEncoding.measure(table, compression=self._compression)
-        return _planned(self.encoding.costs(), row_bytes)
+        return _planned(self.encoding(table).costs(), row_bytes)
 
     def _rows_that_fit(self, room_bytes: int) -> int:
         """Return how many of the pending rows take so many bytes: more than there are if all do."""

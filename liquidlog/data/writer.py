@@ -4,7 +4,7 @@ Everything is nullable, timestamps are INT64 microseconds, names and field ids a
 the reference engine's readers expect.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from types import MappingProxyType
@@ -29,7 +29,7 @@ from liquidlog.errors import StorageError
 from liquidlog.plan import WriterOptions, WrittenFile
 from liquidlog.spec.arrow import arrow_schema
 from liquidlog.spec.codecs import parse_codec
-from liquidlog.spec.schema import StructType
+from liquidlog.spec.schema import Path, StructType
 from liquidlog.spec.stats import encode_stats
 from liquidlog.storage.files import Output, create
 from liquidlog.storage.options import NO_OPTIONS, StorageOptions
@@ -175,12 +175,10 @@ class DataFileWriter:
         self._num_rows += table.num_rows
 
     def _open_writer(self, first: pa.Table) -> pq.ParquetWriter | FilteringWriter:
-        if self._options.bloom_filters and first.num_rows:
-            encode = partial(encoded_row_group, options=self._options)
+        encoding, filters = self._row_groups.encoding(first), self._options.bloom_filters
+        if filters and first.num_rows:
+            encode = partial(encoded_row_group, encoding=encoding, bloom_filters=filters)
             return FilteringWriter(self._buffer.write, first.schema, encode)
-        encoding = self._row_groups.encoding
-        if encoding is None:
-            encoding = FileEncoding.measure(first, compression=self._options.compression)
         return _parquet_writer(self._buffer, first, encoding)
 
 
@@ -199,18 +197,18 @@ class _Kept:
         """Do nothing: the output is closed by its owner."""
 
 
-def encoded_row_group(table: pa.Table, options: WriterOptions) -> EncodedRowGroup:
+def encoded_row_group(
+    table: pa.Table, encoding: FileEncoding, bloom_filters: Sequence[Path]
+) -> EncodedRowGroup:
     """Return rows as one row group, as a `DataFileWriter` would write them.
 
     Args:
         table: Rows that `RowGroups` gathered; at least one.
-        options: How outputs are written.
-
-    Raises:
-        UsageError: If the codec is unknown.
+        encoding: Of the file.
+        bloom_filters: The leaves that may have filters, the most wanted first.
     """
-    filters = writer_arguments(table, options.bloom_filters)
-    return read_encoded(_encoded(table, options.compression, filters), options.bloom_filters)
+    filters = writer_arguments(table, bloom_filters)
+    return read_encoded(_encoded(table, encoding, filters), bloom_filters)
 
 
 def footer_schema(empty: pa.Table, compression: str) -> FooterSchema:
@@ -219,7 +217,8 @@ def footer_schema(empty: pa.Table, compression: str) -> FooterSchema:
     Raises:
         UsageError: If the codec is unknown.
     """
-    source = pa.BufferReader(_encoded(empty, compression))
+    encoding = FileEncoding.measure(empty, compression=compression)
+    source = pa.BufferReader(_encoded(empty, encoding))
     return read_footer(source, source.size())[0].schema
 
 
@@ -229,15 +228,14 @@ def encoded_bytes(table: pa.Table, options: WriterOptions) -> int:
     Raises:
         UsageError: If the codec is unknown.
     """
-    return len(_encoded(table, options.compression))
+    return len(_encoded(table, FileEncoding.measure(table, compression=options.compression)))
 
 
 def _encoded(
-    table: pa.Table, compression: str, filters: Mapping[str, Any] = MappingProxyType({})
+    table: pa.Table, encoding: FileEncoding, filters: Mapping[str, Any] = MappingProxyType({})
 ) -> pa.Buffer:
     """Return a Parquet file of one row group, of none without rows."""
     sink = pa.BufferOutputStream()
-    encoding = FileEncoding.measure(table, compression=compression)
     with _parquet_writer(sink, table, encoding, filters) as writer:
         if table.num_rows:
             writer.write_table(table, row_group_size=table.num_rows)
