@@ -37,7 +37,7 @@ from liquidspark.arriving import (
     even_sample,
 )
 from liquidspark.exchange import exchange_of
-from liquidspark.mapping import collected, map_batches
+from liquidspark.mapping import collected, facts_of, map_batches
 from liquidspark.parting import (
     DIRECTORY_SCHEMA,
     MOST_OPEN,
@@ -194,8 +194,8 @@ class FrameRun:
         def listed(work: GroupWork) -> tuple[list[str], TaskFacts | None]:
             tasks = DirectoryTasks.of(work, parting)
             rows = map_batches(keys, tasks, DIRECTORY_SCHEMA).distinct().collect()
-            failures = [decode_facts(bytes(one.failure)) for one in rows if one.failure is not None]
-            return [one.directory for one in rows], merge_facts(failures) if failures else None
+            failures = [one.failure for one in rows if one.failure is not None]
+            return [one.directory for one in rows], facts_of(failures) if failures else None
 
         with self._reasons(), _tagged(self.spark, self._tag), batch_settings(self.spark):
             found, failure = with_fresh_options(self._work(), listed, facts_of=itemgetter(1))
@@ -229,9 +229,9 @@ class FrameRun:
         most = min(wanted, max(_LEAST_KEPT, _KEPT_PER_EVEN_SHARE * share))
         tasks = SampleTasks(work=work, most=most)
         rows = map_batches(self.frame.selectExpr(*columns), tasks, SURVEY_SCHEMA).collect()
-        failures = [decode_facts(bytes(row.failure)) for row in rows if row.failure is not None]
+        failures = [row.failure for row in rows if row.failure is not None]
         if failures:
-            return [], merge_facts(failures)
+            return [], facts_of(failures)
         surveys = [decode_survey(bytes(row.survey)) for row in rows]
         found = sorted((survey for survey in surveys if survey.num_rows), key=attrgetter("file"))
         return even_sample(found, wanted), None

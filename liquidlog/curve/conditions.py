@@ -77,7 +77,11 @@ class Conditions:
             if own.any():
                 found = _Sampled.of(sample).ids(axis, self.lows[number], self.highs[number])
                 lows[own], ends[own] = _positions(axis, *found, bits=bits)
-        asked = Asked(
+        return _with_points(self.between(lows, ends), self.column_weights, axes, samples, bits)
+
+    def between(self, lows: Shares, ends: Shares) -> Asked:
+        """Return the predicates with these ends of their intervals, (k,) each, in their order."""
+        return Asked(
             axes=self.axes,
             lows=lows,
             ends=ends,
@@ -86,7 +90,6 @@ class Conditions:
             predicates=self.predicates,
             weights=self.weights,
         )
-        return _with_points(asked, self.column_weights, axes, samples, bits)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

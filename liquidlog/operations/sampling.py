@@ -64,18 +64,7 @@ def sample_whole_rows(store: TableStore, plan: ClusteringPlan) -> pa.Table | Non
     """
     group = max(plan.groups, key=lambda group: group.size_bytes)
     file = group.inputs[len(group.inputs) // 2]
-    with LogicalFile.open(
-        store.data_path(file.path),
-        file,
-        schema=plan.data_schema,
-        mapping=plan.mapping_mode,
-        vector_location=vector_location(store.uri, file),
-        row_tracking=plan.row_tracking,
-        partition_columns=plan.partitioned_by,
-        former_partition_columns=plan.formerly_partitioned_by,
-        dictionary=True,
-        storage=store.storage,
-    ) as opened:
+    with _logical_file(store, plan, file, dictionary=True) as opened:
         numbers = range(opened.num_row_groups)
         first = next((number for number in numbers if opened.row_group_rows(number)), None)
         return None if first is None else opened.read(row_groups=[first])
@@ -115,7 +104,8 @@ def _of_file(
     paths: Sequence[Path],
 ) -> pa.Table:
     if plan.is_migration:
-        return _of_file_and_log(store, plan, file, rows, paths)
+        with _logical_file(store, plan, file) as migrated:
+            return _some_rows(migrated, rows, paths)
     hidden = plan.row_tracking
     names = {hidden.row_id_column, hidden.row_commit_version_column} if hidden else set()
     names.update(plan.partitioned_by)
@@ -129,21 +119,26 @@ def _of_file(
         return _some_rows(opened, rows, paths)
 
 
-def _of_file_and_log(
-    store: TableStore, plan: ClusteringPlan, file: InputFile, rows: int, paths: Sequence[Path]
-) -> pa.Table:
-    """Return sampled live rows with the values that the log has of their file."""
-    with LogicalFile.open(
+def _logical_file(
+    store: TableStore, plan: ClusteringPlan, file: InputFile, *, dictionary: bool = False
+) -> LogicalFile:
+    """Open an input as executors do, with the values that the log has of it.
+
+    Raises:
+        DataFileError: If the file cannot be read exactly.
+    """
+    return LogicalFile.open(
         store.data_path(file.path),
         file,
         schema=plan.data_schema,
         mapping=plan.mapping_mode,
         vector_location=vector_location(store.uri, file),
         row_tracking=plan.row_tracking,
+        partition_columns=plan.partitioned_by,
         former_partition_columns=plan.formerly_partitioned_by,
+        dictionary=dictionary,
         storage=store.storage,
-    ) as opened:
-        return _some_rows(opened, rows, paths)
+    )
 
 
 def _some_rows(opened: DataFile | LogicalFile, rows: int, paths: Sequence[Path]) -> pa.Table:

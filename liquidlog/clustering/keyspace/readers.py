@@ -1,6 +1,7 @@
 """Readers of a workload in key space: which share of them opens a file that spans a box of it."""
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy as np
@@ -66,40 +67,37 @@ def space_readers(
         ends[own[number]] = np.nan_to_num(_places(line, high, up=True), nan=1.0)
     predicates, columns = over_values.weights.sum(), over_values.column_weights.sum()
     total = predicates + columns
-    asked = Asked(
-        axes=over_values.axes,
-        lows=lows,
-        ends=ends,
-        terms=over_values.terms,
-        alternatives=over_values.alternatives,
-        predicates=over_values.predicates,
+    conditions = replace(
+        over_values,
+        lows=_placed(over_values.lows, lows, own),
+        highs=_placed(over_values.highs, ends, own),
+    )
+    asked = replace(
+        over_values.between(lows, ends),
         weights=over_values.weights / max(predicates, np.finfo(np.float64).tiny),
     )
     return SpaceReaders(
         asked=asked if len(over_values.weights) else None,
         asked_share=float(predicates / total),
         column_weights=over_values.column_weights / total,
-        conditions=Conditions(
-            axes=over_values.axes,
-            lows=tuple(
-                _ends(lows[one], side) for one, side in zip(own, over_values.lows, strict=True)
-            ),
-            highs=tuple(
-                _ends(ends[one], side) for one, side in zip(own, over_values.highs, strict=True)
-            ),
-            terms=over_values.terms,
-            alternatives=over_values.alternatives,
-            predicates=over_values.predicates,
-            weights=over_values.weights,
-            column_weights=over_values.column_weights,
-        ),
+        conditions=conditions,
     )
 
 
-def _ends(places: Floats, side: Ends) -> Ends:
-    """Return ends as positions, unbounded where they are."""
-    absent = np.asarray(side.values.is_null())
-    return Ends(pa.array(places, mask=absent), side.is_open)
+def _placed(
+    sides: Sequence[Ends], places: Floats, own: Sequence[NDArray[np.intp]]
+) -> tuple[Ends, ...]:
+    """Return the ends of each column's intervals as positions, unbounded where they are.
+
+    Args:
+        sides: Per column.
+        places: Of all intervals.
+        own: Per column the numbers of its intervals.
+    """
+    return tuple(
+        Ends(pa.array(places[one], mask=np.asarray(side.values.is_null())), side.is_open)
+        for one, side in zip(own, sides, strict=True)
+    )
 
 
 def _places(line: ColumnLine, ends: Ends, *, up: bool) -> Floats:
