@@ -23,6 +23,7 @@ from liquidspark.jobs import GroupJobs
 from liquidspark.mapping import collected, map_batches
 from liquidspark.sending import assigned
 from liquidspark.session import failure_reason
+from liquidspark.shared_jobs import SharedJobs
 from liquidspark.slots import task_slots
 
 SURVEY_SCHEMA: Final = "survey binary, failure binary"
@@ -31,10 +32,14 @@ _DEFAULT_ATTEMPTS: Final = 4
 
 
 class SparkEngine:
-    """Runs the tasks of one group on a session; an `Engine`."""
+    """Runs the tasks of one group on a session; an `Engine`.
 
-    def __init__(self, spark: SparkSession) -> None:
+    Groups of one task share jobs if there are `shared_jobs`.
+    """
+
+    def __init__(self, spark: SparkSession, shared_jobs: SharedJobs | None = None) -> None:
         self._spark = spark
+        self._shared_jobs = shared_jobs
         self.jobs = GroupJobs(spark)
 
     @property
@@ -48,6 +53,8 @@ class SparkEngine:
 
     def whole(self, task: GroupTask) -> TaskFacts:
         """Run a group of one task."""
+        if self._shared_jobs is not None:
+            return self._shared_jobs.run(task, self.jobs)
         return collected(map_batches(self._spark.range(0, 1, 1, 1), task, FACTS_SCHEMA))
 
     def surveyed(

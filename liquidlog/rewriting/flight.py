@@ -164,7 +164,7 @@ class Flight(Generic[Outcome]):
             return False
         if len(running) < _LEAST_UNWATCHED and not self._slots.watched:
             return True
-        enough, tasks = _TASKS_PER_SLOT * self._slots.count(), 0
+        enough, tasks = _TASKS_PER_SLOT * self._slots.count(), 0.0
         for one in running:
             tasks += one.jobs.tasks_left(one.outputs)
             if tasks >= enough:

@@ -61,7 +61,7 @@ def runs_of(
 ) -> list["GroupRun"]:
     """Return an attempt at each of these groups, all if None, that nothing known forbids.
 
-    Large groups come first: small ones, which are one task each, fill the slots that they leave.
+    Groups of many tasks come first: those of one task each fill the slots that they leave.
 
     Raises:
         UsageError: If the plan has no such group, or an argument is wrong.
@@ -83,7 +83,7 @@ def runs_of(
     ]
     for run in runs:
         run.check()
-    return sorted(runs, key=lambda run: run.is_small)
+    return sorted(runs, key=lambda run: run.is_one_task)
 
 
 def _wanted(plan: ClusteringPlan, groups: object) -> list[RewriteGroup]:
@@ -136,9 +136,14 @@ class GroupRun:
         return _INPUT_BYTES * len(self.group.inputs) + _SAMPLED_BYTES * sampled
 
     @property
-    def is_small(self) -> bool:
-        """Whether the group is one task."""
-        return self.group.size_bytes <= self.options.single_task_bytes
+    def is_one_task(self) -> bool:
+        """Whether the group is rewritten by one task."""
+        return self.options.is_one_task(
+            size_bytes=self.group.size_bytes,
+            inputs=len(self.group.inputs),
+            outputs=self.outputs,
+            sorts=curve_of(self.plan) is not None,
+        )
 
     @property
     def first_input(self) -> str | None:

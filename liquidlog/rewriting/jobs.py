@@ -37,7 +37,7 @@ class Jobs(ABC):
             min(0.99, self._base + (self._until - self._base) * self._done_in_phase() / self._tasks)
         )
 
-    def tasks_left(self, outputs: int) -> int:
+    def tasks_left(self, outputs: int) -> float:
         """Return how many of the tasks that write `outputs` have still to end; all if not known."""
         if self._until < 1:
             return outputs
@@ -52,11 +52,11 @@ class Jobs(ABC):
         self._cancelled = self._cancelled if because is None else because
         self._stop(is_again=is_again)
 
-    def _done_in_phase(self) -> int:
+    def _done_in_phase(self) -> float:
         return min(self._tasks, max(0, self._tasks_done() - self._tasks_before))
 
     @abstractmethod
-    def _tasks_done(self) -> int:
+    def _tasks_done(self) -> float:
         """Return how many tasks of all phases are done; 0 if that is not known."""
 
     @abstractmethod

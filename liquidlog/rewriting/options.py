@@ -13,6 +13,9 @@ _LEAST_OPTIONS: Final = {
     "sample_rows_per_output": 0,
 }
 
+_MOST_INPUTS_OF_ONE_TASK: Final = 256
+"""Footers of more inputs are read by several tasks beside each other."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExecutorOptions:
@@ -23,7 +26,8 @@ class ExecutorOptions:
 
     Attributes:
         single_task_bytes: A group of at most this many input bytes, as stored, is one task
-            without a shuffle.
+            without a shuffle; 0 for none. A compaction of few files to one is one task
+            whatever its size, unless this is 0: it holds little in memory.
         task_bytes: Input bytes, as stored, that one reading task takes at most.
         slice_bytes: Input bytes, as stored, that a task turns into rows, or sorts, at a time.
             The memory of a Python worker goes by it, whatever the size of the group.
@@ -51,6 +55,20 @@ class ExecutorOptions:
             whole_number(getattr(self, name), argument=name, least=least)
         for name in ("read_back", "copy_row_groups"):
             one(getattr(self, name), bool, argument=name, expected="True or False")
+
+    def is_one_task(self, *, size_bytes: int, inputs: int, outputs: int, sorts: bool) -> bool:
+        """Return whether a group is rewritten by one task.
+
+        Args:
+            size_bytes: Of its inputs.
+            inputs: How many they are.
+            outputs: How many files it becomes.
+            sorts: Whether its rows are sorted.
+        """
+        if size_bytes <= self.single_task_bytes:
+            return True
+        is_few = outputs == 1 and inputs <= _MOST_INPUTS_OF_ONE_TASK
+        return is_few and not sorts and self.single_task_bytes > 0
 
     def sample_rows_of(self, outputs: int) -> int:
         """Return how many rows are sampled in a group of this many outputs."""

@@ -149,7 +149,12 @@ def run_group(
     """
     work = replace(work, task_attempts=engine.task_attempts)
     sample_rows = options.sample_rows_of(work.outputs)
-    if work.size_bytes <= options.single_task_bytes:
+    if options.is_one_task(
+        size_bytes=work.size_bytes,
+        inputs=len(work.inputs),
+        outputs=work.outputs,
+        sorts=work.curve is not None,
+    ):
 
         def whole(sent: GroupWork) -> TaskFacts:
             engine.jobs.begin_phase(1, until=1.0)

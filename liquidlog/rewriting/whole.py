@@ -55,6 +55,7 @@ class GroupTask:
     def run(self) -> TaskFacts:
         """Rewrite the group, and return what that did."""
         try:
+            require_running(self.work)
             sampling = Timer()
             with sampling.running():
                 counts = rows_to_sample(self.work.sizes_bytes, self.sample_rows)
