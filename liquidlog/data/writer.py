@@ -251,7 +251,6 @@ def _parquet_writer(
     return pq.ParquetWriter(
         sink,
         first.schema,
-        write_page_index=True,
         write_page_checksum=True,
         **encoding.arguments(first.num_rows),
         **filters,

@@ -182,8 +182,9 @@ def test_bounds_that_are_truncated_are_read_where_they_must_be_tight(tmp_path: P
 
 
 def test_page_indexes_move_with_their_pages(
-    both: tuple[list[Step], pa.Table], tmp_path: Path
+    both: tuple[list[Step], pa.Table], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr("liquidlog.data.file_encoding._BYTES_WITHOUT_INDEX", -1)
     steps, expected = both
     path = tmp_path / "out.parquet"
     concatenated(path, expected, steps)

@@ -3,6 +3,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -77,8 +78,20 @@ def test_parquet_schema_is_what_delta_readers_expect(tmp_path: Path) -> None:
     assert found.metadata.metadata is None
     chunk = found.metadata.row_group(0).column(0)
     assert chunk.statistics.has_min_max
-    assert chunk.has_offset_index
-    assert chunk.has_column_index
+
+
+@pytest.mark.parametrize(("text_bytes", "has_index"), [(100, False), (1_000, True)])
+def test_pages_have_an_index_where_columns_have_many(
+    tmp_path: Path, text_bytes: int, *, has_index: bool
+) -> None:
+    random = np.random.default_rng(0)
+    texts = pa.array([random.bytes(text_bytes // 2).hex() for _ in range(12_000)])
+    _write(tmp_path / "f", pa.table({"n": np.arange(12_000), "text": texts}))
+    group = pq.read_metadata(tmp_path / "f").row_group(0)
+    assert {
+        (chunk.has_offset_index, chunk.has_column_index)
+        for chunk in (group.column(number) for number in range(2))
+    } == {(has_index, has_index)}
 
 
 def test_names_and_ids_are_physical(tmp_path: Path) -> None:
