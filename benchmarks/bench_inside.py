@@ -9,6 +9,7 @@ reference engine rewrites the same input. Parts:
     scan    seconds and CPU seconds of a full scan and of an aggregate in DuckDB, pyarrow and Spark
     size    bytes, row groups and footers
     wide    the same sizes for tables of 200 columns and for texts of many values
+    wide-scan  seconds and CPU seconds of a full scan of the tables of 200 columns
 
     python benchmarks/bench_inside.py --parts size,fetch,scan --columns l_shipdate,l_partkey \\
         --file-mib 64 --scale 2 --home DIR
@@ -47,6 +48,7 @@ from liquidspark.executor import execute_groups
 from liquidspark.session import open_session
 
 MIB: Final = 1 << 20
+WIDE_COLUMNS: Final = 200
 CELLS, LARGE, REFERENCE = "cells", "large-row-groups", "reference"
 KNOWN_SHARE: Final = 0.02
 STORED_SHARE: Final = 0.605
@@ -57,6 +59,8 @@ def main() -> None:
     arguments = parse_arguments()
     if "wide" in arguments.parts:
         wide_tables(arguments.home)
+    if "wide-scan" in arguments.parts:
+        wide_scans(arguments)
     if set(arguments.parts) & {"fetch", "scan", "size"}:
         layouts = make_layouts(arguments)
         for part in ("size", "fetch", "scan"):
@@ -265,14 +269,18 @@ def may_match(path: Path, bounds: Bounds) -> bool:
 # --- scans -------------------------------------------------------------------------------------
 
 
-def scans(layouts: dict[str, Files], arguments: argparse.Namespace) -> None:
-    """Print medians of rounds in alternation."""
+def scans(
+    layouts: dict[str, Files], arguments: argparse.Namespace, *, only: str | None = None
+) -> None:
+    """Print medians of rounds in alternation, of all works or of one."""
     print("| engine | work | " + " | ".join(f"{name}, s (CPU s)" for name in layouts) + " |")
     print("|---|---|" + "---|" * len(layouts))
     for engine in arguments.engines.split(","):
         session = SESSIONS[engine](arguments)
         with session as works:
             for work, run in works.items():
+                if work != (only or work):
+                    continue
                 taken: dict[str, list[tuple[float, float]]] = {name: [] for name in layouts}
                 for files in layouts.values():
                     run(files)  # into the page cache, and into compiled code
@@ -307,11 +315,12 @@ def duckdb_works(arguments: argparse.Namespace) -> Iterator[Works]:
     def source(files: Files) -> str:
         return f"read_parquet({[str(path) for path in files]!r})"
 
-    names = list(pq.read_schema(next(arguments.input.rglob("*.parquet"))).names)
-    everything = ", ".join(f"max({name})" for name in names)
+    def everything(files: Files) -> str:
+        return ", ".join(f"max({name})" for name in pq.read_schema(files[0]).names)
+
     yield {
         "full scan": lambda f: connection.execute(
-            f"SELECT {everything} FROM {source(f)}"  # noqa: S608  our own names
+            f"SELECT {everything(f)} FROM {source(f)}"  # noqa: S608  our own names
         ).fetchall(),
         "aggregate": lambda f: connection.execute(AGGREGATE.format(source(f))).fetchall(),
     }
@@ -359,10 +368,7 @@ def wide_tables(home: Path) -> None:
     """Print sizes and CPU of one file of several made-up tables, with cells and without."""
     print("| table | rows | MB | growth | row groups | footer, KB | CPU s | with cells, CPU s |")
     print("|---|---|---|---|---|---|---|---|")
-    random = np.random.default_rng(1)
-    for name, table in made_up(random):
-        order, keys = sort_rows([table.column(0), table.column(1)], "hilbert")
-        rows = table.take(pa.array(order))
+    for name, rows, keys in sorted_tables():
         found = {}
         for layout in (LARGE, CELLS):
             path = home / f"wide {layout}.parquet"
@@ -382,6 +388,29 @@ def wide_tables(home: Path) -> None:
             f"| {old_s:.1f} | {new_s:.1f} |",
             flush=True,
         )
+
+
+def wide_scans(arguments: argparse.Namespace) -> None:
+    """Print how long engines take to scan tables of 200 columns, with cells and without."""
+    for name, rows, keys in sorted_tables():
+        if rows.num_columns < WIDE_COLUMNS:
+            continue
+        home = arguments.home / "inside" / name
+        shutil.rmtree(home, ignore_errors=True)
+        for layout in (CELLS, LARGE):
+            (home / layout).mkdir(parents=True)
+            with large_row_groups() if layout == LARGE else contextlib.nullcontext():
+                write_file(rows, home / layout / "0.parquet", keys if layout == CELLS else None)
+        print(f"\nscan: {name}")
+        files = {layout: [home / layout / "0.parquet"] for layout in (CELLS, LARGE)}
+        scans(files, arguments, only="full scan")
+
+
+def sorted_tables() -> Iterator[tuple[str, pa.Table, Keys]]:
+    """Yield made-up tables along a curve over their first two columns: names, rows and keys."""
+    for name, table in made_up(np.random.default_rng(1)):
+        order, keys = sort_rows([table.column(0), table.column(1)], "hilbert")
+        yield name, table.take(pa.array(order)), keys
 
 
 def made_up(random: np.random.Generator) -> Iterator[tuple[str, pa.Table]]:
