@@ -1,9 +1,9 @@
 """What the readers of a workload open: today's even layout beside the one fitted to them.
 
 A layout is fitted to one half of the predicates of a mix and judged by them (`own`), then by the
-other half, which has other constants (`other`). Rows are placed by the executor's own layout; a
-file's bounds are those of the rows in it, all rows count the same. No file is written and no Spark
-is needed.
+other half, which has other constants (`other`). It may have an eighth more files than the even one.
+Rows are placed by the executor's own layout; a file's bounds are those of the rows in it, all rows
+count the same. No file is written and no Spark is needed.
 
 python benchmarks/bench_fitted.py FILE.parquet ... --files 24,100
 """
@@ -132,8 +132,8 @@ def main() -> None:
                 found = prefixed(arguments.inputs, table, files, curve)
                 print(f"| {files} | {curve.value} | {found} |", flush=True)
         return
-    print("| mix | files | curve | even | fitted | own | other | fitted in |")
-    print("|---|---:|---|---:|---:|---:|---:|---:|")
+    print("| mix | files | curve | even | fitted | its files | own | other | fitted in |")
+    print("|---|---:|---|---:|---:|---:|---:|---:|---:|")
     for files in map(int, arguments.files.split(",")):
         for curve in map(Curve, arguments.curves.split(",")):
             for name, mix in MIXES.items():
@@ -181,7 +181,7 @@ def row(inputs: Sequence[Path], table: pa.Table, mix: Mix, files: int, curve: Cu
     ]
     changes = " | ".join(f"{after / before - 1:+.1%}" for before, after in found)
     before, after = found[0]
-    return f" {before:.2%} | {after:.2%} | {changes} | {seconds:.1f} s |"
+    return f" {before:.2%} | {after:.2%} | {fitted_layout.outputs} | {changes} | {seconds:.1f} s |"
 
 
 def layout_of(work: GroupWork) -> tuple[Layout, float]:

@@ -4,6 +4,10 @@ The even layout is one of the candidates: grids with other numbers of cells, cel
 end at constants that readers use, and columns of few values before the others. Of those with which
 the readers of the workload open no more of the sample than with the even one, that is taken with
 which they, and a few readers of other values, open the least.
+
+Of few files there are few ways to cut them: 24 can be 8 by 3 or 12 by 2, and nothing between. So
+up to an eighth more files are tried, too, and taken if readers open less than that many more files
+would let them open of themselves.
 """
 
 from collections.abc import Iterator, Sequence
@@ -27,6 +31,12 @@ KeyOrder: TypeAlias = CurveGrid | Boxes | Prefixed
 Placed: TypeAlias = tuple[KeyOrder, CurveSample, Cuts]
 """The order of keys, the sample in that order, and the cuts into files."""
 
+MOST_MORE: Final = 1 / 8
+"""Of the files asked for: how many more there may be, where readers are served better so."""
+
+_FEW_FILES: Final = 64
+"""Beyond, there are cuts enough for any readers."""
+
 _ROUNDING: Final = 1e-9
 
 
@@ -45,25 +55,36 @@ def fit_layout(  # noqa: PLR0913  what a layout depends on
     Args:
         coords: (s, d) unsigned, the coordinates of the sample, s at least 1, each below 2**bits.
         ordinals: (s,) uint64, the ordinals of the sampled rows, increasing.
-        parts: Files; with a prefix there may be more.
+        parts: Files; there may be more with a prefix, and up to `MOST_MORE` more if readers ask.
         curve: Any curve.
         bits: Bits of a coordinate, as `kd_bits` gives.
         asked: What readers ask; None if that is not known.
         prefix: Columns by whose single values rows are parted first.
     """
     rows = Rows.of(coords, ordinals, bits)
-    candidates = _Candidates(rows, parts, curve, bits)
-    even = candidates.even(prefix)
+    even = _Candidates(rows, parts, curve, bits).even(prefix)
     if asked is None:
         return even
     limit = asked_share(even[1], even[2], asked) * (1 + _ROUNDING)
     reach = Reach(asked, asked.axis_weights(coords.shape[1]))
     best, least = even, mean_opened(even[1], even[2], reach)
-    for placed in candidates.fitted(reach, prefix, even):
-        opened = mean_opened(placed[1], placed[2], reach)
-        if opened < least and asked_share(placed[1], placed[2], asked) <= limit:
-            best, least = placed, opened
+    for count in _numbers_of_files(parts, len(coords)):
+        # Readers of single values open this much less with more files of the same shape.
+        usual = (parts / count) ** (1 / max(1, int((reach.axis_weights > 0).sum())))
+        candidates = _Candidates(rows, count, curve, bits)
+        for placed in candidates.fitted(reach, prefix, even):
+            opened = mean_opened(placed[1], placed[2], reach) / usual
+            if opened < least and asked_share(placed[1], placed[2], asked) <= limit:
+                best, least = placed, opened
     return best
+
+
+def _numbers_of_files(parts: int, rows: int) -> Iterator[int]:
+    """Yield the numbers of files to try, for so many sampled rows."""
+    yield parts
+    most = min(int(parts * (1 + MOST_MORE)), rows)
+    if parts < most and parts <= _FEW_FILES:
+        yield most
 
 
 class _Candidates:

@@ -281,10 +281,10 @@ class RewriteGroup(Document, frozen=True, kw_only=True, omit_defaults=True):
     """Files to rewrite and commit together: one future ZCube, whose id is already assigned.
 
     `zcube_id` is None if the outputs belong to no cube (compaction, ZORDER BY). `expected_outputs`
-    is the number of files to write. The `kept` files are not read: the commit of the group only
-    makes them members of its cube. All files of a partitioned table's group have its
-    `partition_values`, by the columns' physical names; its outputs get them, and are written to
-    `directory`, which is relative to the table.
+    is the number of files to write; a prefix or readers may make it more. The `kept` files are not
+    read: the commit of the group only makes them members of its cube. All files of a partitioned
+    table's group have its `partition_values`, by the columns' physical names; its outputs get them,
+    and are written to `directory`, which is relative to the table.
     """
 
     group_id: int
