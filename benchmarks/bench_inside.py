@@ -369,6 +369,7 @@ def wide_tables(home: Path) -> None:
     """Print sizes and CPU of one file of several made-up tables, with cells and without."""
     print("| table | rows | MB | growth | row groups | footer, KB | CPU s | with cells, CPU s |")
     print("|---|---|---|---|---|---|---|---|")
+    home.mkdir(parents=True, exist_ok=True)
     for name, rows, keys in sorted_tables():
         found = {}
         for layout in (LARGE, CELLS):

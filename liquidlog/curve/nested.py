@@ -37,8 +37,8 @@ class GroupSizes:
 
     @classmethod
     def narrow(cls, most: int) -> "GroupSizes":
-        """Return sizes from three quarters of `most`, for which few rows behind must be known."""
-        return cls(max(1, most * 3 // 4), most, 1)
+        """Return sizes from five sixths of `most`, for which few rows behind must be known."""
+        return cls(max(1, most * 5 // 6), most, 1)
 
     def in_sampled_rows(self, rows_each: float) -> "GroupSizes":
         """Return the sizes in sampled rows, each of which stands for `rows_each` rows."""

@@ -35,10 +35,13 @@ inside files".
 """
 
 ROW_GROUP_BYTES: Final = 64 << 20
-"""A row group has at most this many bytes in memory: 33 000 rows of 2 000 bytes."""
+"""A large row group has this many bytes in memory: 33 000 rows of 2 000 bytes."""
+
+_MOST_BYTES: Final = ROW_GROUP_BYTES * 9 // 8
+"""What none exceeds: those that end at the best place near `ROW_GROUP_BYTES` have these on average."""
 
 _CUT_BYTES: Final = ROW_GROUP_BYTES * 3 // 4
-"""The same where a place to cut is looked for, as some of the rows behind must be in memory too."""
+"""The most where a good place is looked for among many, as rows behind must be in memory too."""
 
 _SCALES: Final = (1, 2, 4, 8)
 """How many times `ROW_GROUP_ROWS` a row group may have, the best first."""
@@ -62,7 +65,7 @@ class _Plan(NamedTuple):
     @property
     def room_bytes(self) -> int:
         """The bytes in memory that its rows may take."""
-        return ROW_GROUP_BYTES if self.narrow else _CUT_BYTES
+        return _MOST_BYTES if self.narrow else _CUT_BYTES
 
     def sizes(self, fitting: int) -> GroupSizes:
         """Return the sizes of row groups where so many rows fit into their room."""
@@ -78,7 +81,7 @@ def _planned(costs: RowGroupCosts, row_bytes: int, *, leeway: float = 1.0) -> _P
         usual = GroupSizes.wide(min(most, _CUT_BYTES // row_bytes + 1)).usual
         if costs.allow(usual, instead_of=largest, leeway=leeway):
             return _Plan(most, narrow=False)
-    return _Plan(largest, narrow=True)
+    return _Plan(_SCALES[-1] * ROW_GROUP_ROWS, narrow=True)
 
 
 def foreseen_sizes(

@@ -64,7 +64,7 @@ def test_rows_of_one_key_are_cut_by_number() -> None:
 
 def test_sizes_leave_room_for_a_quadrant_or_hardly_any() -> None:
     assert GroupSizes.wide(65_536) == GroupSizes(24_576, 65_536, 24_576)
-    assert GroupSizes.narrow(1_000) == GroupSizes(750, 1_000, 1)
+    assert GroupSizes.narrow(1_200) == GroupSizes(1_000, 1_200, 1)
     assert GroupSizes.wide(65_536).usual == 40_960
     assert GroupSizes.wide(1) == GroupSizes(1, 1, 1)
 
