@@ -23,7 +23,7 @@ from liquidlog.rewriting.assignment import Assignment
 from liquidlog.rewriting.sink import TaskFacts, decode_facts, encode_facts
 from liquidlog.rewriting.source import GroupWork
 from liquidlog.rewriting.whole import GroupTask
-from liquidspark.jobs import GroupJobs
+from liquidspark.jobs import GroupJobs, NamedJobs
 from liquidspark.mapping import map_batches
 from liquidspark.sending import assigned
 
@@ -134,12 +134,12 @@ class _Member:
         self.future: Future[TaskFacts] = Future()
         self.job: _Job | None = None
 
-    def leave(self) -> None:
+    def stop(self, *, is_again: bool) -> None:  # noqa: ARG002  it ends at once
         self.fail(ExecutorError("the group was cancelled"))
         if self.job is not None:
             self.job.stop_if_left()
 
-    def share_done(self) -> float:
+    def tasks_done(self) -> float:
         return 0.0 if self.job is None else self.job.share_done()
 
     def finish(self, facts: TaskFacts) -> None:
@@ -157,7 +157,7 @@ class _Job:
     def __init__(self, spark: SparkSession, members: Sequence[_Member]) -> None:
         self._spark = spark
         self._members = members
-        self._jobs = GroupJobs(spark)
+        self._jobs = NamedJobs(spark)
         self._looked, self._share = 0.0, 0.0
         for member in members:
             member.job = self
@@ -207,7 +207,7 @@ class _Job:
     def stop_if_left(self) -> None:
         """Stop the job if no member waits for it any more."""
         if self._is_left():
-            self._jobs.cancel()
+            self._jobs.stop()
 
     def _is_left(self) -> bool:
         return all(member.future.done() for member in self._members)
