@@ -32,12 +32,9 @@ _DEFAULT_ATTEMPTS: Final = 4
 
 
 class SparkEngine:
-    """Runs the tasks of one group on a session; an `Engine`.
+    """Runs the tasks of one group on a session; an `Engine`."""
 
-    Groups of one task share jobs if there are `shared_jobs`.
-    """
-
-    def __init__(self, spark: SparkSession, shared_jobs: SharedJobs | None = None) -> None:
+    def __init__(self, spark: SparkSession, shared_jobs: SharedJobs) -> None:
         self._spark = spark
         self._shared_jobs = shared_jobs
         self.jobs = GroupJobs(spark)
@@ -53,9 +50,7 @@ class SparkEngine:
 
     def whole(self, task: GroupTask) -> TaskFacts:
         """Run a group of one task."""
-        if self._shared_jobs is not None:
-            return self._shared_jobs.run(task, self.jobs)
-        return collected(map_batches(self._spark.range(0, 1, 1, 1), task, FACTS_SCHEMA))
+        return self._shared_jobs.run(task, self.jobs)
 
     def surveyed(
         self, tasks: SurveyTasks, sent: Sequence[Assignment[tuple[SurveyOrder, ...]]]
