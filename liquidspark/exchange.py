@@ -26,7 +26,7 @@ from liquidlog.rewriting.sink import TaskFacts, encode_facts, failed
 from liquidlog.rewriting.source import GroupWork
 from liquidlog.rewriting.spilled import Spilled, SpilledTasks
 from liquidlog.rewriting.whole import facts_batch
-from liquidspark.mapping import collected, facts_of, map_batches
+from liquidspark.mapping import collected, failure_in, map_batches
 from liquidspark.sending import assigned, partition_values
 from liquidspark.versions import context_of
 
@@ -95,9 +95,9 @@ class DiskExchange:
         with scratch_directory(self.directory) as directory:
             spilling = _SpillingTasks(reading=reading, work=work, directory=directory)
             rows = map_batches(frame, spilling, _SPILLED_SCHEMA).collect()
-            failures = [row.failure for row in rows if row.failure is not None]
-            if failures:
-                return facts_of(failures)
+            failure = failure_in(rows)
+            if failure is not None:
+                return failure
             spilled = Spilled.together([Spilled.of(row.file, bytes(row.places)) for row in rows])
             writing = SpilledTasks(writing=OutputTasks(work=work, route=route), directory=directory)
             sent = [Assignment((), (), (), one) for one in spilled.by_target(route.tasks)]
