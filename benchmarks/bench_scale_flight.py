@@ -14,7 +14,6 @@ one, in turns: groups per second, and what CPU they take.
 
 import argparse
 import json
-import shutil
 import tempfile
 import time
 from collections.abc import Sequence
@@ -80,7 +79,6 @@ def busy_slots(home: Path | None, rows: int) -> None:
             list(execute_groups(spark, make_tiny_plan(home, groups=SLOTS)))
             for name, plan in plans.items():
                 print(json.dumps({"part": "busy-slots", "rewrite": name, **busy(spark, plan)}))
-        shutil.rmtree(directory, ignore_errors=True)
 
 
 def small_groups(home: Path | None, rows: int) -> None:  # noqa: ARG001  tiny files
@@ -93,7 +91,6 @@ def small_groups(home: Path | None, rows: int) -> None:  # noqa: ARG001  tiny fi
                 for slots_per_group in (shared_jobs.SLOTS_PER_GROUP, 1 << 20):
                     with mock.patch.object(shared_jobs, "SLOTS_PER_GROUP", slots_per_group):
                         print(json.dumps(rate(spark, plan)))
-        shutil.rmtree(directory, ignore_errors=True)
 
 
 def make_tiny_plan(home: Path, *, groups: int = TINY_GROUPS) -> ClusteringPlan:

@@ -28,10 +28,7 @@ from liquidlog.errors import ExecutorError, LiquidlogError, SchemaMismatchError
 from liquidlog.rewriting.assignment import encode_survey
 from liquidlog.rewriting.pieces import Piece
 from liquidlog.rewriting.shuffle import MapSide
-from liquidlog.rewriting.sink import (
-    encode_facts,
-    failed,
-)
+from liquidlog.rewriting.sink import encode_facts, failed
 from liquidlog.rewriting.source import GroupWork, Survey, flat_array
 from liquidlog.spec.arrow import arrow_type, without_void
 from liquidlog.spec.schema import leaves

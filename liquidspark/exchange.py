@@ -26,7 +26,7 @@ from liquidlog.rewriting.sink import TaskFacts, encode_facts, failed
 from liquidlog.rewriting.source import GroupWork
 from liquidlog.rewriting.spilled import Spilled, SpilledTasks
 from liquidlog.rewriting.whole import facts_batch
-from liquidspark.mapping import collected, facts_of, map_batches
+from liquidspark.mapping import collected, failure_in, map_batches
 from liquidspark.sending import assigned, partition_values
 from liquidspark.versions import context_of
 
@@ -36,8 +36,8 @@ _DIRECTORIES: Final = "spark.local.dir"
 _DIRECTORIES_VARIABLE: Final = "SPARK_LOCAL_DIRS"
 
 
-class Reading(Protocol):
-    """What a reading task does with the batches of its partition; must be picklable."""
+class ReadingTasks(Protocol):
+    """What reading tasks do with the batches of their partitions; must be picklable."""
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[Piece]: ...  # noqa: D102
 
@@ -48,7 +48,9 @@ class Exchange(Protocol):
     def targets(self, tasks: int) -> tuple[int, ...]:
         """Return what leads to each of so many writing tasks: `Piece.target`."""
 
-    def write(self, frame: DataFrame, reading: Reading, work: GroupWork, route: Route) -> TaskFacts:
+    def write(
+        self, frame: DataFrame, reading: ReadingTasks, work: GroupWork, route: Route
+    ) -> TaskFacts:
         """Move the pieces that a function makes of a frame to the tasks that write them.
 
         Args:
@@ -67,7 +69,9 @@ class ShuffleExchange:
         """Return ints that Spark's hash partitioning sends to one task each."""
         return partition_values(tasks)
 
-    def write(self, frame: DataFrame, reading: Reading, work: GroupWork, route: Route) -> TaskFacts:
+    def write(
+        self, frame: DataFrame, reading: ReadingTasks, work: GroupWork, route: Route
+    ) -> TaskFacts:
         """Run one job with a shuffle; with two if rows go in two steps."""
         pieces = map_batches(frame, _SendingTasks(reading), SHUFFLE_SCHEMA)
         moved = pieces.repartition(route.tasks, "target")
@@ -90,14 +94,16 @@ class DiskExchange:
         """Return the numbers of the tasks."""
         return tuple(range(tasks))
 
-    def write(self, frame: DataFrame, reading: Reading, work: GroupWork, route: Route) -> TaskFacts:
+    def write(
+        self, frame: DataFrame, reading: ReadingTasks, work: GroupWork, route: Route
+    ) -> TaskFacts:
         """Run a job whose tasks fill files, and one whose tasks write what is in them."""
         with scratch_directory(self.directory) as directory:
             spilling = _SpillingTasks(reading=reading, work=work, directory=directory)
             rows = map_batches(frame, spilling, _SPILLED_SCHEMA).collect()
-            failures = [row.failure for row in rows if row.failure is not None]
-            if failures:
-                return facts_of(failures)
+            failure = failure_in(rows)
+            if failure is not None:
+                return failure
             spilled = Spilled.together([Spilled.of(row.file, bytes(row.places)) for row in rows])
             writing = SpilledTasks(writing=OutputTasks(work=work, route=route), directory=directory)
             sent = [Assignment((), (), (), one) for one in spilled.by_target(route.tasks)]
@@ -127,7 +133,7 @@ def shared_directory(spark: SparkSession) -> str | None:
 class _SendingTasks:
     """Reading tasks whose pieces go through the shuffle."""
 
-    reading: Reading
+    reading: ReadingTasks
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         return in_batches(self.reading(batches))
@@ -137,7 +143,7 @@ class _SendingTasks:
 class _SpillingTasks:
     """Reading tasks whose pieces stay in files of a directory; each yields where they are."""
 
-    reading: Reading
+    reading: ReadingTasks
     work: GroupWork
     directory: str
 

@@ -28,7 +28,7 @@ from liquidlog.storage.options import OptionsSource, StorageOptions
 from liquidspark.pipeline import SparkEngine
 from liquidspark.probing import require_ready
 from liquidspark.session import piece_settings
-from liquidspark.shared_jobs import shared_jobs
+from liquidspark.shared_jobs import SharedJobs
 from liquidspark.slots import TaskSlots
 
 __all__ = ["ExecutorOptions", "execute", "execute_groups"]
@@ -135,7 +135,7 @@ def execute_groups(  # noqa: PLR0913  as execute
     inputs = [len(run.group.inputs) for run in runs if not run.is_one_task]
     _require_ready(spark, runs[0], tasks=sum(inputs) or len(runs))
     slots = TaskSlots(spark)
-    with piece_settings(spark), shared_jobs(spark, slots.latest) as shared:
+    with piece_settings(spark), SharedJobs(spark, slots=slots.latest) as shared:
         flying = [GroupInFlight(run, SparkEngine(spark, shared)) for run in runs]
         yield from Flight(slots, flying).outcomes(progress, cancelled)
 

@@ -17,12 +17,11 @@ from pyspark.sql import DataFrame, SparkSession
 from liquidlog.data.runs import Run
 from liquidlog.errors import ExecutorError, LiquidlogError
 from liquidlog.plan import GroupCosts, WritePlan, WriteResult, files_digest
-from liquidlog.rewriting.assignment import decode_survey
 from liquidlog.rewriting.layout import build_layout, choose_route, first_ordinals
 from liquidlog.rewriting.options import ExecutorOptions
 from liquidlog.rewriting.passes import with_fresh_options
 from liquidlog.rewriting.shuffle import FACTS_SCHEMA
-from liquidlog.rewriting.sink import TaskFacts, Timer, decode_facts, merge_facts
+from liquidlog.rewriting.sink import TaskFacts, Timer, merge_facts
 from liquidlog.rewriting.source import GroupWork, Survey
 from liquidlog.storage.addresses import file_address
 from liquidlog.storage.files import require_creatable
@@ -37,7 +36,7 @@ from liquidspark.arriving import (
     even_sample,
 )
 from liquidspark.exchange import exchange_of
-from liquidspark.mapping import collected, facts_of, map_batches
+from liquidspark.mapping import collected, failure_in, map_batches
 from liquidspark.parting import (
     DIRECTORY_SCHEMA,
     MOST_OPEN,
@@ -46,10 +45,7 @@ from liquidspark.parting import (
     Parting,
     partition_fields_of,
 )
-from liquidspark.pipeline import (
-    SURVEY_SCHEMA,
-    task_attempts,
-)
+from liquidspark.pipeline import surveys_of, task_attempts
 from liquidspark.session import failure_reason
 from liquidspark.settings import settings_applied
 from liquidspark.versions import add_tag, cancel_tagged, context_of, has_setting, remove_tag
@@ -194,8 +190,7 @@ class FrameRun:
         def listed(work: GroupWork) -> tuple[list[str], TaskFacts | None]:
             tasks = DirectoryTasks.of(work, parting)
             rows = map_batches(keys, tasks, DIRECTORY_SCHEMA).distinct().collect()
-            failures = [one.failure for one in rows if one.failure is not None]
-            return [one.directory for one in rows], facts_of(failures) if failures else None
+            return [one.directory for one in rows], failure_in(rows)
 
         with self._reasons(), _tagged(self.spark, self._tag), batch_settings(self.spark):
             found, failure = with_fresh_options(self._work(), listed, facts_of=itemgetter(1))
@@ -228,11 +223,9 @@ class FrameRun:
         share = wanted // max(1, _partitions(self.spark))
         most = min(wanted, max(_LEAST_KEPT, _KEPT_PER_EVEN_SHARE * share))
         tasks = SampleTasks(work=work, most=most)
-        rows = map_batches(self.frame.selectExpr(*columns), tasks, SURVEY_SCHEMA).collect()
-        failures = [row.failure for row in rows if row.failure is not None]
-        if failures:
-            return [], facts_of(failures)
-        surveys = [decode_survey(bytes(row.survey)) for row in rows]
+        surveys, failure = surveys_of(self.frame.selectExpr(*columns), tasks)
+        if failure is not None:
+            return [], failure
         found = sorted((survey for survey in surveys if survey.num_rows), key=attrgetter("file"))
         return even_sample(found, wanted), None
 
@@ -259,10 +252,9 @@ class FrameRun:
         tasks = WidthTasks(arriving=self._arriving(work), rows=_PROBED_ROWS)
         # Spark looks at one partition, and at more of them only while it finds no row.
         found = map_batches(self.frame, tasks, _WIDTH_SCHEMA).limit(1).collect()
-        if not found:
-            return 0.0, None
-        if found[0].failure is not None:
-            return 0.0, decode_facts(bytes(found[0].failure))
+        failure = failure_in(found)
+        if failure is not None or not found:
+            return 0.0, failure
         return float(found[0].width), None
 
 

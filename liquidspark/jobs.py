@@ -1,7 +1,7 @@
-"""The Spark jobs of one group: their name, how far they are, and how they are stopped."""
+"""Spark jobs under one name, and those of a group: how far they are, and how they are stopped."""
 
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from typing import TYPE_CHECKING, Protocol
 from uuid import uuid4  # noqa: TID251  names jobs, not files
 
@@ -15,31 +15,29 @@ if TYPE_CHECKING:  # absent from clients of Connect
 
 
 class Place(Protocol):
-    """A group's place in a job that it shares with others."""
+    """Where the tasks of a group run: in jobs of its own, or in one that it shares with others."""
 
-    def leave(self) -> None:
-        """Wait for it no longer."""
-
-    def share_done(self) -> float:
-        """Return which share of the job is done, 0 to 1."""
+    def tasks_done(self) -> float:
+        """Return how many of them are done; 0 if that is not known."""
         ...
 
+    def stop(self, *, is_again: bool) -> None:
+        """Stop them, best-effort."""
 
-class GroupJobs(Jobs):
-    """All jobs that one thread starts for one group, or the place it has in another's.
 
-    Names, progress and cancelling work on classic and on Connect sessions alike.
+class NamedJobs:
+    """All jobs that threads start under a name that no others have; a `Place`.
+
+    Names, progress and stopping work on classic and on Connect sessions alike.
     """
 
     def __init__(self, spark: SparkSession) -> None:
-        super().__init__()
         self._spark = spark
         self._name = f"liquidspark-{uuid4().hex}"
-        self._place: Place | None = None
 
     @contextmanager
     def started_here(self) -> Iterator[None]:
-        """Context manager: jobs that this thread starts belong to the group."""
+        """Context manager: jobs that this thread starts have the name."""
         context = context_of(self._spark)
         if context is not None:
             context.setJobGroup(self._name, "liquidspark", interruptOnCancel=True)
@@ -51,29 +49,8 @@ class GroupJobs(Jobs):
         finally:
             remove_tag(self._spark, self._name)
 
-    @contextmanager
-    def joined(self, place: Place) -> Iterator[None]:
-        """Context manager: what is done for the group is done in another job, in this place."""
-        self._place = place
-        if self.cancelled is not None:
-            place.leave()
-        try:
-            yield
-        finally:
-            self._place = None
-
-    def _has_running(self, context: "SparkContext") -> bool:
-        tracker = context.statusTracker()
-        jobs = (tracker.getJobInfo(job) for job in tracker.getJobIdsForGroup(self._name))
-        return any(job is not None and job.status == "RUNNING" for job in jobs)
-
-    def _tasks_done(self) -> float:
-        if self._place is not None:
-            return self._place.share_done()
-        return self.tasks_done()
-
     def tasks_done(self) -> int:
-        """Return how many tasks of jobs of this name are done; 0 if that is not known."""
+        """Return how many tasks of the jobs are done; 0 if that is not known."""
         context = context_of(self._spark)
         if context is None:
             return 0
@@ -83,11 +60,8 @@ class GroupJobs(Jobs):
         infos = [tracker.getStageInfo(stage) for stage in stages]
         return sum(int(info.numCompletedTasks) for info in infos if info is not None)
 
-    def _stop(self, *, is_again: bool) -> None:
-        place = self._place
-        if place is not None:
-            place.leave()
-            return
+    def stop(self, *, is_again: bool = False) -> None:
+        """Stop the jobs that run, best-effort."""
         context = context_of(self._spark)
         with suppress(Exception):
             if context is None:
@@ -95,3 +69,38 @@ class GroupJobs(Jobs):
             elif not is_again or self._has_running(context):
                 # Spark logs a warning whenever there is nothing to stop.
                 context.cancelJobGroup(self._name)
+
+    def _has_running(self, context: "SparkContext") -> bool:
+        tracker = context.statusTracker()
+        jobs = (tracker.getJobInfo(job) for job in tracker.getJobIdsForGroup(self._name))
+        return any(job is not None and job.status == "RUNNING" for job in jobs)
+
+
+class GroupJobs(Jobs):
+    """All jobs for one group: those that one thread starts, or one that it shares with others."""
+
+    def __init__(self, spark: SparkSession) -> None:
+        super().__init__()
+        self._own = NamedJobs(spark)
+        self._place: Place = self._own
+
+    def started_here(self) -> AbstractContextManager[None]:
+        """Return a context manager: jobs that this thread starts are the group's own."""
+        return self._own.started_here()
+
+    @contextmanager
+    def joined(self, place: Place) -> Iterator[None]:
+        """Context manager: what is done for the group is done in this place."""
+        self._place = place
+        if self.cancelled is not None:
+            place.stop(is_again=False)
+        try:
+            yield
+        finally:
+            self._place = self._own
+
+    def _tasks_done(self) -> float:
+        return self._place.tasks_done()
+
+    def _stop(self, *, is_again: bool) -> None:
+        self._place.stop(is_again=is_again)

@@ -7,7 +7,7 @@ from typing import Protocol
 
 import pyarrow as pa
 from pyspark import TaskContext
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, Row
 
 from liquidlog.rewriting.process import prepare_process
 from liquidlog.rewriting.sink import TaskFacts, begin_attempt, decode_facts, merge_facts
@@ -40,14 +40,20 @@ def map_batches(frame: DataFrame, function: BatchFunction, schema: str) -> DataF
 
 def collected(frame: DataFrame) -> TaskFacts:
     """Run a job whose rows are facts, and return their sum."""
-    return facts_of([row.facts for row in frame.collect()])
+    return _sum([row.facts for row in frame.collect()])
 
 
-def facts_of(contents: Sequence[bytes | bytearray]) -> TaskFacts:
-    """Return the sum of facts as tasks send them."""
-    return merge_facts([decode_facts(bytes(content)) for content in contents])
+def failure_in(rows: Sequence[Row]) -> TaskFacts | None:
+    """Return the sum of the facts in a column `failure` of rows; None if there are none."""
+    failures = [row.failure for row in rows if row.failure is not None]
+    return _sum(failures) if failures else None
 
 
 def prepare_worker() -> None:
     """Do what a Python worker of Spark does once; see `prepare_process`."""
     prepare_process(runs_only_tasks=OWN_WORKERS in os.environ)
+
+
+def _sum(contents: Sequence[bytes | bytearray]) -> TaskFacts:
+    """Return the sum of facts as tasks send them."""
+    return merge_facts([decode_facts(bytes(content)) for content in contents])

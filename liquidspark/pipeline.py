@@ -15,29 +15,26 @@ from liquidlog.rewriting.assignment import Assignment, decode_survey
 from liquidlog.rewriting.layout import Layout, Route
 from liquidlog.rewriting.passes import SurveyOrder, SurveyTasks
 from liquidlog.rewriting.shuffle import FACTS_SCHEMA, SplitTasks
-from liquidlog.rewriting.sink import TaskFacts, decode_facts
+from liquidlog.rewriting.sink import TaskFacts
 from liquidlog.rewriting.source import GroupWork, Split, Survey
 from liquidlog.rewriting.whole import CompactionTasks, GroupTask, Share
 from liquidspark.exchange import exchange_of
 from liquidspark.jobs import GroupJobs
-from liquidspark.mapping import collected, map_batches
+from liquidspark.mapping import BatchFunction, collected, failure_in, map_batches
 from liquidspark.sending import assigned
 from liquidspark.session import failure_reason
 from liquidspark.shared_jobs import SharedJobs
 from liquidspark.slots import task_slots
 
-SURVEY_SCHEMA: Final = "survey binary, failure binary"
+_SURVEY_SCHEMA: Final = "survey binary, failure binary"
 _LOCAL_ATTEMPTS: Final = re.compile(r"local(?:\[[^,\]]*(?:,\s*(\d+)\s*)?\])?")
 _DEFAULT_ATTEMPTS: Final = 4
 
 
 class SparkEngine:
-    """Runs the tasks of one group on a session; an `Engine`.
+    """Runs the tasks of one group on a session; an `Engine`."""
 
-    Groups of one task share jobs if there are `shared_jobs`.
-    """
-
-    def __init__(self, spark: SparkSession, shared_jobs: SharedJobs | None = None) -> None:
+    def __init__(self, spark: SparkSession, shared_jobs: SharedJobs) -> None:
         self._spark = spark
         self._shared_jobs = shared_jobs
         self.jobs = GroupJobs(spark)
@@ -53,16 +50,15 @@ class SparkEngine:
 
     def whole(self, task: GroupTask) -> TaskFacts:
         """Run a group of one task."""
-        if self._shared_jobs is not None:
-            return self._shared_jobs.run(task, self.jobs)
-        return collected(map_batches(self._spark.range(0, 1, 1, 1), task, FACTS_SCHEMA))
+        return self._shared_jobs.run(task, self.jobs)
 
     def surveyed(
         self, tasks: SurveyTasks, sent: Sequence[Assignment[tuple[SurveyOrder, ...]]]
     ) -> list[Survey] | list[TaskFacts]:
         """Run the sampling pass."""
         frame, mapped = assigned(self._spark, tasks, sent)
-        return survey_rows(map_batches(frame, mapped, SURVEY_SCHEMA))
+        surveys, failure = surveys_of(frame, mapped)
+        return surveys if failure is None else [failure]
 
     def compacted(
         self, tasks: CompactionTasks, sent: Sequence[Assignment[Share]]
@@ -109,8 +105,9 @@ def task_attempts(spark: SparkSession) -> int:
     return int(spark.conf.get("spark.task.maxFailures", None) or _DEFAULT_ATTEMPTS)
 
 
-def survey_rows(frame: DataFrame) -> list[Survey] | list[TaskFacts]:
-    """Run a job of SURVEY_SCHEMA, and return its failures, or its surveys if there is none."""
-    rows = frame.collect()
-    failures = [decode_facts(bytes(row.failure)) for row in rows if row.failure is not None]
-    return failures or [decode_survey(bytes(row.survey)) for row in rows]
+def surveys_of(frame: DataFrame, function: BatchFunction) -> tuple[list[Survey], TaskFacts | None]:
+    """Run a job whose tasks survey the batches of a frame; return the surveys, or what failed."""
+    rows = map_batches(frame, function, _SURVEY_SCHEMA).collect()
+    failure = failure_in(rows)
+    surveys = [] if failure is not None else [decode_survey(bytes(row.survey)) for row in rows]
+    return surveys, failure

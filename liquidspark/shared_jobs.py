@@ -3,28 +3,30 @@
 A job takes the driver tens of milliseconds of CPU, whatever its tasks do: where hundreds of slots
 wait for groups of one task, it could not begin jobs as fast as their tasks end. So a group waits a
 moment for others, and goes with those that came meanwhile. What became of it is known when all
-tasks of the job are done.
+tasks of the job are done. Groups of a job that fails run again, each by itself, as one task may
+have brought the others down.
 """
 
 import time
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future, InvalidStateError, ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from threading import Lock
-from typing import Final, NamedTuple, Self
+from typing import Any, Final, NamedTuple, Self
 
 import pyarrow as pa
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 
 from liquidlog.errors import ExecutorError
 from liquidlog.rewriting.assignment import Assignment
+from liquidlog.rewriting.shuffle import FACTS_SCHEMA
 from liquidlog.rewriting.sink import TaskFacts, decode_facts, encode_facts
 from liquidlog.rewriting.source import GroupWork
 from liquidlog.rewriting.whole import GroupTask
-from liquidspark.jobs import GroupJobs
-from liquidspark.mapping import map_batches
+from liquidspark.jobs import GroupJobs, NamedJobs
+from liquidspark.mapping import collected, map_batches
 from liquidspark.sending import assigned
 
 SLOTS_PER_GROUP: Final = 16
@@ -35,31 +37,15 @@ _LOOK_SECONDS: Final = 0.2
 _SCHEMA: Final = "number long, facts binary"
 
 
-@contextmanager
-def shared_jobs(spark: SparkSession, slots: int) -> Iterator["SharedJobs | None"]:
-    """Context manager of the shared jobs for groups of a plan; None where each has its own.
-
-    Args:
-        spark: A classic or Connect session.
-        slots: How many tasks run at a time.
-    """
-    most = slots // SLOTS_PER_GROUP
-    if most > 1:
-        with SharedJobs(spark, most=most) as shared:
-            yield shared
-    else:
-        yield None
-
-
 class SharedJobs:
     """Context manager that runs groups of one plan, of one task each, for many threads."""
 
-    def __init__(self, spark: SparkSession, *, most: int) -> None:
-        """Put up to `most` groups into a job."""
+    def __init__(self, spark: SparkSession, *, slots: int) -> None:
+        """Let groups share jobs if `slots`, how many tasks run at a time, are many."""
         self._spark = spark
-        self._most = most
-        self._lock, self._beginning = Lock(), Lock()
+        self._most = slots // SLOTS_PER_GROUP
         self._waiting: deque[_Member] = deque()
+        self._beginning = Lock()
         self._pool = ThreadPoolExecutor(_MAX_JOBS, thread_name_prefix="liquidspark-job")
 
     def __enter__(self) -> Self:
@@ -67,7 +53,7 @@ class SharedJobs:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Begin no more jobs."""
+        """Begin no more jobs; by now no group runs any more."""
         self._pool.shutdown(wait=False, cancel_futures=True)
 
     def run(self, task: GroupTask, jobs: GroupJobs) -> TaskFacts:
@@ -78,124 +64,89 @@ class SharedJobs:
             jobs: Of the group; cancelling them ends the wait, and the job if nobody waits for it.
 
         Raises:
+            ExecutorError: If the group was cancelled while it shared a job.
+            Exception: What Spark raises if the task fails in a job of its own.
+        """
+        facts = self._with_others(task, jobs) if self._most > 1 else None
+        if facts is not None:
+            return facts
+        return collected(map_batches(self._spark.range(0, 1, 1, 1), task, FACTS_SCHEMA))
+
+    def _with_others(self, task: GroupTask, jobs: GroupJobs) -> TaskFacts | None:
+        """Return what the task did in a job with others; None if there was none, or it failed.
+
+        Raises:
             ExecutorError: If the group was cancelled.
-            Exception: What Spark raises if the task fails, again if it was not the only one.
         """
         member = _Member(task)
         with jobs.joined(member):
-            with self._lock:
-                self._waiting.append(member)
-            self._pool.submit(self._serve)
-            return member.future.result()
-
-    def _serve(self) -> None:
-        """Run some of the groups that wait, if any still do."""
-        try:
-            self._run_some()
-        except BaseException as error:
-            with self._lock:
-                waiting, self._waiting = self._waiting, deque()
-            for member in waiting:
-                member.fail(error)
-            raise
+            self._waiting.append(member)
+            self._pool.submit(self._run_some)
+            return member.facts.result()
 
     def _run_some(self) -> None:
-        with self._beginning:
-            members = self._gathered()
-            if not members:
-                return
-            job = _Job(self._spark, members)
-            frame = job.frame()
-        if frame is None or job.run(frame):
-            return
-        # One task may have brought the others down.
-        for member in members:
-            self._pool.submit(self._run_alone, member)
+        """Run a job for groups that wait, if several do; tell each what its task did, if known."""
+        members: Sequence[_Member] = ()
+        facts: Mapping[int, TaskFacts] = {}
+        try:
+            with self._beginning:
+                members = self._gathered()
+                job = _Job(self._spark, members) if len(members) > 1 else None
+            facts = {} if job is None else job.facts()
+        finally:  # an error ends here: each group meets it again by itself
+            for number, member in enumerate(members):
+                member.tell(facts.get(number))
 
     def _gathered(self) -> list["_Member"]:
+        """Return the groups that wait, as many as a job has at most; one thread may call it."""
         if self._waiting and len(self._waiting) < self._most:
             time.sleep(_GATHER_SECONDS)
-        with self._lock:
-            found = [self._waiting.popleft() for _ in range(min(self._most, len(self._waiting)))]
-        return [member for member in found if not member.future.done()]
-
-    def _run_alone(self, member: "_Member") -> None:
-        job = _Job(self._spark, [member])
-        frame = job.frame()
-        if frame is not None:
-            job.run(frame)
+        found = [self._waiting.popleft() for _ in range(min(self._most, len(self._waiting)))]
+        return [member for member in found if not member.facts.done()]
 
 
 class _Member:
-    """A group on its way: its task, and what becomes of it."""
+    """A group's place in a job that it shares, as soon as there is one; a `Place`."""
 
     def __init__(self, task: GroupTask) -> None:
         self.task = task
-        self.future: Future[TaskFacts] = Future()
+        self.facts: Future[TaskFacts | None] = Future()
         self.job: _Job | None = None
 
-    def leave(self) -> None:
-        self.fail(ExecutorError("the group was cancelled"))
+    def tasks_done(self) -> float:
+        return 0.0 if self.job is None else self.job.share_done()
+
+    def stop(self, *, is_again: bool) -> None:  # noqa: ARG002  a place is left once
+        with suppress(InvalidStateError):
+            self.facts.set_exception(ExecutorError("the group was cancelled"))
         if self.job is not None:
             self.job.stop_if_left()
 
-    def share_done(self) -> float:
-        return 0.0 if self.job is None else self.job.share_done()
-
-    def finish(self, facts: TaskFacts) -> None:
+    def tell(self, facts: TaskFacts | None) -> None:
         with suppress(InvalidStateError):
-            self.future.set_result(facts)
-
-    def fail(self, error: BaseException) -> None:
-        with suppress(InvalidStateError):
-            self.future.set_exception(error)
+            self.facts.set_result(facts)
 
 
 class _Job:
-    """One job for some groups; mutable."""
+    """One job for several groups, a task each; mutable."""
 
     def __init__(self, spark: SparkSession, members: Sequence[_Member]) -> None:
-        self._spark = spark
         self._members = members
-        self._jobs = GroupJobs(spark)
+        self._jobs = NamedJobs(spark)
         self._looked, self._share = 0.0, 0.0
         for member in members:
             member.job = self
+        common = members[0].task.work.without_inputs()
+        sent = [_assignment(member.task, common) for member in members]
+        self._frame = map_batches(*assigned(spark, _SharedTasks(common), sent), _SCHEMA)
 
-    def frame(self) -> DataFrame | None:
-        """Return the frame of the job; None if that failed, which all members are told."""
-        try:
-            works = [member.task.work for member in self._members]
-            sent = [
-                Assignment.of(work, range(len(work.paths)), _Own.of(member.task))
-                for work, member in zip(works, self._members, strict=True)
-            ]
-            tasks = _SharedTasks(work=works[0].without_inputs())
-            frame, mapped = assigned(self._spark, tasks, sent)
-            return map_batches(frame, mapped, _SCHEMA)
-        except Exception as error:  # noqa: BLE001  threads wait for it
-            self._fail(error)
-            return None
-
-    def run(self, frame: DataFrame) -> bool:
-        """Run the job and tell the members; return False if each should be tried by itself."""
+    def facts(self) -> dict[int, TaskFacts]:
+        """Run the job, and return what the tasks did by number; nothing if nobody waits for it."""
         if self._is_left():
-            return True
-        try:
-            with self._jobs.started_here():
-                rows = frame.collect()
-            found = {row.number: decode_facts(bytes(row.facts)) for row in rows}
-        except Exception as error:  # noqa: BLE001  threads wait for it
-            if len(self._members) > 1:
-                return self._is_left()
-            self._fail(error)
-            return True
-        for number, member in enumerate(self._members):
-            if number in found:
-                member.finish(found[number])
-            else:
-                member.fail(ExecutorError("Spark did not say what became of the group's task"))
-        return True
+            return {}
+        with self._jobs.started_here():
+            rows = self._frame.collect()
+        return {row.number: decode_facts(bytes(row.facts)) for row in rows}
 
     def share_done(self) -> float:
         """Return which share of the tasks is done, as it was a moment ago."""
@@ -207,44 +158,33 @@ class _Job:
     def stop_if_left(self) -> None:
         """Stop the job if no member waits for it any more."""
         if self._is_left():
-            self._jobs.cancel()
+            self._jobs.stop()
 
     def _is_left(self) -> bool:
-        return all(member.future.done() for member in self._members)
-
-    def _fail(self, error: Exception) -> None:
-        for member in self._members:
-            member.fail(error)
+        return all(member.facts.done() for member in self._members)
 
 
 class _Own(NamedTuple):
-    """What the work of one group has of its own besides inputs, and how many rows it samples."""
+    """What a group's task has of its own besides inputs: attributes of its work, and a number."""
 
-    token: str
-    outputs: int
-    output_directories: tuple[str, ...]
+    work: Mapping[str, Any]
     sample_rows: int
 
-    @classmethod
-    def of(cls, task: GroupTask) -> "_Own":
-        work = task.work
-        return cls(work.token, work.outputs, work.output_directories, task.sample_rows)
+
+def _assignment(task: GroupTask, common: GroupWork) -> Assignment[_Own]:
+    own = _Own(task.work.without_inputs().unlike(common), task.sample_rows)
+    return Assignment.of(task.work, range(len(task.work.paths)), own)
 
 
 @dataclass(frozen=True, slots=True)
 class _SharedTasks:
-    """A task per group; `work` is that of any of them, without inputs."""
+    """A task per group; `common` is the work of one of them, without inputs."""
 
-    work: GroupWork
+    common: GroupWork
 
     def __call__(self, number: int, assignment: Assignment[_Own]) -> Iterator[pa.RecordBatch]:
         own = assignment.own
-        work = replace(
-            assignment.work(self.work),
-            token=own.token,
-            outputs=own.outputs,
-            output_directories=own.output_directories,
-        )
+        work = replace(assignment.work(self.common), **own.work)
         facts = GroupTask(work=work, sample_rows=own.sample_rows).run()
         arrays = [pa.array([number], pa.int64()), pa.array([encode_facts(facts)], pa.binary())]
         yield pa.RecordBatch.from_arrays(arrays, ["number", "facts"])

@@ -19,7 +19,7 @@ from liquidlog.plan import Tasks
 from liquidlog.rewriting.assignment import Assignment
 from liquidlog.rewriting.sink import is_tried_again
 from liquidlog.storage.failures import may_pass
-from liquidspark.jobs import GroupJobs
+from liquidspark.jobs import NamedJobs
 from liquidspark.mapping import map_batches
 from liquidspark.pipeline import task_attempts
 from liquidspark.sending import assigned
@@ -53,7 +53,7 @@ def run_tasks(
     """
     if not requests:
         return ()
-    jobs = GroupJobs(spark)
+    jobs = NamedJobs(spark)
     # Names of jobs belong to threads, and the caller's may have its own.
     with ThreadPoolExecutor(1) as pool:
         running = pool.submit(_collected, spark, function, requests, jobs)
@@ -62,12 +62,12 @@ def run_tasks(
         except Exception as error:
             raise ExecutorError(failure_reason(error)) from error
         except BaseException:
-            jobs.cancel()
+            jobs.stop()
             raise
 
 
 def _collected(
-    spark: SparkSession, function: Callable[[Any], Any], requests: Sequence[Any], jobs: GroupJobs
+    spark: SparkSession, function: Callable[[Any], Any], requests: Sequence[Any], jobs: NamedJobs
 ) -> Sequence[Any]:
     tasks = _RequestTasks(function=function, task_attempts=task_attempts(spark))
     assignments = [Assignment((), (), (), request) for request in requests]

@@ -291,7 +291,13 @@ class GroupInFlight:
         try:
             attempt.run.begin(attempt.origin)
             with self.engine.at_work():
-                facts = run_group(self.engine, attempt.work(), options=attempt.options, slots=slots)
+                facts = run_group(
+                    self.engine,
+                    attempt.work(),
+                    is_one_task=attempt.is_one_task,
+                    options=attempt.options,
+                    slots=slots,
+                )
             outcome = attempt.outcome(facts, seconds=time.perf_counter() - started)
             if isinstance(outcome, RewrittenGroup):
                 digest = rewrite_digest(attempt.plan, attempt.group, outcome)

@@ -135,7 +135,7 @@ class Engine(Protocol):
 
 
 def run_group(
-    engine: Engine, work: GroupWork, *, options: ExecutorOptions, slots: int
+    engine: Engine, work: GroupWork, *, is_one_task: bool, options: ExecutorOptions, slots: int
 ) -> TaskFacts:
     """Rewrite one group and return the summed facts of its tasks, failure included.
 
@@ -144,17 +144,13 @@ def run_group(
     Args:
         engine: Runs the tasks.
         work: The group.
+        is_one_task: Whether one task does everything.
         options: How the work is divided.
         slots: How many tasks run at a time.
     """
     work = replace(work, task_attempts=engine.task_attempts)
     sample_rows = options.sample_rows_of(work.outputs)
-    if options.is_one_task(
-        size_bytes=work.size_bytes,
-        inputs=len(work.inputs),
-        outputs=work.outputs,
-        sorts=work.curve is not None,
-    ):
+    if is_one_task:
 
         def whole(sent: GroupWork) -> TaskFacts:
             engine.jobs.begin_phase(1, until=1.0)

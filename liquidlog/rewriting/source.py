@@ -9,9 +9,9 @@ width and that matter for the size of files also some row groups, evenly spread 
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import lru_cache
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -128,6 +128,13 @@ class GroupWork:
     def without_inputs(self) -> "GroupWork":
         """Return the work as tasks need it that read no input, or are sent theirs."""
         return self.with_inputs((), (), ())
+
+    def unlike(self, other: "GroupWork") -> dict[str, Any]:
+        """Return the attributes, by name, that must be replaced in another work to make it this."""
+        pairs = (
+            (one.name, getattr(self, one.name), getattr(other, one.name)) for one in fields(self)
+        )
+        return {name: own for name, own, others in pairs if own != others}
 
     @property
     def may_copy(self) -> bool:

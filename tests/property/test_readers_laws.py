@@ -123,6 +123,14 @@ def _table(files: Sequence[FileSpec]) -> Snapshot:
     return snapshot_of(files, cluster_by=[[name] for name in COLUMNS])
 
 
+def _measured(files: Sequence[FileSpec], readers: FittedWorkload) -> tuple[KeySpace, SpaceReaders]:
+    """Return the files in key space, and the readers there."""
+    snapshot = _table(files)
+    found = [leaf for leaf in leaves(snapshot.schema) if leaf.logical[0] in COLUMNS]
+    bounds, size = bounds_of(snapshot)(found), sizes(snapshot.files)
+    return key_space(bounds, size), space_readers(bounds, size, readers)
+
+
 def _cost(part: KeySpace, outputs: int, readers: SpaceReaders, draw: int) -> float:
     """Return what the mean reader pays after a rewrite: at least one file, if it asks for any."""
     stored, share = cells(part, outputs, curve="hilbert", readers=readers, draw=draw)
@@ -150,12 +158,8 @@ def _plan(
 def test_readers_open_the_files_whose_bounds_they_meet(
     files: list[FileSpec], readers: FittedWorkload
 ) -> None:
-    snapshot = _table(files)
-    found = [leaf for leaf in leaves(snapshot.schema) if leaf.logical[0] in COLUMNS]
-    bounds = bounds_of(snapshot)(found)
-    size = sizes(snapshot.files)
-    opened = space_readers(bounds, size, readers).opened(key_space(bounds, size))
-    assert opened == pytest.approx(_opened(files, readers), abs=1e-9)
+    space, those = _measured(files, readers)
+    assert those.opened(space) == pytest.approx(_opened(files, readers), abs=1e-9)
 
 
 @given(_files)
@@ -171,12 +175,8 @@ def test_without_weights_files_are_judged_as_before(files: list[FileSpec]) -> No
 def test_what_is_kept_costs_its_readers_no_more_than_the_tolerance(
     files: list[FileSpec], readers: FittedWorkload
 ) -> None:
-    snapshot = _table(files)
-    found = [leaf for leaf in leaves(snapshot.schema) if leaf.logical[0] in COLUMNS]
-    bounds = bounds_of(snapshot)(found)
-    size = sizes(snapshot.files)
-    space = key_space(bounds, size)
-    those = space_readers(bounds, size, readers)
+    space, those = _measured(files, readers)
+    size = space.size_bytes
     number = {file.path: n for n, file in enumerate(files)}
     made = _plan(files, readers, skip_clustered=True)
     for group in made.groups:

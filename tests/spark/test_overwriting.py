@@ -17,11 +17,11 @@ from liquidspark import append, frames, overwrite
 from support.written import (
     NOWHERE,
     expected,
-    lose_vector,
     numbers,
     require_untouched,
     rows_of,
     table_of,
+    table_with_lost_vector,
 )
 
 pytestmark = pytest.mark.spark
@@ -87,13 +87,11 @@ def test_what_the_table_forbids_is_refused(
         assert rows_of(table) == expected(5)
 
 
-@pytest.mark.parametrize(("kind", "place"), NOWHERE.values(), ids=NOWHERE)
+@pytest.mark.parametrize("nowhere", NOWHERE)
 def test_deletion_vectors_that_are_nowhere_are_named(
-    spark: SparkSession, tmp_path: Path, kind: str, place: str
+    spark: SparkSession, tmp_path: Path, nowhere: str
 ) -> None:
-    table = table_of(tmp_path, properties={"delta.enableDeletionVectors": "true"})
-    append(numbers(spark, 100), table)
-    path = lose_vector(table, kind, place)
+    table, path = table_with_lost_vector(spark, tmp_path, nowhere)
     with pytest.raises(ExecutorError, match=path):
         overwrite(numbers(spark, 5), table, where="id < 10")
     require_untouched(table, 2)

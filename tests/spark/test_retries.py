@@ -4,17 +4,19 @@ import errno
 import sys
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from pyspark import TaskContext, cloudpickle
+from pyspark import TaskContext
 from pyspark.sql import SparkSession
 
 from liquidlog.errors import DataFileError
 from liquidlog.plan import GroupFailure, InputFile, RewriteMode, RewrittenGroup
 from liquidlog.rewriting import shuffle, whole
-from liquidspark import ExecutorOptions, execute_groups, mapping
+from liquidspark import ExecutorOptions, execute_groups
+from liquidspark.mapping import BatchFunction
 from support.plans import (
     copy_inputs,
     make_plan,
@@ -24,6 +26,7 @@ from support.plans import (
     schema_json_of,
     write_inputs,
 )
+from support.wrapped_tasks import tasks_wrapped
 
 pytestmark = pytest.mark.spark
 
@@ -35,7 +38,7 @@ MANY_TASKS = ExecutorOptions(single_task_bytes=0, task_bytes=1 << 14, sample_row
 class Throttled:
     """A task's function: the storage fails its first attempts, below `failures`."""
 
-    function: mapping.BatchFunction
+    function: BatchFunction
     failures: int
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -53,22 +56,10 @@ def slow_down(*_: object) -> Iterator[tuple[pa.Table, int]]:
     raise DataFileError("input", "cannot be read") from cause
 
 
-@pytest.fixture
-def throttle(monkeypatch: pytest.MonkeyPatch) -> Iterator[pytest.MonkeyPatch]:
-    module = sys.modules[__name__]
-    cloudpickle.register_pickle_by_value(module)  # type: ignore[no-untyped-call]
-    yield monkeypatch
-    cloudpickle.unregister_pickle_by_value(module)  # type: ignore[no-untyped-call]
-
-
 @pytest.mark.parametrize("failures", [1, ATTEMPTS])
 @pytest.mark.parametrize("mode", [RewriteMode.CLUSTERING, RewriteMode.COMPACTION])
 def test_an_error_that_may_pass_is_tried_again_until_the_last_attempt(
-    spark: SparkSession,
-    tmp_path: Path,
-    throttle: pytest.MonkeyPatch,
-    mode: RewriteMode,
-    failures: int,
+    spark: SparkSession, tmp_path: Path, mode: RewriteMode, failures: int
 ) -> None:
     table = pa.table({"key": pa.array(range(2000), pa.int64())})
     inputs = write_inputs(tmp_path, table, 2)
@@ -76,9 +67,8 @@ def test_an_error_that_may_pass_is_tried_again_until_the_last_attempt(
     plan = make_plan(
         tmp_path, schema_json_of({"key": "long"}), [(inputs, 2)], columns=columns, mode=mode
     )
-    prepared = mapping._Prepared
-    throttle.setattr(mapping, "_Prepared", lambda function: prepared(Throttled(function, failures)))
-    (outcome,) = execute_groups(spark, plan, options=MANY_TASKS)
+    with tasks_wrapped(partial(Throttled, failures=failures), sent=sys.modules[__name__]):
+        (outcome,) = execute_groups(spark, plan, options=MANY_TASKS)
     if failures == ATTEMPTS:
         assert isinstance(outcome, GroupFailure)
         assert outcome.reason == "input: cannot be read"

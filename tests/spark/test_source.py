@@ -18,12 +18,12 @@ from support.written import (
     TYPED,
     data_files,
     expected,
-    lose_vector,
     nested_schema,
     numbers,
     require_untouched,
     rows_of,
     table_of,
+    table_with_lost_vector,
     typed_frame,
     typed_table,
 )
@@ -276,15 +276,13 @@ def test_queries_of_one_dataframe_do_not_share_their_filters(
         assert (found.where("id = 5").count(), found.count()) == (1, 2000)
 
 
-@pytest.mark.parametrize(("kind", "place"), NOWHERE.values(), ids=NOWHERE)
+@pytest.mark.parametrize("nowhere", NOWHERE)
 def test_deletion_vectors_that_are_nowhere_are_named(
-    source: SparkSession, tmp_path: Path, kind: str, place: str
+    source: SparkSession, tmp_path: Path, nowhere: str
 ) -> None:
     from liquidspark.reading import TableReader
 
-    table = table_of(tmp_path, properties={"delta.enableDeletionVectors": "true"})
-    append(numbers(source, 100), table)
-    path = lose_vector(table, kind, place)
+    table, path = table_with_lost_vector(source, tmp_path, nowhere)
     with pytest.raises(CorruptLogError, match=path):
         TableReader(table, numbers(source, 1).schema, None).partitions()
 

@@ -1,49 +1,42 @@
-"""Let tasks that are sent a certain input end with an error that is not ours."""
+"""Let tasks that have a certain input end with an error that is not ours."""
 
 import sys
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import Any
-from unittest import mock
+from functools import partial
 
 import pyarrow as pa
-from pyspark import cloudpickle
 
 from liquidlog.rewriting.assignment import Assignment
-from liquidspark import mapping
+from liquidlog.rewriting.whole import GroupTask
+from liquidspark.mapping import _Prepared
+from liquidspark.sending import AssignedTasks
+from support.wrapped_tasks import tasks_wrapped
 
 
 @dataclass(frozen=True)
 class Crashing:
-    """A task's function, which raises if it is sent an input of this name."""
+    """A task's function, which raises if the task has an input of this name."""
 
-    function: mapping.BatchFunction
-    sent: Any
+    prepared: _Prepared
     name: str
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             for number in batch.column(0).to_pylist():
-                paths = Assignment.decoded(self.sent[number]).paths
-                if any(path.endswith(self.name) for path in paths):
+                if any(path.endswith(self.name) for path in self._paths(number)):
                     raise RuntimeError(f"the worker met {self.name}")
-            yield from self.function([batch])
+            yield from self.prepared([batch])
+
+    def _paths(self, number: int) -> tuple[str, ...]:
+        function = self.prepared.function
+        if isinstance(function, AssignedTasks):
+            assert function.embedded
+            return Assignment.decoded(function.embedded[number]).paths
+        return function.work.paths if isinstance(function, GroupTask) else ()
 
 
-@contextmanager
-def tasks_crash(name: str) -> Iterator[None]:
-    """Context manager: tasks whose inputs are so named crash; all must be sent with functions."""
-    module = sys.modules[__name__]
-    cloudpickle.register_pickle_by_value(module)  # type: ignore[no-untyped-call]
-    prepared = mapping._Prepared
-
-    def crashing(function: Any) -> Any:
-        sent = getattr(function, "embedded", None)
-        return prepared(function) if sent is None else Crashing(prepared(function), sent, name)
-
-    try:
-        with mock.patch.object(mapping, "_Prepared", crashing):
-            yield
-    finally:
-        cloudpickle.unregister_pickle_by_value(module)  # type: ignore[no-untyped-call]
+def tasks_crash(name: str) -> AbstractContextManager[None]:
+    """Return a context manager: tasks with an input so named crash."""
+    return tasks_wrapped(partial(Crashing, name=name), sent=sys.modules[__name__])

@@ -5,13 +5,13 @@ import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from unittest import mock
 
 import pyarrow as pa
-from pyspark import cloudpickle
 
-from liquidspark import mapping
+from liquidspark.mapping import BatchFunction
+from support.wrapped_tasks import tasks_wrapped
 
 _PAUSE_SECONDS = 600.0
 """Longer than any test waits: a task that is not stopped fails the test, however slow it is."""
@@ -21,7 +21,7 @@ _PAUSE_SECONDS = 600.0
 class Paused:
     """A task's function that, if a file is there, begins only after a long while, and says so."""
 
-    function: mapping.BatchFunction
+    function: BatchFunction
     pause: Path
     awake: Path
     seconds: float
@@ -42,16 +42,7 @@ def first_task_pauses(directory: Path) -> Iterator[Path]:
     """
     pause, awake = directory / "pause", directory / "awake"
     pause.touch()
-    module = sys.modules[__name__]
-    cloudpickle.register_pickle_by_value(module)  # type: ignore[no-untyped-call]
-    prepared = mapping._Prepared
-
-    def slow(function: mapping.BatchFunction) -> Paused:
-        return Paused(prepared(function), pause, awake, _PAUSE_SECONDS)
-
-    try:
-        with mock.patch.object(mapping, "_Prepared", slow):
-            yield pause
-        assert not awake.exists(), "the task slept to its end"
-    finally:
-        cloudpickle.unregister_pickle_by_value(module)  # type: ignore[no-untyped-call]
+    paused = partial(Paused, pause=pause, awake=awake, seconds=_PAUSE_SECONDS)
+    with tasks_wrapped(paused, sent=sys.modules[__name__]):
+        yield pause
+    assert not awake.exists(), "the task slept to its end"

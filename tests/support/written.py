@@ -11,7 +11,7 @@ from liquidlog import Table
 from liquidlog.data.runs import runs_in
 from liquidlog.spec.actions import DeletionVector
 from liquidlog.spec.schema import StructType, parse_schema
-from liquidspark import ExecutorOptions
+from liquidspark import ExecutorOptions, append
 from support.deleted import commit_vectors
 
 SHUFFLED = ExecutorOptions(single_task_bytes=0, slice_bytes=1 << 13, sample_rows=1 << 12)
@@ -104,14 +104,17 @@ def require_untouched(table: Table, version: int) -> None:
     assert runs_in(table.uri) == ()
 
 
-def lose_vector(table: Table, kind: str, place: str) -> str:
-    """Commit such a deletion vector of the table's only file, and return the file's path."""
+def table_with_lost_vector(spark: SparkSession, directory: Path, nowhere: str) -> tuple[Table, str]:
+    """A table of one file, whose deletion vector is `nowhere`; and the path of the file."""
+    table = table_of(directory, properties={"delta.enableDeletionVectors": "true"})
+    append(numbers(spark, 100), table)
     (path,) = table.update().paths().to_pylist()
+    kind, place = NOWHERE[nowhere]
     vector = DeletionVector(
         storage_type=kind, path_or_inline_dv=place, offset=1, size_in_bytes=34, cardinality=1
     )
     commit_vectors(Path(table.uri), {path: vector})
-    return str(path)
+    return table, path
 
 
 def numbers(spark: SparkSession, count: int, *, start: int = 0) -> DataFrame:

@@ -1,4 +1,4 @@
-"""How work is divided, and what a worker does first: it changes its whole process."""
+"""Attempts of tasks, the directory of rows on their way, and what a worker does first."""
 
 import platform
 import subprocess
@@ -7,8 +7,6 @@ from typing import Any
 
 import pytest
 
-from liquidlog.errors import UsageError
-from liquidlog.rewriting.options import ExecutorOptions
 from liquidspark.exchange import shared_directory
 from liquidspark.pipeline import task_attempts
 
@@ -32,49 +30,6 @@ def test_a_worker_keeps_its_memory_and_freezes_what_is_imported() -> None:
         [sys.executable, "-c", PROGRAM], check=True, capture_output=True, text=True, timeout=60
     )
     assert done.stdout.strip() == "system"
-
-
-@pytest.mark.parametrize(
-    "wrong",
-    [
-        {"task_bytes": 0},
-        {"slice_bytes": 0},
-        {"sample_rows": 0},
-        {"single_task_bytes": -1},
-        {"sample_rows_per_output": 1.5},
-        {"task_bytes": "1MiB"},
-        {"read_back": 1},
-    ],
-)
-def test_wrong_options_are_usage_errors(wrong: dict[str, Any]) -> None:
-    with pytest.raises(UsageError):
-        ExecutorOptions(**wrong)
-
-
-def test_each_output_adds_to_the_sample_of_a_large_group() -> None:
-    options = ExecutorOptions(sample_rows=100, sample_rows_per_output=30)
-    assert [options.sample_rows_of(outputs) for outputs in (1, 4)] == [100, 120]
-
-
-LARGE = {"size_bytes": 1 << 30, "inputs": 8, "outputs": 1, "sorts": False}
-
-
-@pytest.mark.parametrize(
-    ("changed", "expected"),
-    [
-        ({}, True),
-        ({"inputs": 257}, False),
-        ({"outputs": 2}, False),
-        ({"sorts": True}, False),
-        ({"sorts": True, "outputs": 2, "inputs": 257, "size_bytes": 16 << 20}, True),
-    ],
-)
-def test_small_groups_and_compactions_to_one_file_are_one_task(
-    changed: dict[str, Any], *, expected: bool
-) -> None:
-    group = LARGE | changed
-    assert ExecutorOptions().is_one_task(**group) is expected
-    assert not ExecutorOptions(single_task_bytes=0).is_one_task(**group)
 
 
 class Conf(dict[str, str]):

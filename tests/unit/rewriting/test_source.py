@@ -48,6 +48,14 @@ def test_splits_cover_all_rows_once_in_order(sizes: list[int], first: int, max_r
         assert split.rows <= max_rows or sum(sizes[g] > 0 for g in split.row_groups) == 1
 
 
+def test_a_work_is_another_one_with_what_is_unlike_it() -> None:
+    one = work_of(Path(), InputFile(path="a", size_bytes=1))
+    other = replace(one, outputs=2, token="1" * 12, output_directories=("a=1",))
+    assert other.unlike(one).keys() == {"outputs", "token", "output_directories"}
+    assert replace(one, **other.unlike(one)) == other
+    assert one.unlike(one) == {}
+
+
 @given(rows=st.integers(0, 10_000), count=st.integers(0, 300))
 def test_sample_positions_are_distinct_rows_spread_evenly(rows: int, count: int) -> None:
     positions = sample_positions(rows, count).astype(np.int64)
