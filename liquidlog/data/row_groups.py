@@ -38,7 +38,7 @@ ROW_GROUP_BYTES: Final = 64 << 20
 """A large row group has this many bytes in memory: 33 000 rows of 2 000 bytes."""
 
 _MOST_BYTES: Final = ROW_GROUP_BYTES * 9 // 8
-"""What none exceeds: those that end at the best place near `ROW_GROUP_BYTES` have these on average."""
+"""None has more; those that end at the best place near `ROW_GROUP_BYTES` have these on average."""
 
 _CUT_BYTES: Final = ROW_GROUP_BYTES * 3 // 4
 """The most where a good place is looked for among many, as rows behind must be in memory too."""
