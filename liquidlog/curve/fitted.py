@@ -67,10 +67,11 @@ def fit_layout(  # noqa: PLR0913  what a layout depends on
         return even
     limit = asked_share(even[1], even[2], asked) * (1 + _ROUNDING)
     reach = Reach(asked, asked.axis_weights(coords.shape[1]))
+    columns = max(1, int((reach.axis_weights > 0).sum()))
     best, least = even, mean_opened(even[1], even[2], reach)
     for count in _numbers_of_files(parts, len(coords)):
         # Readers of single values open this much less with more files of the same shape.
-        usual = (parts / count) ** (1 / max(1, int((reach.axis_weights > 0).sum())))
+        usual = (parts / count) ** (1 / columns)
         candidates = _Candidates(rows, count, curve, bits)
         for placed in candidates.fitted(reach, prefix, even):
             opened = mean_opened(placed[1], placed[2], reach) / usual

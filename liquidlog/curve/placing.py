@@ -59,7 +59,7 @@ def place_rows(  # noqa: PLR0913  what a layout depends on
     Args:
         coords: (s, d) unsigned, the coordinates of the sample, each below 2**bits.
         ordinals: (s,) uint64, the ordinals of the sampled rows, increasing.
-        parts: Files; there are more if more values of a prefix have enough rows for one.
+        parts: Files; a prefix or readers may make it more, see `fit_layout`.
         curve: Any curve.
         bits: Bits of a coordinate, as `key_order_bits` returns for the curve.
         asked: What readers ask, if the layout is to be fitted to it.
@@ -99,7 +99,7 @@ def place_columns(
     Args:
         columns: The sampled values of d columns, s each.
         ordinals: (s,) uint64, the ordinals of the sampled rows, increasing.
-        parts: Files.
+        parts: Files; there may be more, as for `place_rows`.
         curve: Any curve.
         conditions: What readers ask, if the layout is to be fitted to it.
         prefix: Columns by whose single values rows are parted first.

@@ -1,8 +1,8 @@
 """Gathering sorted rows into row groups that are boxes of the curve, and any others by number.
 
 A reader that asks for few rows fetches whole row groups, so these are small: `ROW_GROUP_ROWS` at
-most. They are larger where so small ones would make the file larger (`RowGroupCosts`), and never of
-more than `ROW_GROUP_BYTES` in memory.
+most. They are larger where so small ones would make the file larger (`RowGroupCosts`): of about
+`ROW_GROUP_BYTES` in memory where they are largest, and never more than an eighth above.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -75,13 +75,14 @@ class _Plan(NamedTuple):
 
 def _planned(costs: RowGroupCosts, row_bytes: int, *, leeway: float = 1.0) -> _Plan:
     """Return how large the row groups of a file should be; `leeway` is as `costs.allow` has it."""
-    largest = min(_SCALES[-1] * ROW_GROUP_ROWS, ROW_GROUP_BYTES // row_bytes + 1)
+    most_rows = _SCALES[-1] * ROW_GROUP_ROWS
+    largest = min(most_rows, ROW_GROUP_BYTES // row_bytes + 1)
     for scale in _SCALES:
         most = scale * ROW_GROUP_ROWS
         usual = GroupSizes.wide(min(most, _CUT_BYTES // row_bytes + 1)).usual
         if costs.allow(usual, instead_of=largest, leeway=leeway):
             return _Plan(most, narrow=False)
-    return _Plan(_SCALES[-1] * ROW_GROUP_ROWS, narrow=True)
+    return _Plan(most_rows, narrow=True)
 
 
 def foreseen_sizes(

@@ -64,7 +64,7 @@ class Layout:
 
     @property
     def outputs(self) -> int:
-        """How many files the rows go to; with a prefix, maybe more than were planned."""
+        """How many files the rows go to; a prefix or readers may make it more than planned."""
         return (len(self.cuts.keys) + 1) // self.slices_per_output
 
     @property
