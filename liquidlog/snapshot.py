@@ -125,11 +125,7 @@ class Snapshot(Summary):
     plain_files: pa.Table | None = None
 
     def paths(self) -> pa.Array:
-        """Return the decoded, canonical paths of `files`, a string per row.
-
-        Raises:
-            CorruptLogError: If the percent-encoding of a path does not decode to text.
-        """
+        """Return the decoded, canonical paths of `files`, a string per row."""
         if self.plain_files is not None and self.plain_files is self.files:
             return self.plain_files["path"].combine_chunks()
         return decoded_paths(self.files)
@@ -161,9 +157,6 @@ def unsound(files: pa.Table, uri: str, *, plain: bool) -> tuple[str, ...]:
     """Return problems that no live files may have: no path, one file twice, an impossible size.
 
     `plain` says that all paths are plain: then no two of them are one file.
-
-    Raises:
-        CorruptLogError: If the percent-encoding of a path does not decode to text.
     """
     problems = []
     if files["path"].null_count or pc.any(pc.equal(files["path"], "")).as_py():
@@ -182,11 +175,7 @@ def unsound(files: pa.Table, uri: str, *, plain: bool) -> tuple[str, ...]:
 
 
 def decoded_paths(files: pa.Table) -> pa.Array:
-    """Return the decoded, canonical paths of `files` as a string array, one per row.
-
-    Raises:
-        CorruptLogError: If the percent-encoding of a path does not decode to text.
-    """
+    """Return the decoded, canonical paths of `files` as a string array, one per row."""
     return canonical_paths(files["path"].combine_chunks())
 
 

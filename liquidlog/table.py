@@ -655,7 +655,7 @@ class Table(Summary):
             one(where, str, argument="where", expected="a condition in SQL")
         return plan_read(self._store, self.snapshot(version), where=where)
 
-    def advise(  # noqa: PLR0913  what is worth it, spelled out
+    def advise(
         self,
         workload: Workload,
         *,
@@ -716,7 +716,7 @@ class Table(Summary):
             self._store, self.snapshot(), append_bytes=append_bytes, scenario=scenario
         )
 
-    def simulate(  # noqa: PLR0913  who takes part, and how
+    def simulate(
         self,
         *,
         append_bytes: int,
@@ -753,7 +753,7 @@ class Table(Summary):
 
     # Plans, and the commits of what an executor made of them
 
-    def plan(  # noqa: PLR0913  the policy, spelled out
+    def plan(
         self,
         *,
         full: bool = False,
@@ -831,7 +831,7 @@ class Table(Summary):
             require_fit=one(require_fit, bool, argument="require_fit", expected="True or False"),
         )
 
-    def plan_migration(  # noqa: PLR0913  the policy, spelled out
+    def plan_migration(
         self,
         cluster_by: str | Sequence[str],
         *,
@@ -1203,7 +1203,7 @@ class Table(Summary):
         snapshot = self.snapshot_to_change()
         return migrate_empty(self._store, snapshot, plan, self._clock, dry_run=dry_run)
 
-    def rewrite_and_commit(  # noqa: PLR0913  as optimize
+    def rewrite_and_commit(
         self,
         plan: ClusteringPlan,
         session: object = None,
@@ -1277,7 +1277,7 @@ class Table(Summary):
         commits = -(-len(plan.groups) // most) or int(plan.is_migration)
         return planned_metrics(self.snapshot_of(plan), plan, commits=commits)
 
-    def commit_each(  # noqa: PLR0913  one argument per setting
+    def commit_each(
         self,
         plan: ClusteringPlan,
         groups: Iterable[Outcome],

@@ -79,11 +79,7 @@ def frame_schema(frame: DataFrame) -> StructType:
 
 
 def aligned(frame: DataFrame, plan: WritePlan) -> DataFrame:
-    """Return a DataFrame's rows as the table's: its columns in order, then a boolean per check.
-
-    Raises:
-        UsageError: If Spark cannot evaluate an expression of the table.
-    """
+    """Return a DataFrame's rows as the table's: its columns in order, then a boolean per check."""
     found = {one.name: one.data_type for one in frame_schema(frame).fields}
     schema = without_void(parse_schema(plan.schema_string, where="the plan"))
     wanted = {one.name: one.data_type for one in schema.fields}
@@ -151,11 +147,7 @@ class ConformTasks:
     arriving: Arriving
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Yield the rows under the table's names.
-
-        Raises:
-            ExecutorError: If rows violate a check, or are none of the table's.
-        """
+        """Yield the rows under the table's names."""
         for table in self.arriving.tables(batches):
             yield from _logical(table.columns, self.arriving.work)
 
@@ -180,11 +172,7 @@ def _logical(given: Sequence[pa.ChunkedArray | pa.Array], work: GroupWork) -> li
 
 
 def with_kept(rows: DataFrame, plan: WritePlan, storage: StorageOptions) -> DataFrame:
-    """Return rows as `aligned` returns them, with those that stay of files to rewrite.
-
-    Raises:
-        ExecutorError: If the plan does not say where the deletion vector of a file is.
-    """
+    """Return rows as `aligned` returns them, with those that stay of files to rewrite."""
     inputs = tuple(plan.rewritten)
     schema = without_void(parse_schema(plan.schema_string, where="the plan"))
     work = GroupWork(

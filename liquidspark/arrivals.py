@@ -68,11 +68,7 @@ def arriving_work(
 
 
 def write_result(plan: WritePlan, token: str, facts: TaskFacts, *, seconds: float) -> WriteResult:
-    """Return what tasks did for a plan, as a result.
-
-    Raises:
-        ExecutorError: If a task failed, or the rows in the files are not those that came.
-    """
+    """Return what tasks did for a plan, as a result."""
     try:
         read, written = facts.proofs()
     except ExecutorError as error:

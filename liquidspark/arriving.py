@@ -56,11 +56,7 @@ class Arriving:
     checks: tuple[str, ...] = ()
 
     def tables(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
-        """Yield rows with physical names as the table's files have them, some slices at a time.
-
-        Raises:
-            ExecutorError: If rows violate a check, or are none of the table's.
-        """
+        """Yield rows with physical names as the table's files have them, some slices at a time."""
         held: list[pa.Table] = []
         held_bytes = 0
         for table in self._conformed(iter(batches)):

@@ -60,10 +60,6 @@ def open_executor(
         read_back: Whether every output is read back and proved to hold what was read.
         verb: For what it is started, as the markers of its runs say.
         session: The session to use; the active one if None.
-
-    Raises:
-        UsageError: If the session is none.
-        ExecutorError: If pyspark or Java is missing, or Spark does not start.
     """
     if session is not None and not hasattr(session, "createDataFrame"):
         refuse("session", "a SparkSession", session)

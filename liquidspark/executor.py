@@ -34,7 +34,7 @@ from liquidspark.slots import TaskSlots
 __all__ = ["ExecutorOptions", "execute", "execute_groups"]
 
 
-def execute(  # noqa: PLR0913  what to do, and four ways to watch and steer it
+def execute(
     spark: SparkSession,
     plan: ClusteringPlan,
     *,
@@ -92,7 +92,7 @@ def execute(  # noqa: PLR0913  what to do, and four ways to watch and steer it
     return RewriteResult(plan_id=plan.plan_id, groups=tuple(finished))
 
 
-def execute_groups(  # noqa: PLR0913  as execute
+def execute_groups(
     spark: SparkSession,
     plan: ClusteringPlan,
     *,

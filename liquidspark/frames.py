@@ -92,12 +92,7 @@ class FrameRun:
         return Run(self.directory, self.token, self.storage, self.directories)
 
     def execute(self) -> WriteResult:
-        """Write all rows; the run ends finished, or discarded with all its files.
-
-        Raises:
-            ExecutorError: If the rows do not fit the table, or a job failed; no file is left.
-            LiquidlogError: If the storage refuses; no file is left.
-        """
+        """Write all rows; the run ends finished, or discarded with all its files."""
         started = time.perf_counter()
         require_creatable(self.directory, self.storage)
         try:
@@ -120,12 +115,7 @@ class FrameRun:
 
     @contextmanager
     def _reasons(self) -> Iterator[None]:
-        """Context manager: what Spark raises becomes one sentence.
-
-        Raises:
-            ExecutorError: In its place.
-            LiquidlogError: As it is.
-        """
+        """Context manager: what Spark raises becomes one sentence."""
         try:
             yield
         except LiquidlogError:
@@ -177,11 +167,7 @@ class FrameRun:
         return collected(map_batches(self.frame, tasks, FACTS_SCHEMA))
 
     def parted(self) -> "FrameRun":
-        """Return the run with the directories of the partitions that the rows are of.
-
-        Raises:
-            ExecutorError: If a partition value cannot be written, or the job failed.
-        """
+        """Return the run with the directories of the partitions that the rows are of."""
         names = [quoted(one.name) for one in partition_fields_of(self.plan)]
         parting = Parting.of(self.plan, self.token)
         # Not distinct ones: to Spark, -0.0 and 0.0 are one value.
@@ -265,13 +251,7 @@ def write_frame(
     storage: StorageOptions,
     options: ExecutorOptions,
 ) -> WriteResult:
-    """Write the rows of a DataFrame for a plan, with the rows that stay of files to rewrite.
-
-    Raises:
-        UsageError: If Spark cannot evaluate an expression of the table.
-        ExecutorError: If the rows do not fit the table, the deletion vector of a file to rewrite
-            cannot be located, or a job failed; no file is left.
-    """
+    """Write the rows of a DataFrame for a plan, with the rows that stay of files to rewrite."""
     spark = frame.sparkSession
     rows = aligned(frame, plan)
     if len(plan.rewritten):

@@ -45,11 +45,7 @@ class Launch:
         return self._gateway is not None and dict(settings) == self._settings
 
     def open_context(self) -> None:
-        """Let the next session work on the JVM.
-
-        Raises:
-            Exception: Whatever Spark raises if it does not start.
-        """
+        """Let the next session work on the JVM."""
         from pyspark import SparkConf, SparkContext
 
         conf = SparkConf(loadDefaults=False).setAll(list(self._settings.items()))

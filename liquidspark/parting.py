@@ -63,11 +63,7 @@ class Parting:
         return has_short_directories(self.settings)
 
     def parts(self, table: pa.Table) -> Iterator[tuple[str, PartitionTexts, pa.Table]]:
-        """Yield the rows of each partition, without its columns, their directory and its values.
-
-        Raises:
-            ExecutorError: If a value cannot be written.
-        """
+        """Yield the rows of each partition, without its columns, their directory and its values."""
         try:
             for values, rows in split_by_partition(table, self.fields):
                 unique = f"{self.token}-{sorted(values.items())}"
@@ -138,11 +134,7 @@ class PartedArrival(WritingArrival):
     max_file_bytes: int
 
     def files(self, tables: Iterator[pa.Table], read: Proof, written: Proof) -> Iterator[Arrived]:
-        """Yield the files with the rows of tables, and add the rows to the proofs.
-
-        Raises:
-            ExecutorError: If there are other partitions than there were before.
-        """
+        """Yield the files with the rows of tables, and add the rows to the proofs."""
         with _OpenFiles(self, written) as files:
             for table in tables:
                 read.add(self.parting.given(table))

@@ -86,11 +86,7 @@ class SparkEngine:
         return failure_reason(error)
 
     def require_running(self) -> None:
-        """Refuse to go on where no other group could be rewritten either.
-
-        Raises:
-            ExecutorError: If the session has ended.
-        """
+        """Refuse to go on where no other group could be rewritten either."""
         task_slots(self._spark)
 
 

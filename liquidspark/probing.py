@@ -72,9 +72,6 @@ def require_ready(
         storage: The storage options for both.
         tasks: How many are to follow at a time; as many workers of a session of ours on this
             machine begin together.
-
-    Raises:
-        ExecutorError: If the rewrite cannot work; says where, why, and what to do.
     """
     options = dict(storage.fresh().items)
     table: dict[str, Any] = {"directory": directory, "file": file, "options": options}

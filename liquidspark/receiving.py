@@ -54,11 +54,7 @@ class RowsWriter(DataSourceArrowWriter):
     began_ms: int = field(default_factory=lambda: time.time_ns() // 1_000_000)
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> TaskDone:
-        """Write the rows of a task.
-
-        Raises:
-            LiquidlogError: If the storage fails in a way that may pass.
-        """
+        """Write the rows of a task."""
         prepare_worker()
         context = TaskContext.get()
         begin_attempt(0 if context is None else int(context.attemptNumber()))
@@ -67,13 +63,7 @@ class RowsWriter(DataSourceArrowWriter):
         return TaskDone(encode_facts(facts))
 
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
-        """Commit what all tasks wrote.
-
-        Raises:
-            ExecutorError: If a task failed; no file is left.
-            CommitConflictError: If the table changed such that the rows do not fit it.
-            CommitStateUnknownError: If the commit may or may not have landed.
-        """
+        """Commit what all tasks wrote."""
         try:
             result = self._result(messages)
             keep = {one.path for one in result.outputs}
@@ -89,11 +79,7 @@ class RowsWriter(DataSourceArrowWriter):
             self.work.run.discard()
 
     def _result(self, messages: Sequence[WriterCommitMessage | None]) -> WriteResult:
-        """Return what all tasks did.
-
-        Raises:
-            ExecutorError: If one failed, or did not say what it did.
-        """
+        """Return what all tasks did."""
         done = [message for message in messages if isinstance(message, TaskDone)]
         if len(done) < len(messages):
             missing = len(messages) - len(done)
@@ -140,13 +126,7 @@ class RowsSkipped(DataSourceArrowWriter):
 def table_writer(
     options: WriteOptions, schema: SparkStruct, *, overwrite: bool
 ) -> DataSourceArrowWriter:
-    """Return what writes rows of a schema into a table, and begin its run there.
-
-    Raises:
-        SchemaMismatchError: If the rows do not fit the table; has every problem.
-        UsageError: If the table asks for what only Spark's SQL can evaluate.
-        LiquidlogError: As `Table.plan_write`.
-    """
+    """Return what writes rows of a schema into a table, and begin its run there."""
     table = _table(options)
     if options.txn is not None:
         done = table.transaction(options.txn[0])
@@ -177,11 +157,7 @@ def table_writer(
 
 
 def _require_no_sql(plan: WritePlan) -> None:
-    """Refuse a plan with expressions, which only Spark evaluates.
-
-    Raises:
-        UsageError: Names all of them.
-    """
+    """Refuse a plan with expressions, which only Spark evaluates."""
     asked = [
         f"the value of {quote_path((one.name,))} ({one.expression})"
         for one in plan.sources

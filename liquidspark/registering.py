@@ -25,9 +25,6 @@ def register(spark: "SparkSession") -> None:
     Args:
         spark: A classic or Connect session of Spark 4.0 or newer. The Python of its driver, and of
             its workers, must be able to import this package.
-
-    Raises:
-        UsageError: If it is no session, or of an older Spark.
     """
     if not all(hasattr(type(spark), name) for name in ("read", "version")):
         refuse("spark", "a SparkSession", spark)
@@ -64,10 +61,6 @@ def read(
         version: The newest version, or that of an opened table, if None.
         storage_options: Open the table's files, if `table` is an address. What a callable returns
             now is used as long as the DataFrame is.
-
-    Raises:
-        UsageError: If Spark is older than 4.0, or an argument is wrong.
-        LiquidlogError: If the table cannot be opened or read.
     """
     register(spark)
     opened = opened_table(table, storage_options)

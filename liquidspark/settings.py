@@ -49,9 +49,6 @@ def settings_applied(session: Session, settings: Mapping[str, str]) -> Iterator[
     """Context manager: applies settings to the session, and restores the earlier ones on exit.
 
     If the session refuses one of them, none stays. Other users of the session see them, too.
-
-    Raises:
-        Exception: Whatever the session raises for a setting that it refuses.
     """
     key, user = _session_key(session), object()
     put: list[str] = []

@@ -62,10 +62,6 @@ class SharedJobs:
         Args:
             task: All that is done for a group.
             jobs: Of the group; cancelling them ends the wait, and the job if nobody waits for it.
-
-        Raises:
-            ExecutorError: If the group was cancelled while it shared a job.
-            Exception: What Spark raises if the task fails in a job of its own.
         """
         facts = self._with_others(task, jobs) if self._most > 1 else None
         if facts is not None:
@@ -73,11 +69,7 @@ class SharedJobs:
         return collected(map_batches(self._spark.range(0, 1, 1, 1), task, FACTS_SCHEMA))
 
     def _with_others(self, task: GroupTask, jobs: GroupJobs) -> TaskFacts | None:
-        """Return what the task did in a job with others; None if there was none, or it failed.
-
-        Raises:
-            ExecutorError: If the group was cancelled.
-        """
+        """Return what the task did in a job with others; None if there was none, or it failed."""
         member = _Member(task)
         with jobs.joined(member):
             self._waiting.append(member)

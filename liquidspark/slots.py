@@ -42,9 +42,6 @@ def task_slots(spark: SparkSession) -> int:
 
     Connect sessions do not say; there a job of empty tasks counts the partitions that Spark makes
     unless it is asked for a number: one per core.
-
-    Raises:
-        ExecutorError: If the session has ended.
     """
     try:
         context = context_of(spark)

@@ -38,11 +38,7 @@ class LiquidSource(DataSource):
         return NAME
 
     def schema(self) -> SparkStruct:
-        """Return the columns that are read, all of which can be null to Spark.
-
-        Raises:
-            LiquidlogError: If an option is wrong, or the table cannot be opened.
-        """
+        """Return the columns that are read, all of which can be null to Spark."""
         options = read_options(self.options)
         table = _opened(options)
         snapshot = table.snapshot()
@@ -53,12 +49,7 @@ class LiquidSource(DataSource):
         return SparkStruct.fromJson(json.loads(schema_json(plain_nullable(found))))
 
     def reader(self, schema: SparkStruct) -> DataSourceReader:
-        """Return what reads the table's columns that are in a schema.
-
-        Raises:
-            UsageError: If an option is wrong, or another table is there than the schema is of.
-            LiquidlogError: If the table has no such columns, or cannot be opened.
-        """
+        """Return what reads the table's columns that are in a schema."""
         options = read_options(self.options)
         table = _opened(options, self._version)
         snapshot = table.snapshot()
@@ -70,12 +61,7 @@ class LiquidSource(DataSource):
         return TableReader(table, schema, options.files_where)
 
     def writer(self, schema: SparkStruct, overwrite: bool) -> DataSourceWriter:  # noqa: FBT001  Spark's signature
-        """Return what writes rows of a schema, in place of all rows with `overwrite`.
-
-        Raises:
-            LiquidlogError: If the rows do not fit the table, or it needs what such a writer cannot
-                do.
-        """
+        """Return what writes rows of a schema, in place of all rows with `overwrite`."""
         return table_writer(write_options(self.options), schema, overwrite=overwrite)
 
 

@@ -43,11 +43,7 @@ class WriteOptions:
 
 
 def read_options(given: Mapping[str, str]) -> ReadOptions:
-    """Return the options of a reader.
-
-    Raises:
-        UsageError: If an option is missing, unknown or has a wrong value.
-    """
+    """Return the options of a reader."""
     known = _known(given, _READING, doing="reading")
     version, columns = known.get("versionasof"), known.get("columns")
     if version is not None and "timestampasof" in known:
@@ -63,11 +59,7 @@ def read_options(given: Mapping[str, str]) -> ReadOptions:
 
 
 def write_options(given: Mapping[str, str]) -> WriteOptions:
-    """Return the options of a writer.
-
-    Raises:
-        UsageError: If an option is missing, unknown or has a wrong value.
-    """
+    """Return the options of a writer."""
     known = _known(given, _WRITING, doing="writing")
     app_id, version = known.get("txnappid"), known.get("txnversion")
     if (app_id is None) != (version is None):

@@ -63,7 +63,7 @@ class InlineClustering:
         return {"strategy": "overlap", "budget": self.budget, "tolerance": self.tolerance}
 
 
-def stream(  # noqa: PLR0913  what to write and how, spelled out
+def stream(
     df: DataFrame,
     table: "Table | str | PathLike[str]",
     *,

@@ -47,9 +47,6 @@ def run_tasks(
         spark: A classic or Connect session whose workers can import this package.
         function: Called on a worker, again if it raises an error that may pass.
         requests: What it is called with, one at a time.
-
-    Raises:
-        ExecutorError: If the function raises one of our errors, with its message; if Spark fails.
     """
     if not requests:
         return ()

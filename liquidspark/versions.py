@@ -57,11 +57,7 @@ def cancel_tagged(spark: "SparkSession", tag: str) -> None:
 
 
 def require_frame(value: object, *, argument: str) -> None:
-    """Refuse what is no DataFrame; before 4.0, those of Connect share no class with the others.
-
-    Raises:
-        UsageError: If it is none.
-    """
+    """Refuse what is no DataFrame; before 4.0, those of Connect share no class with the others."""
     if not all(hasattr(type(value), name) for name in ("sparkSession", "mapInArrow")):
         refuse(argument, "a DataFrame", value)
 
@@ -98,11 +94,7 @@ def spark_arrow_schema(schema: "StructType") -> pa.Schema:
 
 
 def require_data_sources(spark: "SparkSession") -> None:
-    """Refuse a session whose Spark has no data sources in Python.
-
-    Raises:
-        UsageError: If it is older than 4.0.
-    """
+    """Refuse a session whose Spark has no data sources in Python."""
     if int(spark.version.partition(".")[0]) < _FIRST_WITH_ARROW:
         raise UsageError(
             f'the format "liquid" needs PySpark 4.0 or newer, this is {spark.version}: append and'

@@ -47,7 +47,7 @@ class _Request:
         )
 
 
-def append(  # noqa: PLR0913  what to write and how, spelled out
+def append(
     df: DataFrame,
     table: "Table | str | PathLike[str]",
     *,
@@ -92,7 +92,7 @@ def append(  # noqa: PLR0913  what to write and how, spelled out
     return _write(df, opened, request, txn=txn, options=options)
 
 
-def overwrite(  # noqa: PLR0913  what to write and how, spelled out
+def overwrite(
     df: DataFrame,
     table: "Table | str | PathLike[str]",
     *,

@@ -44,11 +44,7 @@ def encode_advice(advice: Advice) -> bytes:
 
 
 def decode_advice(data: bytes, *, where: str) -> AdviceDocument:
-    """Return the advice in a document; `where` names it in errors.
-
-    Raises:
-        DocumentError: If it is none, or one of another release.
-    """
+    """Return the advice in a document; `where` names it in errors."""
     try:
         head = msgspec.json.decode(data, type=dict[str, Any])
     except UNREADABLE as error:
@@ -83,10 +79,6 @@ def plan_arguments(
         table_id: The id of the table to plan.
         columns: Its clustering columns.
         uri: Its address.
-
-    Raises:
-        UsageError: If the advice is of another table or to leave it alone, or if the table is not
-            clustered by the advised columns.
     """
     layout = advised.recommended
     if advised.table_id != table_id:

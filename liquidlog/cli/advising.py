@@ -60,7 +60,7 @@ from liquidlog.table import Table
 @output_option("Save the advice to this file, for `plan --advice`; replaces it.")
 @dry_run_option
 @json_option
-def advise(  # noqa: PLR0913  one parameter per option
+def advise(
     table: str,
     workloads: tuple[str, ...],
     columns: str | None,

@@ -27,7 +27,7 @@ from liquidlog.cli.output import emit, replace_file
 )
 @storage_option
 @json_option
-def workload(  # noqa: PLR0913  one parameter per option
+def workload(
     action: str,
     sources: tuple[str, ...],
     output: Path,

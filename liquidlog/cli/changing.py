@@ -53,7 +53,7 @@ from liquidlog.table import Table
 )
 @dry_run_option
 @json_option
-def create(  # noqa: PLR0913  one parameter per option
+def create(
     table: str,
     schema_from: str | None,
     schema_json: str | None,
@@ -125,7 +125,7 @@ def append(
 )
 @dry_run_option
 @json_option
-def cluster_by(  # noqa: PLR0913  one parameter per option
+def cluster_by(
     table: str,
     columns: str | None,
     storage_options: Pairs,

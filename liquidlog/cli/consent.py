@@ -9,11 +9,7 @@ from liquidlog.report.printing import say
 
 
 def require_consent(what: str, *, yes: bool, can_ask: bool) -> None:
-    """Say what would be done, and ask whether that is wanted; with `yes`, only say it.
-
-    Raises:
-        UsageError: If it is not, or nobody is there to answer.
-    """
+    """Say what would be done, and ask whether that is wanted; with `yes`, only say it."""
     if yes:
         say(f"note: {what}")
         return

@@ -93,11 +93,7 @@ def _writes(command: click.Command, ctx: click.Context) -> bool:
 
 
 def storage_defaults(*addresses: str) -> tuple[tuple[str, str], ...]:
-    """Return the storage options that the file of the running command has for some addresses.
-
-    Raises:
-        UsageError: If addresses have different ones, or a variable of the environment is missing.
-    """
+    """Return the storage options that the file of the running command has for some addresses."""
     context = click.get_current_context(silent=True)
     defaults: Defaults | None = None if context is None else context.meta.get(_KEPT)
     if defaults is None:
@@ -178,11 +174,7 @@ OPTIONS: Final = (
 
 
 def _chosen(named: str | None) -> Defaults | None:
-    """Return what the file says that counts, None if there is none.
-
-    Raises:
-        UsageError: If it cannot be read, or is no TOML.
-    """
+    """Return what the file says that counts, None if there is none."""
     path = named if named is not None else os.environ.get(VARIABLE)
     if path:
         return Defaults(path=path, is_named=True, sections=_sections(path))
@@ -218,11 +210,7 @@ def _sections(path: str) -> Mapping[str, Any]:
 
 
 def _require_sections(context: click.Context, defaults: Defaults) -> None:
-    """Refuse sections of no verb, and storages of a file that was only found.
-
-    Raises:
-        UsageError: With the first one.
-    """
+    """Refuse sections of no verb, and storages of a file that was only found."""
     group = context.find_root().command
     verbs = group.list_commands(context) if isinstance(group, click.Group) else [context.info_name]
     known = [*(verb for verb in verbs if verb), STORAGES]
@@ -240,11 +228,7 @@ def _require_sections(context: click.Context, defaults: Defaults) -> None:
 def _settings(
     context: click.Context, defaults: Defaults
 ) -> Iterator[tuple[click.Option, str, Any]]:
-    """Yield the verb's options in the file, as (option, its key, the value that click takes).
-
-    Raises:
-        UsageError: If the verb has no such option, a file may not set it, or the value is wrong.
-    """
+    """Yield the verb's options in the file, as (option, its key, the value that click takes)."""
     options = {
         name.removeprefix("--"): one
         for one in context.command.params
@@ -281,11 +265,7 @@ def _only_named(defaults: Defaults, key: str) -> str:
 
 
 def _value(option: click.Option, found: object, where: str) -> object:
-    """Return a value of TOML as click takes it: text, True or False, or a list of texts.
-
-    Raises:
-        UsageError: If it is of another type than the option takes.
-    """
+    """Return a value of TOML as click takes it: text, True or False, or a list of texts."""
     if option.is_flag:
         if isinstance(found, bool):
             return found

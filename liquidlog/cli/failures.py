@@ -19,11 +19,7 @@ _NO_COMMAND: Final = re.compile(r"No such command '(.+?)'")
 
 
 def explain_failure(error: BaseException, *, as_json: bool) -> int:
-    """Explain on stderr why a command failed, and return its exit status.
-
-    Raises:
-        BaseException: The error itself, if it is unexpected and DEBUG_VARIABLE is set.
-    """
+    """Explain on stderr why a command failed, and return its exit status."""
     if isinstance(error, click.Abort | KeyboardInterrupt):
         say("interrupted; groups that were committed stay committed")
         return EXIT_INTERRUPTED
@@ -49,11 +45,7 @@ def explain_failure(error: BaseException, *, as_json: bool) -> int:
 
 
 def _failure(error: BaseException) -> LiquidlogError:
-    """Return the error, or a LiquidlogError that stands for it.
-
-    Raises:
-        BaseException: The error itself, if it is unexpected and DEBUG_VARIABLE is set.
-    """
+    """Return the error, or a LiquidlogError that stands for it."""
     if isinstance(error, LiquidlogError):
         return error
     if isinstance(error, click.ClickException):

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from liquidlog.simulation.prediction import Prediction
 
 
-def predicted_and_judged(  # noqa: PLR0913  what is judged, for whom, by what
+def predicted_and_judged(
     opened: Table,
     made: ClusteringPlan,
     *,
@@ -40,9 +40,6 @@ def predicted_and_judged(  # noqa: PLR0913  what is judged, for whom, by what
         bar: Criteria that were given.
         sample: Whether to predict from rows.
         row_groups: Whether to predict what readers open inside files, too.
-
-    Raises:
-        UsageError: If no predicate is a condition on the table.
     """
     if not asked and made.policy.where is not None and not made.partitioned_by:
         asked = (WeightedPredicate(made.policy.where),)

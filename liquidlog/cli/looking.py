@@ -155,7 +155,7 @@ def cubes(table: str, limit: int | None, storage_options: Pairs, *, as_json: boo
 )
 @row_groups_option
 @json_option
-def health(  # noqa: PLR0913  one parameter per option
+def health(
     table: str,
     columns: str | None,
     workload: str | None,
@@ -216,7 +216,7 @@ def health(  # noqa: PLR0913  one parameter per option
 @version_options
 @limit_option
 @json_option
-def scan(  # noqa: PLR0913  one parameter per option
+def scan(
     table: str,
     where: str | None,
     workload: str | None,

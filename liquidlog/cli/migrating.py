@@ -96,7 +96,7 @@ def _commit_options(command: Callable[..., Any]) -> Callable[..., Any]:
 )
 @dry_run_option
 @json_option
-def migrate(  # noqa: PLR0913  one parameter per option
+def migrate(
     table: str,
     cluster_by: str | None,
     add_to: Path | None,
@@ -191,11 +191,7 @@ def _show(
 
 
 def _require_sense(cluster_by: str | None, add_to: Path | None, output: Path | None) -> None:
-    """Refuse options that do not go together.
-
-    Raises:
-        UsageError: If there are any.
-    """
+    """Refuse options that do not go together."""
     if (cluster_by is None) == (add_to is None):
         raise UsageError("give the clustering columns, --cluster-by a,b, or a plan --add-to")
     if add_to is not None:
@@ -205,11 +201,7 @@ def _require_sense(cluster_by: str | None, add_to: Path | None, output: Path | N
 
 
 def _refuse_what_has_no_effect(names: Sequence[str], why: str) -> None:
-    """Refuse parameters without effect on a plan that is saved.
-
-    Raises:
-        UsageError: If one is given.
-    """
+    """Refuse parameters without effect on a plan that is saved."""
     context = click.get_current_context()
     given = [
         name

@@ -45,7 +45,7 @@ from liquidlog.table import Table
 @bar_options
 @dry_run_option
 @json_option
-def doctor(  # noqa: PLR0913  one parameter per option
+def doctor(
     table: str,
     names: tuple[str, ...],
     workload: str | None,
@@ -108,7 +108,7 @@ def checkpoint(table: str, storage_options: Pairs, *, dry_run: bool, as_json: bo
 @dry_run_option
 @limit_option
 @json_option
-def orphans(  # noqa: PLR0913  one parameter per option
+def orphans(
     table: str,
     older_than: str,
     limit: int | None,
@@ -156,7 +156,7 @@ def orphans(  # noqa: PLR0913  one parameter per option
 @dry_run_option
 @limit_option
 @json_option
-def vacuum(  # noqa: PLR0913  one parameter per option
+def vacuum(
     table: str,
     retain: str | None,
     limit: int | None,

@@ -95,12 +95,7 @@ def version_options(command: Callable[P, R]) -> Callable[P, R]:
 
 
 def chosen_version(table: Table, version: int | None, timestamp: str | None) -> int | None:
-    """Return the version that the options name, None for the newest.
-
-    Raises:
-        UsageError: If both are given.
-        TimestampNotFoundError: If the log has no version for that time.
-    """
+    """Return the version that the options name, None for the newest."""
     if timestamp is None:
         return version
     if version is not None:
@@ -256,12 +251,7 @@ def workload_option(help_text: str) -> Callable[[Callable[P, R]], Callable[P, R]
 
 
 def workload_at(source: str | None, table: Table, storage_options: Pairs) -> Workload:
-    """Return what readers ask of the table, as a file or a source says it; nothing without one.
-
-    Raises:
-        UsageError: If the source is not a workload, or holds no query of the table.
-        StorageError: If it cannot be read.
-    """
+    """Return what readers ask of the table, as a file or a source says it; nothing without one."""
     if source is None:
         return ()
     # Its modules take longer to import than it takes to look at a table.
@@ -303,11 +293,7 @@ def gathered(
 
 
 def split_names(text: str) -> tuple[str, ...]:
-    """Return the column names of a comma-separated list, in the user's spelling.
-
-    Raises:
-        UsageError: If the list is empty.
-    """
+    """Return the column names of a comma-separated list, in the user's spelling."""
     names = tuple(quote_path(path) for path in split_paths(text))
     if not names:
         raise UsageError("a list of columns is needed, as a,b")
@@ -315,12 +301,7 @@ def split_names(text: str) -> tuple[str, ...]:
 
 
 def mapping(pairs: Sequence[tuple[str, str]]) -> Mapping[str, str]:
-    """Return repeated `k=v` options as a mapping.
-
-    Raises:
-        UsageError: If a key has two values; the error does not show them, since they may be
-            secrets.
-    """
+    """Return repeated `k=v` options as a mapping."""
     found: dict[str, str] = {}
     for key, value in pairs:
         if found.setdefault(key, value) != value:

@@ -83,9 +83,6 @@ def replace_file(path: Path, content: str | bytes) -> None:
     """Write a local file atomically: a reader sees the old content or the new, never a part.
 
     If it cannot be written, the old content stays.
-
-    Raises:
-        StorageError: If it cannot be written.
     """
     data = content.encode() if isinstance(content, str) else content
     try:
@@ -113,10 +110,6 @@ def require_lines(path: Path, names: Collection[str], *, kind: str) -> None:
     """Refuse to append to a file whose first line is not a JSON object with these fields.
 
     A missing or empty file is accepted, and so is a pipe or a device.
-
-    Raises:
-        DocumentError: If the file holds something else; the message names the expected `kind`.
-        StorageError: If it cannot be read.
     """
     if not path.is_file():
         return
@@ -143,9 +136,6 @@ def append_line(path: Path, line: str) -> None:
     """Append a line to a local file in one write, so that lines of several processes stay whole.
 
     If a crash cut the last line off, it gets a line end first, so that both lines stay apart.
-
-    Raises:
-        StorageError: If it cannot be written.
     """
     data = line.encode()
     try:

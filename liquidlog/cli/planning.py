@@ -117,7 +117,7 @@ def _price_options(command: Callable[P, R]) -> Callable[P, R]:
 @_price_options
 @bar_options
 @json_option
-def plan(  # noqa: PLR0913  one parameter per option
+def plan(
     table: str,
     policy: Mapping[str, Any],
     output: Path | None,
@@ -195,7 +195,7 @@ def plan(  # noqa: PLR0913  one parameter per option
 )
 @limit_option
 @json_option
-def explain(  # noqa: PLR0913  one parameter per option
+def explain(
     table: str,
     policy: Mapping[str, Any],
     path: str | None,
@@ -283,7 +283,7 @@ def explain(  # noqa: PLR0913  one parameter per option
 )
 @storage_option
 @json_option
-def simulate(  # noqa: PLR0913  one parameter per option
+def simulate(
     subject: str,
     scenario: str | None,
     append_rate: int,

@@ -128,11 +128,7 @@ def _commit_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def checked_commits(given: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the options if they can be used together, before anything is rewritten.
-
-    Raises:
-        UsageError: If one has no effect.
-    """
+    """Return the options if they can be used together, before anything is rewritten."""
     reconcile_limits(given.get("max_reconciled_share"), given.get("reconcile_limit"))
     return given
 
@@ -154,7 +150,7 @@ def checked_commits(given: Mapping[str, Any]) -> Mapping[str, Any]:
 @read_back_option
 @dry_run_option
 @json_option
-def optimize(  # noqa: PLR0913  one parameter per option
+def optimize(
     table: str,
     policy: Mapping[str, Any],
     workload: str | None,
@@ -218,7 +214,7 @@ def optimize(  # noqa: PLR0913  one parameter per option
 
 
 @contextmanager
-def executor_at_work(  # noqa: PLR0913  what executors may be asked for, spelled out
+def executor_at_work(
     opened: Table,
     made: ClusteringPlan,
     executor: str,
@@ -368,7 +364,7 @@ def rewritten_round(
 @storage_option
 @dry_run_option
 @json_option
-def run(  # noqa: PLR0913  one parameter per option
+def run(
     plan_path: str,
     output: str,
     executor: str,

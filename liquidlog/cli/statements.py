@@ -43,7 +43,7 @@ from liquidlog.table import Table
 @dry_run_option
 @json_option
 @click.pass_context
-def sql(  # noqa: PLR0913  one parameter per option
+def sql(
     context: click.Context,
     statement: str,
     executor: str | None,
@@ -270,11 +270,7 @@ class _Caller:
 
 
 def address(table: ask.TableName) -> str:
-    """Return the path of a table.
-
-    Raises:
-        UsageError: If it is a name, for which there is no catalog.
-    """
+    """Return the path of a table."""
     if isinstance(table, ask.TableAt):
         return table.uri
     raise UsageError(

@@ -23,11 +23,7 @@ class Variable:
     where: str
 
     def value(self) -> str:
-        """Return what it holds.
-
-        Raises:
-            UsageError: If it is not set.
-        """
+        """Return what it holds."""
         found = os.environ.get(self.name)
         if found is None:
             raise UsageError(f"{self.where}: the environment has no variable {self.name}; set it")
@@ -41,11 +37,7 @@ class StorageDefaults:
     by_prefix: Mapping[str, Mapping[str, str | Variable]] = field(default_factory=dict)
 
     def of(self, *addresses: str) -> Pairs:
-        """Return the options of addresses; those on local disk have none.
-
-        Raises:
-            UsageError: If two have different ones, or a variable is missing.
-        """
+        """Return the options of addresses; those on local disk have none."""
         found = {self._prefix(one): one for one in addresses if not is_local(one)}
         if len(found) > 1:
             first, second = [*found.values()][:2]
@@ -67,12 +59,7 @@ class StorageDefaults:
 
 
 def read_storages(found: object, where: str) -> StorageDefaults:
-    """Return the options in a section of a file; values of variables are read when they are needed.
-
-    Raises:
-        UsageError: If a prefix is no address in a storage, a value is of a wrong type, or a secret
-            stands in the file itself; it is not repeated.
-    """
+    """Return the options in a section of a file; variables are read when they are needed."""
     if not isinstance(found, dict):
         raise UsageError(f"{where} must be tables of options by prefix")
     by_prefix = {}

@@ -72,7 +72,7 @@ from liquidlog.upkeep.policy import UpkeepPolicy
 @storage_option
 @dry_run_option
 @json_option
-def tick(  # noqa: PLR0913  one parameter per option
+def tick(
     tables: tuple[str, ...],
     policy_path: str | None,
     plans: str | None,
@@ -172,11 +172,7 @@ def fleet(
 
 
 def _defaults(addresses: tuple[str, ...]) -> Pairs:
-    """Return the storage options that a file has: for addresses, or for listings if all are.
-
-    Raises:
-        UsageError: If addresses have different ones.
-    """
+    """Return the storage options that a file has: for addresses, or for listings if all are."""
     others = [address for address in addresses if not is_listing(address)]
     return storage_defaults(*(others or addresses))
 
@@ -184,11 +180,7 @@ def _defaults(addresses: tuple[str, ...]) -> Pairs:
 def _check(
     plans: str | None, executor: str | None, spark_conf: Pairs, *, plan_only: bool, dry_run: bool
 ) -> None:
-    """Refuse options that have no effect together.
-
-    Raises:
-        UsageError: With the two that do not go together.
-    """
+    """Refuse options that have no effect together."""
     if plan_only and plans is None:
         raise UsageError("--plan-only needs -o, the directory for the plans", option="output")
     if plans is not None and not plan_only:

@@ -22,11 +22,7 @@ class Parsed(click.ParamType[Value], ABC):
 
     @abstractmethod
     def parse(self, text: str) -> Value:
-        """Return the value.
-
-        Raises:
-            UsageError: If the text stands for none.
-        """
+        """Return the value."""
 
     def convert(
         self,

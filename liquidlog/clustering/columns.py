@@ -74,10 +74,6 @@ def resolve_columns(
     not lie inside an array or a map, and must be requested only once; the table's properties must
     not exclude it from statistics. A partitioned table cannot have clustering columns. The result
     is empty if no column is requested.
-
-    Raises:
-        ClusteringColumnError: If the table cannot be clustered by these columns; lists every
-        problem.
     """
     problems = list(_table_problems(requested, partition_columns, limit=limit))
     indexed = {leaf.physical for leaf in indexed_leaves(schema, configuration)}
@@ -220,9 +216,6 @@ def read_domain(configuration: str) -> tuple[Path, ...]:
 
     Both forms are understood: a list of name parts per column, as engines write it, and one string
     per column, as the protocol shows it.
-
-    Raises:
-        CorruptLogError: If the text has neither form.
     """
     try:
         domain = msgspec.json.decode(configuration, type=_Domain)
@@ -250,9 +243,6 @@ def clustering_state(snapshot: Snapshot) -> ClusteringState:
     """Return the clustering columns of a table.
 
     A domain is ignored if the table lacks the feature; a missing domain means no columns.
-
-    Raises:
-        CorruptLogError: If the domain's configuration cannot be read.
     """
     clustered = is_clustered(snapshot.protocol)
     domain = snapshot.domains.get(CLUSTERING_DOMAIN)

@@ -32,12 +32,7 @@ _COLLATIONS: Final = "__COLLATIONS"
 
 
 def filtered_leaves(schema: StructType, requested: Sequence[Path]) -> tuple[Leaf, ...]:
-    """Return the leaves that columns with Bloom filters are, in the requested order.
-
-    Raises:
-        UsageError: If the table lacks a column, it cannot have filters, or is requested twice; has
-            every problem.
-    """
+    """Return the leaves that columns with Bloom filters are, in the requested order."""
     known = {leaf.logical: leaf for leaf in leaves(schema)}
     problems = list(_problems(schema, requested))
     if problems:

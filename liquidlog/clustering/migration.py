@@ -56,13 +56,7 @@ def clustered_by(snapshot: Snapshot, columns: Sequence[ClusteringColumn]) -> Sna
 
 
 def migrated(snapshot: Snapshot, requested: Sequence[Path]) -> Snapshot:
-    """Return a partitioned table as it will be once its files are rewritten; none is in a cube.
-
-    Raises:
-        ClusteringColumnError: If it cannot be clustered by these columns; has every problem.
-        UnsupportedFeatureError: If it cannot be migrated; has every reason.
-        CorruptLogError: If its schema lacks a partition column.
-    """
+    """Return a partitioned table as it will be once its files are rewritten; none is in a cube."""
     problems = tuple(_problems(snapshot))
     if problems:
         raise UnsupportedFeatureError(snapshot.uri, "migrated", problems)

@@ -67,11 +67,7 @@ def _names(text: str) -> tuple[str, ...]:
 
 
 def weights_of(text: str) -> tuple[tuple[Path, float], ...]:
-    """Return the columns that a text like a=4,b=1 names, each with its weight.
-
-    Raises:
-        UsageError: If it is no such list, or a weight is no number from 0.
-    """
+    """Return the columns that a text like a=4,b=1 names, each with its weight."""
     found = []
     for name, number in _WEIGHT.findall(text):
         (path,) = split_paths(name)

@@ -42,12 +42,7 @@ class _Domain(msgspec.Struct, rename="camel"):
 
 
 def planned_row_tracking(snapshot: Snapshot) -> RowTracking | None:
-    """Return the hidden columns that the table's data files may have, None if it names none.
-
-    Raises:
-        UnsupportedFeatureError: If row tracking is enabled but cannot be preserved: its columns
-            have no usable names, or files have no row ids.
-    """
+    """Return the hidden columns that the table's data files may have, None if it names none."""
     if not _supported(snapshot):
         return None
     configuration = snapshot.metadata.configuration
@@ -75,10 +70,6 @@ def assign_row_ids(
         snapshot: The newest version; the adds belong to the next one.
         adds: New files.
         rows: The number of physical rows of each new file.
-
-    Raises:
-        CorruptLogError: If the table's high-water mark is missing or below row ids in use, so that
-            ids would be assigned twice.
     """
     if not _supported(snapshot) or is_true(snapshot.metadata.configuration, ROW_TRACKING_SUSPENDED):
         return tuple(adds), ()
@@ -114,11 +105,7 @@ def _enabled_problems(snapshot: Snapshot) -> Iterable[str]:
 
 
 def _high_water_mark(snapshot: Snapshot) -> int:
-    """Return the highest row id that was ever assigned, -1 if none was.
-
-    Raises:
-        CorruptLogError: If it cannot be read, or live files have higher row ids.
-    """
+    """Return the highest row id that was ever assigned, -1 if none was."""
     domain = snapshot.domains.get(ROW_TRACKING_DOMAIN)
     try:
         mark = (

@@ -136,16 +136,7 @@ class Landed:
 
 
 def land(store: TableStore, proposal: Proposal, clock: Clock, *, engine_info: str) -> Landed:
-    """Land the proposal at the next free version; return the change and its version.
-
-    Raises:
-        CommitConflictError: If other commits made it impossible; has every conflict. Its subclass
-            TableReplacedError if another table is there now.
-        CommitStateUnknownError: If the commit may or may not have landed.
-        UnsupportedFeatureError: If the newest version of the table cannot be written.
-        StorageError: If the storage refuses; nothing was committed.
-        CommitError: If other writers won all MAX_ATTEMPTS races.
-    """
+    """Land the proposal at the next free version; return the change and its version."""
     txn_id = clock.new_id()
     snapshot = proposal.base or load_snapshot(store)
     winners = proposal.winners or _no_winners(proposal)
@@ -188,12 +179,7 @@ def land(store: TableStore, proposal: Proposal, clock: Clock, *, engine_info: st
 
 
 def rehearse(store: TableStore, proposal: Proposal) -> Landed:
-    """Return what `land` would return now; everything is checked and nothing is put.
-
-    Raises:
-        CommitConflictError: If other commits made it impossible; has every conflict.
-        UnsupportedFeatureError: If the newest version of the table cannot be written.
-    """
+    """Return what `land` would return now; everything is checked and nothing is put."""
     snapshot = proposal.base or load_snapshot(store)
     if proposal.base is not None:
         snapshot, _ = follow(store, snapshot)
@@ -207,12 +193,7 @@ def rehearse(store: TableStore, proposal: Proposal) -> Landed:
 
 
 def land_first(store: TableStore, change: Change, clock: Clock, *, engine_info: str) -> bool:
-    """Land version 0 of a new table; return False if the table was created meanwhile.
-
-    Raises:
-        CommitStateUnknownError: If the commit may or may not have landed.
-        StorageError: If the storage refuses; nothing was committed.
-    """
+    """Land version 0 of a new table; return False if the table was created meanwhile."""
     txn_id = clock.new_id()
     info = _commit_info(
         change, read_version=None, now_ms=clock.now_ms(), txn_id=txn_id, engine_info=engine_info
@@ -241,11 +222,6 @@ def land_and_checkpoint(
     """Land a proposal; make a checkpoint if one is due after it.
 
     If the checkpoint fails, a CheckpointWarning is issued, since the commit has landed.
-
-    Raises:
-        CommitError: As `land` does.
-        UnsupportedFeatureError: As `land` does.
-        StorageError: As `land` does.
     """
     landed = land(store, proposal, clock, engine_info=engine_info)
     if _is_due(landed):
@@ -264,12 +240,6 @@ def checkpoint(
     """Write a checkpoint of the version of `snapshot`, unless it has one.
 
     With `dry_run` the checkpoint is made and compared with the log, but not published.
-
-    Raises:
-        UnsupportedFeatureError: If the table requires more of a writer than we do.
-        CheckpointMismatchError: If what delta-rs wrote differs from the log.
-        CorruptLogError: If a needed log file is missing or broken.
-        StorageError: If the storage cannot be written.
     """
     store.require_writable()
     require_writable(snapshot)
@@ -278,11 +248,7 @@ def checkpoint(
 
 
 def require_writable(snapshot: Snapshot) -> None:
-    """Refuse a table whose features, properties or schema require more of a writer than we do.
-
-    Raises:
-        UnsupportedFeatureError: With every reason.
-    """
+    """Refuse a table whose features, properties or schema require more of a writer than we do."""
     protocol, configuration = snapshot.protocol, snapshot.metadata.configuration
     problems = (
         *unsupported_for_writing(protocol, configuration),
@@ -330,11 +296,7 @@ def _is_due(landed: Landed) -> bool:
 
 
 def _require_unprotected(snapshot: Snapshot) -> None:
-    """Refuse a version whose checkpoints the table protects from writers without all its features.
-
-    Raises:
-        UnsupportedFeatureError: If the table protects checkpoints of this version.
-    """
+    """Refuse a version whose checkpoints only writers with all the table's features may write."""
     if CHECKPOINT_PROTECTION not in (snapshot.protocol.writer_features or ()):
         return
     first = snapshot.metadata.configuration.get(_PROTECTED_BEFORE, "0")
@@ -399,10 +361,6 @@ def put_commit(
     """Put the commit of `version`; return whether it landed or lost the race.
 
     `wait` is called before each further put, with the number of unanswered puts so far.
-
-    Raises:
-        StorageError: If nothing was stored.
-        CommitStateUnknownError: If the commit may or may not have landed.
     """
     detail = ""
     for puts in range(1, PUTS + 1):
@@ -435,11 +393,7 @@ def _put_once(
 
 
 def _read_back(store: TableStore, version: int, txn_id: str, *, detail: str) -> PutOutcome | None:
-    """Return the outcome of a put according to the log, None if the version is not there.
-
-    Raises:
-        CommitStateUnknownError: If the log cannot be read.
-    """
+    """Return the outcome of a put according to the log, None if the version is not there."""
     try:
         winner = read_commit(store, version)
     except VersionNotFoundError:

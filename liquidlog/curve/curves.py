@@ -32,11 +32,7 @@ _INDEX: Final[Mapping[Curve, Callable[[Coords, int], Keys]]] = {
 
 
 def parse_curve(name: str) -> Curve:
-    """Return the curve of this name.
-
-    Raises:
-        UsageError: If there is none.
-    """
+    """Return the curve of this name."""
     try:
         return Curve(name)
     except ValueError as error:
@@ -54,9 +50,6 @@ def curve_index(coords: Coords, bits: int, curve: Curve) -> Keys:
 
     Returns:
         (n,) uint64, each in [0, 2**(d * bits)).
-
-    Raises:
-        UsageError: If a key of d * bits does not fit in 64 bits.
     """
     return _INDEX[curve](coords, bits)
 

@@ -40,7 +40,7 @@ _FEW_FILES: Final = 64
 _ROUNDING: Final = 1e-9
 
 
-def fit_layout(  # noqa: PLR0913  what a layout depends on
+def fit_layout(
     coords: Coords,
     ordinals: Ordinals,
     parts: int,

@@ -17,11 +17,7 @@ BLOCK_ROWS: Final = 1 << 15
 
 
 def check_grid(coords: Coords, bits: int) -> tuple[int, int]:
-    """Return n and d of (n, d) unsigned coordinates, if their keys fit in 64 bits.
-
-    Raises:
-        UsageError: If there are no coordinates, or d * bits is not in [1, 64].
-    """
+    """Return n and d of (n, d) unsigned coordinates, if their keys fit in 64 bits."""
     n, d = coords.shape
     if d < 1 or bits < 1 or d * bits > KEY_BITS:
         raise UsageError(

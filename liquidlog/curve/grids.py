@@ -61,7 +61,7 @@ def mean_opened(sample: CurveSample, cuts: Cuts, reach: Reach) -> float:
     return others if asked is None else asked_share(sample, cuts, asked) + OTHER_READERS * others
 
 
-def fit_grid(  # noqa: PLR0913  what a grid depends on
+def fit_grid(
     rows: Rows,
     parts: int,
     reach: Reach,

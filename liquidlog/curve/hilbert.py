@@ -41,9 +41,6 @@ def hilbert_index(coords: Coords, bits: int) -> Keys:
 
     Returns:
         (n,) uint64, each in [0, 2**(d * bits)).
-
-    Raises:
-        UsageError: If a key of d * bits does not fit in 64 bits.
     """
     n, d = check_grid(coords, bits)
     if d == 1:
@@ -66,9 +63,6 @@ def hilbert_point(keys: Keys, *, dimensions: int, bits: int) -> npt.NDArray[np.u
 
     Returns:
         (n, d) uint32.
-
-    Raises:
-        UsageError: If d * bits does not fit in 64 bits.
     """
     check_grid(np.empty((0, dimensions), np.uint32), bits)
     one = np.uint64(1)

@@ -19,9 +19,6 @@ def linear_index(coords: Coords, bits: int) -> Keys:
 
     Returns:
         (n,) uint64, each in [0, 2**(d * bits)).
-
-    Raises:
-        UsageError: If a key of d * bits does not fit in 64 bits.
     """
     _, d = check_grid(coords, bits)
     keys = coords[:, 0].astype(np.uint64)
@@ -40,9 +37,6 @@ def linear_point(keys: Keys, *, dimensions: int, bits: int) -> npt.NDArray[np.ui
 
     Returns:
         (n, d) uint32.
-
-    Raises:
-        UsageError: If d * bits does not fit in 64 bits.
     """
     check_grid(np.empty((0, dimensions), np.uint32), bits)
     mask = np.uint64((1 << bits) - 1)

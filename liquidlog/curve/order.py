@@ -40,10 +40,6 @@ def sort_rows(columns: Sequence[Column], curve: str) -> tuple[RowOrder, Keys]:
     Returns:
         (n,) int64 row indices; (n,) uint64 keys that never decrease. On the linear curve these are
         about the first column alone.
-
-    Raises:
-        UsageError: If there is no such curve.
-        ClusteringColumnError: If a column's type has no order to cluster by.
     """
     chosen = parse_curve(curve)
     if chosen is Curve.LINEAR or len(columns) == 1:

@@ -43,7 +43,7 @@ def level_bits(dimensions: int, curve: Curve, *, parted: bool = False) -> int:
     return key_order_bits(dimensions, curve, parted=parted) if curve is Curve.LINEAR else 1
 
 
-def place_rows(  # noqa: PLR0913  what a layout depends on
+def place_rows(
     coords: Coords,
     ordinals: Ordinals,
     parts: int,
@@ -103,9 +103,6 @@ def place_columns(
         curve: Any curve.
         conditions: What readers ask, if the layout is to be fitted to it.
         prefix: Columns by whose single values rows are parted first.
-
-    Raises:
-        ClusteringColumnError: If values of a column have no order to cluster by.
     """
     d = len(columns)
     bits = key_order_bits(d, curve, parted=bool(prefix) or conditions is not None)

@@ -45,9 +45,6 @@ def range_boundaries(sample: Column, max_ranges: int) -> pa.Array:
     Returns:
         At most `max_ranges - 1` values of the sample's type: sorted, distinct, without nulls. All
         distinct values but the largest where they are few.
-
-    Raises:
-        ClusteringColumnError: If values of this type have no order to cluster by.
     """
     values = _flat(sample)
     check_orderable(values.type)
@@ -71,9 +68,6 @@ def range_ids(column: Column, boundaries: pa.Array) -> Ids:
 
     Returns:
         (n,) uint32, each in [0, len(boundaries) + 1].
-
-    Raises:
-        ClusteringColumnError: If values of this type have no order to cluster by.
     """
     chunks = column.chunks if isinstance(column, pa.ChunkedArray) else [column]
     ids = [_chunk_ids(chunk, boundaries) for chunk in chunks]
@@ -124,9 +118,6 @@ class Axis:
 
         Returns:
             The axis; (n,) uint32, each in [0, 2**bits).
-
-        Raises:
-            ClusteringColumnError: If values of this type have no order to cluster by.
         """
         return cls.fit_between(sample, range_boundaries(sample, max_ranges), bits=bits)
 
@@ -134,11 +125,7 @@ class Axis:
     def fit_between(
         cls, sample: Column, boundaries: pa.Array, *, bits: int
     ) -> tuple["Axis", Coordinates]:
-        """Return the axis with these boundaries on which a sample spreads evenly, as `fit` does.
-
-        Raises:
-            ClusteringColumnError: If values of this type have no order to cluster by.
-        """
+        """Return the axis with these boundaries on which a sample spreads evenly, as `fit` does."""
         ids = range_ids(sample, boundaries)
         axis = cls(boundaries, spread_ids(ids, max_id=len(boundaries) + 1, bits=bits))
         return axis, axis.coordinates[ids]
@@ -149,11 +136,7 @@ class Axis:
 
 
 def check_orderable(data_type: pa.DataType) -> None:
-    """Refuse types that have no range ids.
-
-    Raises:
-        ClusteringColumnError: If values of this type have no order to cluster by.
-    """
+    """Refuse types that have no range ids."""
     inner = data_type.value_type if pa.types.is_dictionary(data_type) else data_type
     orderable = (
         pa.types.is_integer(inner)

@@ -25,9 +25,6 @@ def zorder_index(coords: Coords, bits: int) -> Keys:
 
     Returns:
         (n,) uint64, each in [0, 2**(d * bits)).
-
-    Raises:
-        UsageError: If a key of d * bits does not fit in 64 bits.
     """
     n, d = check_grid(coords, bits)
     keys = np.zeros(n, np.uint64)
@@ -52,9 +49,6 @@ def zorder_point(keys: Keys, *, dimensions: int, bits: int) -> npt.NDArray[np.ui
 
     Returns:
         (n, d) uint32.
-
-    Raises:
-        UsageError: If d * bits does not fit in 64 bits.
     """
     check_grid(np.empty((0, dimensions), np.uint32), bits)
     point = np.zeros((len(keys), dimensions), np.uint32)

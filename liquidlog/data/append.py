@@ -55,12 +55,6 @@ def conform(
     fewer digits are converted where that loses nothing. The schemas are compared at once, values
     (nulls, lengths, sub-microseconds) when their slice is read. With `missing_is_null`, fields that
     structs lack are null.
-
-    Raises:
-        SchemaMismatchError: If the data is not of the table's schema; shows both.
-        DataFileError: If the data is a Parquet file in an older calendar, or it is corrupt.
-        UsageError: If the table has columns that cannot be written, or lengths of char and varchar
-            that cannot be read.
     """
     wanted = arrow_schema(schema)
     leniency = replace(_LENIENCY, missing_is_null=missing_is_null)
@@ -88,23 +82,14 @@ class Source:
     storage: StorageOptions = NO_OPTIONS
 
     def __iter__(self) -> Iterator[pa.Table]:
-        """Yield the slices.
-
-        Raises:
-            DataFileError: If the file has changed meanwhile; also as `conform`.
-            SchemaMismatchError: As `conform`.
-        """
+        """Yield the slices."""
         for piece in self.slices:
             yield piece
             self.require_unchanged()
         self.require_unchanged()
 
     def require_unchanged(self) -> None:
-        """Refuse a file that is no longer what was opened: some rows may come from another one.
-
-        Raises:
-            DataFileError: If it was written to, replaced or deleted.
-        """
+        """Refuse a file that is no longer what was opened: some rows may come from another one."""
         if self.path is not None and content_mark(self.path, self.storage) != self.mark:
             detail = "was changed while it was read; append it when nobody writes to it"
             raise DataFileError(self.path, detail)
@@ -115,13 +100,7 @@ def open_source(
     schema: StructType,
     storage: StorageOptions = NO_OPTIONS,
 ) -> Source:
-    """Return `conform` of Arrow data, or of the Parquet file at a path or URI.
-
-    Raises:
-        SchemaMismatchError: As `conform`.
-        DataFileError: If the file is missing, is not Parquet, or as `conform`.
-        UsageError: As `conform`.
-    """
+    """Return `conform` of Arrow data, or of the Parquet file at a path or URI."""
     if not isinstance(source, str):
         return Source(conform(source, schema, where="the Arrow data"))
     mark = content_mark(source, storage)
@@ -130,11 +109,7 @@ def open_source(
 
 
 def read_schema(path: str, storage: StorageOptions = NO_OPTIONS) -> pa.Schema:
-    """Return the Arrow schema of the Parquet file at a path or URI.
-
-    Raises:
-        DataFileError: If the file is missing or is not Parquet.
-    """
+    """Return the Arrow schema of the Parquet file at a path or URI."""
     with ParquetFile(path, storage=storage) as file:
         return file.schema
 

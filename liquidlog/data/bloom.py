@@ -41,11 +41,7 @@ class EncodedRowGroup:
 
 
 def require_possible(paths: Sequence[Path]) -> None:
-    """Refuse filters that the installed pyarrow cannot make.
-
-    Raises:
-        UsageError: If there are any; says what to do.
-    """
+    """Refuse filters that the installed pyarrow cannot make."""
     if paths and _ARGUMENT not in inspect.signature(pq.ParquetWriter.__init__).parameters:
         raise UsageError(
             f"Bloom filters need a newer pyarrow than {pa.__version__}, which writes none;"
@@ -147,11 +143,7 @@ class FilteringWriter:
         self._footer_schema: FooterSchema | None = None
 
     def write_table(self, table: pa.Table, row_group_size: int | None = None) -> None:
-        """Append rows as one row group.
-
-        Raises:
-            ValueError: If they are to be several.
-        """
+        """Append rows as one row group."""
         if row_group_size not in {None, table.num_rows}:
             raise ValueError("rows are written as one row group")
         made = self._encode(table)

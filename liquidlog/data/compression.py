@@ -14,11 +14,7 @@ _ZSTD_LEVEL: Final = 1
 
 
 def codec_arguments(name: str) -> dict[str, Any]:
-    """Return the arguments of the Parquet writer for a codec.
-
-    Raises:
-        UsageError: If the codec is unknown.
-    """
+    """Return the arguments of the Parquet writer for a codec."""
     codec = parse_codec(name)
     arguments: dict[str, Any] = {"compression": _ARROW_NAMES.get(codec, codec.value)}
     return arguments | ({"compression_level": _ZSTD_LEVEL} if codec is Codec.ZSTD else {})

@@ -81,10 +81,6 @@ class CopySource:
             schema: The table's.
             options: How outputs are written.
             wanted: The numbers of the row groups that will be copied, in order; all if None.
-
-        Raises:
-            NotMovableError: If it must be decoded; says why.
-            DataFileError: If it cannot be read.
         """
         parquet = file.parquet
         with parquet.refusing():
@@ -118,11 +114,7 @@ class CopySource:
         return Spans(spans_of(chunk for group in groups for chunk in group.chunks))
 
     def chunks(self, row_group: int) -> Iterator[tuple[memoryview, ChunkIndexes]]:
-        """Yield (pages, indexes) of each column chunk of a row group that is wanted, checked.
-
-        Raises:
-            DataFileError: If they cannot be read, or the pages are not what the footer promises.
-        """
+        """Yield (pages, indexes) of each column chunk of a row group that is wanted, checked."""
         chunks = self.footer.row_groups[row_group].chunks
         parquet = self.file.parquet
         with parquet.refusing():
@@ -136,11 +128,7 @@ class CopySource:
                 source.close()
 
     def _data_pages(self, chunk: Chunk, content: memoryview) -> list[Page]:
-        """Return the data pages of a chunk.
-
-        Raises:
-            DataFileError: If they are not what the footer promises.
-        """
+        """Return the data pages of a chunk."""
         try:
             return data_pages(content, num_values=chunk.num_values)
         except PageError as error:
@@ -160,11 +148,7 @@ class CopySource:
         return {path: column for path, column in found.items() if column is not None}
 
     def read_columns(self, row_group: int, names: list[str]) -> Iterator[pa.Table]:
-        """Yield the values of top-level columns in a row group; none for no columns.
-
-        Raises:
-            DataFileError: If they cannot be read exactly.
-        """
+        """Yield the values of top-level columns in a row group; none for no columns."""
         if not names:
             return
         rows = self.file.row_group_rows(row_group)
@@ -198,10 +182,6 @@ class ConcatenatedFile:
             options: How outputs are written.
             footer_schema: The Parquet schema of all sources.
             storage: Creates the file.
-
-        Raises:
-            StorageError: If the file cannot be created.
-            UsageError: If the installed pyarrow makes no Bloom filters, and some are asked for.
         """
         self._path = path
         self._options = options
@@ -235,13 +215,7 @@ class ConcatenatedFile:
         return tuple(number for number in numbers if number not in self._copied)
 
     def copy(self, source: CopySource, row_group: int) -> int:
-        """Append a row group byte by byte, behind all rows so far; return its digest.
-
-        Raises:
-            DataFileError: If the source cannot be read, or a page is damaged.
-            StorageError: If the storage refuses.
-            ValueError: If the source has another schema.
-        """
+        """Append a row group byte by byte, behind all rows so far; return its digest."""
         self._require_schema(source.footer.schema)
         self._encode_pending()
         group = source.footer.row_groups[row_group]
@@ -257,22 +231,12 @@ class ConcatenatedFile:
         return digest.total()
 
     def write(self, table: pa.Table, keys: Keys | None = None) -> None:
-        """Append rows, which are encoded; columns and keys as for `DataFileWriter.write`.
-
-        Raises:
-            StorageError: If the storage refuses.
-            ValueError: If the columns are not the table's, or the sources have another schema than
-                the rows would get.
-        """
+        """Append rows, which are encoded; columns and keys as for `DataFileWriter.write`."""
         for rows in self._pending.add(table, keys):
             self._encode(rows)
 
     def finish(self, relative_path: str) -> WrittenFile:
-        """Complete the file, make it durable and return its facts under the given path.
-
-        Raises:
-            StorageError: If the storage refuses.
-        """
+        """Complete the file, make it durable and return its facts under the given path."""
         self._encode_pending()
         self._joined.finish(self._schema)
         try:
@@ -317,9 +281,6 @@ def copy_key(file: DataFile | None, schema: StructType, options: WriterOptions) 
         file: Open; None if its rows are not the live ones as they are.
         schema: The table's.
         options: How outputs are written.
-
-    Raises:
-        DataFileError: If the file cannot be read.
     """
     if file is None:
         return None
@@ -330,11 +291,7 @@ def copy_key(file: DataFile | None, schema: StructType, options: WriterOptions) 
 
 
 def written_schema(schema: StructType, options: WriterOptions) -> FooterSchema:
-    """Return the Parquet schema that we write.
-
-    Raises:
-        UsageError: If the codec is unknown or a column cannot be written.
-    """
+    """Return the Parquet schema that we write."""
     empty = arrow_schema(schema, physical=True).empty_table()
     return footer_schema(empty, options.compression)
 

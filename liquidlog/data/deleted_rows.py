@@ -105,13 +105,6 @@ def find_rows(
         tasks: Read outputs that might take more, up to three times the size of all files; None to
             refuse that.
         storage: Opens the files.
-
-    Raises:
-        RowsNotFoundError: If the outputs have fewer such rows than were deleted.
-        ReconcileLimitError: If more bytes would have to be read.
-        ResultMismatchError: If rows are not equal whose hashes are.
-        DataFileError: If a file is missing or cannot be read exactly.
-        ExecutorError: If a task fails.
     """
     size_bytes = stored_bytes(outputs) + sum(rows.source.size_bytes for rows in deleted)
     search = _Search(outputs, layout, storage, ReadBudget.of(size_bytes, limit_bytes, tasks))
@@ -154,13 +147,7 @@ class _Search:
         return np.setdiff1d(self._deleted[number], self._outputs[number].deleted, True)  # noqa: FBT003
 
     def slices(self, deleted: Sequence[DeletedRows]) -> Iterator[WantedRows]:
-        """Yield the deleted rows, read from the inputs, so many as may be in memory, or one part.
-
-        Raises:
-            ReconcileLimitError: If too many bytes would have to be read.
-            ResultMismatchError: If rows are not equal whose hashes are.
-            DataFileError: If an input cannot be read exactly.
-        """
+        """Yield the deleted rows from the inputs, as many as memory may hold, or one part."""
         held: list[pa.Table] = []
         held_bytes = 0
         for rows in deleted:
@@ -194,14 +181,7 @@ class _Search:
             yield from file.read_rows(positions, max_bytes=PART_BYTES)
 
     def take(self, wanted: WantedRows) -> None:
-        """Take wanted rows from the outputs, as far as they are there.
-
-        Raises:
-            ReconcileLimitError: If too many bytes would have to be read.
-            ResultMismatchError: If rows are not equal whose hashes are.
-            DataFileError: If an output cannot be read exactly.
-            ExecutorError: If a task fails.
-        """
+        """Take wanted rows from the outputs, as far as they are there."""
         admitted = list(self._admitted(wanted))
         most_bytes = stored_bytes([self._outputs[number] for number, _ in admitted])
         tasks = self.budget.tasks_for(most_bytes)
@@ -270,11 +250,7 @@ class _Search:
 
 
 def _wanted(parts: Sequence[pa.Table]) -> WantedRows:
-    """Return rows to look for.
-
-    Raises:
-        ResultMismatchError: If rows are not equal whose hashes are.
-    """
+    """Return rows to look for."""
     try:
         return WantedRows(pa.concat_tables(parts), ())
     except UnequalRowsError:

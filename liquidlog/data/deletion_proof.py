@@ -64,13 +64,6 @@ def require_found(
         limit_bytes: Bytes of column chunks that may be read here.
         tasks: Read what might take more, as in `find_rows`; None to refuse that.
         storage: Opens the files.
-
-    Raises:
-        ResultMismatchError: If the rows there are not those that were looked for, or some are
-            deleted already.
-        ReconcileLimitError: If more bytes would have to be read.
-        DataFileError: If an output cannot be read exactly.
-        ExecutorError: If a task fails.
     """
     pairs = list(zip(outputs, found.positions, strict=True))
     budget = ReadBudget.of(stored_bytes(outputs), limit_bytes, tasks)
@@ -107,9 +100,6 @@ def rows_at(request: RowsToProve, spend: Callable[[int], None]) -> ProvedRows:
     Args:
         request: The output and the rows, at least one.
         spend: Called with the bytes of column chunks before they are read; may raise.
-
-    Raises:
-        DataFileError: If it cannot be read exactly, or has not so many rows.
     """
     output, positions = request.output, request.positions
     checksum = bytes_read = start = 0

@@ -43,10 +43,6 @@ def footer_problems(
         written: What the result says about the file; its statistics are valid JSON.
         schema: The schema of the table's data files.
         storage: The options with which to open the file.
-
-    Raises:
-        DataFileError: If the file is missing or is not Parquet.
-        StorageError: If the storage does not answer.
     """
     with ParquetFile(address, storage=storage) as file:
         return tuple(_problems(file.metadata, written, schema))
@@ -66,10 +62,6 @@ def columns_held(
         columns: Physical path and column ids of each column; those of a struct include its fields'.
         size_bytes: The size that the log says.
         storage: The options with which to open the file.
-
-    Raises:
-        DataFileError: If the file is missing, has another size, or is not Parquet.
-        StorageError: If the storage does not answer.
     """
     with ParquetFile(address, storage=storage, size_bytes=size_bytes) as file:
         schema = file.metadata.schema

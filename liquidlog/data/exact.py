@@ -68,12 +68,7 @@ def differences(
 
 
 def convert(array: pa.Array, wanted: pa.DataType) -> pa.Array:
-    """Return the values as `wanted`; the types must be without differences.
-
-    Raises:
-        pyarrow.ArrowInvalid: If a value cannot be kept exactly, such as a timestamp with
-            nanoseconds.
-    """
+    """Return the values as `wanted`; the types must be without differences."""
     if array.type == wanted:
         return array
     if isinstance(array.type, pa.DictionaryType):
@@ -91,11 +86,7 @@ def convert(array: pa.Array, wanted: pa.DataType) -> pa.Array:
 
 
 def convert_chunks(column: pa.ChunkedArray, wanted: pa.DataType) -> pa.ChunkedArray:
-    """Return `convert` of every chunk.
-
-    Raises:
-        pyarrow.ArrowInvalid: As `convert`.
-    """
+    """Return `convert` of every chunk."""
     if column.type == wanted:
         return column
     return pa.chunked_array([convert(chunk, wanted) for chunk in column.chunks], wanted)
@@ -191,11 +182,7 @@ def _convert_struct(array: pa.StructArray, wanted: pa.StructType) -> pa.StructAr
 
 
 def _filled(part: pa.Array, variants: pa.StructArray) -> pa.Array:
-    """Return a binary of variants without nulls: a null variant has empty ones.
-
-    Raises:
-        pyarrow.ArrowInvalid: If a variant that is there lacks it.
-    """
+    """Return a binary of variants without nulls: a null variant has empty ones."""
     if part.filter(variants.is_valid()).null_count:
         raise pa.ArrowInvalid("a variant has no value or no metadata")
     return pc.fill_null(part, b"") if part.null_count else part

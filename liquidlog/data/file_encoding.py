@@ -97,9 +97,6 @@ class FileEncoding:
             compression: Name of the codec.
             instead: The values of leaves, by their Parquet paths, where the file has others than
                 the table.
-
-        Raises:
-            UsageError: If the codec is unknown.
         """
         sample = ColumnSample.of(table).having(instead or {})
         return cls(compression, sample, _tried(table, sample.dictionaries, compression))

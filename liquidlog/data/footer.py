@@ -198,11 +198,7 @@ class Footer:
 
     @classmethod
     def parse(cls, content: bytes) -> Self:
-        """Return the footer in the bytes between a file's pages and its last eight bytes.
-
-        Raises:
-            ThriftError: If they are no struct, or more than one.
-        """
+        """Return the footer in the bytes between a file's pages and its last eight bytes."""
         fields, end = read_struct(content, levels=_LEVELS)
         if end != len(content):
             raise ThriftError("something follows the footer")
@@ -231,10 +227,6 @@ class Footer:
         Args:
             codec: Of its pages.
             end: Where the footer begins, and so its pages end.
-
-        Raises:
-            NotMovableError: With the reason.
-            ThriftError: If a field that Parquet requires is missing or of another type.
         """
         _require_known(self.fields, _FILE_FIELDS, "the footer")
         created_by = _value(self.fields, _CREATED_BY, BINARY) if _CREATED_BY in self.fields else b""
@@ -277,11 +269,7 @@ class FooterSchema:
 
     @property
     def num_leaves(self) -> int:
-        """How many columns chunks are of.
-
-        Raises:
-            NotMovableError: If not every column has its values in the order of its type.
-        """
+        """How many columns chunks are of."""
         elements = _list(self.fields, _SCHEMA, STRUCT)
         leaves = sum(_CHILDREN not in element for element in elements)
         orders = _list(self.fields, _COLUMN_ORDERS, STRUCT) if _COLUMN_ORDERS in self.fields else []
@@ -303,11 +291,7 @@ class FooterSchema:
         return Footer(fields)
 
     def arrow(self) -> pa.Schema:
-        """Return the schema as Arrow reads it where nothing but the columns' types says how.
-
-        Raises:
-            ThriftError: If Arrow cannot read it.
-        """
+        """Return the schema as Arrow reads it where nothing but the columns' types says how."""
         content = MAGIC + framed(self.footer([], 0))
         try:
             return pq.ParquetFile(pa.BufferReader(content)).schema_arrow
@@ -316,13 +300,7 @@ class FooterSchema:
 
 
 def read_footer(source: Source, size_bytes: int) -> tuple[Footer, int]:
-    """Return the footer of an open file, and where it begins.
-
-    Raises:
-        NotMovableError: If the file has no readable footer, an encrypted one or a huge one.
-        ThriftError: If the footer is damaged.
-        OSError: If the file cannot be read.
-    """
+    """Return the footer of an open file, and where it begins."""
     if size_bytes < len(MAGIC) + _TAIL_BYTES:
         raise NotMovableError("it is too short for Parquet")
     source.seek(size_bytes - _TAIL_BYTES)
@@ -362,11 +340,7 @@ def _require_movable_chunk(chunk: Chunk, codec: Codec, end: int) -> None:
 
 
 def _require_compressed(footer: Footer, codec: Codec) -> None:
-    """Refuse a file without the codec; one that has it somewhere was given it column by column.
-
-    Raises:
-        NotMovableError: If no column has it.
-    """
+    """Refuse a file without the codec; one that has it somewhere was given it column by column."""
     found = {chunk.codec for group in footer.row_groups for chunk in group.chunks}
     if found and _CODECS[codec] not in found:
         raise NotMovableError(f"none of its pages is compressed by {codec.value}")
@@ -424,11 +398,7 @@ def _value(struct: Struct, number: int, kind: int) -> Any:  # noqa: ANN401  any 
 
 @lru_cache(maxsize=4096)
 def _names(content: bytes) -> tuple[str, ...]:
-    """Return the texts of an encoded list; the same paths come again in every row group.
-
-    Raises:
-        ThriftError: If it is a list of something else.
-    """
+    """Return the texts of an encoded list; the same paths come again in every row group."""
     found = read_items(content)
     if found.values and found.kind != BINARY:
         raise ThriftError(f"a path is a list of type {found.kind}, not {BINARY}")

@@ -57,7 +57,7 @@ class LogicalFile:
         self._edges: list[int] = edges.tolist()
 
     @classmethod
-    def open(  # noqa: PLR0913  two files and all that the log says of them
+    def open(
         cls,
         path: str,
         source: InputFile,
@@ -86,11 +86,6 @@ class LogicalFile:
                 `source` says, whatever the file holds.
             dictionary: As `DataFile.open`; such a column of texts is one dictionary of one value.
             storage: Opens both files.
-
-        Raises:
-            DataFileError: If the file or its deletion vector cannot be read exactly, is not what
-                the log says, or lacks the row ids or partition values that it must have.
-            UsageError: If the table itself has columns without an Arrow form.
         """
         constants = _constants(
             path, source, schema, former_partition_columns, dictionary=dictionary
@@ -169,11 +164,7 @@ class LogicalFile:
     def read(
         self, columns: Sequence[Path] | None = None, row_groups: Sequence[int] | None = None
     ) -> pa.Table:
-        """Return live rows in file order, as `DataFile.read`; of all columns, hidden ones last.
-
-        Raises:
-            DataFileError: If a page is corrupt or a value cannot be kept exactly.
-        """
+        """Return live rows in file order, as `DataFile.read`; of all columns, hidden ones last."""
         wanted = range(self.num_row_groups) if row_groups is None else row_groups
         groups = [group for group in wanted if self.row_group_rows(group)]
         spans = [(self._starts[group], self._starts[group + 1]) for group in groups]
@@ -182,11 +173,7 @@ class LogicalFile:
     def read_in_parts(
         self, columns: Sequence[Path] | None, row_group: int, *, max_rows: int
     ) -> Iterator[pa.Table]:
-        """Yield the live rows of one row group as `read`, of `max_rows` physical ones at a time.
-
-        Raises:
-            DataFileError: As `read`.
-        """
+        """Yield the live rows of one row group as `read`, of `max_rows` physical ones at a time."""
         start = self._starts[row_group]
         for part in self._file.read_in_parts(columns, row_group, max_rows=max_rows):
             span = start, start + len(part)
@@ -202,10 +189,6 @@ class LogicalFile:
         Args:
             positions: The rows, increasing; live ones.
             max_bytes: Bytes in memory of rows that are read together.
-
-        Raises:
-            DataFileError: As `read`.
-            ValueError: If a row is deleted, or not in the file.
         """
         if np.isin(positions, self._deleted, assume_unique=True).any():
             raise ValueError(f"{self._file.path}: rows that are deleted are asked for")
@@ -306,11 +289,7 @@ def _constants(
     *,
     dictionary: bool,
 ) -> dict[str, pa.Scalar]:
-    """Return the values that all rows of a file have in these columns, by physical name.
-
-    Raises:
-        DataFileError: If the log has other values of it, or a text is no value of its column.
-    """
+    """Return the values that all rows of a file have in these columns, by physical name."""
     values = source.partition_values or {}
     if set(values) != set(names):
         found = ", ".join(sorted(values)) or "no column"
@@ -341,11 +320,7 @@ def _repeated(value: pa.Scalar, rows: int) -> pa.Array:
 
 
 def _check(file: DataFile, source: InputFile, row_tracking: RowTracking | None) -> None:
-    """Check an open file against the log.
-
-    Raises:
-        DataFileError: If it has other rows than the log says, or no row ids where it must.
-    """
+    """Check an open file against the log."""
     if source.num_records is not None and source.num_records != file.num_rows:
         raise DataFileError(
             file.path, f"has {file.num_rows} rows where the log says {source.num_records}"

@@ -46,11 +46,7 @@ class _Plain(NamedTuple):
 
 
 def page_locations(offset_index: bytes) -> list[PageLocation]:
-    """Return where each page is by an offset index.
-
-    Raises:
-        ThriftError: If it is none.
-    """
+    """Return where each page is by an offset index."""
     plain = _plain(offset_index)
     if plain is not None:
         number = decode_integer
@@ -62,11 +58,7 @@ def page_locations(offset_index: bytes) -> list[PageLocation]:
 
 
 def moved_offset_index(offset_index: bytes, by: int) -> bytes:
-    """Return the bytes of an offset index of pages that were moved by so many bytes.
-
-    Raises:
-        ThriftError: If it is none.
-    """
+    """Return the bytes of an offset index of pages that were moved by so many bytes."""
     plain = _plain(offset_index)
     if plain is not None:
         pages = (

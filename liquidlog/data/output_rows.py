@@ -53,12 +53,7 @@ class FileLayout:
 
     @classmethod
     def of(cls, plan: ClusteringPlan) -> Self:
-        """Return the layout of a plan's files.
-
-        Raises:
-            UnsupportedFeatureError: If the plan's schema has types that are unknown.
-            CorruptLogError: If the plan's schema cannot be understood.
-        """
+        """Return the layout of a plan's files."""
         return cls(
             schema=plan.data_schema,
             mapping=plan.mapping_mode,
@@ -92,11 +87,7 @@ class Output:
     def opened(
         self, layout: FileLayout, storage: StorageOptions, *, dictionary: bool = False
     ) -> DataFile:
-        """Return the file opened; with `dictionary`, its dictionaries are kept as they are.
-
-        Raises:
-            DataFileError: If it cannot be read exactly, or has other rows than its writer says.
-        """
+        """Return the file opened; with `dictionary`, its dictionaries are kept as they are."""
         found = DataFile.open(
             self.address,
             schema=layout.file_schema,
@@ -148,10 +139,6 @@ def search_output(search: OutputSearch, spend: Callable[[int], None]) -> OutputR
     Args:
         search: What to look for, and where.
         spend: Called with the bytes of column chunks before they are read; may raise.
-
-    Raises:
-        ResultMismatchError: If rows are not equal whose hashes are.
-        DataFileError: If the output cannot be read exactly.
     """
     try:
         return _OpenSearch(search, spend).found()

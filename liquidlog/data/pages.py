@@ -53,10 +53,6 @@ def data_pages(chunk: memoryview, *, num_values: int) -> list[Page]:
     """Return the data pages of a chunk that fill it, behind its dictionary if there is one.
 
     Checksums are compared where pages have them.
-
-    Raises:
-        PageError: If the pages do not fill the chunk, have not `num_values` values together, or one
-            has another checksum.
     """
     pages: list[Page] = []
     start, found = 0, 0

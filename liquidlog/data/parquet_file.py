@@ -54,9 +54,6 @@ class ParquetFile:
         """Open a local path or a URI; columns in `dictionaries` stay encoded.
 
         `size_bytes` is the size that the log says; `stored` the same file, opened before.
-
-        Raises:
-            DataFileError: If the file is missing, has another size, or is not Parquet.
         """
         self.path = path
         self.dictionaries = dictionaries
@@ -85,20 +82,12 @@ class ParquetFile:
                 parquet.close(force=True)
 
     def with_dictionaries(self, names: frozenset[str]) -> Self:
-        """Return the file opened again, these columns left encoded; this one is closed.
-
-        Raises:
-            DataFileError: If the file cannot be opened any more.
-        """
+        """Return the file opened again, these columns left encoded; this one is closed."""
         self.close()
         return type(self)(self.path, dictionaries=names, stored=self._stored)
 
     def open_bytes(self) -> Source:
-        """Return the file's bytes, opened once more; the caller closes them.
-
-        Raises:
-            OSError: If the file cannot be opened any more; see `refusing`.
-        """
+        """Return the file's bytes, opened once more; the caller closes them."""
         return self._stored.open()
 
     @property
@@ -163,12 +152,7 @@ class ParquetFile:
         return {child.name: range(*edge) for child, edge in zip(self.schema, edges, strict=True)}
 
     def read(self, row_groups: Sequence[int], columns: Sequence[str] | None = None) -> pa.Table:
-        """Return rows of some row groups; `columns` are dotted Parquet paths or their beginnings.
-
-        Raises:
-            DataFileError: If a page is corrupt, rows are missing, or an INT96 timestamp has
-                nanoseconds.
-        """
+        """Return rows of some row groups; `columns` are dotted Parquet paths or prefixes."""
         groups, names = list(row_groups), None if columns is None else list(columns)
         rows = sum(self.metadata.row_group(group).num_rows for group in groups)
         with self.refusing():
@@ -190,9 +174,6 @@ class ParquetFile:
         """Yield the rows of one row group as `read`, at most `max_rows` at a time.
 
         Needs memory for the rows of a part and a page of each column, not for the row group.
-
-        Raises:
-            DataFileError: As `read`.
         """
         names = None if columns is None else list(columns)
         rows = 0
@@ -232,11 +213,7 @@ class ParquetFile:
 
     @contextmanager
     def refusing(self) -> Iterator[None]:
-        """Context manager: turn every way in which reading Parquet fails into one error.
-
-        Raises:
-            DataFileError: If the body fails because of the file.
-        """
+        """Context manager: turn every way in which reading Parquet fails into one error."""
         try:
             yield
         except FileNotFoundError as error:

@@ -42,9 +42,6 @@ def split_by_partition(
     Args:
         table: Rows of the table, with physical names.
         fields: The partition columns, in the table's order.
-
-    Raises:
-        ValueError: If a value cannot be spelled, or is null in a column that takes none.
     """
     if not len(table):
         return
@@ -64,12 +61,7 @@ def split_by_partition(
 
 
 def typed_value(text: str | None, field: StructField) -> pa.Scalar:
-    """Return a partition value as the log spells it in the column's Arrow type; "" is null.
-
-    Raises:
-        ValueError: If it is no value of the type, or which one it is depends on who reads it, as a
-            timestamp without a zone does.
-    """
+    """Return a partition value as the log spells it in the column's Arrow type; "" is null."""
     wanted = arrow_type(field.data_type)
     if text is None or not text:
         return pa.scalar(None, wanted)
@@ -82,11 +74,7 @@ def typed_value(text: str | None, field: StructField) -> pa.Scalar:
 
 
 def _texts(column: pa.Array, field: StructField) -> tuple[NDArray[np.int64], list[str | None]]:
-    """Return the number of each row's text (n,) int64, and the different texts.
-
-    Raises:
-        ValueError: If a value cannot be spelled, or is null in a column that takes none.
-    """
+    """Return the number of each row's text (n,) int64, and the different texts."""
     encoded = column if pa.types.is_dictionary(column.type) else column.dictionary_encode()
     written = [*_spelled(encoded.dictionary, field), None]
     texts: dict[str | None, int] = {}

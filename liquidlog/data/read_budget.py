@@ -60,11 +60,7 @@ class ReadBudget:
         return self._tasks is not None
 
     def spend(self, size_bytes: int) -> None:
-        """Count bytes that are about to be read.
-
-        Raises:
-            ReconcileLimitError: If they are too many.
-        """
+        """Count bytes that are about to be read."""
         with self._lock:
             needed_bytes = self.spent_bytes + size_bytes
             if needed_bytes > self._limit_bytes:
@@ -81,13 +77,7 @@ class ReadBudget:
         requests: Sequence[Request],
         tasks: Tasks | None,
     ) -> Sequence[Answer]:
-        """Return what a function returns for each request: in tasks, or in a few threads here.
-
-        Raises:
-            ReconcileLimitError: If too many bytes would be read, or tasks have read too many.
-            ExecutorError: If a task fails.
-            LiquidlogError: What the function raises here.
-        """
+        """Return what a function returns for each request: in tasks, or in a few threads here."""
         if tasks is None:
             with ThreadPoolExecutor(PARALLEL_FILES) as pool:
                 return list(pool.map(partial(_call, function, self.spend), requests))

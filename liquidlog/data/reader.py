@@ -94,7 +94,7 @@ class DataFile:
         self._columns = columns
 
     @classmethod
-    def open(  # noqa: PLR0913  a file, what the table says of it, and how to read it
+    def open(
         cls,
         path: str,
         *,
@@ -120,11 +120,6 @@ class DataFile:
             ignored: Columns that may be in the file and are not read; those of the table are null.
             storage: Opens the file.
             size_bytes: The size that the log says; None if it says none.
-
-        Raises:
-            DataFileError: If the file is missing, has another size, is not sound Parquet, or holds
-                anything that cannot become the table's types without loss; names every such thing.
-            UsageError: If the table itself has columns without an Arrow form.
         """
         wanted = arrow_schema(schema, physical=True)
         file = ParquetFile(path, storage=storage, size_bytes=size_bytes)
@@ -220,9 +215,6 @@ class DataFile:
             columns: Paths of the columns to return, flat, in this order and named by `quote_path`;
                 a null struct makes its fields null. All columns in table order if None.
             row_groups: Numbers of the row groups to read, all if None.
-
-        Raises:
-            DataFileError: If a page is corrupt or a value cannot be kept exactly.
         """
         groups = list(range(self.num_row_groups)) if row_groups is None else list(row_groups)
         rows = sum(self.row_group_rows(group) for group in groups)
@@ -231,11 +223,7 @@ class DataFile:
     def read_in_parts(
         self, columns: Sequence[Path] | None, row_group: int, *, max_rows: int
     ) -> Iterator[pa.Table]:
-        """Yield the rows of one row group as `read`, at most `max_rows` at a time.
-
-        Raises:
-            DataFileError: As `read`.
-        """
+        """Yield the rows of one row group as `read`, at most `max_rows` at a time."""
         held = self._held(columns)
         if not held:
             # Without columns Parquet has no rows to give in parts; nulls take no memory.
@@ -247,11 +235,7 @@ class DataFile:
     def read_bounded(
         self, columns: Sequence[Path] | None, row_group: int, *, max_bytes: int
     ) -> Iterator[pa.Table]:
-        """Yield the rows of one row group as `read`, about `max_bytes` of all columns at a time.
-
-        Raises:
-            DataFileError: As `read`.
-        """
+        """Yield the rows of one row group as `read`, about `max_bytes` of all columns at a time."""
         memory_bytes = self.row_group_memory_bytes(row_group)
         if memory_bytes <= max_bytes:
             yield self.read(columns, [row_group])

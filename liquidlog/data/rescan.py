@@ -10,7 +10,7 @@ from liquidlog.spec.stats import FileStatistics
 from liquidlog.storage.options import NO_OPTIONS, StorageOptions
 
 
-def rescan(  # noqa: PLR0913  a file and all that the table says of it
+def rescan(
     path: str,
     *,
     schema: StructType,
@@ -30,10 +30,6 @@ def rescan(  # noqa: PLR0913  a file and all that the table says of it
         num_records: Rows of the file by the log, None where it does not say.
         ignored: Hidden columns of the table.
         storage: Opens the file.
-
-    Raises:
-        DataFileError: If the file cannot be read exactly, or has other rows than the log says.
-        UsageError: If the table itself has columns without an Arrow form.
     """
     wanted = _with_leaves(schema, options.indexed)
     collector = StatisticsCollector(wanted, options)

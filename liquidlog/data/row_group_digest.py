@@ -40,11 +40,7 @@ class ChunkIndexes:
 
     @cached_property
     def locations(self) -> list[PageLocation]:
-        """(offset, bytes, first row) of each data page; none if it is not said.
-
-        Raises:
-            ThriftError: If the offset index is none.
-        """
+        """(offset, bytes, first row) of each data page; none if it is not said."""
         return [] if self.offset_index is None else page_locations(self.offset_index)
 
     def moved_offset_index(self, by: int) -> bytes | None:
@@ -85,11 +81,7 @@ class RowGroupDigest:
         self._add(group.num_rows, group.total_byte_size, group.num_columns, group.sorting_columns)
 
     def add(self, pages: memoryview, indexes: ChunkIndexes) -> None:
-        """Add the next column: its pages, and its indexes.
-
-        Raises:
-            ValueError: If its offset index cannot be read.
-        """
+        """Add the next column: its pages, and its indexes."""
         column = self._group.column(self._column)
         start = arrow_span(column)[0]
         self._hash.update(self._types[self._column])
@@ -127,11 +119,7 @@ def column_types(footer: pq.FileMetaData) -> ColumnTypes:
 def stored_digests(
     path: str, row_groups: Sequence[int], storage: StorageOptions = NO_OPTIONS
 ) -> tuple[int, list[int]]:
-    """Read row groups of a file byte by byte; return their rows and the digest of each.
-
-    Raises:
-        DataFileError: If the file cannot be read, or its footer does not say what Arrow reads.
-    """
+    """Read row groups of a file byte by byte; return their rows and the digest of each."""
     with ParquetFile(path, storage=storage) as file, file.refusing():
         source = file.open_bytes()
         try:
@@ -155,12 +143,7 @@ def spans_of(chunks: Iterable[Chunk]) -> Iterator[Span | None]:
 
 
 def read_indexes(source: Source, chunk: Chunk, spans: Spans) -> ChunkIndexes:
-    """Return the indexes of a chunk.
-
-    Raises:
-        EOFError: If the file ends before.
-        OSError: If it cannot be read.
-    """
+    """Return the indexes of a chunk."""
     return ChunkIndexes(*spans.read_each(source, _index_spans(chunk)))
 
 
@@ -189,11 +172,7 @@ class _Stored:
         self._spans = Spans([*pages, *indexes])
 
     def digest(self, source: Source, number: int) -> int:
-        """Return the digest of a row group.
-
-        Raises:
-            ValueError: If Arrow does not read what we read of the footer.
-        """
+        """Return the digest of a row group."""
         digest = RowGroupDigest(self._arrow, number, self._types)
         group, chunks = self._arrow.row_group(number), self._groups[number].chunks
         for place, (span, chunk) in enumerate(zip(self._pages[number], chunks, strict=True)):

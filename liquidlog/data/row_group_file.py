@@ -79,9 +79,6 @@ class RowGroupFile:
             group: As in its own file's footer.
             chunks: (pages, indexes) of each column chunk, where they are in that file.
             digest: Gets each chunk.
-
-        Raises:
-            ValueError: If the digest refuses a chunk.
         """
         moved = _Moved(group)
         bloom_filters: list[bytes | None] = []

@@ -131,9 +131,6 @@ class RowGroups:
         Args:
             table: n rows.
             keys: (n,) uint64, if the rows are sorted by these keys and so are all until `rest`.
-
-        Raises:
-            ValueError: If the columns are not the table's.
         """
         _check_columns(table.schema, self._schema)
         if table.num_rows == 0:
@@ -252,11 +249,7 @@ def _uniform(tables: Sequence[pa.Table], wanted: pa.Schema) -> list[pa.Table]:
 
 
 def matching(table: pa.Table, wanted: pa.Schema) -> pa.Table:
-    """Return the table in a schema of the same columns, with dictionaries where that has them.
-
-    Raises:
-        ArrowInvalid: If a value does not fit.
-    """
+    """Return the table in a schema of the same columns, with dictionaries where that has them."""
     columns = [
         _encoded(column, child.type)
         if isinstance(child.type, pa.DictionaryType)

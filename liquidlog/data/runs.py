@@ -89,12 +89,7 @@ class Run:
     directories: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        """Refuse a malformed token, since it becomes part of file names, and odd directories.
-
-        Raises:
-            ValueError: If the token is not 12 hexadecimal digits, or a directory is not below the
-                table's, or is its log.
-        """
+        """Refuse a malformed token, since it becomes part of file names, and odd directories."""
         odd = [name for name in self.directories if not is_safe_directory(name)]
         if odd:
             raise ValueError(f"{odd[0]!r} is no directory of data files of the table")
@@ -134,10 +129,6 @@ class Run:
         """Put the marker, so that tasks may finish files of this run; it says who began it.
 
         The run's directories are noted and made.
-
-        Raises:
-            StorageError: If the table's directory cannot be written.
-            UnsupportedFeatureError: If the table's storage is read-only.
         """
         content = _NOBODY if origin is None else encode_origin(origin)
         create_small(self._marker, content, self.storage)
@@ -149,11 +140,7 @@ class Run:
         return replace(self, directories=found)
 
     def note_directories(self) -> None:
-        """Note the run's directories in the table, and make them.
-
-        Raises:
-            StorageError: If the table's directory cannot be written.
-        """
+        """Note the run's directories in the table, and make them."""
         if not self.directories:
             return
         replace_file(self._noted, msgspec.json.encode(self.directories), self.storage)
@@ -161,11 +148,7 @@ class Run:
             make_directory(self._address(name))
 
     def noted(self) -> "Run":
-        """Return the same run with the directories that are noted in the table.
-
-        Raises:
-            StorageError: If the storage does not answer, or the note cannot be understood.
-        """
+        """Return the same run with the directories that are noted in the table."""
         content = read_file(self._noted, self.storage)
         if content is None:
             return self
@@ -176,20 +159,12 @@ class Run:
             raise StorageError(self._noted, f"does not contain directories: {error}") from error
 
     def origin(self) -> Origin | None:
-        """Return who began the run; None if its marker is gone or does not say.
-
-        Raises:
-            StorageError: If the storage does not answer.
-        """
+        """Return who began the run; None if its marker is gone or does not say."""
         content = read_file(self._marker, self.storage)
         return None if content is None else decode_origin(content)
 
     def has_ended(self) -> bool:
-        """Return whether the run was ended, by itself or another process; its tasks must then stop.
-
-        Raises:
-            StorageError: If the storage does not answer.
-        """
+        """Return whether the run was ended, by any process; its tasks must then stop."""
         missing = file_facts(self._marker, self.storage) is None
         return missing or file_facts(self._fate, self.storage) is not None
 
@@ -199,10 +174,6 @@ class Run:
         Args:
             digest: The digest of the documents with which the outputs may be committed.
             keep: The names of the run's outputs.
-
-        Raises:
-            ExecutorError: If another process ended the run before, and so deletes its outputs.
-            StorageError: If the storage cannot be written or does not answer.
         """
         settled = self._settle_fate(f"{Stage.FINISHED.value} {digest}".encode())
         if not settled or file_facts(self._marker, self.storage) is None:
@@ -219,10 +190,6 @@ class Run:
         """Context manager: delete a file that was written if its proof, the body, fails.
 
         It is deleted as well if the run has ended meanwhile: nobody else would.
-
-        Raises:
-            ExecutorError: If it has.
-            StorageError: If the storage does not answer.
         """
         try:
             yield
@@ -237,11 +204,7 @@ class Run:
             raise ExecutorError("the run was ended by another process, as orphans --delete does")
 
     def stage(self) -> Stage:
-        """Return the stage that the run has reached.
-
-        Raises:
-            StorageError: If the storage does not answer, or the content of the fate is unknown.
-        """
+        """Return the stage that the run has reached."""
         fate = self._read_fate()
         if fate is not None:
             return fate[0]
@@ -249,11 +212,7 @@ class Run:
         return Stage.RUNNING if begun else Stage.GONE
 
     def finished_digest(self) -> str | None:
-        """Return the digest with which the run finished, None at any other stage.
-
-        Raises:
-            StorageError: If the storage does not answer.
-        """
+        """Return the digest with which the run finished, None at any other stage."""
         fate = self._read_fate()
         return None if fate is None or fate[0] is not Stage.FINISHED else fate[1]
 
@@ -261,9 +220,6 @@ class Run:
         """Retire the run if it has not finished; return its stage afterwards.
 
         A retired run can no longer finish, so its files can never be committed.
-
-        Raises:
-            StorageError: If the storage cannot be written or does not answer.
         """
         if self.stage() is Stage.RUNNING:
             self._settle_fate(Stage.RETIRED.value.encode())
@@ -273,18 +229,11 @@ class Run:
         """Withdraw a finished run, so that no commit that reads its fate from here on can land.
 
         A commit that read the fate before may still land.
-
-        Raises:
-            StorageError: If the storage cannot be written.
         """
         replace_file(self._fate, Stage.WITHDRAWN.value.encode(), self.storage)
 
     def files(self) -> tuple[str, ...]:
-        """Return the names of the files that the run has written so far, sorted.
-
-        Raises:
-            StorageError: If the storage does not answer.
-        """
+        """Return the names of the files that the run has written so far, sorted."""
         prefixes = self.name_prefix, self.vector_prefix
         found = (names_with_prefix(self.directory, prefix, self.storage) for prefix in prefixes)
         return tuple(sorted((*chain.from_iterable(found), *self._files_in_directories())))
@@ -299,9 +248,6 @@ class Run:
         """Delete some of the run's files; the caller has proved that no version names them.
 
         The marker is deleted first, so that a task that finishes a file later deletes it itself.
-
-        Raises:
-            StorageError: If a file may still be there.
         """
         delete_file(self._marker, self.storage)
         for name in names:
@@ -311,10 +257,6 @@ class Run:
         """Delete the run's marker and fate, unless it has files other than those in `named`.
 
         Without marker and fate, such files would never be listed.
-
-        Raises:
-            StorageError: If the marker or the fate may still be there, or the run's files cannot be
-                listed.
         """
         delete_file(self._marker, self.storage)
         if frozenset(self.files()) <= frozenset(named):
@@ -334,11 +276,7 @@ class Run:
             self.forget()
 
     def _settle_fate(self, content: bytes) -> bool:
-        """Put `content` as the fate unless there is one; return whether the fate is now `content`.
-
-        Raises:
-            StorageError: If the outcome is unknown, or the storage refuses the put.
-        """
+        """Put `content` as the fate if there is none; return whether the fate is now `content`."""
         for _ in range(_PUTS):
             try:
                 if put_if_absent(self._fate, content, self.storage):
@@ -379,11 +317,7 @@ class Run:
         return f"{self._marker}{_DIRECTORIES_SUFFIX}"
 
     def last_trace_ms(self) -> int | None:
-        """Return when the marker or the fate was last written, in ms; None if both are gone.
-
-        Raises:
-            StorageError: If the storage does not answer.
-        """
+        """Return when the marker or the fate was last written, in ms; None if both are gone."""
         found = [file_facts(path, self.storage) for path in (self._marker, self._fate)]
         times = [facts.modification_time_ms for facts in found if facts is not None]
         return max(times, default=None)
@@ -395,31 +329,19 @@ def run_token(unique_id: str) -> str:
 
 
 def tokens_in(directory: str, storage: StorageOptions = NO_OPTIONS) -> frozenset[str]:
-    """Return the tokens of the runs that left a marker or a fate in a table's directory.
-
-    Raises:
-        StorageError: If the storage does not answer.
-    """
+    """Return the tokens of the runs that left a marker or a fate in a table's directory."""
     traces = _traces(directory, storage)
     return traces.begun | traces.ended
 
 
 def runs_in(directory: str, storage: StorageOptions = NO_OPTIONS) -> tuple[Run, ...]:
-    """Return these runs, by token.
-
-    Raises:
-        StorageError: If the storage does not answer.
-    """
+    """Return these runs, by token."""
     traces = _traces(directory, storage)
     return traces.runs(directory, traces.begun | traces.ended, storage)
 
 
 def running_in(directory: str, storage: StorageOptions = NO_OPTIONS) -> tuple[Run, ...]:
-    """Return the runs that have begun in a table's directory and have no fate yet, by token.
-
-    Raises:
-        StorageError: If the storage does not answer.
-    """
+    """Return the runs that have begun in a table's directory and have no fate yet, by token."""
     traces = _traces(directory, storage)
     return traces.runs(directory, traces.begun - traces.ended, storage)
 

@@ -34,12 +34,7 @@ class Spans:
         self._kept: dict[int, memoryview] = {}
 
     def read(self, source: Source, span: Span) -> memoryview:
-        """Return the bytes of one of the spans.
-
-        Raises:
-            EOFError: If the file ends before.
-            OSError: If it cannot be read.
-        """
+        """Return the bytes of one of the spans."""
         number = self._homes[span]
         start, stop = self._ranges[number][0]
         content = self._kept.pop(number, None)
@@ -49,12 +44,7 @@ class Spans:
         return content[span[0] - start : sum(span) - start]
 
     def read_each(self, source: Source, spans: Iterable[Span | None]) -> Iterator[bytes | None]:
-        """Yield a copy of the bytes of each span, None for None.
-
-        Raises:
-            EOFError: If the file ends before.
-            OSError: If it cannot be read.
-        """
+        """Yield a copy of the bytes of each span, None for None."""
         for span in spans:
             yield None if span is None else bytes(self.read(source, span))
 

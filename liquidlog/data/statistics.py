@@ -104,9 +104,6 @@ class StatisticsCollector:
             num_rows: How many rows they are.
             known: By the physical paths of leaves.
             rest: The columns of all other leaves in parts, under physical names.
-
-        Raises:
-            ValueError: If the parts do not have all the rows of the other leaves.
         """
         self._num_records += num_rows
         others = [leaf for leaf in self._leaves if leaf.physical not in known]

@@ -67,11 +67,7 @@ class TableRows:
     def of_plan(
         cls, plan: ReadPlan, columns: Sequence[str], *, storage: StorageOptions, max_bytes: int
     ) -> Self:
-        """Return what reads the files of a plan.
-
-        Raises:
-            CorruptLogError: If the plan's schema is none.
-        """
+        """Return what reads the files of a plan."""
         return cls(
             schema=without_void(parse_schema(plan.schema_string, where="the plan")),
             columns=tuple(columns),
@@ -83,12 +79,7 @@ class TableRows:
         )
 
     def read(self, part: FilePart) -> Iterator[pa.Table]:
-        """Yield the live rows of a part of a file, with the columns in the types of `arrow_schema`.
-
-        Raises:
-            DataFileError: If the file, its deletion vector or its partition values are not what the
-                log says, or cannot be read exactly.
-        """
+        """Yield the live rows of a part of a file, columns in the types of `arrow_schema`."""
         fields = self._fields()
         stored = [one for one in fields if one.physical_name not in self.partition_columns]
         known = self._partition_values(part, fields)

@@ -76,9 +76,6 @@ def read_struct(
 
     No more values are made than there are bytes. What holds other values and is nested more than
     `levels` deep is delimited, no more, and left encoded.
-
-    Raises:
-        ThriftError: If there is none, or it is nested too deeply.
     """
     try:
         return _struct(content, start, STRUCT, 0, levels)
@@ -87,11 +84,7 @@ def read_struct(
 
 
 def read_items(content: bytes) -> Items:
-    """Return the list or set that content is.
-
-    Raises:
-        ThriftError: If it is none, or something follows it.
-    """
+    """Return the list or set that content is."""
     try:
         found, end = _items(content, 0, LIST, 0, _MAX_DEPTH + 1)
     except IndexError:
@@ -203,11 +196,7 @@ def _pairs(content: Bytes, at: int, _: int, depth: int, levels: int) -> tuple[Pa
 
 
 def _check_room(content: Bytes, at: int, values: int, depth: int) -> None:
-    """Refuse more values than there are bytes, before a place is made for each.
-
-    Raises:
-        ThriftError: If there are more, or they are nested too deeply.
-    """
+    """Refuse more values than there are bytes, before a place is made for each."""
     if depth > _MAX_DEPTH:
         raise ThriftError(f"values are nested more than {_MAX_DEPTH} deep")
     if values > len(content) - at:

@@ -36,14 +36,6 @@ def write_without(
         layout: Of both files.
         unique_id: Text that names no other file of the run, such as a new id.
         storage: Opens and creates the files.
-
-    Raises:
-        ValueError: If no row would be left: such an output is left out of the commit.
-        DataFileError: If the output cannot be read exactly.
-        ResultMismatchError: If the rows left out have another checksum, or the copy does not hold
-            the rows that it should; it is deleted.
-        ExecutorError: If the run has ended meanwhile; the copy is deleted.
-        StorageError: If the storage refuses.
     """
     gone = np.union1d(output.deleted, deleted.positions)
     if len(gone) >= output.file.num_records:
@@ -73,11 +65,6 @@ def _copy(
 
     The `deleted` rows are those that are gone now. Row groups begin where they began, so that they
     stay the boxes that they were.
-
-    Raises:
-        DataFileError: If the output cannot be read exactly, or has other rows than it should.
-        ResultMismatchError: If the deleted rows have another checksum.
-        StorageError: If the storage refuses.
     """
     whole = left_out = proved = start = 0
     with output.opened(layout, storage, dictionary=True) as file:
@@ -108,12 +95,7 @@ def _mask(positions: Positions, start: int, rows: int) -> npt.NDArray[np.bool_]:
 def _require(
     written: WrittenFile, address: str, checksum: int, layout: FileLayout, storage: StorageOptions
 ) -> None:
-    """Read a file back and refuse it if its rows do not have a checksum.
-
-    Raises:
-        DataFileError: If it cannot be read.
-        ResultMismatchError: If they have another.
-    """
+    """Read a file back and refuse it if its rows do not have a checksum."""
     found = 0
     copy = Output(address=address, file=written, deleted=np.empty(0, np.uint64))
     with copy.opened(layout, storage, dictionary=True) as file:

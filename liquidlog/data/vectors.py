@@ -35,9 +35,6 @@ def vector_location(table_uri: str, file: InputFile) -> str | None:
     Args:
         table_uri: A plain path or a URI.
         file: What the log says of the file.
-
-    Raises:
-        DataFileError: As `located_vector`.
     """
     planned = file.deletion_vector
     vector = None if planned is None else planned.descriptor
@@ -51,10 +48,6 @@ def located_vector(table_uri: str, vector: DeletionVector | None, *, data_file: 
         table_uri: A plain path or a URI.
         vector: As the log describes it; None if no row is deleted.
         data_file: The data file, which errors name.
-
-    Raises:
-        DataFileError: If the log does not say where it is, or says a different kind of storage
-            than the table's.
     """
     if vector is None:
         return None
@@ -84,9 +77,6 @@ def read_deletion_vector(
         data_file: The data file, which errors name.
         num_rows: Its physical rows.
         storage: Opens the location.
-
-    Raises:
-        DataFileError: If the vector is missing, is damaged, or is not what the log says.
     """
     if vector is None:
         return np.empty(0, np.uint64)
@@ -104,12 +94,7 @@ def read_deletion_vector(
 
 
 def _stored(vector: DeletionVector, location: str, storage: StorageOptions) -> bytes:
-    """Return the bitmap in a file of vectors, reading no more of it than the vector.
-
-    Raises:
-        ValueError: If the file has another version, or the vector is damaged.
-        OSError: If the file cannot be read.
-    """
+    """Return the bitmap in a file of vectors, reading no more of it than the vector."""
     offset, length = framed_bytes(vector)
     with open_input(location, storage) as file:
         version = file.read(1)
@@ -128,11 +113,6 @@ def write_vector(run: Run, positions: Positions, *, unique_id: str) -> DeletionV
         run: Whose file it is; it must have begun.
         positions: Physical rows of one data file to delete, increasing; at least one.
         unique_id: Text that names no other file of the run, such as a new id.
-
-    Raises:
-        StorageError: If the storage refuses, or does not have what was written.
-        ExecutorError: If the run has ended meanwhile; the file is deleted.
-        ValueError: If the rows are not increasing, or there are none.
     """
     payload = encoded_payload(positions)
     uuid = run.uuid(unique_id)
@@ -152,11 +132,7 @@ def write_vector(run: Run, positions: Positions, *, unique_id: str) -> DeletionV
 def _require_written(
     vector: DeletionVector, address: str, positions: Positions, storage: StorageOptions
 ) -> None:
-    """Refuse a file that does not delete these rows.
-
-    Raises:
-        StorageError: If it does not, or cannot be read.
-    """
+    """Refuse a file that does not delete these rows."""
     most = int(positions[-1]) + 1
     try:
         found = read_deletion_vector(

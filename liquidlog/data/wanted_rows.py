@@ -45,9 +45,6 @@ class WantedRows:
         Args:
             rows: The rows, with physical names; equal ones are wanted as often as they occur.
             columns: Physical paths of columns that can be asked for first; none if not.
-
-        Raises:
-            UnequalRowsError: If two of them have the same hashes and are not equal.
         """
         self.rows = rows
         first, second = lanes = row_lanes(rows)
@@ -80,9 +77,6 @@ class WantedRows:
 
         Args:
             rows: All columns, with physical names.
-
-        Raises:
-            UnequalRowsError: If hashes are equal, and rows are not.
         """
         lanes = row_lanes(rows)
         kinds = self._kinds(lanes)
@@ -118,11 +112,7 @@ class WantedRows:
         self.missing -= len(kinds)
 
     def _require_equal(self, begins: Mask) -> None:
-        """Refuse rows of the same hashes that are not equal: any of them may stand for another.
-
-        Raises:
-            UnequalRowsError: If there are such rows.
-        """
+        """Refuse rows of the same hashes that are not equal: any of them may stand for another."""
         again = np.flatnonzero(~begins)
         before, after = self._order[again - 1], self._order[again]
         if not same_bits(_taken(self.rows, before), _taken(self.rows, after)):

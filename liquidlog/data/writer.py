@@ -64,11 +64,6 @@ class DataFileWriter:
             options: How it is written.
             storage: Creates the file.
             level_bits: As for `curve.nested.rows_until_cut`, of the keys that come with rows.
-
-        Raises:
-            StorageError: If the file cannot be created.
-            UsageError: If the codec is unknown, a column cannot be written, or the installed
-                pyarrow makes no Bloom filters.
         """
         self._path = path
         self._schema = arrow_schema(schema, physical=True)
@@ -110,29 +105,17 @@ class DataFileWriter:
             table: n rows.
             keys: (n,) uint64, if the rows are sorted by them, and so are all since the last call of
                 `end_row_group`.
-
-        Raises:
-            StorageError: If the storage refuses.
-            ValueError: If the columns are not the table's.
         """
         for rows in self._row_groups.add(table, keys):
             self._write_row_group(rows)
 
     def end_row_group(self) -> None:
-        """Let the next rows begin a row group: they are not in one order with those before.
-
-        Raises:
-            StorageError: If the storage refuses.
-        """
+        """Let the next rows begin a row group: they are not in one order with those before."""
         for rows in self._row_groups.rest():
             self._write_row_group(rows)
 
     def finish(self, relative_path: str) -> WrittenFile:
-        """Complete the file, make it durable and return its facts under the given path.
-
-        Raises:
-            StorageError: If the storage refuses.
-        """
+        """Complete the file, make it durable and return its facts under the given path."""
         self.end_row_group()
         writer = self._writer or self._open_writer(self._schema.empty_table())
         try:
@@ -159,11 +142,7 @@ class DataFileWriter:
         self._file.discard()
 
     def _write_row_group(self, table: pa.Table) -> None:
-        """Write rows as one row group.
-
-        Raises:
-            StorageError: If the storage refuses.
-        """
+        """Write rows as one row group."""
         self._statistics.add(table)
         try:
             if self._writer is None:
@@ -212,22 +191,14 @@ def encoded_row_group(
 
 
 def footer_schema(empty: pa.Table, compression: str) -> FooterSchema:
-    """Return the Parquet schema of the files that a `DataFileWriter` writes; takes no rows.
-
-    Raises:
-        UsageError: If the codec is unknown.
-    """
+    """Return the Parquet schema of the files that a `DataFileWriter` writes; takes no rows."""
     encoding = FileEncoding.measure(empty, compression=compression)
     source = pa.BufferReader(_encoded(empty, encoding))
     return read_footer(source, source.size())[0].schema
 
 
 def encoded_bytes(table: pa.Table, options: WriterOptions) -> int:
-    """Return how many bytes a file of these rows would have.
-
-    Raises:
-        UsageError: If the codec is unknown.
-    """
+    """Return how many bytes a file of these rows would have."""
     return len(_encoded(table, FileEncoding.measure(table, compression=options.compression)))
 
 

@@ -42,9 +42,6 @@ def add_change(
     """Return the change that adds columns behind the others, of the table or of a struct `into`.
 
     With column mapping, they get ids and physical names of their own.
-
-    Raises:
-        SchemaChangeError: If the table cannot have the columns; lists every problem.
     """
     holder, place = _holder(snapshot, into)
     problems = tuple(addition_problems(holder, snapshot.protocol, columns, place))
@@ -61,11 +58,7 @@ def add_change(
 
 
 def _holder(snapshot: Snapshot, into: Path) -> tuple[StructType, Path]:
-    """Return the struct that gets columns, and its path in the schema's spelling.
-
-    Raises:
-        SchemaChangeError: If there is none at the path.
-    """
+    """Return the struct that gets columns, and its path in the schema's spelling."""
     if not into:
         return snapshot.schema, ()
     found = find_column(snapshot.schema, into)

@@ -47,7 +47,7 @@ from liquidlog.spec.obligations import schema_problems
 from liquidlog.spec.schema import Path, StructType, quote_path, schema_json
 
 
-def create_change(  # noqa: PLR0913  what a new table has
+def create_change(
     schema: StructType,
     *,
     cluster_by: Sequence[Path],
@@ -62,12 +62,6 @@ def create_change(  # noqa: PLR0913  what a new table has
     Without `cluster_by` the table is not clustered. Column names are case-sensitive, as in the
     reference engine's CREATE TABLE. If the properties ask for column mapping, every column gets an
     id and a physical name of its own. `strategies` are those that a property may name.
-
-    Raises:
-        ClusteringColumnError: If the table cannot be clustered by these columns; lists every
-            problem.
-        UsageError: If a user cannot set a property.
-        UnsupportedFeatureError: If the schema or a property needs a feature we do not write.
     """
     properties = {canonical_key(name): value for name, value in properties.items()}
     check_properties(properties)
@@ -103,11 +97,6 @@ def like_change(source: Snapshot, *, new_id: Callable[[], str], now_ms: int) -> 
     TABLE LIKE loses the clustering columns. State that belongs only to the source is left out:
     high-water marks, column ids and physical names. With column mapping, columns get new ids and
     names.
-
-    Raises:
-        ClusteringColumnError: If the source's clustering columns are not in its schema, or
-            cannot be clustering columns of a new table.
-        UnsupportedFeatureError: If the source is partitioned or uses a feature we do not write.
     """
     if source.metadata.partition_columns:
         raise UnsupportedFeatureError(source.uri, "copied", ("partition columns",))
@@ -148,10 +137,6 @@ def cluster_by_change(snapshot: Snapshot, columns: Sequence[Path] | None) -> Cha
     with every running rewrite. On a table without the feature, the same commit upgrades the
     protocol. The reference engine then also repeats the unchanged metaData, which would needlessly
     conflict with other writers. Existing cubes are left alone.
-
-    Raises:
-        ClusteringColumnError: If the table cannot be clustered so; holds every problem.
-        CorruptLogError: If the clustering domain cannot be read.
     """
     state = clustering_state(snapshot)
     if columns is None and not state.clustered:
@@ -185,11 +170,7 @@ def cluster_by_change(snapshot: Snapshot, columns: Sequence[Path] | None) -> Cha
 def _mapped(
     schema: StructType, configuration: Mapping[str, str], new_id: Callable[[], str]
 ) -> tuple[StructType, dict[str, str]]:
-    """Return schema and properties, with a new column mapping if the properties ask for one.
-
-    Raises:
-        UsageError: If the properties name an unknown mode.
-    """
+    """Return schema and properties, with a new column mapping if the properties ask for one."""
     mode = mapping_mode(configuration)
     if mode is MappingMode.NONE:
         return without_mapping(schema), dict(configuration)

@@ -62,11 +62,7 @@ _SOURCE_STATE: Final = frozenset(
 
 
 def check_properties(properties: Mapping[str, str]) -> None:
-    """Refuse properties that a user cannot set, or cannot set to these values.
-
-    Raises:
-        UsageError: If there are any; names them all.
-    """
+    """Refuse properties that a user cannot set, or cannot set to these values."""
     problems = []
     for name, value in properties.items():
         if name.lower() in {"clusteringcolumns", f"{_FEATURE_PREFIX}clustering"}:

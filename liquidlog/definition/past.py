@@ -44,11 +44,7 @@ class _State:
 
 
 def past_schemas(past: Sequence[Commit], current: StructType) -> tuple[StructType, ...]:
-    """Return the distinct schemas that the table has had, the current one last.
-
-    Raises:
-        CorruptLogError: If a schema cannot be read.
-    """
+    """Return the distinct schemas that the table has had, the current one last."""
     texts = dict.fromkeys(
         action.schema_string
         for commit in past

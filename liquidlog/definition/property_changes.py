@@ -39,10 +39,6 @@ def properties_change(
     The change can turn column mapping by name on: columns get ids, and their names as physical
     names, and the same commit upgrades the protocol. `strategies` are those that a property may
     name.
-
-    Raises:
-        SchemaChangeError: If a user cannot change a property, or a value is invalid; lists every
-            problem.
     """
     setting = {canonical_key(name): value for name, value in properties.items()}
     before = snapshot.metadata.configuration

@@ -98,13 +98,7 @@ def clustering_protocol_change(snapshot: Snapshot) -> ProtocolChange | None:
 
 
 def feature_to_drop(protocol: Protocol, name: str, *, truncate_history: bool) -> str:
-    """Return the feature of a name in any case, if it can be dropped here.
-
-    Raises:
-        UsageError: If the table does not have it, other features need it, it cannot be dropped, or
-            history was to be truncated, which none of these features asks for; says what Delta
-            Spark does.
-    """
+    """Return the feature of a name in any case, if it can be dropped here."""
     present = table_features(protocol)
     feature = next((one for one in present if one.lower() == name.lower()), None)
     if feature is None:
@@ -135,11 +129,7 @@ def feature_to_drop(protocol: Protocol, name: str, *, truncate_history: bool) ->
 
 
 def drop_change(snapshot: Snapshot, feature: str) -> Change:
-    """Return the change that drops a feature, and what of the table's state is of it alone.
-
-    Raises:
-        UsageError: If it cannot be dropped from this version, or a domain is there that needs it.
-    """
+    """Return the change that drops a feature, and what of the table's state is of it alone."""
     feature_to_drop(snapshot.protocol, feature, truncate_history=False)
     if feature == DOMAIN_METADATA and snapshot.domains:
         domains = tuple(sorted(snapshot.domains))

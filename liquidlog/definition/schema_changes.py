@@ -68,11 +68,7 @@ class Rename:
 
 
 def plan_rename(snapshot: Snapshot, old: Path, new_name: str) -> Rename:
-    """Return the rename of a column; `new_name` replaces the last part of its path.
-
-    Raises:
-        SchemaChangeError: If the table does not allow the rename; lists every problem.
-    """
+    """Return the rename of a column; `new_name` replaces the last part of its path."""
     found = _existing(snapshot, old)
     problems = list(_name_problems(snapshot.schema, found, new_name))
     problems.extend(_dependents(snapshot, found))
@@ -82,11 +78,7 @@ def plan_rename(snapshot: Snapshot, old: Path, new_name: str) -> Rename:
 
 
 def rename_change(snapshot: Snapshot, rename: Rename, retagged: Sequence[CopiedAdd]) -> Change:
-    """Return the change that renames a column; `retagged` holds the adds of files with new tags.
-
-    Raises:
-        SchemaChangeError: If the table cannot have the new schema.
-    """
+    """Return the change that renames a column; `retagged` holds the adds of files with new tags."""
     schema = with_field(
         snapshot.schema, rename.old, lambda field: replace(field, name=rename.new[-1])
     )
@@ -107,11 +99,7 @@ def rename_change(snapshot: Snapshot, rename: Rename, retagged: Sequence[CopiedA
 
 
 def drop_change(snapshot: Snapshot, column: Path) -> Change:
-    """Return the change that drops a column with its fields; its data stays in the files.
-
-    Raises:
-        SchemaChangeError: If the table needs the column; lists every problem.
-    """
+    """Return the change that drops a column with its fields; its data stays in the files."""
     found = _existing(snapshot, column)
     problems = [*_loss_problems(snapshot, found), *_dependents(snapshot, found)]
     if problems:
@@ -171,11 +159,7 @@ def _change_list(
 def metadata_with(
     snapshot: Snapshot, schema: StructType, configuration: Mapping[str, str]
 ) -> Metadata:
-    """Return a table's metadata with another schema and other properties.
-
-    Raises:
-        SchemaChangeError: If no file could be written into such a table.
-    """
+    """Return a table's metadata with another schema and other properties."""
     problems = tuple(unwritable(snapshot.protocol, configuration, schema))
     if problems:
         raise SchemaChangeError(problems)
@@ -194,11 +178,7 @@ def unwritable(
 
 
 def _existing(snapshot: Snapshot, column: Path) -> Path:
-    """Return the path of an existing column in the schema's spelling.
-
-    Raises:
-        SchemaChangeError: If there is no such column, or the table has no column mapping.
-    """
+    """Return the path of an existing column in the schema's spelling."""
     if mapping_mode(snapshot.metadata.configuration) is MappingMode.NONE:
         text = (
             "columns can be renamed or dropped with column mapping only; turn it on with"

@@ -67,9 +67,6 @@ def find_tables(
     it, or else for all tables below it. `glue://database[/pattern]` and
     `unity://catalog.schema[/pattern]` stand for the Delta tables that a catalog lists. What matches
     nothing, or cannot be listed, is a problem of its own.
-
-    Raises:
-        UsageError: If an address has a form that no table's address has.
     """
     listings = [address for address in excluded if is_listing(address)]
     if listings:
@@ -118,11 +115,7 @@ def _found(address: str, options: StorageOptions, *, below: bool) -> Iterator[Fo
 
 
 def _of_catalog(address: str, options: StorageOptions) -> Iterator[Found]:
-    """Yield the Delta tables that a catalog lists; a location that is no table's is a problem.
-
-    Raises:
-        LiquidlogError: If the address is none of a catalog, or its client cannot be used.
-    """
+    """Yield the Delta tables that a catalog lists; a location that is no table's is a problem."""
     wanted = parse_listing(address)
     try:
         listing = _listing(wanted, options)
@@ -148,12 +141,7 @@ def _of_catalog(address: str, options: StorageOptions) -> Iterator[Found]:
 
 
 def _listing(wanted: ListingAddress, options: StorageOptions) -> Listing:
-    """Ask a catalog; its client is imported only then.
-
-    Raises:
-        UsageError: If the client is not installed, or not told where the catalog is.
-        StorageError: If the catalog does not answer or refuses.
-    """
+    """Ask a catalog; its client is imported only then."""
     if wanted.catalog == "glue":
         from liquidlog.fleet.glue import glue_entries
 
@@ -164,11 +152,7 @@ def _listing(wanted: ListingAddress, options: StorageOptions) -> Listing:
 
 
 def _parts(address: str) -> tuple[str, tuple[str, ...]]:
-    """Return the directory before the first wildcard, and the names from there on.
-
-    Raises:
-        UsageError: If the wildcard is in a scheme or a bucket.
-    """
+    """Return the directory before the first wildcard, and the names from there on."""
     if not is_glob(address):
         return table_address(address), ()
     scheme, mark, rest = address.partition("://")

@@ -25,10 +25,6 @@ def glue_entries(database: str, options: StorageOptions) -> list[Entry]:
 
     Credentials and region are those of the storage options, else what boto3 finds: the environment,
     a profile, a role. AWS_ENDPOINT_URL_GLUE names another server than AWS's own.
-
-    Raises:
-        UsageError: If boto3 is not installed.
-        StorageError: If Glue does not answer or refuses, or the database has too many tables.
     """
     try:
         import boto3

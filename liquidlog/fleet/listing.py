@@ -46,11 +46,7 @@ def is_listing(address: str) -> bool:
 
 
 def parse_listing(address: str) -> ListingAddress:
-    """Return the parts of glue://database[/pattern] or unity://catalog.schema[/pattern].
-
-    Raises:
-        UsageError: If it has another form; it is not repeated, as it may hold a secret.
-    """
+    """Return the parts of glue://database[/pattern] or unity://catalog.schema[/pattern]."""
     found = _ADDRESS.fullmatch(address)
     forms = "glue://database[/pattern] or unity://catalog.schema[/pattern]"
     if found is None:

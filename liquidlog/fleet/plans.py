@@ -9,11 +9,7 @@ from liquidlog.storage import local
 
 
 def save_plan(directory: str, plan: ClusteringPlan) -> str:
-    """Save a plan and return the path of its file; one of the same table is replaced.
-
-    Raises:
-        StorageError: If it cannot be written.
-    """
+    """Save a plan and return the path of its file; one of the same table is replaced."""
     path = Path(directory, file_name(plan.table_uri, ".json"))
     try:
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -11,12 +11,7 @@ from liquidlog.upkeep.reading import parse_policy
 
 
 def read_policy(path: str) -> UpkeepPolicy:
-    """Return the policy in a file of TOML.
-
-    Raises:
-        StorageError: If the file cannot be read.
-        DocumentError: If it is no TOML, or a key is unknown, missing or has a wrong value.
-    """
+    """Return the policy in a file of TOML."""
     content = read_file(path)
     try:
         policy = parse_policy(content.decode(), path)

@@ -23,12 +23,7 @@ class Readers:
     def __init__(
         self, source: str | None, addresses: Sequence[str], options: StorageOptions
     ) -> None:
-        """Read the workload, if there is a source; tables that cannot be opened are not asked for.
-
-        Raises:
-            StorageError: If it cannot be read.
-            UsageError: If it is no workload that names its tables.
-        """
+        """Read the workload, if there is a source; tables that cannot be opened are left out."""
         self.source = source
         self._options = options
         self._queries: dict[str, list[Query]] = {}
@@ -50,20 +45,12 @@ class Readers:
         return tuple(self._queries.get(normal(address), ()))
 
     def of(self, address: str) -> Workload | None:
-        """Return what readers ask of a table: nothing without a workload, None if nobody asks.
-
-        Raises:
-            LiquidlogError: If the table's values are needed and cannot be read.
-        """
+        """Return what readers ask of a table: nothing without a workload, None if nobody asks."""
         if self.source is None:
             return ()
         return workload_of(self.queries_of(address), address, self._options)
 
 
 def workload_of(queries: Sequence[Query], address: str, options: StorageOptions) -> Workload | None:
-    """Return queries of a table as a workload, None if there is nothing in them.
-
-    Raises:
-        LiquidlogError: If the table's values are needed and cannot be read.
-    """
+    """Return queries of a table as a workload, None if there is nothing in them."""
     return predicates_of(queries, address, options) or None

@@ -87,11 +87,6 @@ def survey(
     """Return what all tables are like and what to do with them; one's failure stops no other.
 
     `on_found` hears of the number of tables, `on_table` of each once it was looked at.
-
-    Raises:
-        UsageError: If no prefix is given, an address cannot be one, or the workload is none that
-            names its tables.
-        StorageError: If the workload cannot be read, or the directory for pages cannot be made.
     """
     if not request.prefixes:
         raise UsageError("there is nothing to look at: name tables, or what is above them")

@@ -55,11 +55,6 @@ def tick(
 
     One table's failure stops no other, and neither do two runs at once: a table is claimed before
     it is worked on.
-
-    Raises:
-        UsageError: If no table is named, an address cannot be one, or the workload is none that
-            names its tables.
-        StorageError: If the workload cannot be read.
     """
     policy, now = request.policy, clock or system_clock()
     wanted = (*policy.tables, *request.tables)

@@ -32,12 +32,7 @@ _TIMEOUT_SECONDS: Final = 30.0
 def unity_entries(
     catalog: str, schema: str, options: StorageOptions, environment: Mapping[str, str] = os.environ
 ) -> list[Entry]:
-    """Return the tables of a schema.
-
-    Raises:
-        UsageError: If no server is named, or a token would be sent to one without encryption.
-        StorageError: If it does not answer or refuses, or the schema has too many tables.
-    """
+    """Return the tables of a schema."""
     where = f"unity://{catalog}.{schema}"
     server, token = _server(environment)
     entries: list[Entry] = []
@@ -88,11 +83,7 @@ _OPENER: Final = urllib.request.build_opener(_NoRedirects)
 def _tables(
     where: str, server: str, token: str | None, place: tuple[str, str], options: StorageOptions
 ) -> Iterator[Mapping[str, Any]]:
-    """Yield the tables of a schema as the API describes them, page by page.
-
-    Raises:
-        StorageError: If the server does not answer with a listing.
-    """
+    """Yield the tables of a schema as the API describes them, page by page."""
     query = {"catalog_name": place[0], "schema_name": place[1], "max_results": str(_PER_PAGE)}
     seen: set[str] = set()
     while True:

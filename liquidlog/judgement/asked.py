@@ -61,9 +61,6 @@ def asked_of(
     """Return what a workload asks for, of a table that is clustered by these columns.
 
     Predicates that are no condition on the table count nowhere.
-
-    Raises:
-        UsageError: If no predicate is a condition on the table.
     """
     # The SQL parser takes a third of a command's start.
     from liquidlog.predicates.named import referenced_leaves_each

@@ -71,7 +71,7 @@ class Ratios:
 NOT_MEASURED: Final = Ratios(depth=None, read=None)
 
 
-def with_ratios(  # noqa: PLR0913  as measure_health
+def with_ratios(
     health: Health,
     snapshot: Snapshot,
     columns: tuple[ClusteringColumn, ...],
@@ -109,7 +109,7 @@ def measured_files(
     return found
 
 
-def ratios(  # noqa: PLR0913  what a rewrite depends on
+def ratios(
     bounds: Bounds,
     size_bytes: Ints,
     *,

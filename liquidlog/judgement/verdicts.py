@@ -31,11 +31,7 @@ class Bar:
     payback_days: float = PAYBACK_DAYS
 
     def __post_init__(self) -> None:
-        """Refuse numbers with which nothing could be judged.
-
-        Raises:
-            UsageError: If a number is not finite and above 0.
-        """
+        """Refuse numbers with which nothing could be judged."""
         for name in ("readings_a_day", "payback_days"):
             value = getattr(self, name)
             if not 0 < value < math.inf:

@@ -19,7 +19,7 @@ _SHORT_DAYS: Final = 10
 _LONGEST_SHOWN_DAYS: Final = 3650
 
 
-def weigh(  # noqa: PLR0913  the parts of an option
+def weigh(
     name: str,
     command: str,
     plan: ClusteringPlan,
@@ -74,7 +74,7 @@ def weigh(  # noqa: PLR0913  the parts of an option
     )
 
 
-def _problem(  # noqa: PLR0913, PLR0917  the figures of an option
+def _problem(
     plan: ClusteringPlan,
     prediction: Prediction,
     before: float,

@@ -36,10 +36,6 @@ class LocalJobs(Jobs):
         """Return what a function returns for each of these arguments, in their order.
 
         After an error, none of the calls runs any more.
-
-        Raises:
-            TaskFailedError: If a call failed, and again, if that might have passed.
-            ExecutorError: If the group was cancelled.
         """
         results: list[Any] = [None] * len(calls)
         running: dict[Future[Any], tuple[int, int]] = {}

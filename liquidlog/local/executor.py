@@ -91,11 +91,7 @@ class LocalExecutor:
     def require_doable(
         plan: ClusteringPlan, groups: Collection[int] | None, limit_bytes: int | None
     ) -> None:
-        """Refuse groups, all if None, that have more input than one machine should rewrite.
-
-        Raises:
-            ExecutorError: If they have more than the limit, or than DEFAULT_LIMIT_BYTES.
-        """
+        """Refuse groups, all if None, that have more input than one machine should rewrite."""
         limit_bytes = DEFAULT_LIMIT_BYTES if limit_bytes is None else limit_bytes
         wanted = [group for group in plan.groups if groups is None or group.group_id in groups]
         input_bytes = sum(group.size_bytes for group in wanted)
@@ -116,11 +112,6 @@ class LocalExecutor:
         """Yield each group when it finishes or fails; a failure does not stop the others.
 
         Closing the iterator ends what runs and deletes what it wrote.
-
-        Raises:
-            UsageError: If the plan has no such group.
-            ExecutorError: If the plan has more input than the limit, or asks for something that
-                cannot be done, or this machine cannot read or write the table.
         """
         self.require_doable(plan, groups, self._limit_bytes)
         storage = StorageOptions.of(self._storage_options)
@@ -131,11 +122,7 @@ class LocalExecutor:
         yield from Flight(_Slots(self._workers.count), flying).outcomes(progress, cancelled)
 
     def tasks(self, function: Callable[[Any], Any], requests: Sequence[Any]) -> Sequence[Any]:
-        """Return what a function returns for each request, in their order; a `plan.Tasks`.
-
-        Raises:
-            ExecutorError: If the function raises one of our errors, with its message.
-        """
+        """Return what a function returns for each request, in their order; a `plan.Tasks`."""
         try:
             return LocalJobs(self._workers).run(function, [(request,) for request in requests])
         except TaskFailedError as error:

@@ -70,11 +70,7 @@ class Worker:
         return self._process.pid
 
     def call(self, request: bytes) -> Answer:
-        """Return the answer to a pickled request; after an error, the worker is stopped.
-
-        Raises:
-            TaskFailedError: If the process ends meanwhile.
-        """
+        """Return the answer to a pickled request; after an error, the worker is stopped."""
         try:
             self._connection.send_bytes(request)
             answer: Answer = pickle.loads(self._connection.recv_bytes())  # noqa: S301  our worker

@@ -36,10 +36,6 @@ def read_adds(
 
     The structs have the `fields` that exist in the file, each named by its path below `add`. A few
     threads share the row groups, each with its own file handle.
-
-    Raises:
-        KeyError: If the file has no column `add`.
-        pyarrow.ArrowException: If it cannot be read.
     """
     with pq.ParquetFile(open_file()) as file:
         metadata = file.metadata
@@ -65,11 +61,7 @@ def read_statistics(
     fields: Sequence[Path],
     convert: Callable[[pa.StructArray], Read],
 ) -> list[Read]:
-    """Return `convert` of the adds in a checkpoint file, one result per batch, in file order.
-
-    Raises:
-        CorruptLogError: If the file can no longer be read.
-    """
+    """Return `convert` of the adds in a checkpoint file, one result per batch, in file order."""
     try:
         return read_adds(lambda: store.open_log(file.name), fields, convert)
     except (pa.ArrowException, OSError, KeyError) as error:
@@ -78,11 +70,7 @@ def read_statistics(
 
 
 def check_all(file: CheckpointFile, adds: int) -> None:
-    """Refuse a checkpoint file that was replaced: its number of adds is not that in `file`.
-
-    Raises:
-        CorruptLogError: If the numbers differ.
-    """
+    """Refuse a checkpoint file that was replaced: its number of adds is not that in `file`."""
     if adds != file.adds:
         raise CorruptLogError(log_path(file.name), "it was replaced while it was read")
 
@@ -92,9 +80,6 @@ def struct_field(struct: pa.StructArray, name: str, data_type: pa.DataType) -> p
 
     A nested `data_type` fixes the kind only, not the fields. With the null type, the field keeps
     the type it has. If the structs have no such field, every value is null.
-
-    Raises:
-        pyarrow.ArrowException: If the field has another type.
     """
     if struct.type.get_field_index(name) < 0:
         return pa.nulls(len(struct), data_type)
@@ -108,11 +93,7 @@ def struct_field(struct: pa.StructArray, name: str, data_type: pa.DataType) -> p
 
 
 def _require(found: pa.DataType, expected: pa.DataType, name: str) -> None:
-    """Refuse a column of another kind.
-
-    Raises:
-        ArrowTypeError: With the column and its type in the file.
-    """
+    """Refuse a column of another kind."""
     if found.id != expected.id:
         raise pa.ArrowTypeError(f"the column {name} is of type {str(found)[:80]}")
 

@@ -68,12 +68,6 @@ def write_checkpoint(
 
     Without `publish`, the checkpoint is made and compared with the log, and the table stays
     unchanged.
-
-    Raises:
-        CheckpointMismatchError: If what delta-rs wrote differs from the log; has every difference.
-            Nothing was published.
-        CorruptLogError: If a needed log file is missing or broken, for us or for delta-rs.
-        StorageError: If the storage or the directory for temporary files cannot be written.
     """
     snapshot, segment = load_segment(store, version)
     count = snapshot.files.num_rows
@@ -105,11 +99,7 @@ def write_checkpoint(
 
 
 def _stage(store: TableStore, snapshot: Snapshot, segment: LogSegment, target: Path) -> None:
-    """Copy the log files from which a version is read; delta-rs needs no other file of the table.
-
-    Raises:
-        CorruptLogError: If one of them is gone.
-    """
+    """Copy the log files of a version; delta-rs needs no other file of the table."""
     (target / SIDECAR_DIR).mkdir(parents=True)
     for name in _log_files(snapshot, segment):
         content = store.read_log(name)

@@ -68,12 +68,7 @@ class CheckpointState:
 
 
 def read_checkpoint(store: TableStore, names: Sequence[str]) -> CheckpointState:
-    """Return the state in a checkpoint; a multi-part checkpoint is given with all its parts.
-
-    Raises:
-        CorruptLogError: If a file of the checkpoint, or a sidecar that it names, is missing or
-            unreadable.
-    """
+    """Return the state in a checkpoint; a multi-part checkpoint is given with all its parts."""
     parts = [_guarded(store, name, _read_json if _is_json(name) else _read) for name in names]
     files, statistics = _joined([(part.files, part.statistics) for part in parts])
     return CheckpointState(

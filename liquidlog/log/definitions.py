@@ -18,10 +18,6 @@ def past_definitions(store: TableStore, newest: Snapshot) -> tuple[Commit, ...]:
     Each commit keeps only its commitInfo, metaData and domainMetadata actions; commits without
     metaData and domainMetadata are left out. If the log does not begin with version 0, the oldest
     version that can be loaded comes first, in the form of a commit.
-
-    Raises:
-        CorruptLogError: If a commit is broken, or the oldest version cannot be loaded.
-        VersionNotFoundError: If a commit was deleted during the call.
     """
     listing = list_log(store)
     first = newest.version + 1

@@ -39,10 +39,6 @@ def live_files(open_file: Callable[[], Source]) -> pa.Table:
     """Return the adds of a checkpoint or sidecar file in FILES_SCHEMA, in file order.
 
     `statistics_row` counts them from 0.
-
-    Raises:
-        KeyError: If the file has no column `add`.
-        pyarrow.ArrowException: If it cannot be read.
     """
     files = pa.concat_tables(
         [FILES_SCHEMA.empty_table(), *read_adds(open_file, _ADD_FIELDS, _files)]

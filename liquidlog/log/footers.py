@@ -32,12 +32,7 @@ _GROWING: Final = frozenset({"DELTA_BYTE_ARRAY"})
 
 
 def implausible(open_file: Callable[[], Source]) -> str | None:
-    """Return why a Parquet file cannot be part of a checkpoint, None if it is plausible.
-
-    Raises:
-        pyarrow.ArrowException: If the file is not Parquet.
-        OSError: If the file cannot be read.
-    """
+    """Return why a Parquet file cannot be part of a checkpoint, None if it is plausible."""
     with pq.ParquetFile(open_file()) as file:
         metadata = file.metadata
     chunks = list(_chunks(metadata))

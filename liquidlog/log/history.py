@@ -27,10 +27,6 @@ def read_history(store: TableStore, limit: int | None = None) -> Rows:
     8601 in UTC: the in-commit timestamp if there is one, else the file's time. Parameters and
     metrics are strings, as the reference engine shows them. Fields of commitInfo that the reference
     engine does not show, known here or not, follow unchanged.
-
-    Raises:
-        TableNotFoundError: If there is no table.
-        CorruptLogError: If a commit is broken.
     """
     listing = list_log(store)
     newest_first = sorted(listing.commits.values(), key=lambda file: file.version, reverse=True)
@@ -44,11 +40,7 @@ def read_history(store: TableStore, limit: int | None = None) -> Rows:
 
 
 def count_commits(store: TableStore) -> int:
-    """Return the number of commits still in the log.
-
-    Raises:
-        TableNotFoundError: If there is no table.
-    """
+    """Return the number of commits still in the log."""
     return len(list_log(store).commits)
 
 

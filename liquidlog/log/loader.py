@@ -58,10 +58,6 @@ def open_store(
     Options may come from a callable; it is asked again after a minute, and before each commit.
     A table on local disk takes no storage options: they are refused, so that a mistyped scheme is
     noticed.
-
-    Raises:
-        UsageError: If the address or an option cannot be used.
-        StorageError: If the storage client refuses its arguments.
     """
     options = StorageOptions.of(storage_options)
     given = address(uri, argument="a table's address")
@@ -74,11 +70,7 @@ def open_store(
 
 
 def require_used(uri: str, storage_options: OptionsSource | None) -> None:
-    """Refuse storage options for a table on local disk, which has no use for them.
-
-    Raises:
-        UsageError: If there are options and the table is on local disk.
-    """
+    """Refuse storage options for a table on local disk, which has no use for them."""
     options = StorageOptions.of(storage_options)
     if options and is_local(uri):
         names = [name for name, _ in options.items]
@@ -87,28 +79,14 @@ def require_used(uri: str, storage_options: OptionsSource | None) -> None:
 
 
 def load_snapshot(store: TableStore, version: int | None = None) -> Snapshot:
-    """Return the table's state at `version`, or at the newest version if None.
-
-    Raises:
-        TableNotFoundError: If there is no table.
-        VersionNotFoundError: If the log does not have that version.
-        CorruptLogError: If a needed log file is missing or broken.
-        UnsupportedFeatureError: If the table cannot be read; gives every reason.
-    """
+    """Return the table's state at `version`, or at the newest version if None."""
     snapshot, _ = load_segment(store, version)
     pa.default_memory_pool().release_unused()
     return snapshot
 
 
 def load_segment(store: TableStore, version: int | None = None) -> tuple[Snapshot, LogSegment]:
-    """Return the table's state as load_snapshot does, and the log files it was read from.
-
-    Raises:
-        LogError: As load_snapshot does.
-        VersionNotFoundError: If the log does not have that version.
-        CorruptLogError: If a needed log file is missing or broken.
-        UnsupportedFeatureError: If the table cannot be read; gives every reason.
-    """
+    """Return the table's state as load_snapshot does, and the log files it was read from."""
     began = time.perf_counter()
     recent = list_recent_log(store)
     try:
@@ -165,26 +143,13 @@ def advance(store: TableStore, snapshot: Snapshot) -> tuple[Snapshot, tuple[Comm
 
     Only those commits are read. If the log may no longer be the one that the snapshot came from,
     the newest version is loaded from scratch.
-
-    Raises:
-        TableNotFoundError: If the table is gone.
-        VersionNotFoundError: If one of the commits is gone.
-        CorruptLogError: If a needed log file is missing or broken.
-        UnsupportedFeatureError: If the table can no longer be read; gives every reason.
     """
     listing = list_log_from(store, snapshot.version)
     return _advanced(store, snapshot, listing, same=_is_of(snapshot, listing))
 
 
 def follow(store: TableStore, snapshot: Snapshot) -> tuple[Snapshot, tuple[Commit, ...]]:
-    """Do as `advance` does, but only if the log is still the one that the snapshot came from.
-
-    Raises:
-        TableReplacedError: If another log is there now: the table was dropped and created again, or
-            restored from a copy. A change derived from the snapshot must not be committed to it.
-        LogError: As `advance` does.
-        UnsupportedFeatureError: If the table can no longer be read; gives every reason.
-    """
+    """Do as `advance` does, but only if the log is still the one that the snapshot came from."""
     listing = list_log_from(store, snapshot.version)
     same = _is_of(snapshot, listing)
     if not same and _contradicts(snapshot, listing):
@@ -198,11 +163,7 @@ def follow(store: TableStore, snapshot: Snapshot) -> tuple[Snapshot, tuple[Commi
 
 
 def require_same_table(snapshot: Snapshot, table_id: str) -> None:
-    """Refuse a table that has another id than the one expected.
-
-    Raises:
-        TableReplacedError: If the ids differ.
-    """
+    """Refuse a table that has another id than the one expected."""
     if snapshot.metadata.id != table_id:
         raise TableReplacedError(snapshot.uri, _other_table(table_id, snapshot.metadata.id))
 
@@ -236,21 +197,12 @@ def _advanced(
 
 
 def load_commits(store: TableStore, first: int, last: int) -> Iterator[Commit]:
-    """Yield the commits of versions `first` to `last`, oldest first.
-
-    Raises:
-        VersionNotFoundError: If a commit is missing.
-        CorruptLogError: If a commit is broken.
-    """
+    """Yield the commits of versions `first` to `last`, oldest first."""
     yield from read_commits(store, range(first, last + 1))
 
 
 def newest_version(store: TableStore) -> int:
-    """Return the newest version in the log.
-
-    Raises:
-        TableNotFoundError: If there is no table.
-    """
+    """Return the newest version in the log."""
     return list_recent_log(store).newest
 
 

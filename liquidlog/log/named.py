@@ -63,12 +63,6 @@ def named_files(store: TableStore, names: Collection[str]) -> frozenset[str]:
     Args:
         store: The table.
         names: Paths relative to the table, decoded.
-
-    Raises:
-        TableNotFoundError: If there is no log.
-        VersionNotFoundError: If a commit was deleted while the log was read.
-        CorruptLogError: If a part of the log is unreadable or not listed, so that the answer is not
-            known.
     """
     wanted = _Wanted.of(names)
     listing = list_log(store)
@@ -94,12 +88,6 @@ def needed_files(
         paths: Paths relative to the table, decoded.
         since_ms: When the retention begins, in ms since the epoch.
         by_name: Whether to compare all paths by their last part, as one file can have several.
-
-    Raises:
-        TableNotFoundError: If there is no log.
-        VersionNotFoundError: If a commit was deleted while the log was read.
-        CorruptLogError: If a part of the log is unreadable or not listed.
-        UnsupportedFeatureError: If the table cannot be read; gives every reason.
     """
     wanted = _Wanted.of(paths, by_name=by_name)
     listing = list_log(store)
@@ -165,9 +153,6 @@ def _versions(store: TableStore, listing: LogListing) -> Sequence[int]:
     """Return the versions whose commits are in the log, without gaps.
 
     A listing may come from a cache, so the commits before and after it are looked up by name.
-
-    Raises:
-        CorruptLogError: If commits are missing between the oldest and the newest.
     """
     candidate_segments(listing, None)
     first, last = min(listing.commits, default=listing.newest + 1), listing.newest

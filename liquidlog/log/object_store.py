@@ -31,12 +31,7 @@ class ObjectTableStore:
     """A table in S3, Google Cloud Storage, Azure or HDFS, or read-only in any other storage."""
 
     def __init__(self, uri: str, options: StorageOptions) -> None:
-        """Make the client; no request is sent yet.
-
-        Raises:
-            UsageError: If the address or an option cannot be used.
-            StorageError: If the client refuses its arguments.
-        """
+        """Make the client; no request is sent yet."""
         self._uri = uri
         self._options = options
         self._objects = Objects.at(uri, options)

@@ -27,11 +27,6 @@ def original_adds(
         store: The table.
         snapshot: A snapshot of the table.
         files: Some rows of the snapshot's files.
-
-    Raises:
-        CorruptLogError: If the commit that added a file no longer has its add, or the checkpoint
-            that has it can no longer be read.
-        VersionNotFoundError: If a commit that added a file is gone.
     """
     rows = files.to_pylist()
     versions = sorted({row["version"] for row in rows if row["version"] is not None})
@@ -56,11 +51,7 @@ def _original(
 
 
 def _adds(store: TableStore, version: int) -> dict[FileKey, _Document]:
-    """Return the adds of a commit by logical file; of several adds of a file, the last.
-
-    Raises:
-        VersionNotFoundError: If the commit is gone.
-    """
+    """Return the adds of a commit by logical file; of several adds of a file, the last."""
     content = store.read_log(commit_name(version))
     if content is None:
         raise VersionNotFoundError(version, version, version)

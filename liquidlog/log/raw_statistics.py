@@ -24,9 +24,6 @@ def raw_statistics(store: TableStore, snapshot: Snapshot, files: pa.Table) -> Se
     """Return the statistics of `files`, which are some of the snapshot's; None if a file has none.
 
     Texts are those of the log; structs of a checkpoint that has no texts are rendered.
-
-    Raises:
-        CorruptLogError: If the snapshot's checkpoint can no longer be read.
     """
     first_text = sum(file.adds for file in snapshot.statistics.checkpoint)
     rows = files["statistics_row"].combine_chunks()
@@ -41,11 +38,7 @@ def raw_statistics(store: TableStore, snapshot: Snapshot, files: pa.Table) -> Se
 
 
 def statistics_texts(store: TableStore, statistics: Statistics, files: pa.Table) -> pa.ChunkedArray:
-    """Return the statistics texts of all `files` as they stand in the log, null without a text.
-
-    Raises:
-        CorruptLogError: If a checkpoint can no longer be read.
-    """
+    """Return the statistics texts of all `files` as they stand in the log, null without a text."""
     parts = [_stored_texts(store, file) for file in statistics.checkpoint]
     texts = pa.chunked_array([*parts, *statistics.texts.chunks], STATISTICS_TYPE)
     return texts.take(files["statistics_row"])

@@ -62,11 +62,7 @@ class SecondOpinion:
         """Whether all paths of the agreed version are plain; None before anybody asked."""
 
     def require(self, snapshot: Snapshot) -> None:
-        """Compare the live files with those that delta-rs sees at the same version.
-
-        Raises:
-            CorruptLogError: As `require_agreement`.
-        """
+        """Compare the live files with those that delta-rs sees at the same version."""
         if self._agreed is None or not self._follows(self._agreed, snapshot):
             require_agreement(snapshot, self._store.storage)
             self._plain = None
@@ -104,12 +100,7 @@ class SecondOpinion:
 
 
 def require_agreement(snapshot: Snapshot, storage: StorageOptions = NO_OPTIONS) -> None:
-    """Compare the live files with those that delta-rs sees at the same version.
-
-    Raises:
-        CorruptLogError: If delta-rs cannot open the version or sees other files: no file is removed
-            on the word of a log that two implementations read differently.
-    """
+    """Compare the live files with those that delta-rs sees at the same version."""
     # Only few commands need a second opinion.
     from deltalake import DeltaTable
     from deltalake.exceptions import DeltaError

@@ -124,12 +124,7 @@ class LogListing:
 
 
 def list_log(store: TableStore) -> LogListing:
-    """Return the log's listing.
-
-    Raises:
-        TableNotFoundError: If there is no log, or it has neither a commit nor a checkpoint.
-        CorruptLogError: If a commit is too large to be read into memory.
-    """
+    """Return the log's listing."""
     files = store.list_log()
     if files is None:
         raise TableNotFoundError(store.uri, what_is_there(store.uri))
@@ -142,9 +137,6 @@ def list_recent_log(store: TableStore) -> LogListing:
     """Return a listing with the newest version and the files to load it from.
 
     Older files may be missing, which shortens the listing if the store can begin in the middle.
-
-    Raises:
-        TableNotFoundError: If there is no log, or it has neither a commit nor a checkpoint.
     """
     first = hinted_version(store)
     if first > 0:
@@ -157,11 +149,7 @@ def list_recent_log(store: TableStore) -> LogListing:
 
 
 def list_log_from(store: TableStore, version: int) -> LogListing:
-    """Return a listing with at least the commits from `version` on.
-
-    Raises:
-        TableNotFoundError: If there is no log, or it has neither a commit nor a checkpoint.
-    """
+    """Return a listing with at least the commits from `version` on."""
     files = store.list_log(version)
     return _listing(files, whole=version == 0) if files else list_log(store)
 
@@ -194,10 +182,6 @@ def candidate_segments(listing: LogListing, version: int | None) -> tuple[LogSeg
     """Return the segments from which a version can be loaded, newest checkpoint first.
 
     A later segment is used if the checkpoint of an earlier one turns out to be unreadable.
-
-    Raises:
-        VersionNotFoundError: If the log does not reach that version.
-        CorruptLogError: If commits are missing.
     """
     newest = listing.newest
     target = newest if version is None else version
@@ -270,12 +254,7 @@ _INFO_DECODER: Final = msgspec.json.Decoder(_InfoLine)
 
 
 def read_commit(store: TableStore, version: int) -> Commit:
-    """Return the commit of `version`. An empty file is a commit without actions.
-
-    Raises:
-        VersionNotFoundError: If there is no such commit.
-        CorruptLogError: If a line is not an action.
-    """
+    """Return the commit of `version`. An empty file is a commit without actions."""
     content = store.read_log(commit_name(version))
     if content is None:
         raise VersionNotFoundError(version, version, version)
@@ -283,12 +262,7 @@ def read_commit(store: TableStore, version: int) -> Commit:
 
 
 def read_commits(store: TableStore, versions: Sequence[int]) -> Iterator[Commit]:
-    """Yield the commits of `versions` in their order; a store may read several at once.
-
-    Raises:
-        VersionNotFoundError: If there is no such commit.
-        CorruptLogError: If a line is not an action.
-    """
+    """Yield the commits of `versions` in their order; a store may read several at once."""
     for version, content in _contents(store, versions):
         yield parse_commit(content, version)
 
@@ -297,10 +271,6 @@ def read_infos(store: TableStore, versions: Sequence[int]) -> Iterator[Mapping[s
     """Yield all fields of the commitInfo per version, an empty mapping if a commit has none.
 
     Values are plain JSON values. Other actions are not decoded.
-
-    Raises:
-        VersionNotFoundError: If there is no such commit.
-        CorruptLogError: If the line of a commitInfo is not valid JSON.
     """
     for version, content in _contents(store, versions):
         yield _parse_info(content, version)
@@ -309,24 +279,14 @@ def read_infos(store: TableStore, versions: Sequence[int]) -> Iterator[Mapping[s
 def read_selected(
     store: TableStore, versions: Sequence[int], lines: re.Pattern[bytes]
 ) -> Iterator[Commit]:
-    """Yield the commits of `versions`, reduced to actions whose lines match from their start.
-
-    Raises:
-        VersionNotFoundError: If there is no such commit.
-        CorruptLogError: If such a line is not an action.
-    """
+    """Yield the commits of `versions`, reduced to actions whose lines match from their start."""
     for version, content in _contents(store, versions):
         chosen = b"\n".join(line for line in content.split(b"\n") if lines.match(line))
         yield parse_commit(chosen, version)
 
 
 def read_change_files(store: TableStore, versions: Sequence[int]) -> Iterator[str]:
-    """Yield the paths of the files of the change data feed that commits name, as the log has them.
-
-    Raises:
-        VersionNotFoundError: If there is no such commit.
-        CorruptLogError: If a line that names one is not an action.
-    """
+    """Yield the paths of change data files that commits name, as the log has them."""
     for version, content in _contents(store, versions):
         yield from _decoded(content, version, decode_change_line, holding=b'"cdc"')
 
@@ -357,22 +317,14 @@ def _parse_info(content: bytes, version: int) -> Mapping[str, Any]:
 
 
 def parse_commit(content: bytes, version: int) -> Commit:
-    """Return the actions in a commit file's content; blank lines are skipped.
-
-    Raises:
-        CorruptLogError: If a line is not JSON or a known action has a wrong shape.
-    """
+    """Return the actions in a commit file's content; blank lines are skipped."""
     return Commit(version, tuple(_decoded(content, version, decode_line)))
 
 
 def _decoded(
     content: bytes, version: int, decode: Callable[[bytes], T | None], *, holding: bytes = b""
 ) -> Iterator[T]:
-    """Yield what is on the lines of a commit that hold some bytes; blank lines are skipped.
-
-    Raises:
-        CorruptLogError: If such a line cannot be decoded.
-    """
+    """Yield what is on the lines of a commit that hold some bytes; blank lines are skipped."""
     for number, line in enumerate(content.split(b"\n"), start=1):
         if holding not in line or not line.strip():
             continue

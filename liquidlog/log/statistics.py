@@ -35,9 +35,6 @@ def load_bounds(store: TableStore, snapshot: Snapshot, columns: Sequence[Leaf]) 
     """Return the bounds of `columns`, with one entry per row of `snapshot.files`, in its order.
 
     If a checkpoint has statistics both as text and as structs, the text is used.
-
-    Raises:
-        CorruptLogError: If the snapshot's checkpoint can no longer be read.
     """
     if not columns:
         return Bounds(columns=(), num_records=num_records(snapshot.files))

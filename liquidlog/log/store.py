@@ -28,88 +28,46 @@ class TableStore(Protocol):
         ...
 
     def require_writable(self) -> None:
-        """Refuse a storage that cannot create each version once, whole or not at all.
-
-        Raises:
-            UnsupportedFeatureError: With the reason; nothing was written.
-            StorageError: If the storage does not answer.
-        """
+        """Refuse a storage that cannot create each version once, whole or not at all."""
         ...
 
     def list_log(self, first_version: int = 0) -> tuple[LogFile, ...] | None:
         """Return the log's files, None if the table directory has no `_delta_log`.
 
         Files of versions before `first_version` may be missing.
-
-        Raises:
-            StorageError: If it cannot be listed.
         """
         ...
 
     def read_log(self, name: str) -> bytes | None:
-        """Return the content of a log file, None if it does not exist.
-
-        Raises:
-            StorageError: If the file exists but cannot be read.
-        """
+        """Return the content of a log file, None if it does not exist."""
         ...
 
     def read_logs(self, names: Sequence[str]) -> tuple[bytes | None, ...]:
-        """Return the contents of log files as read_log does, several at once if that is faster.
-
-        Raises:
-            StorageError: If a file exists but cannot be read.
-        """
+        """Return the contents of log files as read_log does, several at once if that is faster."""
         ...
 
     def put_log_if_absent(self, name: str, content: bytes) -> bool:
-        """Store a log file whole, or not at all; return False if the name is taken.
-
-        Raises:
-            StorageError: If nothing was stored.
-            AmbiguousPutError: If it may have been stored.
-        """
+        """Store a log file whole, or not at all; return False if the name is taken."""
         ...
 
     def replace_log(self, name: str, content: bytes) -> None:
-        """Store a log file whole, replacing one of the same name; for `_last_checkpoint` only.
-
-        Raises:
-            StorageError: If the file was not written, or may not have been.
-        """
+        """Store a log file whole, replacing one of the same name; for `_last_checkpoint` only."""
         ...
 
     def open_log(self, name: str) -> Source:
-        """Return a log file, opened for a Parquet reader.
-
-        Raises:
-            OSError: If the file is missing or cannot be read.
-        """
+        """Return a log file, opened for a Parquet reader."""
         ...
 
     def file_facts(self, path: str) -> FileFacts | None:
-        """Return the facts about the data file at a decoded path, None if it does not exist.
-
-        Raises:
-            StorageError: If the storage does not say.
-            UsageError: If the path lies in another storage.
-        """
+        """Return the facts about the data file at a decoded path, None if it does not exist."""
         ...
 
     def delete_file(self, path: str) -> None:
-        """Delete the data file at a decoded path; a missing file is no error.
-
-        Raises:
-            StorageError: If the file may still be there.
-        """
+        """Delete the data file at a decoded path; a missing file is no error."""
         ...
 
     def temporaries(self) -> tuple[str, ...]:
-        """Return the paths, relative to the table, of temporary files of active writers.
-
-        Raises:
-            StorageError: If the storage does not answer.
-        """
+        """Return the paths, relative to the table, of temporary files of active writers."""
         ...
 
     def data_path(self, path: str) -> str:

@@ -27,11 +27,6 @@ def version_at(store: TableStore, newest: Snapshot, timestamp_ms: int) -> int:
     """Return the last version committed at or before a time (ms since the epoch).
 
     `newest` is the newest snapshot; its properties say from which version on commits carry times.
-
-    Raises:
-        TimestampNotFoundError: If the time is before the first commit that can still be loaded, or
-            after the last one: a later commit may still come.
-        CorruptLogError: If a commit lacks a time that it must carry.
     """
     commits = _loadable(list_log(store))
     own = _first_with_own_time(newest)
@@ -61,11 +56,7 @@ def _time_of_last(
 
 
 def _loadable(listing: LogListing) -> list[LogFile]:
-    """Return the commits of the versions that can be loaded, oldest first.
-
-    Raises:
-        CorruptLogError: If there is none.
-    """
+    """Return the commits of the versions that can be loaded, oldest first."""
     starts = [checkpoint.version for checkpoint in listing.checkpoints]
     first = 0 if 0 in listing.commits else min(starts, default=listing.newest)
     version = listing.newest

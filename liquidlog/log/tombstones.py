@@ -37,9 +37,6 @@ def tombstones(
 
     `sidecars` are the Parquet files with the checkpoint's file actions; they may be the
     checkpoint's own files.
-
-    Raises:
-        CorruptLogError: If a log file cannot be read.
     """
     removed: dict[FileKey, int] = {}
     own = () if segment.checkpoint is None else segment.checkpoint.names
@@ -60,9 +57,6 @@ def removed_names(
     """Yield what checkpoint files (JSON or Parquet) name as removed after `since_ms`.
 
     What was removed at a time that they do not say counts as removed at `unknown_ms`.
-
-    Raises:
-        CorruptLogError: If a checkpoint file cannot be read.
     """
     for name in names:
         if not name.endswith(".json"):
@@ -76,11 +70,7 @@ def removed_names(
 
 
 def removed_files(store: TableStore, name: str, *, since_ms: int) -> frozenset[FileKey]:
-    """Return the files removed after `since_ms` that a Parquet file of a checkpoint names.
-
-    Raises:
-        CorruptLogError: If the file cannot be read.
-    """
+    """Return the files removed after `since_ms` that a Parquet file of a checkpoint names."""
     return frozenset(
         (path, None if vector is None else vector.unique_id)
         for path, vector in _removed(store, name, since_ms=since_ms)
@@ -90,11 +80,7 @@ def removed_files(store: TableStore, name: str, *, since_ms: int) -> frozenset[F
 def _removed(
     store: TableStore, name: str, *, since_ms: int, unknown_ms: int = 0
 ) -> Iterator[RemovedName]:
-    """Yield what a Parquet file of a checkpoint names as removed after `since_ms`.
-
-    Raises:
-        CorruptLogError: If the file cannot be read.
-    """
+    """Yield what a Parquet file of a checkpoint names as removed after `since_ms`."""
     try:
         with pq.ParquetFile(store.open_log(name)) as file:
             groups = range(file.num_row_groups) if "remove" in file.schema_arrow.names else ()

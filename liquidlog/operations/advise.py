@@ -28,15 +28,7 @@ from liquidlog.spec.schema import Path, quote_path
 def advise(
     store: TableStore, snapshot: Snapshot, workload: Workload, request: Request, clock: Clock
 ) -> Advice:
-    """Return which layout the table should have for the readers of a workload.
-
-    Raises:
-        ClusteringColumnError: If a column that is asked for cannot be clustered by.
-        UsageError: If no predicate is a condition on the table, or a property of the table that is
-            needed here has a wrong value.
-        UnsupportedFeatureError: If the table cannot be rewritten.
-        CorruptLogError: If the log is broken.
-    """
+    """Return which layout the table should have for the readers of a workload."""
     return _advised(store, snapshot, workload, request, clock.now_ms(), clock.new_id)
 
 
@@ -81,12 +73,6 @@ def apply_advice(
 
     There is at most one commit for each of both, and none if the table is to be left alone. With
     `dry_run` nothing is committed: the versions are those that there would be.
-
-    Raises:
-        UsageError: If the advice is of another table.
-        ClusteringColumnError: If the table cannot be clustered by these columns.
-        UnsupportedFeatureError: If the table requires more of a writer than we do.
-        CommitError: If a commit did not land.
     """
     if advice.table_id != snapshot.metadata.id:
         raise UsageError(
@@ -116,10 +102,6 @@ def plan_advised(
 
     `make` makes plans, as Table.plan does; `policy` are arguments of it beside those that the
     advice determines.
-
-    Raises:
-        UsageError: If the advice is of another table, or to leave it alone; if the table is not
-            clustered by the advised columns; or if the policy has what the advice determines.
     """
     columns = tuple(column.logical for column in clustering_state(snapshot).columns)
     arguments = plan_arguments(

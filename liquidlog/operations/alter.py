@@ -35,14 +35,7 @@ def rename_column(
     *,
     dry_run: bool = False,
 ) -> int:
-    """Commit a column's new name and the new tags of its cubes; return the new version.
-
-    Raises:
-        SchemaChangeError: If the table cannot have the new name.
-        UnsupportedFeatureError: If the table requires more of a writer than we do.
-        CommitConflictError: If the metadata, protocol or clustering columns changed meanwhile.
-        CorruptLogError: If a commit that added a file can no longer be read.
-    """
+    """Commit a column's new name and the new tags of its cubes; return the new version."""
 
     def derive(newest: Snapshot) -> Change | None:
         rename = plan_rename(newest, old, new_name)
@@ -62,13 +55,7 @@ def rename_column(
 def drop_column(
     store: TableStore, snapshot: Snapshot, column: Path, clock: Clock, *, dry_run: bool = False
 ) -> int:
-    """Commit a schema without a column; return the table's new version.
-
-    Raises:
-        SchemaChangeError: If the column cannot be dropped.
-        UnsupportedFeatureError: If the table requires more of a writer than we do.
-        CommitConflictError: If the metadata, protocol or clustering columns changed meanwhile.
-    """
+    """Commit a schema without a column; return the table's new version."""
     return _commit(store, snapshot, lambda s: drop_change(s, column), clock, dry_run=dry_run)
 
 
@@ -81,13 +68,7 @@ def add_columns(
     *,
     dry_run: bool = False,
 ) -> int:
-    """Commit a schema with more columns, of the table or of a struct; return the new version.
-
-    Raises:
-        SchemaChangeError: If the table cannot have the columns.
-        UnsupportedFeatureError: If the table requires more of a writer than we do.
-        CommitConflictError: If the metadata, protocol or clustering columns changed meanwhile.
-    """
+    """Commit a schema with more columns, of the table or of a struct; return the new version."""
 
     def derive(newest: Snapshot) -> Change:
         return add_change(newest, columns, into, clock.new_id)
@@ -104,13 +85,7 @@ def set_properties(
     *,
     dry_run: bool = False,
 ) -> int:
-    """Commit properties, unless the table has them already; return the table's version after that.
-
-    Raises:
-        SchemaChangeError: If users may not change a property, or it cannot have the value.
-        UnsupportedFeatureError: If the table requires more of a writer than we do.
-        CommitConflictError: If the metadata, protocol or clustering columns changed meanwhile.
-    """
+    """Commit properties, unless the table has them; return the table's version after that."""
 
     def derive(newest: Snapshot) -> Change | None:
         return properties_change(newest, properties, unset, strategy_names)

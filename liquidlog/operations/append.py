@@ -87,17 +87,6 @@ def append(store: TableStore, snapshot: Snapshot, request: AppendRequest, clock:
 
     The schemas of all sources are checked before the first file is written. A dry run reads and
     checks every row, and counts the files instead of writing them.
-
-    Raises:
-        UnsupportedFeatureError: If the table requires more of a writer than we do.
-        UsageError: If rows are to be clustered and the table has no clustering columns, or
-            remembers a curve that there is not.
-        SchemaMismatchError: If a source does not have the table's schema.
-        DataFileError: If a source cannot be read, or changes while the sources are read; no file is
-            left.
-        CommitConflictError: If the schema, properties or protocol changed meanwhile; the files are
-            deleted.
-        CommitStateUnknownError: If the commit may or may not have landed; the files are kept.
     """
     began = time.perf_counter()
     store.require_writable()
@@ -284,11 +273,7 @@ def _commit(
 def _change(
     snapshot: Snapshot, written: Sequence[WrittenFile], values: Mapping[str, PartitionTexts]
 ) -> Change:
-    """Return the append as a change on top of `snapshot`; `values` are partition values by path.
-
-    Raises:
-        CorruptLogError: If the table's row ids contradict each other.
-    """
+    """Return the append as a change on top of `snapshot`; `values` are partition values by path."""
     actions = added(snapshot, written, partitions=values)
     return Change(
         operation="WRITE",

@@ -33,11 +33,7 @@ NOTHING_ASKED: Final = AskedColumns(columns=(), notes=(), not_usable=())
 
 
 def asked_columns(store: TableStore, snapshot: Snapshot, workload: Workload) -> AskedColumns:
-    """Return at most MOST_COLUMNS columns with statistics, by the weight of their predicates.
-
-    Raises:
-        UsageError: If no predicate is a condition on the table, or none compares such a column.
-    """
+    """Return at most MOST_COLUMNS columns with statistics, by the weight of their predicates."""
     weights, not_usable = _weights(snapshot, workload)
     ranked = sorted(weights, key=lambda path: (-weights[path], path))
     possible = [(path, _column(snapshot, path)) for path in ranked]
@@ -65,11 +61,7 @@ def asked_columns(store: TableStore, snapshot: Snapshot, workload: Workload) -> 
 def _weights(
     snapshot: Snapshot, workload: Workload
 ) -> tuple[dict[Path, float], tuple[NotUsable, ...]]:
-    """Return the share of the readings that compare each column, and the predicates left out.
-
-    Raises:
-        UsageError: If no predicate is a condition on this table.
-    """
+    """Return the share of the readings that compare each column, and the predicates left out."""
     # Importing the SQL parser takes a third of a command's start-up; most need no predicate.
     from liquidlog.predicates.named import referenced_leaves_each
 

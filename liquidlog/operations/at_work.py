@@ -44,9 +44,6 @@ def at_work(store: TableStore, clock: Clock, *, alive_ms: int = ALIVE_MS) -> tup
     """Return the processes whose rewrites have begun, not ended, and wrote within `alive_ms`.
 
     The one that began last comes first.
-
-    Raises:
-        StorageError: If the storage does not answer.
     """
     now_ms = clock.now_ms()
     runs = running_in(table_directory(store), store.storage)

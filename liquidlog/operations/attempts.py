@@ -86,9 +86,6 @@ class LandedGroups:
         """Read the commits that came since the last time; return the ids of the committed groups.
 
         If the log does not hold the last commit that was read as it was, all are read anew.
-
-        Raises:
-            VersionNotFoundError: If commits after the plan's version are gone from the log.
         """
         listing = list_log_from(self._store, self._version)
         known = self._version == self._plan.read_version
@@ -139,12 +136,7 @@ class ClaimedGroup:
 
     @classmethod
     def of(cls, store: TableStore, plan: ClusteringPlan, group: RewrittenGroup) -> "ClaimedGroup":
-        """Return the claim of a finished group.
-
-        Raises:
-            ResultMismatchError: If the result does not match the plan, or names files of other
-                runs.
-        """
+        """Return the claim of a finished group."""
         planned = planned_group(plan, group)
         run = run_of(store, group.run, planned.directories)
         digest = rewrite_digest(plan, planned, group)
@@ -163,9 +155,6 @@ def kept_adds(
     """Return the adds of each group's kept files as the log has them, one JSON object per file.
 
     `kept` has the row numbers of the files in `snapshot.files`, group by group.
-
-    Raises:
-        CorruptLogError: If a commit or checkpoint that added a file can no longer be read.
     """
     rows = np.concatenate(kept)
     if not len(rows):
@@ -251,11 +240,7 @@ class Rewrite:
         return tuple(dict.fromkeys(found))
 
     def _prepare(self, snapshot: Snapshot) -> None:
-        """Delete from outputs what others deleted from inputs, group by group.
-
-        Raises:
-            NotReconciledError: With the groups of which that is impossible.
-        """
+        """Delete from outputs what others deleted from inputs, group by group."""
         refused: dict[int, Refusal] = {}
         for one, stale in zip(self.claimed, self._staleness(snapshot), strict=True):
             known = self.states.get(one.group_id)

@@ -56,10 +56,6 @@ def backfill(
     """Read files again and commit their statistics, FILES_IN_A_COMMIT at a time.
 
     With `dry_run` the files are read and nothing is committed.
-
-    Raises:
-        DataFileError: If a file cannot be read exactly; earlier commits stay.
-        CommitConflictError: If the metadata, protocol or clustering columns changed meanwhile.
     """
     name, files = rescan_of.name, rescan_of.files
     versions: list[int] = []

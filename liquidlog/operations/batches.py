@@ -71,12 +71,6 @@ def commit_batch(
     commits made it impossible; or if the commit's limits forbid it and nobody keeps the result.
     Otherwise they stay, listed as files of a finished run. With
     `dry_run` nothing is committed and nothing is deleted.
-
-    Raises:
-        StorageError: If the storage does not answer, or refuses the commit.
-        CommitStateUnknownError: If the commit may or may not have landed.
-        UnsupportedFeatureError: If the table can no longer be written.
-        CorruptLogError: If delta-rs reads the log differently.
     """
     return _Batch(run, dry_run=dry_run).commit(groups)
 
@@ -272,11 +266,7 @@ class _Batch:
 
 
 def committed_groups(store: TableStore, plan: ClusteringPlan) -> frozenset[int]:
-    """Return the ids of the plan's groups that are committed according to the log.
-
-    Raises:
-        VersionNotFoundError: If commits after the plan's version are no longer in the log.
-    """
+    """Return the ids of the plan's groups that are committed according to the log."""
     return LandedGroups(store, plan).update()
 
 

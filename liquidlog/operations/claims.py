@@ -54,10 +54,6 @@ def claimed(store: TableStore, clock: Clock, *, alive_ms: int) -> Iterator[Claim
     """Context manager: claim a table for as long as its body takes; `Claim.others` are in the way.
 
     If the body raises an error, the claim stays as that of a failure. An interrupt is none.
-
-    Raises:
-        StorageError: If the storage does not answer or cannot be written.
-        UnsupportedFeatureError: If the table's storage is read-only.
     """
     store.require_writable()
     run, others = _begun(store, clock, alive_ms)
@@ -108,11 +104,7 @@ def _may_withdraw(other: AtWork) -> bool:
 
 
 def forgive(store: TableStore, clock: Clock, *, alive_ms: int) -> None:
-    """Forget the failures of a table, best-effort: what failed before has now been done.
-
-    Raises:
-        StorageError: If the storage does not answer.
-    """
+    """Forget the failures of a table, best-effort: what failed before has now been done."""
     for run in failures(store, clock, alive_ms=alive_ms).runs:
         with suppress(LiquidlogError):
             run.retire()
@@ -120,11 +112,7 @@ def forgive(store: TableStore, clock: Clock, *, alive_ms: int) -> None:
 
 
 def failures(store: TableStore, clock: Clock, *, alive_ms: int, since_ms: int = 0) -> Failures:
-    """Return the attempts of claims that failed, or died `alive_ms` ago, after `since_ms`.
-
-    Raises:
-        StorageError: If the storage does not answer.
-    """
+    """Return the attempts of claims that failed, or died `alive_ms` ago, after `since_ms`."""
     now_ms = clock.now_ms()
     found = []
     for run in runs_in(table_directory(store), store.storage):

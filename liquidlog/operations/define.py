@@ -40,16 +40,7 @@ class Definition:
 def create(
     store: TableStore, definition: Definition, clock: Clock, *, dry_run: bool = False
 ) -> None:
-    """Commit version 0 of a new table; with `dry_run`, only check that this is possible.
-
-    Raises:
-        TableExistsError: If there is a table already, or another process creates one meanwhile.
-        ClusteringColumnError: If the table cannot have these clustering columns.
-        UsageError: If no table can have this definition.
-        UnsupportedFeatureError: If the table given as `like` uses a feature that we refuse to
-            write.
-        StorageError: If the target cannot be written.
-    """
+    """Commit version 0 of a new table; with `dry_run`, only check that this is possible."""
     store.require_writable()
     if store.list_log():
         raise TableExistsError(store.uri)
@@ -59,14 +50,7 @@ def create(
 
 
 def creation(definition: Definition, clock: Clock) -> Change:
-    """Return the change that creates a table.
-
-    Raises:
-        ClusteringColumnError: If the table cannot have these clustering columns.
-        UsageError: If not exactly one of `schema` and `like` is given, or a property is refused.
-        UnsupportedFeatureError: If the table given as `like` uses a feature that we refuse to
-            write.
-    """
+    """Return the change that creates a table."""
     problems = [str(problem) for problem in new_table_problems(definition.properties)]
     if problems:
         raise UsageError("; ".join(problems), problems=problems)
@@ -117,11 +101,6 @@ def cluster_by(
     """Commit new clustering columns, None to remove them; return the table's version after that.
 
     With `dry_run` nothing is committed; the version is the one that the table would have.
-
-    Raises:
-        ClusteringColumnError: If the table cannot have these clustering columns.
-        UnsupportedFeatureError: If the table requires more of a writer than we do.
-        CommitConflictError: If the metadata, protocol or clustering columns changed meanwhile.
     """
     change = partial(cluster_by_change, columns=columns)
     version = commit_in_place(store, snapshot, change, clock, dry_run=dry_run)
@@ -153,11 +132,6 @@ def drop_feature(
     """Commit that a table no longer has a feature; return its version and protocol after that.
 
     With `dry_run` nothing is committed; the version is the one that the table would have.
-
-    Raises:
-        UsageError: If the table does not have the feature, or it cannot be dropped.
-        UnsupportedFeatureError: If the table requires more of a writer than we do.
-        CommitConflictError: If the metadata, protocol or clustering columns changed meanwhile.
     """
     feature = feature_to_drop(snapshot.protocol, name, truncate_history=truncate_history)
     dropping = partial(drop_change, feature=feature)

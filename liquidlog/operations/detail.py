@@ -28,9 +28,6 @@ def detail(snapshot: Snapshot) -> Mapping[str, Any]:
     `clusteringColumns` holds logical names, quoted where needed; a column that the schema no
     longer has keeps its physical name. `layout` says what the table remembers of the settings of a
     plan, and what decided it; `layoutNotes` which properties about them are wrong or not known.
-
-    Raises:
-        CorruptLogError: If the clustering domain cannot be read.
     """
     state = clustering_state(snapshot)
     metadata, protocol = snapshot.metadata, snapshot.protocol

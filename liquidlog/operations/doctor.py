@@ -80,10 +80,6 @@ def examine(
     Without `min_cube_bytes`, the minimum cube size is the one that the table remembers, the default
     if that is wrong. Rewrites are judged by the criteria. `advice` is that for the workload, if it
     was asked for already.
-
-    Raises:
-        CorruptLogError: If a past definition of the table cannot be read.
-        UsageError: If no predicate of the workload is a condition on the table.
     """
     state, problem = _state(snapshot)
     columns = () if state is None else state.columns
@@ -155,12 +151,6 @@ def mend(
 
     With `dry_run` everything is read and derived, nothing is committed, and the versions are those
     that the commits would get.
-
-    Raises:
-        UsageError: If a name is not the name of a repair.
-        UnsupportedFeatureError: If the table requires more of a writer than we do.
-        DataFileError: If a file cannot be read for its statistics.
-        CommitConflictError: If the metadata, protocol or clustering columns changed meanwhile.
     """
     unknown = [name for name in names if name not in FIXES]
     if unknown:

@@ -103,7 +103,7 @@ def tasks_of(executor: Executor) -> Tasks | None:
     return found
 
 
-def open_executor(  # noqa: PLR0913  what executors may be asked for, spelled out
+def open_executor(
     name: str,
     configuration: Mapping[str, str],
     storage_options: OptionsSource,
@@ -116,11 +116,6 @@ def open_executor(  # noqa: PLR0913  what executors may be asked for, spelled ou
     """Return a context manager that starts the executor `name` when it is entered.
 
     `verb` is for what it is started, as `optimize`; executors that do not ask are not told.
-
-    Raises:
-        UsageError: As `find_executor` and `require_settings`, or if the executor cannot leave out
-            `read_back`, or takes no `session` and one is given.
-        ExecutorError: As `find_executor`.
     """
     require_settings(name, configuration, limit_bytes)
     start = find_executor(name)
@@ -143,11 +138,7 @@ def open_executor(  # noqa: PLR0913  what executors may be asked for, spelled ou
 
 
 def require_settings(name: str, configuration: Mapping[str, str], limit_bytes: int | None) -> None:
-    """Refuse settings that have no effect with the executor `name`.
-
-    Raises:
-        UsageError: If there are any.
-    """
+    """Refuse settings that have no effect with the executor `name`."""
     if configuration and name != SPARK:
         raise UsageError(
             f"a Spark configuration has no effect with the executor {name}: it is for {SPARK}",
@@ -163,12 +154,7 @@ def require_settings(name: str, configuration: Mapping[str, str], limit_bytes: i
 def require_doable(
     name: str, plan: ClusteringPlan, groups: Collection[int] | None, limit_bytes: int | None
 ) -> None:
-    """Refuse groups, all if None, that the executor `name` would refuse, without starting it.
-
-    Raises:
-        UsageError: As `find_executor`.
-        ExecutorError: As `find_executor`, or if the plan is too large for the executor.
-    """
+    """Refuse groups, all if None, that the executor `name` would refuse, without starting it."""
     check = getattr(find_executor(name), "require_doable", None)
     if check is not None:
         check(plan, groups, limit_bytes)
@@ -193,12 +179,7 @@ def executor_names() -> tuple[str, ...]:
 
 
 def find_executor(name: str) -> Start:
-    """Return the function that starts the executor `name`, without starting it.
-
-    Raises:
-        UsageError: If no installed package provides the executor.
-        ExecutorError: If a package that the executor needs is not installed.
-    """
+    """Return the function that starts the executor `name`, without starting it."""
     known = {point.name: point for point in entry_points(group=EXECUTOR_GROUP)}
     if name not in known:
         listed = ", ".join(sorted(known)) or "none"

@@ -94,9 +94,6 @@ def explain(
     """Return the planner's decision on every live file, in words, sorted by path.
 
     `snapshot` is the table at the plan's read version. With `path`, only that file is explained.
-
-    Raises:
-        UsageError: If the path is not that of a live file.
     """
     measures = _measures(snapshot, bounds_of, path) if plan.strategy == overlap.NAME else {}
     taken = [

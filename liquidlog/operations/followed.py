@@ -55,12 +55,7 @@ class TooMuchToRead(Conflict):
 def reconcile_limits(
     max_share: float | None, limit: int | str | None, tasks: Tasks | None = None
 ) -> ReconcileLimits:
-    """Return the limits that a caller gave: a share, a size in bytes or as text, and tasks.
-
-    Raises:
-        UsageError: If the share is no number from 0 to 1, or the limit no size; or if there is a
-            limit although nothing is reconciled.
-    """
+    """Return the limits that a caller gave: a share, a size in bytes or as text, and tasks."""
     share = DEFAULT_MAX_SHARE
     if max_share is not None:
         share = number(max_share, argument="max_reconciled_share")

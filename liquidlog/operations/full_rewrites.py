@@ -26,12 +26,7 @@ _UNKNOWN_ROW_BYTES: Final = 100
 def full_plan(
     snapshot: Snapshot, columns: Sequence[ClusteringColumn], new_id: Callable[[], str]
 ) -> ClusteringPlan:
-    """Return the plan of OPTIMIZE FULL if the table were clustered by these columns.
-
-    Raises:
-        UsageError: If a property of the table that is needed here has a wrong value.
-        UnsupportedFeatureError: If the table cannot be planned.
-    """
+    """Return the plan of OPTIMIZE FULL if the table were clustered by these columns."""
     sizes = remembered_among(snapshot, _CUBE_SIZES)
     policy = ClusteringPolicy(full=True, max_file_bytes=_ANY_SIZE, **sizes)
     return plan(clustered_by(snapshot, columns), policy, new_id=new_id)

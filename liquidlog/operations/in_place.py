@@ -30,10 +30,6 @@ def commit_in_place(
 
     `nothing_left` is committed if other commits left nothing to change after the change was first
     derived; without it, there must always be something left to change.
-
-    Raises:
-        UnsupportedFeatureError: If the table requires more of a writer than we do.
-        CommitConflictError: If the metadata, protocol or clustering columns changed meanwhile.
     """
     store.require_writable()
     require_writable(snapshot)

@@ -54,7 +54,7 @@ def files(store: TableStore, snapshot: Snapshot, min_cube_bytes: int) -> pa.Tabl
     )
 
 
-def health(  # noqa: PLR0913  what is measured, and how
+def health(
     store: TableStore,
     snapshot: Snapshot,
     columns: Sequence[Path] | None,
@@ -70,12 +70,6 @@ def health(  # noqa: PLR0913  what is measured, and how
     With a workload, it is measured by the columns that the workload compares most often. With
     `where`, only files with rows that the SQL predicate may match are measured. With `row_groups`,
     footers of some of them are read.
-
-    Raises:
-        ClusteringColumnError: If a column cannot be measured.
-        UsageError: If the predicate is not valid, the workload compares no column that can be
-            measured, or there are no columns to read row groups for.
-        DataFileError: If a file whose footer is read is missing or is not Parquet.
     """
     measured = clustering_state(snapshot).columns
     asked = asked_columns(store, snapshot, workload) if workload else NOTHING_ASKED
@@ -123,11 +117,7 @@ def judged_health(
     mask: pa.BooleanArray | None = None,
     measured_at_ms: int | None = None,
 ) -> Health:
-    """Return the health as `measure_health` does, with its ratios as `compared` does.
-
-    Raises:
-        CorruptLogError: If the clustering domain cannot be read.
-    """
+    """Return the health as `measure_health` does, with its ratios as `compared` does."""
     found = measure_health(
         snapshot,
         columns,
@@ -210,11 +200,7 @@ def _inside(
 def matching_files(
     store: TableStore, snapshot: Snapshot, where: str, now_ms: int | None = None
 ) -> pa.Table:
-    """Return path (decoded) and size_bytes of the files with rows that the predicate may match.
-
-    Raises:
-        UsageError: If the predicate is not valid.
-    """
+    """Return path (decoded) and size_bytes of the files with rows that the predicate may match."""
     live = pa.table({"path": snapshot.paths(), "size_bytes": snapshot.files["size"]})
     return live.filter(pa.array(*matching(store, snapshot, [where], now_ms=now_ms)))
 

@@ -70,9 +70,6 @@ def judge(
     """Return which rewrite of the table is worth it for its readers, if any.
 
     Only the log is read.
-
-    Raises:
-        UsageError: If no predicate of the workload is a condition on the table.
     """
     bar = criteria.bar
     readers = "workload" if criteria.workload else NARROW
@@ -117,9 +114,6 @@ def judge_plan(
 
     `prediction` is what the whole plan brings the workload, if that is known; else it is predicted,
     from a part of the plan if that is large.
-
-    Raises:
-        UsageError: If no predicate of the workload is a condition on the table.
     """
     if _unmeasured(snapshot, bounds_of) is not None:
         return None

@@ -37,9 +37,6 @@ def require_appendable(snapshot: Snapshot, *, evaluates: bool = False, parts: bo
 
     `evaluates` says that the writer evaluates SQL: constraints, invariants, generated columns;
     `parts` that it writes rows into files of their partitions.
-
-    Raises:
-        UnsupportedFeatureError: With every reason.
     """
     require_writable(snapshot)
     problems: list[str] = []
@@ -91,11 +88,7 @@ def _rule(key: str) -> str:
 
 
 def remembered_curve(snapshot: Snapshot) -> str:
-    """Return the curve along which appended rows are sorted; its property has no effect on one.
-
-    Raises:
-        UsageError: If the table's property names none.
-    """
+    """Return the curve along which appended rows are sorted; its property has no effect on one."""
     if len(clustering_state(snapshot).columns) == 1:
         return "linear"
     if deciding_property(snapshot.metadata.configuration, "curve") is None:
@@ -108,11 +101,7 @@ def remembered_curve(snapshot: Snapshot) -> str:
 
 
 def remembered_writer_options(snapshot: Snapshot) -> WriterOptions:
-    """Return how files are written, with the Bloom filters that the table remembers.
-
-    Raises:
-        UsageError: If a property of the table has a wrong value.
-    """
+    """Return how files are written, with the Bloom filters that the table remembers."""
     policy = ClusteringPolicy()
     if BLOOM_FILTER_PROPERTY in snapshot.metadata.configuration:
         from liquidlog.clustering.planning.remembered import remembered
@@ -132,9 +121,6 @@ def added(
     """Return the actions that add files with new rows on top of `snapshot`.
 
     `partitions` has the partition values of each file by its path, None if there are none.
-
-    Raises:
-        CorruptLogError: If the table's row ids contradict each other.
     """
     adds = [
         AddFile(
@@ -171,11 +157,6 @@ def land_files(store: TableStore, claim: Claim, proposal: Proposal, clock: Clock
     """Land a commit that adds the files of a claim; return its version.
 
     If nothing landed for certain, the files are deleted.
-
-    Raises:
-        CommitConflictError: If other commits made it impossible.
-        CommitStateUnknownError: If it may or may not have landed; the files are kept.
-        LiquidlogError: If the table or its storage refuses; nothing was committed.
     """
     try:
         return land_and_checkpoint(store, proposal, clock, engine_info=ENGINE_INFO).version

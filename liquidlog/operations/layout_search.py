@@ -72,11 +72,7 @@ class Request:
     reads_rows: bool = True
 
     def __post_init__(self) -> None:
-        """Refuse more columns than a table can have.
-
-        Raises:
-            UsageError: If there are.
-        """
+        """Refuse more columns than a table can have."""
         if self.max_columns > DEFAULT_COLUMN_LIMIT:
             raise UsageError(
                 f"max_columns is {self.max_columns}, and a table has at most"

@@ -81,11 +81,6 @@ def planned_migration(
     """Return the plan that makes a partitioned table one that is clustered by these columns.
 
     Every file is rewritten. `arguments` are those of Table.plan_migration that were given.
-
-    Raises:
-        UsageError: If the table is not partitioned, or as `planned`.
-        ClusteringColumnError: If the table cannot be clustered by these columns.
-        UnsupportedFeatureError: If the table cannot be migrated; has every reason.
     """
     if not snapshot.metadata.partition_columns:
         raise UsageError(
@@ -102,13 +97,6 @@ def extended_migration(snapshot: Snapshot, made: ClusteringPlan, new_id: NewId) 
     """Return the plan of a migration with more groups: of the live files that it does not have.
 
     All else stays as it is, so that groups which are finished need not be rewritten again.
-
-    Raises:
-        UsageError: If the plan is no migration.
-        TableReplacedError: If another table is at its address now.
-        CommitConflictError: If what was written for the plan can no longer be committed, whatever
-            files are added to it.
-        UnsupportedFeatureError: If the table can no longer be migrated; has every reason.
     """
     if not made.is_migration:
         raise UsageError("the plan is no migration, and only those take what others added later")
@@ -165,10 +153,6 @@ def migrate_empty(
     """Commit the definition that a migration gives a table without files.
 
     With `dry_run` nothing is committed; the version is the one that the table would have.
-
-    Raises:
-        CommitConflictError: If other commits changed the table or added files meanwhile.
-        UnsupportedFeatureError: If the table requires more of a writer than we do.
     """
 
     def change(newest: Snapshot) -> Change:

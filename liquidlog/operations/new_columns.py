@@ -28,12 +28,7 @@ class NewColumns:
         self._reasons: dict[tuple[int, tuple[NewColumn, ...]], tuple[str, ...]] = {}
 
     def reasons(self, group: RewriteGroup, columns: tuple[NewColumn, ...]) -> tuple[str, ...]:
-        """Return a sentence for each of the columns that an input of the group has.
-
-        Raises:
-            ResultMismatchError: If an input cannot be asked, so that nothing is proved.
-            StorageError: If the storage does not answer.
-        """
+        """Return a sentence for each of the columns that an input of the group has."""
         key = group.group_id, columns
         if columns and key not in self._reasons:
             self._reasons[key] = self._ask(group, columns)

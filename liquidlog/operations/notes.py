@@ -9,13 +9,7 @@ from liquidlog.version import ENGINE_INFO
 
 
 def put_note(store: TableStore, change: Change, clock: Clock) -> int:
-    """Put a version that changes nothing; return its number.
-
-    Raises:
-        CommitError: If it could not be put, or may or may not have been.
-        UnsupportedFeatureError: If the newest version of the table cannot be written.
-        StorageError: If the storage refuses; no version was put.
-    """
+    """Put a version that changes nothing; return its number."""
     snapshot = load_snapshot(store)
     read_set = ReadSet(version=snapshot.version)
     proposal = Proposal(read_set=read_set, base=snapshot, derive=lambda _: change)

@@ -38,10 +38,6 @@ def partition_where(snapshot: Snapshot, where: str) -> str:
     """Return the WHERE of an OPTIMIZE, which may only name partition columns, as Table.plan has it.
 
     Source: Delta Spark, OptimizeTableCommand.
-
-    Raises:
-        UsageError: If the table is clustered, the predicate is not valid, or it names a column that
-            is not a partition column.
     """
     if clustering_state(snapshot).columns:
         raise UsageError(
@@ -65,13 +61,7 @@ def partition_where(snapshot: Snapshot, where: str) -> str:
 def open_executor_at(
     name: str, session: object, storage: StorageOptions, limit_bytes: int | None
 ) -> AbstractContextManager[Executor]:
-    """Return a context manager that starts an executor with the storage options of a table.
-
-    Raises:
-        UsageError: If there is no such executor, or it takes no session or no limit, and one is
-            given.
-        ExecutorError: If a package that the executor needs is not installed.
-    """
+    """Return a context manager that starts an executor with the storage options of a table."""
 
     def latest() -> Mapping[str, str]:
         return dict(storage.latest().items)

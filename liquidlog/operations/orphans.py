@@ -67,7 +67,7 @@ class Strays:
     temporaries: tuple[StrayFile, ...]
 
 
-def orphans(  # noqa: PLR0913  what is an orphan, and what becomes of it
+def orphans(
     store: TableStore,
     snapshot: Snapshot,
     clock: Clock,
@@ -81,13 +81,6 @@ def orphans(  # noqa: PLR0913  what is an orphan, and what becomes of it
 
     With `delete`, those that may be deleted are deleted, as `delete_strays` does it; with `dry_run`
     too, nothing is deleted, and the rows are those of a real run.
-
-    Raises:
-        StorageError: If the storage does not answer; files that were not deleted stay listed.
-        UnsupportedFeatureError: If something is to be deleted, and the storage or the table cannot
-            be written.
-        CommitError: If the version that finished runs require could not be put.
-        CorruptLogError: If a retained part of the log cannot be read.
     """
     strays = find_strays(store, snapshot, clock, older_than_ms=older_than_ms, finished=finished)
     if not delete:
@@ -111,10 +104,6 @@ def find_strays(
     A run that wrote within the last `older_than_ms` counts as alive. With `finished`, the files of
     runs that finished before that may be deleted too, although their results can still be
     committed.
-
-    Raises:
-        StorageError: If the table cannot be listed.
-        CorruptLogError: If a retained part of the log cannot be read.
     """
     now_ms = clock.now_ms()
     rules = _Rules(
@@ -135,13 +124,6 @@ def delete_strays(store: TableStore, strays: Strays, clock: Clock) -> tuple[str,
     """Delete the files that may be deleted; return their paths.
 
     If a run is alive after all, its tasks and its commit fail from now on.
-
-    Raises:
-        StorageError: If the storage does not answer or cannot be written; remaining files stay
-            listed.
-        UnsupportedFeatureError: If the storage or the table cannot be written.
-        CommitError: If the version that finished runs require could not be put.
-        CorruptLogError: If a retained part of the log cannot be read.
     """
     require_deletable(store, strays)
     ended = {stray.run: _ended(stray) for stray in strays.runs if stray.may_go}
@@ -164,12 +146,7 @@ def deletable_paths(strays: Strays) -> tuple[str, ...]:
 
 
 def require_deletable(store: TableStore, strays: Strays) -> None:
-    """Refuse a storage or table in which nothing can be deleted, before any run is ended.
-
-    Raises:
-        StorageError: If the storage does not answer or cannot be written.
-        UnsupportedFeatureError: If the storage or the table cannot be written.
-    """
+    """Refuse a storage or table in which nothing can be deleted, before any run is ended."""
     store.require_writable()
     if any(stray.may_go and stray.stage in _COMMITTABLE for stray in strays.runs):
         require_writable(load_snapshot(store))
@@ -258,11 +235,7 @@ def _ended(stray: StrayRun) -> Stage | None:
 
 
 def _put_version(store: TableStore, tokens: Sequence[str], clock: Clock) -> None:
-    """Put a version without actions, so that a commit under way reads its run's fate again.
-
-    Raises:
-        TableReplacedError: If another log is there now.
-    """
+    """Put a version without actions, so that a commit under way reads its run's fate again."""
     change = Change(operation=OPERATION, parameters={"runs": json.dumps(tokens)}, actions=())
     try:
         put_note(store, change, clock)

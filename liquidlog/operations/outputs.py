@@ -40,11 +40,7 @@ def table_directory(store: TableStore) -> str:
 
 
 def run_of(store: TableStore, token: str, directories: tuple[str, ...] = ()) -> Run:
-    """Return the run of a table that has the token, and writes to directories below the table.
-
-    Raises:
-        ResultMismatchError: If the token is malformed, or one is no directory of data files.
-    """
+    """Return the run of a table that has the token, and writes to directories below the table."""
     try:
         return Run(table_directory(store), token, store.storage, directories)
     except ValueError as error:
@@ -52,11 +48,7 @@ def run_of(store: TableStore, token: str, directories: tuple[str, ...] = ()) -> 
 
 
 def require_own_names(run: Run, outputs: Sequence[WrittenFile]) -> None:
-    """Refuse outputs whose names are not those of the run's files, in one of its directories.
-
-    Raises:
-        ResultMismatchError: With every such output.
-    """
+    """Refuse outputs whose names are not those of the run's files, in one of its directories."""
     homes = frozenset(f"{directory}/" for directory in run.directories) or frozenset({""})
     shown = f"{min(homes)}{run.name_prefix}"
     problems = tuple(
@@ -106,9 +98,6 @@ def evidence_against(
     """Read the footers of outputs; return an error for each group that they contradict, by its id.
 
     An error has every missing output, or else every contradiction.
-
-    Raises:
-        StorageError: If the storage does not answer.
     """
     schema = file_schema(plan.data_schema, plan.row_tracking)
 
@@ -148,10 +137,6 @@ def require_committable(
     Each run must have finished with its digest, so that the deletion of its outputs has not begun;
     each output must exist; and none may be so old that a VACUUM that lists it now could delete it
     later.
-
-    Raises:
-        ResultMismatchError: With every problem; nothing was deleted.
-        StorageError: If the storage does not answer.
     """
     with ThreadPoolExecutor(_PARALLEL_REQUESTS) as pool:
         digests = list(pool.map(lambda claim: claim.run.finished_digest(), claims))
@@ -218,10 +203,6 @@ def delete_unnamed(store: TableStore, runs: Sequence[Run]) -> tuple[str, ...]:
     """Delete the files of ended runs that the log does not name; return their names.
 
     The log is searched for exactly these files. A run without files left is forgotten.
-
-    Raises:
-        StorageError: If a file may still be there; remaining files stay listed.
-        LogError: If the log cannot be read whole; nothing is deleted then.
     """
     files = {run: run.files() for run in runs}
     named = named_files(store, {name for names in files.values() for name in names})

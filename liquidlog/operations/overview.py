@@ -87,10 +87,6 @@ def overview(
     Without `min_cube_bytes`, the minimum cube size is the one that the table remembers, the default
     if that is wrong. Rewrites are judged by the criteria. Without `past`, no earlier version is
     measured, which takes longer than all the rest.
-
-    Raises:
-        CorruptLogError: If the log is broken.
-        UsageError: If no predicate of the workload is a condition on the table.
     """
     advice = advised_by_the_log(store, snapshot, criteria)
     examined = examine(store, snapshot, criteria, min_cube_bytes=min_cube_bytes, advice=advice)

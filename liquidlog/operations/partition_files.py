@@ -61,11 +61,7 @@ class Routes:
 def parted(
     table: pa.Table, snapshot: Snapshot, where: str = "the data"
 ) -> Iterator[tuple[PartitionTexts, pa.Table]]:
-    """Yield the rows of each partition; see `split_by_partition`.
-
-    Raises:
-        SchemaMismatchError: If a partition value cannot be written.
-    """
+    """Yield the rows of each partition; see `split_by_partition`."""
     fields = fields_of(snapshot)
     try:
         yield from split_by_partition(table, fields)
@@ -75,11 +71,7 @@ def parted(
 
 
 def fields_of(snapshot: Snapshot) -> tuple[StructField, ...]:
-    """Return the fields of a table's partition columns.
-
-    Raises:
-        CorruptLogError: If its schema lacks one.
-    """
+    """Return the fields of a table's partition columns."""
     return partition_fields(
         snapshot.schema, snapshot.metadata.partition_columns, where=snapshot.uri
     )
@@ -115,12 +107,7 @@ class PartitionFiles:
         self._stack.__exit__(kind, error, trace)
 
     def write(self, table: pa.Table) -> None:
-        """Append rows of the table, with physical names, to the files of their partitions.
-
-        Raises:
-            SchemaMismatchError: If a partition value cannot be written.
-            StorageError: If the storage refuses.
-        """
+        """Append rows of the table, with physical names, to the files of their partitions."""
         parts = list(parted(table, self._snapshot))
         homes = [self._directory(values) for values, _ in parts]
         known = self.run.directories
@@ -134,11 +121,7 @@ class PartitionFiles:
             self._writer(number, home, values).write(rows)
 
     def finish(self) -> tuple[PartitionFile, ...]:
-        """Complete all files; return them in the order in which they were begun.
-
-        Raises:
-            StorageError: If the storage refuses.
-        """
+        """Complete all files; return them in the order in which they were begun."""
         for number in sorted(self._open):
             self._finish(number)
         return tuple(file for _, file in sorted(self._done, key=lambda one: one[0]))

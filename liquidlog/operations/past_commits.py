@@ -41,10 +41,6 @@ def compare_optimize(
     """Compare the files that an OPTIMIZE took with a plan for the version before it.
 
     `plan_at` makes the plan: (version, full) -> plan.
-
-    Raises:
-        UsageError: If the commit is not an OPTIMIZE.
-        VersionNotFoundError: If the log does not have the commit.
     """
     listing = list_log(store)
     if version not in listing.commits:
@@ -93,10 +89,6 @@ def written_bytes(store: TableStore) -> tuple[WrittenBytes, ...]:
 
     New data are files added with `dataChange` true, which includes the rows that UPDATE, DELETE and
     MERGE copy. Moved data are files added with `dataChange` false, as OPTIMIZE does.
-
-    Raises:
-        TableNotFoundError: If there is no table.
-        CorruptLogError: If a commit is broken.
     """
     versions = sorted(list_log(store).commits)
     return tuple(_running(read_commits(store, versions)))

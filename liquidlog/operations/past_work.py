@@ -55,12 +55,7 @@ def past_work(
     enough: Callable[[PastWork], bool] = lambda _: False,
     most: int = MOST_COMMITS,
 ) -> PastWork:
-    """Return what the newest commits say of upkeep; reading ends when `enough` says so.
-
-    Raises:
-        TableNotFoundError: If there is no table.
-        CorruptLogError: If a commitInfo is broken.
-    """
+    """Return what the newest commits say of upkeep; reading ends when `enough` says so."""
     listing = list_log(store)
     newest_first = sorted(listing.commits, reverse=True)
     tally = _Tally(listing)

@@ -25,7 +25,7 @@ from liquidlog.spec.sizes import render_size
 _log: Final = Log(__name__)
 
 
-def planned(  # noqa: PLR0913  what is planned, for whom, and how it is said
+def planned(
     snapshot: Snapshot,
     arguments: Mapping[str, Any],
     bounds_of: BoundsOf,
@@ -41,12 +41,6 @@ def planned(  # noqa: PLR0913  what is planned, for whom, and how it is said
     fitted to the `workload`; without one, to the readers that the table remembers. Strategies that
     judge files do it by these readers too. With `require_fit`, a workload that the layout cannot be
     fitted to is refused. A plan that is made `quietly`, to be judged, is not logged.
-
-    Raises:
-        UsageError: If the table cannot be planned with these arguments, an argument or the workload
-            would have no effect, or a property that has an effect has a wrong value.
-        ClusteringColumnError: If a column cannot be clustered by.
-        UnsupportedFeatureError: If the table cannot be planned.
     """
     began = time.perf_counter()
     settled = settle(snapshot, policy_settings(arguments), strategy_names)
@@ -79,12 +73,7 @@ def planned(  # noqa: PLR0913  what is planned, for whom, and how it is said
 
 
 def _readers(snapshot: Snapshot, workload: Workload | None) -> FittedWorkload | None:
-    """Return what is asked of the table's clustering columns, None without any.
-
-    Raises:
-        UsageError: If no predicate is one SQL condition on columns of the table, or the property
-            for weights has a wrong value.
-    """
+    """Return what is asked of the table's clustering columns, None without any."""
     if workload is None:
         return remembered_readers(snapshot)
     columns = [column.logical for column in clustering_state(snapshot).columns]

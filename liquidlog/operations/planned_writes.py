@@ -85,15 +85,7 @@ class WriteRequest:
 def plan_write(
     store: TableStore, snapshot: Snapshot, request: WriteRequest, clock: Clock
 ) -> WritePlan:
-    """Return what the table asks of the rows, and which files the commit will replace.
-
-    Raises:
-        UnsupportedFeatureError: If the table requires more of a writer than we do.
-        UsageError: If rows are to be clustered and the table has no clustering columns, the
-            condition cannot be used, or a property of the table has a wrong value.
-        SchemaMismatchError: If the data does not fit the table's schema; has every problem.
-        ClusteringColumnError: If the table's clustering columns are not in its schema.
-    """
+    """Return what the table asks of the rows, and which files the commit will replace."""
     store.require_writable()
     require_appendable(snapshot, evaluates=True, parts=True)
     if request.cluster and snapshot.metadata.partition_columns:
@@ -149,11 +141,7 @@ def _paths(snapshot: Snapshot, rows: NDArray[np.int64]) -> list[str]:
 
 
 def _partitions(snapshot: Snapshot, rows: NDArray[np.int64]) -> tuple[PartitionTexts, ...]:
-    """Return the partition values of some files, one each; none without partition columns.
-
-    Raises:
-        CorruptLogError: If a file has partition values of other columns than the table's.
-    """
+    """Return the partition values of some files, one each; none without partition columns."""
     if not snapshot.metadata.partition_columns or not len(rows):
         return ()
     some = replace(snapshot, files=snapshot.files.take(pa.array(rows)), plain_files=None)
@@ -162,11 +150,7 @@ def _partitions(snapshot: Snapshot, rows: NDArray[np.int64]) -> tuple[PartitionT
 
 
 def _aligned(snapshot: Snapshot, request: WriteRequest, clock: Clock) -> Alignment:
-    """Return how the data becomes rows of the table.
-
-    Raises:
-        SchemaMismatchError: If it does not fit; has every problem.
-    """
+    """Return how the data becomes rows of the table."""
     aligned = align(
         snapshot.schema,
         snapshot.metadata.configuration,
@@ -214,12 +198,7 @@ def _row_bytes(snapshot: Snapshot) -> float | None:
 def _replaced(
     store: TableStore, snapshot: Snapshot, where: str
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return the rows in Snapshot.files of files with only, and with some, rows to replace.
-
-    Raises:
-        UsageError: If the condition cannot be used, or rows would have to stay that cannot.
-        UnsupportedFeatureError: If the table only takes appends.
-    """
+    """Return the rows in Snapshot.files of files with only, and with some, rows to replace."""
     configuration = snapshot.metadata.configuration
     if is_true(configuration, "delta.appendOnly"):
         raise UnsupportedFeatureError(snapshot.uri, "overwritten", ("delta.appendOnly",))
@@ -245,11 +224,7 @@ def _replaced(
 
 
 def _require_rewritable(snapshot: Snapshot, where: str, rewritten: NDArray[np.int64]) -> None:
-    """Refuse to rewrite files in a table whose rows must keep ids, or whose changes are recorded.
-
-    Raises:
-        UsageError: Says how many files, and what to do.
-    """
+    """Refuse to rewrite files of a table that tracks rows or records changes."""
     switches = (ROW_TRACKING_ENABLED, "delta.enableChangeDataFeed")
     on = [name for name in switches if is_true(snapshot.metadata.configuration, name)]
     if on:

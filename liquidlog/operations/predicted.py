@@ -22,7 +22,7 @@ from liquidlog.snapshot import Snapshot
 from liquidlog.spec.bounds import BoundsOf, Mask
 
 
-def predicted(  # noqa: PLR0913  what is predicted, from what
+def predicted(
     store: TableStore,
     snapshot: Snapshot,
     plan: ClusteringPlan,
@@ -38,11 +38,6 @@ def predicted(  # noqa: PLR0913  what is predicted, from what
     With no workload, readers are narrow. With `sample`, values of clustering columns, and of
     columns that predicates name, are read from some rows of some files. With `row_groups`, they are
     too, and so are footers of some files, and what readers open inside files is predicted.
-
-    Raises:
-        UsageError: If no predicate is a condition on the table, if the plan has no columns to
-            sample, or if there is no workload to predict row groups for.
-        DataFileError: If a sampled file cannot be read.
     """
     if row_groups and not workload:
         raise UsageError(

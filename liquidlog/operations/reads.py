@@ -17,12 +17,7 @@ from liquidlog.spec.partitions import partition_fields
 
 
 def plan_read(store: TableStore, snapshot: Snapshot, *, where: str | None) -> ReadPlan:
-    """Return the files of a version that may have rows of which `where` is true, all without it.
-
-    Raises:
-        UsageError: If `where` is no condition on the table, or columns cannot be read.
-        CorruptLogError: If files have partition values that are none of the columns' types.
-    """
+    """Return the files of a version that may have rows of which `where` is true, all without it."""
     arrow_schema(snapshot.schema)  # refuses columns that cannot be read
     rows = np.arange(snapshot.files.num_rows, dtype=np.int64)
     if where is not None:

@@ -131,12 +131,6 @@ class Reconciler:
             state: The state after earlier attempts.
             stale: What others deleted up to its snapshot; nothing prevents the commit.
             claim: The executor's claim to the outputs.
-
-        Raises:
-            CommitConflictError: If it would take too much, or deleted rows came back.
-            ResultMismatchError: If the outputs lack rows that were deleted, or a run was ended.
-            DataFileError: If a file cannot be read exactly.
-            StorageError: If the storage does not answer or cannot be written.
         """
         began = time.monotonic()
         self._require_same_history(state, stale)
@@ -169,11 +163,7 @@ class Reconciler:
         )
 
     def _require_same_history(self, state: GroupState, stale: Staleness) -> None:
-        """Refuse a log in which rows are live that were deleted when it was read before.
-
-        Raises:
-            CommitConflictError: With an input.
-        """
+        """Refuse a log in which rows are live that were deleted when it was read before."""
         deleted = {one.file.path: one for one in stale.deleted}
         for path, known in state.inputs.items():
             now = deleted.get(path)
@@ -181,12 +171,7 @@ class Reconciler:
                 raise self._conflict(Outdated(f"deleted rows of {path} are back"))
 
     def _deleted_rows(self, one: DeletedInput, known: _Input | None) -> DeletedRows:
-        """Return which rows of an input are to be deleted that are not yet.
-
-        Raises:
-            CommitConflictError: If its vector leaves rows that were deleted before.
-            DataFileError: If a vector cannot be read.
-        """
+        """Return which rows of an input are to be deleted that are not yet."""
         already = _NONE if known is None else known.positions
         planned = one.file.deletion_vector
         descriptor = None if planned is None else planned.descriptor
@@ -207,11 +192,7 @@ class Reconciler:
         )
 
     def _positions(self, file: InputFile, vector: DeletionVector | None) -> Positions:
-        """Return the physical rows of an input that a vector deletes.
-
-        Raises:
-            DataFileError: If it cannot be read.
-        """
+        """Return the physical rows of an input that a vector deletes."""
         return read_deletion_vector(
             vector,
             location=self._location(file, vector),
@@ -221,25 +202,14 @@ class Reconciler:
         )
 
     def _location(self, file: InputFile, vector: DeletionVector | None) -> str | None:
-        """Return the address of the file that holds a vector, None for one in the log, or none.
-
-        Raises:
-            DataFileError: If the log does not say.
-        """
+        """Return the address of the file that holds a vector, None for one in the log, or none."""
         data_file = self._store.data_path(file.path)
         return located_vector(self._store.uri, vector, data_file=data_file)
 
     def _find(
         self, rows: Sequence[DeletedRows], state: GroupState
     ) -> tuple[tuple[ProvedRows, ...], int]:
-        """Return where rows are, output by output, proved to be there, and the bytes read for it.
-
-        Raises:
-            CommitConflictError: If too much would be read.
-            ResultMismatchError: If outputs lack a row, or have another one where it was found; or
-                if a task failed.
-            DataFileError: If a file cannot be read.
-        """
+        """Return where rows are proved to be, output by output, and the bytes read for it."""
         limit_bytes, spent_bytes = self._limits.limit_bytes, state.reconciled.bytes_read
         outputs = [self._output(output) for output in state.outputs]
         layout, storage = FileLayout.of(self._plan), self._store.storage
@@ -280,13 +250,7 @@ class Reconciler:
         *,
         with_vectors: bool,
     ) -> tuple[tuple[_Output, ...], tuple[Claim, ...]]:
-        """Return the outputs without the rows found, and the run that wrote what it took, if any.
-
-        Raises:
-            ResultMismatchError: If the run was ended, or wrote other rows than it should.
-            DataFileError: If an output cannot be read.
-            StorageError: If the storage does not answer or cannot be written.
-        """
+        """Return the outputs without the rows found, and the run that wrote them, if any."""
         work = [
             (number, output, rows)
             for number, (output, rows) in enumerate(zip(state.outputs, proved, strict=True))
@@ -316,14 +280,7 @@ class Reconciler:
     def _written(
         self, run: Run, output: _Output, rows: ProvedRows, unique_id: str, *, with_vectors: bool
     ) -> _Output:
-        """Return an output without rows; a vector or a copy is written if any row is left.
-
-        Raises:
-            ExecutorError: If the run was ended.
-            ResultMismatchError: If it wrote other rows than it should.
-            DataFileError: If the output cannot be read.
-            StorageError: If the storage does not answer or cannot be written.
-        """
+        """Return an output without rows; a vector or a copy is written if any row is left."""
         deleted = np.union1d(output.deleted, rows.positions)
         if len(deleted) == output.file.num_records:
             return _Output(file=output.file, deleted=deleted)
@@ -344,12 +301,7 @@ class Reconciler:
     def _require_deletes(
         self, vector: DeletionVector, output: WrittenFile, deleted: Positions
     ) -> None:
-        """Read a vector of an output from the storage, and refuse it if it deletes other rows.
-
-        Raises:
-            ResultMismatchError: If it does.
-            DataFileError: If it cannot be read.
-        """
+        """Read a vector of an output from the storage, and refuse it if it deletes other rows."""
         path = vector_path(vector)
         found = read_deletion_vector(
             vector,
@@ -391,12 +343,7 @@ def _committed(outputs: Sequence[_Output]) -> tuple[CommittedOutput, ...]:
 
 
 def _finished(run: Run, outputs: Sequence[_Output], claim: Claim, *, with_vectors: bool) -> Claim:
-    """Finish a run with the digest of what it wrote; return the claim to that.
-
-    Raises:
-        ExecutorError: If another process ended the run before.
-        StorageError: If the storage cannot be written or does not answer.
-    """
+    """Finish a run with the digest of what it wrote; return the claim to that."""
     copies = () if with_vectors else tuple(output.file for output in outputs)
     vectors = tuple(found for output in outputs if (found := output.vector_file))
     document = (claim.run.token, claim.digest, copies, [output.vector for output in outputs])

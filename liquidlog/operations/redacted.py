@@ -182,9 +182,6 @@ def with_stand_ins(
     """Return predicates with values of a table in place of redacted constants.
 
     Only if there are such, the table's newest version is read.
-
-    Raises:
-        CorruptLogError: If it cannot be.
     """
     known = StandIns(store)
     return tuple(known.predicate(one) if is_redacted(one.where) else one for one in predicates)

@@ -30,22 +30,12 @@ PlanExecutor = Callable[[tuple[int, ...]], Iterable[Outcome]]
 
 
 def read_plan(path: str) -> ClusteringPlan:
-    """Return the plan in a file.
-
-    Raises:
-        StorageError: If the file cannot be read.
-        DocumentError: If the file is not a plan.
-    """
+    """Return the plan in a file."""
     return decode_plan(read_file(path), where=path)
 
 
 def read_advice(path: str) -> AdviceDocument:
-    """Return the advice in a file.
-
-    Raises:
-        StorageError: If the file cannot be read.
-        DocumentError: If the file is not advice.
-    """
+    """Return the advice in a file."""
     return decode_advice(read_file(path), where=path)
 
 
@@ -53,10 +43,6 @@ def read_result(path: str, plan: ClusteringPlan) -> RewriteResult:
     """Return the finished groups of `plan` in a file.
 
     A last line without a newline was cut off by a crash and is ignored.
-
-    Raises:
-        StorageError: If the file cannot be read.
-        DocumentError: If the file is not a result, or is the result of another plan.
     """
     return _finished(read_file(path), plan, where=path)[0]
 
@@ -67,12 +53,6 @@ def complete_result(
     """Rewrite the groups missing in a result file; add each to the file as it finishes.
 
     Groups that were cancelled because of what `watch` said are conflicts, with what it found.
-
-    Raises:
-        StorageError: If the file cannot be read or written.
-        DocumentError: If the file exists and is not a result of this plan.
-        CommitConflictError: If groups were cancelled; the others are in the file.
-        ExecutorError: If groups failed, and none was cancelled; the others are in the file.
     """
     done = {group.group_id: group for group in _continued(path, plan).groups}
     missing = tuple(g.group_id for g in plan.groups if g.group_id not in done)
@@ -97,12 +77,7 @@ def complete_result(
 
 
 def result_so_far(path: str, plan: ClusteringPlan) -> RewriteResult:
-    """Return the result with which `complete_result` would begin; the file is not touched.
-
-    Raises:
-        StorageError: If the file, or one in its directory, may not be read or written.
-        DocumentError: If the file exists and is not a result of this plan.
-    """
+    """Return the result with which `complete_result` would begin; the file is not touched."""
     there = Path(path).exists()
     target = Path(path) if there else Path(path).absolute().parent
     if not target.exists():
@@ -113,11 +88,7 @@ def result_so_far(path: str, plan: ClusteringPlan) -> RewriteResult:
 
 
 def read_file(path: str) -> bytes:
-    """Return the content of a file that the user named.
-
-    Raises:
-        StorageError: If the file cannot be read.
-    """
+    """Return the content of a file that the user named."""
     try:
         return Path(path).read_bytes()
     except IsADirectoryError as error:
@@ -130,10 +101,6 @@ def _continued(path: str, plan: ClusteringPlan) -> RewriteResult:
     """Return the content of a result file without a cut-off line; create the file if it is missing.
 
     A file that cannot be written is thus detected before the work starts.
-
-    Raises:
-        StorageError: If the file cannot be read or written.
-        DocumentError: If the file is not a result of this plan.
     """
     if Path(path).exists() and not Path(path).is_file():
         raise DocumentError(path, "is not a regular file, so it cannot keep a result; name another")
@@ -154,9 +121,6 @@ def _finished(content: bytes, plan: ClusteringPlan, *, where: str) -> tuple[Rewr
 
     The remaining bytes may be an incomplete line only if the lines before, or how it begins, prove
     that the document is a result of this plan.
-
-    Raises:
-        DocumentError: If the document is not a result of this plan.
     """
     size_bytes = content.rfind(_NEWLINE) + 1
     result = decode_result(content[:size_bytes], where=where)

@@ -106,12 +106,7 @@ class CommitReport(Summary):
         }
 
     def require_success(self) -> None:
-        """Raise an error if groups were not committed; all others have been.
-
-        Raises:
-            CommitConflictError: If other commits made groups impossible.
-            ExecutorError: If groups could not be rewritten or their results were refused.
-        """
+        """Raise an error if groups were not committed; all others have been."""
         if self.conflicts:
             raise CommitConflictError(self.read_version, self.conflicts)
         if self.failures:
@@ -121,12 +116,7 @@ class CommitReport(Summary):
 
 
 def require_rewritable(snapshot: Snapshot, plan: ClusteringPlan, opinion: SecondOpinion) -> None:
-    """Refuse a plan whose outputs could not be committed, before any data is rewritten.
-
-    Raises:
-        UnsupportedFeatureError: If we cannot rewrite the table, a type or an input.
-        CorruptLogError: If delta-rs sees other live files than we do.
-    """
+    """Refuse a plan whose outputs could not be committed, before any data is rewritten."""
     require_writable(snapshot)
     problems = list(unsupported_types(snapshot.schema))
     if problems:
@@ -167,10 +157,6 @@ def commit_groups(
     interrupt, which is then raised. The groups of a migration are committed all together at its
     end, or not at all. With `dry_run` nothing is committed, and the report is the one
     that a real run would return.
-
-    Raises:
-        CommitStateUnknownError: If a commit may or may not have landed.
-        LiquidlogError: If the table or its storage prevents every further commit.
     """
     versions: dict[int, int] = {}
     skipped: list[int] = []
@@ -252,10 +238,6 @@ def _batches(
     """Yield groups in lists of at most `most`, none of them with two results of one group.
 
     If `groups` raises an error or is interrupted, what waits is yielded before that is raised.
-
-    Raises:
-        Exception: What `groups` raises.
-        KeyboardInterrupt: If `groups` is interrupted.
     """
     waiting: list[RewrittenGroup] = []
     since_ms = 0

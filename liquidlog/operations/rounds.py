@@ -48,11 +48,7 @@ class Round(Generic[Done]):
 
 
 def require_rounds(strategy: str) -> None:
-    """Refuse strategies that leave nothing for a second round.
-
-    Raises:
-        UsageError: If the strategy is not "overlap".
-    """
+    """Refuse strategies that leave nothing for a second round."""
     if strategy != _STRATEGY:
         raise UsageError(
             f"rounds are for the strategy {_STRATEGY}; the strategy cube is done in one round",
@@ -61,11 +57,7 @@ def require_rounds(strategy: str) -> None:
 
 
 def require_rounds_of(snapshot: Snapshot, policy: Mapping[str, Any]) -> None:
-    """Refuse arguments of a plan if their strategy, or else the table's, is not one for rounds.
-
-    Raises:
-        UsageError: If the strategy is not "overlap", or the property for it has a wrong value.
-    """
+    """Refuse arguments of a plan if their strategy, or else the table's, is not one for rounds."""
     given = policy_settings({"strategy": policy.get("strategy")})
     require_rounds(settle(snapshot, given, strategy_names).strategy)
 
@@ -104,9 +96,6 @@ def optimize_in_rounds(
         policy: The arguments of `Table.plan`. The strategy is "overlap", there or in the table.
         min_gain: By how much a round must lower the average depth.
         first: The plan of the first round, if it has already been made.
-
-    Raises:
-        UsageError: If the strategy of the first plan is not "overlap".
     """
     plan = table.plan(**policy) if first is None else first
     require_rounds(plan.strategy)

@@ -83,12 +83,7 @@ def sample_files(opened: Sequence[Mask], most: int = MOST_FOOTERS) -> Rows:
 def read_sample(
     store: TableStore, snapshot: Snapshot, files: Rows, wanted: Sequence[Leaf]
 ) -> SampledRowGroups:
-    """Return the row groups of some live files, with bounds of these leaves.
-
-    Raises:
-        DataFileError: If a file is missing or is not Parquet.
-        StorageError: If the storage does not answer.
-    """
+    """Return the row groups of some live files, with bounds of these leaves."""
     chosen = snapshot.files.take(pa.array(files))
     paths, sizes = decoded_paths(chosen).to_pylist(), chosen["size"].to_pylist()
     known = _without_nan(load_bounds(store, snapshot, wanted).take(pa.array(files)), wanted)
@@ -127,11 +122,6 @@ def opened_row_groups(
         predicates: SQL predicates; the first are sampled if there are very many.
         opened: Per predicate the files that its reader opens.
         session: The readers' time and time zone.
-
-    Raises:
-        UsageError: If a predicate is not valid.
-        DataFileError: If a sampled file is missing or is not Parquet.
-        StorageError: If the storage does not answer.
     """
     # The SQL parser takes a third of a command's start; most commands have no predicate.
     from liquidlog.predicates.matching import may_match_each

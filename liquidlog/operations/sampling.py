@@ -38,9 +38,6 @@ def sample_keys(
     deletion vector deletes are included, unless the plan is a migration. There are about 100 000
     per group; where the rows of each row group count, of which there will usually be so many,
     up to 400 000.
-
-    Raises:
-        DataFileError: If a file cannot be read exactly.
     """
     columns: list[PlannedColumn | Leaf] = [*plan.columns, *also]
     names = [quote_path(column.logical) for column in columns]
@@ -58,9 +55,6 @@ def sample_whole_rows(store: TableStore, plan: ClusteringPlan) -> pa.Table | Non
 
     They are the first row group with live rows of the middle file of the largest group, read as
     executors read.
-
-    Raises:
-        DataFileError: If the file cannot be read exactly.
     """
     group = max(plan.groups, key=lambda group: group.size_bytes)
     file = group.inputs[len(group.inputs) // 2]
@@ -122,11 +116,7 @@ def _of_file(
 def _logical_file(
     store: TableStore, plan: ClusteringPlan, file: InputFile, *, dictionary: bool = False
 ) -> LogicalFile:
-    """Open an input as executors do, with the values that the log has of it.
-
-    Raises:
-        DataFileError: If the file cannot be read exactly.
-    """
+    """Open an input as executors do, with the values that the log has of it."""
     return LogicalFile.open(
         store.data_path(file.path),
         file,

@@ -99,10 +99,6 @@ def scan(
     `time_zone` names the time zone of the readers' sessions; without it, any zone is possible.
     `now_ms` is the current time in predicates; without it, conditions on the current time rule out
     no file. With `row_groups`, footers of some of these files are read.
-
-    Raises:
-        UsageError: If no predicate is a condition on the table, or the time zone does not exist.
-        DataFileError: If a file whose footer is read is missing or is not Parquet.
     """
     # Importing the SQL parser takes a third of a command's start-up; most need no predicate.
     from liquidlog.predicates.readers import answers
@@ -168,10 +164,6 @@ def read_workload(
     `table`, all queries must be of one table. Queries that no file was opened for, and those of
     which no condition is certain, are left out. Values of the table stand in for redacted constants
     where they can.
-
-    Raises:
-        StorageError: If it cannot be read.
-        UsageError: If it is not a workload, or holds no query of the table.
     """
     # See `scan`.
     from liquidlog.operations.workloads import queries_at
@@ -195,9 +187,6 @@ def predicates_of(
 
     Queries that no file was opened for, and those of which no condition is certain, are left out.
     Values of the table stand in for redacted constants where they can.
-
-    Raises:
-        LiquidlogError: If the table's values are needed and cannot be read.
     """
     asked = tuple(
         WeightedPredicate(query.where, query.weight, recorded=_recorded(query))
@@ -273,11 +262,7 @@ def matching(
     time_zone: tzinfo | None = None,
     now_ms: int | None = None,
 ) -> tuple[NDArray[np.bool_], ...]:
-    """Return per predicate which live files it may match, as `may_match_each` does.
-
-    Raises:
-        UsageError: If a predicate is not valid.
-    """
+    """Return per predicate which live files it may match, as `may_match_each` does."""
     # See `scan`.
     from liquidlog.predicates.matching import may_match_each
 

@@ -17,11 +17,7 @@ from liquidlog.upkeep.policy import RewriteWhen
 def seen_of(
     snapshot: Snapshot, past: PastWork, when: RewriteWhen, bounds_of: BoundsOf, now_ms: int
 ) -> Seen:
-    """Return what a policy's triggers are compared with; the depth only if the policy asks for it.
-
-    Raises:
-        CorruptLogError: If statistics or the clustering domain cannot be read.
-    """
+    """Return what a policy's triggers are compared with; the depth only if the policy needs it."""
     columns = clustering_state(snapshot).columns
     sizes = snapshot.files["size"]
     small = pc.less(sizes, remembered_if_right(snapshot, "max_file_bytes") // SMALL_PART)
@@ -43,11 +39,7 @@ def _unclustered(snapshot: Snapshot) -> int:
 
 
 def depth_ratio(snapshot: Snapshot, bounds_of: BoundsOf) -> float | None:
-    """Return the depth as a multiple of that after a full rewrite, None if it has none.
-
-    Raises:
-        CorruptLogError: If statistics or the clustering domain cannot be read.
-    """
+    """Return the depth as a multiple of that after a full rewrite, None if it has none."""
     columns = clustering_state(snapshot).columns
     if not snapshot.files.num_rows or not columns:
         return None

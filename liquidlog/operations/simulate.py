@@ -25,11 +25,7 @@ _MOST_ROWS: Final = 200_000
 
 
 def remembered_settings(snapshot: Snapshot, names: Sequence[str]) -> Mapping[str, Any]:
-    """Return the fields of the policy that a table remembers and these contenders listen to.
-
-    Raises:
-        UsageError: If such a property has a wrong value.
-    """
+    """Return the fields of the policy that a table remembers and these contenders listen to."""
     listening = {"max_file_bytes"}
     if len(clustering_state(snapshot).columns) > 1:
         listening.add("curve")
@@ -40,7 +36,7 @@ def remembered_settings(snapshot: Snapshot, names: Sequence[str]) -> Mapping[str
     return remembered_among(snapshot, listening)
 
 
-def simulate(  # noqa: PLR0913  who takes part, and how
+def simulate(
     store: TableStore,
     snapshot: Snapshot,
     *,
@@ -56,10 +52,6 @@ def simulate(  # noqa: PLR0913  who takes part, and how
 
     Each round appends `append_bytes` of keys as the scenario says. Arguments that are None are what
     the table remembers.
-
-    Raises:
-        UsageError: If the table has no clustering columns, a name is unknown, an argument is of the
-            wrong kind or would have no effect, or a property has a wrong value.
     """
     given: dict[str, Any] = {
         "max_file_size": max_file_size,
@@ -88,9 +80,6 @@ def simulated_table(
 
     A file gets rows in proportion to its size, spread evenly over its box. If new keys come after
     the old ones, the first column ends where the first round begins.
-
-    Raises:
-        UsageError: If the table has no clustering columns, or the scenario does not exist.
     """
     check_scenario(scenario)
     columns = check_clustered(clustering_state(snapshot))

@@ -21,11 +21,7 @@ def strategy_names() -> Collection[str]:
 
 
 def find_strategies(name: str) -> "Mapping[str, Strategy]":
-    """Return our strategies and, if it is another, the installed one of that name.
-
-    Raises:
-        UsageError: If the strategy is not installed or cannot be loaded.
-    """
+    """Return our strategies and, if it is another, the installed one of that name."""
     from liquidlog.clustering.planning.planner import STRATEGIES, check_known
 
     if name in STRATEGIES:

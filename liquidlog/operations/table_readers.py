@@ -34,11 +34,7 @@ _MOST_FILES: Final = 200_000
 def table_readers(
     store: TableStore, snapshot: Snapshot, workload: Workload, now_ms: int
 ) -> "TableReaders":
-    """Return what the predicates of a workload read of a table as it is.
-
-    Raises:
-        UsageError: If no predicate is a condition on the table.
-    """
+    """Return what the predicates of a workload read of a table as it is."""
     session = Session.at_ms(now_ms)
     files = _looked_at(snapshot.files.num_rows)
     some = replace(snapshot, files=snapshot.files.take(pa.array(files)), plain_files=None)

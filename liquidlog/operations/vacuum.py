@@ -128,14 +128,6 @@ def vacuum(
 
     With `dry_run` nothing is deleted and no version is put. A vacuum that was stopped is finished
     by the next one.
-
-    Raises:
-        UsageError: If the retention is too short, or the table does not say it in known words.
-        UnsupportedFeatureError: If the storage or the table cannot be written.
-        StorageError: If the storage does not answer, or its clock and ours are a day apart; some
-            files may be deleted.
-        LogError: If the log cannot be read whole.
-        CommitError: If a version could not be put.
     """
     store.require_writable()
     require_writable(snapshot)
@@ -172,12 +164,7 @@ def vacuum(
 def retention_to_keep(
     configuration: Mapping[str, str], retain_ms: int | None, *, allow_short: bool
 ) -> int:
-    """Return how long removed files are kept, in ms: what is asked for, else the table's property.
-
-    Raises:
-        UsageError: If it is shorter than the property or a week, which has to be allowed, or the
-            property is not an interval.
-    """
+    """Return how long removed files are kept, in ms: the option, else the table's property."""
     own_ms = retention_ms(configuration)
     if own_ms is None:
         raise UsageError(
@@ -321,11 +308,7 @@ def _tokens(store: TableStore) -> frozenset[str]:
 
 
 def _require_one_time(store: TableStore, version: int, now_ms: int) -> None:
-    """Refuse to go on by a clock that is far ahead of the storage's.
-
-    Raises:
-        StorageError: If the version that was just put is a day old by our clock.
-    """
+    """Refuse to go on by a clock that is far ahead of the storage's."""
     name = log_path(commit_name(version))
     facts = store.file_facts(name)
     written_ms = 0 if facts is None else facts.modification_time_ms
@@ -401,9 +384,6 @@ def _put_end(store: TableStore, deleted: int, directories: int, clock: Clock) ->
     """Put the version that says that all is done; return it, or nothing if it cannot be put.
 
     What was deleted is deleted, whether or not the history says so.
-
-    Raises:
-        CommitStateUnknownError: If the version may or may not have been put.
     """
     metrics = {
         "numDeletedFiles": str(deleted),

@@ -190,11 +190,7 @@ class GroupWatch:
         }
 
     def _lost_now(self) -> Mapping[int, Sequence[Conflict]]:
-        """Return the groups that are lost after the newest version.
-
-        Raises:
-            LiquidlogError: If the log cannot be read.
-        """
+        """Return the groups that are lost after the newest version."""
         committed = self._landed.update()
         winners = self._landed.winners
         if self._seen == (winners, winners.version):
@@ -218,12 +214,7 @@ class GroupWatch:
 
 
 def watch_of(plan: ClusteringPlan, storage_options: OptionsSource | None = None) -> GroupWatch:
-    """Return the watch of a plan's groups at the table that the plan names; nothing is read yet.
-
-    Raises:
-        UsageError: If the address or an option cannot be used.
-        StorageError: If the storage client refuses its arguments.
-    """
+    """Return the watch of a plan's groups at the table that the plan names; nothing is read yet."""
     return GroupWatch(open_store(plan.table_uri, storage_options), plan, system_clock())
 
 

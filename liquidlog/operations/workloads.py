@@ -34,10 +34,6 @@ def import_workload(
         since: Leave out queries whose last time is before this time.
         without_constants: Replace each constant by its quantile.
         storage_options: Options of the storage of sources and tables.
-
-    Raises:
-        LiquidlogError: If a table cannot be opened, or a source cannot be read.
-        UsageError: If a source is none that is known, or `since` is no time.
     """
     if not sources:
         raise UsageError("name a source: an event log, a query log, a file of SQL or a table")
@@ -61,10 +57,6 @@ def queries_at(
 
     Without `table`, all that it asks must be of one table. `problem` says why the file is not a
     workload of another form; it is raised if it is not a source either.
-
-    Raises:
-        StorageError: If it cannot be read.
-        UsageError: If it is not a source, or asks nothing of the table.
     """
     known = Tables() if table is None else Tables((open_table(table, storage_options),))
     try:

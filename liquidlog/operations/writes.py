@@ -78,12 +78,6 @@ def commit_write(
         clock: Gives the time and ids.
         txn: (application id, version) of the transaction to set with the same commit; if the table
             has this version or a later one by then, nothing is committed.
-
-    Raises:
-        ResultMismatchError: If the result does not prove that all rows are in the files.
-        CommitConflictError: If the table changed such that the write does not fit it any more; its
-            files are deleted.
-        CommitStateUnknownError: If the commit may or may not have landed; the files are kept.
     """
     run = run_of(store, result.run)
     if plan.partition_columns:
@@ -189,11 +183,7 @@ class _Writing:
         return (f"{count} file(s) came that may have rows to be replaced",) if count else ()
 
     def change(self, newest: Snapshot, now_ms: int) -> Change:
-        """Return the write as a change on top of `newest`.
-
-        Raises:
-            CorruptLogError: If the table's row ids contradict each other.
-        """
+        """Return the write as a change on top of `newest`."""
         plan, written = self.plan, self.result.outputs
         tags = None
         if plan.zcube_id is not None:
@@ -226,11 +216,7 @@ class _Writing:
         )
 
     def _replaced(self, snapshot: Snapshot) -> NDArray[np.int64]:
-        """Return the rows of a snapshot's files that are replaced.
-
-        Raises:
-            CommitConflictError: If one of them is not there.
-        """
+        """Return the rows of a snapshot's files that are replaced."""
         paths = pa.array(self.plan.removed, pa.string())
         rows = np.flatnonzero(np.asarray(pc.is_in(snapshot.files["path"], value_set=paths)))
         if len(rows) != len(paths):

@@ -180,11 +180,7 @@ class ClusteringPlan(Summary, Document, frozen=True, kw_only=True):
 
     @property
     def data_schema(self) -> StructType:
-        """The table's columns that data files hold: all but the partition columns.
-
-        Raises:
-            CorruptLogError: If the plan's schema cannot be understood.
-        """
+        """The table's columns that data files hold: all but the partition columns."""
         return data_schema(parse_schema(self.schema_string, where="the plan"), self.partitioned_by)
 
     @property

@@ -32,13 +32,7 @@ def encode_plan(plan: ClusteringPlan) -> bytes:
 
 
 def decode_plan(content: bytes, *, where: str) -> ClusteringPlan:
-    """Return the plan in a document.
-
-    Raises:
-        DocumentError: If the document is not a plan, has a format version that this release does
-            not know, lists an input twice, or has partition values of other columns than its own,
-            of its groups or of its inputs.
-    """
+    """Return the plan in a document."""
     versions = (FORMAT_VERSION, PARTITIONED_FORMAT_VERSION, MIGRATING_FORMAT_VERSION)
     _check_head(content, where, kind="a plan", expected=versions)
     try:
@@ -95,12 +89,7 @@ def rewritten_group_begins(plan_id: str) -> bytes:
 
 
 def decode_result(content: bytes, *, where: str) -> RewriteResult:
-    """Return the result in a document that has one line per group.
-
-    Raises:
-        DocumentError: If a line is not a finished group or has an unknown format version, or if the
-            lines belong to different plans.
-    """
+    """Return the result in a document that has one line per group."""
     groups = []
     whole = _head(content)
     if whole is not None and whole.kind == "a plan":
@@ -151,11 +140,7 @@ class _Head(msgspec.Struct):
 
 
 def _check_head(content: bytes, where: str, *, kind: str, expected: tuple[int, ...]) -> None:
-    """Refuse a document of another kind or another format version.
-
-    Raises:
-        DocumentError: With the kind that it has instead, if known.
-    """
+    """Refuse a document of another kind or another format version."""
     found = _head(content)
     if found is None and kind == "a plan":
         found = _head(content.partition(b"\n")[0])

@@ -115,11 +115,7 @@ class _Files(Sequence[FileT]):
 
     @classmethod
     def of(cls, files: Iterable[FileT] = ()) -> Self:
-        """Return the same files in columns.
-
-        Raises:
-            ValueError: If a number does not fit into 64 bits.
-        """
+        """Return the same files in columns."""
         rows = [msgspec.to_builtins(file) for file in files]
         try:
             return cls(pa.Table.from_pylist(rows, cls.schema))
@@ -128,11 +124,7 @@ class _Files(Sequence[FileT]):
 
     @classmethod
     def from_document(cls, rows: object) -> Self:
-        """Return the files in a decoded document.
-
-        Raises:
-            ValueError: If they are not files of this kind.
-        """
+        """Return the files in a decoded document."""
         try:
             return cls.of(msgspec.convert(rows, list[cls._struct]))  # type: ignore[name-defined]
         except msgspec.ValidationError as error:

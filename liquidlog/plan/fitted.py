@@ -71,12 +71,7 @@ class FittedWorkload(Document, frozen=True, kw_only=True):
     def conditions(
         self, parsed: Sequence[Callable[[Sequence[str | None]], pa.Array]]
     ) -> "Conditions":
-        """Return the predicates over values; `parsed` turns the constants of each column to them.
-
-        Raises:
-            ValueError: If the workload names a column beyond `parsed`, a constant is no value of
-                its column, or a predicate has no term or no positive weight.
-        """
+        """Return the predicates over values; `parsed` turns constants of each column to them."""
         from liquidlog.curve.conditions import Conditions
 
         flat = _Flat()
@@ -147,11 +142,7 @@ def _ends(values: pa.Array, is_open: Sequence[bool]) -> "Ends":
 
 
 def parsed_as(kind: pa.DataType, texts: Sequence[str | None]) -> pa.Array:
-    """Return constants as values of a column's Arrow type, null where None.
-
-    Raises:
-        ValueError: If a text is no value of the type.
-    """
+    """Return constants as values of a column's Arrow type, null where None."""
     if pa.types.is_string(kind) or pa.types.is_large_string(kind):
         return pa.array(texts, kind)
     parse: Callable[[str], object] = int
@@ -174,11 +165,7 @@ def parsed_as(kind: pa.DataType, texts: Sequence[str | None]) -> pa.Array:
 def prefix_numbers(
     prefix: Sequence[tuple[str, ...]], columns: Sequence[tuple[str, ...]]
 ) -> tuple[int, ...]:
-    """Return the numbers of a prefix's columns among those that a plan orders by.
-
-    Raises:
-        DocumentError: If it names another column.
-    """
+    """Return the numbers of a prefix's columns among those that a plan orders by."""
     numbers = {path: number for number, path in enumerate(columns)}
     if not numbers.keys() >= set(prefix):
         raise DocumentError("the plan", "has a prefix of other columns than it orders by")
@@ -190,9 +177,6 @@ def weighted_columns(weights: Sequence[float]) -> FittedWorkload:
 
     Args:
         weights: One per clustering column, in their order; 0 for a column that nobody asks for.
-
-    Raises:
-        ValueError: If a weight is negative or not finite, or none is positive.
     """
     if not all(0 <= weight < float("inf") for weight in weights) or not sum(weights) > 0:
         raise ValueError(

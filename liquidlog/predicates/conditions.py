@@ -43,9 +43,6 @@ def parse_condition(predicate: str) -> exp.Expression:
 
     If the condition contains a backslash, its text literals become placeholders, because a setting
     of the session decides what a backslash means; except for `\%` and `\_`, which always stay.
-
-    Raises:
-        UsageError: If the text is not one SQL condition.
     """
     if not isinstance(predicate, str):
         raise UsageError(f"a predicate must be text, found {type(predicate).__name__}")
@@ -124,9 +121,6 @@ def referenced_columns(condition: exp.Expression, schema: StructType) -> dict[Pa
     """Return the columns that a condition names: their path as written to their path in the schema.
 
     The result leaves out parts of arrays, maps and variants, and columns inside sub-queries.
-
-    Raises:
-        UsageError: If the schema lacks a column; lists all that it lacks.
     """
     found: dict[Path, Path] = {}
     unknown: list[str] = []

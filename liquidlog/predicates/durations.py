@@ -119,11 +119,7 @@ def _count(node: object) -> int | None:
 
 
 def moved(value: SqlValue, by: Duration, session: Session) -> SqlValue | None:
-    """Return a date or a time moved by an interval, None for any other value.
-
-    Raises:
-        OverflowError: If it leaves the years 1 to 9999.
-    """
+    """Return a date or a time moved by an interval, None for any other value."""
     match value:
         case Span(low, high):
             return spanning(moved(low, by, session), moved(high, by, session))
@@ -147,11 +143,7 @@ def spanning(low: SqlValue | None, high: SqlValue | None) -> SqlValue | None:
 
 
 def day_of(local_us: int) -> dt.date:
-    """Return the day of a local time.
-
-    Raises:
-        OverflowError: If it is not within the years 1 to 9999.
-    """
+    """Return the day of a local time."""
     try:
         return dt.date.fromordinal(local_us // DAY_US + EPOCH_ORDINAL)
     except ValueError as error:
@@ -159,11 +151,7 @@ def day_of(local_us: int) -> dt.date:
 
 
 def shifted_us(local_us: int, by: Duration) -> int:
-    """Return a local time moved by an interval; a day that a month lacks becomes its last.
-
-    Raises:
-        OverflowError: If it leaves the years 1 to 9999.
-    """
+    """Return a local time moved by an interval; a day that a month lacks becomes its last."""
     day, time_us = day_of(local_us), local_us % DAY_US
     month = day.year * 12 + day.month - 1 + by.months
     year, number = month // 12, month % 12 + 1

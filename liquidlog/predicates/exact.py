@@ -21,10 +21,6 @@ def matching_partitions(snapshot: Snapshot, where: str, bounds_of: BoundsOf) -> 
     """Return a mask of the files whose partition values satisfy a condition.
 
     Times without a zone are of UTC.
-
-    Raises:
-        UsageError: If it is not one SQL condition, names another column than partition columns, or
-            the values of a file do not decide it.
     """
     named = condition_on(where, snapshot)
     if isinstance(named, UsageError):

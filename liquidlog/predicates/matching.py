@@ -69,9 +69,6 @@ def may_match(
     condition counts as possibly true, and so does one on the current time. A false entry is
     certain: with ANSI mode on or off, and in every time zone unless `time_zone` gives the
     session's. Partition columns are judged by their values.
-
-    Raises:
-        UsageError: If the text is not one SQL condition, or names a column that the table lacks.
     """
     return may_match_each(snapshot, [predicate], bounds_of, time_zone=time_zone)[0]
 
@@ -87,9 +84,6 @@ def may_match_each(
     """Return the result of `may_match` per predicate; loads the bounds only once.
 
     `now_us` is the current time in predicates, in microseconds since 1970.
-
-    Raises:
-        UsageError: If one is not one SQL condition, or names a column the table lacks.
     """
     session = Session(now_us, time_zone)
     return tuple(found.may_match for found in judged_each(snapshot, predicates, bounds_of, session))
@@ -115,10 +109,6 @@ def judged_each(
     """Return what each predicate says of the live files; loads the bounds only once.
 
     Without a time in the session, conditions on the current time rule out no file.
-
-    Raises:
-        UsageError: If one is not one SQL condition, names a column the table lacks, or compares a
-            column with a constant of a wrong type.
     """
     found = judged_or_refused(snapshot, predicates, bounds_of, session)
     for one in found:

@@ -46,11 +46,7 @@ def shown_sql(node: exp.Expression) -> str:
 
 
 def refuse_mismatch(leaf: Leaf, data_type: DataType, value: SqlValue, node: exp.Expression) -> None:
-    """Refuse a constant that cannot be compared with a column, or a function of it, of a type.
-
-    Raises:
-        UsageError: If Spark refuses the comparison in every session, or reads the text as no value.
-    """
+    """Refuse a constant that cannot be compared with a column, or a function of it, of a type."""
     kind = _kind(data_type)
     if kind is None or not _is_wrong(kind, value):
         return
@@ -64,11 +60,7 @@ def refuse_mismatch(leaf: Leaf, data_type: DataType, value: SqlValue, node: exp.
 
 
 def refuse_impossible(condition: exp.Expression) -> None:
-    """Refuse literals like DATE '2024-13-01', which are no value of their own type.
-
-    Raises:
-        UsageError: If there is one.
-    """
+    """Refuse literals like DATE '2024-13-01', which are no value of their own type."""
     for cast in condition.find_all(exp.Cast):
         kind = _OF_LITERALS.get(cast.to.this)
         is_text = isinstance(cast.this, exp.Literal) and cast.this.is_string

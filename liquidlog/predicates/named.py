@@ -25,11 +25,7 @@ def condition_on(
 
 
 def referenced_leaves(snapshot: Snapshot, predicates: Sequence[str]) -> tuple[Leaf, ...]:
-    """Return the leaves whose statistics the predicates need, each once.
-
-    Raises:
-        UsageError: If one is not one SQL condition, or names a column the table lacks.
-    """
+    """Return the leaves whose statistics the predicates need, each once."""
     found = referenced_leaves_each(snapshot, predicates)
     for one in found:
         if isinstance(one, UsageError):

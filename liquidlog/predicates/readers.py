@@ -40,9 +40,6 @@ def answers(
     """Return what the predicates of a workload say of the live files.
 
     Predicates that are no condition on this table are set aside with the reason.
-
-    Raises:
-        UsageError: If no predicate is a condition on this table; the reason of the only or first.
     """
     problems = [_problem(predicate) for predicate in workload]
     readable = [

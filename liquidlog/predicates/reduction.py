@@ -123,9 +123,6 @@ def fitted_workload(
         workload: Predicates with weights.
         columns: The clustering columns, by their logical paths.
         schema: The table's schema.
-
-    Raises:
-        UsageError: If none is one SQL condition on columns of the table.
     """
     domains = _domains(columns, schema)
     weights: dict[AnyOf, float] = {}

@@ -36,11 +36,7 @@ class Session:
         return self.time_zone is not None and self.time_zone.utcoffset(None) is not None
 
     def local_us(self, instant_us: int) -> tuple[int, int]:
-        """Return the earliest and the latest time that clocks may show at an instant.
-
-        Raises:
-            OverflowError: If it is not within the years 1 to 9999.
-        """
+        """Return the earliest and the latest time that clocks may show at an instant."""
         if self.time_zone is None:
             return instant_us - ANY_OFFSET_US, instant_us + ANY_OFFSET_US
         shown = (_EPOCH + dt.timedelta(microseconds=instant_us)).astimezone(self.time_zone)
@@ -48,11 +44,7 @@ class Session:
         return local, local
 
     def instants_us(self, written_us: int) -> tuple[int, int]:
-        """Return the earliest and the latest instant that a time without an offset may mean.
-
-        Raises:
-            OverflowError: If it is not within the years 1 to 9999.
-        """
+        """Return the earliest and the latest instant that a time without an offset may mean."""
         if self.time_zone is None:
             return written_us - ANY_OFFSET_US, written_us + ANY_OFFSET_US
         # A time that clocks showed twice means the first one, but as text it equals both.
@@ -60,11 +52,7 @@ class Session:
         return written_us - max(offsets), written_us - min(offsets)
 
     def shows_once(self, written_us: int) -> bool:
-        """Return whether clocks of the known time zone show a time exactly once.
-
-        Raises:
-            OverflowError: If it is not within the years 1 to 9999.
-        """
+        """Return whether clocks of the known time zone show a time exactly once."""
         zone = self.time_zone
         return zone is not None and len(set(self._offsets_us(written_us, zone))) == 1
 

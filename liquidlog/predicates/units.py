@@ -46,11 +46,7 @@ def is_long(unit: str) -> bool:
 
 
 def begin_us(local_us: int, unit: str) -> int:
-    """Return where the unit of a local time begins.
-
-    Raises:
-        OverflowError: If it is not within the years 1 to 9999.
-    """
+    """Return where the unit of a local time begins."""
     day = day_of(local_us)
     match unit:
         case "year" | "quarter" | "month":
@@ -64,11 +60,7 @@ def begin_us(local_us: int, unit: str) -> int:
 
 
 def end_us(begin: int, unit: str) -> int:
-    """Return where the next unit begins.
-
-    Raises:
-        OverflowError: If it is not within the years 1 to 9999.
-    """
+    """Return where the next unit begins."""
     if unit in _MONTHS:
         return shifted_us(begin, Duration(months=_MONTHS[unit]))
     return shifted_us(begin, Duration(micros=_SIZES_US[unit]))

@@ -33,10 +33,6 @@ def parse_workload(text: str, *, source: str, sql: bool) -> Workload:
     """Return the predicates of a workload; `source` names the text in errors.
 
     A predicate that is no condition on one table is returned with its problem.
-
-    Raises:
-        UsageError: If there is no predicate, or the text has another form; its field `where` says
-            where.
     """
     found = tuple(_statements(text, source) if sql else _lines(text, source))
     if not found:

@@ -142,12 +142,7 @@ class ConcatenatedOutput(OutputFile):
         self._file: ConcatenatedFile | None = None
 
     def copy(self, source: CopySource, row_group: int, *, read: Proof) -> None:
-        """Append a row group byte by byte; `read` gets the digest of what was read.
-
-        Raises:
-            DataFileError: If the source cannot be read, or a page is damaged.
-            StorageError: If the storage refuses.
-        """
+        """Append a row group byte by byte; `read` gets the digest of what was read."""
         rows = source.file.row_group_rows(row_group)
         self._footer_schema = self._footer_schema or source.footer.schema
         digest = self._opened().copy(source, row_group)
@@ -191,10 +186,6 @@ def copy_run(
         run: The row groups.
         output: Gets them.
         read: Gets the digests of what was read.
-
-    Raises:
-        DataFileError: If the file is not what the log says, or changed since it was surveyed.
-        StorageError: If the storage refuses.
     """
     with open_logical_file(work, run.file) as opened:
         source = _source(work, opened, survey, run)
@@ -203,11 +194,7 @@ def copy_run(
 
 
 def _source(work: GroupWork, opened: LogicalFile, survey: Survey, run: Run) -> CopySource:
-    """Return the file of a run, opened again, as what the survey found.
-
-    Raises:
-        DataFileError: If it is not that any more.
-    """
+    """Return the file of a run, opened again, as what the survey found."""
     file, wanted = opened.data_file, [piece.row_group for piece in run.pieces]
     rows = tuple(map(opened.row_group_rows, range(opened.num_row_groups)))
     if file is None or rows != survey.row_group_rows:

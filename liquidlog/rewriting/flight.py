@@ -105,9 +105,6 @@ class Flight(Generic[Outcome]):
         """Yield what becomes of each group as it finishes; afterwards the flight is closed.
 
         Groups that `cancelled` names do not begin, or their jobs are stopped.
-
-        Raises:
-            Exception: What a group raises ends the others.
         """
         try:
             yield from self._without_lost(cancelled)

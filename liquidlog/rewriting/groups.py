@@ -62,10 +62,6 @@ def runs_of(
     """Return an attempt at each of these groups, all if None, that nothing known forbids.
 
     Groups of many tasks come first: those of one task each fill the slots that they leave.
-
-    Raises:
-        UsageError: If the plan has no such group, or an argument is wrong.
-        ExecutorError: If the plan asks for something that no executor of ours can do.
     """
     wanted = _wanted(plan, groups)
     one(options, ExecutorOptions, argument="options", expected="ExecutorOptions")
@@ -87,11 +83,7 @@ def runs_of(
 
 
 def _wanted(plan: ClusteringPlan, groups: object) -> list[RewriteGroup]:
-    """Return the groups of a plan with these ids, all if None.
-
-    Raises:
-        UsageError: If it is no plan, or has no such group.
-    """
+    """Return the groups of a plan with these ids, all if None."""
     one(plan, ClusteringPlan, argument="plan", expected="a ClusteringPlan")
     if groups is None:
         return list(plan.groups)
@@ -162,12 +154,7 @@ class GroupRun:
         return Run(self.directory, self.token, self.storage, self.group.directories)
 
     def check(self) -> None:
-        """Refuse a group that no attempt could rewrite, before any task begins.
-
-        Raises:
-            ExecutorError: If the plan asks for something this executor cannot do, or no file can
-                be created in the table.
-        """
+        """Refuse a group that no attempt could rewrite, before any task begins."""
         curve_of(self.plan)
         require_layout(self.plan)
         require_partition(self.plan, self.group)
@@ -280,9 +267,6 @@ class GroupInFlight:
 
         Args:
             slots: How many tasks run at a time.
-
-        Raises:
-            ExecutorError: If no other group could be rewritten either.
         """
         if self.jobs.cancelled is not None:
             return self.cancelled(self.jobs.cancelled)

@@ -19,11 +19,7 @@ class Jobs(ABC):
         return self._cancelled
 
     def begin_phase(self, tasks: int, *, until: float) -> None:
-        """Say that `tasks` tasks follow, after which the share done is `until`.
-
-        Raises:
-            ExecutorError: If the group was cancelled.
-        """
+        """Say that `tasks` tasks follow, after which the share done is `until`."""
         if self._cancelled is not None:
             raise ExecutorError(self._cancelled)
         self._base, self._until = self._until, until

@@ -36,9 +36,6 @@ class ExecutorOptions:
         read_back: Whether every output is read back and proved to hold what was read.
         copy_row_groups: Whether a compaction copies row groups byte by byte where it can, instead
             of decoding and encoding their rows.
-
-    Raises:
-        UsageError: If a number is no whole number or is below its least value.
     """
 
     single_task_bytes: int = 16 << 20

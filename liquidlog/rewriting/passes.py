@@ -100,11 +100,7 @@ class Engine(Protocol):
         ...
 
     def require_running(self) -> None:
-        """Refuse to go on where no other group could be rewritten either.
-
-        Raises:
-            ExecutorError: If that is so.
-        """
+        """Refuse to go on where no other group could be rewritten either."""
         ...
 
     def whole(self, task: GroupTask) -> TaskFacts:
@@ -186,9 +182,6 @@ def with_fresh_options(
 
     If nothing failed but credentials that have expired meanwhile, the job begins again with those
     of then, a few times. Tasks cannot do that: they are tried with what they were sent.
-
-    Raises:
-        StorageError: If a callable that gives the options fails.
     """
     sent = work.sent()
     for _ in range(_MOST_SENT - 1):

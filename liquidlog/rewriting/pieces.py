@@ -63,9 +63,6 @@ def pieces_of(rows: pa.Table, *, target: int, first_slice: int, ordinal: int) ->
         target: As in `Piece`.
         first_slice: As in `Piece`.
         ordinal: Of the first row; the ordinals after it are those of the other rows.
-
-    Raises:
-        ExecutorError: If a row is too large to be moved.
     """
     compact = compacted(rows)
     options = _IPC_OPTIONS if compact is rows else _TEXT_IPC_OPTIONS

@@ -18,9 +18,6 @@ def file_location(table_uri: str, path: str) -> str:
     Args:
         table_uri: A plain path or a URI.
         path: Relative to the table, or absolute, or a URI; decoded. "" for the table.
-
-    Raises:
-        ExecutorError: If the file is in another storage than its table.
     """
     try:
         return file_address(table_uri, path)
@@ -29,11 +26,7 @@ def file_location(table_uri: str, path: str) -> str:
 
 
 def curve_of(plan: ClusteringPlan) -> Curve | None:
-    """Return the curve by which rows are sorted, None for a compaction.
-
-    Raises:
-        ExecutorError: If it is not known, or there are no columns.
-    """
+    """Return the curve by which rows are sorted, None for a compaction."""
     if plan.mode is RewriteMode.COMPACTION:
         return None
     if not plan.columns:
@@ -45,11 +38,7 @@ def curve_of(plan: ClusteringPlan) -> Curve | None:
 
 
 def require_layout(plan: ClusteringPlan) -> None:
-    """Refuse a prefix or constants of readers that do not fit the plan's columns.
-
-    Raises:
-        ExecutorError: If there are any.
-    """
+    """Refuse a prefix or constants of readers that do not fit the plan's columns."""
     try:
         numbers = plan.prefix
         if len(set(numbers)) < len(numbers):
@@ -66,11 +55,7 @@ def require_layout(plan: ClusteringPlan) -> None:
 
 
 def require_partition(plan: ClusteringPlan, group: RewriteGroup) -> None:
-    """Refuse partition values of other columns than the plan's, and a directory of other files.
-
-    Raises:
-        ExecutorError: If the group has any.
-    """
+    """Refuse partition values of other columns than the plan's, and a directory of other files."""
     if set(group.partition_values) != set(plan.partitioned_by):
         listed = ", ".join(plan.partitioned_by) or "none"
         raise ExecutorError(
@@ -83,11 +68,7 @@ def require_partition(plan: ClusteringPlan, group: RewriteGroup) -> None:
 
 
 def vector_location(table_uri: str, file: InputFile) -> str | None:
-    """Return where an input's deletion vector is, None if it has none or the plan holds it.
-
-    Raises:
-        ExecutorError: If its path cannot be read, or it is in another storage than its table.
-    """
+    """Return where an input's deletion vector is, None if it has none or the plan holds it."""
     try:
         return vectors.vector_location(table_uri, file)
     except DataFileError as error:

@@ -24,9 +24,6 @@ def scratch_directory(parent: str | None = None) -> Iterator[str]:
 
     Args:
         parent: Where it is; by default, where `tempfile` makes directories, which TMPDIR names.
-
-    Raises:
-        ExecutorError: If it cannot be made there.
     """
     home = Path(parent or tempfile.gettempdir())
     try:

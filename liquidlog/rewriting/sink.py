@@ -92,11 +92,7 @@ class TaskFacts(Document, frozen=True, kw_only=True):
     denied: bool = False
 
     def proofs(self) -> tuple[RowsProof, RowsProof]:
-        """Return what was read and what was written, which hold the same rows.
-
-        Raises:
-            ExecutorError: If the task failed, or the files do not have the rows that were read.
-        """
+        """Return what was read and what was written, which hold the same rows."""
         if self.failure is not None:
             raise ExecutorError(self.failure)
         assert self.read is not None  # noqa: S101  there are both without a failure
@@ -188,12 +184,7 @@ class OutputFile:
         return self._writer.written_bytes if isinstance(self._writer, DataFileWriter) else 0
 
     def finish(self) -> WrittenFile | None:
-        """Close the file and return the facts about it; None if there were no rows.
-
-        Raises:
-            ExecutorError: If the run has ended meanwhile; the file will be deleted.
-            DataFileError: If the file cannot be read back.
-        """
+        """Close the file and return the facts about it; None if there were no rows."""
         if self._writer is None:
             return None
         written = self._writer.finish(self._name)
@@ -310,9 +301,6 @@ def failed(error: LiquidlogError, work: GroupWork) -> TaskFacts:
     An error that may pass is raised as long as the task will be tried again. Any other retires the
     run, so that tasks which have not begun do not; see `require_running`. Expired credentials do
     not: the driver sends the tasks again with new ones.
-
-    Raises:
-        LiquidlogError: The same.
     """
     if may_pass(error) and is_tried_again(work.task_attempts):
         raise error
@@ -325,12 +313,7 @@ def failed(error: LiquidlogError, work: GroupWork) -> TaskFacts:
 
 
 def require_running(work: GroupWork) -> None:
-    """Refuse to begin a task of a run that has ended.
-
-    Raises:
-        ExecutorError: If it has ended.
-        StorageError: If the storage cannot be asked.
-    """
+    """Refuse to begin a task of a run that has ended."""
     if work.run.has_ended():
         raise ExecutorError(_ENDED)
 

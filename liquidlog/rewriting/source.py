@@ -200,12 +200,7 @@ def split_file(
 
 
 def open_logical_file(work: GroupWork, file: int) -> LogicalFile:
-    """Open an input file; text columns that it keeps in small dictionaries stay in them.
-
-    Raises:
-        DataFileError: If it or its deletion vector is not what the log says, or cannot be read as
-            data of this table.
-    """
+    """Open an input file; text columns that it keeps in small dictionaries stay in them."""
     return LogicalFile.open(
         work.paths[file],
         work.inputs[file],
@@ -221,11 +216,7 @@ def open_logical_file(work: GroupWork, file: int) -> LogicalFile:
 
 
 def read_split(work: GroupWork, split: Split) -> Iterator[tuple[pa.Table, int]]:
-    """Yield (rows, ordinal of the first row) of a split, about `slice_bytes` at a time.
-
-    Raises:
-        DataFileError: If the file cannot be read, or not exactly.
-    """
+    """Yield (rows, ordinal of the first row) of a split, about `slice_bytes` at a time."""
     with open_logical_file(work, split.file) as data_file:
         max_rows = rows_at_a_time(work, split.file, data_file, split.row_groups)
         sizes = [data_file.row_group_rows(number) for number in split.row_groups]
@@ -247,11 +238,7 @@ def read_bounded(
     *,
     max_rows: float,
 ) -> Iterator[pa.Table]:
-    """Yield the live rows of row groups: together, or in parts if there is one and it is large.
-
-    Raises:
-        DataFileError: If the file cannot be read, or not exactly.
-    """
+    """Yield the live rows of row groups: together, or in parts if there is one and it is large."""
     rows = sum(map(file.row_group_rows, row_groups))
     if len(row_groups) == 1 and rows > _PARTS_FROM * max_rows:
         physical_rows = file.row_group_physical_rows(row_groups[0])
@@ -325,9 +312,6 @@ def survey_file(
     """Return the row groups of one input and about `sample_rows` sampled rows.
 
     `planned` is needed where the work has not all inputs of the group.
-
-    Raises:
-        DataFileError: If the file cannot be read.
     """
     planned = planned or Planned(file, work.size_bytes, work.num_records)
     with open_logical_file(work, file) as opened:

@@ -40,11 +40,7 @@ class Spilled:
 
     @classmethod
     def written(cls, directory: str, pieces: Iterable[Piece]) -> "Spilled":
-        """Write pieces to a new file, and return where they are.
-
-        Raises:
-            ExecutorError: If the disk cannot take them.
-        """
+        """Write pieces to a new file, and return where they are."""
         places: list[tuple[int, ...]] = []
         stop = 0
         with tempfile.NamedTemporaryFile(dir=directory, delete=False) as out:
@@ -78,11 +74,7 @@ class Spilled:
         return [Spilled(self.files, rows[low:high]) for low, high in pairwise(edges)]
 
     def pieces(self) -> Iterator[Piece]:
-        """Yield the pieces by slice and ordinal; each is read when it is asked for.
-
-        Raises:
-            ExecutorError: If a file is not what was written.
-        """
+        """Yield the pieces by slice and ordinal; each is read when it is asked for."""
         rows = self.places[np.lexsort((self.places[:, _ORDINAL], self.places[:, _SLICE]))]
         with ExitStack() as stack:
             opened = {
@@ -104,11 +96,7 @@ class SpilledTasks:
     directory: str
 
     def run(self, spilled: Spilled) -> TaskFacts:
-        """Write the outputs of one target's pieces, and return what that did.
-
-        Raises:
-            ExecutorError: If rows that go in two steps cannot be kept on the disk.
-        """
+        """Write the outputs of one target's pieces, and return what that did."""
         if self.writing.route.in_two_steps:
             regrouped = RegroupTasks(work=self.writing.work).regrouped(spilled.pieces())
             spilled = Spilled.written(self.directory, regrouped)

@@ -229,9 +229,6 @@ def sorted_outputs(
         tables: All rows, in order; at least one table.
         read: The proof of these rows.
         written: The proof of the rows in files.
-
-    Raises:
-        LiquidlogError: If a file cannot be written.
     """
     table = concat(tables)
     read.add(table)

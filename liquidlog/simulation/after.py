@@ -160,9 +160,6 @@ def predicted_health(
     """Return the health that the table would have after the plan, by its clustering columns.
 
     The health counts the files that the plan would write as unclustered.
-
-    Raises:
-        CorruptLogError: If the clustering domain cannot be read.
     """
     columns = clustering_state(snapshot).columns
     bounds = bounds_of([column.leaf for column in columns])

@@ -36,10 +36,6 @@ def contenders(
         curve: The order of rows in a cube.
         tolerance: The tolerance of the strategy `overlap`.
         remembered: Fields of the policy that a table remembers, for arguments that are not given.
-
-    Raises:
-        UsageError: If there is no such contender, or an argument would have no effect on any of
-            them.
     """
     chosen = tuple(dict.fromkeys(names or CONTENDERS))
     for name in chosen:
@@ -84,7 +80,7 @@ def _sized(
         yield Contender(name=f"{name} {render_size(size)}", strategy=name, policy=policy)
 
 
-def setting(  # noqa: PLR0913  what rounds depend on
+def setting(
     first: SimulatedTable,
     *,
     scenario: str,
@@ -97,9 +93,6 @@ def setting(  # noqa: PLR0913  what rounds depend on
     """Return the setting of a simulation that starts from the table `first`.
 
     `remembered` are fields of the policy that it remembers, for arguments that are not given.
-
-    Raises:
-        UsageError: If a curve is named for a table with one clustering column.
     """
     if curve is not None and first.columns == 1:
         raise UsageError(

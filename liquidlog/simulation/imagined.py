@@ -67,11 +67,7 @@ def imagined_table(columns: Sequence[str], files: ImaginedFiles) -> Snapshot:
 def with_imagined(
     snapshot: Snapshot, kept: pa.BooleanArray, files: Sequence[ImaginedFiles]
 ) -> Snapshot:
-    """Return the snapshot with the `kept` live files (a mask), followed by `files`.
-
-    Raises:
-        ValueError: If one of `files` is in a cube, since the columns of that cube are unknown.
-    """
+    """Return the snapshot with the `kept` live files (a mask), followed by `files`."""
     if any(some.zcube_id is not None for some in files):
         raise ValueError("files added to a snapshot are in no cube")
     parts = [snapshot.files.filter(kept), *(_live_files(some, None) for some in files)]

@@ -111,7 +111,7 @@ class Prediction:
         return {name: getattr(self, name) for name in self.__slots__}
 
 
-def predict(  # noqa: PLR0913  what is predicted, from what
+def predict(
     snapshot: Snapshot,
     plan: ClusteringPlan,
     workload: Workload,
@@ -133,9 +133,6 @@ def predict(  # noqa: PLR0913  what is predicted, from what
     tell of how the same plan may come out differently. What is `known` of an earlier prediction of
     the same plan, workload and samples is not made up again. With what is known `inside` files,
     which takes a workload and samples, row groups are predicted too.
-
-    Raises:
-        UsageError: If no predicate is a condition on the table.
     """
     case = _Case(snapshot, plan, bounds_of, samples, _draws(plan, most_drawn), known)
     foreseen = (_asked if workload else _narrow)(case, workload, now_ms)

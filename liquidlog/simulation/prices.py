@@ -32,11 +32,7 @@ class Prices:
     currency: str | None = None
 
     def __post_init__(self) -> None:
-        """Refuse prices without a currency, a currency without prices, and what is none.
-
-        Raises:
-            UsageError: If that is so.
-        """
+        """Refuse prices without a currency, a currency without prices, and what is none."""
         has_price = self.per_hour is not None or self.per_tib_read is not None
         if has_price and self.currency is None:
             raise UsageError("prices need a currency by its three letters: --currency EUR")

@@ -11,10 +11,6 @@ class Range:
     high: float
 
     def __post_init__(self) -> None:
-        """Refuse ends in the wrong order.
-
-        Raises:
-            ValueError: If `low` is above `high`.
-        """
+        """Refuse ends in the wrong order."""
         if self.low > self.high:
             raise ValueError(f"a range from {self.low} to {self.high}")

@@ -117,12 +117,7 @@ class _Answer:
 def simulate(
     setting: Setting, contenders: Sequence[Contender], first: SimulatedTable
 ) -> tuple[Course, ...]:
-    """Return the course per contender, each starting from the table `first`.
-
-    Raises:
-        UsageError: If there is no such scenario, strategy or curve, a number is not positive, or a
-            policy is one that no plan can satisfy; before the first round.
-    """
+    """Return the course per contender, each starting from the table `first`."""
     _check(setting)
     for contender in contenders:
         check_policy(contender.policy)

@@ -83,11 +83,7 @@ class Scale:
         return self._bounds(numbers, up=False)
 
     def parsed(self, texts: Sequence[str | None]) -> pa.Array:
-        """Return the numbers of a plan's constants, null where None; between those of texts.
-
-        Raises:
-            ValueError: If a constant is no value of the column.
-        """
+        """Return the numbers of a plan's constants, null where None; between those of texts."""
         if not len(self._known):
             return pa.nulls(len(texts), pa.float64())
         found = parsed_as(self._type, texts)

@@ -67,11 +67,7 @@ SCENARIOS: Final[Mapping[str, Keys]] = {
 
 
 def check_scenario(name: str) -> None:
-    """Refuse an unknown scenario.
-
-    Raises:
-        UsageError: If the scenario is unknown; lists the known names.
-    """
+    """Refuse an unknown scenario."""
     if one(name, str, argument="scenario", expected="a name") not in SCENARIOS:
         raise UsageError(f"there is no scenario {name!r}; known are {', '.join(SCENARIOS)}")
 

@@ -183,11 +183,7 @@ def replay_key(action: AddFile | RemoveFile) -> FileKey:
 
 
 def file_key(action: AddFile | RemoveFile) -> FileKey:
-    """Return the logical file that an add or remove is about, with the canonical path.
-
-    Raises:
-        CorruptLogError: If the percent-encoding of its path is not that of a text.
-    """
+    """Return the logical file that an add or remove is about, with the canonical path."""
     vector = action.deletion_vector
     return canonical_path(action.path), None if vector is None else vector.unique_id
 
@@ -215,9 +211,6 @@ def decode_commit_info(raw: msgspec.Raw) -> CommitInfo | None:
 
     It is free-form JSON that no reader needs, and engines differ in how they spell its fields.
     Readers do need an inCommitTimestamp, so that one must be a time.
-
-    Raises:
-        msgspec.ValidationError: If it is not an object, or its inCommitTimestamp is not a time.
     """
     try:
         info: CommitInfo | None = _commit_info_decoder.decode(raw)
@@ -288,13 +281,7 @@ _change_decoder = msgspec.json.Decoder(_ChangeLine)
 
 
 def decode_line(line: bytes) -> AnyAction | None:
-    """Return the action on one line of a commit file, None if it is of an unknown kind.
-
-    Raises:
-        msgspec.DecodeError: If the line is not JSON.
-        msgspec.ValidationError: If a known action has a wrong shape; the message carries the path
-            inside the document.
-    """
+    """Return the action on one line of a commit file, None if it is of an unknown kind."""
     try:
         return _decoder.decode(line).action
     except _NOT_OURS as error:
@@ -302,12 +289,7 @@ def decode_line(line: bytes) -> AnyAction | None:
 
 
 def decode_sidecar_line(line: bytes) -> Sidecar | None:
-    """Return the sidecar on one line of a V2 checkpoint in JSON, None if it is something else.
-
-    Raises:
-        msgspec.DecodeError: If the line is not JSON.
-        msgspec.ValidationError: If the sidecar has a wrong shape.
-    """
+    """Return the sidecar on one line of a V2 checkpoint in JSON, None if it is something else."""
     try:
         return _sidecar_decoder.decode(line).sidecar
     except _NOT_OURS as error:
@@ -315,12 +297,7 @@ def decode_sidecar_line(line: bytes) -> Sidecar | None:
 
 
 def decode_change_line(line: bytes) -> str | None:
-    """Return the path of the file of the change data feed on one line, None if it names none.
-
-    Raises:
-        msgspec.DecodeError: If the line is not JSON.
-        msgspec.ValidationError: If the action has a wrong shape.
-    """
+    """Return the path of the file of the change data feed on one line, None if it names none."""
     try:
         found = _change_decoder.decode(line).cdc
     except _NOT_OURS as error:

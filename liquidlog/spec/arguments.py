@@ -15,12 +15,7 @@ _MOST_SHOWN: Final = 60
 
 
 def column_paths(value: object, *, argument: str, empty: bool = False) -> tuple[Path, ...]:
-    """Return the name parts of each column: of one name, or of a sequence of names.
-
-    Raises:
-        UsageError: If it is neither, one is not a column name, or there is none, unless the
-            sequence may be `empty`.
-    """
+    """Return the name parts of each column: of one name, or of a sequence of names."""
     names = texts(value, argument=argument, of="column names", empty=empty)
     return tuple(split_path(name) for name in names)
 
@@ -33,9 +28,6 @@ def texts(value: object, *, argument: str, of: str, empty: bool = False) -> tupl
         argument: Its name.
         of: What the texts are, in words and plural.
         empty: Whether there may be none.
-
-    Raises:
-        UsageError: If it is neither, or there is none and there must be.
     """
     found = several(value, (str,), argument=argument, of=of)
     if not found and not empty:
@@ -46,11 +38,7 @@ def texts(value: object, *, argument: str, of: str, empty: bool = False) -> tupl
 
 
 def several(value: object, kinds: tuple[type[T], ...], *, argument: str, of: str) -> tuple[T, ...]:
-    """Return the items of a sequence, or a single one, all of the types `kinds`.
-
-    Raises:
-        UsageError: If it is something else; says which item.
-    """
+    """Return the items of a sequence, or a single one, all of the types `kinds`."""
     if isinstance(value, kinds):
         return (value,)
     if isinstance(value, str | bytes) or not isinstance(value, Sequence | Iterator):
@@ -63,11 +51,7 @@ def several(value: object, kinds: tuple[type[T], ...], *, argument: str, of: str
 
 
 def one(value: object, kind: type[T] | tuple[type[T], ...], *, argument: str, expected: str) -> T:
-    """Return the value if it is of the type.
-
-    Raises:
-        UsageError: If not; says what was expected, in the words given.
-    """
+    """Return the value if it is of the type."""
     # True and False are numbers to Python, and never meant as one.
     if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
         refuse(argument, expected, value)
@@ -75,11 +59,7 @@ def one(value: object, kind: type[T] | tuple[type[T], ...], *, argument: str, ex
 
 
 def address(value: object, *, argument: str) -> str:
-    """Return a path or URI as text.
-
-    Raises:
-        UsageError: If it is neither text nor a path.
-    """
+    """Return a path or URI as text."""
     found = os.fspath(value) if isinstance(value, os.PathLike) else value
     if not isinstance(found, str):
         refuse(argument, "a path or a URI", value)
@@ -89,11 +69,7 @@ def address(value: object, *, argument: str) -> str:
 
 
 def transaction(value: object, *, argument: str) -> tuple[str, int] | None:
-    """Return an application's id and the version of its transaction, None for none.
-
-    Raises:
-        UsageError: If it is no such pair.
-    """
+    """Return an application's id and the version of its transaction, None for none."""
     found: tuple[str, int] | None = None
     match value:
         case None:
@@ -106,11 +82,7 @@ def transaction(value: object, *, argument: str) -> tuple[str, int] | None:
 
 
 def whole_number(value: object, *, argument: str, least: int = 0) -> int:
-    """Return a whole number.
-
-    Raises:
-        UsageError: If it is not a whole number, or is less than `least`.
-    """
+    """Return a whole number."""
     try:
         found = least - 1 if isinstance(value, bool) else operator.index(value)  # type: ignore[arg-type]
     except TypeError:
@@ -121,11 +93,7 @@ def whole_number(value: object, *, argument: str, least: int = 0) -> int:
 
 
 def number(value: object, *, argument: str, least: float = 0.0) -> float:
-    """Return a finite number from `least` on.
-
-    Raises:
-        UsageError: If it is none.
-    """
+    """Return a finite number from `least` on."""
     if isinstance(value, int | float) and not isinstance(value, bool):
         found = float(value)
         if least <= found < math.inf:
@@ -134,11 +102,7 @@ def number(value: object, *, argument: str, least: float = 0.0) -> float:
 
 
 def text_mapping(value: object, *, argument: str) -> dict[str, str]:
-    """Return a mapping of texts to texts.
-
-    Raises:
-        UsageError: If it is not; the message repeats no value, since a value may be a secret.
-    """
+    """Return a mapping of texts to texts."""
     if not isinstance(value, Mapping):
         raise UsageError(f"{argument} must be a mapping of names to texts, found {_kind(value)}")
     for name, item in value.items():
@@ -151,11 +115,7 @@ def text_mapping(value: object, *, argument: str) -> dict[str, str]:
 
 
 def refuse(argument: str, expected: str, value: object) -> NoReturn:
-    """Refuse an argument.
-
-    Raises:
-        UsageError: Always; says what was expected and what was found.
-    """
+    """Refuse an argument."""
     raise UsageError(f"{argument} must be {expected}, found {_shown(value)}", argument=argument)
 
 

@@ -76,9 +76,6 @@ def arrow_schema(schema: StructType, *, physical: bool = False) -> pa.Schema:
 
     Void columns are left out, as no data file has them.
     Physical fields carry the field ids of column mapping where the schema has them.
-
-    Raises:
-        UsageError: If a column has no Arrow form; names all such columns.
     """
     problems = unsupported_types(schema)
     if problems:
@@ -90,11 +87,7 @@ def arrow_schema(schema: StructType, *, physical: bool = False) -> pa.Schema:
 
 
 def arrow_type(data_type: DataType, *, physical: bool = False) -> pa.DataType:
-    """Return the Arrow form of one type that has one.
-
-    Raises:
-        UsageError: If it has none.
-    """
+    """Return the Arrow form of one type that has one."""
     match data_type:
         case DecimalType(precision, scale):
             return pa.decimal128(precision, scale)
@@ -138,9 +131,6 @@ def delta_schema(schema: pa.Schema) -> StructType:
 
     Strings in any encoding become string, timestamps of any unit timestamp (with a time zone)
     or timestamp_ntz (without one).
-
-    Raises:
-        UsageError: If a column has a type that a table cannot have; names all such columns.
     """
     problems = tuple(
         f"{quote_path(path)}: {found}"

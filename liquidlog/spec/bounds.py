@@ -101,11 +101,7 @@ class Bounds:
     num_records: pa.Array
 
     def __post_init__(self) -> None:
-        """Refuse arrays that differ in length, are in chunks, or are not of the types promised.
-
-        Raises:
-            ValueError: If they are not.
-        """
+        """Refuse arrays that differ in length, are in chunks, or are not of the types promised."""
         for number, column in enumerate(self.columns):
             ends = (column.low, column.high, column.null_count)
             if any(isinstance(array, pa.ChunkedArray) for array in ends):
@@ -228,11 +224,7 @@ def _raised(maxima: pa.Array) -> pa.Array:
 
 
 def concat_bounds(parts: Sequence[Bounds]) -> Bounds:
-    """Return the bounds of the files of all parts, which are of the same columns, in order.
-
-    Raises:
-        ValueError: If there are no parts, or they differ in their number of columns.
-    """
+    """Return the bounds of the files of all parts, which are of the same columns, in order."""
     if len(parts) == 1:
         return parts[0]
     return Bounds(

@@ -75,21 +75,13 @@ def column_limits(field: StructField) -> Limits | None:
     """Return the limits of a column's texts, in the shape of its type; None without any.
 
     Structs have all fields of the column, in its order.
-
-    Raises:
-        CharTypeError: If the metadata cannot be parsed, or describes another type than the
-            column's.
     """
     text = field.metadata.get(CHAR_VARCHAR)
     return _fitted(None if text is None else parse_limits(str(text)), field.data_type)
 
 
 def parse_limits(text: str) -> Limits | None:
-    """Return the limits in a type as Spark writes it, None if it has none.
-
-    Raises:
-        CharTypeError: If the text is not a type.
-    """
+    """Return the limits in a type as Spark writes it, None if it has none."""
     if text.count("<") > MAX_DEPTH:
         raise CharTypeError(f"{text[:_SHOWN]!r}... is nested too deeply")
     limits, rest = _type(text.strip(), text)
@@ -146,11 +138,7 @@ def _after(text: str, mark: str, whole: str) -> str:
 
 
 def _fitted(limits: Limits | None, data_type: DataType) -> Limits | None:
-    """Return limits with the fields of a type, None if none is left.
-
-    Raises:
-        CharTypeError: If they are limits of another type.
-    """
+    """Return limits with the fields of a type, None if none is left."""
     match limits, data_type:
         case ((None | StructLimits()), StructType()):
             return _fitted_struct(() if limits is None else limits.fields, data_type)

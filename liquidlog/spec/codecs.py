@@ -42,9 +42,6 @@ def parse_codec(name: str, *, where: str = "compression") -> Codec:
     Args:
         name: One of CODEC_NAMES in any case.
         where: What the name was given for.
-
-    Raises:
-        UsageError: If no codec has this name.
     """
     lowered = name.lower()
     if lowered in _ALIASES:

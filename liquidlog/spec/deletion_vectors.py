@@ -87,10 +87,6 @@ def vector_path(vector: DeletionVector) -> str | None:
 
     A relative path is below the table's directory and not encoded; an absolute one is the canonical
     form of the URI in the log.
-
-    Raises:
-        DeletionVectorError: If the descriptor cannot be understood; says why.
-        CorruptLogError: If an absolute path is not one.
     """
     match vector.storage_type:
         case "i":
@@ -113,11 +109,7 @@ def vector_path(vector: DeletionVector) -> str | None:
 
 
 def inline_payload(vector: DeletionVector) -> bytes:
-    """Return the bitmap that an inline descriptor carries itself.
-
-    Raises:
-        DeletionVectorError: If the text is not Z85, or of another length than the descriptor says.
-    """
+    """Return the bitmap that an inline descriptor carries itself."""
     content = decode_z85(vector.path_or_inline_dv)
     padding_bytes = len(content) - vector.size_in_bytes
     if not 0 <= padding_bytes < _WORD_BYTES:
@@ -129,11 +121,7 @@ def inline_payload(vector: DeletionVector) -> bytes:
 
 
 def framed_bytes(vector: DeletionVector) -> tuple[int, int]:
-    """Return (offset, length) of a stored vector in its file, in bytes, frame included.
-
-    Raises:
-        DeletionVectorError: If the descriptor has a size or an offset that no file can have.
-    """
+    """Return (offset, length) of a stored vector in its file, in bytes, frame included."""
     offset = vector.offset or 0
     if offset < 0 or vector.size_in_bytes < 0:
         raise DeletionVectorError(
@@ -143,11 +131,7 @@ def framed_bytes(vector: DeletionVector) -> tuple[int, int]:
 
 
 def framed_payload(vector: DeletionVector, content: bytes) -> bytes:
-    """Return the bitmap inside the bytes that `framed_bytes` asked for.
-
-    Raises:
-        DeletionVectorError: If they are cut short, damaged, or of another size than the log says.
-    """
+    """Return the bitmap inside the bytes that `framed_bytes` asked for."""
     if len(content) < vector.size_in_bytes + 2 * _WORD_BYTES:
         raise DeletionVectorError(VectorFault.CUT_OFF, "its deletion vector is cut off")
     (size_bytes,) = struct.unpack_from(">i", content)
@@ -172,10 +156,6 @@ def deleted_positions(payload: bytes, *, cardinality: int, num_rows: int) -> Pos
         payload: Magic number and portable 64-bit roaring bitmap.
         cardinality: How many rows the log says are deleted.
         num_rows: Physical rows of the data file.
-
-    Raises:
-        DeletionVectorError: If it is not such a bitmap, deletes another number of rows than the log
-            says, or rows that the file does not have.
     """
     if payload[:_WORD_BYTES] != struct.pack("<i", _PORTABLE_MAGIC):
         raise DeletionVectorError(
@@ -208,11 +188,7 @@ def deleted_positions(payload: bytes, *, cardinality: int, num_rows: int) -> Pos
 
 
 def encoded_payload(positions: Positions) -> bytes:
-    """Return magic number and bitmap of the rows to delete; inverse: `deleted_positions`.
-
-    Raises:
-        ValueError: If the rows are not increasing, or there are none.
-    """
+    """Return magic number and bitmap of the rows to delete; inverse: `deleted_positions`."""
     if not len(positions) or not (positions[1:] > positions[:-1]).all():
         raise ValueError("a deletion vector needs rows in increasing order")
     bitmap = BitMap64(positions)
@@ -252,11 +228,7 @@ def vector_codes(names: Iterable[str]) -> dict[str, str]:
 
 
 def encode_z85(content: bytes) -> str:
-    """Return bytes, a multiple of four, as Z85 text; inverse: `decode_z85`.
-
-    Raises:
-        ValueError: If they are another number of bytes.
-    """
+    """Return bytes, a multiple of four, as Z85 text; inverse: `decode_z85`."""
     if len(content) % _WORD_BYTES:
         raise ValueError(f"Z85 encodes a multiple of four bytes, not {len(content)}")
     words = np.frombuffer(content, ">u4").astype(np.uint64)
@@ -265,11 +237,7 @@ def encode_z85(content: bytes) -> str:
 
 
 def decode_z85(text: str) -> bytes:
-    """Return the bytes that Z85 text stands for, a multiple of four.
-
-    Raises:
-        DeletionVectorError: If it is not Z85.
-    """
+    """Return the bytes that Z85 text stands for, a multiple of four."""
     digits = _VALUES[np.frombuffer(text.encode(), np.uint8)]
     if len(digits) % _Z85_DIGITS or (digits == _NO_DIGIT).any():
         raise DeletionVectorError(VectorFault.Z85, "its deletion vector is not Z85 text")

@@ -72,11 +72,7 @@ def encoded_path(path: str) -> str:
 
 
 def canonical_path(path: str) -> str:
-    """Return the canonical form of a data file's path in the log.
-
-    Raises:
-        CorruptLogError: If its percent-encoding is not that of a text.
-    """
+    """Return the canonical form of a data file's path in the log."""
     return _decoded(normal_path(path))
 
 
@@ -114,11 +110,7 @@ def normal_paths(paths: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArra
 
 
 def canonical_paths(paths: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
-    """Return the canonical form of many paths; one scan finds those that are not normal yet.
-
-    Raises:
-        CorruptLogError: If the percent-encoding of one is not that of a text.
-    """
+    """Return the canonical form of many paths; one scan finds those that are not normal yet."""
     if isinstance(paths, pa.ChunkedArray):
         return pa.chunked_array(map(canonical_paths, paths.chunks), pa.string())
     paths = normal_paths(paths)
@@ -189,9 +181,6 @@ def named_twice(paths: pa.Array, table_uri: str) -> tuple[str, ...]:
 
     Such a file is encoded in two ways, named relative to the table and by its address, or named
     by two schemes: a reader would get its rows twice.
-
-    Raises:
-        CorruptLogError: If the percent-encoding of a path is not that of a text.
     """
     normal = normal_paths(paths)
     found = canonical_paths(normal)
@@ -264,11 +253,7 @@ def _without_dots(path: str) -> str:
 
 
 def _decoded(path: str) -> str:
-    """Return a normal path decoded.
-
-    Raises:
-        CorruptLogError: If the percent-encoding is not that of a text.
-    """
+    """Return a normal path decoded."""
     if "%" not in path:
         return path
     try:

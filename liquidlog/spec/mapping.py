@@ -38,11 +38,7 @@ class MappingMode(StrEnum):
 
 
 def mapping_mode(configuration: Mapping[str, str]) -> MappingMode:
-    """Return the mode that a table's properties set.
-
-    Raises:
-        UsageError: If the protocol has no such mode.
-    """
+    """Return the mode that a table's properties set."""
     text = configuration.get(MODE, "none")
     try:
         return MappingMode(text.lower())

@@ -42,10 +42,6 @@ def typed_value(text: str | None, field: StructField) -> pa.Scalar:
     """Return a partition value in the Arrow type of its column; null for None.
 
     So is "", but not of text and bytes: the protocol reads null there too, Delta Spark "".
-
-    Raises:
-        ValueError: If readers do not agree on what the text is; says what was expected.
-        UsageError: If the column's type has no Arrow form.
     """
     kind = arrow_type(field.data_type)
     name = field.data_type.name if isinstance(field.data_type, PrimitiveType) else ""

@@ -62,11 +62,7 @@ _TIME: Final = re.compile(
 def partition_fields(
     schema: StructType, partition_columns: Sequence[str], *, where: str
 ) -> tuple[StructField, ...]:
-    """Return the fields of the partition columns, whose logical names are given, in their order.
-
-    Raises:
-        CorruptLogError: If the schema, which is `where`, has no such column.
-    """
+    """Return the fields of the partition columns, whose logical names are given, in their order."""
     known = {field.name: field for field in schema.fields}
     missing = [name for name in partition_columns if name not in known]
     if missing:
@@ -76,11 +72,7 @@ def partition_fields(
 
 
 def physical_partition_columns(metadata: Metadata) -> tuple[str, ...]:
-    """Return the physical names of the columns that a table is partitioned by, in their order.
-
-    Raises:
-        CorruptLogError: If the schema is none, or has no such column.
-    """
+    """Return the physical names of the columns that a table is partitioned by, in their order."""
     if not metadata.partition_columns:
         return ()
     schema = parse_schema(metadata.schema_string, where="the metaData")

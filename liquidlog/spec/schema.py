@@ -119,11 +119,7 @@ class Leaf:
 
 
 def parse_schema(text: str, *, where: str) -> StructType:
-    """Return the schema in a metaData action's `schemaString`.
-
-    Raises:
-        CorruptLogError: If the text is not a schema; names `where` it came from.
-    """
+    """Return the schema in a metaData action's `schemaString`."""
     if not text:
         raise CorruptLogError(where, "the metaData has no schemaString")
     try:
@@ -198,11 +194,7 @@ def quote_paths(paths: Iterable[Path]) -> tuple[str, ...]:
 
 
 def split_path(text: str) -> Path:
-    """Return the name parts of a column as a user writes it: `a.b`, with backticks if needed.
-
-    Raises:
-        UsageError: If it is not text, or has empty parts or an unclosed backtick.
-    """
+    """Return the name parts of a column as a user writes it: `a.b`, with backticks if needed."""
     if not isinstance(text, str):
         raise UsageError(f"a column name must be text, found {type(text).__name__}")
     parts: list[str] = []
@@ -227,11 +219,7 @@ def split_path(text: str) -> Path:
 
 
 def split_paths(text: str) -> tuple[Path, ...]:
-    """Return the columns of a comma-separated list; commas inside backticks do not separate.
-
-    Raises:
-        UsageError: If one of them is not a column name.
-    """
+    """Return the columns of a comma-separated list; commas inside backticks do not separate."""
     pieces = re.findall(r"(?:`(?:[^`]|``)*`|[^,`]|`)+", text)
     return tuple(split_path(piece.strip()) for piece in pieces)
 
@@ -271,11 +259,7 @@ def _render(struct: StructType, depth: int) -> Iterator[str]:
 
 
 def parse_type(document: Any, depth: int = 0) -> DataType:  # noqa: ANN401  JSON
-    """Return the type in a piece of a schema's JSON, which is `depth` levels below its root.
-
-    Raises:
-        ValueError: If it is not a type. KeyError, TypeError or AttributeError if a part is missing.
-    """
+    """Return the type in a piece of a schema's JSON, which is `depth` levels below its root."""
     if depth > MAX_DEPTH:
         raise ValueError(f"types are nested deeper than {MAX_DEPTH} levels")
     if isinstance(document, str):

@@ -15,11 +15,7 @@ _UNITS: Final = ("B", "KiB", "MiB", "GiB", "TiB")
 
 
 def parse_size(text: int | str) -> int:
-    """Return a size in bytes; a number is bytes already.
-
-    Raises:
-        UsageError: If the text is not a size, or not a whole, positive number of bytes.
-    """
+    """Return a size in bytes; a number is bytes already."""
     if isinstance(text, bool) or not isinstance(text, str | SupportsIndex):
         raise UsageError(
             f"a size must be bytes or text with a unit, as 16MiB, found {type(text).__name__}"

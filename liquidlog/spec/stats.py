@@ -37,9 +37,6 @@ def indexed_leaves(schema: StructType, configuration: Mapping[str, str]) -> tupl
     """Return the leaves that the table's properties ask statistics for, in schema order.
 
     Named columns win over a number of columns; a named struct stands for all its leaves.
-
-    Raises:
-        UsageError: If a property has a value that cannot be understood.
     """
     named = configuration.get(STATS_COLUMNS)
     if named is not None:
@@ -79,10 +76,6 @@ def wide_bounds(stats: str, *, where: str) -> str:
     Args:
         stats: The JSON of the file without the vector.
         where: The file, which the error names.
-
-    Raises:
-        CorruptLogError: If they are not a JSON object with the number of rows, which every file
-            with a vector must have.
     """
     try:
         document = msgspec.json.decode(stats, type=dict[str, msgspec.Raw])

@@ -28,9 +28,6 @@ def parse_time(text: str) -> int:
     """Return a time as people write it in ms since the epoch; without a zone it is UTC.
 
     Accepts ISO 8601 (a date, or a date with a time) and a whole number of ms.
-
-    Raises:
-        UsageError: If it is neither.
     """
     if not isinstance(text, str):
         raise UsageError(f"a time must be text, found {type(text).__name__}")
@@ -46,11 +43,7 @@ def parse_time(text: str) -> int:
 
 
 def parse_duration(text: str) -> int:
-    """Return a duration in ms: a whole number of seconds, minutes, hours or days, like 12h.
-
-    Raises:
-        UsageError: If it is not one.
-    """
+    """Return a duration in ms: a whole number of seconds, minutes, hours or days, like 12h."""
     if not isinstance(text, str):
         raise UsageError(f"a duration must be text like 12h, found {type(text).__name__}")
     found = _DURATION.fullmatch(text.strip().lower())

@@ -59,11 +59,7 @@ _REFUSED: Final[Mapping[str, str]] = {
 
 
 def column_list(words: Words) -> tuple[Path, ...]:
-    """Return the names of columns in parentheses.
-
-    Raises:
-        UsageError: If something else stands there.
-    """
+    """Return the names of columns in parentheses."""
     words.expect_kind(TokenType.L_PAREN, "( and the names of columns")
     found = [words.path(_A_NAME)]
     while words.take_kind(TokenType.COMMA):
@@ -73,11 +69,7 @@ def column_list(words: Words) -> tuple[Path, ...]:
 
 
 def definitions(words: Words) -> StructType:
-    """Return the columns of a new table, in parentheses.
-
-    Raises:
-        UsageError: If one is not a name and a type, or two have the same name.
-    """
+    """Return the columns of a new table, in parentheses."""
     words.expect_kind(TokenType.L_PAREN, "( and columns")
     found: list[StructField] = []
     while not found or words.take_kind(TokenType.COMMA):
@@ -91,11 +83,7 @@ def definitions(words: Words) -> StructType:
 
 
 def added(words: Words) -> tuple[Path, StructField]:
-    """Return a column to add: the path of a name or a field, and the column.
-
-    Raises:
-        UsageError: If it is not a name and a type, or is to stand at another place than the end.
-    """
+    """Return a column to add: the path of a name or a field, and the column."""
     path = words.path(_A_NAME)
     field = _field(words, path[-1])
     if words.sees("FIRST") or words.sees("AFTER"):
@@ -104,11 +92,7 @@ def added(words: Words) -> tuple[Path, StructField]:
 
 
 def column_type(name: str, text: str) -> StructField:
-    """Return a column whose type is written as in SQL.
-
-    Raises:
-        UsageError: If the text is no type.
-    """
+    """Return a column whose type is written as in SQL."""
     words = Words(text)
     field = _field(words, name)
     words.finish()

@@ -12,11 +12,7 @@ from liquidlog.sql.words import Words
 
 
 def create(words: Words) -> CreateTable | CreateTableLike:
-    """Return the statement behind CREATE.
-
-    Raises:
-        UsageError: If there is none.
-    """
+    """Return the statement behind CREATE."""
     if words.sees("OR", "REPLACE"):
         words.fail("a table is not replaced here, since its rows would go; use IF NOT EXISTS")
     if words.sees("EXTERNAL") or words.sees("TEMPORARY"):

@@ -38,12 +38,7 @@ _ELSEWHERE: Final[Mapping[str, str]] = {
 
 
 def parse_statement(text: str) -> ask.Statement:
-    """Return the statement that a text is.
-
-    Raises:
-        UsageError: If it is none that there is; says at which line and column, from 1, which are
-            also the error's arguments.
-    """
+    """Return the statement that a text is."""
     words = Words(text)
     try:
         return _statement(words)

@@ -31,11 +31,7 @@ class Words:
     """The words of one statement, read from the first to the last."""
 
     def __init__(self, text: str) -> None:
-        """Split a text into words.
-
-        Raises:
-            UsageError: If it is not text, or a quote or comment is not closed.
-        """
+        """Split a text into words."""
         if not isinstance(text, str):
             raise UsageError(f"a statement must be text, found {type(text).__name__}")
         self.text = text
@@ -96,11 +92,7 @@ class Words:
         return found
 
     def expect(self, *words: str) -> None:
-        """Read these words.
-
-        Raises:
-            UsageError: If others stand there.
-        """
+        """Read these words."""
         for word in words:
             if not self.take(word):
                 self.refuse(word)
@@ -136,11 +128,7 @@ class Words:
         return int(self.advance().text)
 
     def finish(self, *more: str) -> None:
-        """Require that the statement ends here; `more` is what could still have come.
-
-        Raises:
-            UsageError: If it does not end.
-        """
+        """Require that the statement ends here; `more` is what could still have come."""
         if self.sees_kind(TokenType.SEMICOLON):
             self._next += 1
             self.fail("a second statement begins here; give one at a time")
@@ -148,11 +136,7 @@ class Words:
             self.refuse(*more, "the end of the statement")
 
     def refuse(self, *expected: str) -> NoReturn:
-        """Refuse the next token; says what was expected instead.
-
-        Raises:
-            UsageError: Always.
-        """
+        """Refuse the next token; says what was expected instead."""
         listed = (
             expected[0] if len(expected) == 1 else f"{', '.join(expected[:-1])} or {expected[-1]}"
         )
@@ -163,11 +147,7 @@ class Words:
         self.fail(f"expected {listed}, found {self._shown()}")
 
     def fail(self, problem: str, *, at: Token | None = None) -> NoReturn:
-        """Refuse the statement because of the next token, or of another.
-
-        Raises:
-            UsageError: Always.
-        """
+        """Refuse the statement because of the next token, or of another."""
         token = at or self.token
         refuse_at(self.text, self.offset if token is None else token.start, problem)
 
@@ -180,22 +160,14 @@ class Words:
 
 
 def refuse_at(text: str, offset: int, problem: str) -> NoReturn:
-    """Refuse a statement because of what stands at an offset of its text.
-
-    Raises:
-        UsageError: Always; its arguments are the `line` and the `column` there, from 1.
-    """
+    """Refuse a statement because of what stands at an offset of its text."""
     before = text[:offset]
     line, column = before.count("\n") + 1, offset - (before.rfind("\n") + 1) + 1
     raise UsageError(f"line {line}, column {column}: {problem}", line=line, column=column)
 
 
 def refuse_unclosed(text: str) -> NoReturn:
-    """Refuse a text in which a quote or a comment does not end; points at its beginning.
-
-    Raises:
-        UsageError: Always.
-    """
+    """Refuse a text in which a quote or a comment does not end; points at its beginning."""
     offset, length = 0, len(text)
     while offset < length:
         opener = next(

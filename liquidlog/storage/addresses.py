@@ -60,11 +60,7 @@ def is_local(address: str) -> bool:
 
 
 def local_path(address: str) -> str:
-    """Return the path of a local address, which may be a file: URI.
-
-    Raises:
-        UsageError: If the URI names another host, or has a query or a fragment.
-    """
+    """Return the path of a local address, which may be a file: URI."""
     if _scheme(address) is None:
         return address
     parts = urlsplit(address)
@@ -79,10 +75,6 @@ def table_address(uri: str) -> str:
     """Return the canonical spelling of a table's address, used in all documents and messages.
 
     Local: an absolute path. Otherwise: a URI without a trailing slash, with the usual scheme.
-
-    Raises:
-        UsageError: If the address has parts that no table address has: credentials, a query, a
-            protocol chain.
     """
     _check_spelling(uri)
     if is_local(uri):
@@ -97,11 +89,7 @@ def table_address(uri: str) -> str:
 
 
 def _check_spelling(uri: str) -> None:
-    """Refuse addresses in the syntax of other tools, and misspelled ones.
-
-    Raises:
-        UsageError: With the right spelling.
-    """
+    """Refuse addresses in the syntax of other tools, and misspelled ones."""
     quoted = _SQL_PATH.fullmatch(uri)
     if quoted is not None:
         raise UsageError(f"{uri} is how SQL writes an address; give {quoted[1]} alone")
@@ -124,9 +112,6 @@ def file_address(table_uri: str, path: str) -> str:
     Args:
         table_uri: The address of the table.
         path: The file's path in canonical form (see `spec.file_paths`); "" for the table itself.
-
-    Raises:
-        UsageError: If the file is in a different kind of storage than its table.
     """
     _require_no_nul(path)
     if is_local(table_uri):
@@ -155,11 +140,7 @@ def _local_file(root: str, path: str) -> str:
 
 
 def _object_below(table_uri: str, path: str) -> str:
-    """Return the address of an object from its path relative to a table, dot segments resolved.
-
-    Raises:
-        UsageError: If the path leads out of the table's bucket.
-    """
+    """Return the address of an object from its path relative to a table, dot segments resolved."""
     if not path.startswith(("./", "../")):
         return f"{table_uri}/{path}" if path else table_uri
     scheme, _, rest = table_uri.partition("://")
@@ -175,11 +156,7 @@ def _require_no_nul(path: str) -> None:
 
 
 def parse_object_address(uri: str) -> ObjectAddress:
-    """Return the parts of a URI in an object store.
-
-    Raises:
-        UsageError: If the URI has credentials, a query, a chain of protocols or no bucket.
-    """
+    """Return the parts of a URI in an object store."""
     scheme = _scheme(uri)
     family = _family_of(uri)
     rest = uri.partition("://")[2]

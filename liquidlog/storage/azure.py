@@ -36,10 +36,6 @@ def azure_arguments(
 
     Missing options are taken from the environment. Without a key, a SAS token or a client secret,
     Azure's default credential is used (environment, managed identity, command line).
-
-    Raises:
-        UsageError: If an option is unknown, no account is named, or no request could be signed with
-            the account's key.
     """
     named = _completed(options, environment)
     account = named.get("account_name") or address.account
@@ -94,9 +90,6 @@ def _signing_key(named: Mapping[str, str]) -> str | None:
 
     The client finds a key that it cannot decode when it signs a request, and takes that for a fault
     that may pass.
-
-    Raises:
-        UsageError: If the key is not base64.
     """
     key = named.get("account_key")
     try:

@@ -73,12 +73,7 @@ class CurrentClient:
         self._client: Client | None = None
 
     def get(self) -> Client:
-        """Return the client with the options to use now.
-
-        Raises:
-            UsageError: As `open_client`.
-            StorageError: As `open_client`, or if the callable fails.
-        """
+        """Return the client with the options to use now."""
         options, client = self._options.latest(), self._client
         if client is None or client.options != options:
             client = self._client = open_client(self._address, self._uri, options)
@@ -111,12 +106,7 @@ _recent: Final = _RecentClients()
 
 
 def open_client(address: ObjectAddress, uri: str, options: StorageOptions) -> Client:
-    """Return the client for an address.
-
-    Raises:
-        UsageError: If an option is unknown, or the client's package is not installed.
-        StorageError: If the client refuses its arguments.
-    """
+    """Return the client for an address."""
     family = FAMILIES.get(address.family)
     arguments = (
         family.arguments(address, options, os.environ)

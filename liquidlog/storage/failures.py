@@ -168,11 +168,7 @@ class BackOff:
 
 
 def again(request: Callable[[], T], back_off: BackOff | None = None) -> T:
-    """Return the answer to a read-only request, retried while its errors are transient.
-
-    Raises:
-        Exception: The client's error, if it is not transient or outlasts the back-off.
-    """
+    """Return the answer to a read-only request, retried while its errors are transient."""
     waits = back_off or DEFAULT_BACK_OFF
     began = waits.now()
     failures = 0

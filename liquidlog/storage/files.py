@@ -57,11 +57,7 @@ class Output(Protocol):
         ...
 
     def finish(self) -> FileFacts:
-        """Make the file durable and return the facts about it.
-
-        Raises:
-            OSError: If the storage refuses.
-        """
+        """Make the file durable and return the facts about it."""
         ...
 
     def discard(self) -> None:
@@ -70,13 +66,7 @@ class Output(Protocol):
 
 
 def open_input(address: str, options: StorageOptions = NO_OPTIONS) -> Source:
-    """Return a file opened for reading.
-
-    Raises:
-        FileNotFoundError: If the file does not exist.
-        OSError: If the file cannot be read, or is a directory, a device or a FIFO.
-        LiquidlogError: If the address or an option cannot be used, or the storage refuses.
-    """
+    """Return a file opened for reading."""
     return StoredFile(address, options).open()
 
 
@@ -93,13 +83,7 @@ class StoredFile:
         self._known: KnownObject | None = None
 
     def open(self) -> Source:
-        """Return the file opened for reading; an object's size is checked as its end is read.
-
-        Raises:
-            OtherSizeError: If it has not the size that it should have.
-            OSError: As `open_input`.
-            LiquidlogError: As `open_input`.
-        """
+        """Return the file opened for reading; an object's size is checked as its end is read."""
         if is_local(self._address):
             return self._opened_here(open_regular(local_path(self._address)))
         if self._known is None:
@@ -124,12 +108,7 @@ class StoredFile:
 
 
 def create(address: str, options: StorageOptions = NO_OPTIONS) -> Output:
-    """Return a new file to write; its name must be unique.
-
-    Raises:
-        StorageError: If the file cannot be created.
-        UnsupportedFeatureError: If the storage is read-only.
-    """
+    """Return a new file to write; its name must be unique."""
     if is_local(address):
         return _LocalOutput(local_path(address))
     require_creatable(address, options)
@@ -137,21 +116,13 @@ def create(address: str, options: StorageOptions = NO_OPTIONS) -> Output:
 
 
 def require_creatable(address: str, options: StorageOptions = NO_OPTIONS) -> None:
-    """Refuse a read-only storage.
-
-    Raises:
-        UnsupportedFeatureError: With the reason.
-    """
+    """Refuse a read-only storage."""
     if not is_local(address):
         Objects.at(address, options).require_conditional_put(address)
 
 
 def file_facts(address: str, options: StorageOptions = NO_OPTIONS) -> FileFacts | None:
-    """Return the facts about a file, None if it does not exist.
-
-    Raises:
-        StorageError: If the storage does not say.
-    """
+    """Return the facts about a file, None if it does not exist."""
     if is_local(address):
         return local.facts(local_path(address))
     objects, path = _object(address, options)
@@ -164,10 +135,6 @@ def content_mark(address: str, options: StorageOptions = NO_OPTIONS) -> tuple[ob
 
     For local files it has size, time in ns, device and inode; for objects size, time in ms and
     etag.
-
-    Raises:
-        StorageError: If the storage does not say.
-        UsageError: If the address or an option cannot be used.
     """
     if is_local(address):
         return local.content_mark(local_path(address))
@@ -180,10 +147,6 @@ def create_small(address: str, content: bytes, options: StorageOptions = NO_OPTI
     """Create a small file; its name must be unique, and some clients drop empty uploads.
 
     On local disk, who reads it meanwhile may find the beginning of it.
-
-    Raises:
-        StorageError: If the file cannot be created.
-        UnsupportedFeatureError: If the storage is read-only.
     """
     output = create(address, options)
     try:
@@ -198,11 +161,7 @@ def create_small(address: str, content: bytes, options: StorageOptions = NO_OPTI
 
 
 def read_file(address: str, options: StorageOptions = NO_OPTIONS) -> bytes | None:
-    """Return the content of a small file, None if it does not exist.
-
-    Raises:
-        StorageError: If the file cannot be read.
-    """
+    """Return the content of a small file, None if it does not exist."""
     if is_local(address):
         return local.read(local_path(address))
     objects, path = _object(address, options)
@@ -210,13 +169,7 @@ def read_file(address: str, options: StorageOptions = NO_OPTIONS) -> bytes | Non
 
 
 def put_if_absent(address: str, content: bytes, options: StorageOptions = NO_OPTIONS) -> bool:
-    """Store a small file whole or not at all; return False if the name is taken.
-
-    Raises:
-        StorageError: If nothing was stored.
-        AmbiguousPutError: If the file may have been stored.
-        UnsupportedFeatureError: If the storage is read-only.
-    """
+    """Store a small file whole or not at all; return False if the name is taken."""
     if is_local(address):
         return local.put_if_absent(local_path(address), content)
     require_creatable(address, options)
@@ -225,12 +178,7 @@ def put_if_absent(address: str, content: bytes, options: StorageOptions = NO_OPT
 
 
 def replace_file(address: str, content: bytes, options: StorageOptions = NO_OPTIONS) -> None:
-    """Store a small file whole, replacing one of the same name.
-
-    Raises:
-        StorageError: If the file was not written, or may not have been.
-        UnsupportedFeatureError: If the storage is read-only.
-    """
+    """Store a small file whole, replacing one of the same name."""
     if is_local(address):
         local.replace(local_path(address), content)
         return
@@ -240,11 +188,7 @@ def replace_file(address: str, content: bytes, options: StorageOptions = NO_OPTI
 
 
 def delete_file(address: str, options: StorageOptions = NO_OPTIONS) -> None:
-    """Delete a file; a missing file is no error.
-
-    Raises:
-        StorageError: If the file may still be there.
-    """
+    """Delete a file; a missing file is no error."""
     if is_local(address):
         local.delete(local_path(address))
         return
@@ -253,11 +197,7 @@ def delete_file(address: str, options: StorageOptions = NO_OPTIONS) -> None:
 
 
 def make_directory(address: str) -> None:
-    """Make a directory with its parents, unless it is there; object stores have none.
-
-    Raises:
-        StorageError: If it cannot be made.
-    """
+    """Make a directory with its parents, unless it is there; object stores have none."""
     if is_local(address):
         local.make_directory(local_path(address))
 
@@ -265,11 +205,7 @@ def make_directory(address: str) -> None:
 def names_with_prefix(
     directory: str, prefix: str, options: StorageOptions = NO_OPTIONS
 ) -> tuple[str, ...]:
-    """Return the names in a directory that begin with `prefix`.
-
-    Raises:
-        StorageError: If the directory cannot be listed.
-    """
+    """Return the names in a directory that begin with `prefix`."""
     if is_local(directory):
         return local.names_with_prefix(local_path(directory), prefix)
     objects, path = _object(directory, options)
@@ -277,11 +213,7 @@ def names_with_prefix(
 
 
 def entries(directory: str, options: StorageOptions = NO_OPTIONS) -> tuple[str, ...] | None:
-    """Return the names in a directory, directories with a slash at the end; None if it is none.
-
-    Raises:
-        StorageError: If it cannot be listed.
-    """
+    """Return the names in a directory, directories with a slash at the end; None if it is none."""
     if is_local(directory):
         return local.entries(local_path(directory))
     objects, path = _object(directory, options)
@@ -289,11 +221,7 @@ def entries(directory: str, options: StorageOptions = NO_OPTIONS) -> tuple[str, 
 
 
 def holds_any(directory: str, options: StorageOptions = NO_OPTIONS) -> bool:
-    """Return whether there is a directory with anything in it, by one small request.
-
-    Raises:
-        StorageError: If it cannot be listed.
-    """
+    """Return whether there is a directory with anything in it, by one small request."""
     if is_local(directory):
         return bool(local.entries(local_path(directory)))
     objects, path = _object(directory, options)

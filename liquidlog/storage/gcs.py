@@ -28,9 +28,6 @@ def gcs_arguments(
 
     Without an option or variable that names a service account, Google's application default
     credentials are used.
-
-    Raises:
-        UsageError: If an option is unknown or its value cannot be used.
     """
     del address
     named = options.named(_ALIASES, ("google_", "gcs_"), storage="Google Cloud Storage")

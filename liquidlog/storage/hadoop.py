@@ -20,9 +20,6 @@ def hdfs_arguments(
 
     The client itself reads the configuration that HADOOP_CONF_DIR names, and finds Kerberos tickets
     and delegation tokens.
-
-    Raises:
-        UsageError: If an option is no property of Hadoop's configuration.
     """
     del environment
     unknown = [name for name, _ in options.items if not name.startswith(_PREFIXES)]

@@ -29,21 +29,11 @@ class HdfsFiles:
         self._client = _client(os.getpid(), url, tuple(sorted(config.items())))
 
     def info(self, path: str) -> dict[str, Any]:
-        """Return name, size, type and time of a file or directory.
-
-        Raises:
-            FileNotFoundError: If there is none.
-            OSError: If the cluster refuses or does not answer.
-        """
+        """Return name, size, type and time of a file or directory."""
         return _info(_asked(lambda: self._client.get_file_info(path)))
 
     def cat_file(self, path: str, start: int | None = None, end: int | None = None) -> bytes:
-        """Return bytes `start` to `end` of a file, as many of them as there are.
-
-        Raises:
-            FileNotFoundError: If there is no such file.
-            OSError: If it cannot be read.
-        """
+        """Return bytes `start` to `end` of a file, as many of them as there are."""
 
         def request() -> bytes:
             reader = self._client.read(path)
@@ -55,12 +45,7 @@ class HdfsFiles:
         return _asked(request)
 
     def pipe_file(self, path: str, content: bytes, mode: str = "overwrite") -> None:
-        """Store a file whole or not at all; mode "create" refuses a name that is taken.
-
-        Raises:
-            FileExistsError: If it is taken.
-            OSError: If the file was not stored, or may not have been.
-        """
+        """Store a file whole or not at all; mode "create" refuses a name that is taken."""
         directory, _, name = path.rpartition("/")
         temporary = f"{directory}/.{name}.{secrets.token_hex(8)}.tmp"
         try:
@@ -73,43 +58,23 @@ class HdfsFiles:
             raise
 
     def open(self, path: str, mode: str, **_: object) -> "HdfsUpload":
-        """Return a new file to write; its directories are made.
-
-        Raises:
-            FileExistsError: If the name is taken.
-            ValueError: If the mode is not "wb".
-            OSError: If the file cannot be created.
-        """
+        """Return a new file to write; its directories are made."""
         if mode != "wb":
             raise ValueError(f"a file is opened to be written, not with the mode {mode}")
         options = WriteOptions(create_parent=True, overwrite=False)
         return HdfsUpload(self, path, _asked(lambda: self._client.create(path, options)))
 
     def rm_file(self, path: str) -> None:
-        """Delete a file; a missing file is no error.
-
-        Raises:
-            OSError: If it may still be there.
-        """
+        """Delete a file; a missing file is no error."""
         _asked(lambda: self._client.delete(path, False))  # noqa: FBT003  positional in Rust
 
     def ls(self, path: str, *, detail: bool) -> list[Any]:
-        """Return what is directly in a directory, as `info` does or by path.
-
-        Raises:
-            FileNotFoundError: If there is no such directory.
-            OSError: If it cannot be listed.
-        """
+        """Return what is directly in a directory, as `info` does or by path."""
         found = _asked(lambda: list(self._client.list_status(path, False)))  # noqa: FBT003
         return [_info(one) if detail else one.path for one in found]
 
     def find(self, path: str, prefix: str) -> list[str]:
-        """Return the paths of files directly in a directory whose names begin with `prefix`.
-
-        Raises:
-            FileNotFoundError: If there is no such directory.
-            OSError: If it cannot be listed: HDFS lists directories whole.
-        """
+        """Return the paths of files directly in a directory whose names begin with `prefix`."""
         found = self.ls(path, detail=True)
         wanted = f"{path}/{prefix}"
         return [
@@ -135,29 +100,17 @@ class HdfsUpload:
         self.close()
 
     def write(self, content: bytes) -> int:
-        """Append bytes; return their number.
-
-        Raises:
-            OSError: If the cluster refuses.
-        """
+        """Append bytes; return their number."""
         return _asked(lambda: self._writer.write(content))
 
     def close(self) -> None:
-        """Make the file complete.
-
-        Raises:
-            OSError: If the cluster refuses.
-        """
+        """Make the file complete."""
         if not self.closed:
             self.closed = True
             _asked(self._writer.close)
 
     def discard(self) -> None:
-        """Delete the file.
-
-        Raises:
-            OSError: If it may still be there.
-        """
+        """Delete the file."""
         with suppress(OSError):
             self.close()
         self._files.rm_file(self._path)
@@ -171,15 +124,7 @@ def _client(process: int, url: str, config: tuple[tuple[str, str], ...]) -> Clie
 
 
 def _asked(request: Callable[[], T]) -> T:
-    """Return the answer to a request.
-
-    Raises:
-        FileNotFoundError: If there is no such file.
-        FileExistsError: If the name is taken.
-        PermissionError: If the caller may not.
-        ConnectionError: If the client fails otherwise, or panics: that may pass, as safe mode and
-            the change of a NameNode do.
-    """
+    """Return the answer to a request."""
     try:
         return request()
     except BaseException as error:

@@ -62,21 +62,13 @@ class FileFacts:
 
 
 def facts(path: str) -> FileFacts | None:
-    """Return the facts about a file, None if it does not exist.
-
-    Raises:
-        StorageError: If the file system does not say.
-    """
+    """Return the facts about a file, None if it does not exist."""
     found = _status(path)
     return found and facts_of(found)
 
 
 def content_mark(path: str) -> tuple[int, int, int, int] | None:
-    """Return size, time in ns, device and inode of a file, None if it does not exist.
-
-    Raises:
-        StorageError: If the file system does not say.
-    """
+    """Return size, time in ns, device and inode of a file, None if it does not exist."""
     found = _status(path)
     return found and (found.st_size, found.st_mtime_ns, found.st_dev, found.st_ino)
 
@@ -87,11 +79,7 @@ def facts_of(found: os.stat_result) -> FileFacts:
 
 
 def read(path: str) -> bytes | None:
-    """Return the content of a small file, None if it does not exist.
-
-    Raises:
-        StorageError: If the file cannot be read, is not a regular file or is too large.
-    """
+    """Return the content of a small file, None if it does not exist."""
     try:
         return read_regular(path, max_bytes=_SMALL_BYTES)
     except (FileNotFoundError, NotADirectoryError):
@@ -101,11 +89,7 @@ def read(path: str) -> bytes | None:
 
 
 def names_with_prefix(directory: str, prefix: str) -> tuple[str, ...]:
-    """Return the names in a directory that begin with `prefix`; none without the directory.
-
-    Raises:
-        StorageError: If the directory cannot be listed.
-    """
+    """Return the names in a directory that begin with `prefix`; none without the directory."""
     try:
         return tuple(name for name in os.listdir(directory) if name.startswith(prefix))  # noqa: PTH208
     except (FileNotFoundError, NotADirectoryError):
@@ -115,11 +99,7 @@ def names_with_prefix(directory: str, prefix: str) -> tuple[str, ...]:
 
 
 def entries(directory: str) -> tuple[str, ...] | None:
-    """Return the names in a directory, directories with a slash at the end; None if it is none.
-
-    Raises:
-        StorageError: If it cannot be listed.
-    """
+    """Return the names in a directory, directories with a slash at the end; None if it is none."""
     try:
         with os.scandir(directory) as found:
             return tuple(f"{entry.name}/" if entry.is_dir() else entry.name for entry in found)
@@ -130,11 +110,7 @@ def entries(directory: str) -> tuple[str, ...] | None:
 
 
 def make_directory(path: str) -> None:
-    """Make a directory with its parents, unless it is there.
-
-    Raises:
-        StorageError: If it cannot be made.
-    """
+    """Make a directory with its parents, unless it is there."""
     try:
         Path(path).mkdir(parents=True, exist_ok=True)
     except (OSError, ValueError) as error:
@@ -142,11 +118,7 @@ def make_directory(path: str) -> None:
 
 
 def delete(path: str) -> None:
-    """Delete a file; a missing file is no error.
-
-    Raises:
-        StorageError: If the file may still be there.
-    """
+    """Delete a file; a missing file is no error."""
     try:
         Path(path).unlink()
     except (FileNotFoundError, NotADirectoryError):
@@ -159,10 +131,6 @@ def put_if_absent(path: str, content: bytes) -> bool:
     """Store a file whole or not at all; return False if the name is taken.
 
     The content is written under a temporary name, flushed to disk and linked to its final name.
-
-    Raises:
-        StorageError: If nothing was stored.
-        AmbiguousPutError: If the file may have been stored.
     """
     temporary = _temporary(path)
     try:
@@ -177,11 +145,7 @@ def put_if_absent(path: str, content: bytes) -> bool:
 
 
 def replace(path: str, content: bytes) -> None:
-    """Store a file whole, replacing one of the same name.
-
-    Raises:
-        StorageError: If the file was not written, or may not have been.
-    """
+    """Store a file whole, replacing one of the same name."""
     temporary = _temporary(path)
     try:
         _write_durably(temporary, content)
@@ -193,11 +157,7 @@ def replace(path: str, content: bytes) -> None:
 
 
 def sync_directory(path: str) -> None:
-    """Flush a directory, so that its names survive a power cut.
-
-    Raises:
-        OSError: If the file system cannot flush it.
-    """
+    """Flush a directory, so that its names survive a power cut."""
     directory = os.open(path, os.O_RDONLY)
     try:
         os.fsync(directory)
@@ -213,10 +173,6 @@ def require_links(directory: str, uri: str) -> None:
     Args:
         directory: An existing directory of the table.
         uri: The table's address, for the message.
-
-    Raises:
-        UnsupportedFeatureError: With the reason.
-        StorageError: If the directory cannot be written.
     """
     probe, other = (Path(directory, f"{PROBE_PREFIX}{secrets.token_hex(8)}") for _ in range(2))
     try:

@@ -19,12 +19,7 @@ _DESCRIPTORS: Final = Path("/proc/self/fd")
 
 
 def open_regular(path: str) -> pa.OSFile:
-    """Return a regular file opened for Arrow; links are followed.
-
-    Raises:
-        FileNotFoundError: If there is none.
-        OSError: If the file is not regular, or cannot be read.
-    """
+    """Return a regular file opened for Arrow; links are followed."""
     descriptor = _open(path)
     try:
         # Open by descriptor, so that it is the file that was checked.
@@ -35,13 +30,7 @@ def open_regular(path: str) -> pa.OSFile:
 
 
 def read_regular(path: str, *, max_bytes: int) -> bytes:
-    """Return the content of a regular file; links are followed.
-
-    Raises:
-        FileNotFoundError: If there is none.
-        OSError: If the file is not regular, is larger than `max_bytes` or than its own size, or
-            cannot be read.
-    """
+    """Return the content of a regular file; links are followed."""
     descriptor = _open(path)
     with os.fdopen(descriptor, "rb", buffering=0) as file:
         size_bytes = os.fstat(descriptor).st_size

@@ -71,12 +71,7 @@ class Objects:
 
     @classmethod
     def at(cls, uri: str, options: StorageOptions) -> "Objects":
-        """Return the store of a URI.
-
-        Raises:
-            UsageError: If the address or an option cannot be used.
-            StorageError: If the client refuses its arguments.
-        """
+        """Return the store of a URI."""
         address = parse_object_address(uri)
         current = CurrentClient(address, uri, options)
         file_system = current.get().file_system
@@ -94,32 +89,20 @@ class Objects:
         return self.client.file_system
 
     def require_conditional_put(self, uri: str) -> None:
-        """Refuse a storage that is not proved to create each file once, whole or not at all.
-
-        Raises:
-            UnsupportedFeatureError: With the reason.
-        """
+        """Refuse a storage that is not proved to create each file once, whole or not at all."""
         if self.address.family not in FAMILIES:
             reason = f"{self.address.family}://, a storage whose conditional put is not proved,"
             raise UnsupportedFeatureError(uri, "written", (reason,))
 
     def facts(self, path: str) -> ObjectFacts | None:
-        """Return the facts about an object, None if it does not exist.
-
-        Raises:
-            StorageError: If the store does not answer.
-        """
+        """Return the facts about an object, None if it does not exist."""
         info = self._asked(path, lambda: self._again(lambda: self._fs.info(path)))
         if info is None or info.get("type") == "directory":
             return None
         return _facts(path, info)
 
     def read(self, path: str) -> bytes | None:
-        """Return an object's content, None if it does not exist.
-
-        Raises:
-            StorageError: If the object cannot be read.
-        """
+        """Return an object's content, None if it does not exist."""
         # With several concurrent requests, s3fs would first ask for the size.
         alone = {} if self.address.family not in {"s3", "azure"} else {"max_concurrency": 1}
         return self._asked(
@@ -127,12 +110,7 @@ class Objects:
         )
 
     def read_range(self, path: str, start: int, stop: int) -> bytes:
-        """Return bytes `start` to `stop` of an object, with concurrent requests for a large range.
-
-        Raises:
-            FileNotFoundError: If the object does not exist.
-            OSError: If the range cannot be read whole.
-        """
+        """Return bytes `start` to `stop` of an object, a large range by concurrent requests."""
         edges = [*range(start, stop, _PARALLEL_READ_BYTES), stop]
         pieces = list(pairwise(edges))
         if len(pieces) == 1:
@@ -141,13 +119,7 @@ class Objects:
             return b"".join(pool.map(lambda piece: self._piece(path, *piece), pieces))
 
     def read_end(self, path: str, start: int, *, size_bytes: int) -> bytes:
-        """Return the bytes from `start` on of an object that should have so many; one request.
-
-        Raises:
-            FileNotFoundError: If there is no such object.
-            OtherSizeError: If it has another size.
-            OSError: If it cannot be read.
-        """
+        """Return the bytes from `start` on of an object that should have so many; one request."""
 
         def request() -> bytes:
             return bytes(self._fs.cat_file(path, start=start, end=size_bytes + 1))
@@ -173,36 +145,21 @@ class Objects:
 
         Names before `first` are left out if the store can begin in the middle, which saves
         requests; other stores return them too.
-
-        Raises:
-            StorageError: If the directory cannot be listed.
         """
         found = self._asked(path, lambda: self._again(lambda: self._listed(path, first)))
         return None if found is None else tuple(found)
 
     def holds_any(self, path: str) -> bool:
-        """Return whether any object is below a directory, by one small request.
-
-        Raises:
-            StorageError: If the directory cannot be listed.
-        """
+        """Return whether any object is below a directory, by one small request."""
         return bool(self._asked(path, lambda: self._again(lambda: self._first_below(path))))
 
     def names_with_prefix(self, path: str, prefix: str) -> tuple[str, ...]:
-        """Return the names in a directory that begin with `prefix`; only these are requested.
-
-        Raises:
-            StorageError: If the directory cannot be listed.
-        """
+        """Return the names in a directory that begin with `prefix`; only these are requested."""
         found = self._asked(path, lambda: self._again(lambda: self._matching(path, prefix)))
         return tuple(found or ())
 
     def entries(self, path: str) -> tuple[str, ...] | None:
-        """Return the names in a directory, directories with a slash at the end; None if it is none.
-
-        Raises:
-            StorageError: If the store does not answer.
-        """
+        """Return the names in a directory, directories with a final slash; None if it is none."""
         if self.facts(path) is not None:
             return None
         infos = self._asked(path, lambda: self._again(lambda: self._fs.ls(path, detail=True)))
@@ -219,9 +176,6 @@ class Objects:
 
         S3 lists the keys of all directories together; elsewhere those that `enter` refuses, by
         their paths, are not listed.
-
-        Raises:
-            StorageError: If the store does not answer.
         """
         waiting = [path]
         while waiting:
@@ -235,12 +189,7 @@ class Objects:
                     waiting.append(name.rstrip("/"))
 
     def put_if_absent(self, path: str, content: bytes) -> bool:
-        """Store an object whole or not at all; return False if the name is taken.
-
-        Raises:
-            StorageError: If nothing was stored.
-            AmbiguousPutError: If the object may have been stored.
-        """
+        """Store an object whole or not at all; return False if the name is taken."""
         used, began = self.client.options, time.perf_counter()
         error = self._put_error(path, content)
         if error is not None and self._denied_to(used, error) and not self._holds(path, content):
@@ -257,11 +206,7 @@ class Objects:
         raise AmbiguousPutError(detail)
 
     def replace(self, path: str, content: bytes) -> None:
-        """Store an object whole, replacing one of the same name.
-
-        Raises:
-            StorageError: If the object was not written, or may not have been.
-        """
+        """Store an object whole, replacing one of the same name."""
         try:
             self._again(lambda: self._fs.pipe_file(path, content))
         except Exception as error:  # noqa: BLE001  clients raise what they like
@@ -273,11 +218,7 @@ class Objects:
         return self._fs.open(path, "wb", block_size=UPLOAD_PART_BYTES)
 
     def delete(self, path: str) -> None:
-        """Delete an object; a missing object is no error.
-
-        Raises:
-            StorageError: If the object may still be there.
-        """
+        """Delete an object; a missing object is no error."""
         try:
             self._again(lambda: self._fs.rm_file(path))
         except Exception as error:  # noqa: BLE001  clients raise what they like
@@ -291,12 +232,7 @@ class Objects:
         return explained(error, self.options)
 
     def _again(self, request: Callable[[], T]) -> T:
-        """Return the answer to a request that can be repeated; see `failures.again`.
-
-        Raises:
-            Exception: The client's error.
-            StorageError: If a callable that gives the options fails.
-        """
+        """Return the answer to a request that can be repeated; see `failures.again`."""
         used = self.client.options
         try:
             return again(request)

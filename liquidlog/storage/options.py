@@ -51,11 +51,7 @@ class StorageOptions:
 
     @classmethod
     def of(cls, options: OptionsSource | None) -> "StorageOptions":
-        """Return the options in a mapping, or those that a callable will give; None means none.
-
-        Raises:
-            UsageError: If the argument is neither a callable nor a mapping from str to str.
-        """
+        """Return the options in a mapping, or those that a callable will give; None means none."""
         if options is None:
             return cls()
         if callable(options) and not isinstance(options, Mapping):
@@ -73,30 +69,15 @@ class StorageOptions:
         return bool(self.items) or self.supply is not None
 
     def latest(self) -> "StorageOptions":
-        """Return the values to use now: a callable's are at most a minute old.
-
-        Raises:
-            StorageError: If the callable fails.
-            UsageError: If it does not return options.
-        """
+        """Return the values to use now: a callable's are at most a minute old."""
         return self if self.supply is None else self.supply.latest()
 
     def fresh(self) -> "StorageOptions":
-        """Return the values of this moment: a callable is asked again.
-
-        Raises:
-            StorageError: If the callable fails.
-            UsageError: If it does not return options.
-        """
+        """Return the values of this moment: a callable is asked again."""
         return self if self.supply is None else self.supply.fresh()
 
     def differ_from(self, used: "StorageOptions") -> bool:
-        """Return whether there are other values than those used; a callable is asked again.
-
-        Raises:
-            StorageError: If the callable fails.
-            UsageError: If it does not return options.
-        """
+        """Return whether there are other values than those used; a callable is asked again."""
         return self.supply is not None and (
             self.supply.latest() != used or self.supply.fresh() != used
         )
@@ -127,9 +108,6 @@ class StorageOptions:
             aliases: All spellings of each canonical name, without a prefix.
             prefixes: The prefixes that a spelling may have.
             storage: The name of the storage, for messages.
-
-        Raises:
-            UsageError: If options are unknown; names all of them.
         """
         known = {
             prefix + spelling: name
@@ -164,11 +142,7 @@ class Supply:
         self._given: deque[StorageOptions] = deque(maxlen=_REMEMBERED)
 
     def __reduce__(self) -> NoReturn:
-        """Refuse to be pickled: a task is sent values.
-
-        Raises:
-            TypeError: Always.
-        """
+        """Refuse to be pickled: a task is sent values."""
         raise TypeError("a callable that gives storage options stays in its process")
 
     def latest(self) -> StorageOptions:
@@ -227,11 +201,7 @@ def is_true(value: str) -> bool:
 
 
 def seconds(name: str, value: str) -> float:
-    """Return a duration such as 30s, 500ms or 2m in seconds.
-
-    Raises:
-        UsageError: If the text is not a duration.
-    """
+    """Return a duration such as 30s, 500ms or 2m in seconds."""
     found = _DURATION.fullmatch(value.strip())
     if found is None:
         raise UsageError(

@@ -35,13 +35,7 @@ class KnownObject:
         self._lock = Lock()
 
     def read_range(self, start: int, stop: int) -> bytes:
-        """Return bytes `start` to `stop`.
-
-        Raises:
-            FileNotFoundError: If the object is gone.
-            OtherSizeError: If it has another size.
-            OSError: If it cannot be read.
-        """
+        """Return bytes `start` to `stop`."""
         edge = min(max(start, self._tail_start), stop)
         before = self._objects.read_range(self._path, start, edge) if edge > start else b""
         if stop == edge:
@@ -88,11 +82,7 @@ class ObjectReader(io.RawIOBase):
         return self._position
 
     def read(self, size: int | None = -1, /) -> bytes:
-        """Return up to `size` bytes from the position on, or all if `size` is negative.
-
-        Raises:
-            OSError: If the object is gone or cannot be read.
-        """
+        """Return up to `size` bytes from the position on, or all if `size` is negative."""
         rest = max(0, self._size_bytes - self._position)
         wanted = rest if size is None or size < 0 else min(size, rest)
         if wanted == 0:

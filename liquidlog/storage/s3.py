@@ -46,9 +46,6 @@ def s3_arguments(
 
     Missing credentials are left to botocore, which reads the environment, profiles and instance
     roles; endpoint and region are also read from the variables of delta-rs.
-
-    Raises:
-        UsageError: If an option is unknown or its value cannot be used.
     """
     del address
     named = options.named(_ALIASES, ("aws_",), storage="S3")
@@ -71,11 +68,7 @@ def s3_arguments(
 
 
 def endpoint_of(named: Mapping[str, str], environment: Mapping[str, str]) -> str | None:
-    """Return the address of a compatible store, None for AWS itself.
-
-    Raises:
-        UsageError: If the address is http and the option allow_http is not set, as in delta-rs.
-    """
+    """Return the address of a compatible store, None for AWS itself."""
     variables = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT")
     found = [environment[name] for name in variables if environment.get(name)]
     endpoint = named.get("endpoint_url") or next(iter(found), None)

@@ -36,10 +36,6 @@ def tree(directory: str, enter: Enter, options: StorageOptions = NO_OPTIONS) -> 
     `enter` is asked once for each directory below it, for its parent before; of those for which it
     returns False, nothing is yielded. In an object store, what is yielded of a directory may come
     before it is asked for all others.
-
-    Raises:
-        StorageError: If a directory cannot be listed.
-        UsageError: If the address or an option cannot be used.
     """
     if is_local(directory):
         return _files(local_path(directory), enter)
@@ -62,11 +58,7 @@ def _files(directory: str, enter: Enter) -> Iterator[TreeEntry]:
 
 
 def _statuses(directory: str) -> list[tuple[str, os.stat_result]]:
-    """Return the names in a directory, sorted, with the status of each; none if it is gone.
-
-    Raises:
-        StorageError: If it cannot be listed.
-    """
+    """Return the names in a directory, sorted, with the status of each; none if it is gone."""
     found = []
     try:
         with os.scandir(directory) as entries:

@@ -40,10 +40,6 @@ def parse_policy(text: str, where: str) -> UpkeepPolicy:
     """Return the policy in a text; what it does not say has the defaults of UpkeepPolicy.
 
     `where` is the file that errors name.
-
-    Raises:
-        DocumentError: If it is no TOML, or a key is unknown, missing or has a wrong value; names
-            each key, what was expected and what was found.
     """
     try:
         found = tomllib.loads(text)

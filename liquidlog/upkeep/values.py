@@ -115,11 +115,7 @@ ZONE: Final = Kind('a time zone like "Europe/Berlin"', _zone)
 
 
 def parsed(kind: Kind[T], value: object) -> T:
-    """Return a value of a kind.
-
-    Raises:
-        ValueError: If it is not of that kind; the message says what was expected and found.
-    """
+    """Return a value of a kind."""
     try:
         return kind.parse(value)
     except (ValueError, UsageError, OverflowError):

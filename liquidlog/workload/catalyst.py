@@ -78,9 +78,6 @@ def readings(text: str, names: Names, *, bracketed: bool = True) -> tuple[Readin
     """Return every way to read a list of conditions, at most nine.
 
     Without brackets, the text is one condition. A condition that cannot be read is Opaque.
-
-    Raises:
-        TooHardError: If the text is nested too deeply, or there are too many ways to try.
     """
     body = text[1:-1] if bracketed and text.startswith("[") and text.endswith("]") else text
     if not body:

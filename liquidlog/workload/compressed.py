@@ -40,12 +40,7 @@ class DamagedStreamError(OSError):
 
 
 def chunks(file: Readable) -> Iterator[bytes]:
-    """Yield the content of a file, decompressed if it is compressed.
-
-    Raises:
-        DamagedStreamError: If the file ends within a block, or is damaged.
-        OSError: If it cannot be read.
-    """
+    """Yield the content of a file, decompressed if it is compressed."""
     start = file.read(len(_LZ4_BLOCK))
     whole = _Joined(start, file)
     codec = next((name for magic, name in _ARROW.items() if start.startswith(magic)), None)
@@ -81,11 +76,7 @@ class _Joined(io.RawIOBase):
         return bytes(self._file.read(_CHUNK_BYTES if size < 0 else size))
 
     def exactly(self, size: int) -> bytes:
-        """Return so many bytes, or none at the end of the file.
-
-        Raises:
-            DamagedStreamError: If the file ends within them.
-        """
+        """Return so many bytes, or none at the end of the file."""
         pieces: list[bytes] = []
         missing = size
         while missing:
@@ -150,11 +141,7 @@ def _block(file: _Joined, size: int) -> bytes:
 
 
 def _snappy_size(block: bytes) -> int:
-    """Return the size that a block of Snappy says it has, a number in pieces of seven bits.
-
-    Raises:
-        DamagedStreamError: If no block has that size.
-    """
+    """Return the size that a block of Snappy says it has, a number in pieces of seven bits."""
     size = 0
     for place, byte in enumerate(block[:5]):
         size |= (byte & 0x7F) << (7 * place)

@@ -81,11 +81,7 @@ def is_query(document: object) -> bool:
 
 
 def decode_query(document: dict[str, Any], place: str) -> Query:
-    """Return the query in a decoded line.
-
-    Raises:
-        UsageError: If the line is not of this form; its field `where` names the place.
-    """
+    """Return the query in a decoded line."""
     try:
         return _decoded(document)
     except (KeyError, TypeError, ValueError) as error:

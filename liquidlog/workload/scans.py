@@ -63,9 +63,6 @@ def conditions(scan: ScanText, types: Mapping[Path, str], read: frozenset[str]) 
 
     `types` has the columns that are known; `read` names the top-level columns that files hold:
     those of partitions are not among them.
-
-    Raises:
-        TooHardError: If there are too many ways to read its text.
     """
     zone = _Zone(scan.zone)
     names = Names({**_named(scan), **types}, zone)
@@ -84,11 +81,7 @@ def conditions(scan: ScanText, types: Mapping[Path, str], read: frozenset[str]) 
 
 
 def statement_conditions(printed: str, types: Mapping[Path, str], zone: str) -> Conditions:
-    """Return the conditions of a DELETE or UPDATE, whose condition is one printed expression.
-
-    Raises:
-        TooHardError: If there are too many ways to read its text.
-    """
+    """Return the conditions of a DELETE or UPDATE, whose condition is one printed expression."""
     clock = _Zone(zone)
     named = _named(ScanText(location="", data=printed))
     found = readings(printed, Names({**named, **types}, clock), bracketed=False)

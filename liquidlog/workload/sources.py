@@ -45,11 +45,7 @@ _EXPECTED: Final = (
 
 
 def open_table(address: str, options: StorageOptions = NO_OPTIONS) -> KnownTable:
-    """Return a table to ask for, at its newest version.
-
-    Raises:
-        LiquidlogError: If it cannot be opened.
-    """
+    """Return a table to ask for, at its newest version."""
     store = _store(address, options)
     snapshot = load_snapshot(store)
     return known_table(store.uri, snapshot.schema, snapshot.metadata.name or "")
@@ -62,12 +58,7 @@ def _store(address: str, options: StorageOptions) -> TableStore:
 def found_in(
     addresses: Sequence[str], tables: Tables, options: StorageOptions = NO_OPTIONS
 ) -> Iterator[Found]:
-    """Yield what sources ask: files, directories of them, and Delta tables.
-
-    Raises:
-        StorageError: If a source cannot be read.
-        UsageError: If it is not a source that is known; the message says what is.
-    """
+    """Yield what sources ask: files, directories of them, and Delta tables."""
     for address in addresses:
         yield from _found(address.rstrip("/") or address, tables, options, named=True)
 
@@ -162,11 +153,7 @@ def _in_file(
 
 
 def _sniffed(file: Any, address: str) -> bytes:  # noqa: ANN401  a file of any storage
-    """Return the first bytes of a file, decompressed; those that cannot be are left out.
-
-    Raises:
-        StorageError: If none can be.
-    """
+    """Return the first bytes of a file, decompressed; those that cannot be are left out."""
     found = b""
     try:
         for piece in chunks(file):
@@ -218,11 +205,7 @@ def _sql(address: str, tables: Tables, options: StorageOptions) -> Iterator[Foun
 
 
 def _text(address: str, options: StorageOptions) -> str:
-    """Return the text in a file.
-
-    Raises:
-        UsageError: If it is not UTF-8, or is too large.
-    """
+    """Return the text in a file."""
     pieces = []
     size = 0
     with closing(_opened(address, options)) as file:

@@ -73,11 +73,7 @@ class _Reads:
 
 
 def parse_statements(text: str, dialect: str = "") -> tuple[exp.Expr, ...]:
-    """Return the statements in a text.
-
-    Raises:
-        NotAQueryError: If it cannot be parsed.
-    """
+    """Return the statements in a text."""
     try:
         found = sqlglot.parse(text, dialect=dialect or _Spark4)
     except SqlglotError as error:
@@ -88,11 +84,7 @@ def parse_statements(text: str, dialect: str = "") -> tuple[exp.Expr, ...]:
 
 
 def table_reads(statement: exp.Expr, tables: Tables) -> tuple[TableRead, ...]:
-    """Return what a statement reads, one entry per mention of a table.
-
-    Raises:
-        NotAQueryError: If it reads no table, or is nested too deeply.
-    """
+    """Return what a statement reads, one entry per mention of a table."""
     if not isinstance(statement, _READS):
         kind = type(statement).__name__
         raise NotAQueryError(f"is a statement of another kind: {kind}")
@@ -165,11 +157,7 @@ def _query(
     reads: _Reads,
     depth: int,
 ) -> None:
-    """Note what a query reads; `above` are conditions on its output, in its output's names.
-
-    Raises:
-        RecursionError: If queries are nested too deeply.
-    """
+    """Note what a query reads; `above` are conditions on its output, in its output's names."""
     if depth > _DEEPEST:
         raise RecursionError
     known = _ctes(query, ctes)

@@ -13,8 +13,6 @@ INDEX_HOSTS = re.compile(
     rb"(?:files\.)?python" + rb"hosted\.org|\bpy" + rb"pi\.org|registry\.npm" + rb"js|"
     rb"crates\." + rb"io|repo1\.ma" + rb"ven|--(?:extra-)?index" + rb"-url|--find" + rb"-links",
 )
-MAX_LINES = 450
-FACADE = "liquidlog/table.py"  # one class: whoever looks for a method of Table opens one file
 MAX_FIXTURES_BYTES = 10 << 20
 
 
@@ -33,15 +31,6 @@ def test_no_file_names_a_path_of_a_machine() -> None:
 
 def test_no_file_names_a_package_index() -> None:
     assert _violations(INDEX_HOSTS) == []
-
-
-def test_modules_stay_within_one_room() -> None:
-    lengths = {
-        str(path.relative_to(ROOT)): path.read_bytes().count(b"\n")
-        for path in committed_files()
-        if path.suffix == ".py"
-    }
-    assert {name for name, lines in lengths.items() if lines > MAX_LINES} == {FACADE}
 
 
 def test_repository_stays_small() -> None:

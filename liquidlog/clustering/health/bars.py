@@ -38,9 +38,6 @@ def parse_bar(text: str) -> Bar:
     """Return the bar in `NAME OPERATOR NUMBER`; operators are < <= > >= = == !=.
 
     NAME is a numeric field of Health, or `COLUMN.FIELD` for a field of one clustering column.
-
-    Raises:
-        UsageError: If the text does not have that form, or Health has no such number.
     """
     match = _BAR.fullmatch(text)
     if match is None:
@@ -61,21 +58,12 @@ def parse_bar(text: str) -> Bar:
 
 
 def is_crossed(bar: Bar, health: Health) -> bool:
-    """Return whether the health crosses the bar.
-
-    Raises:
-        UsageError: If the bar names a column that the health was not measured by, or a number that
-            was not measured.
-    """
+    """Return whether the health crosses the bar."""
     return bar.compare(require_measured(bar, health), bar.limit)
 
 
 def require_measured(bar: Bar, health: Health) -> float:
-    """Return the number that the bar is about.
-
-    Raises:
-        UsageError: If the number was not measured, or its column is not among the measured ones.
-    """
+    """Return the number that the bar is about."""
     value = _value(bar, health)
     if value is None:
         raise UsageError(
@@ -86,11 +74,7 @@ def require_measured(bar: Bar, health: Health) -> float:
 
 
 def is_measured(bar: Bar, health: Health) -> bool:
-    """Return whether the health has the number that the bar is about.
-
-    Raises:
-        UsageError: If the bar names a column that the health was not measured by.
-    """
+    """Return whether the health has the number that the bar is about."""
     return _value(bar, health) is not None
 
 

@@ -193,9 +193,6 @@ def measure_health(
 
     Averages leave out files without statistics and files that hold only nulls in a column, which
     have no range; `notes` says how many there are.
-
-    Raises:
-        CorruptLogError: If the clustering domain cannot be read.
     """
     measured = _measured(snapshot, columns, bounds, min_cube_bytes=min_cube_bytes, mask=mask)
     known = measured.bounds.all_known()

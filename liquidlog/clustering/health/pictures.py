@@ -85,11 +85,7 @@ def pictures(
     *,
     min_cube_bytes: int,
 ) -> Pictures:
-    """Return the pictures of a table; `bounds` has those of the columns, one entry per live file.
-
-    Raises:
-        CorruptLogError: If the clustering domain cannot be read.
-    """
+    """Return the pictures of a table; `bounds` has those of the columns, one per live file."""
     shown = _shown(snapshot, columns, bounds, min_cube_bytes)
     sizes = _sizes(snapshot.files)
     if not len(shown.cube):

@@ -52,9 +52,6 @@ def space_readers(
     """Return the readers of a workload that asks something, in the key space of these files.
 
     `bounds` are those of the clustering columns.
-
-    Raises:
-        ValueError: If the workload is not one over these columns.
     """
     lines = column_lines(bounds, size_bytes)
     kinds = [bounds.low(number).type for number in range(len(lines))]

@@ -90,12 +90,6 @@ def rewrite_change(
     kept files as the log has them, in the order of `Staleness.kept`; each file is added again as it
     is, with the tags of its group's cube. `reconciled` has the outputs of each group without rows
     that others deleted meanwhile; inputs that others removed get no remove.
-
-    Raises:
-        ResultMismatchError: If a result belongs to another plan, or does not prove that every row
-            of the inputs is in the outputs; lists every problem.
-        CommitConflictError: If the table changed such that a group can no longer be committed.
-        CorruptLogError: If the table's row ids contradict each other.
     """
     planned = [planned_group(plan, group) for group in groups]
     if stale is None:
@@ -133,11 +127,7 @@ def rewrite_change(
 
 
 def _definition(snapshot: Snapshot, plan: ClusteringPlan) -> tuple[AnyAction, ...]:
-    """Return the actions by which a migration redefines the table, none for other plans.
-
-    Raises:
-        CommitConflictError: If the table no longer has the columns to cluster by.
-    """
+    """Return the actions by which a migration redefines the table, none for other plans."""
     if not plan.is_migration:
         return ()
     columns = columns_of(snapshot, plan)
@@ -153,13 +143,7 @@ def require_sound(
     groups: Sequence[RewrittenGroup],
     stale: Sequence[Staleness],
 ) -> None:
-    """Refuse groups whose results do not match the plan, or that the table no longer allows.
-
-    Raises:
-        ResultMismatchError: If a result belongs to another plan, or does not prove that every row
-            of the inputs is in the outputs; lists every problem.
-        CommitConflictError: If the table changed such that a group can no longer be committed.
-    """
+    """Refuse groups whose results do not match the plan, or that the table no longer allows."""
     planned = [planned_group(plan, group) for group in groups]
     problems = tuple(_mismatches(plan, planned, groups))
     if plan.is_migration:
@@ -182,11 +166,7 @@ def require_sound(
 
 
 def planned_group(plan: ClusteringPlan, group: RewrittenGroup) -> RewriteGroup:
-    """Return the group of the plan that a finished group is the result of.
-
-    Raises:
-        ResultMismatchError: If it belongs to another plan, or to no group of this one.
-    """
+    """Return the group of the plan that a finished group is the result of."""
     if group.plan_id != plan.plan_id:
         raise ResultMismatchError((f"the result is of plan {group.plan_id}, not {plan.plan_id}",))
     found = next((g for g in plan.groups if g.group_id == group.group_id), None)
@@ -391,9 +371,6 @@ def joined(
 
     Statistics, row ids, deletion vectors and fields unknown to this project stay as they are.
     `expected` is how many of the kept files are still in the table.
-
-    Raises:
-        ResultMismatchError: If these are not the kept files of the group, or it makes no cube.
     """
     tags = cube_tags(plan, group)
     if len(originals) != expected or (originals and tags is None):

@@ -54,11 +54,7 @@ def as_written(group: RewrittenGroup) -> Reconciled:
 def require_reconciled(
     groups: Sequence[RewrittenGroup], stale: Sequence[Staleness], reconciled: Sequence[Reconciled]
 ) -> None:
-    """Refuse outputs unless exactly as many rows are left in them as are live in the inputs.
-
-    Raises:
-        ResultMismatchError: With the numbers, for each group.
-    """
+    """Refuse outputs unless exactly as many rows are left in them as are live in the inputs."""
     problems = []
     for group, one, its in zip(groups, stale, reconciled, strict=True):
         expected = deleted_rows(one.deleted)

@@ -140,9 +140,6 @@ def input_rows(snapshot: Snapshot, groups: Sequence[RewriteGroup]) -> tuple[NDAr
     """Return per group the row of Snapshot.files that is each input (int64), in the plan's order.
 
     The live files are searched once for all groups.
-
-    Raises:
-        ValueError: If an input is not live: the groups are of another snapshot.
     """
     if not groups:
         return ()
@@ -237,11 +234,7 @@ def staleness(
     group: RewriteGroup,
     reconcilable: Reconcilable | None = None,
 ) -> Staleness:
-    """Return every reason why `group` cannot be committed on top of `snapshot`.
-
-    Raises:
-        CorruptLogError: If the clustering domain cannot be read.
-    """
+    """Return every reason why `group` cannot be committed on top of `snapshot`."""
     return staleness_of(snapshot, plan, [group], reconcilable)[0]
 
 
@@ -259,9 +252,6 @@ def staleness_of(
     live files are searched once for the inputs of all groups.
 
     With `reconcilable`, rows of inputs and kept files may have been deleted, as it says.
-
-    Raises:
-        CorruptLogError: If the clustering domain cannot be read.
     """
     terms = written_for(plan)
     new = () if terms is None else new_columns(terms, snapshot.metadata)

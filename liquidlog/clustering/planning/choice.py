@@ -100,15 +100,7 @@ def reason_code(reason: SkipReason) -> int:
 
 
 def check_table(snapshot: Snapshot) -> ClusteringState:
-    """Return the table's clustering after checking that its files can be rewritten.
-
-    Raises:
-        UnsupportedFeatureError: If the table has partition columns that data files must hold too,
-            or clustering columns beside them.
-        ClusteringColumnError: If its clustering columns are not in its schema; says how to repair
-            it.
-        CorruptLogError: If the clustering domain cannot be read.
-    """
+    """Return the table's clustering after checking that its files can be rewritten."""
     state = clustering_state(snapshot)
     if state.unresolved:
         raise ClusteringColumnError(tuple(unresolved_problem(path) for path in state.unresolved))
@@ -123,23 +115,14 @@ def check_table(snapshot: Snapshot) -> ClusteringState:
 
 
 def check_clustered(state: ClusteringState) -> tuple[ClusteringColumn, ...]:
-    """Return the clustering columns.
-
-    Raises:
-        UsageError: If there are none.
-    """
+    """Return the clustering columns."""
     if not state.columns:
         raise UsageError("the table has no clustering columns; set some with cluster-by")
     return state.columns
 
 
 def check_policy(policy: ClusteringPolicy) -> None:
-    """Refuse a policy that no plan can satisfy.
-
-    Raises:
-        UsageError: If a size is not positive, the tolerance is below 1, or a share is outside [0,
-        1].
-    """
+    """Refuse a policy that no plan can satisfy."""
     for name in ("min_cube_bytes", "target_cube_bytes", "max_file_bytes", "budget_bytes"):
         size = getattr(policy, name)
         if size is not None and size <= 0:
@@ -203,7 +186,7 @@ def deleted_shares(files: pa.Table) -> NDArray[np.float64]:
     return np.where(pc.is_valid(vectors).to_numpy(), shares, 0.0)
 
 
-def build_plan(  # noqa: PLR0913  the parts of a plan
+def build_plan(
     snapshot: Snapshot,
     policy: ClusteringPolicy,
     *,
@@ -213,14 +196,7 @@ def build_plan(  # noqa: PLR0913  the parts of a plan
     choice: Choice,
     new_id: NewId,
 ) -> ClusteringPlan:
-    """Return the plan for a choice of files; every group of a clustering gets a new cube id.
-
-    Raises:
-        UnsupportedFeatureError: If the table's row ids cannot be kept.
-        UsageError: If a property of the table is no number where one is needed or no known codec,
-            or if a group would be cut into too many files.
-        CorruptLogError: If a file has partition values of other columns than the table's.
-    """
+    """Return the plan for a choice of files; every group of a clustering gets a new cube id."""
     _require_few_outputs(policy, choice)
     plan_id = new_id()
     inputs = input_files(snapshot.files, choice.groups)
@@ -277,11 +253,7 @@ def _require_few_outputs(policy: ClusteringPolicy, choice: Choice) -> None:
 def planned_writer_options(
     snapshot: Snapshot, columns: Sequence[ClusteringColumn], policy: ClusteringPolicy
 ) -> WriterOptions:
-    """Return the options for writing data files that the properties and a policy ask for.
-
-    Raises:
-        UsageError: As `writer_options`, or if a column cannot have a Bloom filter.
-    """
+    """Return the options for writing data files that the properties and a policy ask for."""
     options = writer_options(snapshot, columns)
     if policy.compression is not None:
         options = structs.replace(options, compression=parse_codec(policy.compression).value)
@@ -293,9 +265,6 @@ def writer_options(snapshot: Snapshot, columns: Sequence[ClusteringColumn]) -> W
     """Return the options for writing data files that the table's properties ask for.
 
     Clustering columns always get statistics, even if the properties exclude them.
-
-    Raises:
-        UsageError: If a property of the table is no number where one is needed, or no known codec.
     """
     configuration = snapshot.metadata.configuration
     indexed = dict.fromkeys(

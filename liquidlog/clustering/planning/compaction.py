@@ -51,12 +51,6 @@ def plan_compaction(
     Files below `max_file_bytes` and files with many deleted rows are packed, smallest first, into
     groups of at most `max_file_bytes`, partition by partition. A file that would be alone in its
     group is not rewritten. With `where`, only the partitions that it asks for are looked at.
-
-    Raises:
-        UsageError: If a property of the table asks for something that files cannot be written with,
-            or `where` is not decided by partition values.
-        UnsupportedFeatureError: If the table's row ids cannot be kept.
-        CorruptLogError: If a file has partition values of other columns than the table's.
     """
     return build_plan(
         snapshot,
@@ -79,13 +73,6 @@ def plan_zorder(
     that size as possible, all about equally large. Files without bounds lie in the middle of a
     column; files that share a place keep the order in which they were written. With `where`, only
     the partitions that it asks for are rewritten.
-
-    Raises:
-        UsageError: If a group would be cut into too many files, or `where` is not decided by
-            partition values.
-        ClusteringColumnError: If rows cannot be ordered by a column, or it has no statistics.
-        UnsupportedFeatureError: If the table's row ids cannot be kept.
-        CorruptLogError: If a file has partition values of other columns than the table's.
     """
     _refuse_partition_columns(snapshot, policy.zorder_by)
     asked = asked_for(snapshot, policy.where, bounds_of)

@@ -94,10 +94,6 @@ def plan_cubes(
     providers are taken too; stable cubes of these columns are never taken. With `skip_clustered`,
     files that lie well join the cube of their group with their bytes unchanged; nothing else needs
     `bounds_of`. They lie well for `readers`, or, without these, for those of single values.
-
-    Raises:
-        UsageError: If a group would be too many files.
-        UnsupportedFeatureError: If the table's row ids cannot be kept.
     """
     places = membership(snapshot.files, columns)
     choice = _choose(snapshot, policy, places=places)

@@ -117,10 +117,6 @@ def plan_overlap(
     ignored but those that the predicate may match. With `budget_bytes`, groups are taken as long as
     they fit, those with the largest gain per byte first. With `readers`, they take the place of
     narrow ones.
-
-    Raises:
-        UsageError: If a group would be too many files.
-        UnsupportedFeatureError: If the table's row ids cannot be kept.
     """
     places = membership(snapshot.files, columns)
     stable = np.asarray(
@@ -156,7 +152,7 @@ def _asked(snapshot: Snapshot, policy: ClusteringPolicy, bounds_of: BoundsOf) ->
     return np.asarray(may_match(snapshot, policy.where, bounds_of), np.bool_)
 
 
-def _table(  # noqa: PLR0913  what decides about files
+def _table(
     snapshot: Snapshot,
     policy: ClusteringPolicy,
     places: Membership,

@@ -50,11 +50,7 @@ class Partitions:
 
 
 def partitions_of(snapshot: Snapshot) -> Partitions:
-    """Return the partitions of the live files, each with the values as one of its files has them.
-
-    Raises:
-        CorruptLogError: If a file has partition values of other columns than the table's.
-    """
+    """Return the partitions of the live files, each with the values that one of its files has."""
     fields = partition_fields(
         snapshot.schema, snapshot.metadata.partition_columns, where=snapshot.uri
     )
@@ -98,10 +94,6 @@ def asked_for(snapshot: Snapshot, where: str | None, bounds_of: BoundsOf) -> Mas
     """Return a mask of the files whose partition values satisfy a condition; all without one.
 
     Times without a zone are of UTC.
-
-    Raises:
-        UsageError: If it is no condition, names another column than partition columns, or cannot be
-            decided by their values alone.
     """
     if where is None:
         return np.ones(snapshot.files.num_rows, np.bool_)

@@ -85,9 +85,6 @@ def policy_settings(given: Mapping[str, Any]) -> dict[str, Any]:
 
     Args:
         given: Arguments by the names that callers use; sizes and columns as people write them.
-
-    Raises:
-        UsageError: If an argument has an invalid value.
     """
     found = {name: value for name, value in given.items() if value is not None}
     fields = {public: field for field, public in SPELLING.items()}
@@ -125,7 +122,7 @@ def _file_size(value: Any) -> int:  # noqa: ANN401  as a caller gives it
     return size_bytes
 
 
-def require_effect(  # noqa: PLR0913  what options depend on
+def require_effect(
     policy: ClusteringPolicy,
     columns: tuple[ClusteringColumn, ...],
     *,
@@ -145,9 +142,6 @@ def require_effect(  # noqa: PLR0913  what options depend on
         listens: The options that the strategy uses.
         decided_by: The names of properties of the table that decided options, by option.
         is_partitioned: Whether the table has partition columns.
-
-    Raises:
-        UsageError: If there are any; names them all and says why they have no effect.
     """
     given = {*named, *_changed(policy)}
     inside = PARTITION_OPTIONS if is_partitioned else frozenset()
@@ -210,11 +204,7 @@ def _require_effect_of_values(
 def prefix_among(
     named: Sequence[Path], columns: Sequence[ClusteringColumn], *, option: str = "prefix"
 ) -> tuple[Path, ...]:
-    """Return the names of some clustering columns as the table has them.
-
-    Raises:
-        UsageError: If one is no column that the table is clustered by, or is named twice.
-    """
+    """Return the names of some clustering columns as the table has them."""
     known = {tuple(map(str.casefold, column.logical)): column.logical for column in columns}
     found = [(path, known.get(tuple(map(str.casefold, path)))) for path in named]
     unknown = [quote_path(path) for path, own in found if own is None]
@@ -245,11 +235,7 @@ def _refuse(given: Collection[str], listens: frozenset[str], reason: str) -> Non
 
 
 def no_bounds(_: Sequence[Leaf]) -> pa.Table:
-    """Refuse to return bounds: the default for callers that cannot load any.
-
-    Raises:
-        UsageError: Always; a strategy that needs no bounds never calls it.
-    """
+    """Refuse to return bounds: the default for callers that cannot load any."""
     raise UsageError("this strategy needs the statistics of the files")
 
 
@@ -267,7 +253,7 @@ LISTENS: Final[Mapping[str, frozenset[str]]] = {
 a clustered table, and has to refuse with UsageError those that it does not use."""
 
 
-def plan(  # noqa: PLR0913  what a plan depends on
+def plan(
     snapshot: Snapshot,
     policy: ClusteringPolicy,
     *,
@@ -288,17 +274,6 @@ def plan(  # noqa: PLR0913  what a plan depends on
     options that the caller gave, perhaps with their default values; `decided_by` says which options
     properties of the table decided, as the plan does. Strategies that take `readers` judge files by
     them, if they ask anything.
-
-    Raises:
-        UsageError: If the strategy or the curve is unknown, the policy asks for something that this
-            kind of table cannot have, an option would have no effect, or the strategy lists an
-            input twice.
-        ClusteringColumnError: If rows cannot be ordered by a column, or the table's own clustering
-            columns are not in its schema.
-        UnsupportedFeatureError: If the table's row ids cannot be kept, or its data files must hold
-            partition columns.
-        CorruptLogError: If the clustering domain cannot be read, or a file has partition values of
-            other columns than the table's.
     """
     check_known("strategy", strategy, tuple(strategies))
     check_known("curve", policy.curve, tuple(Curve))
@@ -341,11 +316,7 @@ def _require_unclustered(state: ClusteringState) -> None:
 
 
 def check_known(kind: str, name: str, known: tuple[str, ...]) -> None:
-    """Refuse an unknown name.
-
-    Raises:
-        UsageError: If the name is unknown; lists the known ones.
-    """
+    """Refuse an unknown name."""
     if name not in known:
         listed = ", ".join(sorted(known))
         raise UsageError(f"there is no {kind} {name!r}; known are {listed}", name=name)

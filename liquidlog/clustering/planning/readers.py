@@ -15,9 +15,6 @@ def fitted_to(plan: ClusteringPlan, workload: Workload) -> ClusteringPlan:
 
     A plan that orders by no column is returned as it is. What the layout cannot be fitted to is
     counted in `plan.fitted.left_out`.
-
-    Raises:
-        UsageError: If no predicate is one SQL condition on columns of the table.
     """
     if not plan.columns or not workload:
         return plan
@@ -27,11 +24,7 @@ def fitted_to(plan: ClusteringPlan, workload: Workload) -> ClusteringPlan:
 
 
 def readers_of(workload: Workload, columns: Sequence[Path], schema: StructType) -> FittedWorkload:
-    """Return what a workload asks of clustering columns, by their logical paths.
-
-    Raises:
-        UsageError: If no predicate is one SQL condition on columns of the schema.
-    """
+    """Return what a workload asks of clustering columns, by their logical paths."""
     # The SQL parser takes a third of a command's start; most plans have no workload.
     from liquidlog.predicates.reduction import fitted_workload
 
@@ -39,11 +32,7 @@ def readers_of(workload: Workload, columns: Sequence[Path], schema: StructType) 
 
 
 def require_fitted(plan: ClusteringPlan) -> None:
-    """Refuse a plan whose layout a workload has no effect on.
-
-    Raises:
-        UsageError: If there is no predicate that it can be fitted to; says why.
-    """
+    """Refuse a plan whose layout a workload has no effect on."""
     if plan.readers is not None:
         return
     if not plan.columns:

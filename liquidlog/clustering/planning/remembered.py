@@ -67,9 +67,6 @@ def parse_property(
         schema: The table's schema.
         configuration: The table's properties; they say which columns have statistics.
         strategies: The strategies that the property may name.
-
-    Raises:
-        UsageError: If the option could not have this value.
     """
     read = known.read(text)
     if known.setting == WEIGHTS:
@@ -94,11 +91,7 @@ def parse_property(
 
 
 def _require_columns(schema: StructType, paths: Sequence[Path]) -> None:
-    """Refuse names of columns that a table does not have, and one that is named twice.
-
-    Raises:
-        UsageError: If there are any.
-    """
+    """Refuse names of columns that a table does not have, and one that is named twice."""
     unknown = [quote_path(path) for path in paths if find_column(schema, path) is None]
     problems = [*unknown_columns(unknown, schema)]
     if len({tuple(map(str.casefold, path)) for path in paths}) < len(paths):
@@ -151,11 +144,7 @@ class _Recall:
         self._configuration = snapshot.metadata.configuration
 
     def value_of(self, setting: str) -> Any:  # noqa: ANN401  any setting's value
-        """Return what the table remembers of a setting, its default if there is no property.
-
-        Raises:
-            UsageError: If the property has a wrong value; names it, and how to mend it.
-        """
+        """Return what the table remembers of a setting, its default if there is no property."""
         name = deciding_property(self._configuration, setting)
         if name is None:
             return default_of(setting)
@@ -170,11 +159,7 @@ class _Recall:
 
     @contextmanager
     def blaming(self, name: str) -> Iterator[None]:
-        """Context manager: an error inside becomes one that names the property.
-
-        Raises:
-            UsageError: The same with the property, its value and how to mend it.
-        """
+        """Context manager: an error inside becomes one that names the property."""
         try:
             yield
         except UsageError as error:
@@ -189,20 +174,12 @@ class _Recall:
 
 
 def remembered(snapshot: Snapshot, setting: str, strategies: StrategyNames = built_in) -> Any:  # noqa: ANN401  any setting's value
-    """Return what a table remembers of one setting, its default if there is no property.
-
-    Raises:
-        UsageError: If the property has a wrong value; names it, and how to mend it.
-    """
+    """Return what a table remembers of one setting, its default if there is no property."""
     return _Recall(snapshot, strategies).value_of(setting)
 
 
 def remembered_among(snapshot: Snapshot, settings: Collection[str]) -> Mapping[str, Any]:
-    """Return those of the settings that properties of a table decide.
-
-    Raises:
-        UsageError: If such a property has a wrong value; names it, and how to mend it.
-    """
+    """Return those of the settings that properties of a table decide."""
     recall = _Recall(snapshot)
     found = [
         setting
@@ -221,12 +198,7 @@ def remembered_if_right(snapshot: Snapshot, setting: str) -> Any:  # noqa: ANN40
 
 
 def remembered_readers(snapshot: Snapshot) -> FittedWorkload | None:
-    """Return the readers that the property for weights stands for, None without it or columns.
-
-    Raises:
-        UsageError: If the property has a wrong value, or names a column that the table is not
-            clustered by; names it, and how to mend it.
-    """
+    """Return the readers that the property for weights stands for, None without it or columns."""
     columns = clustering_state(snapshot).columns
     if not columns or WEIGHTS_PROPERTY not in snapshot.metadata.configuration:
         return None
@@ -262,10 +234,6 @@ def settle(
         snapshot: The table.
         given: What the caller gave: fields of the policy, and perhaps STRATEGY.
         strategies: The strategies that a property may name.
-
-    Raises:
-        UsageError: If a property that has an effect has a wrong value.
-        CorruptLogError: If the clustering domain cannot be read.
     """
     recall = _Recall(snapshot, strategies)
     columns = len(clustering_state(snapshot).columns)
