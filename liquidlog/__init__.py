@@ -3,6 +3,14 @@
 `Table` is the way in. What this module, `liquidlog.errors`, `liquidlog.plan`, `liquidlog.table`,
 `liquidspark` and `liquidspark.tables` list in `__all__` is public; everything else may change from
 release to release.
+
+- `table` the facade, one method per stage and per question
+- `snapshot` the table at one version, columnar
+- `errors` the tree of errors, codes, exit statuses
+- `facts` the reasons that errors hold
+- `version` of this distribution
+- `logs` lines for Python's logging
+- `startup` what processes of our own need not import
 """
 
 import logging

@@ -2,6 +2,26 @@
 
 The names below are loaded on first use: without pyspark the package can still be imported, and
 `liquidspark.session` says what is missing.
+
+- `executor` plan to result, group by group
+- `pipeline` a group's tasks as Spark jobs, `mapping` functions over batches, `exchange` how
+  pieces go between tasks: shuffle or disk, `jobs` counted and stopped, `shared_jobs` of several
+  groups, `slots` for how many at a time
+- `tasks` any function as tasks, for commits
+- `sending` how each task gets what it is sent
+- `arriving` rows of a DataFrame instead of inputs, `arrivals` writing them as they come,
+  `parting` to files of partitions, `aligning` them with the table, `frames` the jobs, `writing`
+  append and overwrite, `streaming` batch by batch
+- `source` the data source "liquid", `source_options`, `registering` it in a session, `reading`
+  its rows, `receiving` rows to write
+- `versions` what differs between those of PySpark
+- `session` Spark, started quietly
+- `launching` its JVM, begun while a plan is made
+- `settings` put on and taken off
+- `probing` whether workers can do it, asked first
+- `cli`, `__main__` the entry point, the program for spark-submit
+- `tables` DeltaTable with Delta's names, `statements` SQL on a session, `answers` as DataFrames,
+  `catalog` names of tables
 """
 
 import logging

@@ -135,17 +135,17 @@ def _called_file(path: Path, first_lines: set[int]) -> CalledFile:
 
 def show(name: str, files: list[CalledFile]) -> None:
     """Print the files, those of the main line first, and their sums."""
-    print(f"{name}\n{'':4}{'file':52}{'lines':>7}{'called':>8}")  # noqa: T201
+    print(f"{name}\n{'':4}{'file':52}{'lines':>7}{'called':>8}")
     parts = {
         "main line": [file for file in files if file.is_main_line],
         "vocabulary": [file for file in files if not file.is_main_line],
     }
     for part in parts.values():
         for file in part:
-            print(f"{'':4}{file.name:52}{file.lines:7,}{file.called_lines:8,}")  # noqa: T201
+            print(f"{'':4}{file.name:52}{file.lines:7,}{file.called_lines:8,}")
     for title, part in {**parts, "together": files}.items():
         lines, called = (sum(f.lines for f in part), sum(f.called_lines for f in part))
-        print(f"  {title:10} {len(part):3} files{'':38}{lines:7,}{called:8,}")  # noqa: T201
+        print(f"  {title:10} {len(part):3} files{'':38}{lines:7,}{called:8,}")
 
 
 def recorded(action: Callable[[], object]) -> list[CalledFile]:

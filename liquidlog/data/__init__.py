@@ -1,1 +1,29 @@
-"""Data files to Arrow and back: reading, writing, file statistics, checksums."""
+"""Data files to Arrow and back: reading, writing, file statistics, checksums.
+
+- `reader`, `parquet_file`, `exact`, `encodings` reading exactly or refusing
+- `logical_file` live rows and their ids
+- `append` a user's data
+- `partitioned` parted by partition values
+- `table_rows` rows as readers of the table get them
+- `writer` writing a file
+- `row_groups` where its row groups end
+- `file_encoding` how columns are encoded, `dictionaries` which get one, and what row groups cost
+- `compression` codecs as Arrow names them
+- `bloom` Bloom filters of row groups
+- `row_group_file` row groups put into one file, `row_group_bounds` what footers say of them
+- `runs` whose a file is until it is committed, `origins` who began them
+- `evidence` a footer held against a result
+- `statistics`, `rescan` its statistics
+- `widths` bytes row by row
+- `concatenation` row groups copied byte by byte
+- `footer`, `thrift`, `pages`, `offset_index`, `chunk_statistics` what it reads of a file,
+  `writers` whom it believes, `spans` in few ranges, `row_group_digest` what proves it
+- `checksum` the multiset checksum, `identical` rows compared bit by bit
+- `vectors` deletion vectors located, read and written
+- `deleted_rows` rows that others deleted meanwhile, found in what was written: `wanted_rows` the
+  multiset, `admitted` where they may be, `output_rows` looking into one file, `read_budget` who
+  reads how much, `deletion_proof` what the rows there are
+- `trimmed` outputs without them
+- `narrow` columns in the fewest bytes, to be moved, `ipc` as bytes
+- `buffers` Arrow's memory as numpy arrays
+"""

@@ -1,1 +1,6 @@
-"""Findings about a table, and the actions that repair it. Rules without I/O."""
+"""Findings about a table, and the actions that repair it. Rules without I/O.
+
+- `examined` the facts, and what a finding says
+- `findings` what is wrong, `layout` with files and columns
+- `repairs` the actions that mend it
+"""

@@ -1,1 +1,36 @@
-"""Operations on a table, one module each; an operation combines the store, rules and commits."""
+"""Operations on a table, one module each; an operation combines the store, rules and commits.
+
+- `define` CREATE, CLUSTER BY, DROP FEATURE
+- `alter` columns and properties
+- `in_place` how changes without a rewrite are committed
+- `landing` what rows from outside must meet, and the commit of their files: `append` of Arrow
+  data, to files of partitions (`partition_files`), `planned_writes` for what a cluster is to
+  write, `writes` of what it wrote
+- `detail`, `inspect`, `explain`, `scan`, `reads`, `simulate`, `past_commits` what only looks
+- `planned` a plan from arguments, properties and defaults, `predicted` what it brings
+- `judge` whether a rewrite is worth it
+- `doctor`, `backfill` finding and mending
+- `overview` what a report shows
+- `rewrite` committing groups, `batches` several at once, `attempts` to land them, and which of
+  them are committed, `watch` which of them can no longer be
+- `at_work` other processes that rewrite, `claims` those that keep tables in shape, and their
+  failures
+- `past_work` the ledger in the log, `seen` what triggers are compared with
+- `reconcile` deleting from outputs what others deleted from inputs, `followed` how much of it,
+  and what is said of it
+- `redacted` values in place of constants, `asked_columns` by which a workload's readers are
+  measured
+- `migrate` partitioned tables, `optimize` plan to commit in one call, `rounds` as long as they
+  gain enough
+- `executors`, `strategies` found by entry point
+- `workloads` what readers ask
+- `outputs` what only the storage tells of them, `new_columns` and of columns that inputs may have
+- `sampled_rows` of any columns
+- `advise` layouts, `table_readers` what is read now, `layout_search` what would be,
+  `full_rewrites` what a rewrite would take, `backtests` what was observed
+- `sampling` rows of a plan's inputs
+- `row_groups` what readers open inside files
+- `results` a result document that survives crashes
+- `orphans` what dead and forgotten runs left, `vacuum` what no version needs any more, `notes`
+  versions that say so
+"""

@@ -3,6 +3,15 @@
 A plan lists the files to rewrite together and all that an executor needs for it; a result lists the
 written files with facts about them. Neither contains a secret; both can be saved, reviewed, shipped
 and replayed. Sizes are bytes and times milliseconds since the epoch, unless a name says otherwise.
+
+- `documents` plan and result
+- `encoding` both as bytes, what binds one to the other, and commits to both
+- `facts` what an executor says of its outputs, and while it works
+- `files` a plan's files, in columns
+- `tags` which groups a commit names
+- `fitted` what readers ask of its columns
+- `writes` the same two documents for rows that come from outside
+- `reads` what a reader opens
 """
 
 from liquidlog.plan.documents import (

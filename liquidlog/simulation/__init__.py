@@ -1,1 +1,16 @@
-"""Simulations of planners over many rounds: no data files, no storage, no clock."""
+"""Simulations of planners over many rounds: no data files, no storage, no clock.
+
+- `imagined` files that nobody wrote, in a snapshot
+- `table` made-up rows in files
+- `scenarios` append workloads
+- `rounds` append, plan, rewrite, measure
+- `contenders` who takes part
+- `text_line`, `scales` values as numbers, and back
+- `after` the table after a plan, in several worlds
+- `reads` what readers open in each
+- `grain` row groups of files that are to be written, `inside` what readers open of them
+- `ranges`, `uncertainty` how far that is from what comes true
+- `prediction` what a plan would bring
+- `pictured` the files after it, to be drawn
+- `prices` what it costs
+"""
