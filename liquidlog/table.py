@@ -28,7 +28,6 @@ from liquidlog.log.loader import (
 )
 from liquidlog.log.store import TableStore
 from liquidlog.plan import (
-    DEFAULT_MIN_CUBE_BYTES,
     ClusteringPlan,
     Outcome,
     ReadPlan,
@@ -680,7 +679,7 @@ class Table(Summary):
             UnsupportedFeatureError: If the table cannot be rewritten.
         """
         from liquidlog.advice.verdict import MIN_GAIN
-        from liquidlog.clustering.planning.planner import policy_settings
+        from liquidlog.clustering.settings import policy_settings
         from liquidlog.operations.advise import advise
         from liquidlog.operations.layout_search import Request
 
@@ -1789,11 +1788,7 @@ def _min_cube_bytes(snapshot: Snapshot, size: Size | None) -> int:
     """Return the minimum cube size: the argument, else what the table remembers."""
     if size is not None:
         return parse_size(size)
-    from liquidlog.clustering.properties import deciding_property
-
-    if deciding_property(snapshot.metadata.configuration, "min_cube_bytes") is None:
-        return DEFAULT_MIN_CUBE_BYTES
-    from liquidlog.clustering.planning.remembered import remembered
+    from liquidlog.clustering.settings import remembered
 
     found: int = remembered(snapshot, "min_cube_bytes")
     return found

@@ -8,12 +8,12 @@ from typing import Final
 from liquidlog.advice.advice import SAVED_AS, ProtocolChange
 from liquidlog.advice.candidates import Candidate
 from liquidlog.clustering.columns import clustering_state
-from liquidlog.clustering.planning.remembered import remembered_if_right
-from liquidlog.clustering.properties import (
+from liquidlog.clustering.settings import (
     DEFAULT_STRATEGY,
     PREFIX_PROPERTY,
     WEIGHTS_PROPERTY,
     ZORDER_PROPERTY,
+    remembered_if_right,
 )
 from liquidlog.snapshot import Snapshot
 from liquidlog.spec.features import clustering_upgrade, is_clustered, table_features

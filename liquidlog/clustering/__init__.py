@@ -2,7 +2,7 @@
 
 - `columns` what can be clustered by, and where that is kept
 - `filters` what can have Bloom filters
-- `properties` by which a table remembers its layout
+- `settings` of a rewrite: their names and values, what a table remembers of them, who decides
 - `zcubes` cubes and their states
 - `migration` partitioned tables that become clustered
 - `row_tracking` row ids, kept and fresh

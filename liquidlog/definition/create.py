@@ -15,7 +15,7 @@ from liquidlog.clustering.columns import (
     clustering_state,
     resolve_columns,
 )
-from liquidlog.clustering.properties import StrategyNames, built_in
+from liquidlog.clustering.settings import StrategyNames, built_in
 from liquidlog.definition.new_table import (
     check_properties,
     needed_features,

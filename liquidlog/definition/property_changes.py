@@ -10,7 +10,7 @@ import msgspec
 from msgspec import structs
 
 from liquidlog.clustering.columns import clustering_state
-from liquidlog.clustering.properties import StrategyNames, built_in
+from liquidlog.clustering.settings import StrategyNames, built_in
 from liquidlog.definition.property_rules import (
     canonical_key,
     layout_problems,

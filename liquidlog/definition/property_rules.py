@@ -7,12 +7,13 @@ import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import Final
 
-from liquidlog.clustering.properties import (
-    BY_NAME,
+from liquidlog.clustering.settings import (
+    BY_PROPERTY,
     StrategyNames,
     built_in,
     is_unknown,
     unknown_text,
+    wrong_value,
 )
 from liquidlog.errors import SchemaProblem, SchemaProblemKind, UsageError
 from liquidlog.spec.codecs import CODEC_NAMES, CODEC_PROPERTY
@@ -105,7 +106,7 @@ _SETTABLE: Final[Mapping[str, Check]] = {
     NUM_INDEXED_COLUMNS: _is_integer(-1),
     STATS_COLUMNS: _is_text,
     # Their values are what the options of a plan can be; see layout_problems.
-    **dict.fromkeys(BY_NAME, _is_text),
+    **dict.fromkeys(BY_PROPERTY, _is_text),
 }
 
 _REFUSED: Final[Mapping[str, str]] = {
@@ -213,20 +214,16 @@ def layout_problems(
         schema: Its schema.
         strategies: The strategies that there are.
     """
-    found = [known for known in (BY_NAME.get(canonical_key(name)) for name in names) if known]
-    if not found:
-        return
-    # What checks them imports the planners, which changes of other properties need not wait for.
-    from liquidlog.clustering.planning.remembered import wrong_value
-
-    for known in found:
-        value = configuration[known.name]
+    for name in map(canonical_key, names):
+        if name not in BY_PROPERTY:
+            continue
+        value = configuration[name]
         problem = wrong_value(
-            known, value, schema=schema, configuration=configuration, strategies=strategies
+            name, value, schema=schema, configuration=configuration, strategies=strategies
         )
         if problem is not None:
-            text = f"{known.name} cannot be {value!r}: {problem}"
-            yield SchemaProblem(SchemaProblemKind.PROPERTY_VALUE, text, property=known.name)
+            text = f"{name} cannot be {value!r}: {problem}"
+            yield SchemaProblem(SchemaProblemKind.PROPERTY_VALUE, text, property=name)
 
 
 def _unknown_layout(name: str) -> Iterator[SchemaProblem]:

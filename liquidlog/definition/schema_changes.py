@@ -13,7 +13,7 @@ import msgspec
 from msgspec import structs
 
 from liquidlog.clustering.columns import clustering_state
-from liquidlog.clustering.properties import (
+from liquidlog.clustering.settings import (
     COLUMN_PROPERTIES,
     WEIGHTS_PROPERTY,
     columns_of,

@@ -18,7 +18,7 @@ from liquidlog.clustering.health.notes import (
     prefix_chars,
     truncation,
 )
-from liquidlog.clustering.properties import ZORDER_PROPERTY, unknown_names, unknown_text
+from liquidlog.clustering.settings import ZORDER_PROPERTY, is_unknown, unknown_text
 from liquidlog.clustering.zcubes import (
     OTHER_COLUMNS,
     OTHER_PROVIDER,
@@ -114,7 +114,7 @@ def _property_findings(examined: Examined) -> Iterator[Finding]:
             f"the property {name} cannot be {value!r}: {problem}; what needs it is refused",
             name,
         )
-    for name in unknown_names(configuration):
+    for name in filter(is_unknown, configuration):
         yield _unset(snapshot, UNKNOWN_PROPERTY, f"{unknown_text(name)}; it has no effect", name)
     if ZORDER_PROPERTY in configuration and examined.state is not None and examined.state.columns:
         yield _unset(

@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 from liquidlog.clustering.planning.choice import deleted_shares
 from liquidlog.clustering.planning.compaction import MAX_DELETED_SHARE
 from liquidlog.clustering.planning.read_model import OPEN_COST_BYTES
-from liquidlog.clustering.properties import ZORDER_PROPERTY
+from liquidlog.clustering.settings import ZORDER_PROPERTY
 from liquidlog.clustering.zcubes import UNCLUSTERED, file_states
 from liquidlog.doctor.examined import Examined, Finding, OtherColumns, by_rewrite, repaired
 from liquidlog.judgement.asked import Asked

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from liquidlog.clustering.properties import DEFAULT_STRATEGY, built_in
+from liquidlog.clustering.settings import DEFAULT_STRATEGY, built_in
 from liquidlog.plan import ClusteringPlan
 
 _MIB: Final = 1 << 20

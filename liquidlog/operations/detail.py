@@ -7,11 +7,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from liquidlog.clustering.columns import clustering_state
-from liquidlog.clustering.properties import (
-    SETTINGS,
+from liquidlog.clustering.settings import (
+    REMEMBERED,
     deciding_property,
     default_of,
     notes,
+    remembered,
     weights_text,
 )
 from liquidlog.errors import UsageError
@@ -62,7 +63,7 @@ def _layout(snapshot: Snapshot) -> tuple[Mapping[str, Mapping[str, Any]], Sequen
     its name as `property`.
     """
     found, wrong = {}, []
-    for setting in SETTINGS:
+    for setting in (known.field for known in REMEMBERED):
         name = deciding_property(snapshot.metadata.configuration, setting)
         if name is None:
             found[setting] = {"value": _shown(default_of(setting)), "from": "default"}
@@ -75,8 +76,6 @@ def _layout(snapshot: Snapshot) -> tuple[Mapping[str, Mapping[str, Any]], Sequen
 
 def _remembered(snapshot: Snapshot, setting: str) -> tuple[Any, str | None]:
     """Return what a property says, or None and what is wrong with it."""
-    # Few tables have such properties, and the planners that check them take long to import.
-    from liquidlog.clustering.planning.remembered import remembered
     from liquidlog.operations.strategies import strategy_names
 
     try:

@@ -14,7 +14,7 @@ from liquidlog.clustering.columns import ClusteringColumn, ClusteringState, clus
 from liquidlog.clustering.health.measure import measure_health
 from liquidlog.clustering.outcome.staleness import input_rows
 from liquidlog.clustering.planning.choice import writer_options
-from liquidlog.clustering.planning.remembered import remembered_if_right, wrong_values
+from liquidlog.clustering.settings import remembered_if_right, wrong_values
 from liquidlog.commit.transaction import Clock, require_writable
 from liquidlog.definition.create import cluster_by_change
 from liquidlog.definition.past import last_whole_columns, lost_columns, past_schemas

@@ -12,7 +12,7 @@ from liquidlog.clustering.columns import ClusteringColumn
 from liquidlog.clustering.migration import clustered_by
 from liquidlog.clustering.outcome.staleness import input_rows
 from liquidlog.clustering.planning.planner import plan
-from liquidlog.clustering.planning.remembered import remembered_among
+from liquidlog.clustering.settings import remembered_among
 from liquidlog.plan import ClusteringPlan, ClusteringPolicy
 from liquidlog.snapshot import Snapshot, deleted_rows, num_records
 

@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 from liquidlog.clustering.columns import ClusteringColumn, clustering_state, resolve_columns
 from liquidlog.clustering.health.grain import RowGroupHealth, measure_row_groups
 from liquidlog.clustering.health.measure import Health, measure_health
-from liquidlog.clustering.planning.remembered import remembered_if_right
+from liquidlog.clustering.settings import remembered_if_right
 from liquidlog.clustering.zcubes import file_states
 from liquidlog.errors import UsageError
 from liquidlog.judgement.reached import with_ratios

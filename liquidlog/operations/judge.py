@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 
 from liquidlog.clustering.columns import clustering_state
 from liquidlog.clustering.planning.choice import NewId, check_table
-from liquidlog.clustering.planning.remembered import remembered_if_right
+from liquidlog.clustering.settings import remembered_if_right
 from liquidlog.clustering.zcubes import OTHER_COLUMNS, OTHER_PROVIDER, PARTIAL, STABLE, file_states
 from liquidlog.commit.transaction import require_writable, system_clock
 from liquidlog.errors import LiquidlogError, UsageError

@@ -9,8 +9,8 @@ from typing import Final
 
 from liquidlog.clustering.columns import clustering_state
 from liquidlog.clustering.planning.choice import planned_writer_options
-from liquidlog.clustering.properties import BLOOM_FILTER_PROPERTY, deciding_property, default_of
 from liquidlog.clustering.row_tracking import assign_row_ids
+from liquidlog.clustering.settings import BLOOM_FILTER_PROPERTY, remembered
 from liquidlog.commit.transaction import Clock, Proposal, land_and_checkpoint, require_writable
 from liquidlog.data.partitioned import unwritable_partitions
 from liquidlog.errors import CommitStateUnknownError, LiquidlogError, UnsupportedFeatureError
@@ -91,11 +91,6 @@ def remembered_curve(snapshot: Snapshot) -> str:
     """Return the curve along which appended rows are sorted; its property has no effect on one."""
     if len(clustering_state(snapshot).columns) == 1:
         return "linear"
-    if deciding_property(snapshot.metadata.configuration, "curve") is None:
-        return str(default_of("curve"))
-    # Few tables have the property, and the planners that check it take long to import.
-    from liquidlog.clustering.planning.remembered import remembered
-
     curve: str = remembered(snapshot, "curve")
     return curve
 
@@ -104,8 +99,6 @@ def remembered_writer_options(snapshot: Snapshot) -> WriterOptions:
     """Return how files are written, with the Bloom filters that the table remembers."""
     policy = ClusteringPolicy()
     if BLOOM_FILTER_PROPERTY in snapshot.metadata.configuration:
-        from liquidlog.clustering.planning.remembered import remembered
-
         policy = ClusteringPolicy(bloom_filter=remembered(snapshot, "bloom_filter"))
     return planned_writer_options(snapshot, clustering_state(snapshot).columns, policy)
 

@@ -43,7 +43,7 @@ from liquidlog.clustering.columns import (
 )
 from liquidlog.clustering.migration import unpartitioned
 from liquidlog.clustering.planning.choice import output_count, writer_options
-from liquidlog.clustering.planning.remembered import remembered
+from liquidlog.clustering.settings import remembered
 from liquidlog.errors import ClusteringColumnError, UsageError
 from liquidlog.judgement.costs import rewrite_cost
 from liquidlog.judgement.verdicts import Bar

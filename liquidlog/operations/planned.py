@@ -9,10 +9,9 @@ from msgspec import structs
 
 from liquidlog.clustering.columns import clustering_state
 from liquidlog.clustering.planning.choice import NewId
-from liquidlog.clustering.planning.planner import plan, policy_settings
+from liquidlog.clustering.planning.planner import plan
 from liquidlog.clustering.planning.readers import fitted_to, readers_of, require_fitted
-from liquidlog.clustering.planning.remembered import remembered_readers, settle
-from liquidlog.clustering.properties import notes
+from liquidlog.clustering.settings import notes, policy_settings, remembered_readers, settle
 from liquidlog.logs import Log, ms_since
 from liquidlog.operations.strategies import find_strategies, strategy_names
 from liquidlog.plan import ClusteringPlan, ClusteringPolicy, FittedWorkload

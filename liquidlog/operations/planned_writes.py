@@ -17,9 +17,12 @@ from numpy.typing import NDArray
 from liquidlog.clustering.columns import ClusteringColumn
 from liquidlog.clustering.planning.choice import check_clustered, check_table, input_files
 from liquidlog.clustering.planning.partitions import partitions_of
-from liquidlog.clustering.planning.planner import prefix_among
-from liquidlog.clustering.planning.remembered import remembered
-from liquidlog.clustering.properties import PREFIX_PROPERTY, deciding_property
+from liquidlog.clustering.settings import (
+    PREFIX_PROPERTY,
+    deciding_property,
+    prefix_among,
+    remembered,
+)
 from liquidlog.commit.transaction import Clock
 from liquidlog.definition.alignment import Alignment, align
 from liquidlog.errors import (

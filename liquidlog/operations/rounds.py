@@ -5,8 +5,7 @@ from dataclasses import dataclass
 from typing import Any, Final, Generic, Protocol, TypeVar
 
 from liquidlog.clustering.health.measure import Health
-from liquidlog.clustering.planning.planner import policy_settings
-from liquidlog.clustering.planning.remembered import settle
+from liquidlog.clustering.settings import policy_settings, settle
 from liquidlog.errors import UsageError
 from liquidlog.operations.strategies import strategy_names
 from liquidlog.plan import ClusteringPlan

@@ -4,7 +4,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from liquidlog.clustering.columns import clustering_state
-from liquidlog.clustering.planning.remembered import remembered_if_right
+from liquidlog.clustering.settings import remembered_if_right
 from liquidlog.clustering.zcubes import UNCLUSTERED, file_states
 from liquidlog.operations.inspect import judged_health
 from liquidlog.operations.past_work import PastWork

@@ -9,7 +9,7 @@ import numpy as np
 from liquidlog.clustering.columns import clustering_state
 from liquidlog.clustering.keyspace.widths import key_space
 from liquidlog.clustering.planning.choice import check_clustered
-from liquidlog.clustering.planning.remembered import remembered_among
+from liquidlog.clustering.settings import remembered_among
 from liquidlog.clustering.zcubes import membership, sizes
 from liquidlog.errors import UsageError
 from liquidlog.log.statistics import load_bounds

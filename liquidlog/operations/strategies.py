@@ -4,7 +4,7 @@ from collections.abc import Collection, Mapping
 from importlib.metadata import entry_points
 from typing import TYPE_CHECKING, Final
 
-from liquidlog.clustering.properties import built_in
+from liquidlog.clustering.settings import built_in
 from liquidlog.errors import UsageError
 
 # Names are asked for by commands that plan nothing, and planners take long to import.
@@ -22,7 +22,8 @@ def strategy_names() -> Collection[str]:
 
 def find_strategies(name: str) -> "Mapping[str, Strategy]":
     """Return our strategies and, if it is another, the installed one of that name."""
-    from liquidlog.clustering.planning.planner import STRATEGIES, check_known
+    from liquidlog.clustering.planning.planner import STRATEGIES
+    from liquidlog.clustering.settings import check_known
 
     if name in STRATEGIES:
         return STRATEGIES

@@ -5,7 +5,7 @@ from typing import Any, Final
 
 import msgspec
 
-from liquidlog.clustering.properties import DEFAULT_STRATEGY, LAYOUT_PROPERTIES
+from liquidlog.clustering.settings import BY_FIELD, DEFAULT_STRATEGY
 from liquidlog.plan import (
     OPTION,
     ClusteringPlan,
@@ -19,10 +19,6 @@ from liquidlog.spec.sizes import render_size
 
 _DEFAULTS: Final = ClusteringPolicy()
 _STRATEGY: Final = "strategy"
-_SPELLING: Final = {
-    "budget_bytes": "budget",
-    **{known.setting: known.argument for known in LAYOUT_PROPERTIES},
-}
 
 
 def policy_document(plan: ClusteringPlan) -> Mapping[str, Any]:
@@ -49,7 +45,7 @@ def printed_plan(plan: ClusteringPlan) -> Mapping[str, Any]:
 def settings_text(settings: Mapping[str, Mapping[str, Any]]) -> str:
     """Return the settings that do not have their default as one line, empty if there are none."""
     return ", ".join(
-        f"{_SPELLING.get(name, name)} {_value(name, setting['value'])}"
+        f"{BY_FIELD[name].name} {_value(name, setting['value'])}"
         f" ({setting.get('property', setting['from'])})"
         for name, setting in settings.items()
         if setting["from"] != "default"

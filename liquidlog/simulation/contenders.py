@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from liquidlog.clustering.planning.planner import policy_settings
+from liquidlog.clustering.settings import policy_settings
 from liquidlog.errors import UsageError
 from liquidlog.plan import DEFAULT_MAX_FILE_BYTES, DEFAULT_MIN_CUBE_BYTES, ClusteringPolicy
 from liquidlog.simulation.rounds import EVERYTHING, Contender, Setting

@@ -22,7 +22,7 @@ import pyarrow as pa
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from liquidlog.clustering.planning.planner import MIN_FILE_BYTES
+from liquidlog.clustering.settings import MIN_FILE_BYTES
 from liquidlog.errors import LiquidlogError
 from liquidlog.plan import ClusteringPlan
 from liquidlog.table import Table

@@ -9,9 +9,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from liquidlog.clustering.planning.planner import STRATEGIES, STRATEGY, plan, policy_settings
-from liquidlog.clustering.planning.remembered import Settled, settle, wrong_values
-from liquidlog.clustering.properties import BY_NAME, LAYOUT_PROPERTIES, WEIGHTS, built_in
+from liquidlog.clustering.planning.planner import STRATEGIES, plan
+from liquidlog.clustering.settings import (
+    BY_PROPERTY,
+    STRATEGY,
+    WEIGHTS,
+    Settled,
+    built_in,
+    policy_settings,
+    settle,
+    wrong_values,
+)
 from liquidlog.errors import UsageError
 from liquidlog.plan import OPTION, ClusteringPlan, ClusteringPolicy
 from liquidlog.snapshot import Snapshot
@@ -118,11 +126,12 @@ def test_properties_alone_are_never_an_error_and_plan_as_options_do(
     made = _planned(snapshot, settled)
     mode = made.strategy
     listening = LISTENING[mode] - ({"curve"} if columns < 2 else set())
-    deciding = {BY_NAME[name].setting: name for name in reversed([*VALUES]) if name in properties}
+    deciding = {BY_PROPERTY[name].field: name for name in reversed([*VALUES]) if name in properties}
     expected = {setting: name for setting, name in deciding.items() if setting in listening}
     assert {**settled.decided_by} == expected
     named = {
-        BY_NAME[name].argument: BY_NAME[name].read(properties[name]) for name in expected.values()
+        BY_PROPERTY[name].name: BY_PROPERTY[name].from_text(properties[name])
+        for name in expected.values()
     }
     plain = _table(columns, {})
     # A target below the minimum has no effect: as an option it is refused, in a property it waits.
@@ -179,10 +188,9 @@ def test_any_text_is_a_value_or_one_error_that_names_the_property(
 
 
 def test_properties_stand_for_settings_that_there_are() -> None:
-    assert set(VALUES) == {known.name for known in LAYOUT_PROPERTIES}
+    assert set(VALUES) == set(BY_PROPERTY)
     assert set(built_in()) == set(STRATEGIES)
-    for known in LAYOUT_PROPERTIES:
-        value = known.read(VALUES[known.name][0])
-        if known.setting == WEIGHTS:
-            continue
-        assert [*policy_settings({known.argument: value})] == [known.setting]
+    for name, known in BY_PROPERTY.items():
+        value = known.from_text(VALUES[name][0])
+        if known.name != WEIGHTS:
+            assert [*policy_settings({known.name: value})] == [known.field]

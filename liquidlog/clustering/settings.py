@@ -1,0 +1,896 @@
+"""The settings of a rewrite, each declared once: its name, its values, and who may decide it.
+
+A caller gives a setting as a keyword, as `--set NAME=VALUE`, or as an option of its own; some can
+also be properties of the table, which any engine can set to any text. What a caller gives wins over
+the property, and the property over the default. A strategy declares which settings it takes. A
+setting that a caller gives and that has no effect is refused; a property without effect is the
+table's memory and no mistake.
+"""
+
+import re
+import shlex
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any, Final, TypedDict
+
+from liquidlog.clustering.columns import ClusteringColumn, clustering_state, resolve_columns
+from liquidlog.clustering.filters import filtered_leaves
+from liquidlog.errors import UsageError
+from liquidlog.plan import OPTION, ClusteringPolicy, FittedWorkload, weighted_columns
+from liquidlog.snapshot import Snapshot
+from liquidlog.spec.arguments import column_paths, number, one, whole_number
+from liquidlog.spec.codecs import CODEC_PROPERTY, parse_codec
+from liquidlog.spec.near import near_names, suggestion, unknown_columns
+from liquidlog.spec.schema import Path, StructType, find_column, quote_path, split_paths
+from liquidlog.spec.sizes import parse_size, render_size
+
+Size = int | str
+"""Bytes, as a number or as text: 1073741824, "1GiB", "100GB"."""
+
+Names = str | Sequence[str]
+"""Names of columns: one, or several."""
+
+
+class PlanSettings(TypedDict, total=False):
+    """The settings of a plan, as keyword arguments; `SETTINGS` says what each is."""
+
+    full: bool
+    strategy: str
+    curve: str
+    where: str
+    budget: Size
+    max_file_size: Size
+    zorder_by: Names
+    min_cube_size: Size
+    target_cube_size: Size
+    tolerance: float
+    min_overlapping_files: int
+    min_overlap: float
+    skip_clustered: bool
+    prefix: Names
+    compression: str
+    bloom_filter: Names
+
+
+class CommitSettings(TypedDict, total=False):
+    """How finished groups are committed, as keyword arguments; `SETTINGS` says what each is."""
+
+    groups_per_commit: int
+    max_reconciled_share: float
+    reconcile_limit: Size
+
+
+class RewriteSettings(PlanSettings, CommitSettings, total=False):
+    """All settings of a rewrite that is planned, executed and committed in one call."""
+
+    read_back: bool
+    local_limit: Size
+    final: bool
+    min_gain: float
+
+
+class Stage(StrEnum):
+    """What a setting is about."""
+
+    PLAN = "plan"
+    ROUNDS = "rounds"
+    RUN = "run"
+    COMMIT = "commit"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Setting:
+    """A setting.
+
+    `name` is how callers, files and the command line write it; `field` how the policy of a plan
+    has it, whose sizes are bytes. `read` turns what a caller gave, or what `from_text` made of
+    text, into the field's value. The first of `properties` that a table has decides the setting
+    unless a caller does. `help` is one clause for people.
+    """
+
+    name: str
+    help: str
+    read: Callable[[Any, str], Any]
+    from_text: Callable[[str], Any] = str
+    stage: Stage = Stage.PLAN
+    bytes_field: str | None = None
+    properties: tuple[str, ...] = ()
+
+    @property
+    def field(self) -> str:
+        """The name of the policy's field."""
+        return self.bytes_field or self.name
+
+    def parsed(self, given: Any) -> Any:  # noqa: ANN401  any setting's value
+        """Return the field's value of what a caller gave."""
+        return self.read(given, self.name)
+
+    def of_text(self, text: str) -> Any:  # noqa: ANN401  any setting's value
+        """Return the field's value of a text."""
+        return self.parsed(self.from_text(text))
+
+
+# Values
+
+
+def _size(given: Any, _: str) -> int:  # noqa: ANN401  as a caller gives it
+    return parse_size(given)
+
+
+def _file_size(given: Any, name: str) -> int:  # noqa: ANN401  as a caller gives it
+    size_bytes = parse_size(given)
+    if size_bytes < MIN_FILE_BYTES:
+        raise UsageError(
+            f"{name} must be at least {render_size(MIN_FILE_BYTES)}, found"
+            f" {render_size(size_bytes)}: no Parquet file is smaller",
+            option=name,
+        )
+    return size_bytes
+
+
+def _columns(given: Any, name: str) -> tuple[Path, ...]:  # noqa: ANN401  as a caller gives it
+    return column_paths(given, argument=name)
+
+
+def _codec(given: Any, name: str) -> str:  # noqa: ANN401  as a caller gives it
+    return parse_codec(one(given, str, argument=name, expected="a codec")).value
+
+
+def _flag(given: Any, name: str) -> bool:  # noqa: ANN401  as a caller gives it
+    return one(given, bool, argument=name, expected="True or False")
+
+
+def _text(given: Any, name: str) -> str:  # noqa: ANN401  as a caller gives it
+    return one(given, str, argument=name, expected="text")
+
+
+def _curve(given: Any, name: str) -> str:  # noqa: ANN401  as a caller gives it
+    from liquidlog.curve.curves import Curve  # numpy's kernels come with it
+
+    check_known(name, _text(given, name), tuple(Curve))
+    return str(given)
+
+
+def _at_least_1(given: Any, name: str) -> float:  # noqa: ANN401  as a caller gives it
+    found = one(given, (int, float), argument=name, expected="a number")
+    if not found >= 1:
+        raise UsageError(f"the {name} must be at least 1, not {found}", option=name)
+    return float(found)
+
+
+def _share(given: Any, name: str) -> float:  # noqa: ANN401  as a caller gives it
+    found = one(given, (int, float), argument=name, expected="a number")
+    if not 0 <= found <= 1:
+        raise UsageError(f"{name} must be between 0 and 1, not {found}", option=name)
+    return float(found)
+
+
+def _number(given: Any, name: str) -> float:  # noqa: ANN401  as a caller gives it
+    return number(given, argument=name)
+
+
+def _count(given: Any, name: str) -> int:  # noqa: ANN401  as a caller gives it
+    return whole_number(given, argument=name)
+
+
+def _count_from_1(given: Any, name: str) -> int:  # noqa: ANN401  as a caller gives it
+    return whole_number(given, argument=name, least=1)
+
+
+def _weights(given: Any, _: str) -> tuple[tuple[Path, float], ...]:  # noqa: ANN401  text is read
+    return tuple(given)
+
+
+def _number_text(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        raise UsageError(f"{text!r} is not a number") from None
+
+
+def _share_text(text: str) -> float:
+    if text.endswith("%"):
+        return _number_text(text[:-1]) / 100
+    return _number_text(text)
+
+
+def _whole_text(text: str) -> int:
+    if not text.isdecimal():
+        raise UsageError(f"{text!r} is not a whole number")
+    return int(text)
+
+
+def _flag_text(text: str) -> bool:
+    if text.lower() not in {"true", "false"}:
+        raise UsageError(f"{text!r} is neither true nor false")
+    return text.lower() == "true"
+
+
+def column_names(text: str) -> tuple[str, ...]:
+    """Return the column names of a comma-separated list, quoted where they need it."""
+    names = tuple(quote_path(path) for path in split_paths(text))
+    if not names:
+        raise UsageError("a list of columns is needed, as a,b")
+    return names
+
+
+_WEIGHT: Final = re.compile(r"((?:`[^`]*`|[^,=`])+)=([^,=]+)(?:,(?=[^,])|$)")
+
+
+def weights_of(text: str) -> tuple[tuple[Path, float], ...]:
+    """Return the columns that a text like a=4,b=1 names, each with its weight."""
+    found = []
+    for name, weight in _WEIGHT.findall(text):
+        (path,) = split_paths(name)
+        found.append((path, _number_text(weight)))
+    if not found or _WEIGHT.sub("", text).strip():
+        raise UsageError(f"{text!r} is no list of columns with weights, as a=4,b=1")
+    if not all(0 <= weight < float("inf") for _, weight in found) or not any(
+        weight for _, weight in found
+    ):
+        raise UsageError("weights must be numbers from 0, not all of them 0")
+    return tuple(found)
+
+
+def weights_text(weights: Iterable[tuple[Path, float]]) -> str:
+    """Return columns with weights as text; inverse: `weights_of`."""
+    return ",".join(f"{quote_path(path)}={weight:g}" for path, weight in weights)
+
+
+# Declarations
+
+MIN_FILE_BYTES: Final = 128
+"""The smallest file size that a caller may give: no Parquet file is smaller."""
+
+DEFAULT_STRATEGY: Final = "cube"
+STRATEGY: Final = "strategy"
+"""The one setting of a plan that is not a field of the policy."""
+
+PREFIX: Final = "liquidlog."
+"""The beginning of the names of our own properties; no other name may begin like that."""
+
+ZORDER_PROPERTY: Final = "liquidlog.zorderBy"
+BLOOM_FILTER_PROPERTY: Final = "liquidlog.bloomFilter"
+PREFIX_PROPERTY: Final = "liquidlog.prefix"
+CURVE_PROPERTY: Final = "liquidlog.curve"
+MAX_FILE_SIZE_PROPERTY: Final = "liquidlog.maxFileSize"
+WEIGHTS_PROPERTY: Final = "liquidlog.weights"
+WEIGHTS: Final = "weights"
+"""The one setting that only a property has: callers give a workload instead."""
+TARGET_FILE_SIZE: Final = "delta.targetFileSize"
+"""A property of Databricks and delta-rs. Delta Spark keeps it and does nothing with it."""
+
+SETTINGS: Final = (
+    Setting(
+        name="full",
+        help="also rewrite files of other clustering columns or providers",
+        read=_flag,
+        from_text=_flag_text,
+    ),
+    Setting(
+        name=STRATEGY,
+        help="how files are chosen: cube or overlap; cube by default",
+        read=_text,
+        properties=("liquidlog.strategy",),
+    ),
+    Setting(
+        name="curve",
+        help="order of rows in a cube: hilbert (default), kd, zorder or linear",
+        read=_curve,
+        properties=(CURVE_PROPERTY,),
+    ),
+    Setting(
+        name="where",
+        help="overlap: only files that this SQL predicate may match; of a partitioned table"
+        " the partitions that match it",
+        read=_text,
+    ),
+    Setting(
+        name="budget",
+        help="overlap: rewrite at most this size",
+        read=_size,
+        bytes_field="budget_bytes",
+    ),
+    Setting(
+        name="max_file_size",
+        help="the input is divided by this size: the number of files to write; 1GiB",
+        read=_file_size,
+        bytes_field="max_file_bytes",
+        properties=(MAX_FILE_SIZE_PROPERTY, TARGET_FILE_SIZE),
+    ),
+    Setting(
+        name="zorder_by",
+        help="order rows by these columns, a,b, in a table without clustering columns",
+        read=_columns,
+        from_text=column_names,
+        properties=(ZORDER_PROPERTY,),
+    ),
+    Setting(
+        name="min_cube_size",
+        help="a cube of this size is stable and left alone; 100GiB",
+        read=_size,
+        bytes_field="min_cube_bytes",
+        properties=("liquidlog.minCubeSize",),
+    ),
+    Setting(
+        name="target_cube_size",
+        help="cubes, and groups of zorder_by, are filled to this size; 150GiB",
+        read=_size,
+        bytes_field="target_cube_bytes",
+        properties=("liquidlog.targetCubeSize",),
+    ),
+    Setting(
+        name="tolerance",
+        help="overlap: rewrite only if queries for one value read more than this many times"
+        " the bytes of a full rewrite; 1.27",
+        read=_at_least_1,
+        from_text=_number_text,
+        properties=("liquidlog.tolerance",),
+    ),
+    Setting(
+        name="min_overlapping_files",
+        help="overlap: rewrite a full clustered file only if on average this many others"
+        " share min_overlap of its range; 4",
+        read=_count,
+        from_text=_whole_text,
+    ),
+    Setting(
+        name="min_overlap",
+        help="overlap: the share of a file's range, 0 to 1, that others must cover; 0.75",
+        read=_share,
+        from_text=_number_text,
+    ),
+    Setting(
+        name="skip_clustered",
+        help="cube: files that lie well in their group keep their bytes and join the cube",
+        read=_flag,
+        from_text=_flag_text,
+    ),
+    Setting(
+        name="prefix",
+        help="clustering columns of few values, a,b: each file holds one value of them, as"
+        " far as files keep a quarter of max_file_size",
+        read=_columns,
+        from_text=column_names,
+        properties=(PREFIX_PROPERTY,),
+    ),
+    Setting(
+        name="compression",
+        help="codec of the files: zstd (default), snappy, gzip, lz4_raw or uncompressed",
+        read=_codec,
+    ),
+    Setting(
+        name="bloom_filter",
+        help="write Bloom filters for these columns, a,b",
+        read=_columns,
+        from_text=column_names,
+        properties=(BLOOM_FILTER_PROPERTY,),
+    ),
+    Setting(
+        name=WEIGHTS,
+        help="how much queries ask for each clustering column, a=4,b=1",
+        read=_weights,
+        from_text=weights_of,
+        properties=(WEIGHTS_PROPERTY,),
+    ),
+    Setting(
+        name="final",
+        help="overlap: repeat as long as each round lowers the average depth by min_gain",
+        read=_flag,
+        from_text=_flag_text,
+        stage=Stage.ROUNDS,
+    ),
+    Setting(
+        name="min_gain",
+        help="final: the least amount by which a round lowers the average depth; 0.1",
+        read=_number,
+        from_text=_number_text,
+        stage=Stage.ROUNDS,
+    ),
+    Setting(
+        name="read_back",
+        help="false: outputs are not read back, and their proof ends before the encoder",
+        read=_flag,
+        from_text=_flag_text,
+        stage=Stage.RUN,
+    ),
+    Setting(
+        name="local_limit",
+        help="the executor local refuses a plan of more input than this",
+        read=_size,
+        stage=Stage.RUN,
+    ),
+    Setting(
+        name="groups_per_commit",
+        help="commit up to this many finished groups as one version; 100 for a compaction, else 1",
+        read=_count_from_1,
+        from_text=_whole_text,
+        stage=Stage.COMMIT,
+    ),
+    Setting(
+        name="max_reconciled_share",
+        help="follow deletions by others up to this share of a group's rows; 20%",
+        read=_share,
+        from_text=_share_text,
+        stage=Stage.COMMIT,
+    ),
+    Setting(
+        name="reconcile_limit",
+        help="read at most this size per group to find rows that others deleted; 10GiB",
+        read=_size,
+        stage=Stage.COMMIT,
+    ),
+)
+"""All settings of a rewrite, the most used first."""
+
+BY_NAME: Final[Mapping[str, Setting]] = {setting.name: setting for setting in SETTINGS}
+REMEMBERED: Final = tuple(setting for setting in SETTINGS if setting.properties)
+"""The settings that a table can remember."""
+
+BY_FIELD: Final[Mapping[str, Setting]] = {setting.field: setting for setting in SETTINGS}
+BY_PROPERTY: Final[Mapping[str, Setting]] = {
+    name: setting for setting in SETTINGS for name in setting.properties
+}
+"""The settings that tables can remember, by the names of their properties."""
+
+COLUMN_PROPERTIES: Final = (ZORDER_PROPERTY, BLOOM_FILTER_PROPERTY, PREFIX_PROPERTY)
+"""Those whose values are lists of columns by their logical names, as a,b."""
+
+ANY_CLUSTERING: Final = frozenset(
+    {
+        *(STRATEGY, "full", "curve", "prefix"),
+        *("min_cube_size", "target_cube_size", "max_file_size", "compression", "bloom_filter"),
+    }
+)
+"""The settings that every strategy takes, also one of another package that declares none."""
+
+COMPACTION: Final = frozenset({"max_file_size", "compression", "bloom_filter"})
+"""The settings that joining small files takes, in tables without clustering columns."""
+
+ZORDER: Final = COMPACTION | {"target_cube_size", "zorder_by"}
+"""The settings that ordering the files of such tables takes."""
+
+PLAN_SETTINGS: Final = frozenset(
+    setting.name for setting in SETTINGS if setting.stage is Stage.PLAN and setting.name != WEIGHTS
+)
+
+TAKES: Final[Mapping[str, frozenset[str]]] = {
+    DEFAULT_STRATEGY: ANY_CLUSTERING | {"skip_clustered"},
+    "overlap": PLAN_SETTINGS - {"zorder_by", "skip_clustered"},
+}
+"""The settings that each built-in strategy takes. A strategy of another package is given every
+setting of a clustered table, and refuses with UsageError those that it does not take."""
+
+_DEFAULTS: Final = ClusteringPolicy()
+
+StrategyNames = Callable[[], Collection[str]]
+"""Returns the names of the strategies that there are; called only if a property names one."""
+
+
+def built_in() -> Collection[str]:
+    """Return the names of the strategies that need no installation."""
+    return tuple(TAKES)
+
+
+def check_known(kind: str, name: str, known: tuple[str, ...]) -> None:
+    """Refuse an unknown name."""
+    if name not in known:
+        listed = ", ".join(sorted(known))
+        raise UsageError(f"there is no {kind} {name!r}; known are {listed}", name=name)
+
+
+def default_of(field: str) -> Any:  # noqa: ANN401  any setting's value
+    """Return the value that a field has without a caller's setting and a property."""
+    if field == WEIGHTS:
+        return ()
+    return DEFAULT_STRATEGY if field == STRATEGY else getattr(_DEFAULTS, field) or ()
+
+
+# What callers give
+
+
+def policy_settings(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the fields of the policy that settings of a plan other than None decide.
+
+    Args:
+        given: Settings by name, with the values that callers give.
+    """
+    found = {name: value for name, value in given.items() if value is not None}
+    known = [name for name in BY_NAME if name in PLAN_SETTINGS]
+    for name in found:
+        if name not in PLAN_SETTINGS:
+            raise UsageError(
+                f"a plan has no setting {name}{suggestion(name, known, what='settings')}",
+                option=name,
+            )
+    return {BY_NAME[name].field: BY_NAME[name].parsed(value) for name, value in found.items()}
+
+
+def parse_setting(text: str, stages: Collection[Stage]) -> tuple[Setting, Any]:
+    """Return the setting that a text like tolerance=1.5 names, and its value for callers.
+
+    Args:
+        text: The name and the value.
+        stages: What the settings of the command are about.
+    """
+    name, equals, value = text.partition("=")
+    name = name.strip().replace("-", "_")
+    known = [one.name for one in SETTINGS if one.stage in stages and one.name != WEIGHTS]
+    if not equals or name not in known:
+        near = suggestion(name, known, what="settings")
+        problem = f"there is no setting {name!r} here{near}" if equals else f"{text!r} has no value"
+        raise UsageError(f"--set takes NAME=VALUE: {problem}", option="set")
+    setting = BY_NAME[name]
+    try:
+        read = setting.from_text(value.strip())
+        setting.parsed(read)
+    except UsageError as error:
+        raise UsageError(f"--set {name}: {error.message}", option=name) from error
+    return setting, read
+
+
+# What tables remember
+
+
+def deciding_property(configuration: Mapping[str, str], field: str) -> str | None:
+    """Return the name of the property that decides a field of the policy, None if none does."""
+    return next((name for name in BY_FIELD[field].properties if name in configuration), None)
+
+
+def parse_property(
+    name: str,
+    text: str,
+    *,
+    schema: StructType,
+    configuration: Mapping[str, str],
+    strategies: StrategyNames = built_in,
+) -> Any:  # noqa: ANN401  any setting's value
+    """Return the value of the field that a property of a table decides.
+
+    Args:
+        name: One of BY_PROPERTY.
+        text: Its value in the table.
+        schema: The table's schema.
+        configuration: The table's properties; they say which columns have statistics.
+        strategies: The strategies that the property may name.
+    """
+    setting = BY_PROPERTY[name]
+    value = setting.of_text(text)
+    match setting.name:
+        case "strategy":
+            check_known(STRATEGY, value, tuple(strategies()))
+        case "bloom_filter":
+            filtered_leaves(schema, value)
+        case "prefix":
+            _require_columns(schema, value)
+        case "weights":
+            _require_columns(schema, [path for path, _ in value])
+        case "zorder_by":
+            resolve_columns(
+                schema, value, configuration=configuration, partition_columns=(), limit=len(value)
+            )
+        case _:
+            pass
+    return value
+
+
+def _require_columns(schema: StructType, paths: Sequence[Path]) -> None:
+    """Refuse names of columns that a table does not have, and one that is named twice."""
+    unknown = [quote_path(path) for path in paths if find_column(schema, path) is None]
+    problems = [*unknown_columns(unknown, schema)]
+    if len({tuple(map(str.casefold, path)) for path in paths}) < len(paths):
+        problems.append("a column is named twice; name each once")
+    if problems:
+        raise UsageError("; ".join(problems))
+
+
+def wrong_value(
+    name: str,
+    text: str,
+    *,
+    schema: StructType,
+    configuration: Mapping[str, str],
+    strategies: StrategyNames = built_in,
+) -> str | None:
+    """Return what is wrong with a property's value, None if it can be used; see parse_property."""
+    try:
+        parse_property(
+            name, text, schema=schema, configuration=configuration, strategies=strategies
+        )
+    except UsageError as error:
+        return error.message
+    return None
+
+
+def wrong_values(snapshot: Snapshot, strategies: StrategyNames = built_in) -> Mapping[str, str]:
+    """Return what is wrong with the values of a table's properties, by the properties' names."""
+    configuration = snapshot.metadata.configuration
+    found = {
+        name: wrong_value(
+            name,
+            configuration[name],
+            schema=snapshot.schema,
+            configuration=configuration,
+            strategies=strategies,
+        )
+        for name in BY_PROPERTY
+        if name in configuration
+    }
+    return {name: problem for name, problem in found.items() if problem is not None}
+
+
+@contextmanager
+def _blaming(snapshot: Snapshot, name: str) -> Iterator[None]:
+    """Context manager: an error inside becomes one that names the property."""
+    try:
+        yield
+    except UsageError as error:
+        value = snapshot.metadata.configuration[name]
+        uri = shlex.quote(snapshot.uri)
+        raise UsageError(
+            f"the table's property {name} cannot be {value!r}: {error.message}; set another value"
+            f" with liquidlog set-properties {uri} {name}=..., or remove it with --unset {name}",
+            property=name,
+            value=value,
+        ) from error
+
+
+def remembered(snapshot: Snapshot, field: str, strategies: StrategyNames = built_in) -> Any:  # noqa: ANN401  any setting's value
+    """Return what a table remembers of a field, its default if there is no property."""
+    configuration = snapshot.metadata.configuration
+    name = deciding_property(configuration, field)
+    if name is None:
+        return default_of(field)
+    with _blaming(snapshot, name):
+        return parse_property(
+            name,
+            configuration[name],
+            schema=snapshot.schema,
+            configuration=configuration,
+            strategies=strategies,
+        )
+
+
+def remembered_among(snapshot: Snapshot, fields: Collection[str]) -> Mapping[str, Any]:
+    """Return those of the fields that properties of a table decide."""
+    configuration = snapshot.metadata.configuration
+    found = (field for field in fields if deciding_property(configuration, field))
+    return {field: remembered(snapshot, field) for field in found}
+
+
+def remembered_if_right(snapshot: Snapshot, field: str) -> Any:  # noqa: ANN401  any setting's value
+    """Return what a table remembers of a field, its default if the value is wrong."""
+    try:
+        return remembered(snapshot, field)
+    except UsageError:
+        return default_of(field)
+
+
+def remembered_readers(snapshot: Snapshot) -> FittedWorkload | None:
+    """Return the readers that the property for weights stands for, None without it or columns."""
+    columns = clustering_state(snapshot).columns
+    if not columns or WEIGHTS_PROPERTY not in snapshot.metadata.configuration:
+        return None
+    weights = remembered(snapshot, WEIGHTS)
+    with _blaming(snapshot, WEIGHTS_PROPERTY):
+        names = prefix_among([path for path, _ in weights], columns, option=WEIGHTS)
+    by_name = dict(zip(names, (weight for _, weight in weights), strict=True))
+    return weighted_columns([by_name.get(column.logical, 0.0) for column in columns])
+
+
+def weights_in(configuration: Mapping[str, str]) -> tuple[tuple[Path, float], ...]:
+    """Return the columns with weights that a table remembers, none if the property is wrong."""
+    try:
+        return weights_of(configuration.get(WEIGHTS_PROPERTY, ""))
+    except UsageError:
+        return ()
+
+
+def columns_of(text: str) -> tuple[Path, ...]:
+    """Return the columns that a value of COLUMN_PROPERTIES lists, none if it is no list."""
+    try:
+        return split_paths(text)
+    except UsageError:
+        return ()
+
+
+def is_unknown(name: str) -> bool:
+    """Return whether a property has a name of ours that this release does not know."""
+    return name.lower().startswith(PREFIX) and name not in BY_PROPERTY
+
+
+def unknown_text(name: str) -> str:
+    """Return the clause that a property is not known; it has similar names, if there are any."""
+    known = {one.removeprefix(PREFIX): one for one in BY_PROPERTY}
+    near = near_names(name[len(PREFIX) :], known)
+    hint = f" (did you mean {' or '.join(known[one] for one in near)}?)" if near else ""
+    return f"{name} is not a property that this release of liquidlog knows{hint}"
+
+
+def notes(configuration: Mapping[str, str]) -> tuple[str, ...]:
+    """Return a sentence for each property of the table that looks like ours and has no effect."""
+    return tuple(
+        f"the table's property {unknown_text(name)}; it has no effect"
+        for name in configuration
+        if is_unknown(name)
+    )
+
+
+# Who decides, and what has an effect
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settled:
+    """The settings of a plan, and who decided them.
+
+    `settings` are fields of the policy; those that nobody decided are left out. `named` are the
+    names of the settings that the caller gave. `decided_by` maps each field that does not have its
+    default to OPTION or to the name of a property.
+    """
+
+    strategy: str
+    settings: Mapping[str, Any]
+    named: frozenset[str]
+    decided_by: Mapping[str, str]
+
+
+def settle(
+    snapshot: Snapshot, given: Mapping[str, Any], strategies: StrategyNames = built_in
+) -> Settled:
+    """Return the settings of a plan of the table: the caller's, then properties, then defaults.
+
+    Args:
+        snapshot: The table.
+        given: What the caller gave: fields of the policy, and perhaps STRATEGY.
+        strategies: The strategies that a property may name.
+    """
+    configuration = snapshot.metadata.configuration
+    columns = clustering_state(snapshot).columns
+    found, decided_by = dict(given), dict.fromkeys(given, OPTION)
+
+    def remember(field: str) -> None:
+        name = None if field in found else deciding_property(configuration, field)
+        if name is not None:
+            found[field] = remembered(snapshot, field, strategies)
+            decided_by[field] = name
+
+    remember(STRATEGY if columns else "zorder_by")
+    strategy = found.get(STRATEGY, DEFAULT_STRATEGY)
+    takes = _takes(strategy, len(columns), zorder=bool(found.get("zorder_by")))
+    for setting in REMEMBERED:
+        if setting.name in takes:
+            remember(setting.field)
+    if decided_by.get("prefix") == PREFIX_PROPERTY:
+        with _blaming(snapshot, PREFIX_PROPERTY):
+            found["prefix"] = prefix_among(found["prefix"], columns)
+    if "compression" not in found and CODEC_PROPERTY in configuration:
+        decided_by["compression"] = CODEC_PROPERTY
+    found.pop(STRATEGY, None)
+    return Settled(
+        strategy=strategy,
+        settings=found,
+        named=frozenset(BY_FIELD[field].name for field in given),
+        decided_by=decided_by,
+    )
+
+
+def _takes(strategy: str, columns: int, *, zorder: bool) -> frozenset[str]:
+    """Return the settings of which the table's properties have an effect.
+
+    A strategy of another package may refuse what only some strategies take.
+    """
+    if not columns:
+        return ZORDER if zorder else COMPACTION
+    taken = TAKES.get(strategy, ANY_CLUSTERING)
+    return taken if columns > 1 else taken - {"curve"}
+
+
+def require_effect(
+    policy: ClusteringPolicy,
+    columns: tuple[ClusteringColumn, ...],
+    *,
+    named: Collection[str],
+    strategy: str,
+    decided_by: Mapping[str, str],
+    is_partitioned: bool = False,
+) -> None:
+    """Refuse settings that have no effect on a plan of a table with these clustering columns.
+
+    A setting counts as given if the caller named it, even with its default, or if it differs from
+    its default.
+
+    Args:
+        policy: All settings, with defaults for those that are not given.
+        columns: The table's clustering columns.
+        named: The names of the settings that the caller gave.
+        strategy: The name of the strategy.
+        decided_by: The names of properties of the table that decided fields, by field.
+        is_partitioned: Whether the table has partition columns.
+    """
+    given = {*named, *_changed(policy)}
+    inside = {"where"} if is_partitioned else set()
+    if policy.zorder_by:
+        by = decided_by.get("zorder_by", OPTION)
+        source = "zorder_by" if by == OPTION else f"the table's property {by}"
+        _refuse(given - ZORDER - inside, f"with {source}, which orders all files by these columns")
+    elif is_partitioned:
+        reason = (
+            "on a partitioned table, which has no clustering columns and whose small files are"
+            " joined inside partitions; order them with zorder_by"
+        )
+        _refuse(given - COMPACTION - inside, reason)
+    elif not columns:
+        reason = (
+            "on a table without clustering columns, whose small files are only joined;"
+            " set some with cluster-by"
+        )
+        _refuse(given - COMPACTION, reason)
+    else:
+        by = decided_by.get(STRATEGY, OPTION)
+        source = "" if by == OPTION else f"; {strategy} is the table's property {by}"
+        taken = TAKES.get(strategy, PLAN_SETTINGS - {"zorder_by"})
+        _refuse(given - taken, _other_strategy(strategy) + source)
+        _require_effect_of_values(named, policy, columns)
+
+
+def _changed(policy: ClusteringPolicy) -> Iterator[str]:
+    for field in ClusteringPolicy.__struct_fields__:
+        if getattr(policy, field) != getattr(_DEFAULTS, field):
+            yield BY_FIELD[field].name
+
+
+def _require_effect_of_values(
+    named: Collection[str], policy: ClusteringPolicy, columns: tuple[ClusteringColumn, ...]
+) -> None:
+    if "curve" in named and len(columns) == 1:
+        raise UsageError(
+            f"curve has no effect on a table clustered by one column, {columns[0].name}: one column"
+            " is always in linear order",
+            option="curve",
+        )
+    target, least = policy.target_cube_bytes, policy.min_cube_bytes
+    if "target_cube_size" in named and target < least:
+        raise UsageError(
+            f"target_cube_size has no effect below min_cube_size: {render_size(target)} is less"
+            f" than {render_size(least)}; give a smaller min_cube_size too",
+            option="target_cube_size",
+        )
+    pair = ("min_overlapping_files", "min_overlap")
+    for name, other in (pair, pair[::-1]):
+        if name in named and getattr(policy, other) == 0:
+            raise UsageError(f"{name} has no effect with a {other} of 0", option=name)
+
+
+def _other_strategy(strategy: str) -> str:
+    if strategy == DEFAULT_STRATEGY:
+        return "with the strategy cube, which takes whole cubes; use the strategy overlap"
+    return f"with the strategy {strategy} on a table with clustering columns"
+
+
+def _refuse(names: Collection[str], reason: str) -> None:
+    listed = sorted(names)
+    if listed:
+        verb = "has" if len(listed) == 1 else "have"
+        raise UsageError(f"{', '.join(listed)} {verb} no effect {reason}", option=listed[0])
+
+
+def prefix_among(
+    named: Sequence[Path], columns: Sequence[ClusteringColumn], *, option: str = "prefix"
+) -> tuple[Path, ...]:
+    """Return the names of some clustering columns as the table has them."""
+    known = {tuple(map(str.casefold, column.logical)): column.logical for column in columns}
+    found = [(path, known.get(tuple(map(str.casefold, path)))) for path in named]
+    unknown = [quote_path(path) for path, own in found if own is None]
+    if unknown:
+        names = ", ".join(column.name for column in columns)
+        raise UsageError(
+            f"{option} names {', '.join(unknown)}, which the table is not clustered by; expected"
+            f" some of its clustering columns: {names}",
+            option=option,
+        )
+    own_names = tuple(own for _, own in found if own is not None)
+    if len(set(own_names)) < len(own_names):
+        raise UsageError(f"{option} names a column twice; name each once", option=option)
+    return own_names
