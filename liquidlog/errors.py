@@ -148,7 +148,6 @@ class ClusteringColumnError(UsageError):
     """Clustering columns that the table cannot have; `problems` say why."""
 
     code = "clustering_columns"
-    exit_status = EXIT_ERROR
     field_names = ("problems",)
 
     def __init__(self, problems: tuple[str, ...]) -> None:
@@ -164,7 +163,6 @@ class SchemaChangeError(UsageError):
     """
 
     code = "schema_change"
-    exit_status = EXIT_ERROR
     field_names = ("problems", "reasons")
 
     def __init__(self, reasons: Sequence[SchemaProblem]) -> None:

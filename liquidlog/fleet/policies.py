@@ -3,20 +3,21 @@
 import os.path
 from dataclasses import replace
 
-from liquidlog.errors import DocumentError
+from liquidlog.errors import DocumentError, StorageError
 from liquidlog.operations.results import read_file
 from liquidlog.storage.addresses import is_local, local_path
 from liquidlog.upkeep.policy import UpkeepPolicy
-from liquidlog.upkeep.reading import parse_policy
+from liquidlog.upkeep.reading import parse_policy, wrong_policy
 
 
 def read_policy(path: str) -> UpkeepPolicy:
     """Return the policy in a file of TOML."""
-    content = read_file(path)
     try:
-        policy = parse_policy(content.decode(), path)
+        policy = parse_policy(read_file(path).decode(), path)
+    except (DocumentError, StorageError) as error:
+        raise wrong_policy(path, error.detail) from error
     except UnicodeDecodeError as error:
-        raise DocumentError(path, f"is not TOML: it is not UTF-8 at byte {error.start}") from error
+        raise wrong_policy(path, f"is not TOML: it is not UTF-8 at byte {error.start}") from error
     home = os.path.dirname(os.path.abspath(local_path(path)))  # noqa: PTH100, PTH120
     rewrite = policy.rewrite
     if rewrite is not None and rewrite.workload is not None:

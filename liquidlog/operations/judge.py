@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Final
@@ -14,7 +15,7 @@ from liquidlog.clustering.planning.choice import NewId, check_table
 from liquidlog.clustering.settings import remembered_if_right
 from liquidlog.clustering.zcubes import OTHER_COLUMNS, OTHER_PROVIDER, PARTIAL, STABLE, file_states
 from liquidlog.commit.transaction import require_writable, system_clock
-from liquidlog.errors import LiquidlogError, UsageError
+from liquidlog.errors import LiquidlogError, StorageError, UsageError
 from liquidlog.judgement.candidates import (
     Candidate,
     candidates,
@@ -254,11 +255,15 @@ def _predicted(
 
 
 def _not_planned(store: TableStore, snapshot: Snapshot) -> str | None:
-    """Return why there is nothing to judge: an empty table, or one that cannot be rewritten."""
+    """Return why there is nothing to judge: an empty table, or one that cannot be rewritten.
+
+    That this process may not write the table is no such reason: who rewrites it may.
+    """
     if not snapshot.files.num_rows:
         return "the table has no files"
     try:
-        store.require_writable()
+        with suppress(StorageError):
+            store.require_writable()
         require_writable(snapshot)
         check_table(snapshot)
     except LiquidlogError as error:

@@ -6,7 +6,7 @@ from dataclasses import replace
 from datetime import time
 from typing import Any, Final, TypeVar
 
-from liquidlog.errors import DocumentError
+from liquidlog.errors import UsageError
 from liquidlog.judgement.verdicts import PAYBACK_DAYS, READINGS_A_DAY, Bar
 from liquidlog.spec.near import suggestion
 from liquidlog.upkeep import values
@@ -44,14 +44,19 @@ def parse_policy(text: str, where: str) -> UpkeepPolicy:
     try:
         found = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
-        raise DocumentError(where, f"is not TOML: {error}") from error
+        raise wrong_policy(where, f"is not TOML: {error}") from error
     except RecursionError:
-        raise DocumentError(where, "is not TOML that can be read: it nests too deeply") from None
+        raise wrong_policy(where, "is not TOML that can be read: it nests too deeply") from None
     problems: list[str] = []
     policy = _policy(_Section(found, "", problems))
     if problems:
-        raise DocumentError(where, "; ".join(problems))
+        raise wrong_policy(where, "; ".join(problems))
     return policy
+
+
+def wrong_policy(where: str, detail: str) -> UsageError:
+    """Return the error of a file that is no policy: trying again brings nothing."""
+    return UsageError(f"{where}: {detail}", policy=where)
 
 
 class _Section:

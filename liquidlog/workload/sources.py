@@ -119,11 +119,19 @@ def _add_events(log: EventLog, address: str, options: StorageOptions) -> None:
             raise StorageError(address, f"cannot be read: {error}") from error
 
 
-def _opened(address: str, options: StorageOptions) -> Any:  # noqa: ANN401  a file of any storage
+def _opened(
+    address: str,
+    options: StorageOptions,
+    *,
+    named: bool = False,
+) -> Any:  # noqa: ANN401  a file of any storage
     try:
         return open_input(address, options)
     except FileNotFoundError:
-        raise StorageError(address, "cannot be read: No such file or directory") from None
+        detail = "cannot be read: No such file or directory"
+        if named:
+            raise UsageError(f"{address}: {detail}", source=address) from None
+        raise StorageError(address, detail) from None
     except OSError as error:
         raise StorageError(address, f"cannot be read: {error}") from error
 
@@ -131,7 +139,7 @@ def _opened(address: str, options: StorageOptions) -> Any:  # noqa: ANN401  a fi
 def _in_file(
     address: str, tables: Tables, options: StorageOptions, *, named: bool
 ) -> Iterator[Found]:
-    with closing(_opened(address, options)) as file:
+    with closing(_opened(address, options, named=named)) as file:
         start = _sniffed(file, address)
     read = _reader(address, start)
     if read is None:

@@ -39,7 +39,7 @@ def test_nobody_is_asked_where_nobody_can_answer(plain: str) -> None:
 
 
 def test_what_cannot_be_done_is_not_asked_for(plain: str) -> None:
-    assert said("cluster-by", plain, "nope")[0] == 1
+    assert said("cluster-by", plain, "nope")[0] == 2
     assert said("cluster-by", plain, "--none")[0] == 0
 
 

@@ -113,6 +113,15 @@ def test_options_without_effect_are_refused(words: Sequence[str], named: str) ->
     assert named in err
 
 
+def test_a_wrong_or_missing_policy_is_a_usage_error(tmp_path: Path, call: Call) -> None:
+    wrong, asked = tmp_path / "wrong.toml", tmp_path / "asked.toml"
+    wrong.write_text('tables = ["./x"]\n[budget]\nbytes = "lots"\n')
+    asked.write_text('tables = ["./x"]\n[rewrite]\nworkload = "none.jsonl"\n')
+    for name in ("wrong.toml", "none.toml", "asked.toml", "."):
+        status, out, error = call("tick", "--policy", str(tmp_path / name))
+        assert (name, status, out, error["error"]["code"]) == (name, 2, "", "usage")
+
+
 def test_no_table_is_a_usage_error(tmp_path: Path) -> None:
     status, _, err = said("tick", "--policy", policy(tmp_path))
     assert status == 2
@@ -132,7 +141,7 @@ def test_a_wrong_policy_is_refused(tmp_path: Path, content: bytes | None, named:
     if content is not None:
         path.write_bytes(content)
     status, out, err = said("tick", "x", "--policy", str(path))
-    assert (status, out) == (1, "")
+    assert (status, out) == (2, "")
     assert str(path) in err
     assert named in err
 

@@ -11,10 +11,11 @@ import pytest
 from deltalake import DeltaTable
 
 from liquidlog.commit.transaction import Clock, system_clock
-from liquidlog.errors import ExecutorError, UsageError
+from liquidlog.errors import ExecutorError, StorageError, UsageError
 from liquidlog.judgement.verdicts import Bar
 from liquidlog.operations.results import read_plan
 from liquidlog.plan import SPARED_TAG, ClusteringPlan
+from liquidlog.storage import local
 from liquidlog.table import Table
 from liquidlog.upkeep.policy import (
     BackOff,
@@ -341,6 +342,22 @@ def test_tables_of_every_kind(tmp_path: Path) -> None:
     assert found["damaged"].error is not None
     assert found["damaged"].error.code == "corrupt_log"
     assert run.exit_status == 1
+
+
+@pytest.mark.parametrize("dry_run", [False, True])
+def test_a_table_that_may_not_be_written_is_a_failure(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, dry_run: bool
+) -> None:
+    ragged(tmp_path / "t")
+
+    def refuse(directory: str, _: str) -> None:
+        raise StorageError(directory, "cannot be written: Read-only file system")
+
+    monkeypatch.setattr(local, "require_links", refuse)
+    run = ticked(EAGER, tmp_path / "t", dry_run=dry_run)
+    (found,) = run.tables
+    assert (found.decision, run.exit_status) == ("fail", 1)
+    assert "Read-only" in found.reason
 
 
 def test_readers_of_a_workload_decide(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from liquidlog.errors import DocumentError
+from liquidlog.errors import UsageError
 from liquidlog.upkeep.policy import DEFAULT_WHEN, RewriteWhen, UpkeepPolicy
 from liquidlog.upkeep.reading import parse_policy
 
@@ -53,10 +53,10 @@ retain = "30d"
 
 
 def problems(text: str) -> str:
-    with pytest.raises(DocumentError) as caught:
+    with pytest.raises(UsageError) as caught:
         parse_policy(text, "p.toml")
-    assert caught.value.path == "p.toml"
-    return caught.value.detail
+    assert (caught.value.exit_status, caught.value.fields) == (2, {"policy": "p.toml"})
+    return caught.value.message
 
 
 def test_a_whole_policy() -> None:
@@ -150,7 +150,7 @@ def test_all_problems_are_named_at_once() -> None:
 
 @given(st.text())
 def test_any_text_is_a_policy_or_refused(text: str) -> None:
-    with suppress(DocumentError):
+    with suppress(UsageError):
         assert isinstance(parse_policy(text, "p.toml"), UpkeepPolicy)
 
 
@@ -168,5 +168,5 @@ _VALUES = st.recursive(
 def test_any_values_are_a_policy_or_refused(found: dict[str, object]) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("liquidlog.upkeep.reading.tomllib.loads", lambda _: found)
-        with suppress(DocumentError):
+        with suppress(UsageError):
             assert isinstance(parse_policy("", "p.toml"), UpkeepPolicy)
