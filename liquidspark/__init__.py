@@ -12,8 +12,7 @@ The names below are loaded on first use: without pyspark the package can still b
 - `arriving` rows of a DataFrame instead of inputs, `arrivals` writing them as they come,
   `parting` to files of partitions, `aligning` them with the table, `frames` the jobs, `writing`
   append and overwrite, `streaming` batch by batch
-- `source` the data source "liquid", `source_options`, `registering` it in a session, `reading`
-  its rows, `receiving` rows to write
+- `reading` rows of a table as a DataFrame
 - `versions` what differs between those of PySpark
 - `session` Spark, started quietly
 - `launching` its JVM, begun while a plan is made
@@ -32,7 +31,7 @@ from liquidlog.version import __version__
 
 if TYPE_CHECKING:
     from liquidspark.executor import ExecutorOptions, execute, execute_groups
-    from liquidspark.registering import read, register
+    from liquidspark.reading import read
     from liquidspark.statements import sql
     from liquidspark.streaming import InlineClustering, stream
     from liquidspark.tasks import session_tasks
@@ -47,7 +46,6 @@ __all__ = [
     "execute_groups",
     "overwrite",
     "read",
-    "register",
     "session_tasks",
     "sql",
     "stream",
@@ -59,8 +57,7 @@ _MODULES = {
     "InlineClustering": "liquidspark.streaming",
     "append": "liquidspark.writing",
     "overwrite": "liquidspark.writing",
-    "read": "liquidspark.registering",
-    "register": "liquidspark.registering",
+    "read": "liquidspark.reading",
     "session_tasks": "liquidspark.tasks",
     "sql": "liquidspark.statements",
     "stream": "liquidspark.streaming",
@@ -68,6 +65,13 @@ _MODULES = {
 
 
 def __getattr__(name: str) -> Any:  # noqa: ANN401  a module's attribute
+    if name == "register":
+        from liquidlog.errors import UsageError
+
+        raise UsageError(
+            'liquidspark.register and the format "liquid" are gone: read with liquidspark.read,'
+            " write with liquidspark.append, overwrite and stream"
+        )
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     try:

@@ -6,8 +6,7 @@ What they are told and what becomes of it is here too: a plan as work, and their
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
-from typing import Final
+from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
@@ -34,9 +33,6 @@ from liquidlog.spec.partitions import PartitionTexts
 from liquidlog.storage.addresses import file_address
 from liquidlog.storage.options import StorageOptions
 from liquidspark.arriving import Arriving, partition_number
-
-_MEMORY_BYTES_PER_STORED: Final = 6
-"""About what rows of Arrow take in memory for each byte in a file."""
 
 Arrived = tuple[WrittenFile, PartitionTexts]
 """A file, and the partition values of its rows; none in a table without partition columns."""
@@ -153,26 +149,6 @@ class PlainArrival(WritingArrival):
                 file = output.finish()
             if file is not None:
                 yield file, {}
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SortedArrival(WritingArrival):
-    """Each task lays out the rows of its partition along the curve, as many as it holds at a time.
-
-    So files are narrow among those of one task; those of several tasks overlap.
-    """
-
-    max_file_bytes: int
-    sample_rows: int
-
-    def files(self, tables: Iterator[pa.Table], read: Proof, written: Proof) -> Iterator[Arrived]:
-        """Yield files, of each table those in which its rows are laid out."""
-        for table in tables:
-            expected_bytes = table.nbytes // _MEMORY_BYTES_PER_STORED
-            outputs = max(1, -(-expected_bytes // self.max_file_bytes))
-            work = replace(self.arriving.work, expected_bytes=expected_bytes, outputs=outputs)
-            surveys = [_survey_of(work, table, self.sample_rows)]
-            yield from _unparted(sorted_outputs(work, surveys, [table], read, written))
 
 
 def _survey_of(work: GroupWork, table: pa.Table, sample_rows: int) -> Survey:

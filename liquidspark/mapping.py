@@ -8,6 +8,7 @@ from typing import Protocol
 import pyarrow as pa
 from pyspark import TaskContext
 from pyspark.sql import DataFrame, Row
+from pyspark.sql.types import StructType
 
 from liquidlog.rewriting.process import prepare_process
 from liquidlog.rewriting.sink import TaskFacts, begin_attempt, decode_facts, merge_facts
@@ -33,7 +34,7 @@ class _Prepared:
         return self.function(batches)
 
 
-def map_batches(frame: DataFrame, function: BatchFunction, schema: str) -> DataFrame:
+def map_batches(frame: DataFrame, function: BatchFunction, schema: str | StructType) -> DataFrame:
     """Return what a function makes of a frame's batches; it is called once per task."""
     return frame.mapInArrow(_Prepared(function).__call__, schema)
 

@@ -1,26 +1,35 @@
-"""Reading a table's rows in Spark's Python workers: files to tasks, rows to batches."""
+"""Rows of a table as a DataFrame: files to tasks of Spark's Python workers, rows to batches."""
 
 import json
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
-from typing import Any, Final
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
-from pyspark.sql.datasource import DataSourceReader, InputPartition
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType as SparkStruct
 
 from liquidlog.data.exact import convert_chunks
 from liquidlog.data.table_rows import FilePart, TableRows
 from liquidlog.data.vectors import vector_location
-from liquidlog.errors import CorruptLogError, DataFileError, SchemaMismatchError
+from liquidlog.errors import CorruptLogError, DataFileError, UsageError
 from liquidlog.plan import InputFile, ReadPlan
+from liquidlog.rewriting.assignment import Assignment
+from liquidlog.spec.arguments import one, refuse, texts, whole_number
 from liquidlog.spec.arrow import without_void
-from liquidlog.spec.schema import StructType, parse_schema, quote_path, render_schema
+from liquidlog.spec.fields import plain_nullable
+from liquidlog.spec.schema import StructType, parse_schema, schema_json
 from liquidlog.storage.addresses import file_address
+from liquidlog.storage.options import OptionsSource
 from liquidlog.table import Table
-from liquidspark.aligning import sql_type
-from liquidspark.mapping import prepare_worker
-from liquidspark.versions import spark_arrow_schema
+from liquidspark.mapping import map_batches
+from liquidspark.sending import AssignedTasks, assigned
+from liquidspark.session import failure_reason
+from liquidspark.versions import context_of, spark_arrow_schema
+from liquidspark.writing import opened_table
+
+if TYPE_CHECKING:
+    from os import PathLike
 
 _TASK_BYTES: Final = 32 << 20
 _MOST_TASK_BYTES: Final = 48 << 20
@@ -32,92 +41,124 @@ _BATCH_ROWS: Final = 1 << 15
 """Rows in memory are read so many bytes, and given to Spark so many rows, at a time."""
 
 
-class FilesOfTask(InputPartition):
-    """What one task reads, and how."""
+def read(
+    spark: SparkSession,
+    table: "Table | str | PathLike[str]",
+    *,
+    where: str | None = None,
+    columns: str | Sequence[str] | None = None,
+    version: int | None = None,
+    storage_options: OptionsSource | None = None,
+) -> DataFrame:
+    """Return the rows of a table at one version as a DataFrame, without Delta's jars.
 
-    def __init__(self, rows: TableRows, parts: tuple[FilePart, ...]) -> None:
-        super().__init__(len(parts))
-        self.rows = rows
-        self.parts = parts
+    Python workers read the files: deletion vectors, column mapping and partition values are
+    applied, and every value is read exactly, or the job fails. All values of the columns that are
+    read pass from Python to the JVM. Which files are read is settled here; conditions that the
+    DataFrame is given later filter rows, and open as many files.
 
+    Args:
+        spark: A classic or Connect session. The Python of its workers must be able to import this
+            package.
+        table: The table, or its address.
+        where: Only rows of which this condition on the columns read is true. Files that cannot
+            have any are not opened.
+        columns: Top-level columns to read, in their order; all if None.
+        version: The newest version, or that of an opened table, if None.
+        storage_options: Open the table's files, if `table` is an address. What a callable returns
+            now is used as long as the DataFrame is.
 
-class TableReader(DataSourceReader):
-    """Reads the columns of a schema from one version of a table, which `require_columns` checked.
-
-    Tasks are sent the schema; the table stays where files are chosen. Filters are not pushed down:
-    up to Spark 4.3 the files that one query chose stay those of every other query of a DataFrame,
-    of the branches of one union even (PythonDataSourceV2.setReadInfo), which then lacks rows.
+    Raises:
+        UsageError: If `where` cannot be used, the table lacks a column, or Spark a type.
+        UnsupportedFeatureError: If the table requires more of a reader than we do.
+        LiquidlogError: If the table cannot be opened.
     """
+    if not all(hasattr(type(spark), name) for name in ("read", "version")):
+        refuse("spark", "a SparkSession", spark)
+    opened = opened_table(table, storage_options)
+    if version is None:
+        version = opened.snapshot().version
+    if where is not None:
+        one(where, str, argument="where", expected="a condition in SQL")
+    plan = opened.plan_read(where, whole_number(version, argument="version"))
+    schema = _spark_schema(spark, _chosen(plan, columns))
+    rows = TableRows.of_plan(
+        plan, schema.names, storage=opened.storage.fresh(), max_bytes=_HELD_BYTES
+    )
+    found = _read_by_tasks(spark, ReadingTasks(rows, schema), [*_of_tasks(_parts(plan))])
+    return found if where is None else found.where(where)
 
-    def __init__(self, table: Table, schema: SparkStruct, where: str | None) -> None:
-        self._schema = schema
-        self._table: Table | None = table
-        self._version = table.snapshot().version
-        self._where = where
 
-    def __getstate__(self) -> dict[str, Any]:
-        """Return what tasks are sent."""
-        return {"_schema": self._schema}
+@dataclass(frozen=True, slots=True)
+class ReadingTasks:
+    """What a worker does: reads the parts of files that it is sent, to batches of Spark's types."""
 
-    def partitions(self) -> Sequence[InputPartition]:
-        """Return what tasks read: the files that may have rows of which `where` is true.
+    rows: TableRows
+    schema: SparkStruct
 
-        Raises:
-            LiquidlogError: If the table cannot be read.
-        """
-        assert self._table is not None  # noqa: S101  tasks do not ask for partitions
-        plan = self._table.plan_read(self._where, self._version)
-        rows = TableRows.of_plan(
-            plan, self._schema.names, storage=self._table.storage, max_bytes=_HELD_BYTES
-        )
-        return [FilesOfTask(rows, parts) for parts in _of_tasks(_parts(plan))]
-
-    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Yield the rows of a task.
-
-        Raises:
-            DataFileError: If a file is not what the log says, or cannot be read exactly.
-        """
-        if not isinstance(partition, FilesOfTask):  # Spark makes one up where there is none
-            return
-        prepare_worker()
-        wanted = spark_arrow_schema(self._schema)
-        for part in partition.parts:
-            for table in partition.rows.read(part):
+    def __call__(
+        self, _: int, assignment: Assignment[tuple[FilePart, ...]]
+    ) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of a task."""
+        wanted = spark_arrow_schema(self.schema)
+        for part in assignment.own:
+            for table in self.rows.read(part):
                 columns = map(convert_chunks, table.columns, wanted.types)
                 rows = pa.Table.from_arrays(list(columns), schema=wanted)
                 yield from rows.to_batches(max_chunksize=_BATCH_ROWS)
 
 
-def require_columns(schema: StructType, given: SparkStruct) -> None:
-    """Refuse a schema that has other columns than a table, or other types for them.
+def _read_by_tasks(
+    spark: SparkSession, tasks: ReadingTasks, parts: Sequence[tuple[FilePart, ...]]
+) -> DataFrame:
+    """Return what tasks read, each its own parts.
 
-    Raises:
-        SchemaMismatchError: With every difference.
+    Spark takes a frame to be as small as what it is made of, and would broadcast a large table to
+    join it. Of rows that come from Python it does not know how many there are, so it takes them to
+    be many. Connect has no such rows; there a hint keeps joins from broadcasting.
     """
-    known = {one.name: one.data_type for one in without_void(schema).fields}
-    asked = parse_schema(json.dumps(given.jsonValue()), where="the schema that is read")
-    problems = []
-    for field in asked.fields:
-        name = quote_path((field.name,))
-        if field.name not in known:
-            problems.append(f"column {name} is not in the table")
-        elif sql_type(field.data_type) != sql_type(known[field.name]):
-            problems.append(f"column {name} is {known[field.name]}, not {field.data_type}")
-    if len({one.name for one in asked.fields}) < len(asked.fields):
-        problems.append("a column is there twice")
-    if problems:
-        raise SchemaMismatchError(
-            "the schema that is read", render_schema(schema), render_schema(asked), tuple(problems)
+    sent: list[Assignment[tuple[FilePart, ...]]] = [Assignment((), (), (), own) for own in parts]
+    if not sent:
+        return spark.createDataFrame([], tasks.schema)
+    context = context_of(spark)
+    if context is None:
+        return map_batches(*assigned(spark, tasks, sent), tasks.schema).hint("merge")
+    contents = [(number, one.encoded()) for number, one in enumerate(sent)]
+    numbered = spark.createDataFrame(
+        context.parallelize(contents, len(contents)), "id bigint, content binary"
+    )
+    return map_batches(numbered, AssignedTasks(tasks, None), tasks.schema)
+
+
+def _chosen(plan: ReadPlan, columns: str | Sequence[str] | None) -> StructType:
+    """Return the columns to read, of those that the table has."""
+    schema = without_void(parse_schema(plan.schema_string, where="the plan"))
+    if columns is None:
+        return schema
+    named = texts(columns, argument="columns", of="column names")
+    known = {one.name: one for one in schema.fields}
+    missing = [name for name in named if name not in known]
+    if missing or len(set(named)) < len(named):
+        wrong = missing or [name for name in named if named.count(name) > 1]
+        raise UsageError(
+            f"columns names {', '.join(dict.fromkeys(wrong))},"
+            f" {'which the table lacks' if missing else 'twice'}; it has {', '.join(known)}"
         )
+    return StructType(tuple(known[name] for name in named))
+
+
+def _spark_schema(spark: SparkSession, schema: StructType) -> SparkStruct:
+    """Return columns as Spark has them, all of which can be null to it."""
+    try:
+        return SparkStruct.fromJson(json.loads(schema_json(plain_nullable(schema))))
+    except ValueError as error:  # variants before 4.0
+        raise UsageError(
+            f"Spark {spark.version} has no such type: {failure_reason(error)}; name other columns"
+        ) from error
 
 
 def _parts(plan: ReadPlan) -> Iterator[FilePart]:
-    """Yield the files of a plan, large ones in parts.
-
-    Raises:
-        CorruptLogError: If the log does not say where a deletion vector is.
-    """
+    """Yield the files of a plan, large ones in parts."""
     for file, number in zip(plan.files, plan.partition_numbers, strict=True):
         whole = FilePart(
             file=file,

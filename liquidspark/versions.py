@@ -4,7 +4,6 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 
-from liquidlog.errors import UsageError
 from liquidlog.spec.arguments import refuse
 
 if TYPE_CHECKING:  # partly absent from clients of Connect
@@ -15,7 +14,7 @@ if TYPE_CHECKING:  # partly absent from clients of Connect
 OWN_WORKERS: Final = "LIQUIDSPARK_WORKERS"
 """Variable of workers of a session that was started here: they run nothing but our tasks."""
 _FIRST_WITH_ARROW: Final = 4
-"""The major version from which on sessions take Arrow tables, and have data sources in Python."""
+"""The major version from which on sessions take Arrow tables."""
 
 
 def context_of(spark: "SparkSession") -> "SparkContext | None":
@@ -83,7 +82,7 @@ def arrow_frame(spark: "SparkSession", rows: pa.Table, schema: str) -> "DataFram
 
 
 def spark_arrow_schema(schema: "StructType") -> pa.Schema:
-    """Return the Arrow schema in which Spark takes rows of a schema from a data source."""
+    """Return the Arrow schema in which Spark takes rows of a schema from its Python workers."""
     from pyspark.sql.pandas.types import to_arrow_schema
 
     try:
@@ -91,15 +90,6 @@ def spark_arrow_schema(schema: "StructType") -> pa.Schema:
     except TypeError:  # before 4.1, where it is UTC unless one says otherwise
         found = to_arrow_schema(schema)
     return found
-
-
-def require_data_sources(spark: "SparkSession") -> None:
-    """Refuse a session whose Spark has no data sources in Python."""
-    if int(spark.version.partition(".")[0]) < _FIRST_WITH_ARROW:
-        raise UsageError(
-            f'the format "liquid" needs PySpark 4.0 or newer, this is {spark.version}: append and'
-            " overwrite of liquidspark write with it, and Delta Spark reads"
-        )
 
 
 def parsed_schema(spark: "SparkSession", schema: str) -> "StructType":

@@ -15,6 +15,7 @@ from liquidlog.data.table_rows import TableRows
 from liquidlog.errors import ExecutorError, UsageError
 from liquidlog.spec.partitions import PartitionTexts
 from liquidspark import append, frames, overwrite, parting, stream
+from liquidspark.reading import _parts
 from support.partitioned import partitioned_table
 
 pytestmark = pytest.mark.spark
@@ -42,9 +43,6 @@ def expected(start: int, stop: int) -> Counter[tuple[Any, ...]]:
 
 
 def found(table: Table, columns: tuple[str, ...] = ("id", "p", "n")) -> Counter[tuple[Any, ...]]:
-    pytest.importorskip("pyspark.sql.datasource", reason="rows are read back by a data source")
-    from liquidspark.reading import _parts
-
     plan = table.plan_read()
     reader = TableRows.of_plan(plan, columns, storage=table.storage, max_bytes=1 << 20)
     tables = [one for part in _parts(plan) for one in reader.read(part)]

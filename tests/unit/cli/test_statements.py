@@ -1,6 +1,5 @@
 """`liquidlog sql`: a statement does and prints what its verb does."""
 
-import inspect
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
@@ -13,14 +12,11 @@ import pytest
 
 from liquidlog.cli import rewriting
 from liquidlog.cli.main import cli, run
-from liquidlog.errors import UsageError
 from liquidlog.plan import ClusteringPlan, RewrittenGroup
 from liquidlog.table import Table
-from liquidspark.source_options import write_options
-from liquidspark.tables import DeltaTableBuilder
 from support.arrow_executor import execute
 from support.commands import Call, said
-from support.printed_statements import printed_options, printed_statements
+from support.printed_statements import printed_statements
 
 ROWS = pa.table({"col1": pa.array(range(50), pa.int32()), "col2": [f"s{n}" for n in range(50)]})
 
@@ -68,23 +64,6 @@ def test_every_printed_statement_runs_or_is_refused_with_the_reason(tmp_path: Pa
                 Table.open(tmp_path / "events").append(ROWS)
     rows = pa.concat_tables(pq.read_table(path) for path in _live(tmp_path / "events"))
     assert sorted(rows.column(0).to_pylist()) == sorted([*range(50), *range(50)])
-
-
-def test_every_printed_option_and_method_works_or_is_refused_with_the_reason() -> None:
-    printed = list(printed_options())
-    assert len(printed) == 6
-    for one, reason in printed:
-        option = re.fullmatch(r'option\("([^"]+)", "([^"]+)"\)', one)
-        if option is None:
-            name = one.partition("(")[0]
-            kind = inspect.signature(getattr(DeltaTableBuilder, name)).parameters.values()
-            assert reason is None
-            assert any(parameter.kind is parameter.VAR_POSITIONAL for parameter in kind)
-            continue
-        with pytest.raises(UsageError) as caught:
-            write_options({"path": "t", option[1]: option[2]})
-        assert reason is not None
-        assert caught.value.message.startswith(reason)
 
 
 def _live(path: Path) -> Iterator[Path]:
