@@ -4,9 +4,8 @@ The names below are loaded on first use: without pyspark the package can still b
 `liquidspark.session` says what is missing.
 
 - `executor` plan to result, group by group
-- `pipeline` a group's tasks as Spark jobs, `mapping` functions over batches, `exchange` how
-  pieces go between tasks: shuffle or disk, `jobs` counted and stopped, `shared_jobs` of several
-  groups, `slots` for how many at a time
+- `pipeline` a group's tasks as Spark jobs, `mapping` functions over batches, `jobs` counted and
+  stopped, `shared_jobs` of several groups, `slots` for how many at a time
 - `tasks` any function as tasks, for commits
 - `sending` how each task gets what it is sent
 - `arriving` rows of a DataFrame instead of inputs, `arrivals` writing them as they come,

@@ -35,7 +35,6 @@ from liquidspark.arriving import (
     WidthTasks,
     even_sample,
 )
-from liquidspark.exchange import exchange_of
 from liquidspark.mapping import collected, failure_in, map_batches
 from liquidspark.parting import (
     DIRECTORY_SCHEMA,
@@ -45,7 +44,8 @@ from liquidspark.parting import (
     Parting,
     partition_fields_of,
 )
-from liquidspark.pipeline import surveys_of, task_attempts
+from liquidspark.pipeline import shuffled, surveys_of, task_attempts
+from liquidspark.sending import partition_values
 from liquidspark.session import failure_reason
 from liquidspark.settings import settings_applied
 from liquidspark.versions import add_tag, cancel_tagged, context_of, has_setting, remove_tag
@@ -219,16 +219,15 @@ class FrameRun:
         layout = build_layout(work, surveys)
         work = replace(work, outputs=layout.outputs)
         route = choose_route(work, slices_per_output=layout.slices_per_output)
-        exchange = exchange_of(self.spark)
         tasks = ArrivingTasks(
             work=work,
             layout=layout,
             route=route,
-            targets=exchange.targets(route.tasks),
+            targets=partition_values(route.tasks),
             arriving=self._arriving(work),
             firsts=_firsts(surveys),
         )
-        return exchange.write(self.frame, tasks, work, route)
+        return shuffled(self.frame, tasks, work, route)
 
     def _arriving(self, work: GroupWork) -> Arriving:
         return Arriving(work, tuple(check.what for check in self.plan.checks))

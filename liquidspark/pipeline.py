@@ -5,23 +5,25 @@ travels with the function. So nothing but numbers is ever a Spark row before row
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
+from dataclasses import dataclass
 from typing import Final
 
+import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
 from liquidlog.rewriting.assignment import Assignment, decode_survey
 from liquidlog.rewriting.layout import Layout, Route
 from liquidlog.rewriting.passes import SurveyOrder, SurveyTasks
-from liquidlog.rewriting.shuffle import FACTS_SCHEMA, SplitTasks
+from liquidlog.rewriting.pieces import SHUFFLE_SCHEMA, Piece, in_batches
+from liquidlog.rewriting.shuffle import FACTS_SCHEMA, OutputTasks, RegroupTasks, SplitTasks
 from liquidlog.rewriting.sink import TaskFacts
 from liquidlog.rewriting.source import GroupWork, Split, Survey
 from liquidlog.rewriting.whole import CompactionTasks, GroupTask, Share
-from liquidspark.exchange import exchange_of
 from liquidspark.jobs import GroupJobs
 from liquidspark.mapping import BatchFunction, collected, failure_in, map_batches
-from liquidspark.sending import assigned
+from liquidspark.sending import assigned, partition_values
 from liquidspark.session import failure_reason
 from liquidspark.shared_jobs import SharedJobs
 from liquidspark.slots import task_slots
@@ -75,11 +77,10 @@ class SparkEngine:
         sent: Sequence[Assignment[tuple[Split, ...]]],
     ) -> list[TaskFacts]:
         """Run the tasks that read, and those that write what they send."""
-        exchange = exchange_of(self._spark)
-        targets = exchange.targets(route.tasks)
+        targets = partition_values(route.tasks)
         reading = SplitTasks(work=work, layout=layout, route=route, targets=targets)
         frame, mapped = assigned(self._spark, reading, sent)
-        return [exchange.write(frame, mapped, work, route)]
+        return [shuffled(frame, mapped, work, route)]
 
     def reason_of(self, error: Exception) -> str:
         """Return in one sentence why a job failed."""
@@ -88,6 +89,41 @@ class SparkEngine:
     def require_running(self) -> None:
         """Refuse to go on where no other group could be rewritten either."""
         task_slots(self._spark)
+
+
+PieceFunction = Callable[[Iterable[pa.RecordBatch]], Iterator[Piece]]
+"""What reading tasks do with the batches of their partitions; must be picklable."""
+
+
+def shuffled(frame: DataFrame, reading: PieceFunction, work: GroupWork, route: Route) -> TaskFacts:
+    """Move the pieces that a function makes of a frame to the tasks that write them.
+
+    One job with a shuffle; with two if rows go in two steps.
+
+    Args:
+        frame: Its partitions are the reading tasks.
+        reading: Yields pieces, with `partition_values` of the route's tasks as targets.
+        work: The group.
+        route: Of its rows.
+    """
+    pieces = map_batches(frame, _SendingTasks(reading), SHUFFLE_SCHEMA)
+    moved = pieces.repartition(route.tasks, "target")
+    if route.in_two_steps:
+        moved = moved.sortWithinPartitions("slice", "ordinal")
+        moved = map_batches(moved, RegroupTasks(work=work), SHUFFLE_SCHEMA)
+    if route.slices_per_task > 1:
+        moved = moved.sortWithinPartitions("slice", "ordinal")
+    return collected(map_batches(moved, OutputTasks(work=work, route=route), FACTS_SCHEMA))
+
+
+@dataclass(frozen=True, slots=True)
+class _SendingTasks:
+    """Reading tasks whose pieces go through the shuffle."""
+
+    reading: PieceFunction
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        return in_batches(self.reading(batches))
 
 
 def task_attempts(spark: SparkSession) -> int:

@@ -85,12 +85,12 @@ def read(
     rows = TableRows.of_plan(
         plan, schema.names, storage=opened.storage.fresh(), max_bytes=_HELD_BYTES
     )
-    found = _read_by_tasks(spark, ReadingTasks(rows, schema), [*_of_tasks(_parts(plan))])
+    found = _read_by_tasks(spark, FileTasks(rows, schema), [*_of_tasks(_parts(plan))])
     return found if where is None else found.where(where)
 
 
 @dataclass(frozen=True, slots=True)
-class ReadingTasks:
+class FileTasks:
     """What a worker does: reads the parts of files that it is sent, to batches of Spark's types."""
 
     rows: TableRows
@@ -109,7 +109,7 @@ class ReadingTasks:
 
 
 def _read_by_tasks(
-    spark: SparkSession, tasks: ReadingTasks, parts: Sequence[tuple[FilePart, ...]]
+    spark: SparkSession, tasks: FileTasks, parts: Sequence[tuple[FilePart, ...]]
 ) -> DataFrame:
     """Return what tasks read, each its own parts.
 

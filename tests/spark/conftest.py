@@ -18,11 +18,3 @@ def _java() -> None:
 def spark() -> Iterator[SparkSession]:
     with open_session({"spark.master": "local[2,4]", "spark.driver.memory": "1g"}) as session:
         yield session
-
-
-@pytest.fixture(params=["disk", "shuffle"])
-def exchange(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    """Let rows move as they do on one machine, and as on a cluster; return which."""
-    if request.param == "shuffle":
-        monkeypatch.setattr("liquidspark.exchange.shared_directory", lambda _: None)
-    return str(request.param)

@@ -49,7 +49,6 @@ def planned(table: Table) -> ClusteringPlan:
     return plan
 
 
-@pytest.mark.usefixtures("exchange")
 @pytest.mark.parametrize("options", [SMALL, SHUFFLED], ids=["one task", "shuffled"])
 def test_a_doomed_group_ends_while_its_task_sleeps(
     spark: SparkSession, table: Table, paused: Path, options: ExecutorOptions

@@ -106,8 +106,10 @@ def test_optimize_through_spark_connect(table: Table, tmp_path: Path) -> None:
 
 APPENDED = """
 import sys
+from contextlib import redirect_stdout
+from io import StringIO
 from pyspark.sql import SparkSession
-from liquidspark import ExecutorOptions, append, overwrite
+from liquidspark import ExecutorOptions, append, overwrite, read
 
 spark = SparkSession.builder.remote(sys.argv[1]).getOrCreate()
 spark.addArtifacts(sys.argv[3], pyfile=True)
@@ -116,11 +118,16 @@ append(rows, sys.argv[2])
 shuffled = ExecutorOptions(single_task_bytes=0, slice_bytes=1 << 12)
 append(rows.selectExpr("id + 2000 AS id"), sys.argv[2], options=shuffled, max_file_size="8KiB")
 overwrite(rows.where("id < 1010"), sys.argv[2], where="id >= 1000 AND id < 3000")
+found = read(spark, sys.argv[2], where="id < 3010")
+assert sorted(row.id for row in found.collect()) == [*range(1000, 1010), *range(3000, 3010)]
+with redirect_stdout(StringIO()) as plan:
+    found.join(found.selectExpr("id"), "id").explain()
+assert "SortMergeJoin" in plan.getvalue()
 """
 
 
 @pytest.mark.sparks
-def test_append_and_overwrite_through_spark_connect(tmp_path: Path) -> None:
+def test_append_overwrite_and_read_through_spark_connect(tmp_path: Path) -> None:
     """The server's workers have not the packages: the client sends them."""
     require_connect()
     schema = pa.schema([("id", pa.int64())])

@@ -37,7 +37,6 @@ def rewriting(spark: SparkSession) -> Rewriting:
     return lambda plan, options: execute_groups(spark, plan, options=options)
 
 
-@pytest.mark.usefixtures("exchange")
 class TestOnSpark(ExecutorContract):
     """All of it."""
 
@@ -133,7 +132,6 @@ def test_rewrites_beside_each_other_leave_the_session_its_settings(
 
 
 @pytest.mark.sparks
-@pytest.mark.usefixtures("exchange")
 def test_assignments_that_do_not_travel_with_the_function_give_the_same_files(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -148,28 +146,3 @@ def test_assignments_that_do_not_travel_with_the_function_give_the_same_files(
         assert group.rows_read == 6000
         contents.append([(tmp_path / way / one.path).read_bytes() for one in group.outputs])
     assert contents[0] == contents[1]
-
-
-def test_a_disk_that_cannot_keep_rows_on_their_way_fails_the_group(
-    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (tmp_path / "no directory").touch()
-    monkeypatch.setenv("SPARK_LOCAL_DIRS", str(tmp_path / "no directory"))
-    inputs = write_inputs(tmp_path / "t", pa.table({"key": pa.array(range(2000))}), 2)
-    schema = schema_json_of({"key": "long"})
-    plan = make_plan(tmp_path / "t", schema, [(inputs, 2)], columns=[("key",)])
-    with pytest.raises(ExecutorError, match=r"on their way cannot be kept in .*no directory"):
-        execute(spark, plan, options=SHUFFLED)
-    assert parquet_names(tmp_path / "t") == {file.path for file in inputs}
-
-
-def test_no_row_on_its_way_is_left_on_the_disk(
-    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    rows = tmp_path / "rows"
-    monkeypatch.setenv("SPARK_LOCAL_DIRS", f"{rows},{tmp_path / 'other'}")
-    inputs = write_inputs(tmp_path / "t", pa.table({"key": pa.array(range(2000))}), 2)
-    schema = schema_json_of({"key": "long"})
-    plan = make_plan(tmp_path / "t", schema, [(inputs, 2)], columns=[("key",)])
-    run(spark, plan, SHUFFLED)
-    assert list(rows.iterdir()) == []

@@ -1,4 +1,4 @@
-"""Attempts of tasks, the directory of rows on their way, and what a worker does first."""
+"""Attempts of tasks, and what a worker does first."""
 
 import platform
 import subprocess
@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from liquidspark.exchange import shared_directory
 from liquidspark.pipeline import task_attempts
 
 PROGRAM = """
@@ -56,26 +55,3 @@ class Session:
 def test_attempts_are_those_of_the_master(settings: dict[str, str], expected: int) -> None:
     session: Any = Session(**settings)
     assert task_attempts(session) == expected
-
-
-@pytest.mark.parametrize(
-    ("settings", "expected"),
-    [
-        ({"spark_master": "local"}, "/temporary"),
-        ({"spark_master": "local[*,4]", "spark_local_dir": "/a, /b"}, "/a"),
-        ({"spark_master": "local-cluster[2,1,1024]"}, None),
-        ({"spark_master": "spark://one:7077"}, None),
-        ({}, None),
-    ],
-)
-def test_rows_stay_on_a_disk_that_all_tasks_have(
-    settings: dict[str, str], expected: str | None, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.delenv("SPARK_LOCAL_DIRS", raising=False)
-    monkeypatch.setattr("tempfile.tempdir", "/temporary")
-    session: Any = Session(**settings)
-    assert shared_directory(session) is None  # one of Spark Connect has no context
-    session.sparkContext = object()
-    assert shared_directory(session) == expected
-    monkeypatch.setenv("SPARK_LOCAL_DIRS", "/c,/d")
-    assert shared_directory(session) == (expected and "/c")
