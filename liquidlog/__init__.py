@@ -13,22 +13,20 @@ release to release.
 - `startup` what processes of our own need not import
 """
 
-import logging
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
 
 from liquidlog.version import __version__
 
+TYPE_CHECKING = False  # typing takes long to import, before an interrupt of a command is understood
 if TYPE_CHECKING:
+    from typing import Any
+
     from liquidlog import errors
     from liquidlog.errors import LiquidlogError
     from liquidlog.plan import ClusteringPlan, RewriteResult
     from liquidlog.table import Table
 
 __all__ = ["ClusteringPlan", "LiquidlogError", "RewriteResult", "Table", "__version__", "errors"]
-
-# Without a handler, Python prints warnings on stderr where an application did not ask for them.
-logging.getLogger(__name__).addHandler(logging.NullHandler())
 
 _FROM = {
     "ClusteringPlan": "liquidlog.plan",
@@ -38,7 +36,7 @@ _FROM = {
 }
 
 
-def __getattr__(name: str) -> Any:  # noqa: ANN401  a module's attribute
+def __getattr__(name: str) -> "Any":  # noqa: ANN401  a module's attribute
     # Resolved on first use: workers of an executor import submodules and need no log layer.
     if name == "errors":
         return import_module("liquidlog.errors")

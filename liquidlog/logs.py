@@ -13,6 +13,9 @@ from liquidlog.errors import LiquidlogError
 from liquidlog.spec.masking import masked
 from liquidlog.spec.visible import visible
 
+# Without a handler, Python prints warnings on stderr where an application did not ask for them.
+logging.getLogger("liquidlog").addHandler(logging.NullHandler())
+
 
 class Log:
     """The logger of a module; values in its lines are made visible, and credentials are masked."""

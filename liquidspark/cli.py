@@ -1,6 +1,5 @@
 """The entry point by which `liquidlog` finds this executor, and the program for spark-submit."""
 
-import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
@@ -18,6 +17,7 @@ from liquidlog.operations.executors import NOT_READ_BACK, Executor, rewrite_grou
 from liquidlog.operations.results import complete_result, read_plan
 from liquidlog.operations.watch import watch_of
 from liquidlog.plan import Cancelled, ClusteringPlan, Outcome, Progress, RewrittenGroup, Tasks
+from liquidlog.report.printing import say
 from liquidlog.spec.arguments import refuse
 from liquidlog.storage.options import OptionsSource
 from liquidspark.session import open_session
@@ -122,7 +122,7 @@ def run_command(
     """
     plan = read_plan(plan_path)
     if no_read_back:
-        click.echo(f"warning: {NOT_READ_BACK}", err=True)
+        say(f"warning: {NOT_READ_BACK}")
     opened = open_executor(
         mapping(spark_conf), mapping(storage_options), read_back=not no_read_back
     )
@@ -135,9 +135,9 @@ def run_command(
 run_command.params.append(VERBOSE)
 
 
-def main() -> None:
-    """Run the command line and exit with its status."""
-    sys.exit(run(cli, program="liquidspark"))
+def start() -> int:
+    """Run the command line and return its exit status."""
+    return run(cli, program="liquidspark")
 
 
 def _rewritten(
@@ -150,7 +150,7 @@ def _rewritten(
     with executor as execute:
         for outcome in rewrite_groups(execute, plan, groups, lambda *_: None, watch):
             if isinstance(outcome, RewrittenGroup):
-                click.echo(_line(outcome), err=True)
+                say(_line(outcome))
             yield outcome
 
 

@@ -12,6 +12,45 @@
 - `failures` errors to sentences and exit statuses
 """
 
-from liquidlog.cli.main import main
+import os
+import sys
 
 __all__ = ["main"]
+
+_STREAMS = ("stdin", "stdout", "stderr")
+
+
+def main() -> None:
+    """Run the command line and exit with its status."""
+    start("liquidlog.cli.main")
+
+
+def start(module: str) -> None:
+    """Import the module of a command line, and exit with the status that its `start` returns.
+
+    Importing takes long enough to be interrupted, so it happens here, where that is one sentence.
+    """
+    try:
+        if refusal := _closed_output():
+            sys.exit(refusal)
+        from importlib import import_module
+
+        sys.exit(import_module(module).start())
+    except KeyboardInterrupt:
+        sys.stderr.write("interrupted; groups that were committed stay committed\n")
+        sys.exit(130)
+
+
+def _closed_output() -> str | None:
+    """Return why nothing is done where the output was closed, None if it was not.
+
+    A file that is opened later would become the closed stream, and get what is printed by others.
+    """
+    closed = [name for name in _STREAMS if getattr(sys, name) is None]
+    for _ in closed:
+        os.open(os.devnull, os.O_RDWR)  # takes the lowest number, which is that of a stream
+    if "stderr" in closed:
+        sys.stderr = os.fdopen(2, "w")
+    if "stdout" not in closed:
+        return None
+    return "error: standard output is closed; redirect it to a file, or to /dev/null"

@@ -1,19 +1,34 @@
 """Failures: turns every error into one sentence or one JSON document, and an exit status."""
 
+import errno
 import os
 import re
 import sys
 from contextlib import suppress
+from traceback import walk_tb
 from typing import Final
 
 import click
 
-from liquidlog.errors import EXIT_ERROR, EXIT_INTERRUPTED, LiquidlogError, UsageError
-from liquidlog.report.printing import say, show_json
+from liquidlog.errors import (
+    EXIT_ERROR,
+    EXIT_INTERRUPTED,
+    LiquidlogError,
+    SchemaMismatchError,
+    StorageError,
+    UsageError,
+)
+from liquidlog.report.printing import say, show, show_json
 from liquidlog.spec.near import near_names
 
 DEBUG_VARIABLE: Final = "LIQUIDLOG_DEBUG"
 """Environment variable; if it is set, an unexpected error is shown with its traceback."""
+
+_NO_SPACE: Final = (os.strerror(errno.ENOSPC), os.strerror(errno.EDQUOT))
+_FREE_SPACE: Final = (
+    "free some space there and run this again: what was committed stays committed, nothing that was"
+    " cut off belongs to a table, and `liquidlog orphans` lists files that are left"
+)
 
 _NO_COMMAND: Final = re.compile(r"No such command '(.+?)'")
 
@@ -23,12 +38,13 @@ def explain_failure(error: BaseException, *, as_json: bool) -> int:
     if isinstance(error, click.Abort | KeyboardInterrupt):
         say("interrupted; groups that were committed stay committed")
         return EXIT_INTERRUPTED
-    if isinstance(error, BrokenPipeError):
+    if _is_of_output(error):
         # Output that is still buffered would fail again, with a traceback, when the interpreter
         # exits.
         with suppress(OSError, ValueError):
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return EXIT_ERROR
+        if isinstance(error, BrokenPipeError):  # whoever read it has seen enough
+            return EXIT_ERROR
     if isinstance(error, click.exceptions.NoArgsIsHelpError):
         for line in error.format_message().splitlines():
             say(line)
@@ -38,16 +54,29 @@ def explain_failure(error: BaseException, *, as_json: bool) -> int:
         # An error's fields may hold Arrow values; its message does not need pyarrow.
         from liquidlog.report.jsonable import render_error
 
-        show_json(render_error(failure), sys.stderr)
+        with suppress(OSError):
+            show_json(render_error(failure), sys.stderr)
     else:
-        say(f"error: {failure.message}")
+        say(f"error: {failure.message}", lines=isinstance(failure, SchemaMismatchError))
     return failure.exit_status
+
+
+def _is_of_output(error: BaseException) -> bool:
+    """Return whether an error was raised while something was printed on standard output."""
+    writers = {click.echo.__code__, show.__code__, show_json.__code__}
+    frames = (frame for frame, _ in walk_tb(error.__traceback__))
+    return isinstance(error, OSError) and any(frame.f_code in writers for frame in frames)
 
 
 def _failure(error: BaseException) -> LiquidlogError:
     """Return the error, or a LiquidlogError that stands for it."""
     if isinstance(error, LiquidlogError):
+        if any(text in error.message for text in _NO_SPACE):
+            error.message = f"{error.message}; {_FREE_SPACE}"
         return error
+    if isinstance(error, OSError) and _is_of_output(error):
+        detail = f"cannot be written: {error.strerror}; what was committed stays committed"
+        return StorageError("standard output", detail)
     if isinstance(error, click.ClickException):
         return UsageError(click_message(error))
     if os.environ.get(DEBUG_VARIABLE):

@@ -279,7 +279,7 @@ def _say_who_is_at_work(opened: Table, made: ClusteringPlan, *, as_json: bool) -
 def warn_of_what_is_not_read_back(*, no_read_back: bool, as_json: bool) -> None:
     """Say on stderr what is not proved where outputs are not read back."""
     if no_read_back and not as_json:
-        click.echo(f"warning: {NOT_READ_BACK}", err=True)
+        say(f"warning: {NOT_READ_BACK}")
 
 
 def _for_readers(

@@ -1,4 +1,4 @@
-"""Describe what is there instead of a table: a Parquet file, a folder, part of a table."""
+"""Describe what is there instead of a table: another format, a Parquet file, part of a table."""
 
 import re
 from itertools import islice
@@ -15,6 +15,14 @@ _MOST_LOOKED_AT: Final = 1_000
 
 _CONVERT: Final = (
     "make a table with liquidlog create --schema-from FILE and fill it with liquidlog append"
+)
+
+_PARTED: Final = (
+    "convert it with CONVERT TO DELTA of Delta Spark, or convert_to_deltalake of deltalake"
+)
+_READ_AND_WRITE: Final = (
+    "only Delta tables are read here, and its files alone do not say which rows are live: read it"
+    " with an engine that knows it, and write the rows to a Delta table"
 )
 
 
@@ -36,12 +44,31 @@ def _found(path: Path) -> str | None:
     table = next((parent for parent in path.parents if (parent / LOG_DIR).is_dir()), None)
     if table is not None and (path.exists() or path.name == LOG_DIR):
         return f"it is a part of the table {table}"
+    for place in (path, *path.parents):
+        if other := _other_format(place):
+            which = "it is" if place == path else f"it is a part of {place},"
+            return f"{which} {other} table; {_READ_AND_WRITE}"
     if path.is_file():
         return _file(path)
     if not path.exists():
         return _missing(path)
-    if any(True for _ in islice(path.rglob("*.parquet"), 1)):
-        return f"it is a folder of Parquet files without a {LOG_DIR}; {_CONVERT}"
+    found = next(path.rglob("*.parquet"), None)
+    if found is None:
+        return None
+    parted = next((part for part in found.relative_to(path).parts if "=" in part), None)
+    advice = f"values like {parted} are not in the files; {_PARTED}" if parted else _CONVERT
+    return f"it is a folder of Parquet files without a {LOG_DIR}; {advice}"
+
+
+def _other_format(path: Path) -> str | None:
+    """Return which table of another format a directory is, None if it is none.
+
+    Source: Apache Hudi, "Timeline"; Apache Iceberg, "Table Spec", "File System Tables".
+    """
+    if (path / ".hoodie").is_dir():
+        return "a Hudi"
+    if any(True for _ in islice((path / "metadata").glob("*.metadata.json"), 1)):
+        return "an Iceberg"
     return None
 
 

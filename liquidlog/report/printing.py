@@ -7,6 +7,7 @@ folded columns; elsewhere each row is one complete line, however long.
 
 import sys
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Final, TextIO
 
 from liquidlog.report.layout import LEVELS, Bars, Cell, Grid, Line, Part, Report
@@ -56,10 +57,15 @@ def show_json(document: str, stream: TextIO | None = None) -> None:
     out.flush()
 
 
-def say(text: str) -> None:
-    """Print a message on standard error; every line but the first is indented."""
-    sys.stderr.write(_encodable(visible_lines(text), sys.stderr) + "\n")
-    sys.stderr.flush()
+def say(text: str, *, lines: bool = False) -> None:
+    """Print a message on standard error, as one line; no command ends because nobody can hear it.
+
+    With `lines` the text keeps its lines, and all after the first are indented.
+    """
+    shown = visible_lines(text) if lines else visible(text)
+    with suppress(OSError):
+        sys.stderr.write(_encodable(shown, sys.stderr) + "\n")
+        sys.stderr.flush()
 
 
 def _show_folded(console: "Console", part: Part, out: TextIO, glyphs: str) -> None:

@@ -11,6 +11,7 @@ from sqlglot.dialects.spark import Spark
 from sqlglot.errors import SqlglotError
 
 from liquidlog.errors import UsageError
+from liquidlog.spec.near import near_names
 
 _MOST_SHOWN: Final = 40
 _NAMES: Final = frozenset({TokenType.VAR, TokenType.IDENTIFIER})
@@ -144,7 +145,10 @@ class Words:
             self.fail(
                 f"expected {listed}, found a placeholder; put what it stands for in its place"
             )
-        self.fail(f"expected {listed}, found {self._shown()}")
+        words = dict.fromkeys(one.partition(" ")[0] for one in expected)
+        near = near_names(self._shown(), filter(str.isupper, words))
+        hint = f"; did you mean {' or '.join(near)}?" if near else ""
+        self.fail(f"expected {listed}, found {self._shown()}{hint}")
 
     def fail(self, problem: str, *, at: Token | None = None) -> NoReturn:
         """Refuse the statement because of the next token, or of another."""

@@ -1,6 +1,8 @@
 """The command contract: documents on stdout, talk on stderr, exit statuses."""
 
+import errno
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -447,3 +449,89 @@ finally:
     command = [sys.executable, "-c", program]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
+
+
+def _in_shell(line: str, *words: str) -> tuple[int, str]:
+    """Run a line of the shell, in which "$@" is a command of ours; return status and stderr."""
+    command = [sys.executable, "-c", "from liquidlog.cli import main; main()", *words]
+    shell = ["/bin/bash", "-c", line, "bash", *command]
+    done = subprocess.run(shell, check=False, capture_output=True)
+    return done.returncode, done.stderr.decode()
+
+
+FULL = "error: standard output: cannot be written: No space left on device"
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no /dev/full")
+@pytest.mark.parametrize(
+    ("redirected", "words", "status", "begins"),
+    [
+        (">/dev/full", ["detail", "{}"], 1, FULL),
+        (">/dev/full", ["files", "{}", "--json"], 1, '{\n  "error": {\n    "code": "storage"'),
+        (">/dev/full", ["optimize", "--help"], 1, FULL),
+        (">/dev/full", ["--version"], 1, FULL),
+        (">&-", ["detail", "{}"], 1, "error: standard output is closed"),
+        (">&-", ["--help"], 1, "error: standard output is closed"),
+        (">&- 2>&-", ["detail", "{}"], 1, ""),
+        ("<&-", ["detail", "{}"], 0, ""),
+        ("2>/dev/full", ["detail", "nothing"], 1, ""),
+        ("2>&-", ["detail", "nothing"], 1, ""),
+        ("2>/dev/full", ["detail", "{}", "-v"], 0, ""),
+        ("| true; exit ${PIPESTATUS[0]}", ["--help"], None, ""),
+    ],
+)
+def test_output_that_cannot_be_written_is_one_sentence(
+    redirected: str, words: list[str], status: int | None, begins: str, table: str
+) -> None:
+    found, said = _in_shell(f'"$@" {redirected}', *(word.format(table) for word in words))
+    assert status is None or found == status
+    assert said.startswith(begins)
+    assert bool(said) == bool(begins)
+    assert said.startswith("{") or said.count("\n") <= 1
+
+
+@pytest.mark.parametrize("package", ["click", "liquidlog.cli.main", "pyarrow", "liquidlog.table"])
+def test_an_interrupt_of_the_imports_is_one_sentence(package: str) -> None:
+    program = f"""
+import sys
+class Interrupt:
+    def find_spec(self, name, *_):
+        if name == {package!r}:
+            raise KeyboardInterrupt
+sys.meta_path.insert(0, Interrupt())
+from liquidlog.cli import main
+main()
+"""
+    command = [sys.executable, "-c", program, "detail", "t"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (130, "")
+    # click ends the line of the terminal's ^C.
+    assert done.stderr.lstrip() == "interrupted; groups that were committed stay committed\n"
+
+
+def test_before_its_command_line_the_package_imports_next_to_nothing() -> None:
+    program = "import sys; import liquidlog.cli; print('typing' in sys.modules)"
+    command = [sys.executable, "-IS", "-c", f"import sys; sys.path.insert(0, '.'); {program}"]
+    root = Path(__file__).parents[3]
+    done = subprocess.run(command, cwd=root, capture_output=True, text=True, check=False)
+    assert (done.stdout, done.stderr) == ("False\n", "")
+
+
+def test_a_name_with_a_line_end_stays_in_one_line(tmp_path: Path) -> None:
+    for words in (["detail", f"{tmp_path}/a\nb"], ["run", "a\nb", "-o", "x"], ["a\nb"]):
+        _, _, err = said(*words)
+        assert "a\\nb" in err
+        assert err.count("\n") == 1
+
+
+def test_where_the_disk_is_full_it_says_what_is_left(
+    table: str, source: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "fsync", refuse)
+    for words in (["append", table, source], ["cluster-by", table, "id"], ["checkpoint", table]):
+        status, _, err = said(*words)
+        assert status == 1
+        assert "No space left on device; free some space there and run this again" in err

@@ -18,6 +18,12 @@ def home(tmp_path: Path) -> Path:
     (tmp_path / "lake" / "day=1").mkdir(parents=True)
     (tmp_path / "empty").mkdir()
     pq.write_table(rows, tmp_path / "lake" / "day=1" / "part.parquet")
+    for place in ("plain", "ice/data", "hudi/day=1"):
+        (tmp_path / place).mkdir(parents=True, exist_ok=True)
+        pq.write_table(rows, tmp_path / place / "part.parquet")
+    (tmp_path / "ice" / "metadata").mkdir()
+    (tmp_path / "ice" / "metadata" / "00000-c0ffee.metadata.json").write_text("{}")
+    (tmp_path / "hudi" / ".hoodie").mkdir()
     pq.write_table(rows, tmp_path / "rows.parquet")
     (tmp_path / "notes").write_text("buy milk", encoding="utf-8")
     return tmp_path
@@ -27,7 +33,13 @@ def home(tmp_path: Path) -> Path:
     ("name", "said"),
     [
         ("rows.parquet", "it is a Parquet file"),
-        ("lake", "it is a folder of Parquet files"),
+        ("lake", "values like day=1 are not in the files; convert it"),
+        ("plain", "it is a folder of Parquet files without a _delta_log; make a table"),
+        ("ice", "it is an Iceberg table; only Delta tables"),
+        ("ice/data", "ice, an Iceberg table"),
+        ("ice/data/part.parquet", "ice, an Iceberg table"),
+        ("hudi", "it is a Hudi table; only Delta tables"),
+        ("hudi/day=1", "hudi, a Hudi table"),
         ("notes", "it is a file, and a table is a directory"),
         ("order", "did you mean"),
         ("orders/_delta_log", "it is a part of the table"),

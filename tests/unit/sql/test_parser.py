@@ -135,6 +135,9 @@ def test_a_new_table_has_columns_of_every_type() -> None:
     [
         ("", 1, 1, "expected CREATE"),
         ("foo", 1, 1, "found foo"),
+        ("OPTIMISE t", 1, 1, "found OPTIMISE; did you mean OPTIMIZE?"),
+        ("ALTER TABEL t", 1, 7, "expected TABLE, found TABEL; did you mean TABLE?"),
+        ("ALTER TABLE t CLUSTR BY (a)", 1, 15, "did you mean CLUSTER or RECLUSTER?"),
         ("OPTIMIZE t\nFOO", 2, 1, "expected FULL, WHERE, ZORDER BY or the end"),
         ("OPTIMIZE t FULL FULL", 1, 17, "expected WHERE, ZORDER BY or the end"),
         ("OPTIMIZE", 1, 9, "expected a table"),
