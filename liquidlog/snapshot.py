@@ -22,6 +22,7 @@ from liquidlog.spec.actions import (
     Protocol,
     SetTransaction,
 )
+from liquidlog.spec.arrow import one_array
 from liquidlog.spec.file_paths import canonical_paths, named_twice
 from liquidlog.spec.markup import Summary
 from liquidlog.spec.partitions import data_schema
@@ -127,7 +128,7 @@ class Snapshot(Summary):
     def paths(self) -> pa.Array:
         """Return the decoded, canonical paths of `files`, a string per row."""
         if self.plain_files is not None and self.plain_files is self.files:
-            return self.plain_files["path"].combine_chunks()
+            return one_array(self.plain_files["path"])
         return decoded_paths(self.files)
 
     @property
@@ -167,7 +168,7 @@ def unsound(files: pa.Table, uri: str, *, plain: bool) -> tuple[str, ...]:
     ends = {sizes[end].as_py() or 0 for end in ("min", "max")}
     wrong = sorted(size for size in ends if not 0 <= size <= MAX_FILE_BYTES)
     problems.extend(f"a live file is said to have {size} bytes" for size in wrong)
-    twice = () if plain else named_twice(files["path"].combine_chunks(), uri)
+    twice = () if plain else named_twice(one_array(files["path"]), uri)
     if twice:
         others = f" and {len(twice) - 1} more" if twice[1:] else ""
         problems.append(f"two live files are one file, spelled differently: {twice[0]}{others}")
@@ -176,7 +177,7 @@ def unsound(files: pa.Table, uri: str, *, plain: bool) -> tuple[str, ...]:
 
 def decoded_paths(files: pa.Table) -> pa.Array:
     """Return the decoded, canonical paths of `files` as a string array, one per row."""
-    return canonical_paths(files["path"].combine_chunks())
+    return canonical_paths(one_array(files["path"]))
 
 
 def deletion_vector(row: Mapping[str, Any] | None) -> DeletionVector | None:
@@ -194,12 +195,12 @@ def deletion_vector(row: Mapping[str, Any] | None) -> DeletionVector | None:
 
 def num_records(files: pa.Table) -> pa.Array:
     """Return the physical row count per file (int64) from its statistics, null if unknown."""
-    return files["num_records"].combine_chunks()
+    return one_array(files["num_records"])
 
 
 def deleted_rows(files: pa.Table) -> pa.Array:
     """Return the number of rows that a deletion vector deletes per file (int64), 0 without."""
-    vectors = files["deletion_vector"].combine_chunks()
+    vectors = one_array(files["deletion_vector"])
     return pc.fill_null(pc.struct_field(vectors, "cardinality"), 0)
 
 
@@ -212,7 +213,7 @@ def logical_bytes(files: pa.Table) -> pa.Array:
     """
     rows = num_records(files)
     deleted = deleted_rows(files)
-    size = files["size"].combine_chunks()
+    size = one_array(files["size"])
     known = pc.and_(pc.is_valid(rows), pc.greater(pc.fill_null(rows, 0), 0))
     safe_rows = pc.if_else(known, rows, 1)
     ratio = pc.divide(

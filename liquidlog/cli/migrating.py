@@ -40,7 +40,8 @@ from liquidlog.cli.values import LOCAL_FILE
 from liquidlog.errors import UsageError
 from liquidlog.operations.executors import ExecutorWhenNeeded, require_doable, require_settings
 from liquidlog.operations.results import read_plan
-from liquidlog.plan import ClusteringPlan, encode_plan
+from liquidlog.plan import ClusteringPlan
+from liquidlog.plan.encoding import plan_pieces
 from liquidlog.report import changes
 from liquidlog.report.rewrites import migration_document, round_document, would_do_round
 from liquidlog.table import Table
@@ -141,7 +142,7 @@ def migrate(
     opened.require_writable(made)
     planned_seconds = time.monotonic() - started
     if output is not None:
-        replace_file(output, encode_plan(made))
+        replace_file(output, plan_pieces(made))
     elif dry_run and made.groups:
         require_doable(executor, made, None, local_limit)
     if dry_run or output is not None:
@@ -171,7 +172,7 @@ def _extend(table: str, path: Path, options: Mapping[str, str], *, as_json: bool
     started = time.monotonic()
     made = opened.extend_migration(read_plan(str(path)))
     seconds = time.monotonic() - started
-    replace_file(path, encode_plan(made))
+    replace_file(path, plan_pieces(made))
     would = would_do_round(opened, made, seconds, {})
     _show(made, would, opened.migration_notice(), None, as_json=as_json)
 

@@ -3,7 +3,7 @@
 import os
 import tempfile
 import warnings
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final, TypeVar
@@ -79,21 +79,23 @@ def say_rest(total: int, limit: int | None) -> None:
         say(f"{total - limit} more of {total} left out by --limit {limit}")
 
 
-def replace_file(path: Path, content: str | bytes) -> None:
+def replace_file(path: Path, content: str | bytes | Iterable[bytes]) -> None:
     """Write a local file atomically: a reader sees the old content or the new, never a part.
 
-    If it cannot be written, the old content stays.
+    The content may come in pieces. If it cannot be written, the old content stays.
     """
-    data = content.encode() if isinstance(content, str) else content
+    whole = content.encode() if isinstance(content, str) else content
+    pieces = [whole] if isinstance(whole, bytes) else whole
     try:
         if path.exists() and not path.is_file():
-            path.write_bytes(data)  # a pipe or a device such as /dev/stdout
+            with path.open("wb") as device:  # or a pipe
+                device.writelines(pieces)
             return
         target = path.resolve()  # replaces the target of a symbolic link, not the link
         handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
         try:
             with os.fdopen(handle, "wb") as file:
-                file.write(data)
+                file.writelines(pieces)
                 file.flush()
                 os.fsync(file.fileno())
             mode = target.stat().st_mode if target.exists() else 0o666 & ~_umask()

@@ -31,7 +31,7 @@ from liquidlog.cli.values import LOCAL_FILE, SIZE, Number, WholeNumber
 from liquidlog.errors import UsageError
 from liquidlog.operations.results import read_advice
 from liquidlog.operations.simulate import remembered_settings
-from liquidlog.plan import encode_plan
+from liquidlog.plan.encoding import plan_pieces
 from liquidlog.report import plans
 from liquidlog.report.courses import course_document, courses, plot
 from liquidlog.report.policies import printed_plan
@@ -164,22 +164,20 @@ def plan(
         row_groups=row_groups,
     )
     if output is not None:
-        replace_file(output, encode_plan(made))
-    judgement = None if judged is None else judged.document()
-    if predicted is None:
-        document = {**printed_plan(made), "judgement": judgement}
-        emit(document if as_json else (made, judged), plans.judged_plan, as_json=as_json)
-        return
-    paid = None if prices is None else costs(predicted, prices)
-    document = {
-        **printed_plan(made),
-        "judgement": judgement,
-        "prediction": predicted.document(),
-    }
-    if paid is not None:
-        document["costs"] = paid.document()
-    shown = (made, judged, predicted, paid)
-    emit(document if as_json else shown, plans.predicted_plan, as_json=as_json)
+        replace_file(output, plan_pieces(made))
+    paid = None if predicted is None or prices is None else costs(predicted, prices)
+    if as_json:
+        document = {
+            **printed_plan(made),
+            "judgement": None if judged is None else judged.document(),
+            **({} if predicted is None else {"prediction": predicted.document()}),
+            **({} if paid is None else {"costs": paid.document()}),
+        }
+        emit(document, plans.judged_plan, as_json=True)
+    elif predicted is None:
+        emit((made, judged), plans.judged_plan, as_json=False)
+    else:
+        emit((made, judged, predicted, paid), plans.predicted_plan, as_json=False)
 
 
 @verb("liquidlog explain ./sales --all --limit 20", "liquidlog explain ./sales --replay 12")

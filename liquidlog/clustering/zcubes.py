@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from liquidlog.clustering.columns import ClusteringColumn
 from liquidlog.snapshot import Snapshot, logical_bytes, num_records
+from liquidlog.spec.arrow import one_array
 
 PROVIDER: Final = "liquid"
 
@@ -168,11 +169,11 @@ def _state_codes(files: pa.Table, places: Membership, min_cube_bytes: int) -> ND
 
 
 def _text(files: pa.Table, name: str) -> pa.Array:
-    return pc.cast(files[name].combine_chunks(), pa.string())
+    return pc.cast(one_array(files[name]), pa.string())
 
 
 def _ranks(ids: pa.ChunkedArray) -> NDArray[np.int64]:
-    encoded = ids.combine_chunks().dictionary_encode()
+    encoded = one_array(ids).dictionary_encode()
     order = pc.array_sort_indices(encoded.dictionary).to_numpy()
     rank = np.empty(len(order) + 1, np.int64)
     rank[order] = np.arange(len(order))
@@ -182,7 +183,7 @@ def _ranks(ids: pa.ChunkedArray) -> NDArray[np.int64]:
 
 def _has_columns(tags: pa.ChunkedArray, columns: Sequence[ClusteringColumn]) -> NDArray[np.bool_]:
     names = tuple(column.name for column in columns)
-    encoded = tags.combine_chunks().dictionary_encode()
+    encoded = one_array(tags).dictionary_encode()
     equal = [parse_zorder_by(tag) == names for tag in encoded.dictionary.to_pylist()]
     lookup = np.array([*equal, False], np.bool_)
     return np.asarray(lookup[_codes(encoded)], np.bool_)
@@ -198,5 +199,5 @@ def _mask(values: pa.ChunkedArray) -> NDArray[np.bool_]:
 
 
 def _integers(values: pa.ChunkedArray | pa.Array) -> NDArray[np.int64]:
-    filled = values.combine_chunks() if isinstance(values, pa.ChunkedArray) else values
+    filled = one_array(values)
     return np.asarray(filled.to_numpy(zero_copy_only=False), np.int64)

@@ -7,7 +7,6 @@
 - `footers` what no checkpoint can claim
 - `checkpoints`, `adds`, `file_actions` decoding
 - `statistics`, `raw_statistics` the bounds of live files, or their text
-- `json_maps` maps to text
 - `originals` adds as written
 - `replay` reconciliation, and paths in order
 - `loader` the read path, from an address on

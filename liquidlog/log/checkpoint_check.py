@@ -16,6 +16,7 @@ from liquidlog.log.checkpoints import CheckpointState
 from liquidlog.log.replay import file_keys
 from liquidlog.snapshot import Snapshot, decoded_paths
 from liquidlog.spec.actions import FileKey, Metadata, Protocol
+from liquidlog.spec.arrow import one_array
 
 _COMPARED: Final = (
     "path",
@@ -104,13 +105,13 @@ def _metadata(metadata: Metadata) -> Metadata:
 
 
 def _plain(column: pa.ChunkedArray) -> pa.Array:
-    values = column.combine_chunks()
+    values = one_array(column)
     return pc.cast(values, pa.string()) if pa.types.is_dictionary(values.type) else values
 
 
 def _canonical(column: pa.ChunkedArray) -> pa.Array:
     """Return JSON objects with sorted keys, {} for null; each distinct text is decoded once."""
-    values = column.combine_chunks()
+    values = one_array(column)
     kinds = [_sorted(text) for text in values.dictionary.to_pylist()]
     texts = pa.array(kinds, pa.string()).take(values.indices)
     return pc.fill_null(texts, "{}")

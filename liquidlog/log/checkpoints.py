@@ -28,6 +28,7 @@ from liquidlog.spec.actions import (
     decode_line,
     decode_sidecar_line,
 )
+from liquidlog.spec.file_paths import are_plain
 from liquidlog.spec.log_files import SIDECAR_DIR, log_path, parse_log_file
 
 _ACTIONS: Final[Mapping[str, type]] = {
@@ -78,6 +79,7 @@ def read_checkpoint(store: TableStore, names: Sequence[str]) -> CheckpointState:
         transactions={key: value for part in parts for key, value in part.transactions.items()},
         files=files,
         statistics=statistics,
+        plain=all(map(are_plain, files["path"].chunks)),
     )
 
 

@@ -11,10 +11,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from liquidlog.log.adds import read_adds, struct_field
-from liquidlog.log.json_maps import json_objects, map_values
 from liquidlog.snapshot import DELETION_VECTOR_TYPE, FILES_SCHEMA, STATISTICS_TYPE
 from liquidlog.spec.actions import ZCUBE_ID, ZCUBE_ZORDER_BY
 from liquidlog.spec.bounds_json import record_counts
+from liquidlog.spec.json_texts import json_objects, map_values
 from liquidlog.spec.schema import Path
 from liquidlog.storage.files import Source
 

@@ -40,6 +40,7 @@ from liquidlog.logs import Log, ms_since
 from liquidlog.snapshot import STATISTICS_TYPE, Snapshot, Statistics, unsound
 from liquidlog.spec.actions import Commit, Metadata, Protocol
 from liquidlog.spec.arguments import address
+from liquidlog.spec.arrow import one_array
 from liquidlog.spec.features import has_in_commit_timestamps, unsupported_for_inspection
 from liquidlog.spec.file_paths import are_plain
 from liquidlog.spec.log_files import LOG_DIR, commit_name, log_path
@@ -281,10 +282,10 @@ def _apply(
 def _is_plain(files: pa.Table, checkpoint: CheckpointState, segment: LogSegment) -> bool:
     """Return whether all paths are plain; of those that were known before, none is looked at."""
     if not checkpoint.plain:
-        return are_plain(files["path"].combine_chunks())
-    first = min(file.version for file in segment.commits)
+        return are_plain(one_array(files["path"]))
+    first = min((file.version for file in segment.commits), default=segment.version + 1)
     added = files["path"].filter(pc.greater_equal(files["version"], first))
-    return are_plain(added.combine_chunks())
+    return are_plain(one_array(added))
 
 
 def _checkpoint(store: TableStore, segment: LogSegment) -> CheckpointState:

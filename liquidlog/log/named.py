@@ -29,6 +29,7 @@ from liquidlog.log.store import TableStore
 from liquidlog.log.tombstones import removed_names
 from liquidlog.snapshot import decoded_paths, deletion_vector
 from liquidlog.spec.actions import AddFile, AnyAction, Commit, DeletionVector, RemoveFile
+from liquidlog.spec.arrow import one_array
 from liquidlog.spec.deletion_vectors import (
     ABSOLUTE,
     ENCODED_UUID_CHARS,
@@ -231,7 +232,7 @@ def _of_files(files: pa.Table, wanted: _Wanted) -> Iterator[str]:
     """Yield the wanted paths that live files, or the files of their vectors, have."""
     names = pa.array(wanted.paths, pa.string())
     decoded = decoded_paths(files)
-    raw = files["path"].combine_chunks()
+    raw = one_array(files["path"])
     for paths in (decoded,) if decoded.equals(raw) else (decoded, raw):
         last_parts = pc.ascii_lower(pc.replace_substring_regex(paths, _DIRECTORIES, ""))
         for path in paths.filter(pc.is_in(last_parts, value_set=names)).to_pylist():

@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 from liquidlog.log.adds import check_all, read_statistics, struct_field
 from liquidlog.log.store import TableStore
 from liquidlog.snapshot import STATISTICS_TYPE, CheckpointFile, Snapshot, Statistics
+from liquidlog.spec.arrow import one_array
 from liquidlog.spec.scalars import json_scalar
 from liquidlog.spec.schema import Path
 
@@ -26,9 +27,9 @@ def raw_statistics(store: TableStore, snapshot: Snapshot, files: pa.Table) -> Se
     Texts are those of the log; structs of a checkpoint that has no texts are rendered.
     """
     first_text = sum(file.adds for file in snapshot.statistics.checkpoint)
-    rows = files["statistics_row"].combine_chunks()
+    rows = one_array(files["statistics_row"])
     in_checkpoint = pc.less(rows, first_text)
-    paths = files["path"].combine_chunks()
+    paths = one_array(files["path"])
     found = _by_path(store, snapshot, paths.filter(in_checkpoint))
     texts = snapshot.statistics.texts.take(
         pc.if_else(in_checkpoint, None, pc.subtract(rows, first_text))

@@ -32,6 +32,7 @@ from liquidlog.spec.actions import (
     SetTransaction,
     replay_key,
 )
+from liquidlog.spec.arrow import one_array
 from liquidlog.spec.bounds_json import record_counts
 from liquidlog.spec.file_paths import normal_paths
 
@@ -128,7 +129,7 @@ def sorted_files(
     From the row `after` on, files about which `decided` has an action are left out; `plain` says
     that their paths are plain.
     """
-    paths = files["path"].combine_chunks()
+    paths = one_array(files["path"])
     order = path_order(paths)
     if decided is not None and decided.files:
         gone = after + _decided_rows(files.slice(after), decided, plain=plain)
@@ -159,7 +160,7 @@ def _decided_rows(files: pa.Table, decided: TailState, *, plain: bool) -> NDArra
 def _taken(column: pa.ChunkedArray, rows: pa.Array) -> pa.Array:
     if column.null_count == len(column):
         return pa.nulls(len(rows), column.type)
-    return column.combine_chunks().take(rows)
+    return one_array(column).take(rows)
 
 
 def file_keys(files: pa.Table) -> list[FileKey]:

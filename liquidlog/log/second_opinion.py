@@ -34,6 +34,7 @@ from liquidlog.spec.actions import (
     encode_actions,
     file_key,
 )
+from liquidlog.spec.arrow import one_array
 from liquidlog.spec.file_paths import canonical_paths
 from liquidlog.spec.log_files import LOG_DIR, commit_name
 from liquidlog.storage.addresses import is_local
@@ -210,7 +211,7 @@ def _add(row: dict[str, Any]) -> AddFile:
 
 
 def _paths(snapshot: Snapshot) -> pa.Array:
-    return snapshot.files["path"].combine_chunks()
+    return one_array(snapshot.files["path"])
 
 
 def _paths_in(table: "DeltaTable") -> pa.Array:

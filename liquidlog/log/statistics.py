@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 from liquidlog.log.adds import check_all, read_statistics, struct_field
 from liquidlog.log.store import TableStore
 from liquidlog.snapshot import STATISTICS_TYPE, CheckpointFile, Snapshot, num_records
+from liquidlog.spec.arrow import one_array
 from liquidlog.spec.bounds import (
     MAX_VALUES,
     MIN_VALUES,
@@ -44,7 +45,7 @@ def load_bounds(store: TableStore, snapshot: Snapshot, columns: Sequence[Leaf]) 
         for part in _of_checkpoint_file(store, file, columns)
     ]
     parts.append(parse_bounds(snapshot.statistics.texts, columns))
-    return concat_bounds(parts).take(snapshot.files["statistics_row"].combine_chunks())
+    return concat_bounds(parts).take(one_array(snapshot.files["statistics_row"]))
 
 
 def _of_checkpoint_file(

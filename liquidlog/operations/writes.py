@@ -50,6 +50,7 @@ from liquidlog.spec.actions import (
     SetTransaction,
     file_key,
 )
+from liquidlog.spec.arrow import one_array
 from liquidlog.spec.change import Change
 from liquidlog.spec.fields import fields_with_paths
 from liquidlog.spec.mapping import MAX_COLUMN_ID, MappingMode, mapping_mode
@@ -173,7 +174,7 @@ class _Writing:
         if self.plan.where is None or newest.version == self.before.version:
             return ()
         came = ~np.asarray(
-            pc.is_in(newest.files["path"], value_set=self.before.files["path"].combine_chunks())
+            pc.is_in(newest.files["path"], value_set=one_array(self.before.files["path"]))
         )
         since = replace(newest, files=newest.files.filter(pa.array(came)))
         (judged,) = judged_each(

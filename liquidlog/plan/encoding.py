@@ -1,7 +1,9 @@
 """Plans and results as bytes: encoded, decoded, told apart, and bound to each other by a digest."""
 
 import hashlib
+import re
 from collections.abc import Iterator, Mapping, Sequence
+from typing import Final
 
 import msgspec
 
@@ -25,10 +27,39 @@ from liquidlog.plan.files import (
 )
 from liquidlog.spec.actions import UNREADABLE
 
+_FILES: Final = b"-0"
+"""Stands for a list of files while a document is made; no integer is written like this."""
+
+_FIELD_OF_FILES: Final = re.compile(
+    rb'^(?P<indent> *)"\w+": (?=%b,?$)' % _FILES, flags=re.MULTILINE
+)
+
 
 def encode_plan(plan: ClusteringPlan) -> bytes:
     """Return the plan as an indented JSON document; inverse of decode_plan."""
-    return msgspec.json.format(msgspec.json.encode(plan, enc_hook=list), indent=2) + b"\n"
+    return b"".join(plan_pieces(plan))
+
+
+def plan_pieces(plan: ClusteringPlan) -> Iterator[bytes]:
+    """Yield the document of a plan piece by piece: a large one is never in memory as a whole.
+
+    It is indented, but for files, which are a line each.
+    """
+    lists: list[InputFiles | KeptFiles | SkippedFiles] = []
+
+    def apart(files: InputFiles | KeptFiles | SkippedFiles) -> msgspec.Raw:
+        lists.append(files)
+        return msgspec.Raw(_FILES)
+
+    document = msgspec.json.format(msgspec.json.encode(plan, enc_hook=apart), indent=2)
+    # No text of the document has a line end in it, so a line is a field, never part of a text.
+    written = 0
+    for field, files in zip(_FIELD_OF_FILES.finditer(document), lists, strict=True):
+        yield document[written : field.end()] + b"["
+        yield from files.lines(b"\n" + field["indent"] + b"  ")
+        yield b"\n" + field["indent"] + b"]" if files else b"]"
+        written = field.end() + len(_FILES)
+    yield document[written:] + b"\n"
 
 
 def decode_plan(content: bytes, *, where: str) -> ClusteringPlan:

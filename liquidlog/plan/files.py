@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from liquidlog.spec.actions import DeletionVector
+from liquidlog.spec.json_texts import json_texts
 
 _BATCH_FILES: Final = 8_192
 
@@ -157,12 +158,26 @@ class _Files(Sequence[FileT]):
             return type(self)(self.columns.slice(rows.start, len(rows)))
         return type(self)(self.columns.take(pa.array(rows, pa.int64())))
 
+    def lines(self, start: bytes) -> Iterator[bytes]:
+        """Yield the files as JSON with commas between them, `start` before each; many at a time."""
+        between = b"," + start
+        head = start
+        for batch in self._batches():
+            yield head + between.join(
+                json_texts(batch.to_struct_array()).cast("binary").to_pylist()
+            )
+            head = between
+
     def __iter__(self) -> Iterator[FileT]:
-        absent = (n for n in self._may_be_absent if self.columns[n].null_count == len(self))
-        columns = self.columns.drop_columns(list(absent))
-        for batch in columns.to_batches(max_chunksize=_BATCH_FILES):
+        for batch in self._batches():
             rows = batch.to_pylist(maps_as_pydicts="strict")
             yield from msgspec.convert(rows, list[self._struct])  # type: ignore[name-defined]
+
+    def _batches(self) -> list[pa.RecordBatch]:
+        """Return the columns that the document has, some files at a time."""
+        absent = (n for n in self._may_be_absent if self.columns[n].null_count == len(self))
+        batches = self.columns.drop_columns(list(absent)).to_batches(max_chunksize=_BATCH_FILES)
+        return list(batches)
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, type(self)):

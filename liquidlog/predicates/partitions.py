@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from liquidlog.spec.arrow import arrow_type
+from liquidlog.spec.arrow import arrow_type, one_array
 from liquidlog.spec.bounds import cast_where_possible, has_bounds
 from liquidlog.spec.schema import Leaf
 
@@ -43,7 +43,7 @@ class DistinctValues:
 
 def distinct_values(files: pa.Table) -> DistinctValues:
     """Return the different partition values of live files; equal texts are decoded once."""
-    encoded = files["partition_values_json"].combine_chunks().dictionary_encode()
+    encoded = one_array(files["partition_values_json"]).dictionary_encode()
     codes = pc.fill_null(encoded.indices, len(encoded.dictionary))
     used, number = np.unique(codes.to_numpy(zero_copy_only=False), return_inverse=True)
     texts = [*encoded.dictionary.to_pylist(), None]
@@ -53,7 +53,7 @@ def distinct_values(files: pa.Table) -> DistinctValues:
 
 def partition_values(files: pa.Table, leaf: Leaf) -> PartitionValues:
     """Return the values of a partition column, one per live file."""
-    encoded = files["partition_values_json"].combine_chunks().dictionary_encode()
+    encoded = one_array(files["partition_values_json"]).dictionary_encode()
     name = leaf.physical[-1]
     texts = [_text(document, name) for document in encoded.dictionary.to_pylist()]
     codes = pc.fill_null(encoded.indices, len(texts))

@@ -22,5 +22,5 @@
 - `codecs` how files are compressed
 - `visible` no character that hides or acts
 - `masking` no credentials
-- `sizes`, `times`, `scalars`, `rows`, `markup` as people and documents write them
+- `sizes`, `times`, `scalars`, `json_texts`, `rows`, `markup` as people and documents write them
 """

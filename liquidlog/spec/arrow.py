@@ -71,6 +71,13 @@ _DELTA: Final[Mapping[pa.DataType, str]] = {
 _MAX_PRECISION: Final = 38
 
 
+def one_array(column: pa.ChunkedArray | pa.Array) -> pa.Array:
+    """Return a column as one array; it is copied only if it has several chunks."""
+    if isinstance(column, pa.Array):
+        return column
+    return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
+
+
 def arrow_schema(schema: StructType, *, physical: bool = False) -> pa.Schema:
     """Return the Arrow schema of a table's rows, under its logical or its physical names.
 

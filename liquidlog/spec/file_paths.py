@@ -24,6 +24,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Final
 from urllib.parse import quote, unquote
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -144,11 +145,15 @@ def _may_differ(paths: pa.Array) -> bool:
 
 def _holds(paths: pa.Array, texts: Iterable[str]) -> bool:
     """Return whether any of the texts may be in a path; scans the bytes of all paths at once."""
-    text = paths.buffers()[2]
+    if not len(paths):
+        return False
+    _, offsets, text = paths.buffers()
+    ends = np.frombuffer(offsets, np.int32)
+    first, end = int(ends[paths.offset]), int(ends[paths.offset + len(paths)])
     wanted = [part.encode() for part in texts]
-    for start in range(0, 0 if text is None else text.size, _LOOK_BYTES):
+    for start in range(first, end, _LOOK_BYTES):
         # Steps overlap by the longest text, which may span the end of one.
-        stop = min(start + _LOOK_BYTES + _LONGEST - 1, text.size)
+        stop = min(start + _LOOK_BYTES + _LONGEST - 1, end)
         piece = text.slice(start, stop - start).to_pybytes()
         if any(part in piece for part in wanted):
             return True

@@ -4,6 +4,7 @@ Source: PROTOCOL.md, "Add File and Remove File"; Delta Spark, OptimizeExecutor.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import chain
 from typing import Any, Final
 
 import msgspec
@@ -61,6 +62,7 @@ from liquidlog.spec.actions import (
     CopiedAdd,
     RemoveFile,
 )
+from liquidlog.spec.arrow import one_array
 from liquidlog.spec.change import Change
 from liquidlog.spec.file_paths import encoded_path
 from liquidlog.spec.schema import quote_path
@@ -169,9 +171,12 @@ def planned_group(plan: ClusteringPlan, group: RewrittenGroup) -> RewriteGroup:
     """Return the group of the plan that a finished group is the result of."""
     if group.plan_id != plan.plan_id:
         raise ResultMismatchError((f"the result is of plan {group.plan_id}, not {plan.plan_id}",))
-    found = next((g for g in plan.groups if g.group_id == group.group_id), None)
+    number = group.group_id
+    # A whole plan has each group at its number; a part of one is looked through.
+    likely = chain(plan.groups[number : number + 1], plan.groups)
+    found = next((g for g in likely if g.group_id == number), None)
     if found is None:
-        raise ResultMismatchError((f"the plan has no group {group.group_id}",))
+        raise ResultMismatchError((f"the plan has no group {number}",))
     return found
 
 
@@ -323,7 +328,7 @@ def removes_of(
 
 def _decoded(column: pa.ChunkedArray) -> Iterator[dict[str, str | None] | None]:
     """Yield the JSON object of each row, None for null; equal texts are decoded once."""
-    values = column.combine_chunks()
+    values = one_array(column)
     kinds = [msgspec.json.decode(text) for text in values.dictionary.to_pylist()]
     return (None if index is None else kinds[index] for index in values.indices.to_pylist())
 

@@ -25,6 +25,7 @@ from liquidlog.errors import CorruptLogError, UnsupportedFeatureError
 from liquidlog.plan import ClusteringPlan, InputFiles, RewriteGroup, RewriteMode
 from liquidlog.snapshot import Snapshot, deletion_vector
 from liquidlog.spec.actions import DeletionVector
+from liquidlog.spec.arrow import one_array
 from liquidlog.spec.courses import Fate
 from liquidlog.spec.growth import NewColumn
 from liquidlog.spec.schema import parse_schema, quote_path
@@ -90,7 +91,7 @@ def locate_inputs(snapshot: Snapshot, groups: Sequence[RewriteGroup]) -> list[Lo
     """
 
     def differs(live: pa.Table, planned: pa.Table) -> NDArray[np.bool_]:
-        found, expected = (table["deletion_vector"].combine_chunks() for table in (live, planned))
+        found, expected = (one_array(table["deletion_vector"]) for table in (live, planned))
         return differ(expected, _PLANNED_VECTOR_ID, found, _VECTOR_ID)
 
     return list(_located(snapshot, [group.inputs.columns for group in groups], differs))
@@ -118,7 +119,7 @@ def _located(
     """Yield where the files of each group are; the live files are searched once for all."""
     lengths = [files.num_rows for files in groups]
     planned = pa.concat_tables(groups)
-    paths = planned["path"].combine_chunks()
+    paths = one_array(planned["path"])
     positions = _positions(paths, snapshot.paths()) if len(paths) else np.zeros(0, np.int64)
     live = positions >= 0
     changed = np.zeros(len(positions), np.bool_)
@@ -164,7 +165,7 @@ def _positions(paths: pa.Array, live: pa.Array) -> NDArray[np.int64]:
 
 
 def _struct(files: pa.Table, names: Sequence[str]) -> pa.StructArray:
-    columns = (files[name].combine_chunks() for name in names)
+    columns = (one_array(files[name]) for name in names)
     plain = [
         column.dictionary_decode() if pa.types.is_dictionary(column.type) else column
         for column in columns
@@ -389,7 +390,7 @@ def _row_tracking_changes(
     planned = group.inputs.columns.filter(pa.array(inputs.positions >= 0))
     names = ("base_row_id", "default_row_commit_version")
     before, after = (
-        pa.StructArray.from_arrays([table[name].combine_chunks() for name in names], names=names)
+        pa.StructArray.from_arrays([one_array(table[name]) for name in names], names=names)
         for table in (planned, rows)
     )
     renumbered = int(differ(before, names, after, names).sum())

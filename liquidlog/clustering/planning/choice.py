@@ -39,6 +39,7 @@ from liquidlog.plan import (
     plan_version,
 )
 from liquidlog.snapshot import Snapshot, decoded_paths, deleted_rows, num_records
+from liquidlog.spec.arrow import one_array
 from liquidlog.spec.bounds import BoundsOf
 from liquidlog.spec.codecs import CODEC_PROPERTY, Codec, parse_codec
 from liquidlog.spec.features import DELETION_VECTORS, table_features
@@ -297,7 +298,7 @@ def input_files(files: pa.Table, groups: Sequence[NDArray[np.int64]]) -> list[In
         "path": decoded_paths(taken),
         "size_bytes": taken["size"],
         "num_records": taken["num_records"],
-        "deletion_vector": _deletion_vectors(taken["deletion_vector"].combine_chunks()),
+        "deletion_vector": _deletion_vectors(one_array(taken["deletion_vector"])),
         "base_row_id": taken["base_row_id"],
         "default_row_commit_version": taken["default_row_commit_version"],
         "partition_values": pa.nulls(

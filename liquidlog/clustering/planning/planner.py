@@ -89,7 +89,8 @@ def plan(
     if readers is not None and readers.asks and "readers" in signature(chosen).parameters:
         chosen = partial(chosen, readers=readers)
     made = chosen(snapshot, state.columns, policy, new_id, bounds_of)
-    repeated = repeated_inputs(made.groups)
+    # Strategies of this package choose among rows of the snapshot, each once.
+    repeated = () if strategy in STRATEGIES else repeated_inputs(made.groups)
     if repeated:
         raise UsageError(f"the plan of the strategy {strategy} {repeated_message(repeated)}")
     return made

@@ -1,4 +1,4 @@
-"""Convert columns of Arrow string maps to JSON objects, or to the values of one key."""
+"""Columns of Arrow as texts of JSON, and maps as the values of one key."""
 
 import json
 from typing import Final
@@ -9,6 +9,28 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 _INDEX: Final = pa.int32()
+
+
+def json_texts(values: pa.Array) -> pa.Array:
+    """Return each value as JSON, `null` for null; integers, texts, and maps and structs of these.
+
+    Structs have all their fields, maps their entries in order.
+    """
+    kind = values.type
+    if values.null_count == len(values):
+        return pa.repeat("null", len(values))
+    if pa.types.is_struct(kind):
+        starts = (f"{',' if n else '{'}{json.dumps(field.name)}:" for n, field in enumerate(kind))
+        children = map(json_texts, values.flatten())
+        parts = [part for pair in zip(starts, children, strict=True) for part in pair]
+        texts = pc.binary_join_element_wise(*parts, "}", "")
+    elif pa.types.is_dictionary(kind):
+        texts = json_texts(values.dictionary).take(values.indices)
+    elif pa.types.is_map(kind):
+        texts = pc.cast(json_objects(values), pa.string())
+    else:
+        texts = _quoted(values) if pa.types.is_string(kind) else pc.cast(values, pa.string())
+    return pc.if_else(values.is_valid(), texts, "null") if values.null_count else texts
 
 
 def json_objects(maps: pa.MapArray) -> pa.DictionaryArray:
@@ -78,9 +100,10 @@ def _rendered(maps: pa.MapArray) -> pa.Array:
 
 
 def _quoted(texts: pa.Array) -> pa.Array:
-    # Control characters need escapes of their own; no known writer uses any.
-    if pc.any(pc.match_substring_regex(texts, r"[\x00-\x1f]")).as_py():
-        quoted = [None if text is None else json.dumps(text) for text in texts.to_pylist()]
-        return pa.array(quoted, pa.string())
-    escaped = pc.replace_substring(pc.replace_substring(texts, "\\", "\\\\"), '"', '\\"')
-    return pc.binary_join_element_wise('"', escaped, '"', "")
+    if pc.any(pc.match_substring_regex(texts, r'["\\\x00-\x1f]')).as_py():
+        # Control characters need escapes of their own; no known writer uses any.
+        if pc.any(pc.match_substring_regex(texts, r"[\x00-\x1f]")).as_py():
+            quoted = [None if text is None else json.dumps(text) for text in texts.to_pylist()]
+            return pa.array(quoted, pa.string())
+        texts = pc.replace_substring(pc.replace_substring(texts, "\\", "\\\\"), '"', '\\"')
+    return pc.binary_join_element_wise('"', texts, '"', "")
