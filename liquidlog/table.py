@@ -841,6 +841,7 @@ class Table(Summary):
         compression: str | None = None,
         bloom_filter: str | Sequence[str] | None = None,
         prefix: str | Sequence[str] | None = None,
+        partition_time_zone: str | None = None,
         workload: Workload | None = None,
     ) -> ClusteringPlan:
         """Return the plan that makes a partitioned table one clustered by columns; writes nothing.
@@ -848,6 +849,9 @@ class Table(Summary):
         Every file is rewritten, with the values of the partition columns in it. All groups of the
         plan are one commit, by `commit` as by `migrate`. All other arguments are those of `plan`;
         groups, which are rewritten one by one, are of at most `target_cube_size`.
+
+        `partition_time_zone`, as Europe/Berlin, is the zone of timestamps in partition values that
+        name none; by default that of the table's property liquidlog.partitionTimeZone, else UTC.
 
         Raises:
             UsageError: If the table is not partitioned, or as `plan`.
@@ -864,6 +868,7 @@ class Table(Summary):
             "compression": compression,
             "bloom_filter": bloom_filter,
             "prefix": prefix,
+            "partition_time_zone": partition_time_zone,
         }
         asked = None if workload is None else _workload(workload)
         columns = column_paths(cluster_by, argument="cluster_by")
@@ -885,14 +890,15 @@ class Table(Summary):
 
         return extended_migration(self.snapshot_to_change(), _plan(plan), self._clock.new_id)
 
-    def migration_notice(self) -> "MigrationNotice":
+    def migration_notice(self, plan: ClusteringPlan | None = None) -> "MigrationNotice":
         """Return what people have to know before the table is migrated: who is affected, and how.
 
-        It has the change of the protocol, and which writers then refuse the table.
+        It has the change of the protocol, which writers then refuse the table, and the zone that a
+        plan takes timestamps to be in that name none.
         """
         from liquidlog.operations.migrate import migration_notice
 
-        return migration_notice(self.update())
+        return migration_notice(self.update(), None if plan is None else _plan(plan))
 
     def fitted(self, plan: ClusteringPlan, workload: Workload) -> ClusteringPlan:
         """Return a plan whose layout is fitted to the readers of a workload.

@@ -10,7 +10,6 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 
 from liquidlog.data.encodings import decoded
-from liquidlog.data.partitioned import typed_value
 from liquidlog.data.reader import with_names_of
 from liquidlog.errors import UsageError
 from liquidlog.plan import WritePlan
@@ -18,6 +17,7 @@ from liquidlog.rewriting.assignment import Assignment
 from liquidlog.rewriting.planned import vector_location
 from liquidlog.rewriting.source import GroupWork, Split, open_logical_file, read_split
 from liquidlog.spec.arrow import arrow_schema, without_void
+from liquidlog.spec.partition_values import typed_value
 from liquidlog.spec.partitions import PartitionTexts
 from liquidlog.spec.schema import (
     ArrayType,

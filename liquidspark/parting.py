@@ -15,11 +15,12 @@ from typing import Final, Self
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from liquidlog.data.partitioned import split_by_partition, typed_value
+from liquidlog.data.partitioned import split_by_partition
 from liquidlog.errors import ExecutorError, LiquidlogError
 from liquidlog.plan import WritePlan
 from liquidlog.rewriting.sink import OutputFile, Proof, encode_facts, failed
 from liquidlog.rewriting.source import GroupWork
+from liquidlog.spec.partition_values import typed_value
 from liquidlog.spec.partitions import PartitionTexts, has_short_directories, output_directory
 from liquidlog.spec.schema import StructField, StructType, parse_schema, schema_json
 from liquidspark.arrivals import Arrived, WritingArrival

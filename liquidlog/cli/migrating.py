@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     from liquidlog.simulation.prediction import Prediction
 
 _COMMITS = {name: COMMIT_OPTIONS[name] for name in ("max_reconciled_share", "reconcile_limit")}
-_OF_NEW_PLANS: Final = (*MIGRATION_OPTIONS, "output", "workload", "sample")
+_OF_NEW_PLANS: Final = (*MIGRATION_OPTIONS, "partition_time_zone", "output", "workload", "sample")
 _ONLY_TO_REWRITE: Final = (
     *("yes", "dry_run", "executor", "spark_conf", "local_limit", "no_read_back"),
     *_COMMITS,
@@ -82,6 +82,11 @@ def _commit_options(command: Callable[..., Any]) -> Callable[..., Any]:
     help="Add the files that others added since to this saved plan of a migration; replaces it.",
 )
 @migration_options
+@click.option(
+    "--partition-time-zone",
+    help="The zone of timestamps in partition values that name none, as Europe/Berlin."
+    "  [default: as the table's property says, else UTC]",
+)
 @output_option("Only save the plan to this file, for run and commit; replaces it.")
 @_WORKLOAD
 @click.option(
@@ -103,6 +108,7 @@ def migrate(
     add_to: Path | None,
     policy: Mapping[str, Any],
     output: Path | None,
+    partition_time_zone: str | None,
     workload: str | None,
     commits: Mapping[str, Any],
     executor: str,
@@ -136,9 +142,12 @@ def migrate(
     opened = Table.open(table, storage_options=mapping(storage_options))
     started = time.monotonic()
     asked = workload_at(workload, opened, storage_options)
-    made = opened.fitted(opened.plan_migration(split_names(cluster_by or ""), **policy), asked)
+    planned = opened.plan_migration(
+        split_names(cluster_by or ""), partition_time_zone=partition_time_zone, **policy
+    )
+    made = opened.fitted(planned, asked)
     predicted = opened.predict(made, asked, sample=sample) if asked else None
-    notice = opened.migration_notice()
+    notice = opened.migration_notice(made)
     opened.require_writable(made)
     planned_seconds = time.monotonic() - started
     if output is not None:
@@ -174,7 +183,7 @@ def _extend(table: str, path: Path, options: Mapping[str, str], *, as_json: bool
     seconds = time.monotonic() - started
     replace_file(path, plan_pieces(made))
     would = would_do_round(opened, made, seconds, {})
-    _show(made, would, opened.migration_notice(), None, as_json=as_json)
+    _show(made, would, opened.migration_notice(made), None, as_json=as_json)
 
 
 def _show(

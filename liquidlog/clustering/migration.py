@@ -25,15 +25,15 @@ from liquidlog.predicates.partitions import distinct_values, partition_values
 from liquidlog.snapshot import FILES_SCHEMA, Snapshot
 from liquidlog.spec.actions import DomainMetadata, Metadata, Protocol
 from liquidlog.spec.bounds import Bounds, BoundsOf, ColumnBounds
-from liquidlog.spec.features import clustering_upgrade, is_clustered, is_true
-from liquidlog.spec.partition_values import untyped_values
-from liquidlog.spec.partitions import materialized, partition_fields
+from liquidlog.spec.features import clustering_upgrade, is_clustered
+from liquidlog.spec.obligations import file_problems
+from liquidlog.spec.partition_values import READ_AS, in_zone, untyped_values
+from liquidlog.spec.partitions import partition_fields
 from liquidlog.spec.schema import Leaf, Path
 
 MIGRATION: Final = "REPLACE PARTITIONED BY"
 """The operation of its commit; Databricks has a statement of these words for the same."""
 
-_MANIFESTS: Final = "delta.compatibility.symlinkFormatManifest.enabled"
 _UNIFORM: Final = "delta.universalFormat.enabledFormats"
 
 _OF_CUBES: Final = ("zcube_id", "zorder_by", "clustering_provider")
@@ -113,9 +113,7 @@ def _of_values(snapshot: Snapshot, leaf: Leaf, num_records: pa.Array) -> ColumnB
 def _problems(snapshot: Snapshot) -> Iterator[str]:
     partitions = snapshot.metadata.partition_columns
     configuration = snapshot.metadata.configuration
-    yield from materialized(partitions, configuration)
-    if is_true(configuration, _MANIFESTS):
-        yield f"{_MANIFESTS}, since manifests name the files of each partition"
+    yield from file_problems(partitions, configuration)
     if configuration.get(_UNIFORM):
         yield f"{_UNIFORM}, since tables of other formats are partitioned by the same columns"
     fields = partition_fields(snapshot.schema, partitions, where=snapshot.uri)
@@ -124,4 +122,5 @@ def _problems(snapshot: Snapshot) -> Iterator[str]:
     if any(set(document) != names for document in documents):
         yield f"partition values of other columns than {', '.join(partitions)}"
         return
-    yield from untyped_values(documents, fields)
+    # Whatever the zone, a value in it has the same form.
+    yield from untyped_values([in_zone(one, fields, READ_AS) for one in documents], fields)

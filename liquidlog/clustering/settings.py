@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Final, TypedDict
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from liquidlog.clustering.columns import ClusteringColumn, clustering_state, resolve_columns
 from liquidlog.clustering.filters import filtered_leaves
@@ -23,6 +24,7 @@ from liquidlog.snapshot import Snapshot
 from liquidlog.spec.arguments import column_paths, number, one, whole_number
 from liquidlog.spec.codecs import CODEC_PROPERTY, parse_codec
 from liquidlog.spec.near import near_names, suggestion, unknown_columns
+from liquidlog.spec.partition_values import READ_AS
 from liquidlog.spec.schema import Path, StructType, find_column, quote_path, split_paths
 from liquidlog.spec.sizes import parse_size, render_size
 
@@ -52,6 +54,7 @@ class PlanSettings(TypedDict, total=False):
     prefix: Names
     compression: str
     bloom_filter: Names
+    partition_time_zone: str
 
 
 class CommitSettings(TypedDict, total=False):
@@ -179,6 +182,17 @@ def _count_from_1(given: Any, name: str) -> int:  # noqa: ANN401  as a caller gi
     return whole_number(given, argument=name, least=1)
 
 
+def _time_zone(given: Any, name: str) -> str:  # noqa: ANN401  as a caller gives it
+    found = _text(given, name)
+    try:
+        ZoneInfo(found)
+    except (ZoneInfoNotFoundError, ValueError, OSError) as error:
+        raise UsageError(
+            f"there is no time zone {found!r}; name one as UTC or Europe/Berlin", option=name
+        ) from error
+    return found
+
+
 def _weights(given: Any, _: str) -> tuple[tuple[Path, float], ...]:  # noqa: ANN401  text is read
     return tuple(given)
 
@@ -256,6 +270,7 @@ BLOOM_FILTER_PROPERTY: Final = "liquidlog.bloomFilter"
 PREFIX_PROPERTY: Final = "liquidlog.prefix"
 CURVE_PROPERTY: Final = "liquidlog.curve"
 MAX_FILE_SIZE_PROPERTY: Final = "liquidlog.maxFileSize"
+TIME_ZONE: Final = "partition_time_zone"
 WEIGHTS_PROPERTY: Final = "liquidlog.weights"
 WEIGHTS: Final = "weights"
 """The one setting that only a property has: callers give a workload instead."""
@@ -369,6 +384,12 @@ SETTINGS: Final = (
         properties=(BLOOM_FILTER_PROPERTY,),
     ),
     Setting(
+        name=TIME_ZONE,
+        help="migrate: the zone of timestamps in partition values that name none; UTC",
+        read=_time_zone,
+        properties=("liquidlog.partitionTimeZone",),
+    ),
+    Setting(
         name=WEIGHTS,
         help="how much queries ask for each clustering column, a=4,b=1",
         read=_weights,
@@ -458,7 +479,7 @@ PLAN_SETTINGS: Final = frozenset(
 
 TAKES: Final[Mapping[str, frozenset[str]]] = {
     DEFAULT_STRATEGY: ANY_CLUSTERING | {"skip_clustered"},
-    "overlap": PLAN_SETTINGS - {"zorder_by", "skip_clustered"},
+    "overlap": PLAN_SETTINGS - {"zorder_by", "skip_clustered", TIME_ZONE},
 }
 """The settings that each built-in strategy takes. A strategy of another package is given every
 setting of a clustered table, and refuses with UsageError those that it does not take."""
@@ -483,8 +504,8 @@ def check_known(kind: str, name: str, known: tuple[str, ...]) -> None:
 
 def default_of(field: str) -> Any:  # noqa: ANN401  any setting's value
     """Return the value that a field has without a caller's setting and a property."""
-    if field == WEIGHTS:
-        return ()
+    if field in {WEIGHTS, TIME_ZONE}:
+        return () if field == WEIGHTS else READ_AS
     return DEFAULT_STRATEGY if field == STRATEGY else getattr(_DEFAULTS, field) or ()
 
 
@@ -666,6 +687,12 @@ def remembered_if_right(snapshot: Snapshot, field: str) -> Any:  # noqa: ANN401 
         return remembered(snapshot, field)
     except UsageError:
         return default_of(field)
+
+
+def partition_time_zone(snapshot: Snapshot) -> str:
+    """Return the zone of timestamps in a table's partition values that name none."""
+    found: str = remembered(snapshot, TIME_ZONE)
+    return found
 
 
 def remembered_readers(snapshot: Snapshot) -> FittedWorkload | None:

@@ -28,6 +28,9 @@ class Leniency:
         ignore_case: Whether a name may differ in case where no name is equal.
         widen_decimals: Whether a decimal of the same scale may have fewer digits.
         unsigned: Whether integers may be unsigned where the wanted type holds all of them.
+        as_spark_reads: Whether what Parquet's annotations leave out may be what Spark reads there:
+            byte and short columns as plain INT32, as Trino writes them, whose values must fit; and
+            timestamps that are not marked as UTC, which Spark reads as if they were.
     """
 
     missing_is_null: bool = False
@@ -36,6 +39,7 @@ class Leniency:
     ignore_case: bool = False
     widen_decimals: bool = False
     unsigned: bool = False
+    as_spark_reads: bool = False
 
 
 _UNSIGNED: Final[Mapping[pa.DataType, frozenset[pa.DataType]]] = {
@@ -142,7 +146,10 @@ def _same_value(found: pa.DataType, wanted: pa.DataType, leniency: Leniency) -> 
     if found == wanted or (leniency.unsigned and wanted in _UNSIGNED.get(found, ())):
         return True
     if isinstance(wanted, pa.TimestampType):
-        return isinstance(found, pa.TimestampType) and bool(found.tz) == bool(wanted.tz)
+        as_utc = leniency.as_spark_reads and wanted.tz is not None
+        return isinstance(found, pa.TimestampType) and (as_utc or bool(found.tz) == bool(wanted.tz))
+    if leniency.as_spark_reads and found == pa.int32() and wanted in {pa.int8(), pa.int16()}:
+        return True
     if pa.types.is_decimal128(wanted):
         return _same_decimal(found, wanted, leniency)
     return any(check(found) for check in _encodings(wanted))

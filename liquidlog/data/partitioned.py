@@ -5,7 +5,6 @@ Source: PROTOCOL.md, "Partition Value Serialization"; Delta Spark, which writes 
 
 import re
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
 from itertools import pairwise
 from typing import Final
 
@@ -14,12 +13,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from liquidlog.spec.arrow import arrow_type
 from liquidlog.spec.partitions import PartitionTexts
 from liquidlog.spec.schema import DecimalType, PrimitiveType, StructField, quote_path
 
 _PLAIN: Final = frozenset({"string", "byte", "short", "integer", "long", "boolean"})
-_INTEGER: Final = re.compile(r"-?[0-9]+")
 _YEARS: Final = re.compile(r"(?!0000)\d{4}-")
 """Years that every reader takes; Arrow writes others with a sign."""
 
@@ -58,19 +55,6 @@ def split_by_partition(
             for field, (codes, texts) in zip(fields, columns, strict=True)
         }
         yield values, data.slice(start, stop - start)
-
-
-def typed_value(text: str | None, field: StructField) -> pa.Scalar:
-    """Return a partition value as the log spells it in the column's Arrow type; "" is null."""
-    wanted = arrow_type(field.data_type)
-    if text is None or not text:
-        return pa.scalar(None, wanted)
-    # Arrow takes hexadecimal numbers, too.
-    if not pa.types.is_integer(wanted) or _INTEGER.fullmatch(text) is not None:
-        with suppress(pa.ArrowInvalid, pa.ArrowNotImplementedError):
-            return pc.cast(pa.scalar(text), wanted)
-    name = quote_path((field.name,))
-    raise ValueError(f"partition column {name} has {text!r}, which is not a certain {wanted}")
 
 
 def _texts(column: pa.Array, field: StructField) -> tuple[NDArray[np.int64], list[str | None]]:

@@ -298,7 +298,13 @@ def _leniency(schema: StructType, mapping: MappingMode) -> Leniency:
         path: frozenset(map(arrow_type, types)) for path, types in earlier_types(schema).items()
     }
     mapped = mapping is not MappingMode.NONE
-    return Leniency(missing_is_null=True, surplus_is_dropped=mapped, earlier=earlier, unsigned=True)
+    return Leniency(
+        missing_is_null=True,
+        surplus_is_dropped=mapped,
+        earlier=earlier,
+        unsigned=True,
+        as_spark_reads=True,
+    )
 
 
 def _dictionary_candidates(

@@ -20,6 +20,7 @@ from liquidlog.spec.codecs import CODEC_NAMES, CODEC_PROPERTY
 from liquidlog.spec.features import switched_feature
 from liquidlog.spec.mapping import MODE
 from liquidlog.spec.near import near_names
+from liquidlog.spec.obligations import MANIFESTS
 from liquidlog.spec.schema import StructType, find_column, quote_path, split_paths
 from liquidlog.spec.stats import NUM_INDEXED_COLUMNS, STATS_COLUMNS
 
@@ -53,7 +54,8 @@ def _is_integer(least: int) -> Check:
 
 def _is_one_of(*values: str) -> Check:
     def check(value: str) -> str | None:
-        return None if value in values else f"one of {', '.join(values)}"
+        listed = ", ".join(values)
+        return None if value in values else listed if len(values) == 1 else f"one of {listed}"
 
     return check
 
@@ -74,7 +76,6 @@ _SETTABLE: Final[Mapping[str, Check]] = {
             "delta.autoOptimize.optimizeWrite",
             "delta.checkpoint.writeStatsAsJson",
             "delta.checkpoint.writeStatsAsStruct",
-            "delta.compatibility.symlinkFormatManifest.enabled",
             "delta.enableChangeDataFeed",
             "delta.enableDeletionVectors",
             "delta.enableExpiredLogCleanup",
@@ -96,6 +97,8 @@ _SETTABLE: Final[Mapping[str, Check]] = {
         _is_interval,
     ),
     "delta.autoOptimize.autoCompact": _is_one_of("auto", "true", "false"),
+    # With true, every writer has to write manifests anew, which we do not.
+    MANIFESTS: _is_one_of("false"),
     "delta.checkpointInterval": _is_integer(1),
     "delta.checkpointPolicy": _is_one_of("classic", "v2"),
     "delta.dataSkippingStringPrefixLength": _is_integer(0),

@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from liquidlog.errors import CorruptLogError
+from liquidlog.log.adds import struct_field
 from liquidlog.log.segment import LogSegment, read_commits
 from liquidlog.log.store import TableStore
 from liquidlog.snapshot import deletion_vector
@@ -94,7 +95,9 @@ def _removed(
 
 def _names(group: pa.Table, since_ms: int, unknown_ms: int) -> Iterator[RemovedName]:
     removes = group["remove"].combine_chunks()
-    deleted = pc.fill_null(pc.struct_field(removes, "deletionTimestamp"), unknown_ms)
+    # Early checkpoints lack the field: Delta 0.1 keeps the path of a remove alone.
+    times = struct_field(removes, "deletionTimestamp", pa.int64())
+    deleted = pc.fill_null(times, unknown_ms)
     for row in removes.filter(pc.and_(removes.is_valid(), pc.greater(deleted, since_ms))):
         remove = row.as_py()
         yield canonical_path(remove["path"]), deletion_vector(remove.get("deletionVector"))

@@ -21,7 +21,8 @@ from liquidlog.snapshot import Snapshot
 from liquidlog.spec.actions import AddFile, DomainMetadata
 from liquidlog.spec.char_types import column_limits
 from liquidlog.spec.file_paths import encoded_path
-from liquidlog.spec.partitions import PartitionTexts, materialized, partition_fields
+from liquidlog.spec.obligations import file_problems
+from liquidlog.spec.partitions import PartitionTexts, partition_fields
 from liquidlog.spec.schema import StructField, StructType, quote_path
 from liquidlog.version import ENGINE_INFO
 
@@ -49,12 +50,12 @@ def require_appendable(snapshot: Snapshot, *, evaluates: bool = False, parts: bo
         problems.extend(_computed(snapshot.schema, ()))
     problems.extend(_unknown_lengths(snapshot.schema))
     partitions = snapshot.metadata.partition_columns
+    problems.extend(file_problems(partitions, snapshot.metadata.configuration))
     if partitions and not parts:
         problems.append(f"partition columns {', '.join(partitions)}")
     elif partitions:
         fields = partition_fields(snapshot.schema, partitions, where=snapshot.uri)
         problems.extend(unwritable_partitions(fields))
-        problems.extend(materialized(partitions, snapshot.metadata.configuration))
     if problems:
         raise UnsupportedFeatureError(snapshot.uri, "appended to", tuple(problems))
 

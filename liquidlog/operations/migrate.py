@@ -6,7 +6,7 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from msgspec import structs
+from msgspec import UNSET, structs
 
 from liquidlog.clustering.columns import clustering_state
 from liquidlog.clustering.migration import (
@@ -19,6 +19,12 @@ from liquidlog.clustering.outcome.change import column_names
 from liquidlog.clustering.outcome.staleness import input_rows, table_changes
 from liquidlog.clustering.planning.choice import NewId
 from liquidlog.clustering.planning.planner import no_bounds, plan
+from liquidlog.clustering.settings import (
+    BY_NAME,
+    TIME_ZONE,
+    deciding_property,
+    partition_time_zone,
+)
 from liquidlog.commit.transaction import Clock
 from liquidlog.definition.protocols import ProtocolChange, clustering_protocol_change
 from liquidlog.errors import CommitConflictError, Outdated, UsageError
@@ -27,11 +33,12 @@ from liquidlog.log.store import TableStore
 from liquidlog.operations.in_place import commit_in_place
 from liquidlog.operations.planned import planned
 from liquidlog.operations.rewrite import CommitReport
-from liquidlog.plan import MIGRATING_FORMAT_VERSION, ClusteringPlan, InputFiles
+from liquidlog.plan import MIGRATING_FORMAT_VERSION, OPTION, ClusteringPlan, InputFiles
 from liquidlog.predicates.partitions import distinct_values
 from liquidlog.predicates.workload import Workload
 from liquidlog.snapshot import Snapshot
 from liquidlog.spec.change import Change
+from liquidlog.spec.partition_values import READ_AS, in_zone, zoneless_columns
 from liquidlog.spec.partitions import partition_fields
 from liquidlog.spec.schema import Path
 from liquidlog.spec.terms import table_terms
@@ -45,30 +52,50 @@ class MigrationNotice:
     """What people have to know before a table is migrated.
 
     `partition_columns` are those it has, by their logical names; `protocol_change` is None if the
-    table has the feature already.
+    table has the feature already. `zoneless` are the partition columns with timestamps that name no
+    zone, which the migration takes for moments in `time_zone`.
     """
 
     partition_columns: tuple[str, ...]
     protocol_change: ProtocolChange | None
+    zoneless: tuple[str, ...] = ()
+    time_zone: str = READ_AS
 
     def __str__(self) -> str:
         """Return the notice in words for people."""
         partitions = ", ".join(self.partition_columns)
         change = self.protocol_change
         protocol = "" if change is None else f"; {change.effect}, which drop-feature takes back"
+        zone = (
+            f"; timestamps of {', '.join(self.zoneless)} that name no zone become moments in"
+            f" {self.time_zone}, which --partition-time-zone changes"
+            if self.zoneless
+            else ""
+        )
         return (
             f"after this the table is no longer partitioned by {partitions}: streams that read it"
             " stop at this version and have to be begun again with a new checkpoint, and whoever"
-            f" overwrites or drops single partitions has to name rows instead{protocol}"
+            f" overwrites or drops single partitions has to name rows instead{protocol}{zone}"
         )
 
 
-def migration_notice(snapshot: Snapshot) -> MigrationNotice:
-    """Return what people have to know before a table is migrated."""
+def migration_notice(snapshot: Snapshot, made: ClusteringPlan | None = None) -> MigrationNotice:
+    """Return what people have to know before a table is migrated, perhaps by this plan."""
+    zone = None if made is None else made.policy.partition_time_zone
     return MigrationNotice(
         partition_columns=snapshot.metadata.partition_columns,
         protocol_change=clustering_protocol_change(snapshot),
+        zoneless=_zoneless(snapshot),
+        time_zone=zone or partition_time_zone(snapshot),
     )
+
+
+def _zoneless(snapshot: Snapshot) -> tuple[str, ...]:
+    fields = partition_fields(
+        snapshot.schema, snapshot.metadata.partition_columns, where=snapshot.uri
+    )
+    found = zoneless_columns(distinct_values(snapshot.files).documents, fields)
+    return tuple(field.name for field in fields if field.physical_name in found)
 
 
 def planned_migration(
@@ -88,9 +115,23 @@ def planned_migration(
             " clustering columns and rewrites nothing, optimize then clusters its files"
         )
     after = migrated(snapshot, columns)
-    made = planned(after, {**arguments, **_FORCED}, no_bounds, new_id, workload)
+    zone = arguments.get(TIME_ZONE)
+    others = {name: value for name, value in arguments.items() if name != TIME_ZONE}
+    made = planned(after, {**others, **_FORCED}, no_bounds, new_id, workload)
     decided_by = {name: by for name, by in made.decided_by.items() if name not in _FORCED}
-    return _of_table_as_it_is(structs.replace(made, decided_by=decided_by), snapshot)
+    policy = made.policy
+    if _zoneless(snapshot):
+        asked = partition_time_zone(snapshot) if zone is None else BY_NAME[TIME_ZONE].parsed(zone)
+        policy = structs.replace(policy, partition_time_zone=asked)
+        by = OPTION if zone else deciding_property(snapshot.metadata.configuration, TIME_ZONE)
+        decided_by |= {TIME_ZONE: by} if by else {}
+    elif zone is not None:
+        raise UsageError(
+            f"{TIME_ZONE} has no effect: no timestamp in the table's partition values lacks a zone",
+            option=TIME_ZONE,
+        )
+    made = structs.replace(made, policy=policy, decided_by=decided_by)
+    return _of_table_as_it_is(made, snapshot)
 
 
 def extended_migration(snapshot: Snapshot, made: ClusteringPlan, new_id: NewId) -> ClusteringPlan:
@@ -109,7 +150,12 @@ def extended_migration(snapshot: Snapshot, made: ClusteringPlan, new_id: NewId) 
     known = pa.chunked_array(chunks, pa.string()).combine_chunks()
     left = pc.invert(pc.is_in(snapshot.paths(), value_set=known))
     rest = replace(after, files=after.files.filter(left), plain_files=None)
-    added = _of_table_as_it_is(plan(rest, made.policy, new_id=new_id), snapshot)
+    if _zoneless(snapshot):
+        zone = made.policy.partition_time_zone or partition_time_zone(snapshot)
+        made = structs.replace(made, policy=structs.replace(made.policy, partition_time_zone=zone))
+    asked = structs.replace(made.policy, partition_time_zone=UNSET)
+    found = structs.replace(plan(rest, asked, new_id=new_id), policy=made.policy)
+    added = _of_table_as_it_is(found, snapshot)
     groups = (
         structs.replace(group, group_id=number)
         for number, group in enumerate(added.groups, start=len(made.groups))
@@ -125,7 +171,9 @@ def _of_table_as_it_is(made: ClusteringPlan, snapshot: Snapshot) -> ClusteringPl
     names = tuple(field.physical_name for field in fields)
     found = distinct_values(snapshot.files)
     kind = InputFiles.schema.field("partition_values").type
-    texts = pa.array([[(name, one[name]) for name in names] for one in found.documents], kind)
+    zone = made.policy.partition_time_zone or READ_AS
+    documents = [in_zone(one, fields, zone) for one in found.documents]
+    texts = pa.array([[(name, one[name]) for name in names] for one in documents], kind)
     places = input_rows(snapshot, made.groups)
     return structs.replace(
         made,

@@ -5,7 +5,7 @@ import numpy as np
 from liquidlog.clustering.planning.choice import input_files
 from liquidlog.clustering.planning.partitions import partitions_of
 from liquidlog.clustering.row_tracking import ROW_COMMIT_VERSION_COLUMN, ROW_ID_COLUMN
-from liquidlog.data.partitioned import typed_value
+from liquidlog.clustering.settings import partition_time_zone
 from liquidlog.errors import CorruptLogError
 from liquidlog.log.store import TableStore
 from liquidlog.operations.scan import matching
@@ -13,6 +13,7 @@ from liquidlog.plan import InputFiles, ReadPlan, RowTracking
 from liquidlog.snapshot import Snapshot
 from liquidlog.spec.arrow import arrow_schema
 from liquidlog.spec.mapping import mapping_mode
+from liquidlog.spec.partition_values import in_zone, typed_value
 from liquidlog.spec.partitions import partition_fields
 
 
@@ -26,7 +27,9 @@ def plan_read(store: TableStore, snapshot: Snapshot, *, where: str | None) -> Re
     fields = partition_fields(
         snapshot.schema, snapshot.metadata.partition_columns, where=snapshot.uri
     )
-    for values in partitions.values:
+    time_zone = partition_time_zone(snapshot)
+    found = tuple(in_zone(values, fields, time_zone) for values in partitions.values)
+    for values in found:
         for field in fields:
             try:
                 typed_value(values[field.physical_name], field)
@@ -40,7 +43,7 @@ def plan_read(store: TableStore, snapshot: Snapshot, *, where: str | None) -> Re
         mapping_mode=mapping_mode(snapshot.metadata.configuration),
         row_tracking=_hidden_columns(snapshot),
         partition_columns=partitions.columns,
-        partitions=partitions.values,
+        partitions=found,
         files=(input_files(snapshot.files, [rows]) or [InputFiles.of()])[0],
         partition_numbers=tuple(partitions.number[rows].tolist()),
         total_files=snapshot.files.num_rows,

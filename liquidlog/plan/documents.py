@@ -67,7 +67,8 @@ class ClusteringPolicy(Document, frozen=True, kw_only=True):
     names. With `skip_clustered`, the strategy `cube` keeps the bytes of files that lie well in
     their group; `overlap` always does. Columns of `bloom_filter` get Bloom filters in the files to
     write. `prefix` names clustering columns by whose single values rows are parted first; absent
-    from the document if there are none.
+    from the document if there are none. So is `partition_time_zone`, the zone of timestamps in
+    partition values that name none, where a migration read no such value.
     """
 
     min_cube_bytes: int = DEFAULT_MIN_CUBE_BYTES
@@ -85,6 +86,7 @@ class ClusteringPolicy(Document, frozen=True, kw_only=True):
     skip_clustered: bool = False
     bloom_filter: tuple[tuple[str, ...], ...] = ()
     prefix: tuple[tuple[str, ...], ...] | msgspec.UnsetType = msgspec.UNSET
+    partition_time_zone: str | msgspec.UnsetType = msgspec.UNSET
 
 
 class PlannedColumn(Document, frozen=True, kw_only=True):

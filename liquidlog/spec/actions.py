@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Annotated, Any, Final
 
 import msgspec
+from msgspec import structs
 
 from liquidlog.spec.file_paths import canonical_path, normal_path
 
@@ -100,13 +101,35 @@ class Metadata(Action, frozen=True, kw_only=True, gc=False):
     created_time: Int64 | None = None
 
 
+FEATURE_ALIASES: Final[Mapping[str, str]] = {
+    # Of Microsoft Fabric and early delta-rs (delta-kernel-rs, issue 2557).
+    "timestampWithoutTimezone": "timestampNtz",
+}
+"""Names that writers gave to table features before the protocol named them: the protocol's names.
+
+Names that end in -preview are features of their own. Source: delta-kernel-rs, TableFeature; Delta
+Spark 4.4, TableFeature, knows no alias.
+"""
+
+
 class Protocol(Action, frozen=True, kw_only=True, gc=False):
-    """What a client must understand to read and to write the table."""
+    """What a client must understand to read and to write the table.
+
+    Features have the protocol's names, also where the log has an alias of FEATURE_ALIASES.
+    """
 
     min_reader_version: int
     min_writer_version: int
     reader_features: tuple[str, ...] | None = None
     writer_features: tuple[str, ...] | None = None
+
+    def __post_init__(self) -> None:
+        """Replace aliases of features."""
+        for field in ("reader_features", "writer_features"):
+            found = getattr(self, field)
+            if found and not FEATURE_ALIASES.keys().isdisjoint(found):
+                named = dict.fromkeys(FEATURE_ALIASES.get(name, name) for name in found)
+                structs.force_setattr(self, field, tuple(named))
 
 
 class DomainMetadata(Action, frozen=True, kw_only=True, gc=False):

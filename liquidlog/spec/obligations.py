@@ -1,9 +1,9 @@
-"""What the features of a table demand of its schema and properties before files may be written.
+"""What a table demands, by its features and properties, before files may be written.
 
 Source: PROTOCOL.md, "Column Mapping", "Type Widening", "Iceberg Compatibility V1", "Void Type".
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 from liquidlog.spec.actions import Protocol
@@ -25,8 +25,35 @@ from liquidlog.spec.widening import type_change_problems, type_changes
 
 ICEBERG_COMPAT_V1: Final = "icebergCompatV1"
 
+MANIFESTS: Final = "delta.compatibility.symlinkFormatManifest.enabled"
+_MATERIALIZING: Final = (
+    "delta.enableIcebergCompatV1",
+    "delta.enableIcebergCompatV2",
+    "delta.enableIcebergCompatV3",
+    "delta.writePartitionColumnsToParquet",
+    "delta.enableMaterializePartitionColumnsFeature",
+)
+"""Properties that ask for data files with the partition columns in them."""
+
 _WIDENING: Final = frozenset({"typeWidening", "typeWidening-preview"})
 _INTEGERS: Final = frozenset({"byte", "short", "integer", "long"})
+
+
+def file_problems(
+    partition_columns: Sequence[str], configuration: Mapping[str, str]
+) -> tuple[str, ...]:
+    """Return every reason in the properties why data files may be neither added nor removed."""
+    problems = [
+        f"{name} with partition columns, which data files must then hold too"
+        for name in _MATERIALIZING
+        if partition_columns and is_true(configuration, name)
+    ]
+    if is_true(configuration, MANIFESTS):
+        problems.append(
+            f"{MANIFESTS}=true (the manifests, which Presto, Athena and others read, would go on"
+            " naming the old files; set it to false, or let Delta Spark write)"
+        )
+    return tuple(problems)
 
 
 def schema_problems(

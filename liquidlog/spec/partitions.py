@@ -35,15 +35,6 @@ NULL_DIRECTORY: Final = "__HIVE_DEFAULT_PARTITION__"
 RANDOM_PREFIXES: Final = "delta.randomizeFilePrefixes"
 RANDOM_PREFIX_LENGTH: Final = "delta.randomPrefixLength"
 
-MATERIALIZING: Final = (
-    "delta.enableIcebergCompatV1",
-    "delta.enableIcebergCompatV2",
-    "delta.enableIcebergCompatV3",
-    "delta.writePartitionColumnsToParquet",
-    "delta.enableMaterializePartitionColumnsFeature",
-)
-"""Properties that ask for data files with the partition columns in them."""
-
 _DEFAULT_PREFIX_LENGTH: Final = 2
 _LONGEST_NAME_BYTES: Final = 255
 """Longest name of a directory that file systems take."""
@@ -85,17 +76,6 @@ def data_schema(schema: StructType, physical: Collection[str]) -> StructType:
     if not physical:
         return schema
     return StructType(tuple(f for f in schema.fields if f.physical_name not in physical))
-
-
-def materialized(
-    partition_columns: Sequence[str], configuration: Mapping[str, str]
-) -> tuple[str, ...]:
-    """Return why data files must hold the partition columns too, which is not supported."""
-    return tuple(
-        f"{name} with partition columns, which data files must then hold too"
-        for name in MATERIALIZING
-        if partition_columns and configuration.get(name, "").lower() == "true"
-    )
 
 
 @lru_cache(maxsize=1 << 16)

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
@@ -10,6 +11,7 @@ from unittest import mock
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+from deltalake import write_deltalake
 
 from liquidlog.cli import rewriting, upkeeping
 from liquidlog.data.runs import Run
@@ -113,6 +115,14 @@ def _migrations(home: Path) -> Iterator[Words]:
     yield [*words, *readers, "--dry-run"]
     deleted = str(ROOT / "fixtures" / "partitions" / "deletion_vectors")
     yield ["migrate", deleted, "--cluster-by", "k", "--dry-run"]
+    moments = pa.table({"id": [1], "p": pa.array([0], pa.timestamp("us", tz="UTC"))})
+    write_deltalake(str(home / "zoneless"), moments, partition_by=["p"])
+    log = home / "zoneless" / "_delta_log" / f"{0:020d}.json"
+    log.write_text(re.sub(r'"p":"1970-01-01[^"]*"', '"p":"1970-01-01 00:00:00"', log.read_text()))
+    migrate = ["migrate", "zoneless", "--cluster-by", "p", "--dry-run"]
+    yield [*migrate, "--partition-time-zone", "Asia/Tokyo"]
+    yield ["set-properties", "zoneless", "liquidlog.partitionTimeZone=UTC"]
+    yield migrate
     yield [*words, "-o", "migration.json"]
     yield [*words, *readers, "--yes", "--no-read-back"]
 

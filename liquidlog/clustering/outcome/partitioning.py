@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from liquidlog.plan import ClusteringPlan, RewriteGroup, RewrittenGroup
 from liquidlog.predicates.partitions import distinct_values
 from liquidlog.snapshot import Snapshot
+from liquidlog.spec.partition_values import in_zone
 from liquidlog.spec.partitions import same_value
 
 
@@ -54,6 +55,7 @@ def value_changes(
     group: RewriteGroup,
     positions: NDArray[np.int64],
     is_changed: NDArray[np.bool_],
+    time_zone: str,
 ) -> Iterator[str]:
     """Yield a sentence if inputs have other partition values than those that outputs hold.
 
@@ -62,6 +64,7 @@ def value_changes(
         group: Of a plan that turns partition columns into data, or of any other.
         positions: The row number of each input in Snapshot.files (int64), -1 if it is not live.
         is_changed: Which inputs are live as something else.
+        time_zone: That of timestamps which name none, for the plan.
     """
     values = group.inputs.columns["partition_values"]
     if values.null_count == len(values):
@@ -69,10 +72,11 @@ def value_changes(
     there = (positions >= 0) & ~is_changed
     planned = values.filter(pa.array(there)).to_pylist(maps_as_pydicts="strict")
     found = distinct_values(snapshot.files.take(pa.array(positions[there])))
+    documents = [in_zone(one, snapshot.schema.fields, time_zone) for one in found.documents]
     for number, expected in zip(found.number.tolist(), planned, strict=True):
-        if found.documents[number] != expected:
+        if documents[number] != expected:
             yield (
                 f"inputs of group {group.group_id} have the partition values"
-                f" {found.documents[number]}, expected {expected}"
+                f" {documents[number]}, expected {expected}"
             )
             return

@@ -28,6 +28,7 @@ from liquidlog.spec.actions import DeletionVector
 from liquidlog.spec.arrow import one_array
 from liquidlog.spec.courses import Fate
 from liquidlog.spec.growth import NewColumn
+from liquidlog.spec.partition_values import READ_AS
 from liquidlog.spec.schema import parse_schema, quote_path
 from liquidlog.spec.terms import (
     FileTerms,
@@ -257,6 +258,7 @@ def staleness_of(
     terms = written_for(plan)
     new = () if terms is None else new_columns(terms, snapshot.metadata)
     changes = tuple(table_changes(snapshot, plan))
+    zone = plan.policy.partition_time_zone or READ_AS
     found = zip(groups, locate_inputs(snapshot, groups), locate_kept(snapshot, groups), strict=True)
     stale = []
     for group, all_inputs, all_kept in found:
@@ -265,7 +267,7 @@ def staleness_of(
         reasons = (
             *_changes_of_inputs(inputs),
             *partition_changes(snapshot, group, inputs.rows),
-            *value_changes(snapshot, group, inputs.positions, inputs.is_changed),
+            *value_changes(snapshot, group, inputs.positions, inputs.is_changed, zone),
             *_row_tracking_changes(snapshot, plan, group, inputs),
             *changes,
             *_changes_of_kept(kept),

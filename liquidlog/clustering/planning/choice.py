@@ -44,7 +44,7 @@ from liquidlog.spec.bounds import BoundsOf
 from liquidlog.spec.codecs import CODEC_PROPERTY, Codec, parse_codec
 from liquidlog.spec.features import DELETION_VECTORS, table_features
 from liquidlog.spec.mapping import mapping_mode
-from liquidlog.spec.partitions import materialized
+from liquidlog.spec.obligations import file_problems
 from liquidlog.spec.sizes import render_size
 from liquidlog.spec.stats import indexed_leaves
 from liquidlog.spec.terms import table_terms
@@ -106,7 +106,7 @@ def check_table(snapshot: Snapshot) -> ClusteringState:
     if state.unresolved:
         raise ClusteringColumnError(tuple(unresolved_problem(path) for path in state.unresolved))
     partitions = snapshot.metadata.partition_columns
-    problems = list(materialized(partitions, snapshot.metadata.configuration))
+    problems = list(file_problems(partitions, snapshot.metadata.configuration))
     if state.columns and partitions:
         listed = ", ".join(partitions)
         problems.append(f"clustering columns and partition columns ({listed}) at once")

@@ -212,7 +212,7 @@ def test_every_difference_is_named_at_once(tmp_path: Path) -> None:
         {
             "narrow": pa.array([1], pa.int32()),
             "scale": pa.array([Decimal("1.1")], pa.decimal128(10, 1)),
-            "zone": pa.array([0], pa.timestamp("us")),
+            "zone": pa.array([0], pa.timestamp("us", tz="UTC")),
             "s": pa.array([{"b": 1.5, "more": 1}]),
             "A": [1],
         }
@@ -220,13 +220,32 @@ def test_every_difference_is_named_at_once(tmp_path: Path) -> None:
     schema = _schema(
         narrow=pa.int64(),
         scale=pa.decimal128(10, 2),
-        zone=UTC,
+        zone=pa.timestamp("us"),
         s=pa.struct([("b", pa.int64())]),
         a=pa.int64(),
     )
     detail = _refusal(_write(tmp_path / "f", table), schema)
     for column in ("narrow", "scale", "zone", "s.b", "s.more", "A"):
         assert f"column {column} is" in detail
+
+
+def test_what_annotations_leave_out_is_read_as_spark_reads_it(tmp_path: Path) -> None:
+    found = pa.table(
+        {
+            "t": pa.array([-128, 127, None], pa.int32()),
+            "n": pa.array([[-32768], [32767], []], pa.list_(pa.int32())),
+            "ms": pa.array([-1, 1, None], pa.timestamp("ms")),
+        }
+    )
+    schema = _schema(t=pa.int8(), n=pa.list_(pa.int16()), ms=UTC)
+    path = _write(tmp_path / "f", found)
+    read = _read(path, schema)
+    assert read["t"].to_pylist() == [-128, 127, None]
+    assert read["n"].to_pylist() == [[-32768], [32767], []]
+    assert read["ms"].cast(pa.int64()).to_pylist() == [-1000, 1000, None]
+    beyond = _write(tmp_path / "g", found.set_column(0, "t", pa.array([0, 128, 1], pa.int32())))
+    with pytest.raises(DataFileError, match="column t cannot be kept exactly"):
+        _read(beyond, schema)
 
 
 def test_change_data_columns_are_dropped(tmp_path: Path) -> None:

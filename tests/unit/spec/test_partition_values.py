@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 from liquidlog.spec.arrow import arrow_type
-from liquidlog.spec.partition_values import typed_value, untyped_values
+from liquidlog.spec.partition_values import in_zone, typed_value, untyped_values
 from liquidlog.spec.schema import DataType, DecimalType, PrimitiveType, StructField
 
 
@@ -42,6 +42,9 @@ def field_of(kind: str | DataType, *, nullable: bool = True) -> StructField:
         (DecimalType(10, 2), "1.5", Decimal("1.50")),
         (DecimalType(38, 18), "0E-18", Decimal(0)),
         (DecimalType(10, 2), "1E+2", Decimal("100.00")),
+        ("string", "", None),
+        ("binary", "", None),
+        ("timestamp", "2020-01-01 02:00:00+02:00", dt.datetime(2020, 1, 1, tzinfo=dt.UTC)),
         ("string", None, None),
     ],
 )
@@ -57,9 +60,7 @@ def test_a_text_is_the_value_that_readers_see(
 @pytest.mark.parametrize(
     ("kind", "text"),
     [
-        ("string", ""),  # null by the protocol, "" to Delta Spark
-        ("binary", ""),
-        ("timestamp", "2024-02-29 12:34:56"),  # a moment of the zone of whoever reads it
+        ("timestamp", "2024-02-29 12:34:56"),  # a moment of a zone that `in_zone` needs to know
         ("timestamp", "2024-02-29"),
         ("timestamp_ntz", "2024-02-29T12:34:56Z"),
         ("integer", "2147483648"),
@@ -88,6 +89,32 @@ def test_every_text_is_judged_once_and_nulls_need_a_nullable_column() -> None:
     documents = [{"p": text} for text in ("1", "x", "x", None, "y")]
     assert len(list(untyped_values(documents, [field_of("integer")]))) == 2
     assert len(list(untyped_values(documents, [field_of("integer", nullable=False)]))) == 3
+
+
+@pytest.mark.parametrize("kind", ["string", "binary"])
+def test_a_text_without_characters_is_null_to_some_and_a_text_to_others(kind: str) -> None:
+    assert len(list(untyped_values([{"p": ""}, {"p": ""}, {"p": "a"}], [field_of(kind)]))) == 1
+
+
+@pytest.mark.parametrize(
+    ("text", "zone", "value"),
+    [
+        ("2021-09-08 11:11:11", "UTC", "2021-09-08T11:11:11Z"),
+        ("2021-09-08T11:11:11.120", "Europe/Berlin", "2021-09-08T09:11:11.120Z"),
+        ("2021-10-31 02:30:00", "Europe/Berlin", "2021-10-31T00:30:00Z"),  # the first of two
+        ("2021-03-28 02:30:00", "Europe/Berlin", "2021-03-28T01:30:00Z"),  # skipped: 03:30
+        ("0001-01-01 00:00:00", "Asia/Tokyo", "0001-01-01 00:00:00"),  # no such moment
+        ("2021-09-08T11:11:11Z", "Asia/Tokyo", "2021-09-08T11:11:11Z"),
+        ("", "Asia/Tokyo", ""),
+        (None, "Asia/Tokyo", None),
+    ],
+)
+def test_a_timestamp_without_a_zone_is_one_of_the_zone_that_is_named(
+    text: str | None, zone: str, value: str | None
+) -> None:
+    assert in_zone({"p": text}, [field_of("timestamp")], zone) == {"p": value}
+    for kind in ("timestamp_ntz", "string"):
+        assert in_zone({"p": text}, [field_of(kind)], zone) == {"p": text}
 
 
 def test_a_null_has_the_type_of_its_column() -> None:

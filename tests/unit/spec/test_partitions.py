@@ -7,7 +7,6 @@ from liquidlog.spec.partitions import (
     data_schema,
     is_safe_directory,
     is_too_long,
-    materialized,
     partition_directory,
     partition_fields,
     prefix_directory,
@@ -126,10 +125,3 @@ def test_makes_short_prefixes_of_the_tables_length() -> None:
     assert found.isalnum()
     assert found == prefix_directory({"delta.randomPrefixLength": "5"}, "an id")
     assert len(prefix_directory({}, "an id")) == 2
-
-
-def test_names_properties_that_ask_for_partition_columns_in_files() -> None:
-    properties = {"delta.enableIcebergCompatV1": "TRUE"}
-    assert materialized(("p",), properties)
-    assert not materialized((), properties)
-    assert not materialized(("p",), {"delta.enableIcebergCompatV1": "false"})
