@@ -24,7 +24,6 @@ from liquidlog.rewriting.shuffle import FACTS_SCHEMA
 from liquidlog.rewriting.sink import TaskFacts, Timer, merge_facts
 from liquidlog.rewriting.source import GroupWork, Survey
 from liquidlog.storage.addresses import file_address
-from liquidlog.storage.files import require_creatable
 from liquidlog.storage.options import StorageOptions
 from liquidspark.aligning import aligned, quoted, with_kept
 from liquidspark.arrivals import PlainArrival, WholeArrival, arriving_work, write_result
@@ -94,7 +93,6 @@ class FrameRun:
     def execute(self) -> WriteResult:
         """Write all rows; the run ends finished, or discarded with all its files."""
         started = time.perf_counter()
-        require_creatable(self.directory, self.storage)
         try:
             with self._reasons():
                 self.run.begin()

@@ -28,7 +28,7 @@ _MISREAD: Final = re.compile(r"%[0-9A-Fa-f]{2}|[\x00-\x1f\x7f]")
 
 
 class ObjectTableStore:
-    """A table in S3, Google Cloud Storage, Azure or HDFS, or read-only in any other storage."""
+    """A table in S3, Google Cloud Storage or Azure."""
 
     def __init__(self, uri: str, options: StorageOptions) -> None:
         """Make the client; no request is sent yet."""
@@ -56,7 +56,6 @@ class ObjectTableStore:
         Delta Spark's DynamoDB log store keeps a table's versions in DynamoDB and overwrites
         versions that others created, so a table whose log has traces of it is refused.
         """
-        self._objects.require_conditional_put(self._uri)
         if _MISREAD.search(self._uri):
             reason = "a percent-encoded or control character in its address"
             raise UnsupportedFeatureError(self._uri, "written", (reason,))

@@ -39,7 +39,7 @@ from liquidlog.rewriting.sink import RowsProof, TaskFacts
 from liquidlog.rewriting.source import GroupWork
 from liquidlog.spec.arguments import one, several
 from liquidlog.spec.sizes import render_size
-from liquidlog.storage.files import require_creatable
+from liquidlog.storage.addresses import table_address
 from liquidlog.storage.options import NO_OPTIONS, StorageOptions
 
 _INPUT_BYTES: Final = 2 << 10
@@ -159,7 +159,7 @@ class GroupRun:
         require_layout(self.plan)
         require_partition(self.plan, self.group)
         try:
-            require_creatable(self.directory, self.storage)
+            table_address(self.plan.table_uri)
         except LiquidlogError as error:
             raise ExecutorError(error.message) from error
         for file in self.group.inputs:

@@ -2,8 +2,7 @@
 
 - `addresses` paths and URIs
 - `options` values never shown, or a callable that gives them
-- `s3`, `gcs`, `azure`, `hadoop` options to a client's arguments
-- `hdfs` a client over HDFS's own protocol
+- `s3`, `gcs`, `azure` options to a client's arguments
 - `clients` fsspec, trusted by class
 - `failures` what may be tried again
 - `objects` every request

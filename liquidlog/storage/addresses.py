@@ -12,7 +12,6 @@ from liquidlog.errors import UsageError
 _SCHEME: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):")
 _ONE_SLASH: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):/(?!/)(.*)")
 _SQL_PATH: Final = re.compile(r"\w+\.`(.+)`")
-_WEB: Final = frozenset({"http", "https"})
 _ADDRESS: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:/")
 """Beginning of a path that is a URI: neither relative to a table nor local."""
 _SLASHES_IN_FRONT: Final = re.compile(r"^//+")
@@ -26,16 +25,13 @@ _FAMILIES: Final = {
     "azure": "azure",
     "abfs": "azure",
     "abfss": "azure",
-    "hdfs": "hdfs",
 }
 _CANONICAL: Final = {"s3a": "s3", "gcs": "gs"}
 
 
 @dataclass(frozen=True, slots=True)
 class ObjectAddress:
-    """The place of an object: `family` is s3, gcs, azure, hdfs or another fsspec protocol.
-
-    In HDFS `bucket` is a NameNode with its port, or a nameservice.
+    """The place of an object: `family` is s3, gcs or azure.
 
     `account` is the Azure storage account, if the address names one.
     """
@@ -48,8 +44,6 @@ class ObjectAddress:
     @property
     def path(self) -> str:
         """Bucket and key in the form that the family's client expects."""
-        if self.family == "hdfs":
-            return f"/{self.key}"
         return f"{self.bucket}/{self.key}" if self.key else self.bucket
 
 
@@ -165,15 +159,17 @@ def parse_object_address(uri: str) -> ObjectAddress:
     if family == "azure" and "@" in bucket:
         bucket, _, host = bucket.partition("@")
         account = host.partition(".")[0]
-    in_cloud = family in _FAMILIES.values()
+    if family not in _FAMILIES.values():
+        raise UsageError(
+            f"there is no storage {scheme}://; tables are on local disk (a path or file:), in S3"
+            " (s3://), Google Cloud Storage (gs://) or Azure (az://, abfss://)"
+        )
     problems = []
-    if family in _WEB:
-        problems.append("is a web address, where no table can be; give s3://, gs:// or abfss://")
     if "::" in uri:
         problems.append("is a chain of protocols")
-    if "@" in bucket or (in_cloud and family != "hdfs" and ":" in bucket):
+    if "@" in bucket or ":" in bucket:
         problems.append("has a user or password in it; give storage options instead")
-    if "?" in bucket or (in_cloud and "?" in key):
+    if "?" in bucket or "?" in key:
         problems.append("has a query in it; give storage options instead")
     if not bucket:
         problems.append("names no bucket or container")

@@ -1,12 +1,11 @@
-"""Open the fsspec client of a storage, and list the clients that may create versions of a table.
+"""Open the fsspec client of a storage.
 
-Only the classes listed here may: measurements showed that they create a file for exactly one of
-several writers (docs/adr/0005, 0015). fsspec's generic code first checks, then writes; with it, two
-writers have both succeeded.
+Only the classes listed here are used: measurements showed that they create a file for exactly one
+of several writers (docs/adr/0005, 0015). fsspec's generic code first checks, then writes; with it,
+two writers have both succeeded.
 """
 
 import importlib
-import inspect
 import logging
 import os
 from collections import OrderedDict
@@ -19,7 +18,6 @@ from liquidlog.errors import StorageError, UsageError
 from liquidlog.storage.addresses import ObjectAddress
 from liquidlog.storage.azure import azure_arguments
 from liquidlog.storage.gcs import gcs_arguments
-from liquidlog.storage.hadoop import hdfs_arguments
 from liquidlog.storage.options import StorageOptions, redacted
 from liquidlog.storage.s3 import s3_arguments
 
@@ -28,7 +26,7 @@ Arguments = Callable[[ObjectAddress, StorageOptions, Mapping[str, str]], dict[st
 
 @dataclass(frozen=True, slots=True)
 class Family:
-    """A kind of storage whose client can create conditionally: its class and its constructor."""
+    """A kind of storage: the class of its client, and its constructor's arguments."""
 
     module: str
     name: str
@@ -41,7 +39,6 @@ FAMILIES: Final[Mapping[str, Family]] = {
     # gcsfs's default class first asks every bucket for its type, over another protocol.
     "gcs": Family("gcsfs.core", "GCSFileSystem", "gcs", gcs_arguments),
     "azure": Family("adlfs", "AzureBlobFileSystem", "azure", azure_arguments),
-    "hdfs": Family("liquidlog.storage.hdfs", "HdfsFiles", "hdfs", hdfs_arguments),
 }
 
 for _name in ("s3fs", "gcsfs", "adlfs", "azure", "aiobotocore", "botocore"):
@@ -65,10 +62,9 @@ class Client:
 class CurrentClient:
     """The client of an address: another one whenever a callable gives other options; mutable."""
 
-    def __init__(self, address: ObjectAddress, uri: str, options: StorageOptions) -> None:
+    def __init__(self, address: ObjectAddress, options: StorageOptions) -> None:
         """Open nothing yet."""
         self._address = address
-        self._uri = uri
         self._options = options
         self._client: Client | None = None
 
@@ -76,7 +72,7 @@ class CurrentClient:
         """Return the client with the options to use now."""
         options, client = self._options.latest(), self._client
         if client is None or client.options != options:
-            client = self._client = open_client(self._address, self._uri, options)
+            client = self._client = open_client(self._address, options)
         return client
 
 
@@ -105,20 +101,16 @@ class _RecentClients:
 _recent: Final = _RecentClients()
 
 
-def open_client(address: ObjectAddress, uri: str, options: StorageOptions) -> Client:
+def open_client(address: ObjectAddress, options: StorageOptions) -> Client:
     """Return the client for an address."""
-    family = FAMILIES.get(address.family)
-    arguments = (
-        family.arguments(address, options, os.environ)
-        if family
-        else _plain_arguments(address.family, uri, options)
-    )
+    family = FAMILIES[address.family]
+    arguments = family.arguments(address, options, os.environ)
     try:
-        kind = _class(family) if family else _plain_class(address.family)
-        client = _opened(kind, {"use_listings_cache": False, **arguments}, options)
+        client = _opened(_class(family), {"use_listings_cache": False, **arguments}, options)
     except ImportError as error:
         raise UsageError(
-            f"{address.family}: a package is not installed ({error}); install {_wanted(family)}"
+            f"{address.family}: a package is not installed ({error}); install the extra"
+            f" {family.extra} of liquidlog ({family.module.partition('.')[0]})"
         ) from error
     except Exception as error:  # noqa: BLE001  clients raise what they like; it may hold a secret
         raise StorageError(address.bucket, explained(error, options)) from None
@@ -146,36 +138,5 @@ def _opened(kind: Any, arguments: Mapping[str, Any], options: StorageOptions) ->
     return _recent.get(kind, arguments) if options.expiring else kind(**arguments)
 
 
-def _wanted(family: Family | None) -> str:
-    if family is None:
-        return "the fsspec client of this storage"
-    package = "hdfs-native" if family.extra == "hdfs" else family.module.partition(".")[0]
-    return f"the extra {family.extra} of liquidlog ({package})"
-
-
 def _class(family: Family) -> Any:  # noqa: ANN401  an fsspec class
     return getattr(importlib.import_module(family.module), family.name)
-
-
-def _plain_class(protocol: str) -> Any:  # noqa: ANN401  an fsspec class
-    # Local tables do not need fsspec, which imports asyncio and more.
-    import fsspec
-
-    return fsspec.get_filesystem_class(protocol)
-
-
-def _plain_arguments(protocol: str, uri: str, options: StorageOptions) -> dict[str, Any]:
-    try:
-        kind = _plain_class(protocol)
-    except ValueError as error:
-        raise UsageError(
-            f"there is no storage {protocol}://; known are s3://, gs://, az://, abfss://, hdfs://"
-            " and file:"
-        ) from error
-    except ImportError:
-        return {}
-    known = set(inspect.signature(kind.__init__).parameters) - {"self", "args", "kwargs"}
-    unknown = [name for name, _ in options.items if name not in known]
-    if unknown:
-        raise UsageError(f"{protocol} has no option {', '.join(unknown)}", options=unknown)
-    return {**kind._get_kwargs_from_urls(uri), **options.given()}  # noqa: SLF001

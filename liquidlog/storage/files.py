@@ -37,7 +37,6 @@ __all__ = [
     "put_if_absent",
     "read_file",
     "replace_file",
-    "require_creatable",
 ]
 
 Source: TypeAlias = pa.NativeFile | io.RawIOBase
@@ -111,14 +110,7 @@ def create(address: str, options: StorageOptions = NO_OPTIONS) -> Output:
     """Return a new file to write; its name must be unique."""
     if is_local(address):
         return _LocalOutput(local_path(address))
-    require_creatable(address, options)
     return _Upload(*_object(address, options))
-
-
-def require_creatable(address: str, options: StorageOptions = NO_OPTIONS) -> None:
-    """Refuse a read-only storage."""
-    if not is_local(address):
-        Objects.at(address, options).require_conditional_put(address)
 
 
 def file_facts(address: str, options: StorageOptions = NO_OPTIONS) -> FileFacts | None:
@@ -172,7 +164,6 @@ def put_if_absent(address: str, content: bytes, options: StorageOptions = NO_OPT
     """Store a small file whole or not at all; return False if the name is taken."""
     if is_local(address):
         return local.put_if_absent(local_path(address), content)
-    require_creatable(address, options)
     objects, path = _object(address, options)
     return objects.put_if_absent(path, content)
 
@@ -182,7 +173,6 @@ def replace_file(address: str, content: bytes, options: StorageOptions = NO_OPTI
     if is_local(address):
         local.replace(local_path(address), content)
         return
-    require_creatable(address, options)
     objects, path = _object(address, options)
     objects.replace(path, content)
 

@@ -12,10 +12,10 @@ from datetime import datetime
 from itertools import pairwise
 from typing import Any, Final, TypeVar
 
-from liquidlog.errors import StorageError, UnsupportedFeatureError
+from liquidlog.errors import StorageError
 from liquidlog.logs import Log, ms_since
 from liquidlog.storage.addresses import ObjectAddress, parse_object_address
-from liquidlog.storage.clients import FAMILIES, Client, CurrentClient, explained, single_shot
+from liquidlog.storage.clients import Client, CurrentClient, explained, single_shot
 from liquidlog.storage.failures import (
     AmbiguousPutError,
     Failure,
@@ -35,7 +35,7 @@ UPLOAD_PART_BYTES: Final = 16 << 20
 """Bytes of an upload in memory. S3 takes 10 000 parts, so files can have up to 160 GiB."""
 _PARALLEL_READ_BYTES: Final = 8 << 20
 _PARALLEL_READS: Final = 8
-_TIME_NAMES: Final = ("LastModified", "last_modified", "mtime", "updated", "created")
+_TIME_NAMES: Final = ("LastModified", "last_modified", "mtime", "updated")
 _ETAG_NAMES: Final = ("ETag", "etag", "generation", "md5Hash")
 _PUT_ATTEMPTS: Final = 4
 _NO_SUCH_RANGE_STATUS: Final = 416
@@ -73,11 +73,9 @@ class Objects:
     def at(cls, uri: str, options: StorageOptions) -> "Objects":
         """Return the store of a URI."""
         address = parse_object_address(uri)
-        current = CurrentClient(address, uri, options)
-        file_system = current.get().file_system
-        in_cloud = address.family in FAMILIES
-        path = address.path if in_cloud else file_system._strip_protocol(uri)  # noqa: SLF001
-        return cls(address, path, options, current)
+        current = CurrentClient(address, options)
+        current.get()
+        return cls(address, address.path, options, current)
 
     @property
     def client(self) -> Client:
@@ -87,12 +85,6 @@ class Objects:
     @property
     def _fs(self) -> Any:  # noqa: ANN401  fsspec has no types
         return self.client.file_system
-
-    def require_conditional_put(self, uri: str) -> None:
-        """Refuse a storage that is not proved to create each file once, whole or not at all."""
-        if self.address.family not in FAMILIES:
-            reason = f"{self.address.family}://, a storage whose conditional put is not proved,"
-            raise UnsupportedFeatureError(uri, "written", (reason,))
 
     def facts(self, path: str) -> ObjectFacts | None:
         """Return the facts about an object, None if it does not exist."""

@@ -20,9 +20,6 @@ from support.proxy import Proxy, proxy_of
 TOOLS = "LIQUID_EMULATORS"
 """Environment variable: a directory with `azurite-blob` and `fake-gcs-server`, if not on PATH."""
 
-HADOOP_JARS = os.environ.get("LIQUID_HADOOP_JARS")
-"""Directory with hadoop-client-minicluster, hadoop-client-runtime and what they need."""
-
 SENTINEL = "S3ntinelSecretNobodyMaySee/abcdefg="
 
 
@@ -118,45 +115,6 @@ def gcs() -> Iterator[Emulator]:
             "allow_http": "true",
         }
         yield Emulator("gcs", "gs://bucket", proxy, options, server_url)
-
-
-@contextmanager
-def hdfs() -> Iterator[str]:
-    """Hadoop's MiniDFSCluster with one data node; the address of its root, without a slash."""
-    if not HADOOP_JARS:
-        pytest.skip("LIQUID_HADOOP_JARS does not name a directory with hadoop-client-minicluster")
-    java = shutil.which("java", path=f"{os.environ.get('JAVA_HOME', '')}/bin:{os.environ['PATH']}")
-    assert java is not None
-    name_port, web_port = _free_port(), _free_port()
-    with tempfile.TemporaryDirectory(prefix="minidfs-") as home:
-        command = [java, "-cp", f"{HADOOP_JARS}/*", "org.apache.hadoop.test.MiniDFSClusterManager"]
-        ports = ["-nnport", str(name_port), "-httpport", str(web_port)]
-        with subprocess.Popen(
-            [*command, "-format", "-datanodes", "1", *ports],
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            cwd=home,
-        ) as process:
-            try:
-                _await_port(name_port, process)
-                address = f"hdfs://127.0.0.1:{name_port}"
-                _await_data_node(address)
-                yield address
-            finally:
-                process.kill()
-
-
-def _await_data_node(address: str) -> None:
-    from liquidlog.storage.hdfs import HdfsFiles
-
-    for _ in range(60):
-        try:
-            HdfsFiles(address, {}).pipe_file("/ready", b"1")
-        except OSError:
-            time.sleep(0.5)
-        else:
-            return
-    pytest.fail(f"{address} takes no file")
 
 
 @contextmanager

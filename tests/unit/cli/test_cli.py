@@ -239,7 +239,7 @@ def test_create_with_column_mapping(mode: str, tmp_path: Path, source: str, call
 BAD = [
     (["detail", "{tmp}/none"], 1, "table_not_found"),
     (["detail", "{tmp}"], 1, "table_not_found"),
-    (["create", "memory://bucket/t", "--schema-from", "{source}"], 5, "unsupported_feature"),
+    (["create", "memory://bucket/t", "--schema-from", "{source}"], 2, "usage"),
     (["detail", "none://bucket/t"], 2, "usage"),
     (["detail", "s3://bucket/t", "--storage-option", "aws_nope=1"], 2, "usage"),
     (["detail", "{table}", "--storage-option", "aws_region=x"], 2, "usage"),

@@ -69,7 +69,7 @@ def test_other_storages_are_not_looked_at() -> None:
         ("s3:/lake/orders", "write s3://lake/orders"),
         ("what:/lake", "write ./what:/lake"),
         ("delta.`/lake/orders`", "give /lake/orders alone"),
-        ("https://host/lake/orders", "a web address"),
+        ("https://host/lake/orders", "there is no storage https://"),
         ("s4://lake/orders", "there is no storage s4://"),
     ],
 )

@@ -35,12 +35,6 @@ def gcs_emulator() -> Iterator[Emulator]:
     yield from _server("gcs")
 
 
-@pytest.fixture(scope="session")
-def hdfs_root() -> Iterator[str]:
-    with emulators.hdfs() as address:
-        yield address
-
-
 @pytest.fixture(params=EMULATED)
 def emulator(request: pytest.FixtureRequest) -> Iterator[Emulator]:
     running: Emulator = request.getfixturevalue(f"{request.param}_emulator")

@@ -104,7 +104,7 @@ def test_few_clients_are_kept_for_options_that_expire(s3: Emulator) -> None:
 
     def opened(number: int) -> object:
         options = StorageOptions.of(lambda: {**s3.options, "aws_session_token": f"t{number}"})
-        return open_client(address, "s3://bucket/x", options.latest()).file_system
+        return open_client(address, options.latest()).file_system
 
     first = opened(0)
     assert opened(0) is first

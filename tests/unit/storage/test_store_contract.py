@@ -1,6 +1,5 @@
 """What every store must do, on local disk and against servers that are not ours."""
 
-import secrets
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -31,7 +30,6 @@ WRITERS = 10
         "s3",
         pytest.param("azure", marks=pytest.mark.emulator),
         pytest.param("gcs", marks=pytest.mark.emulator),
-        pytest.param("hdfs", marks=pytest.mark.emulator),
     ]
 )
 def new_store(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[], TableStore]:
@@ -41,9 +39,6 @@ def new_store(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[], Ta
     if request.param == "memory":
         ground: Playground = request.getfixturevalue("memory_ground")
         return ground.store
-    if request.param == "hdfs":
-        place = f"{request.getfixturevalue('hdfs_root')}/{secrets.token_hex(6)}/a table"
-        return lambda: open_store(place)
     emulator = request.getfixturevalue(f"{request.param}_emulator")
     address = emulator.new_table()
     return lambda: open_store(address, emulator.options)

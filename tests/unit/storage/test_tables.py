@@ -3,6 +3,7 @@
 import io
 from collections import Counter
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -87,7 +88,7 @@ def test_the_log_is_asked_for_the_dynamodb_log_store_once(s3: Emulator) -> None:
 
 def test_the_option_of_the_single_writer_is_for_s3(tmp_path: Path) -> None:
     option = {"liquidlog_single_writer": "true"}
-    for uri in ("gs://bucket/t", "az://bucket/t", "memory://t", str(tmp_path)):
+    for uri in ("gs://bucket/t", "az://bucket/t", str(tmp_path)):
         with pytest.raises(UsageError) as caught:
             open_store(uri, option)
         assert caught.value.fields == {"options": ["liquidlog_single_writer"]}
@@ -275,21 +276,15 @@ def test_options_come_from_the_environment(
     assert '"version": 0' in capsys.readouterr().out
 
 
-def test_other_storages_are_refused_for_writing() -> None:
-    with pytest.raises(UnsupportedFeatureError) as refusal:
-        Table.create("memory://bucket/t", schema=SCHEMA)
-    assert "memory" in refusal.value.features[0]
-
-
-def test_other_storages_can_be_read() -> None:
-    memory = fsspec.filesystem("memory")
-    lines = (
-        b'{"protocol":{"minReaderVersion":1,"minWriterVersion":2}}\n'
-        b'{"metaData":{"id":"i","format":{"provider":"parquet","options":{}},"schemaString":'
-        b'"{\\"type\\":\\"struct\\",\\"fields\\":[]}","partitionColumns":[],"configuration":{}}}'
-    )
-    memory.pipe_file("/bucket/t/_delta_log/00000000000000000000.json", lines)
-    assert Table.open("memory://bucket/t").detail()["numFiles"] == 0
+@pytest.mark.parametrize("scheme", ["hdfs", "memory", "sftp", "https", "s4"])
+def test_other_storages_are_refused_with_those_that_there_are(scheme: str) -> None:
+    for ask in (Table.open, partial(Table.create, schema=SCHEMA)):
+        with pytest.raises(UsageError) as refusal:
+            ask(f"{scheme}://host/t")
+        assert refusal.value.message == (
+            f"there is no storage {scheme}://; tables are on local disk (a path or file:), in S3"
+            " (s3://), Google Cloud Storage (gs://) or Azure (az://, abfss://)"
+        )
 
 
 def test_a_server_that_ignores_the_condition_is_refused(
