@@ -44,11 +44,11 @@ from liquidlog.log.store import TableStore
 from liquidlog.operations.advise import advised_by_the_log
 from liquidlog.operations.backfill import Mended, Rescan, backfill
 from liquidlog.operations.in_place import commit_in_place
-from liquidlog.operations.judge import judge, remembering
+from liquidlog.operations.judge import judge
 from liquidlog.operations.strategies import strategy_names
 from liquidlog.snapshot import Snapshot
 from liquidlog.spec.actions import Commit
-from liquidlog.spec.bounds import Mask
+from liquidlog.spec.bounds import Mask, remembering
 from liquidlog.spec.change import Change
 from liquidlog.spec.mapping import MappingMode, mapping_mode
 from liquidlog.spec.schema import PrimitiveType

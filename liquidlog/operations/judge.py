@@ -34,7 +34,7 @@ from liquidlog.plan import ClusteringPlan
 from liquidlog.simulation.after import Known
 from liquidlog.simulation.prediction import Prediction, predict
 from liquidlog.snapshot import Snapshot
-from liquidlog.spec.bounds import Bounds, BoundsOf
+from liquidlog.spec.bounds import Bounds, BoundsOf, remembering
 from liquidlog.spec.schema import Leaf
 from liquidlog.spec.sizes import render_size
 
@@ -285,16 +285,3 @@ def _unmeasured(snapshot: Snapshot, bounds_of: BoundsOf) -> str | None:
         f"{int(missing.sum())} of {len(missing)} files ({render_size(lacking)}) have no statistics"
         " of a clustering column, so what readers read of them cannot be predicted"
     )
-
-
-def remembering(bounds_of: BoundsOf) -> BoundsOf:
-    """Return the same function, which loads the bounds of the same columns only once."""
-    known: dict[tuple[Leaf, ...], Bounds] = {}
-
-    def bounds(columns: Sequence[Leaf]) -> Bounds:
-        wanted = tuple(columns)
-        if wanted not in known:
-            known[wanted] = bounds_of(wanted)
-        return known[wanted]
-
-    return bounds

@@ -6,6 +6,7 @@ true for some rows only are rewritten: their other rows are among the rows that 
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Final
 
 import numpy as np
@@ -44,10 +45,11 @@ from liquidlog.plan import (
     WritePlan,
 )
 from liquidlog.plan.fitted import prefix_numbers
-from liquidlog.predicates.conditions import parse_condition, referenced_columns
-from liquidlog.predicates.matching import judged_each
+from liquidlog.predicates.conditions import at_time, require_repeatable
+from liquidlog.predicates.matching import every_row_matches, judged_each
 from liquidlog.predicates.sessions import Session
 from liquidlog.snapshot import Snapshot
+from liquidlog.spec.bounds import remembering
 from liquidlog.spec.features import ROW_TRACKING_ENABLED, is_true
 from liquidlog.spec.mapping import mapping_mode
 from liquidlog.spec.partitions import (
@@ -57,7 +59,6 @@ from liquidlog.spec.partitions import (
 )
 from liquidlog.spec.schema import (
     StructType,
-    quote_path,
     render_schema,
     schema_json,
 )
@@ -105,10 +106,13 @@ def plan_write(
     then = replace(snapshot, metadata=after, schema=aligned.schema)
     checks = aligned.checks
     removed, rewritten = np.array([], np.int64), np.array([], np.int64)
-    if request.where is not None:
-        removed, rewritten = _replaced(store, snapshot, request.where)
-        what = f"the condition of what is replaced ({request.where})"
-        checks = (*checks, RowCheck(what=what, expression=request.where))
+    where = request.where
+    if where is not None:
+        require_repeatable(where)
+        where = at_time(where, 1000 * clock.now_ms(), in_session=True)
+        removed, rewritten = _replaced(store, snapshot, where)
+        what = f"the condition of what is replaced ({where})"
+        checks = (*checks, RowCheck(what=what, expression=where))
     return WritePlan(
         write_id=clock.new_id(),
         table_uri=snapshot.uri,
@@ -127,7 +131,7 @@ def plan_write(
         row_bytes=_row_bytes(snapshot) if aligned.schema == snapshot.schema else None,
         sources=aligned.sources,
         checks=checks,
-        where=request.where,
+        where=where,
         partition_columns=physical_partition_columns(after),
         directory_settings=directory_settings(after.configuration)
         if snapshot.metadata.partition_columns
@@ -205,25 +209,17 @@ def _replaced(
     configuration = snapshot.metadata.configuration
     if is_true(configuration, "delta.appendOnly"):
         raise UnsupportedFeatureError(snapshot.uri, "overwritten", ("delta.appendOnly",))
-    named = dict.fromkeys(referenced_columns(parse_condition(where), snapshot.schema).values())
-    # A condition on columns that are never null is true or false, never null.
-    null = " OR ".join(f"{quote_path(path)} IS NULL" for path in named) or "false"
-    some, other, unknown = judged_each(
-        snapshot,
-        [where, f"NOT ({where})", null],
-        lambda columns: load_bounds(store, snapshot, columns),
-        Session(),
-    )
+    bounds_of = remembering(partial(load_bounds, store, snapshot))
+    session = Session(is_changing=True)
+    (some,) = judged_each(snapshot, [where], bounds_of, session)
     if some.asks_for_time:
-        raise UsageError(
-            "where depends on the time at which it is asked; compare with a constant", where=where
-        )
-    touched = np.asarray(some.may_match)
-    partly = touched & (np.asarray(other.may_match) | np.asarray(unknown.may_match))
-    rewritten = np.flatnonzero(partly)
+        raise UsageError(f"a column of the table has the name of the time in {where}", where=where)
+    touched = np.asarray(some.may_match, np.bool_)
+    whole = every_row_matches(snapshot, where, bounds_of, session)
+    rewritten = np.flatnonzero(touched & ~whole)
     if len(rewritten):
         _require_rewritable(snapshot, where, rewritten)
-    return np.flatnonzero(touched & ~partly), rewritten
+    return np.flatnonzero(touched & whole), rewritten
 
 
 def _require_rewritable(snapshot: Snapshot, where: str, rewritten: NDArray[np.int64]) -> None:

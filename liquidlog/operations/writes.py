@@ -177,8 +177,9 @@ class _Writing:
             pc.is_in(newest.files["path"], value_set=one_array(self.before.files["path"]))
         )
         since = replace(newest, files=newest.files.filter(pa.array(came)))
+        session = Session(is_changing=True)
         (judged,) = judged_each(
-            since, [self.plan.where], lambda columns: load_bounds(store, since, columns), Session()
+            since, [self.plan.where], lambda columns: load_bounds(store, since, columns), session
         )
         count = int(pc.sum(judged.may_match).as_py() or 0)
         return (f"{count} file(s) came that may have rows to be replaced",) if count else ()

@@ -2,7 +2,7 @@
 
 - `conditions` text to tree, `sql_errors` its faults, `named` the columns in it
 - `sessions` a reader's time and zone
-- `literals`, `coercion`, `floats` constants compared as Spark compares them, `mismatches` those
+- `literals`, `coercion` constants compared as Spark compares them, `mismatches` those
   that it refuses
 - `folding` constant expressions, `arithmetic` on numbers, `durations` on times
 - `units`, `periods`, `months` years, months, days of a column as ranges of it

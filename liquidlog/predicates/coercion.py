@@ -13,7 +13,6 @@ from typing import Final
 
 import pyarrow as pa
 
-from liquidlog.predicates.floats import floats_around
 from liquidlog.predicates.literals import (
     MOST_DIGITS,
     Exact,
@@ -28,6 +27,7 @@ from liquidlog.predicates.literals import (
     number_text,
 )
 from liquidlog.predicates.sessions import ANY_OFFSET_US, ANY_SHIFT_US, Session
+from liquidlog.spec.floats import floats_around
 from liquidlog.spec.schema import DataType, DecimalType, PrimitiveType
 
 EXACT: Final = pa.decimal256(76, 38)

@@ -34,6 +34,16 @@ _KEPT: Final = 2048
 _KEPT_CHARACTERS: Final = 1000
 """Trees of longer conditions, such as lists of thousands of values, are not kept."""
 
+_BY_CHANCE: Final = frozenset(
+    {
+        *("rand", "random", "randn", "randstr", "uniform", "uuid", "shuffle"),
+        *("monotonically_increasing_id", "spark_partition_id", "input_file_name"),
+        *("input_file_block_start", "input_file_block_length"),
+        *("java_method", "reflect", "try_reflect"),
+    }
+)
+"""Functions that Spark calls nondeterministic."""
+
 _SHOWN: Final = 60
 """The number of characters of a long condition that an error shows."""
 
@@ -75,10 +85,12 @@ def _parsed(predicate: str) -> exp.Expression:
 _kept = lru_cache(_KEPT)(_parsed)
 
 
-def at_time(predicate: str, now_us: int) -> str:
-    """Return a predicate with the current time (microseconds since 1970) and date of UTC in it.
+def at_time(predicate: str, now_us: int, *, in_session: bool = False) -> str:
+    """Return a predicate with the current time (microseconds since 1970) in it.
 
-    A predicate that does not ask for the time, or is no condition, is returned as it is.
+    Its date and local time are those of UTC; with `in_session`, those of the session in which the
+    predicate is evaluated. A predicate that does not ask for the time, or is no condition, is
+    returned as it is.
     """
     try:
         condition = parse_condition(predicate)
@@ -86,19 +98,39 @@ def at_time(predicate: str, now_us: int) -> str:
         return predicate
     if not asks_for_time(condition):
         return predicate
-    return condition.transform(lambda node: _stated(node, now_us)).sql("spark")
+    return condition.transform(lambda node: _stated(node, now_us, in_session)).sql("spark")
 
 
-def _stated(node: exp.Expr, now_us: int) -> exp.Expr:
+def _stated(node: exp.Expr, now_us: int, in_session: bool) -> exp.Expr:  # noqa: FBT001  as above
     now = dt.datetime(1970, 1, 1) + dt.timedelta(microseconds=now_us)  # noqa: DTZ001  as written
-    if isinstance(node, exp.CurrentDate):
-        return exp.cast(exp.Literal.string(now.date().isoformat()), "date")
     text = now.isoformat(sep=" ", timespec="microseconds")
+    instant = exp.cast(exp.Literal.string(f"{text}+00:00"), "timestamptz")
+    if isinstance(node, exp.CurrentDate):
+        day = exp.Literal.string(now.date().isoformat())
+        return exp.cast(instant if in_session else day, "date")
     if isinstance(node, exp.Localtimestamp):
-        return exp.cast(exp.Literal.string(text), "timestampntz")
+        return exp.cast(instant if in_session else exp.Literal.string(text), "timestampntz")
     if isinstance(node, exp.CurrentTimestamp) or is_now(node):
-        return exp.cast(exp.Literal.string(f"{text}+00:00"), "timestamptz")
+        return instant
     return node
+
+
+def require_repeatable(predicate: str) -> None:
+    """Refuse a condition that may be true of a row once and false another time."""
+    condition = parse_condition(predicate)
+    functions = (
+        node.name if isinstance(node, exp.Anonymous) else node.sql_name()
+        for node in condition.find_all(exp.Func)
+    )
+    found = sorted({f"{name.lower()}()" for name in functions if name.lower() in _BY_CHANCE})
+    if condition.find(exp.Query) is not None:
+        found.append("a sub-query")
+    if found:
+        raise UsageError(
+            f"where must say the same of a row each time it is asked, found {', '.join(found)};"
+            " compare columns with constants",
+            where=predicate,
+        )
 
 
 def _instead(statements: Sequence[object]) -> str:

@@ -15,13 +15,21 @@ import pyarrow.compute as pc
 from sqlglot import exp
 
 from liquidlog.predicates.folding import constant_value
-from liquidlog.predicates.limits import as_written, converted
+from liquidlog.predicates.limits import converted
 from liquidlog.predicates.literals import SqlValue
 from liquidlog.predicates.partitions import partition_values
 from liquidlog.predicates.sessions import ANY_SESSION, Session
 from liquidlog.predicates.verdicts import Verdict, true_or_unknown
 from liquidlog.snapshot import Snapshot
-from liquidlog.spec.bounds import BoundsOf, Mask, has_bounds
+from liquidlog.spec.bounds import (
+    BoundsOf,
+    ColumnBounds,
+    Mask,
+    Use,
+    can_be_nan,
+    has_bounds,
+    mended,
+)
 from liquidlog.spec.schema import (
     Leaf,
     Path,
@@ -66,6 +74,7 @@ class FileBounds:
         self._earlier = earlier_types(snapshot.schema)
         self._numbers = {leaf.logical: number for number, leaf in enumerate(measured)}
         self._bounds = bounds_of(measured)
+        self._nan: Leaf | None = None
         self._lacking = np.zeros(self.count, np.bool_)
         self.misses = 0
         self.not_pruning: list[exp.Expression] = []
@@ -111,7 +120,13 @@ class FileBounds:
         """Return which files to keep: the condition may be true, or a statistic is missing."""
         self._lacking = np.zeros(self.count, np.bool_)
         self.misses, self.not_pruning = 0, []
-        return judge(self).can_be_true | self._lacking
+        kept = judge(self).can_be_true
+        if self.session.is_changing:
+            for leaf in filter(_can_be_nan, self._leaves.values()):
+                self._nan = leaf
+                kept = kept | judge(self).can_be_true
+            self._nan = None
+        return kept | self._lacking
 
     def is_exact(self, leaf: Leaf) -> bool:
         """Return whether all rows of a file have the same value, so that the bounds are exact."""
@@ -125,12 +140,20 @@ class FileBounds:
         if leaf.logical in self._values:
             low = high = self._values[leaf.logical].values
         else:
-            number = self._numbers[leaf.logical]
-            low, high = self._bounds.low(number), self._bounds.high(number)
-            self._lacking |= _both_null(low, high) & self.may_have_value(leaf)
+            stated = self._bounds.columns[self._numbers[leaf.logical]]
+            self._lacking |= _both_null(stated.low, stated.high) & self.may_have_value(leaf)
             earlier = self._earlier.get(leaf.physical, frozenset())
-            low, high = as_written(low, high, was_float=_FLOAT in earlier)
+            is_float = _FLOAT in earlier
+            found = mended(stated, Use.SKIPPING, leaf.data_type, was_float=is_float)
+            low, high = self._with_nan(leaf, found)
         return converted(low, wanted, end=-np.inf), converted(high, wanted, end=np.inf)
+
+    def _with_nan(self, leaf: Leaf, found: ColumnBounds) -> tuple[pa.Array, pa.Array]:
+        """Return the bounds of a leaf; if a leaf is to be NaN, of NaN or with NaN among them."""
+        if self._nan is None or not _can_be_nan(leaf):
+            return found.low, found.high
+        nan = mended(found, Use.CHANGING, leaf.data_type)
+        return (nan.low if leaf is self._nan else found.low), nan.high
 
     def may_have_null(self, leaf: Leaf) -> Mask:
         """Return a mask of the files where some row may be null."""
@@ -148,6 +171,47 @@ class FileBounds:
         nulls = self._bounds.null_count(self._numbers[leaf.logical])
         self._lacking |= np.asarray(nulls.is_null(), np.bool_)
         return nulls
+
+
+class ProvingBounds(FileBounds):
+    """Bounds by which conditions are proved of every row: the verdicts are about all rows at once.
+
+    A condition whose verdict cannot be false is true of every row, and one whose verdict cannot be
+    true is false of every row; NULL is neither. Only columns that can hold no NaN prove anything,
+    in files without deleted rows and without nulls in any column that the condition names.
+    """
+
+    def __init__(
+        self, snapshot: Snapshot, columns: Sequence[Path], bounds_of: BoundsOf, session: Session
+    ) -> None:
+        """Load the bounds of resolved columns, all that the condition names."""
+        super().__init__(snapshot, columns, bounds_of, session)
+        self._whole = np.asarray(snapshot.files["deletion_vector"].is_null(), np.bool_)
+        for path in columns:
+            leaf = self._leaves.get(path)
+            # Some writers do not count the nulls of fields inside null structs.
+            is_counted = leaf is not None and len(path) == 1
+            self._whole &= ~self.may_have_null(leaf) if leaf and is_counted else False
+        self._whole &= ~self._lacking
+
+    def constant(self, *, value: bool | None) -> Verdict:
+        """Return the verdict about TRUE, FALSE or NULL."""
+        return self.unknown() if value is None else super().constant(value=value)
+
+    def limits(self, leaf: Leaf, wanted: pa.DataType) -> tuple[pa.Array, pa.Array]:
+        """Return the bounds of a leaf as `wanted`, null where unknown or not to be relied on."""
+        if _can_be_nan(leaf):
+            unknown = pa.nulls(self.count, wanted)
+            return unknown, unknown
+        return super().limits(leaf, wanted)
+
+    def verdict(self, judge: Callable[[FileBounds], Verdict]) -> Mask:
+        """Return of which files every row satisfies the condition."""
+        return self._whole & ~judge(self).can_be_false & ~self._lacking
+
+
+def _can_be_nan(leaf: Leaf) -> bool:
+    return can_be_nan(leaf.data_type)
 
 
 def _without_hidden_time(session: Session, schema: StructType) -> Session:

@@ -19,7 +19,7 @@ from liquidlog.errors import UsageError
 from liquidlog.predicates.arithmetic import holds
 from liquidlog.predicates.coercion import Comparable, comparables
 from liquidlog.predicates.conditions import column_path, too_deep
-from liquidlog.predicates.file_bounds import FileBounds, has_plain_order
+from liquidlog.predicates.file_bounds import FileBounds, ProvingBounds, has_plain_order
 from liquidlog.predicates.folding import asks_for_time
 from liquidlog.predicates.literals import INTEGER_BITS, Exact, SqlValue
 from liquidlog.predicates.mismatches import refuse_impossible, refuse_mismatch, shown_sql
@@ -30,7 +30,7 @@ from liquidlog.predicates.prefixes import Pattern, begins_with, pattern
 from liquidlog.predicates.sessions import Session
 from liquidlog.predicates.verdicts import Verdict, compared
 from liquidlog.snapshot import Snapshot
-from liquidlog.spec.bounds import BoundsOf
+from liquidlog.spec.bounds import BoundsOf, Mask
 from liquidlog.spec.schema import Leaf, PrimitiveType
 
 _SYMBOLS: Final[Mapping[type[exp.Expression], str]] = {
@@ -131,6 +131,23 @@ def judged_or_refused(
     )
 
 
+def every_row_matches(
+    snapshot: Snapshot, predicate: str, bounds_of: BoundsOf, session: Session
+) -> Mask:
+    """Return of which live files each row is proved to satisfy a predicate.
+
+    That no row may fail it is no such proof: a row for which it is NULL stays.
+    """
+    found = condition_on(predicate, snapshot)
+    if isinstance(found, UsageError):
+        raise found
+    bounds = ProvingBounds(snapshot, list(dict.fromkeys(found[1].values())), bounds_of, session)
+    try:
+        return bounds.verdict(partial(_judge, found[0]))
+    except RecursionError as error:
+        raise UsageError(too_deep(predicate), predicate=predicate) from error
+
+
 def _judged(condition: exp.Expression, predicate: str, bounds: FileBounds) -> Judged | UsageError:
     try:
         refuse_impossible(condition)
@@ -221,16 +238,15 @@ def _judge_in(node: exp.In, bounds: FileBounds, *, is_negated: bool = False) -> 
         return _any_value(leaf, bounds)
     if is_negated and not bounds.is_exact(leaf):
         bounds.misses += 1
-    everything = bounds.everything
     if not bounds.is_exact(leaf) or _is_compared_as_text(leaf, values):
         above, below = (
             reduce(or_, [_compared(operator, leaf, value, bounds) for value in wanted])
             for operator in (exp.GTE, exp.LTE)
         )
-        return Verdict((above & below).can_be_true, everything)
+        found = Verdict((above & below).can_be_true, bounds.everything)
+        return found | bounds.constant(value=None) if has_null else found
     found = reduce(or_, [_compared(exp.EQ, leaf, value, bounds) for value in wanted])
-    # IN is never false if the list has a null.
-    return Verdict(found.can_be_true, found.can_be_false & (not has_null))
+    return found | bounds.constant(value=None) if has_null else found
 
 
 def _is_compared_as_text(leaf: Leaf, values: Sequence[SqlValue]) -> bool:
@@ -253,8 +269,8 @@ def _judge_period_in(
     found = reduce(or_, verdicts)
     # With ANSI mode off, texts are compared as texts.
     is_text = any(isinstance(bounds.value(member), str) for member in members)
-    can_be_false = bounds.everything if is_text else found.can_be_false & (not has_null)
-    return Verdict(found.can_be_true, can_be_false)
+    found = found | bounds.constant(value=None) if has_null else found
+    return Verdict(found.can_be_true, bounds.everything if is_text else found.can_be_false)
 
 
 def _judge_null_safe(node: exp.Expression, bounds: FileBounds) -> Verdict:

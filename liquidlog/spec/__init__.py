@@ -11,7 +11,8 @@
 - `features` what is read, written, refused
 - `obligations` what features ask of a schema
 - `stats` file statistics as written
-- `bounds` their typed ends, `bounds_json`, `bounds_exact` parsing them
+- `bounds` their typed ends and what writers state wrongly, `floats` around doubles,
+  `bounds_json`, `bounds_exact` parsing them
 - `deletion_vectors` which rows a vector deletes
 - `file_paths` data files' paths in one form
 - `partitions` partition values and directories, `partition_values` as values of columns

@@ -1,10 +1,13 @@
 """Bounds: what statistics say of the values in each file, typed, column by column.
 
+`RULES` is the table of what writers are known to state wrongly.
+
 Source: PROTOCOL.md, "Per-file Statistics".
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from enum import Enum, auto
 from typing import Final
 
 import numpy as np
@@ -12,12 +15,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from liquidlog.spec.arrow import TIMESTAMP, TIMESTAMP_NTZ, arrow_type, unsupported_types
+from liquidlog.spec.arrow import arrow_type, unsupported_types
+from liquidlog.spec.floats import widened_to_floats
 from liquidlog.spec.schema import (
     VOID,
+    ArrayType,
     DataType,
     DecimalType,
     Leaf,
+    MapType,
     PrimitiveType,
     StructField,
     StructType,
@@ -192,35 +198,237 @@ Mask = NDArray[np.bool_]
 BoundsOf = Callable[[Sequence[Leaf]], Bounds]
 """Returns the bounds of leaves, one column per leaf, one entry per live file of a snapshot."""
 
+
+def remembering(bounds_of: BoundsOf) -> BoundsOf:
+    """Return the same function, which loads the bounds of the same columns only once."""
+    known: dict[tuple[Leaf, ...], Bounds] = {}
+
+    def bounds(columns: Sequence[Leaf]) -> Bounds:
+        wanted = tuple(columns)
+        if wanted not in known:
+            known[wanted] = bounds_of(wanted)
+        return known[wanted]
+
+    return bounds
+
+
 ValuesOf = Callable[[str, pa.DataType], pa.Array]
 """(section of the statistics, type) -> its values for one leaf, null where not of that type."""
 
 
 def column_bounds(leaf: Leaf, values_of: ValuesOf) -> ColumnBounds:
-    """Return the bounds of a leaf from statistics as a log states them.
+    """Return the bounds of a leaf from statistics as a log states them, without what is no bound.
 
-    The log truncates timestamps to milliseconds, so their maxima are raised by 999 us. A leaf
-    whose type has no bounds has nulls.
+    A leaf whose type has no bounds has nulls.
     """
     wanted = bounds_type(leaf)
     null_count = values_of(NULL_COUNT, pa.int64())
-    if not has_bounds(leaf.data_type):
-        nothing = pa.nulls(len(null_count), wanted)
-        return ColumnBounds(low=nothing, high=nothing, null_count=null_count)
-    return ColumnBounds(
-        low=values_of(MIN_VALUES, wanted),
-        high=_raised(values_of(MAX_VALUES, wanted)),
-        null_count=null_count,
+    low = high = pa.nulls(len(null_count), wanted)
+    if has_bounds(leaf.data_type):
+        low, high = values_of(MIN_VALUES, wanted), values_of(MAX_VALUES, wanted)
+    stated = ColumnBounds(low=low, high=high, null_count=null_count)
+    return mended(stated, Use.ANY, leaf.data_type)
+
+
+class Use(Enum):
+    """What bounds are used for."""
+
+    ANY = auto()
+    SKIPPING = auto()
+    """Files are skipped by them: they must hold every value, and may be wider."""
+    CHANGING = auto()
+    """Rows are replaced by them: they must hold values that Delta's readers may miss, too."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """What some writer states that is not so, and what is taken instead.
+
+    `of` says which columns it may concern, by their type and whether that was float before it was
+    widened to double.
+    """
+
+    stated: str
+    writers: str
+    source: str
+    use: Use
+    of: Callable[[DataType, bool], bool]
+    instead: Callable[[ColumnBounds], ColumnBounds]
+
+
+def mended(
+    stated: ColumnBounds, use: Use, data_type: DataType, *, was_float: bool = False
+) -> ColumnBounds:
+    """Return the bounds of a column of a type after the rules for a use."""
+    for rule in RULES:
+        if rule.use is use and rule.of(data_type, was_float):
+            stated = rule.instead(stated)
+    return stated
+
+
+def can_be_nan(data_type: DataType) -> bool:
+    """Return whether a column of this type can hold NaN, which Spark takes for the largest."""
+    return data_type in {PrimitiveType("float"), PrimitiveType("double")}
+
+
+_INT64_ENDS: Final = (-(1 << 63), (1 << 63) - 1)
+_INT64_DIGITS: Final = 18
+"""Every decimal with so many digits is far from the ends of int64."""
+
+_NO_SECONDS_IN_OFFSETS_US: Final = 94_694_400_000_000
+"""1973-01-01; from then on, the offsets of all time zones are whole minutes."""
+
+_MINUTE_US: Final = 60_000_000
+
+_DOUBLE_ERROR: Final = 2.0**-52
+"""Twice the largest relative error of a double."""
+
+_CUT: Final = r"\??\x{FFFD}+$"
+"""What marks a text that was cut; half of a character before it was written as a question mark."""
+
+_LAST_CHARACTER: Final = "\U0010ffff"
+
+
+def _without_int64_ends(stated: ColumnBounds) -> ColumnBounds:
+    def known(ends: pa.Array) -> pa.Array:
+        cut = pc.is_in(ends, value_set=pa.array(_INT64_ENDS, pa.decimal128(38, 0)).cast(ends.type))
+        return pc.if_else(cut, pa.scalar(None, ends.type), ends)
+
+    return replace(stated, low=known(stated.low), high=known(stated.high))
+
+
+def _after_the_cut(stated: ColumnBounds) -> ColumnBounds:
+    high = pc.replace_substring_regex(stated.high, pattern=_CUT, replacement=_LAST_CHARACTER)
+    return replace(stated, high=high)
+
+
+def _raised(stated: ColumnBounds) -> ColumnBounds:
+    micros = pc.cast(stated.high, pa.int64())
+    # Past the last microsecond that there is, a maximum is unknown.
+    inside = pc.less_equal(micros, _LAST_US - MILLISECOND_REST_US)
+    raised = pc.if_else(inside, pc.add(micros, MILLISECOND_REST_US), None)
+    return replace(stated, high=pc.cast(raised, stated.high.type))
+
+
+def _no_count_of_elements(stated: ColumnBounds) -> ColumnBounds:
+    none = pc.equal(stated.null_count, 0)
+    return replace(stated, null_count=pc.if_else(none, stated.null_count, None))
+
+
+def _without_offset_seconds(stated: ColumnBounds) -> ColumnBounds:
+    low, high = _moved_early(stated.low, -_MINUTE_US), _moved_early(stated.high, _MINUTE_US)
+    return replace(stated, low=low, high=high)
+
+
+def _moved_early(values: pa.Array, step_us: int) -> pa.Array:
+    micros = pc.cast(values, pa.int64())
+    early = pc.less(micros, _NO_SECONDS_IN_OFFSETS_US)
+    floor = np.iinfo(np.int64).min + _MINUTE_US
+    moved = pc.add(pc.max_element_wise(micros, floor, skip_nulls=False), step_us)
+    return pc.cast(pc.if_else(early, moved, micros), values.type)
+
+
+def _around_floats(stated: ColumnBounds) -> ColumnBounds:
+    numbers = (np.asarray(pc.fill_null(end, 0.0)) for end in (stated.low, stated.high))
+    low, high = (pa.array(ends) for ends in widened_to_floats(*numbers))
+    nothing = pa.scalar(None, pa.float64())
+    return replace(
+        stated,
+        low=pc.if_else(stated.low.is_valid(), low, nothing),
+        high=pc.if_else(stated.high.is_valid(), high, nothing),
     )
 
 
-def _raised(maxima: pa.Array) -> pa.Array:
-    if maxima.type not in {TIMESTAMP, TIMESTAMP_NTZ}:
-        return maxima
-    stated = pc.cast(maxima, pa.int64())
-    # Past the last microsecond that there is, a maximum is unknown.
-    inside = pc.less_equal(stated, _LAST_US - MILLISECOND_REST_US)
-    return pc.cast(pc.if_else(inside, pc.add(stated, MILLISECOND_REST_US), None), maxima.type)
+def _around_doubles(stated: ColumnBounds) -> ColumnBounds:
+    low, high = _moved_large(stated.low, pc.subtract), _moved_large(stated.high, pc.add)
+    return replace(stated, low=low, high=high)
+
+
+def _moved_large(values: pa.Array, move: Callable[[pa.Array, pa.Array], pa.Array]) -> pa.Array:
+    """Return the decimals; those that their nearest double does not determine are moved."""
+    error = pc.multiply(pc.abs(pc.cast(values, pa.float64())), _DOUBLE_ERROR)
+    coarse = pc.fill_null(pc.greater(error, 0.5 * 10.0**-values.type.scale), fill_value=False)
+    wide = pa.decimal256(values.type.precision + 2, values.type.scale)
+    steps = pc.cast(pc.if_else(coarse, pc.multiply(error, 4.0), 0.0), wide)
+    return move(pc.cast(values, wide), steps)
+
+
+def _nan_alone(stated: ColumnBounds) -> ColumnBounds:
+    """Return bounds of NaN alone: infinity, since comparisons with NaN are false here."""
+    infinite = pa.scalar(float("inf"), stated.high.type)
+    nan = pa.repeat(infinite, len(stated.high))
+    return replace(stated, low=nan, high=nan)
+
+
+RULES: Final = (
+    Rule(
+        stated="ends of int64 for decimals without a scale that lie beyond",
+        writers="delta-rs",
+        source="delta-rs crates/core/src/writer/stats.rs, StatsScalar as JSON",
+        use=Use.ANY,
+        of=lambda kind, _: (
+            isinstance(kind, DecimalType) and not kind.scale and kind.precision > _INT64_DIGITS
+        ),
+        instead=_without_int64_ends,
+    ),
+    Rule(
+        stated="long texts that end in U+FFFD, which supplementary characters exceed",
+        writers="Delta Spark before 3.3, Databricks of that time",
+        source="delta-io/delta#3430; StatisticsCollection.truncateMaxStringAgg before it",
+        use=Use.ANY,
+        of=lambda kind, _: kind == PrimitiveType("string"),
+        instead=_after_the_cut,
+    ),
+    Rule(
+        stated="maxima of times without their microseconds",
+        writers="all that follow PROTOCOL.md; checkpoints of Trino and delta-rs",
+        source="PROTOCOL.md, Per-file Statistics; trinodb/trino#31231, delta-io/delta-rs#2571",
+        use=Use.ANY,
+        of=lambda kind, _: kind in {PrimitiveType("timestamp"), PrimitiveType("timestamp_ntz")},
+        instead=_raised,
+    ),
+    Rule(
+        stated="null elements as null arrays and maps",
+        writers="delta-rs before 1.6",
+        source="delta-io/delta-rs#4578, #4581",
+        use=Use.ANY,
+        of=lambda kind, _: isinstance(kind, ArrayType | MapType),
+        instead=_no_count_of_elements,
+    ),
+    Rule(
+        stated="old instants with offsets that lack their seconds",
+        writers="Delta Spark",
+        source="delta-io/delta#5512; StatisticsCollection, the format of timestamps",
+        use=Use.SKIPPING,
+        of=lambda kind, _: kind == PrimitiveType("timestamp"),
+        instead=_without_offset_seconds,
+    ),
+    Rule(
+        stated="the shortest text of a float, for a column that is double by now",
+        writers="Delta Spark, delta-rs",
+        source="delta.typeChanges; Delta Spark skips such files",
+        use=Use.SKIPPING,
+        of=lambda kind, was_float: was_float and kind == PrimitiveType("double"),
+        instead=_around_floats,
+    ),
+    Rule(
+        stated="decimals that were doubles on the way",
+        writers="delta-rs",
+        source="delta-rs crates/core/src/writer/stats.rs, StatsScalar::Decimal",
+        use=Use.SKIPPING,
+        of=lambda kind, _: isinstance(kind, DecimalType),
+        instead=_around_doubles,
+    ),
+    Rule(
+        stated="bounds that leave NaN out",
+        writers="delta-rs, polars, kernel-rs, whoever takes them from footers of Parquet",
+        source="delta-io/delta#7101; parquet.thrift, ColumnOrder",
+        use=Use.CHANGING,
+        of=lambda kind, _: can_be_nan(kind),
+        instead=_nan_alone,
+    ),
+)
+"""What writers are known to state wrongly. Each has a test, by that writer where it can be had."""
 
 
 def concat_bounds(parts: Sequence[Bounds]) -> Bounds:

@@ -3,6 +3,7 @@
 A session has ANSI mode on or off and some time zone; the truth is found row by row.
 """
 
+import math
 from collections.abc import Sequence
 from random import Random  # noqa: TID251  a test
 from zoneinfo import ZoneInfo
@@ -12,11 +13,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from liquidlog.errors import UsageError
-from liquidlog.predicates.matching import judged_or_refused
+from liquidlog.predicates.matching import every_row_matches, judged_or_refused
 from liquidlog.predicates.sessions import Session as Asking
 from support.effort import effort
 from support.random_predicates import Compare, Predicate, random_predicate, sql
-from support.random_tables import Row, random_files
+from support.random_tables import SPARK_TYPES, Row, random_files
 from support.skipping import snapshot_of_rows
 from support.snapshots import bounds_of
 from support.spark_truth import Session, Unjudged, is_true
@@ -24,6 +25,7 @@ from support.spark_truth import Session, Unjudged, is_true
 ZONES = ("UTC", "America/New_York", "Pacific/Kiritimati", "Asia/Kolkata", "Pacific/Apia")
 SESSIONS = [Session(ansi=ansi, zone=zone) for ansi in (True, False) for zone in ZONES]
 PREDICATES = 40
+FLOATS = ("f", "d", "st.q.r")
 
 
 def matching(predicate: Predicate, files: Sequence[Sequence[Row]], session: Session) -> list[bool]:
@@ -60,6 +62,37 @@ def test_no_file_with_a_matching_row_is_skipped_in_any_session(seed: int) -> Non
             found = matching(predicate, files, session)
             skipped = [n for n, here in enumerate(found) if here and not mask[n].as_py()]
             assert not skipped, (sql(predicate), session, [files[n] for n in skipped])
+
+
+def with_nan(random: Random, rows: Sequence[Row]) -> list[Row]:
+    """Return the rows with NaN in place of some floats."""
+    chosen = [name for name in FLOATS if random.random() < 0.4]
+    return [{**row, **{name: math.nan for name in chosen if random.random() < 0.3}} for row in rows]
+
+
+@settings(max_examples=effort(20, 1_000))
+@given(st.integers(0, 2**32))
+def test_rows_are_replaced_by_their_truth_whoever_wrote_the_statistics(seed: int) -> None:
+    random = Random(seed)
+    files = [with_nan(random, rows) for rows in random_files(random, 6)]
+    snapshot = snapshot_of_rows(files, without_nan=True)
+    columns = random.choice([tuple(SPARK_TYPES), FLOATS, FLOATS])
+    predicates = [random_predicate(random, columns, nulls=0.1) for _ in range(PREDICATES)]
+    changing = Asking(is_changing=True)
+    for predicate in predicates:
+        text = sql(predicate)
+        (judged,) = judged_or_refused(snapshot, [text], bounds_of(snapshot), changing)
+        if isinstance(judged, UsageError):
+            continue
+        whole = every_row_matches(snapshot, text, bounds_of(snapshot), changing)
+        for session in SESSIONS:
+            try:
+                truth = [[is_true(predicate, row, session) for row in rows] for rows in files]
+            except Unjudged:
+                break
+            for number, found in enumerate(truth):
+                assert judged.may_match[number].as_py() or not any(found), (text, session)
+                assert not whole[number] or all(found), (text, session, files[number])
 
 
 @pytest.mark.parametrize("zone", ZONES)

@@ -117,15 +117,42 @@ def sql(predicate: Predicate) -> str:
 
 
 def random_predicate(
-    random: Random, columns: Sequence[str] = tuple(SPARK_TYPES), *, raw: bool = True, depth: int = 0
+    random: Random,
+    columns: Sequence[str] = tuple(SPARK_TYPES),
+    *,
+    raw: bool = True,
+    nulls: float = 0.0,
+    depth: int = 0,
 ) -> Predicate:
-    """Return a predicate on some of the columns; with `raw`, maybe one that only engines judge."""
+    """Return a predicate on some of the columns; with `raw`, maybe one that only engines judge.
+
+    `nulls` is the share of comparisons with NULL, above those that there are anyway.
+    """
+
+    def part() -> Predicate:
+        return random_predicate(random, columns, raw=raw, nulls=nulls, depth=depth + 1)
+
     if depth > 2 or random.random() < 0.55:
-        return _atom(random, random.choice(list(columns)), raw=raw)
+        found = _atom(random, random.choice(list(columns)), raw=raw)
+        return _with_null(random, found) if nulls and random.random() < nulls else found
     if random.random() < 0.3:
-        return Not(random_predicate(random, columns, raw=raw, depth=depth + 1))
-    left, right = (random_predicate(random, columns, raw=raw, depth=depth + 1) for _ in range(2))
-    return Joined(random.choice(["AND", "OR"]), left, right)
+        return Not(part())
+    return Joined(random.choice(["AND", "OR"]), part(), part())
+
+
+def _with_null(random: Random, atom: Predicate) -> Predicate:
+    """Return a condition with NULL in place of one of its literals."""
+    null = Literal("NULL", "null", "")
+    match atom:
+        case Compare(column, operator, _, flipped):
+            return Compare(column, operator, null, flipped)
+        case Between(column, low, high, negated):
+            ends = (null, high) if random.random() < 0.5 else (low, null)
+            return Between(column, *ends, negated)
+        case In(column, members, negated):
+            return In(column, (*members, null), negated)
+        case _:
+            return atom
 
 
 def random_literal(random: Random, column: str) -> Literal:

@@ -1,10 +1,12 @@
 """Writes are planned and committed; what changes meanwhile, and results that prove nothing."""
 
+import datetime as dt
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from deltalake import write_deltalake
 from msgspec import structs
 
 from liquidlog import Table
@@ -78,6 +80,62 @@ def test_a_file_with_nulls_is_rewritten(table: Table) -> None:
     table.append(rows(100, None))
     assert len(table.plan_write(DELTA, where="x >= 100").rewritten) == 1
     assert len(table.plan_write(DELTA, where="x >= 100 OR x IS NULL").rewritten) == 1
+
+
+@pytest.mark.parametrize(
+    "where",
+    [
+        "x > 4 OR x = NULL",
+        "x NOT BETWEEN 2 AND NULL",
+        "x <> 5 OR x IN (NULL)",
+        "x > 4 OR NULL",
+        "x IN (0, 1, NULL)",
+        "x + 1 > 0",
+    ],
+)
+def test_files_of_which_a_condition_may_be_null_are_read(table: Table, where: str) -> None:
+    first = next(file.path for file in table.plan_write(DELTA, where="x = 0").rewritten)
+    assert first in {file.path for file in table.plan_write(DELTA, where=where).rewritten}
+
+
+@pytest.mark.parametrize("where", ["d <= 10", "d >= 1", "d = 1 OR d <> 1", "d > 5"])
+def test_files_that_may_hold_nan_are_read(tmp_path: Path, where: str) -> None:
+    rows = pa.table({"d": [1.0, float("nan"), 2.0]})
+    write_deltalake(tmp_path, rows)
+    table = Table.open(tmp_path)
+    schema = delta_schema(rows.schema)
+    plan = table.plan_write(schema, cluster=False, where=where)
+    assert (len(plan.removed), len(plan.rewritten)) == (1, 1)
+    below = table.plan_write(schema, cluster=False, where="d BETWEEN 5 AND 9")
+    assert below.removed == ()
+
+
+@pytest.mark.parametrize(
+    "where",
+    [
+        "rand() < 0.5",
+        "x > 3 AND uuid() = 'a'",
+        "input_file_name() = 'a'",
+        "x IN (SELECT 1)",
+        "monotonically_increasing_id() < 9",
+    ],
+)
+def test_conditions_that_change_their_mind_are_refused(table: Table, where: str) -> None:
+    with pytest.raises(UsageError, match="each time it is asked"):
+        table.plan_write(DELTA, where=where)
+
+
+def test_the_current_time_is_a_constant_of_the_plan(tmp_path: Path) -> None:
+    schema = pa.schema([("t", pa.timestamp("us", "UTC")), ("day", pa.date32())])
+    made = Table.create(tmp_path / "t", schema=schema)
+    for year in (1999, 2999):
+        moment = dt.datetime(year, 1, 1, tzinfo=dt.UTC)
+        made.append(pa.table([[moment], [moment.date()]], schema=schema))
+    for where in ("t < current_timestamp()", "day < current_date - INTERVAL 1 DAY", "t < now()"):
+        plan = made.plan_write(delta_schema(schema), cluster=False, where=where)
+        assert (len(plan.removed), len(plan.rewritten)) == (1, 0)
+        assert plan.where is not None
+        assert "current" not in plan.where.lower()
 
 
 def test_an_overwrite_removes_what_it_replaces(table: Table) -> None:

@@ -1,8 +1,13 @@
+from decimal import Decimal
+from pathlib import Path
+
 import pyarrow as pa
 import pytest
+from deltalake import write_deltalake
 
 from liquidlog.spec.bounds import (
     NULL_COUNT,
+    RULES,
     Bounds,
     ColumnBounds,
     bounds_type,
@@ -10,7 +15,9 @@ from liquidlog.spec.bounds import (
     concat_bounds,
     has_bounds,
 )
+from liquidlog.spec.bounds_json import parse_bounds
 from liquidlog.spec.schema import leaves
+from liquidlog.table import Table
 from support.plain_bounds import plain_bounds
 from support.schemas import ARRAY, schema_of
 
@@ -18,6 +25,13 @@ from support.schemas import ARRAY, schema_of
 def column(low: list[int | None], high: list[int | None], nulls: list[int | None]) -> ColumnBounds:
     arrays = (pa.array(values, pa.int64()) for values in (low, high, nulls))
     return ColumnBounds(**dict(zip(("low", "high", "null_count"), arrays, strict=True)))
+
+
+def stated(kind: str, low: str, high: str, nulls: int = 0) -> Bounds:
+    """Return the bounds of one file whose statistics say this of a column x, as JSON."""
+    text = f'{{"numRecords":9,"minValues":{{"x":{low}}},"maxValues":{{"x":{high}}}'
+    text += f',"nullCount":{{"x":{nulls}}}}}'
+    return parse_bounds(pa.array([text]), list(leaves(schema_of(x=kind))))
 
 
 def four_files() -> Bounds:
@@ -115,3 +129,43 @@ def test_a_maximum_at_the_end_of_time_is_unknown() -> None:
     found = column_bounds(leaf, values)
     assert found.low.cast(pa.int64()).to_pylist() == last.to_pylist()
     assert found.high.cast(pa.int64()).to_pylist() == [None, 999]
+
+
+@pytest.mark.parametrize("end", [-(2**63), 2**63 - 1])
+def test_ends_of_int64_are_no_bounds_of_wide_whole_decimals(end: int) -> None:
+    for kind in ("decimal(38,0)", "decimal(19,0)"):
+        found = stated(kind, str(end), str(end))
+        assert (found.low(0)[0].as_py(), found.high(0)[0].as_py()) == (None, None)
+    near = stated("decimal(38,0)", str(end // 2), str(end // 2))
+    assert near.low(0)[0].as_py() == near.high(0)[0].as_py() == end // 2
+    assert stated("long", str(end), str(end)).low(0)[0].as_py() == end
+    assert stated("decimal(38,1)", str(end), str(end)).known(0)
+
+
+@pytest.mark.parametrize("value", [2**63, 2**64, 10**38 - 1, -(2**63) - 1, 1 - 10**38])
+def test_wide_decimals_of_delta_rs_are_in_their_bounds(tmp_path: Path, value: int) -> None:
+    kind = pa.decimal128(38, 0)
+    write_deltalake(tmp_path, pa.table({"m": pa.array([Decimal(value)], kind)}))
+    table = Table.open(tmp_path)
+    for where in (f"m = {value}", f"m >= {value}", f"m <= {value}"):
+        assert table.scan(where).files.num_rows == 1
+
+
+def test_cut_texts_end_after_every_character() -> None:
+    assert stated("string", '"a"', '"abc\ufffd"').high(0)[0].as_py() == "abc\U0010ffff"
+    assert stated("string", '"a"', '"abc?\ufffd"').high(0)[0].as_py() == "abc\U0010ffff"
+    assert stated("string", '"a"', '"abc\ufffd\ufffd"').high(0)[0].as_py() == "abc\U0010ffff"
+    for whole in ("abc", "abc?", "\ufffdabc", "abc\U0010ffff"):
+        assert stated("string", '"a"', f'"{whole}"').high(0)[0].as_py() == whole
+
+
+def test_null_elements_are_no_null_arrays() -> None:
+    for nulls, known in ((0, 0), (1, None), (9, None)):
+        text = f'{{"numRecords":9,"nullCount":{{"x":{nulls}}}}}'
+        found = parse_bounds(pa.array([text]), list(leaves(schema_of(x=ARRAY))))
+        assert found.null_count(0)[0].as_py() == known
+
+
+def test_every_rule_has_its_source() -> None:
+    assert all(rule.stated and rule.writers and rule.source for rule in RULES)
+    assert len({rule.stated for rule in RULES}) == len(RULES)
