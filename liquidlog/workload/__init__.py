@@ -6,7 +6,7 @@
 - `spark_events`, `event_log`, `event_queries` Spark's event log
 - `catalyst`, `nodes`, `values` conditions as Spark prints them, `scans` which of them were asked,
   `merges` whose columns they name
-- `statements` SQL per table
+- `statements` SQL per table, `scopes` whose column a name is
 - `query_logs` of other engines
 - `delta_log` DELETE, UPDATE, MERGE
 - `tables` as sources name them

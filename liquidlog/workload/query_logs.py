@@ -126,7 +126,7 @@ def statement_asked(
         return
     for statement in statements:
         try:
-            reads = table_reads(statement, tables)
+            reads = table_reads(statement, tables, dialect)
         except NotAQueryError as error:
             yield NotUnderstood(reason=f"it {error}", example=statement.sql("spark")[:200])
             continue
@@ -139,6 +139,7 @@ def statement_asked(
             yield Asked(
                 table=one.name,
                 conjuncts=one.conjuncts,
+                ambiguous=one.is_ambiguous,
                 source=source,
                 first_ms=time_ms,
                 last_ms=time_ms,

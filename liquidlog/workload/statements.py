@@ -1,13 +1,14 @@
 """SQL statements, taken apart: per table that is read, the conditions on its own columns.
 
-A condition counts for a table if all its columns are the table's: in a WHERE, in the ON of a join
-that leaves out rows of the table, around a sub-query that hands the columns on, or inside one. What
-compares tables with each other, or follows an aggregation, does not narrow a table's scan.
+A condition counts for a table if leaving out the rows that do not satisfy it changes no answer: in
+a WHERE, in the ON of a join that leaves out rows of the table, on the groups of an aggregation, or
+around a query that hands the columns on. What is only perhaps such a condition is not used, and the
+reading is ambiguous. What compares tables with each other narrows none of them.
 """
 
 import logging
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
 from typing import Final
 
 import sqlglot
@@ -18,14 +19,21 @@ from sqlglot.errors import SqlglotError
 from liquidlog.errors import UsageError
 from liquidlog.predicates.conditions import parse_condition
 from liquidlog.predicates.sql_errors import sql_problem
-from liquidlog.workload.tables import KnownTable, Tables
+from liquidlog.workload.scopes import Bound, Ctes, Filter, Scopes, View, split, with_ctes
+from liquidlog.workload.tables import Tables
 
 _READS: Final = (exp.Query, exp.Delete, exp.Update, exp.Merge, exp.Insert, exp.Create)
-_OUTER_OF_JOINED: Final = frozenset({"RIGHT", "FULL"})
-_OUTER_OF_OTHERS: Final = frozenset({"LEFT", "FULL"})
-_READING: Final = frozenset({"delta_scan", "parquet_scan", "read_parquet"})
-"""DuckDB's functions that read what is at an address."""
 _DEEPEST: Final = 40
+_MOST_READS: Final = 5_000
+_STRICT: Final = (
+    exp.Column, exp.Dot, exp.Identifier, exp.Literal, exp.Boolean, exp.Null, exp.Paren, exp.Cast,
+    exp.DataType, exp.Neg, exp.Add, exp.Sub, exp.Mul, exp.Div, exp.IntDiv, exp.Mod, exp.Interval,
+    exp.Var, exp.Not, exp.And, exp.Or, exp.EQ, exp.NEQ, exp.LT, exp.LTE, exp.GT, exp.GTE, exp.In,
+    exp.Like, exp.ILike, exp.RegexpLike, exp.StartsWith, exp.Between, exp.Year, exp.Month, exp.Day,
+    exp.DateTrunc, exp.TimestampTrunc, exp.TsOrDsToDate, exp.Date, exp.Upper, exp.Lower,
+    exp.CurrentDate, exp.CurrentTimestamp, exp.Tuple,
+)  # fmt: skip
+"""Expressions that are null, or not true, where a null decides."""
 
 # The parser warns of each statement that it does not know; these are counted and shown instead.
 # An application that asks for the parser's warnings still gets them.
@@ -45,31 +53,25 @@ class NotAQueryError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class TableRead:
-    """A table as a statement names it, and the conditions on its columns, as SQL."""
+    """A table as a statement names it, and the conditions on its columns, as SQL.
+
+    `is_ambiguous` says that the statement may have other conditions on them than these.
+    """
 
     name: str
     conjuncts: tuple[str, ...]
+    is_ambiguous: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class _Source:
-    """What a name in a FROM stands for: a table or a query, whose columns may be renamed."""
+@dataclass(frozen=True, slots=True, eq=False)
+class _Above:
+    """Conditions on what a query gives, and whether there may be others."""
 
-    alias: str
-    table: str | None
-    query: exp.Query | None
-    known: KnownTable | None
-    nullable: bool = False
-    outer: frozenset[str] = frozenset()
+    conditions: tuple[exp.Expr, ...] = ()
+    is_doubtful: bool = False
 
 
-@dataclass(slots=True)
-class _Reads:
-    """What was found; `outer` has the names that the queries around the present one give."""
-
-    tables: Tables
-    outer: frozenset[str] = frozenset()
-    found: list[TableRead] = field(default_factory=list)
+_NOTHING_ABOVE: Final = _Above()
 
 
 def parse_statements(text: str, dialect: str = "") -> tuple[exp.Expr, ...]:
@@ -83,221 +85,284 @@ def parse_statements(text: str, dialect: str = "") -> tuple[exp.Expr, ...]:
     return tuple(one for one in found if isinstance(one, exp.Expr))
 
 
-def table_reads(statement: exp.Expr, tables: Tables) -> tuple[TableRead, ...]:
+def table_reads(statement: exp.Expr, tables: Tables, dialect: str = "") -> tuple[TableRead, ...]:
     """Return what a statement reads, one entry per mention of a table."""
     if not isinstance(statement, _READS):
         kind = type(statement).__name__
         raise NotAQueryError(f"is a statement of another kind: {kind}")
-    reads = _Reads(tables)
+    reader = _Reader(tables, dialect)
     try:
-        _statement(statement, reads)
+        query = _as_query(statement)
+        if query is not None:
+            ctes = {} if query is statement else with_ctes(statement, {})
+            reader.read(query, ctes, _NOTHING_ABOVE, None, 0)
     except RecursionError as error:
         raise NotAQueryError("is nested too deeply") from error
-    if not reads.found:
+    if not reader.found:
         raise NotAQueryError("reads no table")
-    return tuple(reads.found)
+    return tuple(reader.found)
 
 
-def _statement(statement: exp.Expr, reads: _Reads) -> None:
+def _as_query(statement: exp.Expr) -> exp.Query | None:
+    """Return the query that reads what a statement reads, None if it reads nothing."""
     match statement:
         case exp.Query():
-            _query(statement, {}, (), reads, 0)
-        case exp.Delete() | exp.Update():
-            _change(statement, reads)
+            return statement
+        case exp.Delete():
+            using = statement.args.get("using") or ()
+            return _joined(statement, [exp.Join(this=one.copy()) for one in using], [])
+        case exp.Update():
+            origin = statement.args.get("from_")
+            joins = [] if origin is None else [exp.Join(this=origin.this.copy())]
+            shown = [one.expression for one in statement.expressions if isinstance(one, exp.EQ)]
+            return _joined(statement, joins, shown)
         case exp.Merge():
-            _merge(statement, reads)
+            return _merged(statement)
+        case exp.Create() if _is_view(statement):
+            return None
         case _:
             inner = statement.expression
-            if isinstance(inner, exp.Query):
-                # A WITH may stand before INSERT instead of before the SELECT.
-                _query(inner, _ctes(statement, {}), (), reads, 0)
+            return inner if isinstance(inner, exp.Query) else None
 
 
-def _change(statement: exp.Delete | exp.Update, reads: _Reads) -> None:
-    target = statement.this
+def _is_view(statement: exp.Create) -> bool:
+    stored = statement.find(exp.MaterializedProperty) is not None
+    return str(statement.kind).upper() == "VIEW" and not stored
+
+
+def _joined(
+    statement: exp.Expr, joins: list[exp.Join], shown: Iterable[exp.Expr]
+) -> exp.Query | None:
+    target, where = statement.this, statement.args.get("where")
     if not isinstance(target, exp.Table):
-        return
-    source = _source(target, {}, reads)
-    where = statement.args.get("where")
-    conditions = [] if where is None else list(_split(where.this))
-    _note(source, [source], conditions, reads)
-    for one in conditions:
-        _subqueries(one, {}, reads, 0)
-
-
-def _merge(statement: exp.Merge, reads: _Reads) -> None:
-    target = statement.this
-    using = statement.args.get("using")
-    on = statement.args.get("on")
-    sources = [
-        _source(one, {}, reads)
-        for one in (target, using)
-        if isinstance(one, exp.Table | exp.Subquery)
-    ]
-    conditions = [] if on is None else list(_split(on))
-    for place, source in enumerate(sources):
-        # A row of the source that matches nothing may be inserted, so all of it is read.
-        mine = conditions if place == 0 else []
-        _descend(source, sources, mine, {}, reads, 0)
-
-
-def _ctes(statement: exp.Expr, outer: Mapping[str, exp.Query]) -> dict[str, exp.Query]:
-    known = dict(outer)
-    with_ = statement.args.get("with_")
-    for cte in with_.expressions if with_ is not None else ():
-        if isinstance(cte.this, exp.Query):
-            known[cte.alias.lower()] = cte.this
-    return known
-
-
-def _query(
-    query: exp.Expr,
-    ctes: Mapping[str, exp.Query],
-    above: tuple[exp.Expr, ...],
-    reads: _Reads,
-    depth: int,
-) -> None:
-    """Note what a query reads; `above` are conditions on its output, in its output's names."""
-    if depth > _DEEPEST:
-        raise RecursionError
-    known = _ctes(query, ctes)
-    match query:
-        case exp.Subquery():
-            _query(query.this, known, above, reads, depth + 1)
-        case exp.SetOperation():
-            for side in (query.this, query.expression):
-                _query(side, known, above if isinstance(query, exp.Union) else (), reads, depth + 1)
-        case exp.Select():
-            _select(query, known, above, reads, depth)
-        case _:
-            return
-
-
-def _select(
-    select: exp.Select,
-    ctes: Mapping[str, exp.Query],
-    above: tuple[exp.Expr, ...],
-    reads: _Reads,
-    depth: int,
-) -> None:
-    sources, ons = _sources(select, ctes, reads)
-    where = select.args.get("where")
-    conditions = [] if where is None else list(_split(where.this))
-    inner = list(conditions)
-    if not _hides(select):
-        inner += [one for one in (_renamed(one, select) for one in above) if one is not None]
-    for source in sources:
-        own = inner + [on for on, narrowed in ons if source.alias in narrowed]
-        _descend(source, sources, own, ctes, reads, depth)
-    outside = reads.outer
-    reads.outer |= {source.alias for source in sources}
-    shown = (*select.expressions, select.args.get("having"))
-    for clause in (*conditions, *(on for on, _ in ons), *shown):
-        if clause is not None:
-            _subqueries(clause, ctes, reads, depth)
-    reads.outer = outside
-
-
-def _hides(select: exp.Select) -> bool:
-    """Return whether conditions on a query's output do not hold for what it reads."""
-    grouped = select.args.get("group") or select.args.get("limit") or select.args.get("offset")
-    return bool(grouped) or any(
-        one.find(exp.AggFunc, exp.Window, exp.Explode) is not None for one in select.expressions
+        return None
+    return exp.Select(
+        expressions=[exp.Literal.number(1), *(one.copy() for one in shown)],
+        from_=exp.From(this=target.copy()),
+        joins=joins,
+        where=None if where is None else where.copy(),
     )
 
 
-def _sources(
-    select: exp.Select, ctes: Mapping[str, exp.Query], reads: _Reads
-) -> tuple[list[_Source], list[tuple[exp.Expr, frozenset[str]]]]:
-    """Return what a SELECT reads, and each condition of its joins with the names it narrows."""
-    origin = select.args.get("from_")
-    sources: list[_Source] = []
-    ons: list[tuple[exp.Expr, frozenset[str]]] = []
-    if origin is not None and isinstance(origin.this, exp.Table | exp.Subquery):
-        sources.append(_source(origin.this, ctes, reads))
-    for join in select.args.get("joins") or ():
-        side, kind = str(join.side).upper(), str(join.kind).upper()
-        if side in _OUTER_OF_JOINED:
-            sources = [_with_nulls(one) for one in sources]
-        if not isinstance(join.this, exp.Table | exp.Subquery):
+def _merged(statement: exp.Merge) -> exp.Query | None:
+    """Return the join of a MERGE: it keeps rows without a match if there is a clause for them."""
+    whens = statement.args["whens"].expressions
+    unmatched = [one for one in whens if not one.args.get("matched")]
+    keeps_target = any(one.args.get("source") for one in unmatched)
+    keeps_source = any(not one.args.get("source") for one in unmatched)
+    side = {(True, True): "FULL", (True, False): "LEFT", (False, True): "RIGHT"}
+    on = statement.args.get("on")
+    join = exp.Join(
+        this=statement.args["using"].copy(),
+        side=side.get((keeps_target, keeps_source)),
+        on=None if on is None else on.copy(),
+    )
+    return _joined(statement, [join], whens)
+
+
+class _Reader:
+    """Reads queries, and notes what they read of each table."""
+
+    def __init__(self, tables: Tables, dialect: str) -> None:
+        self.found: list[TableRead] = []
+        self._scopes = Scopes(tables, dialect)
+
+    def read(
+        self, query: exp.Expr, outer_ctes: Ctes, above: _Above, outer: View | None, depth: int
+    ) -> None:
+        """Note what a query reads; conditions above it name its outputs."""
+        if depth > _DEEPEST or len(self.found) > _MOST_READS:
+            raise RecursionError
+        ctes = with_ctes(query, outer_ctes)
+        if not isinstance(query, exp.Select) and _is_cut(query):
+            above = replace(above, conditions=())
+        match query:
+            case exp.Subquery():
+                self.read(query.this, ctes, above, outer, depth + 1)
+            case exp.SetOperation():
+                self._sides(query, ctes, above, outer, depth)
+            case exp.Select():
+                self._select(query, ctes, above, outer, depth)
+            case _:
+                return
+
+    def _sides(
+        self, query: exp.SetOperation, ctes: Ctes, above: _Above, outer: View | None, depth: int
+    ) -> None:
+        self.read(query.this, ctes, above, outer, depth)
+        # Columns are the same by their place. That is not known next to a star of any columns.
+        by_place = self._scopes.outputs(query.this, ctes, outer) is not None
+        if above.conditions and not by_place and not query.args.get("by_name"):
+            above = _Above(is_doubtful=True)
+        self.read(query.expression, ctes, above, outer, depth)
+
+    def _select(
+        self, select: exp.Select, ctes: Ctes, above: _Above, outer: View | None, depth: int
+    ) -> None:
+        view = self._scopes.view(select, ctes, outer)
+        shown = frozenset(view.seen())
+        doubtful = set(range(len(view.sources))) if above.is_doubtful else set()
+        filters = list(view.ons)
+        for bound in _bound_filters(select, view, above.conditions, doubtful):
+            # A column of USING has one value on both sides, where one of them is hidden too.
+            joined = [view.merged[name] for name in bound.merged]
+            filters.append(Filter(bound, shown.union(*joined) - view.picked, view.nullable))
+        for number in range(len(view.sources)):
+            self._descend(view, number, filters, depth, is_doubtful=number in doubtful)
+        for inner in _inner_queries(select):
+            self.read(inner, ctes, _NOTHING_ABOVE, view, depth + 1)
+
+    def _descend(
+        self, view: View, number: int, filters: list[Filter], depth: int, *, is_doubtful: bool
+    ) -> None:
+        source = view.sources[number]
+        conditions: list[exp.Expr] = []
+        for one in filters:
+            is_doubtful = is_doubtful or number in one.bound.doubtful
+            tree = view.about(one.bound, number) if number in one.narrowed else None
+            if tree is None or source.is_cut:
+                continue
+            if number in one.nullable and not _rejects_nulls(tree):
+                continue
+            if source.is_opaque:
+                is_doubtful = True
+            else:
+                conditions.append(tree)
+        if source.query is not None:
+            above = _Above(tuple(conditions), is_doubtful)
+            around = view if source.is_lateral else view.outer
+            self.read(source.query, source.ctes, above, around, depth + 1)
+        elif source.table is not None:
+            texts = dict.fromkeys(_text(one) for one in conditions)
+            usable = tuple(text for text in texts if _is_condition(text))
+            is_doubtful = is_doubtful or len(usable) < len(texts)
+            self.found.append(TableRead(source.table, usable, is_doubtful))
+
+
+def _is_cut(query: exp.Expr) -> bool:
+    """Return whether which rows a query gives depends on its other rows."""
+    distinct = query.args.get("distinct")
+    has_on = isinstance(distinct, exp.Distinct) and distinct.args.get("on") is not None
+    cutting = ("limit", "offset", "sample", "connect", "match", "pivots")
+    return has_on or any(query.args.get(one) for one in cutting)
+
+
+def _bound_filters(
+    select: exp.Select, view: View, above: Iterable[exp.Expr], doubtful: set[int]
+) -> Iterator[Bound]:
+    """Yield the conditions on rows of a SELECT, and add sources that others may be about."""
+    where = select.args.get("where")
+    is_bound = not select.args.get("connect") and not select.args.get("match")
+    for one in () if where is None else split(where.this):
+        bound = view.bind(one)
+        if bound is not None and is_bound:
+            yield bound
+        elif not is_bound:
+            doubtful.update(view.seen())
+    late: list[Bound | None] = []
+    for clause in ("having", "qualify"):
+        found = select.args.get(clause)
+        late += [] if found is None else [view.bind(one, is_late=True) for one in split(found.this)]
+    late += [] if _is_cut(select) else [_below(one, view, doubtful) for one in above]
+    kept = _kept(select, view)
+    for bound in late:
+        if bound is None:
             continue
-        joined = _source(join.this, ctes, reads)
-        before = frozenset(one.alias for one in sources)
-        sources.append(_with_nulls(joined) if side in _OUTER_OF_OTHERS else joined)
-        on = join.args.get("on")
-        narrowed: frozenset[str] = frozenset()
-        if side != "FULL":
-            keeps_others = side == "LEFT" or kind == "ANTI"
-            narrowed = (frozenset() if keeps_others else before) | (
-                frozenset() if side == "RIGHT" else frozenset({joined.alias})
-            )
-        ons.extend((one, narrowed) for one in (() if on is None else _split(on)))
-    return sources, ons
+        doubtful |= bound.doubtful
+        if bound.is_whole and all(_is_made_of(bound.tree, names) for names in kept):
+            yield bound
 
 
-def _with_nulls(source: _Source) -> _Source:
-    return replace(source, nullable=True)
+def _below(condition: exp.Expr, view: View, doubtful: set[int]) -> Bound | None:
+    """Return a condition on a SELECT's output as one on what it reads, None if it is none."""
+    holder = exp.Paren(this=condition.copy())
+    for column in list(holder.find_all(exp.Column)):
+        found = view.output(column.name)
+        if isinstance(found, frozenset):
+            doubtful |= found
+            return None
+        # What a function that is not known gives may be of many rows.
+        if found is None or found.find(exp.Anonymous) is not None:
+            return None
+        bound = view.bind(found, aliases=0 if isinstance(found, exp.Column) else None)
+        if bound is None:
+            return None
+        if not bound.is_whole:
+            doubtful |= bound.doubtful
+            return None
+        plain = isinstance(bound.tree, exp.Column | exp.Literal | exp.Func)
+        column.replace(bound.tree if plain else exp.Paren(this=bound.tree))
+    return view.bind(holder.this)
 
 
-def _source(item: exp.Expr, ctes: Mapping[str, exp.Query], reads: _Reads) -> _Source:
-    alias = item.alias_or_name.lower()
-    if isinstance(item, exp.Subquery):
-        return _Source(alias, None, item, None, outer=reads.outer)
-    if isinstance(item.this, exp.Func):
-        return _called(item.this, alias, reads)
-    name = _table_name(item)
-    if "." not in name and "/" not in name and name.lower() in ctes:
-        return _Source(alias, None, ctes[name.lower()], None, outer=reads.outer)
-    return _Source(alias, name, None, reads.tables.named(name), outer=reads.outer)
+def _kept(select: exp.Select, view: View) -> list[frozenset[str]]:
+    """Return sets of expressions: a condition leaves out whole groups if it is made of each."""
+    kept: list[frozenset[str]] = []
+    group = select.args.get("group")
+    shown = [*select.expressions, *(select.args.get(one) for one in ("having", "order", "qualify"))]
+    nodes = [node for one in shown if one is not None for node in _outside_queries(one)]
+    windows = [node for node in nodes if isinstance(node, exp.Window)]
+    if group is not None:
+        kept.append(_texts(_group_keys(select, group), view))
+    elif any(isinstance(one, exp.AggFunc) and not _is_windowed(one) for one in nodes):
+        kept.append(frozenset())
+    kept += [_texts(window.args.get("partition_by") or (), view) for window in windows]
+    return kept
 
 
-def _called(function: exp.Func, alias: str, reads: _Reads) -> _Source:
-    """Return what a function in a FROM reads: a table at an address, as in DuckDB, or no table."""
-    called = function.name if isinstance(function, exp.Anonymous) else function.sql_name()
-    # DuckDB names the rows of a function after it.
-    alias = alias or called.lower()
-    address = function.expressions[0] if function.expressions else None
-    if called.lower() not in _READING or not isinstance(address, exp.Literal):
-        return _Source(alias, None, None, None, outer=reads.outer)
-    name = str(address.this)
-    return _Source(alias, name, None, reads.tables.named(name), outer=reads.outer)
+def _group_keys(select: exp.Select, group: exp.Group) -> list[exp.Expr]:
+    if any(group.args.get(one) for one in ("rollup", "cube", "grouping_sets", "totals")):
+        return []
+    if group.args.get("all"):
+        shown = [one.unalias() for one in select.expressions]
+        return [one for one in shown if one.find(exp.AggFunc) is None]
+    found = []
+    for one in group.expressions:
+        if isinstance(one, exp.Rollup | exp.Cube | exp.GroupingSets):
+            return []
+        place = int(one.name) if isinstance(one, exp.Literal) and one.is_int else 0
+        is_place = 0 < place <= len(select.expressions)
+        found.append(select.expressions[place - 1].unalias() if is_place else one)
+    return found
 
 
-def _table_name(table: exp.Expr) -> str:
-    parts = [part.name for part in table.parts] if isinstance(table, exp.Table) else []
-    # delta.`s3://b/t` and parquet.`/t` name a place.
-    if parts and "/" in parts[-1]:
-        return parts[-1]
-    return ".".join(parts)
+def _texts(keys: Iterable[exp.Expr], view: View) -> frozenset[str]:
+    bound = [view.bind(one, is_late=True) for one in keys]
+    return frozenset(one.tree.sql() for one in bound if one is not None and one.is_whole)
 
 
-def _descend(
-    source: _Source,
-    sources: list[_Source],
-    conditions: list[exp.Expr],
-    ctes: Mapping[str, exp.Query],
-    reads: _Reads,
-    depth: int,
-) -> None:
-    if source.query is None:
-        _note(source, sources, conditions, reads)
-        return
-    own = [one for one in conditions if _is_of(one, source, sources)]
-    # A query that is known by a name may be named inside it too only by recursion.
-    inner = {name: query for name, query in ctes.items() if query is not source.query}
-    _query(source.query, inner, tuple(_bare(one, source) for one in own), reads, depth + 1)
+def _is_made_of(tree: exp.Expr, keys: frozenset[str]) -> bool:
+    if tree.sql() in keys:
+        return True
+    if isinstance(tree, exp.Column):
+        return False
+    return all(_is_made_of(one, keys) for one in tree.iter_expressions())
 
 
-def _note(
-    source: _Source, sources: list[_Source], conditions: list[exp.Expr], reads: _Reads
-) -> None:
-    if source.table is None:
-        return
-    own = [one for one in conditions if _is_of(one, source, sources)]
-    texts = [_text(_bare(one, source)) for one in own]
-    usable = [text for text in texts if _is_condition(text)]
-    name = source.table if source.known is None else source.known.address
-    reads.found.append(TableRead(name, tuple(dict.fromkeys(usable))))
+def _is_windowed(node: exp.Expr) -> bool:
+    parent = node.parent
+    while isinstance(parent, exp.IgnoreNulls | exp.RespectNulls | exp.Filter | exp.WithinGroup):
+        parent = parent.parent
+    return isinstance(parent, exp.Window)
+
+
+def _rejects_nulls(tree: exp.Expr) -> bool:
+    """Return whether a condition is not true where all its columns are null."""
+    match tree:
+        case exp.Paren():
+            return _rejects_nulls(tree.this)
+        case exp.And():
+            return _rejects_nulls(tree.this) or _rejects_nulls(tree.expression)
+        case exp.Or():
+            return _rejects_nulls(tree.this) and _rejects_nulls(tree.expression)
+        case exp.Not(this=exp.Is(this=subject, expression=exp.Null())):
+            return _is_strict(subject)
+        case _:
+            return _is_strict(tree)
+
+
+def _is_strict(tree: exp.Expr) -> bool:
+    return all(isinstance(node, _STRICT) for node in tree.walk())
 
 
 def _text(condition: exp.Expr) -> str:
@@ -316,111 +381,25 @@ def _is_condition(text: str) -> bool:
     return True
 
 
-def _is_of(condition: exp.Expr, source: _Source, sources: list[_Source]) -> bool:
-    """Return whether a condition is about one source only."""
-    if condition.find(exp.Query, exp.AggFunc, exp.Window) is not None:
-        return False
-    columns = list(condition.find_all(exp.Column))
-    if not columns or not all(_belongs(column, source, sources) for column in columns):
-        return False
-    return not (source.nullable and condition.find(exp.Is, exp.Coalesce, exp.NullSafeEQ))
-
-
-def _belongs(column: exp.Column, source: _Source, sources: list[_Source]) -> bool:
-    first = column.parts[0].name.lower()
-    if len(column.parts) > 1:
-        qualified = {one.alias for one in sources}
-        whole = ".".join(part.name for part in column.parts[:-1]).lower()
-        if first in qualified:
-            return first == source.alias
-        if source.table is not None and whole == source.table.lower():
-            return True
-        if first in source.outer:
-            return False
-    if len(sources) == 1:
-        return True
-    has = [one for one in sources if one.known is not None and one.known.has((first,))]
-    # A column without a name before it is of the only source that has it, if all are known.
-    return has == [source] and all(one.known is not None for one in sources)
-
-
-def _bare(condition: exp.Expr, source: _Source) -> exp.Expr:
-    """Return a condition whose columns no longer name their source."""
-    copied = condition.copy()
-    table = (source.table or "").lower()
-    for column in list(copied.find_all(exp.Column)):
-        parts = [part.name for part in column.parts]
-        whole = ".".join(parts[:-1]).lower()
-        # Without its source's name before it, a.b is the field b of the column a.
-        own = 1 if len(parts) > 1 and parts[0].lower() == source.alias else 0
-        dropped = len(parts) - 1 if whole and whole == table else own
-        bare = _of_parts([part.copy() for part in column.parts[dropped:]])
-        if column is copied:
-            return bare
-        column.replace(bare)
-    return copied
-
-
-def _of_parts(parts: Sequence[exp.Expr]) -> exp.Expr:
-    """Return the column of a path: sqlglot takes up to four parts, the last one first."""
-    names = ("this", "table", "db", "catalog")
-    column: exp.Expr = exp.Column(**dict(zip(names, reversed(parts[:4]), strict=False)))
-    for part in parts[4:]:
-        column = exp.Dot(this=column, expression=part)
-    return column
-
-
-def _renamed(condition: exp.Expr, select: exp.Select) -> exp.Expr | None:
-    """Return a condition on a query's output in the names of its input, None if it has none."""
-    outputs: dict[str, exp.Expr] = {}
-    star = False
-    for shown in select.expressions:
-        star = star or shown.is_star
-        inner = shown.this if isinstance(shown, exp.Alias) else shown
-        outputs[shown.alias_or_name.lower()] = inner
-    copied = condition.copy()
-    for column in list(copied.find_all(exp.Column)):
-        inner = outputs.get(column.parts[0].name.lower())
-        if inner is None and star:
+def _inner_queries(select: exp.Select) -> Iterator[exp.Query]:
+    """Yield the queries in the clauses of a SELECT, but for those that it reads from."""
+    for name, clause in select.args.items():
+        if name in ("with_", "from_", "joins"):
             continue
-        if not isinstance(inner, exp.Column):
-            return None
-        if column is copied:
-            copied = inner.copy()
-        else:
-            column.replace(inner.copy())
-    return copied
+        for one in clause if isinstance(clause, list) else [clause]:
+            if isinstance(one, exp.Expr):
+                yield from (node for node in _outside_queries(one) if isinstance(node, exp.Query))
+    for join in select.find_all(exp.Join):
+        on = join.args.get("on")
+        if on is not None and join.parent_select is select:
+            yield from (node for node in _outside_queries(on) if isinstance(node, exp.Query))
 
 
-def _subqueries(clause: exp.Expr, ctes: Mapping[str, exp.Query], reads: _Reads, depth: int) -> None:
-    """Note what the queries inside a clause read, outermost first."""
-    for query in _outermost(clause):
-        _query(query, ctes, (), reads, depth + 1)
-
-
-def _outermost(clause: exp.Expr) -> Iterator[exp.Query]:
+def _outside_queries(clause: exp.Expr) -> Iterator[exp.Expr]:
+    """Yield the nodes of a clause; of a query inside it only the query itself."""
     pending: list[exp.Expr] = [clause]
     while pending:
         node = pending.pop()
-        if isinstance(node, exp.Query):
-            yield node
-        else:
+        yield node
+        if not isinstance(node, exp.Query):
             pending.extend(node.iter_expressions())
-
-
-def _split(condition: exp.Expr) -> Iterable[exp.Expr]:
-    pending = [condition]
-    found: list[exp.Expr] = []
-    while pending:
-        node = pending.pop()
-        if isinstance(node, exp.Paren):
-            pending.append(node.this)
-        elif isinstance(node, exp.And):
-            pending.extend((node.expression, node.this))
-        elif isinstance(node, exp.Between):
-            low, high = node.args["low"], node.args["high"]
-            found.append(exp.GTE(this=node.this.copy(), expression=low.copy()))
-            found.append(exp.LTE(this=node.this.copy(), expression=high.copy()))
-        else:
-            found.append(node)
-    return found
