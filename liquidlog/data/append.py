@@ -63,8 +63,6 @@ def conform(
     )
     if problems:
         raise SchemaMismatchError(where, render_schema(schema), _rendered(data.schema), problems)
-    if isinstance(data, ParquetFile) and data.calendar_problems():
-        raise DataFileError(where, "; ".join(data.calendar_problems()))
     return _conformed(data, schema, wanted, where, _limits(schema, where))
 
 

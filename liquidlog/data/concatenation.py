@@ -83,6 +83,8 @@ class CopySource:
             wanted: The numbers of the row groups that will be copied, in order; all if None.
         """
         parquet = file.parquet
+        if not parquet.calendars.are_todays:
+            raise NotMovableError("it counts dates in another calendar")
         with parquet.refusing():
             source = parquet.open_bytes()
             try:

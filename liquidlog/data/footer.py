@@ -33,6 +33,7 @@ from liquidlog.data.thrift import (
     read_struct,
 )
 from liquidlog.data.writers import is_trusted
+from liquidlog.spec.calendars import TODAYS_FOOTER
 from liquidlog.spec.codecs import Codec
 from liquidlog.storage.files import Source
 from liquidlog.version import __version__
@@ -284,6 +285,7 @@ class FooterSchema:
             _SCHEMA: self.fields[_SCHEMA],
             _NUM_ROWS: (I64, num_rows),
             _ROW_GROUPS: (LIST, Items(STRUCT, list(row_groups))),
+            _KEY_VALUES: (LIST, Items(STRUCT, _key_values())),
             _CREATED_BY: (BINARY, CREATED_BY.encode()),
         }
         if _COLUMN_ORDERS in self.fields:
@@ -297,6 +299,11 @@ class FooterSchema:
             return pq.ParquetFile(pa.BufferReader(content)).schema_arrow
         except (pa.ArrowException, OSError, ValueError) as error:
             raise ThriftError(str(error)) from error
+
+
+def _key_values() -> list[Encoded]:
+    pairs = TODAYS_FOOTER.items()
+    return [Encoded(encode_struct({1: (BINARY, k), 2: (BINARY, v)})) for k, v in pairs]
 
 
 def read_footer(source: Source, size_bytes: int) -> tuple[Footer, int]:

@@ -2,10 +2,8 @@
 
 Types are the file's own; `reader` makes them the table's. What the footer says about types is not
 all in Arrow's schema of it: INT96 timestamps have no zone in Arrow and any precision; files of old
-or legacy-mode Spark count days in another calendar; dictionary pages show which columns have few
-values.
-
-Source: Spark, DataSourceUtils (calendar rebase keys).
+or legacy-mode Spark count days in another calendar, and their values are moved to today's as they
+are read; dictionary pages show which columns have few values.
 """
 
 from collections.abc import Iterator, Sequence
@@ -22,6 +20,7 @@ import pyarrow.parquet as pq
 from liquidlog.data.buffers import fixed_width
 from liquidlog.errors import DataFileError, StorageError
 from liquidlog.spec.arrow import TIMESTAMP, is_list
+from liquidlog.spec.calendars import SPARK_VERSION, Calendars, UnmovableError
 from liquidlog.storage.addresses import is_local, local_path
 from liquidlog.storage.files import OtherSizeError, Source, StoredFile
 from liquidlog.storage.options import NO_OPTIONS, StorageOptions
@@ -31,10 +30,6 @@ _BUFFERS_BYTES: Final = 64 << 20
 _MIN_BUFFER_BYTES: Final = 64 << 10
 _MAX_BUFFER_BYTES: Final = 8 << 20
 
-_SPARK_VERSION: Final = b"org.apache.spark.version"
-_LEGACY_DATETIME: Final = b"org.apache.spark.legacyDateTime"
-_LEGACY_INT96: Final = b"org.apache.spark.legacyINT96"
-_PROLEPTIC_SINCE: Final = 3
 _DICTIONARY_BITS: Final = 12
 """A column with at most this many bits per value counts as one of few distinct values."""
 
@@ -61,6 +56,7 @@ class ParquetFile:
         with self.refusing():
             self._parquet = _open(self._stored, dictionaries=dictionaries)
             self.schema = _found_schema(self._parquet)
+            self.calendars = Calendars.of(_metadata(self._parquet))
             self._nanoseconds = (
                 _open(self._stored, int96_unit="ns")
                 if _needs_precision_check(self._parquet)
@@ -94,10 +90,6 @@ class ParquetFile:
     def metadata(self) -> pq.FileMetaData:
         """The footer."""
         return self._parquet.metadata
-
-    def calendar_problems(self) -> tuple[str, ...]:
-        """Return why dates or timestamps would have to be moved to today's calendar."""
-        return tuple(_calendar_problems(self._parquet))
 
     def dictionary_candidates(self, wanted: pa.Schema) -> frozenset[str]:
         """Return the top-level string columns that the file keeps in small dictionaries."""
@@ -161,12 +153,11 @@ class ParquetFile:
                 raise DataFileError(
                     self.path, f"has {table.num_rows} rows where its footer says {rows}"
                 )
-            if self._nanoseconds is None:
-                return table
-            nanoseconds = _read(self._nanoseconds, groups, names)
-            if _has_nanoseconds(table, nanoseconds):
-                raise DataFileError(self.path, "holds timestamps with nanoseconds")
-        return table
+            if self._nanoseconds is not None:
+                nanoseconds = _read(self._nanoseconds, groups, names)
+                if _has_nanoseconds(table, nanoseconds):
+                    raise DataFileError(self.path, "holds timestamps with nanoseconds")
+        return self._in_todays_calendar(table)
 
     def read_in_parts(
         self, row_group: int, columns: Sequence[str] | None, *, max_rows: int
@@ -192,10 +183,24 @@ class ParquetFile:
                 rows += part.num_rows
                 if nanoseconds and _has_nanoseconds(part, nanoseconds[0]):
                     raise DataFileError(self.path, "holds timestamps with nanoseconds")
-                yield part
+                yield self._in_todays_calendar(part)
         expected = self.metadata.row_group(row_group).num_rows
         if rows != expected:
             raise DataFileError(self.path, f"has {rows} rows where its footer says {expected}")
+
+    def _in_todays_calendar(self, table: pa.Table) -> pa.Table:
+        """Return rows as read, dates and timestamps in today's calendar."""
+        if self.calendars.are_todays:
+            return table
+        columns = []
+        for name, column in zip(table.schema.names, table.itercolumns(), strict=True):
+            meant = self.schema.field(name).type
+            try:
+                chunks = [self.calendars.move(chunk, meant, (name,)) for chunk in column.chunks]
+            except UnmovableError as error:
+                raise DataFileError(self.path, str(error)) from error
+            columns.append(pa.chunked_array(chunks, column.type))
+        return pa.table(columns, schema=table.schema)
 
     @contextmanager
     def _streamed(self, int96_unit: str, buffer_bytes: int) -> Iterator[pq.ParquetFile]:
@@ -300,7 +305,7 @@ def _has_int96(parquet: pq.ParquetFile) -> bool:
 
 def _needs_precision_check(parquet: pq.ParquetFile) -> bool:
     """Return whether INT96 columns may hold nanoseconds: Spark never writes them, others may."""
-    return _has_int96(parquet) and _SPARK_VERSION not in _metadata(parquet)
+    return _has_int96(parquet) and SPARK_VERSION not in _metadata(parquet)
 
 
 def _has_nanoseconds(micros: pa.Table, nanos: pa.Table) -> bool:
@@ -315,20 +320,6 @@ def _has_nanoseconds(micros: pa.Table, nanos: pa.Table) -> bool:
         for column_us, column_ns in pairs
         for chunks in zip(column_us.chunks, column_ns.chunks, strict=True)
     )
-
-
-def _calendar_problems(parquet: pq.ParquetFile) -> Iterator[str]:
-    """Yield why dates or timestamps of this file would have to be moved to today's calendar."""
-    metadata = _metadata(parquet)
-    types = [leaf for child in parquet.schema_arrow for leaf in _leaf_types(child.type)]
-    dated = any(pa.types.is_date(leaf) or pa.types.is_timestamp(leaf) for leaf in types)
-    version = metadata.get(_SPARK_VERSION, b"").split(b".")[0]
-    if dated and version.isdigit() and int(version) < _PROLEPTIC_SINCE:
-        yield f"was written by Spark {version.decode()}, which counts dates in the Julian calendar"
-    if dated and _LEGACY_DATETIME in metadata:
-        yield "holds dates or timestamps in the Julian calendar (legacyDateTime)"
-    if _has_int96(parquet) and _LEGACY_INT96 in metadata:
-        yield "holds timestamps in the Julian calendar (legacyINT96)"
 
 
 def _metadata(parquet: pq.ParquetFile) -> dict[bytes, bytes]:

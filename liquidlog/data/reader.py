@@ -280,7 +280,7 @@ class DataFile:
 
 
 def _check(file: ParquetFile, wanted: pa.Schema, columns: _FileColumns, leniency: Leniency) -> None:
-    problems = [*file.calendar_problems(), *columns.problems(wanted)]
+    problems = list(columns.problems(wanted))
     mapped = {child.name for child in wanted if _field_id_of(child) is not None}
     if leniency.surplus_is_dropped and not mapped & set(columns.named.names):
         # Each of them could have been added after all of the file's were dropped, but a file that

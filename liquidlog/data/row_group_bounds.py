@@ -1,15 +1,16 @@
 """What footers say of row groups: their bytes, and bounds of leaves like those of files in the log.
 
 An end is known only where it certainly is one: a footer's type must be the leaf's, or an integer
-that the table has widened; calendars must be today's. Statistics of floating-point numbers leave
-out NaN, the largest number to Spark: their upper end is infinity, unless the log knows better.
+that the table has widened; its place in today's calendar must be known. Statistics of
+floating-point numbers leave out NaN, the largest number to Spark: their upper end is infinity,
+unless the log knows better.
 
 Source: Apache Parquet format, parquet.thrift, Statistics.
 """
 
 import decimal
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import numpy as np
@@ -88,14 +89,16 @@ def read_row_groups(
     footer = file.metadata
     groups = [footer.row_group(number) for number in range(footer.num_row_groups)]
     num_records = pa.array([group.num_rows for group in groups], pa.int64())
-    places = {} if file.calendar_problems() else _places(file, schema, mapping, wanted)
+    places = _places(file, schema, mapping, wanted)
     columns = []
     for leaf in wanted:
         kind = bounds_type(leaf)
         place = places.get(leaf.physical)
         found = [None] * len(groups) if place is None else _statistics(groups, place.number)
         stored = pa.null() if place is None else place.stored
-        columns.append(_column(found, leaf, kind, stored, leaf in without_nan))
+        column = _column(found, leaf, kind, stored, leaf in without_nan)
+        low, high = (file.calendars.bounds(end) for end in (column.low, column.high))
+        columns.append(replace(column, low=low, high=high))
     sizes = [sum(_sizes(group)) for group in groups]
     return RowGroups(
         file=np.zeros(len(groups), np.int64),

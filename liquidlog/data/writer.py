@@ -1,7 +1,7 @@
 """Writing one data file: Parquet as the table wants it, and the facts about it.
 
-Everything is nullable, timestamps are INT64 microseconds, names and field ids are physical, as
-the reference engine's readers expect.
+Everything is nullable, timestamps are INT64 microseconds, names and field ids are physical, and the
+footer says that the calendar is today's, as the reference engine's readers expect.
 """
 
 from collections.abc import Mapping, Sequence
@@ -28,6 +28,7 @@ from liquidlog.data.statistics import StatisticsCollector
 from liquidlog.errors import StorageError
 from liquidlog.plan import WriterOptions, WrittenFile
 from liquidlog.spec.arrow import arrow_schema
+from liquidlog.spec.calendars import TODAYS_FOOTER
 from liquidlog.spec.codecs import parse_codec
 from liquidlog.spec.schema import Path, StructType
 from liquidlog.spec.stats import encode_stats
@@ -219,10 +220,12 @@ def _parquet_writer(
     encoding: FileEncoding,
     filters: Mapping[str, Any] = MappingProxyType({}),
 ) -> pq.ParquetWriter:
-    return pq.ParquetWriter(
+    writer = pq.ParquetWriter(
         sink,
         first.schema,
         write_page_checksum=True,
         **encoding.arguments(first.num_rows),
         **filters,
     )
+    writer.add_key_value_metadata(TODAYS_FOOTER)
+    return writer

@@ -17,6 +17,7 @@ import pyarrow.parquet as pq
 from liquidlog.errors import CorruptLogError
 from liquidlog.log.store import TableStore
 from liquidlog.snapshot import CheckpointFile
+from liquidlog.spec.calendars import Calendars
 from liquidlog.spec.log_files import log_path
 from liquidlog.spec.schema import Path
 from liquidlog.storage.files import Source
@@ -34,12 +35,14 @@ def read_adds(
 ) -> list[Read]:
     """Return `convert` of the adds in a Parquet file, one result per batch, in file order.
 
-    The structs have the `fields` that exist in the file, each named by its path below `add`. A few
-    threads share the row groups, each with its own file handle.
+    The structs have the `fields` that exist in the file, each named by its path below `add`. Bounds
+    that another calendar than today's may have moved are null. A few threads share the row groups,
+    each with its own file handle.
     """
     with pq.ParquetFile(open_file()) as file:
         metadata = file.metadata
     wanted = _wanted(metadata, fields)
+    calendars = Calendars.of(metadata.metadata)
 
     def batches(group: int) -> list[Read]:
         with pq.ParquetFile(
@@ -48,7 +51,10 @@ def read_adds(
             read = file.iter_batches(
                 _BATCH_FILES, row_groups=[group], columns=wanted, use_threads=False
             )
-            return [convert(adds) for adds in _adds(read)]
+            found = _adds(read)
+            if not calendars.are_todays:
+                found = map(calendars.bounds, found)
+            return [convert(adds) for adds in found]
 
     with ThreadPoolExecutor(_READERS) as pool:
         groups = pool.map(batches, range(metadata.num_row_groups))

@@ -19,7 +19,7 @@
 - `log_files` names of log files, `data_names` of what may be data
 - `char_types` lengths of char and varchar
 - `arguments`, `near` what callers give, and may have meant
-- `arrow` table types as Arrow's
+- `arrow` table types as Arrow's, `calendars` in which files count their dates
 - `codecs` how files are compressed
 - `visible` no character that hides or acts
 - `masking` no credentials

@@ -1,9 +1,11 @@
 """DataFrames that are appended to tables, and put in place of rows."""
 
+import datetime as dt
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
@@ -31,6 +33,8 @@ from support.written import (
     typed_table,
 )
 
+MICROSECOND = dt.timedelta(microseconds=1)
+
 pytestmark = pytest.mark.spark
 
 
@@ -50,6 +54,35 @@ def test_an_append_holds_the_rows_of_the_frame(
     assert rows_of(table) == expected(5000)
     assert runs_in(table.uri) == ()
     assert data_files(table) == set(table.files()["path"].to_pylist())
+
+
+@pytest.mark.sparks
+def test_spark_reads_ancient_dates_as_they_were_written(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    schema = pa.schema([("d", pa.date32()), ("t", pa.timestamp("us", "UTC")), ("i", pa.int64())])
+    table = table_of(tmp_path, schema, cluster_by=["d"])
+    texts = [("0001-01-01", "0001-01-02 03:04:05.678901"), ("1582-10-04", "1899-12-31 00:00:00")]
+    values = ", ".join(f"('{day}', TIMESTAMP'{time} UTC')" for day, time in texts)
+    frame = spark.sql(f"SELECT cast(d AS date) d, t, 1L AS i FROM VALUES {values} AS v(d, t)")
+    append(frame, table)
+    append(frame, table, cluster=False)
+    days = [dt.date.fromisoformat(day) for day, _ in texts]
+    times = [dt.datetime.fromisoformat(f"{time}+00:00") for _, time in texts]
+    table.append(pa.table([days, times, [1, 1]], schema=schema))
+    micros = [(time - dt.datetime(1970, 1, 1, tzinfo=dt.UTC)) // MICROSECOND for time in times]
+    wanted = sorted(3 * list(zip([day for day, _ in texts], micros, strict=True)))
+
+    def require_read() -> None:
+        files = [f"{tmp_path}/t/{path}" for path in table.files()["path"].to_pylist()]
+        for mode in ("EXCEPTION", "LEGACY"):
+            read = spark.read.option("datetimeRebaseMode", mode).parquet(*files)
+            rows = read.selectExpr("cast(d AS string) d", "unix_micros(t) t").collect()
+            assert sorted(map(tuple, rows)) == wanted
+
+    require_read()
+    table.optimize(full=True, executor="local")
+    require_read()
 
 
 def test_a_clustered_append_is_one_partial_cube_with_narrow_files(

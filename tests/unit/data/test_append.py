@@ -219,12 +219,12 @@ def test_arrow_data_is_opened_like_a_file() -> None:
         open_source(data, _schema(b=kind))
 
 
-def test_parquet_in_the_julian_calendar_is_refused(tmp_path: Path) -> None:
+def test_parquet_in_the_julian_calendar_is_moved_to_todays(tmp_path: Path) -> None:
     path = str(tmp_path / "f.parquet")
-    table = pa.table({"d": pa.array([0], pa.date32())})
-    pq.write_table(table.replace_schema_metadata({"org.apache.spark.legacyDateTime": ""}), path)
-    with pytest.raises(DataFileError):
-        open_source(path, _schema(d=pa.date32()))
+    table = pa.table({"d": pa.array([-719164, None, 0], pa.int32()).cast(pa.date32())})
+    pq.write_table(table.replace_schema_metadata({"org.apache.spark.version": "2.4.8"}), path)
+    (rows,) = open_source(path, _schema(d=pa.date32()))
+    assert rows["d"].to_pylist() == [dt.date(1, 1, 1), None, dt.date(1970, 1, 1)]
 
 
 def test_missing_and_broken_inputs_are_data_file_errors(tmp_path: Path) -> None:

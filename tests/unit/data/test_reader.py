@@ -253,44 +253,6 @@ def test_change_data_columns_are_dropped(tmp_path: Path) -> None:
     assert _read(_write(tmp_path / "f", table), _schema(a=pa.int64())).schema.names == ["a"]
 
 
-@pytest.mark.parametrize(
-    ("key", "value", "refused"),
-    [
-        ("org.apache.spark.version", "2.4.8", True),
-        ("org.apache.spark.version", "3.0.0", False),
-        ("org.apache.spark.version", "10.1", False),
-        ("org.apache.spark.legacyDateTime", "", True),
-        ("org.apache.spark.legacyINT96", "", False),
-    ],
-)
-def test_julian_dates_are_refused(tmp_path: Path, key: str, value: str, *, refused: bool) -> None:
-    dated = pa.table({"d": pa.array([0], pa.date32())}).replace_schema_metadata({key: value})
-    path = _write(tmp_path / "f", dated, store_schema=True)
-    if refused:
-        assert "Julian" in _refusal(path, _schema(d=pa.date32()))
-    else:
-        assert _read(path, _schema(d=pa.date32())).num_rows == 1
-
-
-def test_julian_calendar_does_not_matter_without_dates(tmp_path: Path) -> None:
-    metadata = {"org.apache.spark.version": "2.4.8"}
-    table = pa.table({"a": [1]}).replace_schema_metadata(metadata)
-    path = _write(tmp_path / "f", table, store_schema=True)
-    assert _read(path, _schema(a=pa.int64())).num_rows == 1
-
-
-def test_julian_int96_is_refused(tmp_path: Path) -> None:
-    table = pa.table({"t": pa.array([0], pa.timestamp("us"))})
-    metadata = {"org.apache.spark.version": "4.2.0", "org.apache.spark.legacyINT96": ""}
-    path = _write(
-        tmp_path / "f",
-        table.replace_schema_metadata(metadata),
-        store_schema=True,
-        use_deprecated_int96_timestamps=True,
-    )
-    assert "Julian" in _refusal(path, _schema(t=UTC))
-
-
 def test_missing_empty_truncated_and_foreign_files_are_refused(tmp_path: Path) -> None:
     schema = _schema(a=pa.int64())
     good = Path(_write(tmp_path / "good", pa.table({"a": range(1000)}))).read_bytes()

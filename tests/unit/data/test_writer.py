@@ -75,7 +75,7 @@ def test_parquet_schema_is_what_delta_readers_expect(tmp_path: Path) -> None:
     assert json.loads(columns["n"].logical_type.to_json())["isAdjustedToUTC"] is False
     assert json.loads(columns["n"].logical_type.to_json())["timeUnit"] == "microseconds"
     assert all(child.nullable for child in found.schema_arrow)
-    assert found.metadata.metadata is None
+    assert found.metadata.metadata == {b"org.apache.spark.version": b"4.0.0"}
     chunk = found.metadata.row_group(0).column(0)
     assert chunk.statistics.has_min_max
 

@@ -1,5 +1,6 @@
 """Row groups that readers open: counted right, sampled in many files, null if unknown."""
 
+import datetime as dt
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -278,9 +279,12 @@ def test_ends_of_another_type_are_unknown_unless_they_are_the_same_values(
     assert found == {"x": expected, "other": (None, None, None)}
 
 
-def test_a_file_without_statistics_and_one_in_another_calendar_say_nothing(tmp_path: Path) -> None:
-    rows = pa.table({"x": [1, 2], "d": pa.array([1, 2], pa.int32()).cast(pa.date32())})
+def test_a_file_without_statistics_says_nothing_one_in_another_calendar_what_is_the_same(
+    tmp_path: Path,
+) -> None:
+    rows = pa.table({"x": [1, 2], "d": pa.array([-150_000, 2], pa.int32()).cast(pa.date32())})
     nothing = {"x": (None, None, None), "d": (None, None, None)}
     assert bounds_of(tmp_path / "f", rows, write_statistics=False) == nothing
-    julian = rows.replace_schema_metadata({"org.apache.spark.legacyDateTime": ""})
-    assert bounds_of(tmp_path / "f", julian) == nothing
+    julian = rows.replace_schema_metadata({"org.apache.spark.version": "2.4.8"})
+    day = dt.date(1970, 1, 3)
+    assert bounds_of(tmp_path / "f", julian) == {"x": (1, 2, 0), "d": (None, day, 0)}

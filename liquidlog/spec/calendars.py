@@ -1,0 +1,257 @@
+"""In which calendar a Parquet file counts its dates and timestamps, and the same values in today's.
+
+Spark counted in the hybrid calendar of java.util, Julian until 1582-10-04, before it took up the
+proleptic Gregorian one, and does so on demand to this day; runtimes of Databricks did for years.
+Both agree on dates since 1582-10-15, and on instants since 1900: zones had no local mean time in
+the hybrid one.
+
+Source: Spark, DataSourceUtils (`datetimeRebaseSpec`, `int96RebaseSpec`), RebaseDateTime and its
+julian-gregorian-rebase-micros.json, ParquetVectorUpdaterFactory (TIMESTAMP_NTZ is never moved).
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum, StrEnum
+from typing import Any, Final, NamedTuple, Self
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from liquidlog.spec.schema import Path, quote_path
+
+SPARK_VERSION: Final = b"org.apache.spark.version"
+_ZONE: Final = b"org.apache.spark.timeZone"
+_SPARK_SCHEMA: Final = b"org.apache.spark.sql.parquet.row.metadata"
+
+TODAYS_FOOTER: Final = {SPARK_VERSION: b"4.0.0"}
+"""What a footer says to Spark so that it takes values as they are: that of a writer whose calendar
+is today's. Without it, Spark 3 refuses dates before 1582-10-15 and timestamps before 1900."""
+
+
+class Stored(Enum):
+    """How dates and instants are stored, as far as rules differ; TIMESTAMP_NTZ has none."""
+
+    DATE = "date"
+    INT64 = "timestamp"
+    INT96 = "INT96 timestamp"
+
+
+class Calendar(StrEnum):
+    """What a file says of the calendar of one kind of column."""
+
+    TODAYS = "today's"
+    JULIAN = "the Julian"
+    UNKNOWN = "an unknown"
+
+
+class Rule(NamedTuple):
+    """Files of Spark are Julian if its version is lower, compared as text, or if there is a key."""
+
+    below: bytes
+    key: bytes
+
+    def calendar(self, footer: Mapping[bytes, bytes]) -> Calendar:
+        """Return the calendar by the key-value metadata of a footer.
+
+        Without a version Spark 4 takes values as today's, as they are of nearly all other writers,
+        and Spark 3 refuses old ones. Spark itself has said its version since 2.4.1.
+        """
+        version = footer.get(SPARK_VERSION)
+        if version is not None:
+            is_julian = version < self.below or self.key in footer
+            return Calendar.JULIAN if is_julian else Calendar.TODAYS
+        is_doubtful = self.key in footer or _SPARK_SCHEMA in footer
+        return Calendar.UNKNOWN if is_doubtful else Calendar.TODAYS
+
+
+RULES: Final[Mapping[Stored, Rule]] = {
+    Stored.DATE: Rule(b"3.0.0", b"org.apache.spark.legacyDateTime"),
+    Stored.INT64: Rule(b"3.0.0", b"org.apache.spark.legacyDateTime"),
+    Stored.INT96: Rule(b"3.1.0", b"org.apache.spark.legacyINT96"),
+}
+
+UTC_ZONES: Final = frozenset(
+    {
+        *("UTC", "UCT", "GMT", "Z", "Zulu", "Universal", "Greenwich"),
+        *("Etc/UTC", "Etc/UCT", "Etc/GMT", "Etc/Zulu", "Etc/Universal", "Etc/Greenwich"),
+    }
+)
+"""Zones in which Spark moves instants by whole days, as it moves dates."""
+
+SWITCH_DAYS: Final = np.array(
+    [
+        *(-719164, -682945, -646420, -609895, -536845, -500320, -463795),
+        *(-390745, -354220, -317695, -244645, -208120, -171595, -141427),
+    ]
+)
+"""Days since 1970-01-01, as Julian files count them, from which on they are moved by another number
+of days. The first is 0001-01-01, the last 1582-10-15."""
+MOVED_DAYS: Final = np.array([2, 1, 0, -1, -2, -3, -4, -5, -6, -7, -8, -9, -10, 0])
+_AGREED_DAYS: Final = int(SWITCH_DAYS[-1])
+_AGREED_ANYWHERE_DAYS: Final = -25567
+"""1900-01-01: since then instants are the same in every zone."""
+
+_PER_DAY: Final = {
+    "s": 86_400,
+    "ms": 86_400_000,
+    "us": 86_400_000_000,
+    "ns": 86_400_000_000_000,
+}
+
+
+class UnmovableError(ValueError):
+    """A value whose place in today's calendar is not known; the message says which and why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Calendars:
+    """The calendars of one file's columns, the zone of its instants, None if it does not say."""
+
+    kinds: Mapping[Stored, Calendar]
+    zone: str | None
+
+    @classmethod
+    def of(cls, footer: Mapping[bytes, bytes] | None) -> Self:
+        """Return what the key-value metadata of a footer says."""
+        found = footer or {}
+        zone = found.get(_ZONE)
+        return cls(
+            {kind: rule.calendar(found) for kind, rule in RULES.items()},
+            None if zone is None else zone.decode(errors="replace"),
+        )
+
+    @property
+    def are_todays(self) -> bool:
+        """Whether no value has to be looked at."""
+        return set(self.kinds.values()) == {Calendar.TODAYS}
+
+    def move(self, array: pa.Array, meant: pa.DataType, path: Path) -> pa.Array:
+        """Return values in today's calendar, the array itself if all of them are.
+
+        A value is refused that Spark moves by a zone whose past we do not know, that lies before
+        year 1, that is in a list or map, or whose calendar is unknown.
+
+        Args:
+            array: As read.
+            meant: Its type, but INT96 in UTC; may have more fields.
+            path: Of the column, for the message.
+        """
+        kind = array.type
+        if isinstance(kind, pa.StructType):
+            return self._move_struct(array, meant, path)
+        if isinstance(kind, pa.MapType):
+            self._require_agreed(array.keys, meant.key_type, (*path, "key"))
+            self._require_agreed(array.items, meant.item_type, (*path, "value"))
+        elif pa.types.is_nested(kind):
+            self._require_agreed(array.flatten(), meant.value_type, (*path, "element"))
+        else:
+            stored = _stored(kind, meant)
+            if stored is not None:
+                moved, known = self._moved(array, stored)
+                if not known.all():
+                    raise UnmovableError(self._refusal(array, int(np.argmin(known)), stored, path))
+                return moved
+        return array
+
+    def bounds(self, ends: pa.Array) -> pa.Array:
+        """Return ends of values, flat or in structs, those that calendars do not agree on as null.
+
+        Takes them as a footer, or statistics that are columns of this file, have them.
+        """
+        kind = ends.type
+        if isinstance(kind, pa.StructType):
+            found = [ends.field(number) for number in range(kind.num_fields)]
+            return _with_fields(ends, found, list(map(self.bounds, found)))
+        # A timestamp without zone may be INT96.
+        stored = _stored(kind, kind) or (Stored.INT96 if pa.types.is_timestamp(kind) else None)
+        if stored is None or self.kinds[stored] is Calendar.TODAYS:
+            return ends
+        per_day, numbers = _numbers(ends)
+        return pc.if_else(
+            pc.greater_equal(numbers, self._agreed_since(stored) * per_day), ends, None
+        )
+
+    def _move_struct(self, array: pa.StructArray, meant: pa.DataType, path: Path) -> pa.Array:
+        found = [array.field(number) for number in range(array.type.num_fields)]
+        moved = [
+            self.move(values, meant.field(child.name).type, (*path, child.name))
+            for values, child in zip(found, array.type, strict=True)
+        ]
+        return _with_fields(array, found, moved)
+
+    def _require_agreed(self, array: pa.Array, meant: pa.DataType, path: Path) -> None:
+        if self.move(array, meant, path) is not array:
+            detail = f"column {quote_path(path)} holds dates or timestamps of the Julian calendar"
+            raise UnmovableError(f"{detail} in lists or maps; rewrite the file with Spark")
+
+    def _moved(self, array: pa.Array, stored: Stored) -> tuple[pa.Array, NDArray[np.bool_]]:
+        """Return values in today's calendar, and for which of them they are known."""
+        all_known = np.ones(len(array), np.bool_)
+        calendar = self.kinds[stored]
+        if calendar is Calendar.TODAYS:
+            return array, all_known
+        per_day, numbers = _numbers(array)
+        since = self._agreed_since(stored)
+        lowest = pc.min(numbers).as_py()
+        if lowest is None or lowest >= since * per_day:
+            return array, all_known
+        values = np.asarray(pc.fill_null(numbers, since * per_day))
+        days = values // per_day
+        place = np.searchsorted(SWITCH_DAYS, days, side="right") - 1
+        known = days >= since
+        if since == _AGREED_DAYS and calendar is Calendar.JULIAN:
+            known |= place >= 0
+        moved = pa.array(values + MOVED_DAYS[place] * per_day, mask=np.asarray(numbers.is_null()))
+        if pa.types.is_date32(array.type):
+            moved = moved.cast(pa.int32())
+        return moved.cast(array.type), known
+
+    def _agreed_since(self, stored: Stored) -> int:
+        """Return the day since which values are the same in both calendars."""
+        in_days = stored is Stored.DATE or self.zone in UTC_ZONES
+        return _AGREED_DAYS if in_days else _AGREED_ANYWHERE_DAYS
+
+    def _refusal(self, array: pa.Array, place: int, stored: Stored, path: Path) -> str:
+        _, numbers = _numbers(array)
+        unit = array.type.unit if isinstance(array.type, pa.TimestampType) else None
+        unit = unit or ("D" if pa.types.is_date32(array.type) else "ms")
+        value = np.int64(numbers[place].as_py()).astype(f"datetime64[{unit}]")
+        where = f"column {quote_path(path)} holds the {stored.value} {value}"
+        calendar = self.kinds[stored]
+        if calendar is Calendar.UNKNOWN:
+            return f"{where}, and the file does not say in which calendar; rewrite it with Spark"
+        zone = ""
+        if stored is not Stored.DATE:
+            zone = f" of {'an unnamed zone' if self.zone is None else f'the zone {self.zone}'}"
+        return f"{where}, counted in the Julian calendar{zone}; rewrite the file with Spark"
+
+
+def _with_fields(
+    array: pa.StructArray, found: Sequence[pa.Array], fields: Sequence[pa.Array]
+) -> pa.StructArray:
+    """Return structs with other values in their fields, the same array if those are the found."""
+    if all(new is old for new, old in zip(fields, found, strict=True)):
+        return array
+    mask = array.is_null() if array.null_count else None
+    return pa.StructArray.from_arrays(fields, fields=list(array.type), mask=mask)
+
+
+def _stored(kind: pa.DataType, meant: pa.DataType) -> Stored | None:
+    """Return how values are stored, None if no rule is about them."""
+    if pa.types.is_date(kind):
+        return Stored.DATE
+    if not isinstance(kind, pa.TimestampType) or not isinstance(meant, pa.TimestampType):
+        return None
+    if kind.tz is None:
+        return None if meant.tz is None else Stored.INT96
+    return Stored.INT64
+
+
+def _numbers(array: pa.Array) -> tuple[int, Any]:
+    """Return how many units a day has, and dates or timestamps as int64 in this unit."""
+    if pa.types.is_date32(array.type):
+        return 1, array.cast(pa.int32()).cast(pa.int64())
+    unit = array.type.unit if isinstance(array.type, pa.TimestampType) else "ms"
+    return _PER_DAY[unit], array.cast(pa.int64())
