@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from liquidlog.errors import TableNotFoundError, UsageError
+from liquidspark.versions import setting_of
 
 if TYPE_CHECKING:
     from pyspark.sql import Row, SparkSession
@@ -60,7 +61,7 @@ def require_names(spark: "SparkSession", parts: Sequence[str]) -> None:
     Raises:
         UsageError: If it cannot.
     """
-    catalog = spark.conf.get(_SESSION_CATALOG, "") or ""
+    catalog = setting_of(spark, _SESSION_CATALOG) or ""
     if not catalog.endswith("DeltaCatalog"):
         raise UsageError(
             f"the session's catalog cannot hold the Delta table {quoted(parts)}: set"

@@ -27,7 +27,7 @@ from liquidlog.rewriting.planned import file_location
 from liquidlog.storage.options import OptionsSource, StorageOptions
 from liquidspark.pipeline import SparkEngine
 from liquidspark.probing import require_ready
-from liquidspark.session import piece_settings
+from liquidspark.session import piece_session
 from liquidspark.shared_jobs import SharedJobs
 from liquidspark.slots import TaskSlots
 
@@ -133,11 +133,12 @@ def execute_groups(
     if not runs:
         return
     inputs = [len(run.group.inputs) for run in runs if not run.is_one_task]
-    _require_ready(spark, runs[0], tasks=sum(inputs) or len(runs))
-    slots = TaskSlots(spark)
-    with piece_settings(spark), SharedJobs(spark, slots=slots.latest) as shared:
-        flying = [GroupInFlight(run, SparkEngine(spark, shared)) for run in runs]
-        yield from Flight(slots, flying).outcomes(progress, cancelled)
+    with piece_session(spark) as own:
+        _require_ready(own, runs[0], tasks=sum(inputs) or len(runs))
+        slots = TaskSlots(own)
+        with SharedJobs(own, slots=slots.latest) as shared:
+            flying = [GroupInFlight(run, SparkEngine(own, shared)) for run in runs]
+            yield from Flight(slots, flying).outcomes(progress, cancelled)
 
 
 def _require_ready(spark: SparkSession, run: GroupRun, *, tasks: int) -> None:

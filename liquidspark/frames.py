@@ -45,17 +45,20 @@ from liquidspark.parting import (
 )
 from liquidspark.pipeline import shuffled, surveys_of, task_attempts
 from liquidspark.sending import partition_values
-from liquidspark.session import failure_reason
-from liquidspark.settings import settings_applied
+from liquidspark.session import (
+    BYTES_PER_BATCH,
+    FEW_ROWS,
+    ROWS_PER_BATCH,
+    bounded_batches,
+    failure_reason,
+)
 from liquidspark.versions import add_tag, cancel_tagged, context_of, has_setting, remove_tag
 
 _PROBED_ROWS: Final = 20_000
 """Rows whose stored width is measured where the table has too few to tell."""
 
-_ROWS_PER_BATCH: Final = "spark.sql.execution.arrow.maxRecordsPerBatch"
-_BYTES_PER_BATCH: Final = "spark.sql.execution.arrow.maxBytesPerBatch"
-_BOUNDED_BY_BYTES: Final = {_ROWS_PER_BATCH: "65536", _BYTES_PER_BATCH: "64m"}
-_BOUNDED_BY_ROWS: Final = {_ROWS_PER_BATCH: "64"}
+_BOUNDED_BY_BYTES: Final = {BYTES_PER_BATCH: "64m", ROWS_PER_BATCH: "65536"}
+_BOUNDED_BY_ROWS: Final = {ROWS_PER_BATCH: FEW_ROWS}
 """One number for rows of data and for pieces, of which each may have 16 MiB."""
 
 _WIDTH_SCHEMA: Final = "width double, failure binary"
@@ -264,9 +267,9 @@ def batch_settings(spark: SparkSession) -> Iterator[None]:
     Versions of Spark that cannot bound bytes get small batches: the same number bounds rows of data
     and pieces, which are large.
     """
-    bounded = has_setting(spark, _BYTES_PER_BATCH)
+    bounded = has_setting(spark, BYTES_PER_BATCH)
     settings = _BOUNDED_BY_BYTES if bounded else _BOUNDED_BY_ROWS
-    with settings_applied(spark, settings):
+    with bounded_batches(spark, settings):
         yield
 
 

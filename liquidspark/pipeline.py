@@ -27,6 +27,7 @@ from liquidspark.sending import assigned, partition_values
 from liquidspark.session import failure_reason
 from liquidspark.shared_jobs import SharedJobs
 from liquidspark.slots import task_slots
+from liquidspark.versions import setting_of
 
 _SURVEY_SCHEMA: Final = "survey binary, failure binary"
 _LOCAL_ATTEMPTS: Final = re.compile(r"local(?:\[[^,\]]*(?:,\s*(\d+)\s*)?\])?")
@@ -131,10 +132,10 @@ def task_attempts(spark: SparkSession) -> int:
 
     Source: Spark, SparkContext.createTaskScheduler: a local master names the number itself.
     """
-    local = _LOCAL_ATTEMPTS.fullmatch(spark.conf.get("spark.master", None) or "")
+    local = _LOCAL_ATTEMPTS.fullmatch(setting_of(spark, "spark.master") or "")
     if local is not None:
         return int(local[1] or 1)
-    return int(spark.conf.get("spark.task.maxFailures", None) or _DEFAULT_ATTEMPTS)
+    return int(setting_of(spark, "spark.task.maxFailures") or _DEFAULT_ATTEMPTS)
 
 
 def surveys_of(frame: DataFrame, function: BatchFunction) -> tuple[list[Survey], TaskFacts | None]:

@@ -26,7 +26,7 @@ from liquidlog.errors import ExecutorError
 from liquidlog.rewriting.access import CANNOT_READ, new_token, storage_problem
 from liquidlog.storage.options import NO_OPTIONS, StorageOptions
 from liquidspark.session import failure_reason
-from liquidspark.versions import OWN_WORKERS, context_of
+from liquidspark.versions import OWN_WORKERS, context_of, setting_of
 
 _PRODUCT: Final = "liquidlog"
 _SEE: Final = "see docs/where-it-runs.md"
@@ -155,7 +155,7 @@ def least_versions() -> dict[str, str]:
 def _own_workers(spark: SparkSession) -> int:
     """Return how many workers a session that was started here has on this machine, at least 1."""
     context = context_of(spark)
-    own = spark.conf.get(f"spark.executorEnv.{OWN_WORKERS}", None) is not None
+    own = setting_of(spark, f"spark.executorEnv.{OWN_WORKERS}") is not None
     if context is None or not own or not (context.master or "").startswith("local"):
         return 1
     return max(1, int(context.defaultParallelism))

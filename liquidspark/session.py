@@ -12,7 +12,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from importlib.util import find_spec
 from pathlib import Path as FilePath
 from typing import IO, TYPE_CHECKING, Final
@@ -21,7 +21,7 @@ from liquidlog.errors import ExecutorError
 from liquidlog.logs import Log, ms_since
 from liquidspark.launching import begun, imported, taken
 from liquidspark.settings import settings_applied
-from liquidspark.versions import OWN_WORKERS
+from liquidspark.versions import OWN_WORKERS, copied_session, setting_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -62,10 +62,16 @@ _LINUX_CONF: Final = {
 _SUBMITTED: Final = "PYSPARK_GATEWAY_PORT"
 """Variable that spark-submit sets in the driver's environment."""
 
+ROWS_PER_BATCH: Final = "spark.sql.execution.arrow.maxRecordsPerBatch"
+BYTES_PER_BATCH: Final = "spark.sql.execution.arrow.maxBytesPerBatch"
+FEW_ROWS: Final = "64"
+"""Rows of a batch that bound its bytes, too."""
+_BOUNDS: Final = frozenset({(ROWS_PER_BATCH, FEW_ROWS), (BYTES_PER_BATCH, "64m")})
 _PIECE_CONF: Final = {
     # Each row of the shuffle has megabytes; the default of 10000 rows per batch is for small rows.
-    "spark.sql.execution.arrow.maxRecordsPerBatch": "64",
-    "spark.sql.execution.arrow.maxBytesPerBatch": "64m",
+    ROWS_PER_BATCH: FEW_ROWS,
+    BYTES_PER_BATCH: "64m",
+    # The number of partitions is given: it would change nothing, and takes its time.
     "spark.sql.adaptive.enabled": "false",
 }
 
@@ -144,9 +150,42 @@ def open_session(conf: Mapping[str, str]) -> "Iterator[SparkSession]":
             spark.stop()
 
 
-def piece_settings(spark: "SparkSession") -> AbstractContextManager[None]:
-    """Return a context manager that applies the settings for moving large rows to the session."""
-    return settings_applied(spark, _PIECE_CONF)
+@contextmanager
+def piece_session(spark: "SparkSession") -> "Iterator[SparkSession]":
+    """Context manager: yields a session with the settings for moving large rows.
+
+    It is a copy of the given one, whose other queries keep their settings; where a session cannot
+    be copied, as over Connect before Spark 4.1, it is that one, which gets its settings back.
+    """
+    with copied_session(spark) as own, bounded_batches(own, _PIECE_CONF):
+        yield own
+
+
+@contextmanager
+def bounded_batches(spark: "SparkSession", settings: Mapping[str, str]) -> Iterator[None]:
+    """Context manager: applies settings, of which one bounds the batches that workers get.
+
+    A session may refuse the others, which only make work cheaper.
+    """
+    with ExitStack() as stack:
+        refused: dict[str, str] = {}
+        for name, value in settings.items():
+            try:
+                stack.enter_context(settings_applied(spark, {name: value}))
+            except Exception as error:  # noqa: BLE001  whatever a server raises
+                if setting_of(spark, name) != value:
+                    refused[name] = failure_reason(error)
+        bounds = [name for name, value in settings.items() if (name, value) in _BOUNDS]
+        if refused.keys() >= set(bounds):
+            named = " or ".join(f"{name}={settings[name]}" for name in bounds)
+            raise ExecutorError(
+                f"the Spark session refuses {named}, without which a worker's memory has no bound"
+                f" ({refused[bounds[0]]}); set it where the session or the cluster"
+                " is made, or use another one"
+            )
+        for name, reason in refused.items():
+            _log.info("the session refuses %s, which is not needed: %s", name, reason)
+        yield
 
 
 def failure_reason(error: BaseException) -> str:

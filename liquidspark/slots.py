@@ -9,7 +9,7 @@ from pyspark.sql.functions import spark_partition_id
 
 from liquidlog.errors import ExecutorError
 from liquidspark.session import failure_reason
-from liquidspark.versions import context_of
+from liquidspark.versions import context_of, setting_of
 
 _MEASURE_SECONDS: Final = 30.0
 _RANGE: Final = 1 << 16
@@ -46,10 +46,9 @@ def task_slots(spark: SparkSession) -> int:
     try:
         context = context_of(spark)
         cores = _partitions(spark) if context is None else int(context.defaultParallelism)
-        task_cores = int(spark.conf.get("spark.task.cpus", None) or 1)
     except Exception as error:
         raise ExecutorError(f"the Spark session has ended: {failure_reason(error)}") from error
-    return max(1, cores // task_cores)
+    return max(1, cores // int(setting_of(spark, "spark.task.cpus") or 1))
 
 
 def _partitions(spark: SparkSession) -> int:

@@ -25,6 +25,7 @@ from liquidspark.answers import (
     history_frame,
     optimize_frame,
 )
+from liquidspark.versions import setting_of
 
 if TYPE_CHECKING:
     from os import PathLike
@@ -149,7 +150,7 @@ class DeltaTable:
         Raises:
             LiquidlogError: As `vacuum` does.
         """
-        checked = self._spark.conf.get(_RETENTION_CHECK, "true")
+        checked = setting_of(self._spark, _RETENTION_CHECK)
         done = self._table.vacuum(
             retain=None if hours is None else _retention(hours),
             allow_short_retention=str(checked).lower() == "false",

@@ -23,7 +23,7 @@ from liquidspark.jobs import NamedJobs
 from liquidspark.mapping import map_batches
 from liquidspark.pipeline import task_attempts
 from liquidspark.sending import assigned
-from liquidspark.session import failure_reason, piece_settings
+from liquidspark.session import failure_reason, piece_session
 
 _ANSWER_SCHEMA: Final = "number long, answer binary, failure string"
 
@@ -50,10 +50,10 @@ def run_tasks(
     """
     if not requests:
         return ()
-    jobs = NamedJobs(spark)
     # Names of jobs belong to threads, and the caller's may have its own.
-    with ThreadPoolExecutor(1) as pool:
-        running = pool.submit(_collected, spark, function, requests, jobs)
+    with piece_session(spark) as own, ThreadPoolExecutor(1) as pool:
+        jobs = NamedJobs(own)
+        running = pool.submit(_collected, own, function, requests, jobs)
         try:
             return running.result()
         except Exception as error:
@@ -68,7 +68,7 @@ def _collected(
 ) -> Sequence[Any]:
     tasks = _RequestTasks(function=function, task_attempts=task_attempts(spark))
     assignments = [Assignment((), (), (), request) for request in requests]
-    with piece_settings(spark), jobs.started_here():
+    with jobs.started_here():
         frame, mapped = assigned(spark, tasks, assignments)
         rows = map_batches(frame, mapped, _ANSWER_SCHEMA).collect()
     failures = sorted({row.failure for row in rows if row.failure is not None})

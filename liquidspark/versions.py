@@ -1,5 +1,7 @@
 """What differs between the versions of PySpark, 3.5 to 4.3, and between classic and Connect."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
@@ -71,6 +73,37 @@ def has_setting(spark: "SparkSession", name: str) -> bool:
     except (PySparkException, Py4JError):  # before 4.0, what the JVM raised
         return False
     return True
+
+
+def setting_of(spark: "SparkSession", name: str) -> str | None:
+    """Return the value of a setting; None if it has none, or if the session does not say."""
+    try:
+        value: str | None = spark.conf.get(name, None)
+    except Exception:  # noqa: BLE001  whatever a server raises
+        return None
+    return value
+
+
+@contextmanager
+def copied_session(spark: "SparkSession") -> "Iterator[SparkSession]":
+    """Context manager: a session with the settings and files of another, or that one itself.
+
+    Source: Spark, SparkSession.cloneSession, in Connect's client from 4.1 on.
+    """
+    given: Any = spark
+    context, copy = context_of(spark), None
+    with suppress(Exception):
+        if context is None:
+            copy = given.cloneSession()
+        else:
+            copy = type(given)(context, given._jsparkSession.cloneSession())  # noqa: SLF001
+    try:
+        yield spark if copy is None else copy
+    finally:
+        if copy is not None and context is None:
+            with suppress(Exception):
+                copy.client.release_session()
+                copy.client.close()
 
 
 def arrow_frame(spark: "SparkSession", rows: pa.Table, schema: str) -> "DataFrame":

@@ -1,10 +1,19 @@
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from liquidlog.errors import ExecutorError
-from liquidspark import session
-from liquidspark.session import _local_settings, _start_failure, failure_reason, open_session
+from liquidspark import session, slots
+from liquidspark.session import (
+    BYTES_PER_BATCH,
+    ROWS_PER_BATCH,
+    _local_settings,
+    _start_failure,
+    failure_reason,
+    open_session,
+    piece_session,
+)
 
 WORKER_FAILURE = """An exception was thrown from the Python worker.
 Traceback (most recent call last):
@@ -121,3 +130,62 @@ def test_spark_submit_keeps_its_choice_of_master_and_memory(
     submitted = _local_settings({"spark.x": "1"})
     assert submitted["spark.x"] == "1"
     assert not submitted.keys() & {"spark.master", "spark.driver.memory", "spark.driver.host"}
+
+
+class Conf:
+    """The settings of a session that refuses some of them, to be read and to be set."""
+
+    def __init__(self, *refused: str) -> None:
+        self.refused, self.values = refused, {"spark.sql.adaptive.enabled": "true"}
+
+    def get(self, name: str, default: str | None = None) -> str | None:
+        self._check(name)
+        return self.values.get(name, default)
+
+    def set(self, name: str, value: str) -> None:
+        self._check(name)
+        self.values[name] = value
+
+    def unset(self, name: str) -> None:
+        del self.values[name]
+
+    def _check(self, name: str) -> None:
+        if any(name.startswith(one) for one in self.refused):
+            raise RuntimeError(f"[CONFIG_NOT_AVAILABLE] Configuration {name} is not available.")
+
+
+class Session:
+    """A session of Connect, which cannot be copied."""
+
+    session_id = "s"
+
+    def __init__(self, *refused: str) -> None:
+        self.conf = Conf(*refused)
+
+    @property
+    def sparkContext(self) -> None:  # noqa: N802  Spark's name
+        raise AttributeError
+
+
+@pytest.mark.parametrize("refused", ["spark.sql.adaptive", ROWS_PER_BATCH, BYTES_PER_BATCH])
+def test_a_session_may_refuse_what_is_not_needed(refused: str) -> None:
+    refusing: Any = Session(refused)
+    before = dict(refusing.conf.values)
+    with piece_session(refusing):
+        assert {ROWS_PER_BATCH, BYTES_PER_BATCH} & refusing.conf.values.keys()
+    assert refusing.conf.values == before
+
+
+def test_a_session_that_refuses_what_is_needed_is_told_what() -> None:
+    refusing: Any = Session("spark.")
+    with pytest.raises(ExecutorError) as caught, piece_session(refusing):
+        pytest.fail("it was used")
+    assert f"refuses {ROWS_PER_BATCH}=64 or {BYTES_PER_BATCH}=64m" in caught.value.message
+    assert "CONFIG_NOT_AVAILABLE" in caught.value.message
+    assert "ended" not in caught.value.message
+
+
+def test_a_session_that_says_nothing_has_not_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    refusing: Any = Session("spark.")
+    monkeypatch.setattr(slots, "_partitions", lambda _: 8)
+    assert slots.task_slots(refusing) == 8
