@@ -56,6 +56,7 @@ __all__ = [
     "CorruptLogError",
     "DataFileError",
     "DocumentError",
+    "DoubledRowsWarning",
     "ExecutorError",
     "LiquidlogError",
     "LogError",
@@ -373,6 +374,10 @@ class CheckpointMismatchError(LiquidlogError):
 
 class CheckpointWarning(UserWarning):
     """A commit landed, but the checkpoint that was due after it could not be made."""
+
+
+class DoubledRowsWarning(UserWarning):
+    """Another writer put rows into the table a second time, which a rewrite had just moved."""
 
 
 class ExecutorError(LiquidlogError):

@@ -2,5 +2,6 @@
 
 - `examined` the facts, and what a finding says
 - `findings` what is wrong, `layout` with files and columns
+- `missed` removes of past commits that removed nothing
 - `repairs` the actions that mend it
 """

@@ -10,9 +10,11 @@ from liquidlog.clustering.columns import ClusteringState
 from liquidlog.clustering.health.measure import Health
 from liquidlog.definition.past import LostColumns
 from liquidlog.definition.retagging import Retagging
+from liquidlog.doctor.missed import Missed
 from liquidlog.judgement.asked import Asked
 from liquidlog.judgement.verdicts import Judgement
 from liquidlog.snapshot import Snapshot
+from liquidlog.spec.actions import FileKey
 from liquidlog.spec.bounds import Bounds, Mask
 from liquidlog.spec.schema import Path
 
@@ -59,7 +61,8 @@ class Examined:
     rewrite is worth it, None if the domain cannot be read; `rewritten` marks the files that it
     takes. `asked` is what a workload asks for, None without one; `workload_source` is where a
     command finds that workload. `other_columns` is what others than the table's would bring, None
-    if that was not measured.
+    if that was not measured. `missed` are removes of past commits that removed nothing, and
+    `not_removed` the live files that a version, the value, removed with another vector only.
     """
 
     snapshot: Snapshot
@@ -76,6 +79,8 @@ class Examined:
     asked: Asked | None = None
     workload_source: str | None = None
     other_columns: OtherColumns | None = None
+    missed: tuple[Missed, ...] = ()
+    not_removed: Mapping[FileKey, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

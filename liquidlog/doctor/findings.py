@@ -27,12 +27,16 @@ from liquidlog.clustering.zcubes import (
 )
 from liquidlog.doctor.examined import Examined, Finding, by_rewrite, fixable, repaired
 from liquidlog.doctor.layout import indexing, layout_findings
+from liquidlog.doctor.missed import listed
 from liquidlog.snapshot import Snapshot
 from liquidlog.spec.bounds import Bounds
 from liquidlog.spec.stats import indexed_leaves
 
 __all__ = ["FIXES", "Examined", "Finding", "findings", "with_cut_bounds", "without_range"]
 
+DOUBLED_ROWS: Final = "doubled-rows"
+REMOVED_UNKNOWN: Final = "removed-unknown-files"
+REMOVED_WITHOUT_VECTOR: Final = "removed-without-vector"
 BROKEN_DOMAIN: Final = "broken-domain"
 LOST_COLUMNS: Final = "lost-columns"
 RENAMED_CUBES: Final = "renamed-cubes"
@@ -45,10 +49,17 @@ UNUSED_PROPERTY: Final = "unused-property"
 FIXES: Final = (BROKEN_DOMAIN, LOST_COLUMNS, RENAMED_CUBES, MISSING_STATISTICS, CUT_STRINGS)
 """Findings that `doctor --fix` repairs, in the order in which it repairs them."""
 
+_NAMED: Final = 20
+"""The most files that a finding names."""
+
+_SAID: Final = 3
+"""The most commits of which a finding says what each did."""
+
 
 def findings(examined: Examined) -> tuple[Finding, ...]:
     """Return all faults; one whose repair also resolves others comes before them."""
-    found = [*_domain_findings(examined), *_property_findings(examined)]
+    found = [*_history_findings(examined), *_domain_findings(examined)]
+    found += _property_findings(examined)
     if examined.state is not None and examined.state.columns:
         found += _statistics_findings(examined, examined.state.columns)
         found += _tag_findings(examined, examined.state.columns)
@@ -72,6 +83,40 @@ def with_cut_bounds(
         if truncated is not None:
             found |= truncated.in_one_prefix
     return snapshot.files.filter(pa.array(found))
+
+
+def _history_findings(examined: Examined) -> Iterator[Finding]:
+    """Yield what writers broke that did not see each other's commits, or not their vectors."""
+    doubled = [one for one in examined.missed if one.are_doubled]
+    others = [one for one in examined.missed if not one.are_doubled]
+    for name, missed in ((DOUBLED_ROWS, doubled), (REMOVED_UNKNOWN, others)):
+        if missed:
+            files = {file for one in missed for file in one.files}
+            left = "no row left the table with them"
+            if files:
+                before = min(one.version for one in missed) - 1
+                left = (
+                    f"the files with these rows: {listed(files, _NAMED)}. Restore version"
+                    f" {before} with an engine that can, and repeat what came after it"
+                )
+            yield Finding(
+                name=name,
+                detail=f"{listed(map(str, missed), _SAID)}; {left}",
+                files=len(files) or None,
+                command=None,
+                fixable=False,
+            )
+    if examined.not_removed:
+        paths = [path for path, _ in examined.not_removed]
+        yield Finding(
+            name=REMOVED_WITHOUT_VECTOR,
+            detail=f"version {min(examined.not_removed.values())} removed {len(paths)} file(s)"
+            " without the deletion vector that they have, so that they are still in the table, with"
+            f" rows that may be there twice or were to be deleted: {listed(paths, _NAMED)}",
+            files=len(paths),
+            command=None,
+            fixable=False,
+        )
 
 
 def _domain_findings(examined: Examined) -> Iterator[Finding]:

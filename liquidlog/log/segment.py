@@ -19,7 +19,15 @@ from liquidlog.errors import CorruptLogError, StorageError, TableNotFoundError, 
 from liquidlog.log.not_a_table import what_is_there
 from liquidlog.log.store import TableStore
 from liquidlog.snapshot import LogMark
-from liquidlog.spec.actions import UNREADABLE, Commit, decode_change_line, decode_line
+from liquidlog.spec.actions import (
+    UNREADABLE,
+    Commit,
+    NamedFile,
+    decode_change_line,
+    decode_line,
+    file_key,
+)
+from liquidlog.spec.courses import FileChanges
 from liquidlog.spec.log_files import (
     LAST_CHECKPOINT,
     LOG_DIR,
@@ -42,6 +50,10 @@ _VERSIONS: Final = 10**VERSION_DIGITS
 
 _NAMED: Final = 5
 """The most missing versions that an error names."""
+
+_MOST_COMMITS: Final = 5_000
+_MOST_COMMIT_BYTES: Final = 256 << 20
+"""As many commits are read where the newest ones suffice."""
 
 T = TypeVar("T")
 """What is on a line of a commit."""
@@ -253,6 +265,21 @@ class _InfoLine(msgspec.Struct):
 _INFO_DECODER: Final = msgspec.json.Decoder(_InfoLine)
 
 
+class _Operation(msgspec.Struct):
+    operation: object = None
+
+
+class _FileLine(msgspec.Struct):
+    """A line of a commit of which only the files that it names are decoded."""
+
+    add: NamedFile | None = None
+    remove: NamedFile | None = None
+    info: _Operation | None = msgspec.field(default=None, name="commitInfo")
+
+
+_FILE_DECODER: Final = msgspec.json.Decoder(_FileLine)
+
+
 def read_commit(store: TableStore, version: int) -> Commit:
     """Return the commit of `version`. An empty file is a commit without actions."""
     content = store.read_log(commit_name(version))
@@ -289,6 +316,34 @@ def read_change_files(store: TableStore, versions: Sequence[int]) -> Iterator[st
     """Yield the paths of change data files that commits name, as the log has them."""
     for version, content in _contents(store, versions):
         yield from _decoded(content, version, decode_change_line, holding=b'"cdc"')
+
+
+def read_file_changes(store: TableStore, versions: Sequence[int]) -> Iterator[FileChanges]:
+    """Yield the files that the commits of `versions` add and remove; little else is decoded."""
+    for version, content in _contents(store, versions):
+        lines = list(_decoded(content, version, _FILE_DECODER.decode))
+        files = [file for line in lines for file in (line.add, line.remove) if file is not None]
+        yield FileChanges(
+            version=version,
+            operation=next((str(line.info.operation) for line in lines if line.info), "unknown"),
+            added=tuple(file_key(line.add) for line in lines if line.add is not None),
+            removed=tuple(file_key(line.remove) for line in lines if line.remove is not None),
+            is_rewrite=not any(file.data_change for file in files),
+        )
+
+
+def newest_versions(listing: LogListing, first: int, last: int) -> range:
+    """Return the versions from `first` to `last` whose commits are in the log, without gaps.
+
+    If these are many, or large, only the newest are returned: what all of them say is read soon.
+    """
+    start, size_bytes = last + 1, 0
+    while start > max(first, last + 1 - _MOST_COMMITS) and start - 1 in listing.commits:
+        size_bytes += listing.commits[start - 1].size_bytes
+        if size_bytes > _MOST_COMMIT_BYTES:
+            break
+        start -= 1
+    return range(start, last + 1)
 
 
 def _contents(store: TableStore, versions: Sequence[int]) -> Iterator[tuple[int, bytes]]:

@@ -6,6 +6,7 @@ from functools import partial
 from typing import Final
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.compute as pc
 from msgspec import structs
 
@@ -32,6 +33,7 @@ from liquidlog.doctor.findings import (
     without_range,
 )
 from liquidlog.doctor.layout import is_unlike
+from liquidlog.doctor.missed import Histories
 from liquidlog.doctor.repairs import NOTHING_LEFT, domain_repair, retagging_repair
 from liquidlog.errors import CorruptLogError, UsageError
 from liquidlog.judgement.asked import asked_of
@@ -39,6 +41,8 @@ from liquidlog.judgement.verdicts import Criteria, Judgement
 from liquidlog.log.definitions import past_definitions
 from liquidlog.log.loader import load_snapshot
 from liquidlog.log.originals import original_adds
+from liquidlog.log.replay import file_keys
+from liquidlog.log.segment import list_log, newest_versions, read_file_changes
 from liquidlog.log.statistics import load_bounds
 from liquidlog.log.store import TableStore
 from liquidlog.operations.advise import advised_by_the_log
@@ -47,7 +51,7 @@ from liquidlog.operations.in_place import commit_in_place
 from liquidlog.operations.judge import judge
 from liquidlog.operations.strategies import strategy_names
 from liquidlog.snapshot import Snapshot
-from liquidlog.spec.actions import Commit
+from liquidlog.spec.actions import Commit, FileKey
 from liquidlog.spec.bounds import Mask, remembering
 from liquidlog.spec.change import Change
 from liquidlog.spec.mapping import MappingMode, mapping_mode
@@ -86,6 +90,7 @@ def examine(
     bounds_of = remembering(partial(load_bounds, store, snapshot))
     bounds = bounds_of([column.leaf for column in columns])
     past = _past(store, snapshot, state)
+    histories = read_histories(store, snapshot)
     judgement = None if state is None else judge(store, snapshot, criteria, bounds_of=bounds_of)
     workload, now_ms = criteria.workload, criteria.now_ms
     if min_cube_bytes is None:
@@ -114,7 +119,25 @@ def examine(
         asked=asked,
         workload_source=criteria.workload_source,
         other_columns=None if advice is None else _other_columns(advice),
+        missed=histories.missed(),
+        not_removed=not_removed(snapshot, histories),
     )
+
+
+def read_histories(store: TableStore, snapshot: Snapshot) -> Histories:
+    """Return the newest commits of the log, as many as are read soon."""
+    versions = newest_versions(list_log(store), 0, snapshot.version)
+    histories = Histories(is_whole=versions.start == 0)
+    for commit in read_file_changes(store, versions):
+        histories.take(commit)
+    return histories
+
+
+def not_removed(snapshot: Snapshot, histories: Histories) -> Mapping[FileKey, int]:
+    """Return the live files that a version, the value, removed with another vector only."""
+    suspects = pa.array(histories.suspects, pa.string())
+    files = snapshot.files.filter(pc.is_in(snapshot.paths(), value_set=suspects))
+    return histories.left_with_another_vector(file_keys(files))
 
 
 def _other_columns(advice: Advice) -> OtherColumns | None:

@@ -3,17 +3,23 @@
 A problem of one group does not stop the others: the report has the outcome of each.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+import warnings
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
 from liquidlog.commit.transaction import Clock, require_writable
+from liquidlog.doctor.missed import listed, missed_of
 from liquidlog.errors import (
     CommitConflictError,
+    DoubledRowsWarning,
     ExecutorError,
+    LiquidlogError,
     UnsupportedFeatureError,
 )
 from liquidlog.log.second_opinion import SecondOpinion
+from liquidlog.log.segment import list_log_from, newest_versions, read_file_changes
+from liquidlog.logs import Log
 from liquidlog.operations.attempts import CommitRun, Refusal
 from liquidlog.operations.batches import commit_batch
 from liquidlog.operations.followed import ReconciledRows
@@ -29,6 +35,8 @@ from liquidlog.plan import (
 from liquidlog.snapshot import Snapshot
 from liquidlog.spec.arrow import unsupported_types
 from liquidlog.spec.markup import Summary
+
+_log: Final = Log(__name__)
 
 __all__ = [
     "CommitReport",
@@ -183,6 +191,8 @@ def commit_groups(
         for group in done.committed:
             versions[group.group_id] = version
             on_commit(group.group_id)
+    if versions and not dry_run:
+        _warn_of_doubled_rows(run, versions.values())
     return CommitReport(
         read_version=run.plan.read_version,
         group_versions=versions,
@@ -193,6 +203,29 @@ def commit_groups(
         reconciled=reconciled,
         dry_run=dry_run,
     )
+
+
+def _warn_of_doubled_rows(run: CommitRun, own: Collection[int]) -> None:
+    """Warn if another writer, which did not look at our commits, moved the same rows.
+
+    We cannot keep it from that, and what it wrote may be what others have read since.
+    """
+    store, first = run.store, run.plan.read_version + 1
+    try:
+        listing = list_log_from(store, first)
+        if set(own).issuperset(range(first, listing.newest + 1)):
+            return
+        commits = read_file_changes(store, newest_versions(listing, first, listing.newest))
+        doubled = [one for one in missed_of(commits) if one.are_doubled]
+    except LiquidlogError as error:
+        _log.info("whether other writers doubled rows of %s is not known: %s", store.uri, error)
+        return
+    if doubled:
+        message = (
+            f"{listed(map(str, doubled))}; liquidlog doctor names the files. Restore the table, and"
+            " let no two writers compact it at once"
+        )
+        warnings.warn(message, DoubledRowsWarning, stacklevel=2)
 
 
 def _first_of_each(groups: Iterable[RewrittenGroup]) -> list[RewrittenGroup]:

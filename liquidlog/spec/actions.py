@@ -58,6 +58,14 @@ class AddFile(Action, frozen=True, kw_only=True, gc=False):
     clustering_provider: str | None = None
 
 
+class NamedFile(Action, frozen=True, kw_only=True, gc=False):
+    """What adds and removes have in common: the logical file, and whether rows came or went."""
+
+    path: str
+    data_change: bool = True
+    deletion_vector: DeletionVector | None = None
+
+
 class CopiedAdd(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """An add as it stands in the log, unknown fields included; `document` is its JSON object."""
 
@@ -205,7 +213,7 @@ def replay_key(action: AddFile | RemoveFile) -> FileKey:
     return normal_path(action.path), None if vector is None else vector.unique_id
 
 
-def file_key(action: AddFile | RemoveFile) -> FileKey:
+def file_key(action: AddFile | RemoveFile | NamedFile) -> FileKey:
     """Return the logical file that an add or remove is about, with the canonical path."""
     vector = action.deletion_vector
     return canonical_path(action.path), None if vector is None else vector.unique_id

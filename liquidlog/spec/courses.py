@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from enum import Enum
 
-from liquidlog.spec.actions import DeletionVector
+from liquidlog.spec.actions import DeletionVector, FileKey
 
 
 class Fate(Enum):
@@ -61,6 +61,20 @@ UNCHANGED = Course(fate=Fate.UNCHANGED)
 
 _State = tuple[str | None, int]
 """The id of a file's vector, and how many rows it deletes."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FileChanges:
+    """The logical files that one commit adds and removes.
+
+    It `is_rewrite` if no row came or went with them, as all of its actions say.
+    """
+
+    version: int
+    operation: str
+    added: tuple[FileKey, ...]
+    removed: tuple[FileKey, ...]
+    is_rewrite: bool
 
 
 def vector_id(vector: DeletionVector | None) -> str | None:

@@ -11,9 +11,10 @@ import pytest
 
 from liquidlog.cli.main import cli, run
 from liquidlog.doctor.findings import FIXES
-from liquidlog.errors import CommitConflictError, UsageError
+from liquidlog.errors import CommitConflictError, LiquidlogError, UsageError
+from liquidlog.log.loader import open_store
 from liquidlog.operations import backfill
-from liquidlog.operations.doctor import mend
+from liquidlog.operations.doctor import mend, not_removed, read_histories
 from liquidlog.table import Table, system_clock
 from support.copies import copy_table
 from support.repository import ROOT
@@ -300,3 +301,21 @@ def test_the_command_prints_findings_and_what_it_mended(
     assert "renamed-cubes: version 7, 2 file(s)" in shown
     assert "unclustered-files" in shown
     assert run(cli, ["doctor", path, "--fix", "nothing"]) == 2
+
+
+STRANGE = {"32_empty_middle", "32_remove_unknown_path"}
+"""Logs made by hand: of one a commit was emptied, one removes a file that was never there."""
+
+
+def test_no_engine_is_said_to_have_broken_what_was_recorded() -> None:
+    alarms = set()
+    for case in sorted(LOGS.iterdir()):
+        try:
+            table = Table.open(str(case / "table"))
+            snapshot = table.snapshot()
+        except LiquidlogError:
+            continue
+        histories = read_histories(open_store(table.uri), snapshot)
+        if histories.missed() or not_removed(snapshot, histories):
+            alarms.add(case.name)
+    assert alarms == STRANGE
