@@ -43,7 +43,7 @@ class CompactingWriter:
         return self
 
     def compact(self) -> None:
-        removes = [
+        removes: list[dict[str, object]] = [
             {"remove": {"path": name, "dataChange": False, "deletionTimestamp": 1}}
             for name in self.inputs
         ]
