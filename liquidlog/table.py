@@ -98,6 +98,7 @@ Done = TypeVar("Done")
 
 _PREDICATES: Final = "WeightedPredicates"
 _SCHEMA: Final = "an Arrow schema or a Delta StructType"
+_YES_NO: Final = "True or False"
 _SOURCES: Final = "paths, Arrow tables or record batch readers"
 
 
@@ -435,7 +436,7 @@ class Table(Summary):
             where=where,
             min_cube_bytes=_min_cube_bytes(snapshot, min_cube_size),
             now_ms=self._clock.now_ms(),
-            row_groups=one(row_groups, bool, argument="row_groups", expected="True or False"),
+            row_groups=one(row_groups, bool, argument="row_groups", expected=_YES_NO),
         )
 
     def doctor(
@@ -570,7 +571,7 @@ class Table(Summary):
             self.snapshot(),
             self._criteria(workload, workload_source, payback_days, readings_a_day),
             min_cube_bytes=None if min_cube_size is None else parse_size(min_cube_size),
-            past=one(past, bool, argument="past", expected="True or False"),
+            past=one(past, bool, argument="past", expected=_YES_NO),
         )
 
     def _criteria(
@@ -635,7 +636,7 @@ class Table(Summary):
             asked,
             time_zone=time_zone,
             now_ms=self._clock.now_ms(),
-            row_groups=one(row_groups, bool, argument="row_groups", expected="True or False"),
+            row_groups=one(row_groups, bool, argument="row_groups", expected=_YES_NO),
         )
 
     def plan_read(self, where: str | None = None, version: int | None = None) -> ReadPlan:
@@ -827,7 +828,7 @@ class Table(Summary):
             self.bounds_of(snapshot),
             self._clock.new_id,
             asked,
-            require_fit=one(require_fit, bool, argument="require_fit", expected="True or False"),
+            require_fit=one(require_fit, bool, argument="require_fit", expected=_YES_NO),
         )
 
     def plan_migration(
@@ -945,7 +946,7 @@ class Table(Summary):
             self.bounds_of(snapshot),
             now_ms=self._clock.now_ms(),
             sample=sample,
-            row_groups=one(row_groups, bool, argument="row_groups", expected="True or False"),
+            row_groups=one(row_groups, bool, argument="row_groups", expected=_YES_NO),
         )
 
     def predicted_health(self, plan: ClusteringPlan) -> "Health":
@@ -1417,6 +1418,7 @@ class Table(Summary):
         *,
         cluster: bool = False,
         dry_run: bool = False,
+        blind: bool | None = None,
     ) -> "Appended":
         """Append Parquet files (paths) or Arrow data as fresh files in one commit.
 
@@ -1425,7 +1427,10 @@ class Table(Summary):
         batch is first sorted along the curve of the clustering columns. Without rows there is no
         commit, and the version stays. With `dry_run` the sources, even a RecordBatchReader, are
         read to the end and checked, nothing is written, and the returned value is that of a real
-        run.
+        run. `blind` says whether the rows were made without a look at the table: the log has it
+        (`isBlindAppend`), and Delta Spark lets changes of other rows go on beside a blind append.
+        None stands for what is known: True for files that are not below the table, in the same kind
+        of storage, False for Arrow data.
 
         Raises:
             UsageError: If the data is of another type or an empty list, or if `cluster` is set and
@@ -1437,7 +1442,12 @@ class Table(Summary):
         """
         from liquidlog.operations.append import AppendRequest, append
 
-        request = AppendRequest(sources=_sources(data), cluster=cluster, dry_run=dry_run)
+        request = AppendRequest(
+            sources=_sources(data),
+            cluster=cluster,
+            dry_run=dry_run,
+            blind=None if blind is None else one(blind, bool, argument="blind", expected=_YES_NO),
+        )
         return append(self._store, self.snapshot_to_change(), request, self._clock)
 
     def plan_write(
@@ -1465,20 +1475,26 @@ class Table(Summary):
 
         request = WriteRequest(
             data=one(schema, StructType, argument="schema", expected="a Delta StructType"),
-            cluster=one(cluster, bool, argument="cluster", expected="True or False"),
+            cluster=one(cluster, bool, argument="cluster", expected=_YES_NO),
             max_file_bytes=None if max_file_size is None else parse_size(max_file_size),
-            merge_schema=one(merge_schema, bool, argument="merge_schema", expected="True or False"),
+            merge_schema=one(merge_schema, bool, argument="merge_schema", expected=_YES_NO),
             where=None if where is None else one(where, str, argument="where", expected="SQL"),
         )
         return plan_write(self._store, self.snapshot_to_change(), request, self._clock)
 
     def commit_write(
-        self, plan: WritePlan, result: WriteResult, *, txn: tuple[str, int] | None = None
+        self,
+        plan: WritePlan,
+        result: WriteResult,
+        *,
+        txn: tuple[str, int] | None = None,
+        blind: bool = False,
     ) -> Written:
         """Commit what was written for a plan of `plan_write`, with the proof that it is all there.
 
         `txn` is (application id, version): if the table has this version of the application's
         transactions or a later one by then, nothing is committed, and the returned value says so.
+        `blind` says whether the rows of an append were made without a look at the table.
 
         Raises:
             ResultMismatchError: If the result does not prove that all rows are in the files.
@@ -1494,6 +1510,7 @@ class Table(Summary):
             one(result, WriteResult, argument="result", expected="a WriteResult"),
             self._clock,
             txn=transaction(txn, argument="txn"),
+            is_blind=one(blind, bool, argument="blind", expected=_YES_NO),
         )
 
     def transaction(self, app_id: str) -> int | None:
@@ -1558,7 +1575,7 @@ class Table(Summary):
             one(feature, str, argument="feature", expected="the name of a feature"),
             self._clock,
             truncate_history=one(
-                truncate_history, bool, argument="truncate_history", expected="True or False"
+                truncate_history, bool, argument="truncate_history", expected=_YES_NO
             ),
             dry_run=dry_run,
         )
@@ -1784,7 +1801,7 @@ class Table(Summary):
                 allow_short_retention,
                 bool,
                 argument="allow_short_retention",
-                expected="True or False",
+                expected=_YES_NO,
             ),
             dry_run=dry_run,
         )

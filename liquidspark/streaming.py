@@ -72,6 +72,7 @@ def stream(
     policy: InlineClustering | None = None,
     max_file_size: Size | None = None,
     merge_schema: bool = False,
+    blind: bool = False,
     trigger: Mapping[str, Any] | None = None,
     options: ExecutorOptions = DEFAULT_OPTIONS,
     storage_options: OptionsSource | None = None,
@@ -89,6 +90,7 @@ def stream(
         policy: When what came is clustered together; None for never.
         max_file_size: As for `append`.
         merge_schema: As for `append`.
+        blind: Whether the query never looks at the table, as for `append`.
         trigger: Arguments of `DataStreamWriter.trigger`, such as {"processingTime": "1 minute"} or
             {"availableNow": True}; None for as soon as the batch before is done.
         options: How the work is divided.
@@ -105,6 +107,7 @@ def stream(
         raise UsageError("the DataFrame is not streaming; append writes it at once")
     if context_of(df.sparkSession) is None:
         raise UsageError("a stream needs a classic session; Spark Connect runs batches elsewhere")
+    one(blind, bool, argument="blind", expected="True or False")
     if policy is not None:
         one(policy, InlineClustering, argument="policy", expected="an InlineClustering")
     for name in trigger or ():
@@ -125,6 +128,7 @@ def stream(
             cluster=cluster,
             max_file_size=max_file_size,
             merge_schema=merge_schema,
+            blind=blind,
             txn=txn,
             options=options,
         ),

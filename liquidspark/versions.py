@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 import pyarrow as pa
 
 from liquidlog.spec.arguments import refuse
+from liquidlog.storage.files import are_apart
 
 if TYPE_CHECKING:  # partly absent from clients of Connect
     from pyspark import SparkContext
@@ -15,6 +16,8 @@ if TYPE_CHECKING:  # partly absent from clients of Connect
 
 OWN_WORKERS: Final = "LIQUIDSPARK_WORKERS"
 """Variable of workers of a session that was started here: they run nothing but our tasks."""
+_MADE_UP: Final = frozenset({"OneRowRelation", "Range"})
+"""Leaves of plans that read nothing. The rows of a LocalRelation may be what was collected."""
 _FIRST_WITH_ARROW: Final = 4
 """The major version from which on sessions take Arrow tables."""
 
@@ -55,6 +58,43 @@ def cancel_tagged(spark: "SparkSession", tag: str) -> None:
         spark.interruptTag(tag)
     else:
         context.cancelJobsWithTag(tag)
+
+
+def reads_nothing_below(frame: "DataFrame", place: str) -> bool:
+    """Return whether a DataFrame's plan shows all that it reads, and none of it is at an address.
+
+    Rows of Python, RDDs, caches, streams, subqueries and sources other than files and numbers do
+    not show what they were made of, nor do plans of Spark Connect.
+    """
+    from py4j.protocol import Py4JError
+    from pyspark.errors import PySparkException
+
+    if context_of(frame.sparkSession) is None:
+        return False
+    try:
+        plan = frame._jdf.queryExecution().optimizedPlan()  # noqa: SLF001  there is no other way
+        leaves = plan.collectLeaves()
+        shown = plan.subqueriesAll().isEmpty()
+        return shown and all(_is_apart(leaves.apply(at), place) for at in range(leaves.size()))
+    except (PySparkException, Py4JError):  # of a version whose plans are made of other parts
+        return False
+
+
+def _is_apart(leaf: Any, place: str) -> bool:  # noqa: ANN401  an object of the JVM
+    kind = _class_of(leaf)
+    if kind != "LogicalRelation":
+        return kind in _MADE_UP
+    relation = leaf.relation()
+    if _class_of(relation) != "HadoopFsRelation":
+        return False
+    roots = relation.location().rootPaths()
+    return all(
+        are_apart(str(roots.apply(number).toString()), place) for number in range(roots.size())
+    )
+
+
+def _class_of(found: Any) -> str:  # noqa: ANN401  an object of the JVM
+    return str(found.getClass().getSimpleName())
 
 
 def require_frame(value: object, *, argument: str) -> None:

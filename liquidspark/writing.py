@@ -20,7 +20,7 @@ from liquidlog.table import Size, Table
 from liquidspark import frames
 from liquidspark.aligning import frame_schema
 from liquidspark.probing import require_ready
-from liquidspark.versions import require_frame
+from liquidspark.versions import reads_nothing_below, require_frame
 
 if TYPE_CHECKING:
     from os import PathLike
@@ -55,6 +55,7 @@ def append(
     max_file_size: Size | None = None,
     merge_schema: bool = False,
     txn: tuple[str, int] | None = None,
+    blind: bool | None = None,
     options: ExecutorOptions = DEFAULT_OPTIONS,
     storage_options: OptionsSource | None = None,
 ) -> Written:
@@ -75,6 +76,10 @@ def append(
         merge_schema: Whether columns that the table lacks are added to it.
         txn: (application id, version): the commit sets this transaction, and if the table has this
             version or a later one, nothing is written. So an append can be repeated safely.
+        blind: Whether the rows were made without a look at the table. The log has it
+            (`isBlindAppend`), and Delta Spark lets changes of other rows go on beside a blind
+            append. None for True if the DataFrame's plan shows that it reads none of the table's
+            files, else False: rows of Python, RDDs, caches, streams and Connect show nothing.
         options: How the work is divided.
         storage_options: Open the table's files, if `table` is an address.
 
@@ -89,7 +94,9 @@ def append(
     """
     opened = opened_table(table, storage_options)
     request = _Request(cluster, max_file_size, merge_schema)
-    return _write(df, opened, request, txn=txn, options=options)
+    if blind is not None:
+        one(blind, bool, argument="blind", expected="True or False")
+    return _write(df, opened, request, txn=txn, options=options, blind=blind)
 
 
 def overwrite(
@@ -136,7 +143,7 @@ def overwrite(
     opened = opened_table(table, storage_options)
     one(where, str, argument="where", expected="a condition in SQL")
     request = _Request(cluster, max_file_size, merge_schema, where)
-    return _write(df, opened, request, txn=txn, options=options)
+    return _write(df, opened, request, txn=txn, options=options, blind=False)
 
 
 def require_fitting(
@@ -171,6 +178,7 @@ def _write(
     *,
     txn: tuple[str, int] | None,
     options: ExecutorOptions,
+    blind: bool | None,
 ) -> Written:
     """Write and commit; if the commit cannot land, the files that were written are deleted."""
     require_frame(df, argument="df")
@@ -187,5 +195,6 @@ def _write(
         file=f"{directory}/_delta_log/{commit_name(plan.read_version)}",
         storage=table.storage,
     )
+    is_blind = reads_nothing_below(df, directory) if blind is None else blind
     result = frames.write_frame(df, plan, storage=table.storage, options=options)
-    return table.commit_write(plan, result, txn=txn)
+    return table.commit_write(plan, result, txn=txn, blind=is_blind)

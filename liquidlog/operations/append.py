@@ -1,8 +1,8 @@
-"""Append Arrow data as new files in one blind-append commit."""
+"""Append Arrow data as new files in one commit."""
 
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Final, TypeAlias
 
@@ -48,6 +48,7 @@ from liquidlog.spec.change import Change
 from liquidlog.spec.partitions import PartitionTexts
 from liquidlog.spec.schema import Path
 from liquidlog.spec.sizes import render_size
+from liquidlog.storage.files import are_apart
 
 _log: Final = Log(__name__)
 
@@ -63,11 +64,22 @@ Source: TypeAlias = str | pa.Table | pa.RecordBatchReader
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AppendRequest:
-    """What to append; with `cluster`, each batch is first sorted along the table's curve."""
+    """What to append; with `cluster`, each batch is first sorted along the table's curve.
+
+    `blind` says whether the rows were made without a look at the table; None for what is known:
+    Arrow data may be made of the table's rows, and files elsewhere are not.
+    """
 
     sources: tuple[Source, ...]
     cluster: bool = False
     dry_run: bool = False
+    blind: bool | None = None
+
+    def is_blind(self, table_uri: str) -> bool:
+        """Return whether the commit says that its rows do not depend on the table's."""
+        if self.blind is not None:
+            return self.blind
+        return all(isinstance(one, str) and are_apart(one, table_uri) for one in self.sources)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,7 +117,10 @@ def append(store: TableStore, snapshot: Snapshot, request: AppendRequest, clock:
     run.begin(Origin.here(APPEND, now_ms=clock.now_ms()))
     claim, values = _written(store, run, sources, snapshot, request, options)
     written = claim.outputs
-    version = _commit(store, claim, values, snapshot, clock) if written else snapshot.version
+    version = snapshot.version
+    if written:
+        is_blind = request.is_blind(store.uri)
+        version = _commit(store, claim, values, snapshot, clock, is_blind=is_blind)
     settle([claim])
     rows = sum(file.num_records for file in written)
     text = "appended %d rows in %d files (%s) to %s in %d ms"
@@ -260,11 +275,15 @@ def _commit(
     values: Mapping[str, PartitionTexts],
     snapshot: Snapshot,
     clock: Clock,
+    *,
+    is_blind: bool,
 ) -> int:
     proposal = Proposal(
         read_set=ReadSet(version=snapshot.version),
         base=snapshot,
-        derive=lambda newest: _change(newest, claim.outputs, values),
+        derive=lambda newest: replace(
+            _change(newest, claim.outputs, values), is_blind_append=is_blind
+        ),
         before_put=committable(store, claim, clock),
     )
     return land_files(store, claim, proposal, clock)
@@ -280,5 +299,4 @@ def _change(
         parameters={"mode": "Append", "partitionBy": "[]"},
         actions=actions,
         metrics=written_metrics(written),
-        is_blind_append=True,
     )

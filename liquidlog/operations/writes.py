@@ -68,6 +68,7 @@ def commit_write(
     clock: Clock,
     *,
     txn: tuple[str, int] | None = None,
+    is_blind: bool = False,
 ) -> Written:
     """Commit what was written for a plan; without rows and without a change there is no commit.
 
@@ -79,6 +80,7 @@ def commit_write(
         clock: Gives the time and ids.
         txn: (application id, version) of the transaction to set with the same commit; if the table
             has this version or a later one by then, nothing is committed.
+        is_blind: Whether appended rows were made without a look at the table.
     """
     run = run_of(store, result.run)
     if plan.partition_columns:
@@ -93,7 +95,7 @@ def commit_write(
         before = snapshot
         if snapshot.version != plan.read_version:
             before = load_snapshot(store, plan.read_version)
-        writing = _Writing(plan, result, before, txn)
+        writing = _Writing(plan, result, before, txn, is_blind and plan.where is None)
         proposal = Proposal(
             read_set=writing.read_set(),
             derive=lambda newest: writing.change(newest, clock.now_ms()),
@@ -156,6 +158,7 @@ class _Writing:
     result: WriteResult
     before: Snapshot
     txn: tuple[str, int] | None
+    is_blind: bool
 
     def read_set(self) -> ReadSet:
         """Return what must not have changed since the plan."""
@@ -214,7 +217,7 @@ class _Writing:
             parameters=parameters,
             actions=(*actions, *adds, *removes),
             metrics=metrics,
-            is_blind_append=plan.where is None,
+            is_blind_append=self.is_blind,
         )
 
     def _replaced(self, snapshot: Snapshot) -> NDArray[np.int64]:

@@ -8,9 +8,9 @@ from typing import Any, Protocol, TypeAlias
 
 import pyarrow as pa
 
-from liquidlog.errors import StorageError
+from liquidlog.errors import StorageError, UsageError
 from liquidlog.storage import local
-from liquidlog.storage.addresses import is_local, local_path
+from liquidlog.storage.addresses import is_local, local_path, parse_object_address
 from liquidlog.storage.failures import OtherSizeError
 from liquidlog.storage.local import FileFacts
 from liquidlog.storage.local_files import open_regular
@@ -24,6 +24,7 @@ __all__ = [
     "Output",
     "Source",
     "StoredFile",
+    "are_apart",
     "content_mark",
     "create",
     "create_small",
@@ -303,3 +304,24 @@ class _Upload:
             return request(*arguments)
         except Exception as error:  # noqa: BLE001  clients raise what they like
             raise OSError(self._objects.explained(error)) from None
+
+
+def are_apart(one: str, other: str) -> bool:
+    """Return whether certainly neither of two addresses is, or lies below, the other.
+
+    What is in two kinds of storage may be the same: one may be mounted in the other.
+    """
+    try:
+        if is_local(one) and is_local(other):
+            places = [Path(local_path(address)).resolve().parts for address in (one, other)]
+        else:
+            found = [parse_object_address(address) for address in (one, other)]
+            if is_local(one) or is_local(other) or found[0].family != found[1].family:
+                return False
+            if found[0].account != found[1].account:
+                return False
+            places = [tuple(address.path.split("/")) for address in found]
+    except (UsageError, OSError):
+        return False
+    shared = min(map(len, places))
+    return places[0][:shared] != places[1][:shared]

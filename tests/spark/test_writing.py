@@ -7,7 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 from liquidlog import Table
 from liquidlog.data.runs import runs_in
@@ -83,6 +83,34 @@ def test_spark_reads_ancient_dates_as_they_were_written(
     require_read()
     table.optimize(full=True, executor="local")
     require_read()
+
+
+@pytest.mark.sparks
+def test_an_append_is_blind_only_if_its_plan_shows_that_it_reads_nothing_of_the_table(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    table = table_of(tmp_path)
+
+    def appended(frame: DataFrame, **given: Any) -> bool:
+        append(frame, table, cluster=False, **given)
+        return bool(table.history(1)[0]["isBlindAppend"])
+
+    made = numbers(spark, 3)
+    assert appended(made)
+    assert not appended(made, blind=False)
+    files = [f"{table.uri}/{path}" for path in table.files()["path"].to_pylist()]
+    own = spark.read.parquet(*files)
+    assert not appended(own)
+    assert not appended(made.join(own.select("id"), "id"))
+    assert not appended(made.where(f"id IN (SELECT id FROM parquet.`{files[0]}`)"))
+    assert not appended(made.where(f"id <= (SELECT max(id) FROM parquet.`{files[0]}`)"))
+    assert not appended(own.persist())
+    assert not appended(spark.createDataFrame(own.toPandas(), own.schema))
+    assert appended(spark.createDataFrame(own.toPandas(), own.schema), blind=True)
+    (tmp_path / "link").symlink_to(table.uri)
+    assert not appended(spark.read.parquet(f"{tmp_path}/link/*.parquet"))
+    made.write.parquet(f"{tmp_path}/elsewhere")
+    assert appended(spark.read.parquet(f"{tmp_path}/elsewhere"))
 
 
 def test_a_clustered_append_is_one_partial_cube_with_narrow_files(

@@ -13,6 +13,7 @@ from liquidlog.errors import DataFileError, UnsupportedFeatureError
 from liquidlog.log.loader import open_store
 from liquidlog.operations.append import AppendRequest, append
 from liquidlog.spec.actions import Metadata
+from liquidlog.storage.files import are_apart
 from liquidlog.table import Table, system_clock
 
 SCHEMA = pa.schema([("a", pa.int64())])
@@ -116,3 +117,43 @@ def test_a_table_whose_text_lengths_cannot_be_read_is_refused(tmp_path: Path) ->
         append(open_store(table.uri), table.snapshot(), request, system_clock())
     (feature,) = caught.value.features
     assert "column a" in feature
+
+
+def test_an_append_of_files_elsewhere_is_blind_and_one_of_rows_in_memory_if_said(
+    tmp_path: Path,
+) -> None:
+    table = Table.create(tmp_path / "t", schema=SCHEMA)
+    _write(tmp_path / "f.parquet", 0)
+    rows = pa.table({"a": [1]}, schema=SCHEMA)
+
+    def logged(*sources: object, blind: bool | None = None) -> bool:
+        table.append(list(sources), blind=blind)
+        return bool(table.history(1)[0]["isBlindAppend"])
+
+    assert logged(tmp_path / "f.parquet")
+    assert not logged(tmp_path / "f.parquet", rows)
+    assert not logged(rows)
+    assert logged(rows, blind=True)
+    assert not logged(tmp_path / "f.parquet", blind=False)
+    (tmp_path / "link").symlink_to(tmp_path / "t")
+    own = table.files()["path"][0].as_py()
+    assert not logged(tmp_path / "link" / own)
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "apart"),
+    [
+        ("s3a://lake/a/t", "s3://lake/a", False),
+        ("s3a://lake/a/t/x.parquet", "s3://lake/a/u", True),
+        ("s3://lake/at", "s3://lake/a", True),
+        ("s3://other/a", "s3://lake/a", True),
+        ("dbfs:/mnt/lake", "s3://lake/a", False),
+        ("/mnt/lake/b", "s3://lake/a", False),
+        ("abfss://c@one.dfs.core.windows.net/b", "az://c/a", False),
+        ("file:/x/a", "/x/a b", True),
+        ("file:/x", "/x/a", False),
+    ],
+)
+def test_addresses_are_apart_only_if_that_is_certain(one: str, other: str, *, apart: bool) -> None:
+    assert are_apart(one, other) is apart
+    assert are_apart(other, one) is apart

@@ -43,8 +43,19 @@ def test_files_have_the_tags_of_one_cube(table: Table) -> None:
     assert (done.version, done.files, done.rows) == (4, 1, 2)
     (cube,) = table.cubes().to_pylist()
     assert (cube["zcube_id"], cube["state"]) == (plan.zcube_id, "partial")
-    assert table.history(1)[0]["isBlindAppend"] is True
+    assert table.history(1)[0]["isBlindAppend"] is False
     assert runs_in(table.uri) == ()
+
+
+def test_rows_are_made_without_a_look_at_the_table_only_if_the_writer_says_so(
+    table: Table,
+) -> None:
+    plan = table.plan_write(DELTA)
+    table.commit_write(plan, write(plan, rows(40)), blind=True)
+    assert table.history(1)[0]["isBlindAppend"] is True
+    plan = table.plan_write(DELTA, where="x >= 40")
+    table.commit_write(plan, write(plan, rows(41)), blind=True)
+    assert table.history(1)[0]["isBlindAppend"] is False
 
 
 def test_without_clustering_there_is_no_cube(table: Table) -> None:
