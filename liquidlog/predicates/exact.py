@@ -1,20 +1,86 @@
-"""Which files a condition on partition columns asks for: exactly those, or a refusal."""
+"""Which files a condition on partition columns asks for: exactly those, or a refusal.
+
+Partition values are constants: what their order does not decide is evaluated for each of them.
+"""
 
 import datetime as dt
-from typing import Final
+from collections.abc import Callable, Iterator, Mapping
+from decimal import Decimal
+from typing import Final, cast
 
 import numpy as np
 import pyarrow as pa
+from sqlglot import exp
 
 from liquidlog.errors import UsageError
+from liquidlog.predicates.coercion import comparables
+from liquidlog.predicates.conditions import column_path
+from liquidlog.predicates.file_bounds import has_plain_order
+from liquidlog.predicates.folding import constant_value
+from liquidlog.predicates.limits import converted
+from liquidlog.predicates.literals import MOST_DIGITS, Exact, Floating, Moment, SqlValue
 from liquidlog.predicates.matching import judged_each
 from liquidlog.predicates.named import condition_on
+from liquidlog.predicates.partitions import distinct_values
+from liquidlog.predicates.prefixes import like_expression
 from liquidlog.predicates.sessions import Session
+from liquidlog.predicates.verdicts import compared
 from liquidlog.snapshot import Snapshot
 from liquidlog.spec.bounds import BoundsOf, Mask
-from liquidlog.spec.schema import quote_path
+from liquidlog.spec.schema import (
+    DataType,
+    DecimalType,
+    Leaf,
+    Path,
+    PrimitiveType,
+    StructType,
+    leaves,
+    quote_path,
+)
+
+_Value = SqlValue | bool
 
 _UTC: Final = Session(None, dt.UTC)
+_TYPES: Final[Mapping[str, str]] = {
+    "byte": "tinyint",
+    "short": "smallint",
+    "integer": "int",
+    "long": "bigint",
+}
+_INTEGERS: Final[Mapping[int, str]] = {8: "byte", 16: "short", 32: "integer", 64: "long"}
+_SYMBOLS: Final[Mapping[type[exp.Expr], str]] = {
+    exp.EQ: "=",
+    exp.NEQ: "<>",
+    exp.LT: "<",
+    exp.LTE: "<=",
+    exp.GT: ">",
+    exp.GTE: ">=",
+}
+_FLIPPED: Final[Mapping[str, str]] = {
+    "=": "=",
+    "<>": "<>",
+    "<": ">",
+    "<=": ">=",
+    ">": "<",
+    ">=": "<=",
+}
+_OF_NULL_NULL: Final = (
+    exp.Cast,
+    exp.Neg,
+    exp.Add,
+    exp.Sub,
+    exp.Mul,
+    exp.Year,
+    exp.Month,
+    exp.Day,
+    exp.DateTrunc,
+    exp.TimestampTrunc,
+    exp.TsOrDsToDate,
+    exp.TsOrDsAdd,
+    exp.AddMonths,
+    exp.LastDay,
+)
+"""What is NULL of a NULL."""
 
 
 def matching_partitions(snapshot: Snapshot, where: str, bounds_of: BoundsOf) -> Mask:
@@ -37,18 +103,264 @@ def matching_partitions(snapshot: Snapshot, where: str, bounds_of: BoundsOf) -> 
     asked, spared = judged_each(snapshot, [where, f"NOT ({where})"], bounds_of, _UTC)
     can_match = np.asarray(asked.may_match, np.bool_)
     undecided = can_match & np.asarray(spared.may_match, np.bool_)
-    if undecided.any() or asked.asks_for_time:
-        example = _example(snapshot, undecided)
-        raise UsageError(
-            f"partition values do not decide where: {where}{example}; compare the columns with"
-            " constants by =, <>, <, <=, >, >=, IN, BETWEEN, IS NULL or LIKE 'prefix%'",
-            option="where",
-        )
+    if asked.asks_for_time:
+        raise _undecided(where, ", which asks for the time")
+    known = {leaf.logical: leaf for leaf in leaves(snapshot.schema)}
+    columns = {written: known[path] for written, path in named[1].items() if path in known}
+    rows = pa.array(np.flatnonzero(undecided))
+    for row, truth in zip(
+        rows.to_pylist(), _truths(snapshot, named[0], columns, rows), strict=True
+    ):
+        if isinstance(truth, _UndecidedError):
+            raise _undecided(where, f", as for {snapshot.files['path'][row].as_py()}")
+        can_match[row] = truth is True
     return can_match
 
 
-def _example(snapshot: Snapshot, undecided: Mask) -> str:
-    if not undecided.any():
-        return ", which asks for the time"
-    row = pa.array([int(np.flatnonzero(undecided)[0])])
-    return f", as for {snapshot.files['path'].take(row)[0].as_py()}"
+def _undecided(where: str, example: str) -> UsageError:
+    return UsageError(
+        f"partition values do not decide where: {where}{example}; compare the columns with"
+        " constants by =, <>, <, <=, >, >=, IN, BETWEEN, IS NULL or LIKE",
+        option="where",
+    )
+
+
+class _UndecidedError(ValueError):
+    """What Spark makes of constants is not known."""
+
+
+def _truths(
+    snapshot: Snapshot, condition: exp.Expression, columns: Mapping[Path, Leaf], rows: pa.Array
+) -> Iterator[bool | _UndecidedError | None]:
+    """Yield whether the condition holds for the partition values of each row, None for NULL."""
+    found: dict[tuple[str | None, ...], bool | _UndecidedError | None] = {}
+    texts = distinct_values(snapshot.files.take(rows))
+    for number in texts.number.tolist():
+        document = texts.documents[number]
+        key = tuple(document.get(leaf.physical[-1]) or None for leaf in columns.values())
+        if key not in found:
+            constants = {
+                path: _constant(text, leaf, snapshot.schema)
+                for (path, leaf), text in zip(columns.items(), key, strict=True)
+            }
+            found[key] = _decided(condition, constants)
+        yield found[key]
+
+
+def _decided(
+    condition: exp.Expression, constants: Mapping[Path, exp.Expression]
+) -> bool | _UndecidedError | None:
+    tree = exp.Paren(this=condition.copy())
+    for column in list(tree.find_all(exp.Column, exp.Dot)):
+        path = column_path(column)
+        if path is not None and path in constants:
+            column.replace(constants[path].copy())
+    try:
+        return _truth(tree)
+    except _UndecidedError as error:
+        return error
+
+
+def _constant(text: str | None, leaf: Leaf, schema: StructType) -> exp.Expression:
+    """Return a partition value as Spark reads its text."""
+    name = str(leaf.data_type)
+    if text is None:
+        return exp.Null()
+    if name == "boolean" and text.lower() in ("true", "false"):
+        return exp.Boolean(this=text.lower() == "true")
+    if not has_plain_order(leaf, schema):
+        return exp.Placeholder()
+    literal = exp.Literal.string(text)
+    if name == "string":
+        return literal
+    kind = _TYPES.get(name, name)
+    if name == "timestamp" and not text.endswith("Z") and "+" not in text:
+        literal = exp.Literal.string(f"{text}+00:00")
+    return exp.cast(literal, kind, dialect="spark")
+
+
+def _truth(node: exp.Expression) -> bool | None:
+    """Return what a condition on constants is, None for NULL."""
+    match node:
+        case exp.Paren():
+            return _truth(node.this)
+        case exp.Not():
+            inner = _truth(node.this)
+            return None if inner is None else not inner
+        case exp.And() | exp.Or():
+            return _joined(node)
+        case exp.Between() if not node.args.get("symmetric"):
+            low = exp.GTE(this=node.this.copy(), expression=node.args["low"].copy())
+            high = exp.LTE(this=node.this.copy(), expression=node.args["high"].copy())
+            return _joined(exp.And(this=low, expression=high))
+        case _ if type(node) in _JUDGES:
+            return _JUDGES[type(node)](node)
+        case _:
+            found = _value(node)
+            return None if found is None else _as_truth(found)
+
+
+def _in(node: exp.Expression) -> bool | None:
+    if node.args.get("query") is not None or not node.expressions:
+        raise _UndecidedError(node.sql())
+    found = [_compared("=", _value(node.this), _value(one)) for one in node.expressions]
+    return True if True in found else None if None in found else False
+
+
+def _null_safe(node: exp.Expression) -> bool:
+    sides = _value(node.this), _value(node.expression)
+    equal = sides == (None, None) if None in sides else bool(_compared("=", *sides))
+    return equal is isinstance(node, exp.NullSafeEQ)
+
+
+def _comparison(node: exp.Expression) -> bool | None:
+    return _compared(_SYMBOLS[type(node)], _value(node.this), _value(node.expression))
+
+
+def _joined(node: exp.Expression) -> bool | None:
+    ending = isinstance(node, exp.Or)
+    found: bool | None = not ending
+    for part in node.flatten():
+        truth = _truth(cast("exp.Expression", part))
+        if truth is ending:
+            return ending
+        found = None if truth is None else found
+    return found
+
+
+def _is(node: exp.Expression) -> bool:
+    if isinstance(node.expression, exp.Boolean):
+        return _truth(node.this) is bool(node.expression.this)
+    if not isinstance(node.expression, exp.Null):
+        raise _UndecidedError(node.sql())
+    return not isinstance(node.this.unnest(), exp.Placeholder) and _value(node.this) is None
+
+
+def _like(node: exp.Expression) -> bool | None:
+    escape: str | None = "\\"
+    is_negated = bool(node.args.get("negate"))
+    if isinstance(node, exp.Escape):
+        escape, node = node.expression.name, node.this
+        is_negated = is_negated or bool(node.args.get("negate"))
+    text, wanted = _value(node.this), _value(node.expression)
+    if text is None or wanted is None:
+        return None
+    if not isinstance(text, str) or not isinstance(wanted, str) or not escape:
+        raise _UndecidedError(node.sql())
+    if isinstance(node, exp.StartsWith):
+        return text.startswith(wanted)
+    if isinstance(node, exp.ILike):
+        if not (text + wanted).isascii():
+            raise _UndecidedError(node.sql())
+        text, wanted = text.lower(), wanted.lower()
+    expression = like_expression(wanted, escape)
+    if expression is None:
+        raise _UndecidedError(node.sql())
+    return (expression.fullmatch(text) is not None) is not is_negated
+
+
+def _value(node: exp.Expression) -> _Value | None:
+    """Return the value of a constant expression, None for NULL."""
+    match node:
+        case exp.Null():
+            return None
+        case exp.Paren():
+            return _value(node.this)
+        case exp.Boolean():
+            return bool(node.this)
+        case exp.Coalesce():
+            parts = (_value(one) for one in [node.this, *node.expressions])
+            return next((one for one in parts if one is not None), None)
+        case exp.Upper() | exp.Lower():
+            return _in_case(node)
+        case _ if _is_null(node):
+            return None
+        case _:
+            found = constant_value(node, _UTC)
+            if found is None:
+                raise _UndecidedError(node.sql())
+            return found
+
+
+def _in_case(node: exp.Expression) -> str | None:
+    text = _value(node.this)
+    if text is not None and not (isinstance(text, str) and text.isascii()):
+        raise _UndecidedError(node.sql())
+    if text is None:
+        return None
+    return text.upper() if isinstance(node, exp.Upper) else text.lower()
+
+
+def _is_null(node: exp.Expression) -> bool:
+    """Return whether a function is NULL because what it is given is."""
+    sides = (node.this, node.args.get("expression"))
+    return isinstance(node, _OF_NULL_NULL) and any(
+        _value(one) is None
+        for one in sides
+        if isinstance(one, exp.Expression) and not isinstance(one, exp.Interval)
+    )
+
+
+def _compared(symbol: str, left: _Value | None, right: _Value | None) -> bool | None:
+    """Return how Spark compares two constants, None for NULL."""
+    if left is None or right is None:
+        return None
+    if isinstance(left, bool) or isinstance(right, bool):
+        # Truths are ordered like the numbers 0 and 1.
+        left, right = (Exact(Decimal(_as_truth(one)), 3, 0, 8) for one in (left, right))
+    for one, other, sign in ((left, right, symbol), (right, left, _FLIPPED[symbol])):
+        typed = _typed(one)
+        wanted = None if typed is None else comparables([other], typed[0], dt.UTC)
+        if typed is None or wanted is None:
+            continue
+        kind = wanted[0].arrow_type
+        ends = converted(typed[1], kind, end=-np.inf), converted(typed[1], kind, end=np.inf)
+        verdict = compared(sign, ends, wanted[0])
+        if verdict.can_be_true[0] != verdict.can_be_false[0]:
+            return bool(verdict.can_be_true[0])
+    raise _UndecidedError(symbol)
+
+
+def _as_truth(value: _Value) -> bool:
+    if isinstance(value, bool):
+        return value
+    # Spark reads these texts as truths, in every case of letters.
+    if isinstance(value, str) and value.lower() in ("true", "false"):
+        return value.lower() == "true"
+    raise _UndecidedError(str(value))
+
+
+def _typed(value: SqlValue) -> tuple[DataType, pa.Array] | None:
+    """Return the type that Spark gives a constant, and the constant as an array of one."""
+    match value:
+        case str():
+            return PrimitiveType("string"), pa.array([value], pa.string())
+        case Exact(number, _, _, bits) if bits:
+            return PrimitiveType(_INTEGERS[bits]), pa.array([int(number)], pa.int64())
+        case Exact(number, digits, scale, _) if 0 < digits + scale <= MOST_DIGITS:
+            kind = DecimalType(digits + scale, scale)
+            return kind, pa.array([number], pa.decimal128(digits + scale, scale))
+        case Floating(low, high, False) if low == high:
+            return PrimitiveType("double"), pa.array([low], pa.float64())
+        case Moment(written_us, offset_us, False):
+            instant_us = written_us - (offset_us or 0)
+            return PrimitiveType("timestamp"), pa.array([instant_us], pa.timestamp("us", "UTC"))
+        case Moment(written_us, None, True):
+            return PrimitiveType("timestamp_ntz"), pa.array([written_us], pa.timestamp("us"))
+        case dt.date():
+            return PrimitiveType("date"), pa.array([value], pa.date32())
+        case _:
+            return None
+
+
+_JUDGES: Final[Mapping[type[exp.Expr], Callable[[exp.Expression], bool | None]]] = {
+    exp.In: _in,
+    exp.Is: _is,
+    exp.NullSafeEQ: _null_safe,
+    exp.NullSafeNEQ: _null_safe,
+    exp.Like: _like,
+    exp.ILike: _like,
+    exp.Escape: _like,
+    exp.StartsWith: _like,
+    **dict.fromkeys(_SYMBOLS, _comparison),
+}

@@ -3,6 +3,7 @@
 Source: Spark, StringUtils.escapeLikeRegex.
 """
 
+import re
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -40,6 +41,20 @@ def pattern(text: str, escape: str = "\\") -> Pattern | None:
         else:
             prefix.append(character)
     return found or Pattern("".join(prefix), is_whole=True)
+
+
+def like_expression(text: str, escape: str = "\\") -> re.Pattern[str] | None:
+    """Return a pattern as a regular expression of whole texts, None if Spark fails on it."""
+    if pattern(text, escape) is None:
+        return None
+    made: list[str] = []
+    rest = iter(text)
+    for character in rest:
+        if character == escape:
+            made.append(re.escape(next(rest)))
+        else:
+            made.append({"%": ".*", "_": "."}.get(character) or re.escape(character))
+    return re.compile("".join(made), re.DOTALL)
 
 
 def begins_with(limits: Limits, prefix: str, *, is_open: bool) -> Verdict:

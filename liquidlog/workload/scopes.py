@@ -22,6 +22,7 @@ _UNSTABLE: Final = (exp.Rand, exp.Randn, exp.Uuid)
 _NOT_OF_ROWS: Final = (exp.Query, exp.AggFunc, exp.Window, exp.UDTF, exp.Explode, *_UNSTABLE)
 _ALIASES_IN_WHERE: Final = frozenset({"duckdb"})
 """Dialects where a WHERE may name what the SELECT gives a name to."""
+_COMMAS_LAST: Final = frozenset({"duckdb", "trino"})
 _LEFT_ALONE: Final = frozenset({"SEMI", "ANTI"})
 
 Ctes = Mapping[str, "Named"]
@@ -285,8 +286,14 @@ class Scopes:
             origin = select.args.get("from_")
             if origin is not None:
                 self._item(origin.this, view, ctes, 0)
+            start = 0
             for join in select.args.get("joins") or ():
-                self._join(join, view, ctes, 0)
+                # Outside of Spark, joins bind their sides closer than a comma does.
+                if self._dialect in _COMMAS_LAST and not any(
+                    join.args.get(one) for one in ("kind", "side", "method", "on", "using")
+                ):
+                    start = len(view.sources)
+                self._join(join, view, ctes, start)
             for lateral in select.args.get("laterals") or ():
                 view.sources.append(_made(lateral))
             for shown in select.expressions:
