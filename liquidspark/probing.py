@@ -14,6 +14,7 @@ import socket
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from importlib import import_module, metadata
 from threading import Lock
 from typing import Any, Final
@@ -37,6 +38,20 @@ _VERSIONS_DIFFER: Final = re.compile(
 )
 _MODULE_MISSING: Final = re.compile(r"No module named '([\w.]+)'")
 _PROGRAM_MISSING: Final = re.compile(r'Cannot run program "([^"]+)"')
+_PYTHON_MEMORY: Final = "spark.executor.pyspark.memory"
+_OVERHEAD: Final = "spark.executor.memoryOverhead"
+_WORKER_MIB: Final = 1536
+"""What is recommended for a Python worker."""
+_LEAST_ADDRESS_MIB: Final = 350
+"""A worker's modules take so many addresses, which `spark.executor.pyspark.memory` limits."""
+_LEAST_WORKER_MIB: Final = 100
+_LEAST_JVM_MIB: Final = 200
+_DEFAULT_HEAP_MIB: Final = 1024
+_DEFAULT_OVERHEAD_MIB: Final = 384
+_YARN_STEP_MIB: Final = 1024
+"""YARN gives containers multiples of its least allocation, by default so much."""
+_SIZE: Final = re.compile(r"(\d+)\s*([bkmgtp]?)b?")
+_SHIFTS: Final = {"b": 0, "k": 10, "m": 20, "g": 30, "t": 40, "p": 50}
 _ANSWER_SCHEMA: Final = "answer string"
 _shipping: Final = Lock()
 
@@ -73,6 +88,9 @@ def require_ready(
         tasks: How many are to follow at a time; as many workers of a session of ours on this
             machine begin together.
     """
+    problem = memory_problem(partial(setting_of, spark))
+    if problem is not None:
+        raise ExecutorError(problem)
     options = dict(storage.fresh().items)
     table: dict[str, Any] = {"directory": directory, "file": file, "options": options}
     here = storage_problem(**table, token=new_token())
@@ -116,6 +134,69 @@ def worker_problem(answer: WorkerAnswer, least: Mapping[str, str]) -> str | None
             f" the address that the driver has, and the right to read and write it, {_SEE}"
         )
     return None
+
+
+def memory_problem(setting: Callable[[str], str | None]) -> str | None:
+    """Return why no Python worker can live in its executor, None if it can or that is not known.
+
+    Args:
+        setting: Returns a setting of the session, None for what is not set or not told.
+
+    What is not known counts as if it were enough: other masters than YARN and Kubernetes limit
+    no executor, and how many cores an executor has is often not said.
+    Source: Spark, "Configuration", "Application Properties"; PythonRunner.getWorkerMemoryMb.
+    """
+    master = setting("spark.master") or "local"
+    if master.startswith("local"):
+        return None
+    cores = _whole(setting("spark.executor.cores"), 1)
+    workers = max(1, cores // max(1, _whole(setting("spark.task.cpus"), 1)))
+    advice = (
+        f"to at least {workers * _WORKER_MIB}m, 1.5 GiB for each of the {workers} tasks that an"
+        f" executor runs at a time, or spark.executor.cores to less, {_SEE}"
+    )
+    python_mib = _mib(setting(_PYTHON_MEMORY))
+    if python_mib:
+        share_mib = python_mib // max(1, cores)
+        if share_mib >= _LEAST_ADDRESS_MIB:
+            return None
+        return (
+            f"{_PYTHON_MEMORY} leaves {share_mib} MiB to a Python worker, which needs more than"
+            f" {_LEAST_ADDRESS_MIB} MiB before its first row; set {_PYTHON_MEMORY} {advice}"
+        )
+    limit_mib = _executor_mib(setting, master)
+    if limit_mib is None or limit_mib >= _LEAST_JVM_MIB + workers * _LEAST_WORKER_MIB:
+        return None
+    return (
+        f"an executor may take {limit_mib} MiB, too little for its JVM and {workers} Python workers"
+        f" of at least {_LEAST_WORKER_MIB} MiB; set {_OVERHEAD} {advice}"
+    )
+
+
+def _executor_mib(setting: Callable[[str], str | None], master: str) -> int | None:
+    """Return what the cluster lets an executor take; at least, and None if it sets no limit."""
+    if master != "yarn" and not master.startswith("k8s://"):
+        return None
+    heap = _mib(setting("spark.executor.memory")) or _DEFAULT_HEAP_MIB
+    overhead = _mib(setting(_OVERHEAD))
+    if overhead is None:
+        if setting("spark.executor.memoryOverheadFactor") is not None or master != "yarn":
+            return None  # on Kubernetes the factor depends on how the application was submitted
+        overhead = max(_DEFAULT_OVERHEAD_MIB, heap // 10)
+    used = (heap + overhead) if setting("spark.memory.offHeap.enabled") in {None, "false"} else None
+    if used is None or master != "yarn":
+        return used
+    return -(-used // _YARN_STEP_MIB) * _YARN_STEP_MIB
+
+
+def _whole(text: str | None, default: int) -> int:
+    return int(text) if text is not None and text.isdecimal() else default
+
+
+def _mib(text: str | None) -> int | None:
+    """Return a size as Spark writes it, in MiB, which is also its unit if none is given."""
+    found = _SIZE.fullmatch((text or "").strip().lower())
+    return None if found is None else (int(found[1]) << _SHIFTS[found[2] or "m"]) >> 20
 
 
 def start_problem(error: BaseException) -> str:

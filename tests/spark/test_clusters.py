@@ -13,7 +13,9 @@ from deltalake import DeltaTable
 
 from liquidlog.table import Table
 from support.clustered import appended_table, optimize_command
+from support.examples import blocks
 from support.interpreters import packed, without_us, zipped
+from support.repository import text
 from support.spark_servers import (
     cluster,
     connect_server,
@@ -95,6 +97,22 @@ def test_workers_run_the_python_of_an_archive(table: Table, master: str, tmp_pat
 
 def test_optimize_on_a_standalone_cluster(table: Table, master: str) -> None:
     check(table, run(optimize(table, on_cluster(master))))
+
+
+def test_the_program_of_the_page_rewrites_a_table(table: Table, tmp_path: Path) -> None:
+    page = blocks(text("docs/where-it-runs.md"))
+    (program,) = [block.code for block in page if "sys.argv[1]" in block.code]
+    (tmp_path / "run.py").write_text(program)
+    done = subprocess.run(
+        [sys.executable, str(tmp_path / "run.py"), table.uri],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=300,
+        env=environment(),
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert table.update().version == FILES + 1
 
 
 @pytest.mark.sparks

@@ -12,6 +12,7 @@ from liquidlog.rewriting.access import storage_problem
 from liquidspark.probing import (
     WorkerAnswer,
     least_versions,
+    memory_problem,
     probe_task,
     start_problem,
     worker_problem,
@@ -155,3 +156,46 @@ def test_a_worker_answers_for_itself(file: Path) -> None:
     assert (answer.missing, answer.storage) == (None, None)
     assert answer.versions["no-such-package"] is None
     assert answer.versions["liquidlog"] == least_versions()["liquidlog"]
+
+
+YARN = {"spark.master": "yarn", "spark.executor.cores": "8"}
+K8S = {**YARN, "spark.master": "k8s://https://host:6443"}
+PYTHON = "spark.executor.pyspark.memory"
+OVERHEAD = "spark.executor.memoryOverhead"
+
+
+@pytest.mark.parametrize(
+    ("settings", "named"),
+    [
+        ({**YARN, "spark.executor.cores": "12", "spark.executor.memory": "512m"}, "18432m"),
+        ({**K8S, "spark.executor.memory": "1", OVERHEAD: "900m"}, f"{OVERHEAD} to at least 12288m"),
+        ({**YARN, PYTHON: "2g"}, f"{PYTHON} to at least 12288m"),
+        ({**YARN, PYTHON: "2000"}, "leaves 250 MiB to a Python worker"),
+        ({**K8S, "spark.executor.memory": "400m", OVERHEAD: "384"}, "may take 784 MiB"),
+        ({"spark.master": "spark://host:7077", PYTHON: "256m"}, "leaves 256 MiB"),
+    ],
+)
+def test_memory_that_no_worker_can_live_in_is_refused(settings: dict[str, str], named: str) -> None:
+    found = memory_problem(settings.get)
+    assert found is not None
+    assert named in found
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {},
+        {"spark.master": "local[64]", PYTHON: "1m"},
+        {"spark.master": "spark://host:7077", "spark.executor.memory": "1g"},
+        {**YARN, "spark.executor.memory": "4g"},
+        {**YARN, "spark.executor.memory": "1g", OVERHEAD: "2g"},
+        {**YARN, "spark.executor.cores": "", "spark.executor.memory": "512m"},
+        {**YARN, "spark.task.cpus": "8", "spark.executor.memory": "512m"},
+        {**YARN, "spark.executor.memory": "1g", "spark.executor.memoryOverheadFactor": "0.4"},
+        {**YARN, PYTHON: "8g"},
+        {**K8S, "spark.executor.memory": "512m"},
+        {**K8S, OVERHEAD: "64m", "spark.memory.offHeap.enabled": "true"},
+    ],
+)
+def test_memory_that_may_be_enough_is_not_refused(settings: dict[str, str]) -> None:
+    assert memory_problem(settings.get) is None
