@@ -431,7 +431,7 @@ def rewritten(data: Data, advice: Advice, asks: Asks) -> str:
         asks.workload, max_file_size=advice.best.candidate.max_file_bytes if advice.best else None
     )
     table.apply_advice(again)
-    plan = table.plan_advised(decode_advice(encode_advice(again), where="the advice"))
+    plan = table.plan(advice=decode_advice(encode_advice(again), where="the advice"))
     with open_session({"spark.driver.memory": "4g"}) as spark:
         table.commit(plan, liquidspark.execute(spark, plan))
     own, later = (

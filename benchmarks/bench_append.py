@@ -92,7 +92,7 @@ def left_behind(table: Table) -> dict[str, Any]:
     found = table.files()
     facts["files"], facts["bytes"] = found.num_rows, sum(found["size_bytes"].to_pylist())
     facts["opened_bytes"] = {
-        name: sum(table.scan_files(predicate)["size_bytes"].to_pylist())
+        name: sum(table.scan(predicate).files["size_bytes"].to_pylist())
         for name, predicate in PREDICATES.items()
     }
     return facts
@@ -109,7 +109,7 @@ def appends(arguments: argparse.Namespace) -> Iterator[tuple[rewrite.Stopwatch, 
             frame = spark.read.parquet(*map(str, sorted(arguments.input.rglob("*.parquet"))))
             with rewrite.Stopwatch() as watch:
                 WRITERS[engine](spark, frame, table, arguments)
-            table.update()
+            table.snapshot()
             yield watch, table
 
 

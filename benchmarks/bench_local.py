@@ -90,7 +90,7 @@ def commands(home: Path) -> Mapping[str, Sequence[str]]:
     script.write_text(DELTA_RS)
     ours = [sys.executable, "-c", "from liquidlog.cli import main; main()", "optimize"]
     ours += ["--executor", "local", "--zorder-by", ",".join(COLUMNS)]
-    ours += ["--max-file-size", str(MAX_FILE_BYTES), "--compression", "zstd"]
+    ours += ["--max-file-size", str(MAX_FILE_BYTES), "--set", "compression=zstd"]
     return {
         "liquidlog optimize --executor local": ours,
         "delta-rs, z_order": [sys.executable, str(script)],

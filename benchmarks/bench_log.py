@@ -161,7 +161,7 @@ opinion, landed_groups, base = SecondOpinion(table._store), LandedGroups(table._
 reads = 0
 started, cpu_started = time.perf_counter(), time.process_time()
 for number, group in enumerate(plan.groups):
-    assert number not in landed_groups.update()
+    assert number not in landed_groups.snapshot()
     outputs = tuple(structs.replace(file, path=f"group-{{number}}-{{file.path}}")
         for file in done.outputs)
     result = structs.replace(done, plan_id=plan.plan_id, group_id=number, outputs=outputs)
@@ -175,7 +175,7 @@ rows = None
 _NEXT = """
 other_writer(table.snapshot())
 started, cpu_started = time.perf_counter(), time.process_time()
-rows = table.update().files.num_rows - 1000
+rows = table.snapshot().files.num_rows - 1000
 """
 
 

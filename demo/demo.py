@@ -75,7 +75,7 @@ def main() -> int:
     _say("Look at what an OPTIMIZE would rewrite, then do it on Spark")
     _liquidlog("plan", TABLE, "--max-file-size", MAX_FILE_SIZE)
     _liquidlog("optimize", TABLE, "--max-file-size", MAX_FILE_SIZE)
-    _liquidlog("cubes", TABLE)
+    _liquidlog("health", TABLE, "--cubes")
     _liquidlog("health", TABLE)
     recording = {"query": BOX, "before": ranges_before, "after": _ranges()}
     RANGES.write_text(json.dumps(recording, indent=1) + "\n", encoding="utf-8")
@@ -108,7 +108,7 @@ def _append(generated: Sequence[Path], step: int) -> None:
 def _to_read() -> Mapping[str, tuple[int, int]]:
     """Return for each predicate the files that may hold a match, and their bytes."""
     table = Table.open(str(TABLE))
-    scans = {predicate: table.scan_files(predicate) for predicate in PREDICATES}
+    scans = {predicate: table.scan(predicate).files for predicate in PREDICATES}
     return {
         predicate: (files.num_rows, pc.sum(files["size_bytes"]).as_py() or 0)
         for predicate, files in scans.items()

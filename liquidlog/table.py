@@ -1,32 +1,35 @@
-"""Table: a Delta table, one method per stage and per question.
+"""Table: a Delta table, one method per question and per change.
 
-table = Table.open(uri)
-plan = table.plan()                      # Snapshot -> ClusteringPlan
+table = Table("s3://lake/sales")
+plan = table.plan()                        # Snapshot -> ClusteringPlan
 result = liquidspark.execute(spark, plan)  # ClusteringPlan -> RewriteResult
-table.commit(plan, result)               # RewriteResult -> versions
+table.commit(plan, result)                 # RewriteResult -> versions
+table.optimize()                           # all three
 
 Methods check their arguments and call the functions that do the work. They are ordered: opening,
 versions, questions, plans and commits of rewrites, other changes.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
-from functools import cached_property, partial
+from functools import partial
 from os import PathLike
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Unpack
 
 import pyarrow as pa
 
-from liquidlog.commit.transaction import Clock, system_clock
-from liquidlog.errors import UsageError
-from liquidlog.log.loader import (
-    advance,
-    load_snapshot,
-    newest_version,
-    open_store,
-    require_same_table,
+from liquidlog.clustering.settings import (
+    CommitSettings,
+    MigrationSettings,
+    Names,
+    PlanSettings,
+    RewriteSettings,
+    Size,
 )
-from liquidlog.log.store import TableStore
+from liquidlog.commit.transaction import system_clock
+from liquidlog.errors import UsageError
+from liquidlog.log.loader import open_store
+from liquidlog.operations.opened import OpenedTable
 from liquidlog.plan import (
     ClusteringPlan,
     Outcome,
@@ -50,13 +53,12 @@ from liquidlog.spec.arguments import (
     transaction,
     whole_number,
 )
-from liquidlog.spec.bounds import Bounds, BoundsOf
 from liquidlog.spec.markup import Summary
 from liquidlog.spec.rows import Rows
-from liquidlog.spec.schema import Leaf, StructType, split_path
+from liquidlog.spec.schema import StructType, split_path
 from liquidlog.spec.sizes import parse_size
 from liquidlog.spec.times import parse_duration, parse_time
-from liquidlog.storage.options import OptionsSource, StorageOptions
+from liquidlog.storage.options import OptionsSource
 
 # Opening a table and looking at it need a fifth of the modules that all methods need together.
 # Importing all of them takes longer than that work, so each method imports what it calls.
@@ -64,64 +66,60 @@ if TYPE_CHECKING:
     from liquidlog.advice.advice import Advice
     from liquidlog.advice.documents import AdviceDocument
     from liquidlog.clustering.health.measure import Health
-    from liquidlog.definition.protocols import ProtocolChange
-    from liquidlog.doctor.examined import Diagnosis, Finding
-    from liquidlog.judgement.verdicts import Bar, Criteria, Judgement, Option
+    from liquidlog.doctor.examined import Diagnosis
+    from liquidlog.judgement.verdicts import Judgement
     from liquidlog.log.checkpointing import Checkpointed
-    from liquidlog.log.second_opinion import SecondOpinion
     from liquidlog.operations.append import Appended, Source
-    from liquidlog.operations.at_work import AtWork
-    from liquidlog.operations.attempts import CommitRun
     from liquidlog.operations.backfill import Mended
     from liquidlog.operations.define import Definition, DroppedFeature
-    from liquidlog.operations.explain import Explained
-    from liquidlog.operations.migrate import MigrationNotice
     from liquidlog.operations.optimize import Optimized
     from liquidlog.operations.overview import Overview
-    from liquidlog.operations.past_commits import OptimizeComparison, WrittenBytes
     from liquidlog.operations.rewrite import CommitReport
-    from liquidlog.operations.rounds import Round
     from liquidlog.operations.scan import Scan
     from liquidlog.operations.vacuum import Vacuumed
     from liquidlog.operations.watch import GroupWatch
     from liquidlog.simulation.prediction import Prediction
-    from liquidlog.simulation.rounds import Course
-    from liquidlog.simulation.table import SimulatedTable
 
-__all__ = ["Size", "Table", "system_clock"]
-
-Size = int | str
-"""Bytes, as a number or as text: 1073741824, "1GiB", "100GB"."""
-
-Done = TypeVar("Done")
-"""What executing a plan returns."""
+__all__ = ["Size", "Table", "create_table", "define_table", "system_clock"]
 
 _PREDICATES: Final = "WeightedPredicates"
 _SCHEMA: Final = "an Arrow schema or a Delta StructType"
 _YES_NO: Final = "True or False"
 _SOURCES: Final = "paths, Arrow tables or record batch readers"
 
+_GONE: Final[Mapping[str, str]] = {
+    "clustering_protocol_change": "cluster_by(…, dry_run=True)",
+    "explain_together": "explain",
+    "extend_migration": "plan_migration(add_to=plan)",
+    "judge_plan": "judge",
+    "optimize_in_rounds": "optimize(final=True)",
+    "plan_advised": "plan(advice=…)",
+    "replay": "`liquidlog plan --replay`",
+    "require_writable": "optimize and commit, which refuse before they write",
+    "rewrite_and_commit": "optimize(plan=plan)",
+    "scan_files": "scan(where).files",
+    "simulate": "benchmarks/ in the repository",
+    "transaction": "snapshot().transactions",
+    "update": "snapshot",
+    "version_at": "at(…).version",
+}
+"""What to use instead of methods of earlier releases."""
+
 
 class Table(Summary):
     """A Delta table at an address. Methods without a version use the newest one, or the opened."""
 
-    def __init__(self, store: TableStore, clock: Clock) -> None:
-        self._store = store
-        self._clock = clock
-        self._newest: Snapshot | None = None
-        self._fixed = False
-        self._table_id: str | None = None
-        self._bounds: tuple[Snapshot, tuple[Leaf, ...], Bounds] | None = None
+    opened: OpenedTable
+    """For functions of this package: the store, the clock and the versions that were read."""
 
-    @classmethod
-    def open(
-        cls,
+    def __init__(
+        self,
         uri: str | PathLike[str],
         *,
         version: int | None = None,
         storage_options: OptionsSource | None = None,
-    ) -> "Table":
-        """Return the table at `uri`: a path, or a URI of file:, s3:, gs:, az: or abfss:.
+    ) -> None:
+        """Open the table at `uri`: a path, or a URI of file:, s3:, gs:, az: or abfss:.
 
         With a `version`, methods answer for that version instead of the newest one, and those that
         change the table are refused.
@@ -136,12 +134,29 @@ class Table(Summary):
             UsageError: If the address, the version or a storage option cannot be used.
             StorageError: If the storage refuses.
         """
-        table = cls(open_store(uri, storage_options), system_clock())
-        if version is None:
-            newest_version(table._store)
-            return table
-        table._newest = table.snapshot(version)
-        table._table_id, table._fixed = table._newest.metadata.id, True
+        number = None if version is None else whole_number(version, argument="version")
+        self.opened = OpenedTable.at(address(uri, argument="uri"), number, storage_options)
+
+    @classmethod
+    def open(
+        cls,
+        uri: str | PathLike[str],
+        *,
+        version: int | None = None,
+        storage_options: OptionsSource | None = None,
+    ) -> "Table":
+        """Return `Table(uri, …)`.
+
+        Raises:
+            TableNotFoundError: As `Table`, like all its errors.
+        """
+        return cls(uri, version=version, storage_options=storage_options)
+
+    @classmethod
+    def of(cls, opened: OpenedTable) -> "Table":
+        """Return the table of a store and a clock of the caller's."""
+        table = cls.__new__(cls)
+        table.opened = opened
         return table
 
     @classmethod
@@ -151,7 +166,7 @@ class Table(Summary):
         *,
         schema: StructType | pa.Schema | None = None,
         like: "Table | None" = None,
-        cluster_by: str | Sequence[str] | None = None,
+        cluster_by: Names | None = None,
         properties: Mapping[str, str] | None = None,
         storage_options: OptionsSource | None = None,
     ) -> "Table":
@@ -169,97 +184,34 @@ class Table(Summary):
                 refused.
             StorageError: If the target cannot be written.
         """
-        definition = cls.definition(
+        definition = define_table(
             schema=schema, like=like, cluster_by=cluster_by, properties=properties
         )
-        return cls.create_as(uri, definition, storage_options=storage_options)
+        return create_table(uri, definition, storage_options=storage_options)
 
     def _facts(self) -> Mapping[str, object]:
-        return {"uri": self.uri, "seen_version": self.seen_version}
+        return {"uri": self.uri, "seen_version": self.opened.seen_version}
 
-    @staticmethod
-    def definition(
-        *,
-        schema: StructType | pa.Schema | None = None,
-        like: "Table | None" = None,
-        cluster_by: str | Sequence[str] | None = None,
-        properties: Mapping[str, str] | None = None,
-        description: str | None = None,
-    ) -> "Definition":
-        """Return the definition of a new table, from the arguments of `create`.
+    if not TYPE_CHECKING:
 
-        `description` is the table's comment; None means that of `like`, if given.
-        """
-        from liquidlog.operations.define import Definition
-
-        return Definition(
-            schema=schema
-            if schema is None
-            else one(schema, (StructType, pa.Schema), argument="schema", expected=_SCHEMA),
-            like=None
-            if like is None
-            else one(like, Table, argument="like", expected="a Table").snapshot(),
-            cluster_by=None
-            if cluster_by is None
-            else column_paths(cluster_by, argument="cluster_by", empty=True),
-            properties={}
-            if properties is None
-            else text_mapping(properties, argument="properties"),
-            description=description
-            if description is None
-            else one(description, str, argument="description", expected="text"),
-        )
-
-    @classmethod
-    def create_as(
-        cls,
-        uri: str | PathLike[str],
-        definition: "Definition",
-        *,
-        storage_options: OptionsSource | None = None,
-        dry_run: bool = False,
-    ) -> "Table":
-        """Create an empty table as defined; with `dry_run`, check everything and write nothing.
-
-        Raises:
-            TableExistsError: If there is a table at `uri` already.
-            ClusteringColumnError: If the table cannot have these clustering columns; has every
-                problem.
-            UsageError: If no table can have this definition.
-            StorageError: If the target cannot be written.
-        """
-        from liquidlog.operations.define import Definition, create
-
-        table = cls(open_store(uri, storage_options), system_clock())
-        one(definition, Definition, argument="definition", expected="a Definition")
-        create(table._store, definition, table._clock, dry_run=dry_run)
-        return table
-
-    @cached_property
-    def _opinion(self) -> "SecondOpinion":
-        from liquidlog.log.second_opinion import SecondOpinion
-
-        return SecondOpinion(self._store)
+        def __getattr__(self, name: str) -> object:
+            """Raise AttributeError; for what earlier releases had, it says what to use instead."""
+            instead = _GONE.get(name)
+            hint = "" if instead is None else f"; use {instead}"
+            raise AttributeError(f"a Table has no {name}{hint}", name=name, obj=self)
 
     @property
     def uri(self) -> str:
         """The table's address."""
-        return self._store.uri
-
-    @property
-    def seen_version(self) -> int | None:
-        """The newest version that a method has read, None if none; sends no request."""
-        return None if self._newest is None else self._newest.version
-
-    @property
-    def storage(self) -> StorageOptions:
-        """The options with which the table's files are opened; their values are never shown."""
-        return self._store.storage
+        return self.opened.store.uri
 
     # Versions
 
     def snapshot(self, version: int | None = None) -> Snapshot:
         """Return the table's state at a version, the newest if None.
+
+        After the first call without a version, only new commits are read. A table that was opened
+        at a version stays there.
 
         Raises:
             VersionNotFoundError: If the log does not have that version.
@@ -268,60 +220,8 @@ class Table(Summary):
             UnsupportedFeatureError: If the table cannot be read; gives every reason.
         """
         if version is not None:
-            return load_snapshot(self._store, whole_number(version, argument="version"))
-        return self.update()
-
-    def update(self) -> Snapshot:
-        """Return the newest version; after the first call, only new commits are read.
-
-        A table that was opened at a version stays there.
-
-        Raises:
-            CorruptLogError: If the log is broken.
-            UnsupportedFeatureError: If the table cannot be read; gives every reason.
-        """
-        if self._newest is None:
-            self._newest = load_snapshot(self._store)
-            self._table_id = self._newest.metadata.id
-        elif not self._fixed:
-            self._newest, _ = advance(self._store, self._newest)
-        return self._newest
-
-    def snapshot_to_change(self) -> Snapshot:
-        """Return the newest version, provided that the table is still the one that was opened.
-
-        Raises:
-            UsageError: If the table was opened at a version.
-            TableReplacedError: If another table is at its address now.
-            CorruptLogError: If the log is broken.
-            UnsupportedFeatureError: If the table cannot be read; gives every reason.
-        """
-        self._require_newest()
-        newest = self.update()
-        require_same_table(newest, self._table_id or newest.metadata.id)
-        return newest
-
-    def _require_newest(self) -> None:
-        if self._fixed:
-            raise UsageError(
-                f"the table was opened at version {self.seen_version}, which stays; open it"
-                " without a version to change it",
-                version=self.seen_version,
-            )
-
-    def bounds_of(self, snapshot: Snapshot) -> BoundsOf:
-        """Return a function that loads bounds of a snapshot's files and caches the last ones."""
-        from liquidlog.log.statistics import load_bounds
-
-        def bounds(columns: Sequence[Leaf]) -> Bounds:
-            kept, wanted = self._bounds, tuple(columns)
-            if kept is not None and kept[0] is snapshot and kept[1] == wanted:
-                return kept[2]
-            found = load_bounds(self._store, snapshot, wanted)
-            self._bounds = (snapshot, wanted, found)
-            return found
-
-        return bounds
+            version = whole_number(version, argument="version")
+        return self.opened.snapshot(version)
 
     def at(self, timestamp: str | datetime) -> Snapshot:
         """Return the table's state at a time: ISO 8601, in UTC if it has no zone.
@@ -330,14 +230,11 @@ class Table(Summary):
             TimestampNotFoundError: If the time is before the first or after the last commit.
             UsageError: If the text is not a time.
         """
-        return self.snapshot(self.version_at(timestamp))
-
-    def version_at(self, timestamp: str | datetime) -> int:
-        """Return the last version committed at or before a time, as for `at`."""
         from liquidlog.log.time_travel import version_at
 
         text = timestamp.isoformat() if isinstance(timestamp, datetime) else timestamp
-        return version_at(self._store, self.update(), parse_time(text))
+        newest = self.opened.snapshot()
+        return self.opened.snapshot(version_at(self.opened.store, newest, parse_time(text)))
 
     # Questions: nothing here writes
 
@@ -357,16 +254,12 @@ class Table(Summary):
 
         if limit is not None:
             limit = whole_number(limit, argument="limit", least=1)
-        if not self._fixed:
-            return read_history(self._store, limit)
+        if not self.opened.is_fixed:
+            return read_history(self.opened.store, limit)
         then = self.snapshot().version
-        return Rows([row for row in read_history(self._store) if row["version"] <= then][:limit])
-
-    def commit_count(self) -> int:
-        """Return the number of commits still in the log, the length of a full `history`."""
-        from liquidlog.log.history import count_commits
-
-        return count_commits(self._store)
+        return Rows(
+            [row for row in read_history(self.opened.store) if row["version"] <= then][:limit]
+        )
 
     def files(self, version: int | None = None, *, min_cube_size: Size | None = None) -> pa.Table:
         """Return one row per live file: size, rows, cube, state, clustering columns' bounds.
@@ -374,17 +267,10 @@ class Table(Summary):
         Raises:
             UsageError: If a property of the table that is needed here has a wrong value.
         """
-        return self._files(self.snapshot(version), min_cube_size)
-
-    def files_at(self, version: int | None = None) -> tuple[int, pa.Table]:
-        """Return (version, files): the files, and the version at which they are live."""
-        snapshot = self.snapshot(version)
-        return snapshot.version, self._files(snapshot, None)
-
-    def _files(self, snapshot: Snapshot, min_cube_size: Size | None) -> pa.Table:
         from liquidlog.operations.inspect import files
 
-        return files(self._store, snapshot, _min_cube_bytes(snapshot, min_cube_size))
+        snapshot = self.snapshot(version)
+        return files(self.opened.store, snapshot, _min_cube_bytes(snapshot, min_cube_size))
 
     def cubes(self, *, min_cube_size: Size | None = None) -> pa.Table:
         """Return one row per ZCube.
@@ -429,36 +315,17 @@ class Table(Summary):
             raise UsageError("give either columns or a workload to measure by")
         snapshot = self.snapshot()
         return health(
-            self._store,
+            self.opened.store,
             snapshot,
             paths,
             workload=_workload(workload),
             where=where,
             min_cube_bytes=_min_cube_bytes(snapshot, min_cube_size),
-            now_ms=self._clock.now_ms(),
+            now_ms=self.opened.clock.now_ms(),
             row_groups=one(row_groups, bool, argument="row_groups", expected=_YES_NO),
         )
 
     def doctor(
-        self,
-        *,
-        min_cube_size: Size | None = None,
-        workload: Workload = (),
-        payback_days: float | None = None,
-        readings_a_day: float | None = None,
-    ) -> "tuple[Finding, ...]":
-        """Return what is wrong with the clustering; a finding names the command that repairs it.
-
-        See `diagnosis`, whose findings these are.
-        """
-        return self.diagnosis(
-            min_cube_size=min_cube_size,
-            workload=workload,
-            payback_days=payback_days,
-            readings_a_day=readings_a_day,
-        ).findings
-
-    def diagnosis(
         self,
         *,
         min_cube_size: Size | None = None,
@@ -469,18 +336,22 @@ class Table(Summary):
     ) -> "Diagnosis":
         """Return what is wrong with the clustering, and which rewrite is worth it, if any.
 
-        The other arguments are those of `judge`.
+        The result is a sequence of findings, each with the command that repairs it, and has the
+        judgement too. The other arguments are those of `judge`.
 
         Raises:
             UsageError: If no predicate of the workload is a condition on the table, or a number is
                 not above 0.
         """
         from liquidlog.operations.doctor import diagnose
+        from liquidlog.operations.judge import criteria_of
 
         return diagnose(
-            self._store,
+            self.opened.store,
             self.snapshot(),
-            self._criteria(workload, workload_source, payback_days, readings_a_day),
+            criteria_of(
+                self.opened, _workload(workload), workload_source, payback_days, readings_a_day
+            ),
             min_cube_bytes=None if min_cube_size is None else parse_size(min_cube_size),
         )
 
@@ -503,46 +374,17 @@ class Table(Summary):
             UsageError: If no predicate of the workload is a condition on the table, or a number is
                 not above 0.
         """
-        from liquidlog.operations.judge import judge
+        from liquidlog.operations.judge import criteria_of, judge
 
         snapshot = self.snapshot()
         return judge(
-            self._store,
+            self.opened.store,
             snapshot,
-            self._criteria(workload, workload_source, payback_days, readings_a_day),
-            bounds_of=self.bounds_of(snapshot),
-            new_id=self._clock.new_id,
-        )
-
-    def judge_plan(
-        self,
-        plan: ClusteringPlan,
-        *,
-        command: str = "",
-        workload: Workload = (),
-        prediction: "Prediction | None" = None,
-        payback_days: float | None = None,
-        readings_a_day: float | None = None,
-    ) -> "Option | None":
-        """Return a plan as judged, as `judge` judges those that it makes, None if that is unknown.
-
-        `command` is the one that makes the plan, if there is one. `prediction` is what the plan
-        brings the workload, if that is known.
-
-        Raises:
-            UsageError: If no predicate of the workload is a condition on the table, or a number is
-                not above 0.
-        """
-        from liquidlog.operations.judge import judge_plan
-
-        snapshot = self.snapshot_of(plan)
-        return judge_plan(
-            snapshot,
-            plan,
-            self._criteria(workload, None, payback_days, readings_a_day),
-            command=one(command, str, argument="command", expected="text"),
-            bounds_of=self.bounds_of(snapshot),
-            prediction=prediction,
+            criteria_of(
+                self.opened, _workload(workload), workload_source, payback_days, readings_a_day
+            ),
+            bounds_of=self.opened.bounds_of(snapshot),
+            new_id=self.opened.clock.new_id,
         )
 
     def overview(
@@ -564,43 +406,18 @@ class Table(Summary):
             UsageError: If no predicate of the workload is a condition on the table, or a number is
                 not above 0.
         """
+        from liquidlog.operations.judge import criteria_of
         from liquidlog.operations.overview import overview
 
         return overview(
-            self._store,
+            self.opened.store,
             self.snapshot(),
-            self._criteria(workload, workload_source, payback_days, readings_a_day),
+            criteria_of(
+                self.opened, _workload(workload), workload_source, payback_days, readings_a_day
+            ),
             min_cube_bytes=None if min_cube_size is None else parse_size(min_cube_size),
             past=one(past, bool, argument="past", expected=_YES_NO),
         )
-
-    def _criteria(
-        self,
-        workload: Workload,
-        source: str | None,
-        payback_days: float | None,
-        readings_a_day: float | None,
-    ) -> "Criteria":
-        from liquidlog.judgement.verdicts import Criteria
-
-        return Criteria(
-            workload=_workload(workload),
-            workload_source=None
-            if source is None
-            else one(source, str, argument="workload_source", expected="an address"),
-            bar=_bar(payback_days, readings_a_day),
-            now_ms=self._clock.now_ms(),
-        )
-
-    def scan_files(self, where: str, version: int | None = None) -> pa.Table:
-        """Return the files (path, size_bytes) that a reader with the predicate must open.
-
-        Raises:
-            UsageError: If the predicate is not valid.
-        """
-        from liquidlog.operations.inspect import matching_files
-
-        return matching_files(self._store, self.snapshot(version), where, self._clock.now_ms())
 
     def scan(
         self,
@@ -631,11 +448,11 @@ class Table(Summary):
         if time_zone is not None:
             one(time_zone, str, argument="time_zone", expected="a name like Europe/Berlin")
         return scan(
-            self._store,
+            self.opened.store,
             self.snapshot(version),
             asked,
             time_zone=time_zone,
-            now_ms=self._clock.now_ms(),
+            now_ms=self.opened.clock.now_ms(),
             row_groups=one(row_groups, bool, argument="row_groups", expected=_YES_NO),
         )
 
@@ -653,7 +470,7 @@ class Table(Summary):
 
         if where is not None:
             one(where, str, argument="where", expected="a condition in SQL")
-        return plan_read(self._store, self.snapshot(version), where=where)
+        return plan_read(self.opened.store, self.snapshot(version), where=where)
 
     def advise(
         self,
@@ -682,6 +499,7 @@ class Table(Summary):
         from liquidlog.advice.verdict import MIN_GAIN
         from liquidlog.clustering.settings import policy_settings
         from liquidlog.operations.advise import advise
+        from liquidlog.operations.judge import criteria_of
         from liquidlog.operations.layout_search import Request
 
         asked = _workload(workload)
@@ -692,226 +510,106 @@ class Table(Summary):
             max_columns=whole_number(max_columns, argument="max_columns", least=1),
             min_gain=number(MIN_GAIN if min_gain is None else min_gain, argument="min_gain"),
             max_file_bytes=policy_settings({"max_file_size": max_file_size}).get("max_file_bytes"),
-            bar=_bar(payback_days, readings_a_day),
+            bar=criteria_of(
+                self.opened, payback_days=payback_days, readings_a_day=readings_a_day
+            ).bar,
         )
-        return advise(self._store, self.snapshot(), asked, request, self._clock)
-
-    def written_bytes(self) -> "tuple[WrittenBytes, ...]":
-        """Return the bytes that each commit still in the log wrote, new and moved, oldest first."""
-        from liquidlog.operations.past_commits import written_bytes
-
-        return written_bytes(self._store)
-
-    def simulated(self, *, append_bytes: int, scenario: str) -> "SimulatedTable":
-        """Return a made-up table with files like this one's, for `liquidlog.simulation`.
-
-        Raises:
-            UsageError: If the table has no clustering columns, the scenario does not exist, or
-                `append_bytes` is not positive.
-        """
-        from liquidlog.operations.simulate import simulated_table
-
-        append_bytes = whole_number(append_bytes, argument="append_bytes", least=1)
-        return simulated_table(
-            self._store, self.snapshot(), append_bytes=append_bytes, scenario=scenario
-        )
-
-    def simulate(
-        self,
-        *,
-        append_bytes: int,
-        scenario: str = "full-range",
-        rounds: int = 100,
-        strategies: str | Sequence[str] = (),
-        max_file_size: Size | None = None,
-        curve: str | None = None,
-        tolerance: float | None = None,
-    ) -> "tuple[Course, ...]":
-        """Return how strategies would do in rounds of appends and rewrites, from this table on.
-
-        Nothing is written. Each round appends `append_bytes` of keys as the scenario says. The
-        strategies are all, new, cube and overlap; without names, each takes part. Arguments that
-        are None are what the table's properties say.
-
-        Raises:
-            UsageError: If the table has no clustering columns, a name is unknown, or an argument
-                is of the wrong kind or would have no effect.
-        """
-        from liquidlog.operations.simulate import simulate
-
-        return simulate(
-            self._store,
-            self.snapshot(),
-            append_bytes=whole_number(append_bytes, argument="append_bytes", least=1),
-            scenario=scenario,
-            rounds=whole_number(rounds, argument="rounds", least=1),
-            strategies=texts(strategies, argument="strategies", of="strategies", empty=True),
-            max_file_size=max_file_size,
-            curve=curve,
-            tolerance=tolerance,
-        )
+        return advise(self.opened.store, self.snapshot(), asked, request, self.opened.clock)
 
     # Plans, and the commits of what an executor made of them
 
     def plan(
         self,
         *,
-        full: bool = False,
-        skip_clustered: bool = False,
-        strategy: str | None = None,
-        curve: str | None = None,
-        min_cube_size: Size | None = None,
-        target_cube_size: Size | None = None,
-        max_file_size: Size | None = None,
-        zorder_by: str | Sequence[str] | None = None,
-        budget: Size | None = None,
-        where: str | None = None,
-        tolerance: float | None = None,
-        min_overlapping_files: int | None = None,
-        min_overlap: float | None = None,
-        compression: str | None = None,
-        bloom_filter: str | Sequence[str] | None = None,
-        prefix: str | Sequence[str] | None = None,
         workload: Workload | None = None,
-        require_fit: bool = True,
+        advice: "AdviceDocument | None" = None,
         version: int | None = None,
+        require_fit: bool = True,
+        **settings: Unpack[PlanSettings],
     ) -> ClusteringPlan:
         """Return the plan of what OPTIMIZE would rewrite; writes nothing.
 
-        Arguments that are None are what the table's properties say, where these have an effect on
-        the plan, else the defaults of ClusteringPolicy; the default `strategy` is "cube". With
-        `skip_clustered`, it keeps the bytes of files that lie well in their group. The arguments
-        from `budget` on are for the strategy "overlap"; of a partitioned table, `where` is a
-        condition on partition columns and says which of them. `target_cube_size` limits groups of
-        cubes and of `zorder_by`. `compression` is the codec of the files to write instead of the
-        one that the table's property names; columns of `bloom_filter` get Bloom filters in these
-        files. Rows are parted by single values of the `prefix` before the other clustering columns,
-        and the layout is fitted to a `workload`, as `fitted` does; `skip_clustered` and the
-        strategy "overlap" judge files by its readers too. Without `require_fit`, it may be one that
-        the layout cannot be fitted to. An argument without effect on this table with this strategy
-        is refused.
+        The `settings` are those of `PlanSettings`: full, strategy, curve, where, budget,
+        max_file_size, zorder_by and others; docs/reference/settings.md has all. Those that are not
+        given, or None, are what the table's properties say, where these have an effect on the plan,
+        else the defaults. A setting without effect on this table with this strategy is refused.
+
+        The layout is fitted to a `workload`; `skip_clustered` and the strategy "overlap" judge
+        files by its queries too. Without `require_fit`, it may be one that the layout cannot be
+        fitted to. With `advice`, as `decode_advice` returns it, the plan makes the advised layout;
+        then no setting may be given that the advice determines.
 
         Raises:
-            UsageError: If the table cannot be planned with these arguments, an argument would have
-                no effect, or a property that has an effect has a wrong value.
+            UsageError: If the table cannot be planned with these settings, a setting would have no
+                effect, a property that has an effect has a wrong value, or the advice is of
+                another table or columns.
             ClusteringColumnError: If a column cannot be clustered by.
             UnsupportedFeatureError: If the table cannot be read or planned.
         """
         from liquidlog.operations.planned import planned
         from liquidlog.operations.scan import at_time
 
-        arguments = {
-            "full": full or None,
-            "skip_clustered": skip_clustered or None,
-            "strategy": None
-            if strategy is None
-            else one(strategy, str, argument="strategy", expected="a name"),
-            "curve": curve,
-            "min_cube_size": min_cube_size,
-            "target_cube_size": target_cube_size,
-            "max_file_size": max_file_size,
-            "zorder_by": zorder_by,
-            "budget": budget,
-            "where": at_time(where, self._clock.now_ms()),
-            "tolerance": tolerance,
-            "min_overlapping_files": min_overlapping_files,
-            "min_overlap": min_overlap,
-            "compression": compression,
-            "bloom_filter": bloom_filter,
-            "prefix": prefix,
-        }
+        if advice is not None:
+            return self._advised(advice, workload, settings)
+        given = {**settings, "where": at_time(settings.get("where"), self.opened.clock.now_ms())}
+        # A flag that is off is what nobody asks for.
+        given = {name: None if value is False else value for name, value in given.items()}
         snapshot = self.snapshot(version)
-        asked = None if workload is None else _workload(workload)
         return planned(
             snapshot,
-            arguments,
-            self.bounds_of(snapshot),
-            self._clock.new_id,
-            asked,
+            given,
+            self.opened.bounds_of(snapshot),
+            self.opened.clock.new_id,
+            None if workload is None else _workload(workload),
             require_fit=one(require_fit, bool, argument="require_fit", expected=_YES_NO),
         )
 
+    def _advised(
+        self, advice: "AdviceDocument", workload: Workload | None, settings: PlanSettings
+    ) -> ClusteringPlan:
+        from liquidlog.advice.documents import AdviceDocument
+        from liquidlog.operations.advise import plan_advised
+
+        kind = "advice, as decode_advice returns it"
+        one(advice, AdviceDocument, argument="advice", expected=kind)
+        given = dict(settings) if workload is None else {**settings, "workload": workload}
+        return plan_advised(self.snapshot(), advice, given, self.plan)
+
     def plan_migration(
         self,
-        cluster_by: str | Sequence[str],
+        cluster_by: Names = (),
         *,
-        curve: str | None = None,
-        min_cube_size: Size | None = None,
-        target_cube_size: Size | None = None,
-        max_file_size: Size | None = None,
-        compression: str | None = None,
-        bloom_filter: str | Sequence[str] | None = None,
-        prefix: str | Sequence[str] | None = None,
-        partition_time_zone: str | None = None,
+        add_to: ClusteringPlan | None = None,
         workload: Workload | None = None,
+        **settings: Unpack[MigrationSettings],
     ) -> ClusteringPlan:
         """Return the plan that makes a partitioned table one clustered by columns; writes nothing.
 
         Every file is rewritten, with the values of the partition columns in it. All groups of the
-        plan are one commit, by `commit` as by `migrate`. All other arguments are those of `plan`;
+        plan are one commit, by `commit` as by `migrate`. The settings are those of `plan`;
         groups, which are rewritten one by one, are of at most `target_cube_size`.
-
         `partition_time_zone`, as Europe/Berlin, is the zone of timestamps in partition values that
-        name none; by default that of the table's property liquidlog.partitionTimeZone, else UTC.
+        name none; by default that of the table's property, else UTC.
+
+        With `add_to`, an earlier plan, and nothing else, the plan has more groups, of the files
+        that others added since; results of the groups that it had stay valid.
 
         Raises:
             UsageError: If the table is not partitioned, or as `plan`.
             ClusteringColumnError: If it cannot be clustered by these columns; has every problem.
             UnsupportedFeatureError: If it cannot be migrated; has every reason.
+            CommitConflictError: If the plan to add to can no longer be committed.
         """
-        from liquidlog.operations.migrate import planned_migration
+        from liquidlog.operations.migrate import extended_migration, planned_migration
 
-        arguments = {
-            "curve": curve,
-            "min_cube_size": min_cube_size,
-            "target_cube_size": target_cube_size,
-            "max_file_size": max_file_size,
-            "compression": compression,
-            "bloom_filter": bloom_filter,
-            "prefix": prefix,
-            "partition_time_zone": partition_time_zone,
-        }
+        new_id = self.opened.clock.new_id
+        if add_to is not None:
+            if cluster_by or workload or settings:
+                raise UsageError("add_to takes columns and settings from the plan; give no others")
+            return extended_migration(self.opened.to_change(), _plan(add_to), new_id)
         asked = None if workload is None else _workload(workload)
         columns = column_paths(cluster_by, argument="cluster_by")
-        return planned_migration(
-            self.snapshot_to_change(), columns, arguments, self._clock.new_id, asked
-        )
-
-    def extend_migration(self, plan: ClusteringPlan) -> ClusteringPlan:
-        """Return a migration's plan with more groups, of the files that others added since.
-
-        Results of the groups that it had stay valid: only the new ones are left to rewrite.
-
-        Raises:
-            UsageError: If the plan is no migration.
-            CommitConflictError: If the table changed so that it can no longer be committed.
-            UnsupportedFeatureError: If the table can no longer be migrated; has every reason.
-        """
-        from liquidlog.operations.migrate import extended_migration
-
-        return extended_migration(self.snapshot_to_change(), _plan(plan), self._clock.new_id)
-
-    def migration_notice(self, plan: ClusteringPlan | None = None) -> "MigrationNotice":
-        """Return what people have to know before the table is migrated: who is affected, and how.
-
-        It has the change of the protocol, which writers then refuse the table, and the zone that a
-        plan takes timestamps to be in that name none.
-        """
-        from liquidlog.operations.migrate import migration_notice
-
-        return migration_notice(self.update(), None if plan is None else _plan(plan))
-
-    def fitted(self, plan: ClusteringPlan, workload: Workload) -> ClusteringPlan:
-        """Return a plan whose layout is fitted to the readers of a workload.
-
-        Its `fitted.left_out` counts the predicates that it cannot be fitted to.
-
-        Raises:
-            UsageError: If a predicate is not one SQL condition, or names a column the table lacks.
-        """
-        from liquidlog.clustering.planning.readers import fitted_to
-
-        return fitted_to(_plan(plan), _workload(workload))
+        return planned_migration(self.opened.to_change(), columns, settings, new_id, asked)
 
     def predict(
         self,
@@ -937,45 +635,17 @@ class Table(Summary):
         """
         from liquidlog.operations.predicted import predicted
 
-        snapshot = self.snapshot_of(plan)
+        snapshot = self.opened.of_plan(plan)
         return predicted(
-            self._store,
+            self.opened.store,
             snapshot,
             plan,
             _workload(workload),
-            self.bounds_of(snapshot),
-            now_ms=self._clock.now_ms(),
+            self.opened.bounds_of(snapshot),
+            now_ms=self.opened.clock.now_ms(),
             sample=sample,
             row_groups=one(row_groups, bool, argument="row_groups", expected=_YES_NO),
         )
-
-    def predicted_health(self, plan: ClusteringPlan) -> "Health":
-        """Return the health that the table would have after a plan, predicted from statistics."""
-        from liquidlog.simulation.after import predicted_health
-
-        snapshot = self.snapshot_of(plan)
-        size = plan.policy.min_cube_bytes
-        return predicted_health(snapshot, plan, self.bounds_of(snapshot), min_cube_bytes=size)
-
-    def plan_advised(
-        self,
-        advice: "AdviceDocument",
-        **policy: Any,  # noqa: ANN401  as plan takes them
-    ) -> ClusteringPlan:
-        """Return the plan that makes the layout of saved advice, as `decode_advice` returns it.
-
-        `policy` are further arguments of `plan`, none of which the advice determines.
-
-        Raises:
-            UsageError: If the advice is of another table, or to leave it alone; if the table is not
-                clustered by the advised columns; or if the policy has what the advice determines.
-        """
-        from liquidlog.advice.documents import AdviceDocument
-        from liquidlog.operations.advise import plan_advised
-
-        kind = "advice, as decode_advice returns it"
-        one(advice, AdviceDocument, argument="advice", expected=kind)
-        return plan_advised(self.snapshot(), advice, policy, self.plan)
 
     def explain(
         self, plan: ClusteringPlan | None = None, *, path: str | PathLike[str] | None = None
@@ -989,87 +659,22 @@ class Table(Summary):
 
         file = None if path is None else address(path, argument="path")
         made = self.plan() if plan is None else plan
-        snapshot = self.snapshot_of(made)
-        return explain(made, snapshot, self.bounds_of(snapshot), file)
-
-    def explain_together(
-        self, plan: ClusteringPlan | None = None, *, examples: int = 3
-    ) -> "tuple[Explained, ...]":
-        """Return how many files a plan takes or leaves, per reason, with some paths each."""
-        from liquidlog.operations.explain import explain_together
-
-        made = self.plan() if plan is None else _plan(plan)
-        shown = whole_number(examples, argument="examples")
-        return explain_together(made, examples=shown)
-
-    def snapshot_of(self, plan: ClusteringPlan) -> Snapshot:
-        """Return the table's state at the version for which a plan was made.
-
-        Raises:
-            UsageError: If the plan was made for a table at another address.
-            TableReplacedError: If the plan was made for another table that was at this address.
-            VersionNotFoundError: If the log does not have that version.
-        """
-        version = _plan(plan).read_version
-        newest = self._newest or self.update()
-        if newest.metadata.id != plan.table_id and plan.table_uri != self.uri:
-            raise UsageError(
-                f"the plan is of the table {plan.table_uri}, not of {self.uri}; plan this one",
-                table_uri=plan.table_uri,
-            )
-        require_same_table(newest, plan.table_id)
-        if newest.version == version:
-            return newest
-        then = self.snapshot(version)
-        require_same_table(then, plan.table_id)
-        return then
-
-    def replay(self, version: int, **policy: Any) -> "OptimizeComparison":  # noqa: ANN401  as plan takes them
-        """Return how a plan for the version before an OPTIMIZE compares with what it took.
-
-        `policy` are arguments of `plan`; whether the OPTIMIZE was FULL is read from its commit.
-
-        Raises:
-            UsageError: If the commit is not an OPTIMIZE, or the policy has arguments that the
-                commit determines.
-            VersionNotFoundError: If the log has no such version, or not the one before.
-        """
-        from liquidlog.operations.past_commits import compare_optimize
-
-        if policy.get("full") or policy.get("version") is not None:
-            raise UsageError("full and version have no effect on a replay: the commit tells them")
-
-        def plan_at(before: int, full: bool) -> ClusteringPlan:  # noqa: FBT001  the callback's type
-            return self.plan(**{**policy, "version": before, "full": full})
-
-        return compare_optimize(self._store, whole_number(version, argument="version"), plan_at)
-
-    def require_writable(self, plan: ClusteringPlan) -> None:
-        """Refuse a plan whose outputs could not be committed, before any data is rewritten.
-
-        Raises:
-            UnsupportedFeatureError: With every reason.
-        """
-        from liquidlog.operations.rewrite import require_rewritable
-
-        self._store.require_writable()
-        require_rewritable(self.snapshot(), _plan(plan), self._opinion)
+        snapshot = self.opened.of_plan(made)
+        return explain(made, snapshot, self.opened.bounds_of(snapshot), file)
 
     def pending(self, plan: ClusteringPlan) -> tuple[int, ...]:
         """Return the ids of the plan's groups that are not committed yet."""
         from liquidlog.operations.batches import pending_groups
 
-        return tuple(group.group_id for group in pending_groups(self._store, _plan(plan)))
+        return tuple(group.group_id for group in pending_groups(self.opened.store, _plan(plan)))
 
     def commit(
         self,
         plan: ClusteringPlan,
         result: RewriteResult,
         *,
-        groups_per_commit: int | None = None,
-        max_reconciled_share: float | None = None,
-        reconcile_limit: Size | None = None,
         dry_run: bool = False,
+        **settings: Unpack[CommitSettings],
     ) -> "CommitReport":
         """Commit the finished groups that are not committed yet.
 
@@ -1093,195 +698,14 @@ class Table(Summary):
             ResultMismatchError: If the result does not match the plan, or lost a row.
             CommitStateUnknownError: If a commit may or may not have landed.
         """
-        kind = "a RewriteResult"
-        finished = one(result, RewriteResult, argument="result", expected=kind)
         from liquidlog.operations.rewrite import commit_groups
 
+        finished = one(result, RewriteResult, argument="result", expected="a RewriteResult")
         report = commit_groups(
-            self._commit_run(plan, max_reconciled_share, reconcile_limit, keeps_results=True),
-            finished.groups,
-            on_commit=lambda _: None,
-            groups_per_commit=_groups_per_commit(_plan(plan), groups_per_commit),
-            dry_run=dry_run,
+            self.opened, _plan(plan), finished.groups, settings, keeps_results=True, dry_run=dry_run
         )
         report.require_success()
         return report
-
-    def optimize(
-        self,
-        session: object = None,
-        *,
-        executor: str = "spark",
-        local_limit: Size | None = None,
-        groups_per_commit: int | None = None,
-        max_reconciled_share: float | None = None,
-        reconcile_limit: Size | None = None,
-        **policy: Any,  # noqa: ANN401  as plan takes them
-    ) -> "Optimized":
-        """Plan, rewrite and commit; return what was done.
-
-        Args:
-            session: The running session of the executor, as a SparkSession; None for the active
-                one, or a new local one.
-            executor: What rewrites the files, by its name.
-            local_limit: The most input that a plan may have for the executor `local`; None for
-                20 GiB.
-            groups_per_commit: As `commit` takes it.
-            max_reconciled_share: As `commit` takes it.
-            reconcile_limit: As `commit_each` takes it.
-            policy: What `plan` takes.
-
-        Raises:
-            UsageError: As `plan`, or if there is no such executor, or it takes no session or limit.
-            UnsupportedFeatureError: If the table cannot be read, planned or written.
-            ExecutorError: If the executor cannot start, or a group failed; the others landed.
-            CommitConflictError: If other commits made groups impossible; the other groups landed.
-            CommitStateUnknownError: If a commit may or may not have landed.
-        """
-        one(executor, str, argument="executor", expected="the name of an executor")
-        self.snapshot_to_change()
-        return self.rewrite_and_commit(
-            self.plan(**policy),
-            session,
-            executor=executor,
-            local_limit=local_limit,
-            groups_per_commit=groups_per_commit,
-            max_reconciled_share=max_reconciled_share,
-            reconcile_limit=reconcile_limit,
-        )
-
-    def migrate(
-        self,
-        cluster_by: str | Sequence[str],
-        session: object = None,
-        *,
-        executor: str = "spark",
-        local_limit: Size | None = None,
-        max_reconciled_share: float | None = None,
-        reconcile_limit: Size | None = None,
-        **policy: Any,  # noqa: ANN401  as plan_migration takes them
-    ) -> "Optimized":
-        """Make a partitioned table one that is clustered by columns, in one commit.
-
-        Readers see the table as it was, or all of it migrated. Rows that others delete meanwhile
-        are deleted as in `commit`; files that others add are a conflict, and nothing is committed.
-
-        Args:
-            cluster_by: The clustering columns; partition columns may be among them.
-            session: As `optimize` takes it, and so all others.
-            executor: What rewrites the files, by its name.
-            local_limit: The most input for the executor `local`.
-            max_reconciled_share: As `commit` takes it.
-            reconcile_limit: As `commit_each` takes it.
-            policy: What `plan_migration` takes.
-
-        Raises:
-            UsageError: As `plan_migration` and `optimize`.
-            ClusteringColumnError: If it cannot be clustered by these columns; has every problem.
-            UnsupportedFeatureError: If it cannot be migrated; has every reason.
-            ExecutorError: If the executor cannot start, or a group failed; nothing was committed.
-            CommitConflictError: If other commits made it impossible; nothing was committed.
-            CommitStateUnknownError: If the commit may or may not have landed.
-        """
-        return self.rewrite_and_commit(
-            self.plan_migration(cluster_by, **policy),
-            session,
-            executor=one(executor, str, argument="executor", expected="the name of an executor"),
-            local_limit=local_limit,
-            max_reconciled_share=max_reconciled_share,
-            reconcile_limit=reconcile_limit,
-        )
-
-    def migrate_empty(self, plan: ClusteringPlan, *, dry_run: bool = False) -> "CommitReport":
-        """Commit a migration of a table without files, whose plan has no groups.
-
-        With `dry_run` nothing is committed: the version is the one that the table would have.
-
-        Raises:
-            UsageError: If the plan has groups, or is no migration.
-            CommitConflictError: If other commits changed the table or added files meanwhile.
-            UnsupportedFeatureError: If the table requires more of a writer than we do.
-        """
-        from liquidlog.operations.migrate import migrate_empty
-
-        if not _plan(plan).is_migration or plan.groups:
-            raise UsageError("the plan is no migration of a table without files")
-        snapshot = self.snapshot_to_change()
-        return migrate_empty(self._store, snapshot, plan, self._clock, dry_run=dry_run)
-
-    def rewrite_and_commit(
-        self,
-        plan: ClusteringPlan,
-        session: object = None,
-        *,
-        executor: str = "spark",
-        local_limit: Size | None = None,
-        groups_per_commit: int | None = None,
-        max_reconciled_share: float | None = None,
-        reconcile_limit: Size | None = None,
-    ) -> "Optimized":
-        """Rewrite what is left of a plan and commit it; the arguments are those of `optimize`.
-
-        Raises:
-            UsageError: If there is no such executor, or it takes no session or limit; or as
-                `commit`.
-            UnsupportedFeatureError: If the table cannot be written.
-            ExecutorError: If the executor cannot start, or a group failed; the others landed.
-            CommitConflictError: If other commits made groups impossible; the other groups landed.
-            CommitStateUnknownError: If a commit may or may not have landed.
-        """
-        from liquidlog.operations.executors import ExecutorWhenNeeded, rewrite_groups, tasks_of
-        from liquidlog.operations.optimize import Optimized, no_progress, open_executor_at
-
-        one(executor, str, argument="executor", expected="the name of an executor")
-        share, limit = max_reconciled_share, reconcile_limit
-        # Refuse what is wrong before anything is rewritten.
-        _groups_per_commit(_plan(plan), groups_per_commit)
-        self._commit_run(plan, share, limit)
-        self.require_writable(plan)
-        if plan.is_migration and not plan.groups:
-            report = self.migrate_empty(plan)
-            return Optimized(plan=plan, report=report, metrics=self.optimize_metrics(plan, report))
-        storage = self._store.storage
-        most_bytes = None if local_limit is None else parse_size(local_limit)
-        opening = partial(open_executor_at, executor, session, storage, most_bytes)
-        with ExecutorWhenNeeded(opening) as started:
-            rewrite, pending = started.for_plan(plan), self.pending(plan)
-            watch = self.watch(plan, max_reconciled_share=share)
-            outcomes = rewrite_groups(rewrite, plan, pending, no_progress, watch)
-            report = self.commit_each(
-                plan,
-                outcomes,
-                groups_per_commit=groups_per_commit,
-                max_reconciled_share=share,
-                reconcile_limit=limit,
-                watch=watch,
-                tasks=tasks_of(rewrite),
-            )
-        report.require_success()
-        return Optimized(plan=plan, report=report, metrics=self.optimize_metrics(plan, report))
-
-    def optimize_metrics(self, plan: ClusteringPlan, report: "CommitReport") -> Mapping[str, Any]:
-        """Return the metrics of a run, under the names of Delta's OPTIMIZE metrics."""
-        from liquidlog.clustering.outcome.metrics import optimize_metrics
-
-        snapshot, commits = self.snapshot(_plan(plan).read_version), len(report.versions)
-        gone = report.reconciled.gone
-        return optimize_metrics(snapshot, plan, report.finished, commits=commits, gone=gone)
-
-    def planned_metrics(
-        self, plan: ClusteringPlan, *, groups_per_commit: int | None = None
-    ) -> Mapping[str, Any]:
-        """Return the metrics of a plan as if all of it were committed; None if not known yet.
-
-        Raises:
-            UsageError: If `groups_per_commit` is not a whole number from 1.
-        """
-        from liquidlog.clustering.outcome.metrics import planned_metrics
-
-        most = _groups_per_commit(_plan(plan), groups_per_commit)
-        commits = -(-len(plan.groups) // most) or int(plan.is_migration)
-        return planned_metrics(self.snapshot_of(plan), plan, commits=commits)
 
     def commit_each(
         self,
@@ -1289,12 +713,10 @@ class Table(Summary):
         groups: Iterable[Outcome],
         *,
         on_commit: Callable[[int], None] = lambda _: None,
-        groups_per_commit: int | None = None,
-        max_reconciled_share: float | None = None,
-        reconcile_limit: Size | None = None,
         watch: "GroupWatch | None" = None,
         tasks: Tasks | None = None,
         dry_run: bool = False,
+        **settings: Unpack[CommitSettings],
     ) -> "CommitReport":
         """Commit groups as an executor finishes them; failures are collected, not raised.
 
@@ -1313,33 +735,14 @@ class Table(Summary):
         from liquidlog.operations.rewrite import commit_groups
 
         return commit_groups(
-            self._commit_run(plan, max_reconciled_share, reconcile_limit, tasks),
-            groups,
-            on_commit=on_commit,
-            groups_per_commit=_groups_per_commit(_plan(plan), groups_per_commit),
-            watch=watch,
-            dry_run=dry_run,
-        )
-
-    def _commit_run(
-        self,
-        plan: ClusteringPlan,
-        share: float | None,
-        limit: Size | None,
-        tasks: Tasks | None = None,
-        *,
-        keeps_results: bool = False,
-    ) -> "CommitRun":
-        from liquidlog.operations.attempts import CommitRun
-        from liquidlog.operations.followed import reconcile_limits
-
-        return CommitRun(
-            self._store,
+            self.opened,
             _plan(plan),
-            self._clock,
-            self._opinion,
-            reconcile_limits(share, limit, tasks),
-            keeps_results=keeps_results,
+            groups,
+            settings,
+            on_commit=on_commit,
+            watch=watch,
+            tasks=tasks,
+            dry_run=dry_run,
         )
 
     def watch(
@@ -1358,57 +761,97 @@ class Table(Summary):
         Nothing is read yet. A look that fails is a message to the logger `liquidlog.executors`, and
         the next one tries again.
         """
-        from liquidlog.operations.followed import reconcile_limits
-        from liquidlog.operations.watch import GroupWatch, lasting_conflicts
+        from liquidlog.operations.watch import watch_for
 
-        limits = reconcile_limits(max_reconciled_share, None)
-        judge = partial(lasting_conflicts, max_share=limits.max_share)
-        return GroupWatch(self._store, _plan(plan), self._clock, conflicts_of=judge)
+        return watch_for(self.opened, _plan(plan), max_reconciled_share)
 
-    def at_work(self) -> "tuple[AtWork, ...]":
-        """Return the processes whose rewrites may be at work on the table, as their runs say.
-
-        That proves neither that one is alive nor that there is no other. A run that has written
-        nothing for a day is taken for dead.
-
-        Raises:
-            StorageError: If the storage does not answer.
-        """
-        from liquidlog.operations.at_work import at_work
-
-        return at_work(self._store, self._clock)
-
-    def optimize_in_rounds(
+    def optimize(
         self,
-        execute: Callable[[ClusteringPlan], Done],
+        session: object = None,
         *,
-        min_gain: float | None = None,
-        **policy: Any,  # noqa: ANN401  as plan takes them
-    ) -> "Iterator[Round[Done]]":
-        """Return an iterator that plans, rewrites and commits one round per step.
-
-        Each round has what `execute` returned and the average depth after it. The rounds end when
-        the next would not, or the last did not, lower the average depth by `min_gain` (0.1 if
-        None).
+        executor: str = "spark",
+        plan: ClusteringPlan | None = None,
+        workload: Workload | None = None,
+        **settings: Unpack[RewriteSettings],
+    ) -> "Optimized":
+        """Plan, rewrite and commit; return what was done.
 
         Args:
-            execute: Rewrites and commits a plan, as
-                `lambda plan: table.commit(plan, liquidspark.execute(spark, plan))` does.
-            min_gain: By how much a round must lower the average depth.
-            policy: What `plan` takes, with the strategy "overlap", unless the table remembers it.
+            session: The running session of the executor, as a SparkSession; None for the active
+                one, or a new local one.
+            executor: What rewrites the files, by its name.
+            plan: What to rewrite, as `plan` returns it, without settings of a plan.
+            workload: What `plan` takes.
+            settings: Those of `plan` and of `commit`; `read_back` and `local_limit` of the
+                executor; with `final`, rounds are repeated as long as each lowers the average
+                depth by `min_gain` (0.1 if None).
 
         Raises:
-            UsageError: If the strategy is another, or `min_gain` is not a number from 0.
+            UsageError: As `plan`, or if there is no such executor, or it takes no session or limit.
+            UnsupportedFeatureError: If the table cannot be read, planned or written.
+            ExecutorError: If the executor cannot start, or a group failed; the others landed.
+            CommitConflictError: If other commits made groups impossible; the other groups landed.
+            CommitStateUnknownError: If a commit may or may not have landed.
         """
-        from liquidlog.operations.rounds import (
-            DEFAULT_MIN_GAIN,
-            optimize_in_rounds,
-            require_rounds_of,
+        from liquidlog.operations.optimize import optimize
+
+        one(executor, str, argument="executor", expected="the name of an executor")
+        self.opened.to_change()
+        return optimize(
+            self.opened,
+            None if plan is None else _plan(plan),
+            partial(self.plan, workload=workload) if workload else self.plan,
+            settings,
+            executor=executor,
+            session=session,
         )
 
-        least = DEFAULT_MIN_GAIN if min_gain is None else number(min_gain, argument="min_gain")
-        require_rounds_of(self.update(), policy)
-        return optimize_in_rounds(self, execute, policy, min_gain=least)
+    def migrate(
+        self,
+        cluster_by: Names,
+        session: object = None,
+        *,
+        executor: str = "spark",
+        workload: Workload | None = None,
+        max_reconciled_share: float | None = None,
+        reconcile_limit: Size | None = None,
+        read_back: bool = True,
+        local_limit: Size | None = None,
+        **settings: Unpack[MigrationSettings],
+    ) -> "Optimized":
+        """Make a partitioned table one that is clustered by columns, in one commit.
+
+        Readers see the table as it was, or all of it migrated. Rows that others delete meanwhile
+        are deleted as in `commit`; files that others add are a conflict, and nothing is committed.
+
+        Args:
+            cluster_by: The clustering columns; partition columns may be among them.
+            session: As `optimize` takes it.
+            executor: What rewrites the files, by its name.
+            workload: What `plan_migration` takes.
+            max_reconciled_share: As `commit` takes it.
+            reconcile_limit: As `commit_each` takes it.
+            read_back: Whether outputs are read back, to prove them.
+            local_limit: The most input for the executor `local`.
+            settings: What `plan_migration` takes.
+
+        Raises:
+            UsageError: As `plan_migration` and `optimize`.
+            ClusteringColumnError: If it cannot be clustered by these columns; has every problem.
+            UnsupportedFeatureError: If it cannot be migrated; has every reason.
+            ExecutorError: If the executor cannot start, or a group failed; nothing was committed.
+            CommitConflictError: If other commits made it impossible; nothing was committed.
+            CommitStateUnknownError: If the commit may or may not have landed.
+        """
+        return self.optimize(
+            session,
+            executor=executor,
+            plan=self.plan_migration(cluster_by, workload=workload, **settings),
+            read_back=read_back,
+            local_limit=local_limit,
+            max_reconciled_share=max_reconciled_share,
+            reconcile_limit=reconcile_limit,
+        )
 
     # Commits without an executor
 
@@ -1448,7 +891,7 @@ class Table(Summary):
             dry_run=dry_run,
             blind=None if blind is None else one(blind, bool, argument="blind", expected=_YES_NO),
         )
-        return append(self._store, self.snapshot_to_change(), request, self._clock)
+        return append(self.opened.store, self.opened.to_change(), request, self.opened.clock)
 
     def plan_write(
         self,
@@ -1480,7 +923,7 @@ class Table(Summary):
             merge_schema=one(merge_schema, bool, argument="merge_schema", expected=_YES_NO),
             where=None if where is None else one(where, str, argument="where", expected="SQL"),
         )
-        return plan_write(self._store, self.snapshot_to_change(), request, self._clock)
+        return plan_write(self.opened.store, self.opened.to_change(), request, self.opened.clock)
 
     def commit_write(
         self,
@@ -1504,24 +947,14 @@ class Table(Summary):
         from liquidlog.operations.writes import commit_write
 
         return commit_write(
-            self._store,
-            self.snapshot_to_change(),
+            self.opened.store,
+            self.opened.to_change(),
             one(plan, WritePlan, argument="plan", expected="a WritePlan"),
             one(result, WriteResult, argument="result", expected="a WriteResult"),
-            self._clock,
+            self.opened.clock,
             txn=transaction(txn, argument="txn"),
             is_blind=one(blind, bool, argument="blind", expected=_YES_NO),
         )
-
-    def transaction(self, app_id: str) -> int | None:
-        """Return the version of an application's last transaction, None if there is none.
-
-        Raises:
-            UsageError: If the id is no text.
-        """
-        one(app_id, str, argument="app_id", expected="an application's id")
-        found = self.update().transactions.get(app_id)
-        return None if found is None else found.version
 
     def cluster_by(self, columns: str | Sequence[str] | None, *, dry_run: bool = False) -> int:
         """Set the clustering columns, None to remove them; return the table's version after that.
@@ -1539,17 +972,8 @@ class Table(Summary):
         from liquidlog.operations.define import cluster_by
 
         paths = None if columns is None else column_paths(columns, argument="columns")
-        snapshot = self.snapshot_to_change()
-        return cluster_by(self._store, snapshot, paths, self._clock, dry_run=dry_run)
-
-    def clustering_protocol_change(self) -> "ProtocolChange | None":
-        """Return what `cluster_by` would do to the table's protocol, None if nothing.
-
-        It says which features come, and which writers then refuse the table.
-        """
-        from liquidlog.definition.protocols import clustering_protocol_change
-
-        return clustering_protocol_change(self.update())
+        snapshot = self.opened.to_change()
+        return cluster_by(self.opened.store, snapshot, paths, self.opened.clock, dry_run=dry_run)
 
     def drop_feature(
         self, feature: str, *, truncate_history: bool = False, dry_run: bool = False
@@ -1570,10 +994,10 @@ class Table(Summary):
         from liquidlog.operations.define import drop_feature
 
         return drop_feature(
-            self._store,
-            self.snapshot_to_change(),
+            self.opened.store,
+            self.opened.to_change(),
             one(feature, str, argument="feature", expected="the name of a feature"),
-            self._clock,
+            self.opened.clock,
             truncate_history=one(
                 truncate_history, bool, argument="truncate_history", expected=_YES_NO
             ),
@@ -1597,8 +1021,8 @@ class Table(Summary):
         from liquidlog.operations.advise import apply_advice
 
         one(advice, Advice, argument="advice", expected="an Advice")
-        snapshot = self.snapshot_to_change()
-        return apply_advice(self._store, snapshot, advice, self._clock, dry_run=dry_run)
+        snapshot = self.opened.to_change()
+        return apply_advice(self.opened.store, snapshot, advice, self.opened.clock, dry_run=dry_run)
 
     def fix(self, *names: str, dry_run: bool = False) -> "tuple[Mended, ...]":
         """Mend what findings of these names say, without rewriting a data file.
@@ -1614,7 +1038,9 @@ class Table(Summary):
         from liquidlog.operations.doctor import mend
 
         found = texts(names, argument="names", of="findings")
-        return mend(self._store, self.snapshot_to_change(), found, self._clock, dry_run=dry_run)
+        return mend(
+            self.opened.store, self.opened.to_change(), found, self.opened.clock, dry_run=dry_run
+        )
 
     def rename_column(self, old: str, new: str, *, dry_run: bool = False) -> int:
         """Rename a column `a` or a field `a.b`; return the table's version after that.
@@ -1634,8 +1060,10 @@ class Table(Summary):
         name = split_path(new)
         if len(name) > 1:
             raise UsageError(f"{new} is more than a name; give its last part only", value=new)
-        snapshot, path = self.snapshot_to_change(), split_path(old)
-        return rename_column(self._store, snapshot, path, name[0], self._clock, dry_run=dry_run)
+        snapshot, path = self.opened.to_change(), split_path(old)
+        return rename_column(
+            self.opened.store, snapshot, path, name[0], self.opened.clock, dry_run=dry_run
+        )
 
     def add_columns(
         self,
@@ -1663,8 +1091,10 @@ class Table(Summary):
         if not columns.fields:
             raise UsageError("there is nothing to add: the schema has no column")
         place = () if into is None else split_path(into)
-        snapshot = self.snapshot_to_change()
-        return add_columns(self._store, snapshot, columns, place, self._clock, dry_run=dry_run)
+        snapshot = self.opened.to_change()
+        return add_columns(
+            self.opened.store, snapshot, columns, place, self.opened.clock, dry_run=dry_run
+        )
 
     def drop_column(self, name: str, *, dry_run: bool = False) -> int:
         """Drop a column that nothing depends on; return the table's version after that.
@@ -1680,8 +1110,8 @@ class Table(Summary):
         """
         from liquidlog.operations.alter import drop_column
 
-        snapshot, path = self.snapshot_to_change(), split_path(name)
-        return drop_column(self._store, snapshot, path, self._clock, dry_run=dry_run)
+        snapshot, path = self.opened.to_change(), split_path(name)
+        return drop_column(self.opened.store, snapshot, path, self.opened.clock, dry_run=dry_run)
 
     def set_properties(
         self,
@@ -1707,11 +1137,11 @@ class Table(Summary):
         setting = text_mapping(properties, argument="properties")
         removing = texts(unset, argument="unset", of="properties", empty=True)
         return set_properties(
-            self._store,
-            self.snapshot_to_change(),
+            self.opened.store,
+            self.opened.to_change(),
             setting,
             removing,
-            self._clock,
+            self.opened.clock,
             dry_run=dry_run,
         )
 
@@ -1729,7 +1159,9 @@ class Table(Summary):
         """
         from liquidlog.commit.transaction import checkpoint
 
-        return checkpoint(self._store, self.snapshot_to_change(), self._clock, dry_run=dry_run)
+        return checkpoint(
+            self.opened.store, self.opened.to_change(), self.opened.clock, dry_run=dry_run
+        )
 
     def orphans(
         self,
@@ -1757,11 +1189,11 @@ class Table(Summary):
         """
         from liquidlog.operations.orphans import orphans
 
-        self._require_newest()
+        self.opened.require_newest()
         return orphans(
-            self._store,
+            self.opened.store,
             self.snapshot(),
-            self._clock,
+            self.opened.clock,
             older_than_ms=parse_duration(older_than),
             finished=finished,
             delete=delete,
@@ -1793,9 +1225,9 @@ class Table(Summary):
         from liquidlog.operations.vacuum import vacuum
 
         return vacuum(
-            self._store,
-            self.snapshot_to_change(),
-            self._clock,
+            self.opened.store,
+            self.opened.to_change(),
+            self.opened.clock,
             retain_ms=None if retain is None else parse_duration(retain),
             allow_short_retention=one(
                 allow_short_retention,
@@ -1805,6 +1237,63 @@ class Table(Summary):
             ),
             dry_run=dry_run,
         )
+
+
+def define_table(
+    *,
+    schema: StructType | pa.Schema | None = None,
+    like: Table | None = None,
+    cluster_by: Names | None = None,
+    properties: Mapping[str, str] | None = None,
+    description: str | None = None,
+) -> "Definition":
+    """Return the definition of a new table, from the arguments of `Table.create`.
+
+    `description` is the table's comment; None means that of `like`, if given.
+
+    Raises:
+        UsageError: If an argument is not what `Table.create` takes.
+    """
+    from liquidlog.operations.define import Definition
+
+    return Definition(
+        schema=schema
+        if schema is None
+        else one(schema, (StructType, pa.Schema), argument="schema", expected=_SCHEMA),
+        like=None
+        if like is None
+        else one(like, Table, argument="like", expected="a Table").snapshot(),
+        cluster_by=None
+        if cluster_by is None
+        else column_paths(cluster_by, argument="cluster_by", empty=True),
+        properties={} if properties is None else text_mapping(properties, argument="properties"),
+        description=description
+        if description is None
+        else one(description, str, argument="description", expected="text"),
+    )
+
+
+def create_table(
+    uri: str | PathLike[str],
+    definition: "Definition",
+    *,
+    storage_options: OptionsSource | None = None,
+    dry_run: bool = False,
+) -> Table:
+    """Create an empty table as defined; with `dry_run`, check everything and write nothing.
+
+    Raises:
+        TableExistsError: If there is a table at `uri` already.
+        ClusteringColumnError: If the table cannot have these clustering columns; has every problem.
+        UsageError: If no table can have this definition.
+        StorageError: If the target cannot be written.
+    """
+    from liquidlog.operations.define import Definition, create
+
+    opened = OpenedTable(open_store(uri, storage_options), system_clock())
+    one(definition, Definition, argument="definition", expected="a Definition")
+    create(opened.store, definition, opened.clock, dry_run=dry_run)
+    return Table.of(opened)
 
 
 def _min_cube_bytes(snapshot: Snapshot, size: Size | None) -> int:
@@ -1817,34 +1306,8 @@ def _min_cube_bytes(snapshot: Snapshot, size: Size | None) -> int:
     return found
 
 
-def _bar(payback_days: float | None, readings_a_day: float | None) -> "Bar":
-    from liquidlog.judgement.verdicts import PAYBACK_DAYS, READINGS_A_DAY, Bar
-
-    return Bar(
-        payback_days=PAYBACK_DAYS
-        if payback_days is None
-        else number(payback_days, argument="payback_days"),
-        readings_a_day=READINGS_A_DAY
-        if readings_a_day is None
-        else number(readings_a_day, argument="readings_a_day"),
-    )
-
-
 def _plan(value: object) -> ClusteringPlan:
     return one(value, ClusteringPlan, argument="plan", expected="a ClusteringPlan")
-
-
-def _groups_per_commit(plan: ClusteringPlan, value: int | None) -> int:
-    from liquidlog.operations.rewrite import default_groups_per_commit
-
-    if value is None:
-        return default_groups_per_commit(plan)
-    if plan.is_migration:
-        raise UsageError(
-            "groups_per_commit has no effect on a migration, which is committed as a whole",
-            option="groups_per_commit",
-        )
-    return whole_number(value, argument="groups_per_commit", least=1)
 
 
 def _workload(value: object) -> Workload:

@@ -5,14 +5,16 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import partial
 from inspect import Signature, signature
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from liquidlog.cli.main import run
-from liquidlog.cli.options import Pairs, mapping, read_back_option, storage_option
+from liquidlog.cli.options import Pairs, mapping, settings_options, storage_option
 from liquidlog.cli.values import PAIR
 from liquidlog.cli.verbosity import VERBOSE, executors_heard
+from liquidlog.clustering.settings import Stage, settings_of
+from liquidlog.errors import UsageError
 from liquidlog.operations.executors import NOT_READ_BACK, Executor, rewrite_groups
 from liquidlog.operations.results import complete_result, read_plan
 from liquidlog.operations.watch import watch_of
@@ -105,27 +107,28 @@ def cli() -> None:
     help="The result document; one line per finished group is appended.",
 )
 @click.option("--spark-conf", multiple=True, type=PAIR, help="A Spark configuration; repeats.")
-@read_back_option
+@settings_options(stages=(Stage.RUN,))
 @storage_option
 def run_command(
     plan_path: str,
     result_path: str,
     spark_conf: Pairs,
+    settings: Mapping[str, Any],
     storage_options: Pairs,
-    *,
-    no_read_back: bool,
 ) -> None:
     """Execute a saved plan without committing; running again does only what is missing.
 
     Use it with spark-submit, which chooses the master and may ship this package as a file. From
     a shell use `liquidlog run`: it does the same and adds a progress bar, --json and --dry-run.
     """
+    run = settings_of(settings)[Stage.RUN]
+    if "local_limit" in run:
+        raise UsageError("local_limit is for the executor local", option="local_limit")
+    read_back = run.get("read_back", True)
     plan = read_plan(plan_path)
-    if no_read_back:
+    if not read_back:
         say(f"warning: {NOT_READ_BACK}")
-    opened = open_executor(
-        mapping(spark_conf), mapping(storage_options), read_back=not no_read_back
-    )
+    opened = open_executor(mapping(spark_conf), mapping(storage_options), read_back=read_back)
     watch = watch_of(plan, mapping(storage_options))
     rewrite = partial(_rewritten, plan, opened, watch)
     with executors_heard(as_json=False):

@@ -83,7 +83,7 @@ def read(
     plan = opened.plan_read(where, whole_number(version, argument="version"))
     schema = _spark_schema(spark, _chosen(plan, columns))
     rows = TableRows.of_plan(
-        plan, schema.names, storage=opened.storage.fresh(), max_bytes=_HELD_BYTES
+        plan, schema.names, storage=opened.opened.store.storage.fresh(), max_bytes=_HELD_BYTES
     )
     found = _read_by_tasks(spark, FileTasks(rows, schema), [*_of_tasks(_parts(plan))])
     return found if where is None else found.where(where)

@@ -1,13 +1,12 @@
 """Statements of SQL on a Spark session: tables by path or by name, answers as DataFrames."""
 
 import json
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from liquidlog.errors import TableNotFoundError, UsageError
-from liquidlog.operations.optimize import Optimized, partition_where
+from liquidlog.operations.optimize import expected_metrics, partition_where
+from liquidlog.operations.rewrite import require_rewritable
 from liquidlog.operations.scan import read_workload
-from liquidlog.plan import ClusteringPlan
 from liquidlog.predicates.workload import Workload
 from liquidlog.report.jsonable import jsonable
 from liquidlog.spec.schema import quote_path, quote_paths
@@ -113,20 +112,15 @@ def _optimized(spark: "SparkSession", table: Table, asked: ask.Optimize) -> "Dat
     if not asked.explain:
         return optimize_frame(spark, table.uri, [table.optimize(spark, **policy).metrics])
     plan = table.plan(**policy)
-    table.require_writable(plan)
-    return optimize_frame(spark, table.uri, [table.planned_metrics(plan)])
+    require_rewritable(table.opened, plan)
+    return optimize_frame(spark, table.uri, [expected_metrics(table.opened, plan, {})])
 
 
 def _reclustered(spark: "SparkSession", table: Table, asked: ask.Recluster) -> "DataFrame":
     policy: dict[str, Any] = {"strategy": "overlap", "where": asked.where}
-    if not asked.final:
-        return optimize_frame(spark, table.uri, [table.optimize(spark, **policy).metrics])
-    rounds = table.optimize_in_rounds(partial(_executed, spark, table), **policy)
-    return optimize_frame(spark, table.uri, [one.done.metrics for one in rounds])
-
-
-def _executed(spark: "SparkSession", table: Table, plan: ClusteringPlan) -> Optimized:
-    return table.rewrite_and_commit(plan, spark)
+    done = table.optimize(spark, final=asked.final or None, **policy)
+    rounds = [one.done.metrics for one in done.rounds] if asked.final else [done.metrics]
+    return optimize_frame(spark, table.uri, rounds)
 
 
 def _changed(table: Table, asked: ask.Alteration) -> None:

@@ -203,13 +203,16 @@ class _Clustering:
 
     def _rewrite(self, spark: SparkSession) -> None:
         """Plan, rewrite and commit; a failure is logged, as the stream can do without."""
-        table = Table.open(self.table.uri, storage_options=_source(self.table.storage))
+        table = Table.open(self.table.uri, storage_options=_source(self.table.opened.store.storage))
         try:
             plan = table.plan(**self.policy.arguments())
             if not plan.groups:
                 return
             outcomes = execute_groups(
-                spark, plan, options=self.options, storage_options=_source(table.storage)
+                spark,
+                plan,
+                options=self.options,
+                storage_options=_source(table.opened.store.storage),
             )
             report = table.commit_each(plan, outcomes, tasks=session_tasks(spark))
             _log.info("clustered beside the stream: %s", report)

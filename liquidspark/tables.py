@@ -9,6 +9,7 @@ Source: Delta Lake, Python API, `delta.tables`.
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final, Self
 
+from liquidlog import table as table_module
 from liquidlog.errors import ExecutorError, TableExistsError, TableNotFoundError, UsageError
 from liquidlog.operations.optimize import partition_where
 from liquidlog.spec.arguments import address, number, one, texts
@@ -334,7 +335,7 @@ def create_table(
     definition: dict[str, Any],
     storage_options: OptionsSource | None = None,
 ) -> DeltaTable:
-    """Create a table at a place, or of a name, or both; `definition` is for `Table.definition`.
+    """Create a table at a place, or of a name, or both; `definition` is for `define_table`.
 
     Without a place, it goes into the directory of the name's database.
 
@@ -351,9 +352,9 @@ def create_table(
     if name is not None:
         catalog.require_names(spark, name)
     place = location if location is not None else catalog.new_location(spark, name or ())
-    made = Table.definition(**definition)
+    made = table_module.define_table(**definition)
     try:
-        table = Table.create_as(place, made, storage_options=storage_options)
+        table = table_module.create_table(place, made, storage_options=storage_options)
     except TableExistsError:
         if not if_not_exists:
             raise

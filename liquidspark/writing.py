@@ -184,17 +184,17 @@ def _write(
     require_frame(df, argument="df")
     one(options, ExecutorOptions, argument="options", expected="ExecutorOptions")
     txn = transaction(txn, argument="txn")
-    done = None if txn is None else table.transaction(txn[0])
+    done = None if txn is None else table.opened.last_transaction(txn[0])
     if txn is not None and done is not None and done >= txn[1]:
-        return Written(version=table.update().version, files=0, rows=0, skipped=True)
+        return Written(version=table.snapshot().version, files=0, rows=0, skipped=True)
     plan = request.plan(table, df)
     directory = file_address(plan.table_uri, "").rstrip("/")
     require_ready(
         df.sparkSession,
         directory=directory,
         file=f"{directory}/_delta_log/{commit_name(plan.read_version)}",
-        storage=table.storage,
+        storage=table.opened.store.storage,
     )
     is_blind = reads_nothing_below(df, directory) if blind is None else blind
-    result = frames.write_frame(df, plan, storage=table.storage, options=options)
+    result = frames.write_frame(df, plan, storage=table.opened.store.storage, options=options)
     return table.commit_write(plan, result, txn=txn, blind=is_blind)

@@ -16,6 +16,7 @@ from liquidlog.clustering.settings import (
     remembered_if_right,
 )
 from liquidlog.snapshot import Snapshot
+from liquidlog.spec.commands import alter, set_properties, unset_properties
 from liquidlog.spec.features import clustering_upgrade, is_clustered, table_features
 from liquidlog.spec.schema import quote_path
 
@@ -47,10 +48,10 @@ def steps(snapshot: Snapshot, best: Candidate) -> Steps:
     commands = []
     if own != best.columns:
         commands.append(f"liquidlog cluster-by {uri} {shlex.quote(names)}")
-    if sets or unset:
-        words = [shlex.quote(f"{name}={value}") for name, value in sets.items()]
-        words += [word for name in unset for word in ("--unset", name)]
-        commands.append(f"liquidlog set-properties {uri} {' '.join(words)}")
+    if sets:
+        commands.append(alter(snapshot.uri, set_properties(sets)))
+    if unset:
+        commands.append(alter(snapshot.uri, unset_properties(unset)))
     if best.is_fitted:
         commands.append(f"liquidlog optimize {uri} --advice {SAVED_AS}")
     else:

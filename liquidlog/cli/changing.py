@@ -20,7 +20,7 @@ from liquidlog.cli.options import (
 from liquidlog.cli.output import emit
 from liquidlog.cli.values import PAIR
 from liquidlog.data.append import read_schema
-from liquidlog.definition.protocols import ProtocolChange
+from liquidlog.definition.protocols import ProtocolChange, clustering_protocol_change
 from liquidlog.errors import (
     CorruptLogError,
     DocumentError,
@@ -34,7 +34,7 @@ from liquidlog.spec.mapping import MODE
 from liquidlog.spec.schema import StructType, parse_schema
 from liquidlog.storage.addresses import is_local
 from liquidlog.storage.options import StorageOptions
-from liquidlog.table import Table
+from liquidlog.table import Table, create_table, define_table
 
 
 @verb("liquidlog create ./sales --schema-from day1.parquet --cluster-by day,store")
@@ -73,13 +73,13 @@ def create(
     wanted = mapping(properties)
     if column_mapping and any(name.lower() == MODE.lower() for name in wanted):
         raise UsageError(f"give either --column-mapping or --property {MODE}")
-    definition = Table.definition(
+    definition = define_table(
         schema=_schema(schema_from, schema_json, options),
         like=None if like is None else Table.open(like, storage_options=options_of(like, options)),
         cluster_by=None if cluster_by is None else split_names(cluster_by),
         properties={**wanted, **({MODE: column_mapping} if column_mapping else {})},
     )
-    Table.create_as(table, definition, storage_options=options, dry_run=dry_run)
+    create_table(table, definition, storage_options=options, dry_run=dry_run)
     emit_created(dry_run=dry_run, as_json=as_json)
 
 
@@ -144,13 +144,13 @@ def cluster_by(
         raise UsageError("give either the clustering columns, as a,b, or --none")
     opened = Table.open(table, storage_options=mapping(storage_options))
     names = None if columns is None else split_names(columns)
-    change = None if names is None else opened.clustering_protocol_change()
+    change = None if names is None else clustering_protocol_change(opened.snapshot())
     if change is not None:
         opened.cluster_by(names, dry_run=True)  # what cannot be done is not asked for
         if not dry_run:
             require_consent(str(change), yes=yes, can_ask=not as_json)
     version = opened.cluster_by(names, dry_run=dry_run)
-    is_new = version != opened.seen_version
+    is_new = version != opened.opened.seen_version
     shown = partial(changes.clustered, names=names, is_new=is_new, dry_run=dry_run)
     protocol = None if change is None else {"before": change.before, "after": change.after}
     emit(
@@ -201,65 +201,6 @@ def drop_feature(
     emit(dropped, shown, as_json=as_json, dry_run=dry_run)
 
 
-@verb("liquidlog rename-column ./sales store shop")
-@table_argument
-@click.argument("old")
-@click.argument("new")
-@dry_run_option
-@json_option
-def rename_column(
-    table: str, old: str, new: str, storage_options: Pairs, *, dry_run: bool, as_json: bool
-) -> None:
-    """Rename a column; rewrites no file.
-
-    Cubes that are clustered by the column stay valid.
-    """
-    opened = Table.open(table, storage_options=mapping(storage_options))
-    version = opened.rename_column(old, new, dry_run=dry_run)
-    emit_altered(
-        opened, version, f"the column {new} instead of {old}", dry_run=dry_run, as_json=as_json
-    )
-
-
-@verb("liquidlog drop-column ./sales comment")
-@table_argument
-@click.argument("name")
-@dry_run_option
-@json_option
-def drop_column(
-    table: str, name: str, storage_options: Pairs, *, dry_run: bool, as_json: bool
-) -> None:
-    """Drop a column; rewrites no file.
-
-    The column's values stay in the files but are no longer read. A column that the table needs, for
-    its clustering or a constraint, is refused.
-    """
-    opened = Table.open(table, storage_options=mapping(storage_options))
-    version = opened.drop_column(name, dry_run=dry_run)
-    emit_altered(opened, version, f"no column {name}", dry_run=dry_run, as_json=as_json)
-
-
-@verb("liquidlog set-properties ./sales delta.checkpointInterval=20 --unset note")
-@table_argument
-@click.argument("properties", nargs=-1, type=PAIR, metavar="[K=V]...")
-@click.option("--unset", multiple=True, help="A property to remove; repeats.")
-@dry_run_option
-@json_option
-def set_properties(
-    table: str,
-    properties: Pairs,
-    unset: tuple[str, ...],
-    storage_options: Pairs,
-    *,
-    dry_run: bool,
-    as_json: bool,
-) -> None:
-    """Set and remove table properties, in one commit."""
-    opened = Table.open(table, storage_options=mapping(storage_options))
-    version = opened.set_properties(mapping(properties), unset=unset, dry_run=dry_run)
-    emit_altered(opened, version, "these properties", dry_run=dry_run, as_json=as_json)
-
-
 def emit_created(*, dry_run: bool, as_json: bool) -> None:
     """Print that a table was created, or would be."""
     shown = partial(changes.created, dry_run=dry_run)
@@ -268,7 +209,7 @@ def emit_created(*, dry_run: bool, as_json: bool) -> None:
 
 def emit_altered(opened: Table, version: int, what: str, *, dry_run: bool, as_json: bool) -> None:
     """Print the version of a table that has a change, or would have it."""
-    is_new = version != opened.seen_version
+    is_new = version != opened.opened.seen_version
     shown = partial(changes.altered, has=f"has {what}", have=f"have {what}", is_new=is_new)
     emit({"version": version}, partial(shown, dry_run=dry_run), as_json=as_json, dry_run=dry_run)
 

@@ -16,6 +16,7 @@ from typing import Any, Final
 import click
 
 from liquidlog.cli.storages import StorageDefaults, read_storages
+from liquidlog.clustering.settings import BY_NAME, NOT_IN_FILES, Setting
 from liquidlog.errors import UsageError
 from liquidlog.logs import Log
 from liquidlog.report.printing import say
@@ -30,11 +31,8 @@ STORAGES: Final = "storage-options"
 
 HARMLESS: Final = frozenset(
     {
-        *("strategy", "curve", "min-cube-size", "target-cube-size", "max-file-size", "budget"),
-        *("tolerance", "min-overlapping-files", "min-overlap", "skip-clustered", "compression"),
-        *("payback-days", "readings-per-day", "max-columns", "min-gain", "executor", "local-limit"),
-        *("groups-per-commit", "max-reconciled-share", "reconcile-limit", "fail-if", "limit"),
-        *("throughput", "hour-price", "tib-price", "currency", "start-seconds", "time-zone"),
+        *("strategy", "curve", "max-file-size", "budget", "executor", "max-columns", "min-gain"),
+        *("payback-days", "readings-per-day", "fail-if", "limit", "time-zone"),
         *("row-groups", "all", "amplification", "redact"),
     }
 )
@@ -53,7 +51,8 @@ _log: Final = Log(__name__)
 class Defaults:
     """What a file says; `is_named` if the user named it, `passed_over` are files that do not count.
 
-    `used` are the options of the verb that it sets, `storages` the options of storages by prefix.
+    `used` are the options of the verb that it sets, `settings` those that `--set` gives on the
+    command line, `storages` the options of storages by prefix.
     """
 
     path: str
@@ -61,18 +60,31 @@ class Defaults:
     sections: Mapping[str, Any]
     passed_over: tuple[str, ...] = ()
     used: Mapping[str, Any] = field(default_factory=dict)
+    settings: Mapping[str, Any] = field(default_factory=dict)
     storages: StorageDefaults = field(default_factory=StorageDefaults)
 
 
 class Verb(click.Command):
     """A command whose options have defaults in a file; it says which counted, and in errors too."""
 
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Parse the words; an option of an earlier release is refused by its successor."""
+        try:
+            return super().parse_args(ctx, args)
+        except click.NoSuchOption as error:
+            instead = instead_of(error.option_name)
+            if instead is None:
+                raise
+            text = f"the option {error.option_name} is gone: {instead}"
+            raise click.UsageError(text, ctx) from None
+
     def invoke(self, ctx: click.Context) -> Any:  # noqa: ANN401  click's signature
         """Run the command."""
         defaults: Defaults | None = ctx.meta.get(_KEPT)
         if defaults is None:
             return super().invoke(ctx)
-        listed = ", ".join(f"--{name}" for name in defaults.used)
+        names = [*(f"--{name}" for name in defaults.used), *defaults.settings]
+        listed = ", ".join(names)
         text = f"{defaults.path} sets {listed or 'nothing'} for {self.name}"
         _log.info("%s", text)
         for path in defaults.passed_over:
@@ -85,6 +97,35 @@ class Verb(click.Command):
             if listed:
                 error.message = f"{error.message}; {text}"
             raise
+
+
+def instead_of(option: str) -> str | None:
+    """Return what to do instead of giving an option of an earlier release, None if it is none."""
+    name = option.removeprefix("--").replace("-", "_")
+    if name in _FLAGS_GONE:
+        return f"use --set {_FLAGS_GONE[name]}"
+    if name in BY_NAME:
+        return f"use --set {name}=VALUE"
+    return _GONE.get(option)
+
+
+_FLAGS_GONE: Final = {
+    "final": "final=true",
+    "no_read_back": "read_back=false",
+    "skip_clustered": "skip_clustered=true",
+    "sample": "sample=true",
+}
+_GONE: Final = {
+    "--row-groups": "files have row groups of a million rows and a page index, and are the unit"
+    " that is measured",
+    "--all": "use --why without a path, with --limit",
+    "--file": "use --why PATH",
+    "--replay": "compare `history` with `plan`",
+    **dict.fromkeys(
+        ("--throughput", "--hour-price", "--tib-price", "--currency", "--start-seconds"),
+        "a prediction for a --workload has files and bytes, from which prices follow",
+    ),
+}
 
 
 def _writes(command: click.Command, ctx: click.Context) -> bool:
@@ -103,6 +144,13 @@ def storage_defaults(*addresses: str) -> tuple[tuple[str, str], ...]:
         names = ", ".join(name for name, _ in found)
         _log.info("%s has storage options for %s: %s", defaults.path, addresses[0], names)
     return found
+
+
+def set_by_file() -> Mapping[str, Any]:
+    """Return the settings that the file of the running command has for its verb."""
+    context = click.get_current_context(silent=True)
+    defaults: Defaults | None = None if context is None else context.meta.get(_KEPT)
+    return {} if defaults is None else defaults.settings
 
 
 def given_or_defaults(
@@ -132,9 +180,12 @@ def _read(context: click.Context, _: click.Parameter, named: str | None) -> None
     if defaults is None:
         return
     _require_sections(context, defaults)
-    used, values = {}, {}
+    used, values, settings = {}, {}, {}
     for parameter, key, value in _settings(context, defaults):
-        used[key] = values[parameter.name] = value
+        if isinstance(parameter, click.Option):
+            used[key] = values[parameter.name] = value
+        else:
+            settings[parameter.name] = value
     storages = defaults.sections.get(STORAGES, {})
     context.meta[_KEPT] = Defaults(
         path=defaults.path,
@@ -142,6 +193,7 @@ def _read(context: click.Context, _: click.Parameter, named: str | None) -> None
         sections=defaults.sections,
         passed_over=defaults.passed_over,
         used=used,
+        settings=settings,
         storages=read_storages(storages, f"{defaults.path}: [{STORAGES}]"),
     )
     context.default_map = values
@@ -227,8 +279,8 @@ def _require_sections(context: click.Context, defaults: Defaults) -> None:
 
 def _settings(
     context: click.Context, defaults: Defaults
-) -> Iterator[tuple[click.Option, str, Any]]:
-    """Yield the verb's options in the file, as (option, its key, the value that click takes)."""
+) -> Iterator[tuple[click.Option | Setting, str, Any]]:
+    """Yield the verb's options and settings in the file, as (option, its key, its value)."""
     options = {
         name.removeprefix("--"): one
         for one in context.command.params
@@ -239,6 +291,10 @@ def _settings(
     verb = context.command.name or ""
     for key, found in defaults.sections.get(verb, {}).items():
         where = f"{defaults.path}: [{verb}] {key}"
+        setting = BY_NAME.get(key.replace("-", "_")) if "set" in options else None
+        if key not in options and setting is not None:
+            yield setting, key, _setting_value(setting, found, where, defaults)
+            continue
         if key not in options:
             known = [name for name in options if name in HARMLESS | NAMED_ONLY]
             near = suggestion(key, known, what="options that a file may set")
@@ -255,6 +311,19 @@ def _settings(
         except click.BadParameter as error:
             raise UsageError(f"{where}: {error.message}", config=defaults.path) from None
         yield options[key], key, value
+
+
+def _setting_value(setting: Setting, found: object, where: str, defaults: Defaults) -> Any:  # noqa: ANN401  any setting's
+    if setting.name in NOT_IN_FILES:
+        raise UsageError(
+            f"{where} cannot come from a file: say it on the command line", config=defaults.path
+        )
+    try:
+        value = setting.from_text(_text(found, where)) if isinstance(found, str) else found
+        setting.parsed(value)
+    except UsageError as error:
+        raise UsageError(f"{where}: {error.message}", config=defaults.path) from None
+    return value
 
 
 def _only_named(defaults: Defaults, key: str) -> str:

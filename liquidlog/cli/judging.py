@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 from liquidlog.judgement.candidates import command
 from liquidlog.judgement.parts import is_soon_judged
+from liquidlog.operations.judge import criteria_of, judge_plan
 from liquidlog.plan import ClusteringPlan
 from liquidlog.predicates.workload import WeightedPredicate, Workload
 from liquidlog.table import Table
@@ -49,5 +50,6 @@ def predicted_and_judged(
     is_judged = bool(made.groups) and (predicted is not None or is_soon_judged(made))
     if not bar and not is_judged:
         return predicted, None
+    criteria = criteria_of(opened.opened, **bar)
     words = command(opened.uri, policy, workload_source if made.readers is not None else None)
-    return predicted, opened.judge_plan(made, command=words, prediction=predicted, **bar)
+    return predicted, judge_plan(opened.opened, made, criteria, command=words, prediction=predicted)

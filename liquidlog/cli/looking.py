@@ -1,9 +1,9 @@
 """Commands that look at a table and change nothing."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
@@ -38,6 +38,10 @@ from liquidlog.report.jsonable import render_line
 from liquidlog.report.layout import pairs
 from liquidlog.report.printing import say
 from liquidlog.table import Table
+
+if TYPE_CHECKING:
+    from liquidlog.clustering.health.bars import Bar
+    from liquidlog.clustering.health.measure import Health
 
 # What only some of these commands need, they import themselves: it takes longer than to look.
 
@@ -76,18 +80,20 @@ def history(
     table: str, limit: int | None, storage_options: Pairs, *, amplification: bool, as_json: bool
 ) -> None:
     """Show the commits, newest first."""
+    from liquidlog.log.history import count_commits
+    from liquidlog.operations.past_commits import written_bytes
     from liquidlog.report import tables
 
     opened = Table.open(table, storage_options=mapping(storage_options))
     if amplification:
-        written = opened.written_bytes()
+        written = written_bytes(opened.opened.store)
         shown = written[-limit:] if limit else written
         emit(shown, tables.amplification, as_json=as_json, root="amplification")
         say_rest(len(written), limit)
         return
     emit(opened.history(limit), tables.history, as_json=as_json, root="history")
     if limit is not None:
-        say_rest(opened.commit_count(), limit)
+        say_rest(count_commits(opened.opened.store), limit)
 
 
 @verb("liquidlog files ./sales --limit 20")
@@ -109,24 +115,11 @@ def files(
 
     opened = Table.open(table, storage_options=mapping(storage_options))
     chosen = chosen_version(opened, version, timestamp)
-    snapshot_version, live = opened.files_at(chosen)
+    snapshot_version, live = opened.snapshot(chosen).version, opened.files(chosen)
     shown = first_of(live, limit)
     document = {"version": snapshot_version, "files": shown}
     emit(document if as_json else shown, tables.files, as_json=as_json)
     say_rest(live.num_rows, limit)
-
-
-@verb("liquidlog cubes ./sales")
-@table_argument
-@limit_option
-@json_option
-def cubes(table: str, limit: int | None, storage_options: Pairs, *, as_json: bool) -> None:
-    """List the ZCubes: files that were clustered together."""
-    from liquidlog.report import tables
-
-    rows = Table.open(table, storage_options=mapping(storage_options)).cubes()
-    emit(first_of(rows, limit), tables.cubes, as_json=as_json, root="cubes")
-    say_rest(rows.num_rows, limit)
 
 
 @verb("liquidlog health ./sales", "liquidlog health ./sales --fail-if 'read_ratio > 1.5'")
@@ -137,6 +130,10 @@ def cubes(table: str, limit: int | None, storage_options: Pairs, *, as_json: boo
     " predicates (JSON lines, or .sql), or a source of `workload import`."
 )
 @click.option("--where", help="Measure only files that this SQL predicate may match.")
+@click.option(
+    "--cubes", is_flag=True, help="List the ZCubes instead: files that were clustered together."
+)
+@limit_option
 @click.option(
     "--fail-if",
     "bars",
@@ -163,18 +160,20 @@ def health(
     bars: tuple[str, ...],
     openmetrics: Path | None,
     trend: Path | None,
+    limit: int | None,
     storage_options: Pairs,
     *,
+    cubes: bool,
     row_groups: bool,
     as_json: bool,
 ) -> int:
     """Show how well the table is clustered."""
-    from liquidlog.clustering.health.bars import (
-        is_crossed,
-        is_measured,
-        parse_bar,
-        require_measured,
-    )
+    if cubes:
+        _refuse_with_cubes()
+        return _cubes(table, limit, storage_options, as_json=as_json)
+    if limit is not None:
+        raise UsageError("--limit says how many --cubes to list; give that too", option="limit")
+    from liquidlog.clustering.health.bars import parse_bar
     from liquidlog.report import tables
 
     limits = [parse_bar(bar) for bar in bars]
@@ -186,8 +185,6 @@ def health(
         raise UsageError("give either --columns or --workload to measure by")
     asked = workload_at(workload, opened, storage_options)
     measured = opened.health(names, workload=asked, where=where, row_groups=row_groups)
-    unmeasured = [limit for limit in limits if not is_measured(limit, measured)]
-    crossed = [bar for bar in limits if bar not in unmeasured and is_crossed(bar, measured)]
     if openmetrics is not None:
         from liquidlog.report.openmetrics import openmetrics as render_openmetrics
 
@@ -195,14 +192,45 @@ def health(
     if trend is not None:
         append_line(trend, render_line(measured))
     emit(measured, tables.health, as_json=as_json)
-    for limit in crossed:
-        say(f"bar crossed: {limit.text}")
-    for limit in unmeasured:
+    return _said(limits, measured)
+
+
+def _said(bars: "Sequence[Bar]", measured: "Health") -> int:
+    """Say which bars a table does not keep, and return the exit status of that."""
+    from liquidlog.clustering.health.bars import is_crossed, is_measured, require_measured
+
+    unmeasured = [bar for bar in bars if not is_measured(bar, measured)]
+    crossed = [bar for bar in bars if bar not in unmeasured and is_crossed(bar, measured)]
+    for bar in crossed:
+        say(f"bar crossed: {bar.text}")
+    for bar in unmeasured:
         # A bar that cannot be judged was not kept.
         if not crossed:
-            require_measured(limit, measured)
-        say(f"bar not judged: {limit.text}")
+            require_measured(bar, measured)
+        say(f"bar not judged: {bar.text}")
     return EXIT_BAR_CROSSED if crossed else EXIT_OK
+
+
+_WITH_CUBES: Final = ("columns", "workload", "where", "bars", "openmetrics", "trend")
+
+
+def _refuse_with_cubes() -> None:
+    """Refuse options that say how to measure where cubes are listed."""
+    context = click.get_current_context()
+    given = [name for name in _WITH_CUBES if context.params.get(name)]
+    if given:
+        name = "fail-if" if given[0] == "bars" else given[0]
+        raise UsageError(f"--{name} has no effect with --cubes, which only lists", option=name)
+
+
+def _cubes(table: str, limit: int | None, storage_options: Pairs, *, as_json: bool) -> int:
+    """List the ZCubes."""
+    from liquidlog.report import tables
+
+    rows = Table.open(table, storage_options=mapping(storage_options)).cubes()
+    emit(first_of(rows, limit), tables.cubes, as_json=as_json, root="cubes")
+    say_rest(rows.num_rows, limit)
+    return EXIT_OK
 
 
 @verb("liquidlog scan ./sales --where \"day = '2026-01-31'\"")

@@ -22,59 +22,57 @@ class Verb(NamedTuple):
 
 
 SECTIONS: Final[Mapping[str, Mapping[str, Verb]]] = {
-    "Look at a table": {
+    "Start here": {
+        "fleet": Verb("upkeeping", "Which of my tables are worth a rewrite? Find and rank them."),
+        "advise": Verb("advising", "By which columns should this table be clustered, if any?"),
+        "optimize": Verb("rewriting", "Plan, rewrite and commit, cube by cube."),
+        "health": Verb("looking", "How well is this table clustered?"),
+        "report": Verb("looking", "Is a rewrite worth it, and why? One HTML page."),
+    },
+    "Look": {
         "detail": Verb("looking", "Show the table as DESCRIBE DETAIL does."),
         "history": Verb("looking", "Show the commits, newest first."),
         "files": Verb("looking", "List the live files and their place in the clustering."),
-        "cubes": Verb("looking", "List the ZCubes: files that were clustered together."),
-        "health": Verb("looking", "Show how well the table is clustered."),
-        "scan": Verb("looking", "List the files that a reader of a predicate must open."),
-        "report": Verb("looking", "Write whether to rewrite, and why, as one HTML page."),
+        "scan": Verb("looking", "List the files that a query with a predicate must open."),
+        "doctor": Verb("operating", "Find faults of the clustering, and repair them."),
     },
-    "Know the readers": {
-        "workload": Verb("asking", "Import what readers ask, from logs of engines and SQL."),
-        "advise": Verb("advising", "Advise columns and a layout, or to leave the table alone."),
-    },
-    "Change a table": {
+    "Change": {
         "create": Verb("changing", "Create an empty table."),
         "append": Verb("changing", "Append Parquet files as new files, in one commit."),
         "cluster-by": Verb("changing", "Set the clustering columns; rewrites no file."),
-        "drop-feature": Verb("changing", "Drop a table feature, so that other writers can write."),
-        "rename-column": Verb("changing", "Rename a column; rewrites no file."),
-        "drop-column": Verb("changing", "Drop a column; rewrites no file."),
-        "set-properties": Verb("changing", "Set and remove table properties, in one commit."),
-    },
-    "Plan and rewrite": {
-        "plan": Verb("planning", "Show what OPTIMIZE would rewrite; writes nothing."),
-        "explain": Verb("planning", "Say why files would or would not be rewritten."),
-        "simulate": Verb("planning", "Simulate rounds of appends and rewrites without any data."),
-        "optimize": Verb("rewriting", "Plan, rewrite on Spark and commit, cube by cube."),
         "migrate": Verb("migrating", "Make a partitioned table a clustered one, in one commit."),
+        "drop-feature": Verb("changing", "Drop a table feature, so that other writers can write."),
+        "sql": Verb("statements", "Run one statement of SQL about a table."),
+    },
+    "Operate": {
+        "vacuum": Verb("operating", "Delete files that no version within the retention needs."),
+        "orphans": Verb("operating", "List or delete files that dead or forgotten runs left."),
+        "checkpoint": Verb("operating", "Write a checkpoint of the newest version."),
+        "tick": Verb("upkeeping", "Do for each table what a policy says is due."),
+    },
+    "In parts": {
+        "plan": Verb("planning", "Show what OPTIMIZE would rewrite; writes nothing."),
         "run": Verb("rewriting", "Execute a saved plan without committing it."),
         "commit": Verb("rewriting", "Commit the finished groups of an executed plan."),
-    },
-    "Operate a table": {
-        "doctor": Verb("operating", "Find faults of the clustering, and repair them."),
-        "checkpoint": Verb("operating", "Write a checkpoint of the newest version."),
-        "orphans": Verb("operating", "List or delete files that dead or forgotten runs left."),
-        "vacuum": Verb("operating", "Delete files that no version within the retention needs."),
-    },
-    "Keep many tables in shape": {
-        "fleet": Verb("upkeeping", "Find tables, and rank what is worth doing."),
-        "tick": Verb("upkeeping", "Decide by a policy what to do with each table, and do it."),
-    },
-    "Say it in SQL": {
-        "sql": Verb("statements", "Run one statement of SQL about a table."),
+        "workload": Verb("asking", "Import the queries of users, from logs of engines and SQL."),
     },
 }
 """The verbs by the heading of their section."""
+
+GONE: Final[Mapping[str, str]] = {
+    "cubes": "liquidlog health TABLE --cubes",
+    "explain": "liquidlog plan TABLE --why PATH",
+    "rename-column": 'liquidlog sql "ALTER TABLE delta.`PATH` RENAME COLUMN a TO b"',
+    "drop-column": 'liquidlog sql "ALTER TABLE delta.`PATH` DROP COLUMN a"',
+    "set-properties": "liquidlog sql \"ALTER TABLE delta.`PATH` SET TBLPROPERTIES ('k' = 'v')\"",
+    "simulate": "benchmarks/bench_rounds.py of the repository",
+}
+"""What to use instead of verbs of earlier releases."""
 
 _VERBS: Final = {name: verb for verbs in SECTIONS.values() for name, verb in verbs.items()}
 
 
 _OBJECTS_PER_COLLECTION: Final = 50_000
-
-"""Verbs that may start Spark, whose driver uses pandas."""
 
 
 class Commands(Mapping[str, click.Command]):
@@ -105,6 +103,14 @@ class CommandLine(click.Group):
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002  click's signature
         """Return the names of the verbs, section by section."""
         return list(_VERBS)
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Return the verb that is called; one of an earlier release is refused by its successor."""
+        if args and args[0] in GONE:
+            raise click.UsageError(f"the verb {args[0]} is gone: use {GONE[args[0]]}")
+        return super().resolve_command(ctx, args)
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> "list[CompletionItem]":
         """Offer the verbs with their summaries, without importing any of them, and options."""

@@ -65,7 +65,7 @@ def doctor(
     opened = Table.open(table, storage_options=mapping(storage_options))
     asked = workload_at(workload, opened, storage_options)
     fixed = opened.fix(*names, dry_run=dry_run) if names else ()
-    found = opened.diagnosis(workload=asked, workload_source=workload, **bar)
+    found = opened.doctor(workload=asked, workload_source=workload, **bar)
     judgement = found.judgement
     document = {
         "findings": found.findings,

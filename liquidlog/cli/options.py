@@ -1,16 +1,18 @@
 """The options that several commands share."""
 
 import functools
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final, ParamSpec, TypeVar
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
+from typing import Any, Final, ParamSpec, TypeVar, cast
 
 import click
 
-from liquidlog.cli.completion import codecs, curves, directories, one_of, strategies
+from liquidlog.cli.completion import curves, directories, one_of, strategies
 from liquidlog.cli.defaults import OPTIONS as CONFIG_OPTIONS
-from liquidlog.cli.defaults import Verb, given_or_defaults
+from liquidlog.cli.defaults import Verb, given_or_defaults, set_by_file
 from liquidlog.cli.values import LOCAL_FILE, PAIR, SIZE, Positive, WholeNumber
 from liquidlog.cli.verbosity import VERBOSE
+from liquidlog.clustering.settings import SETTINGS, WEIGHTS, Stage, parse_setting
 from liquidlog.errors import UsageError
 from liquidlog.predicates.workload import Workload
 from liquidlog.spec.schema import quote_path, split_paths
@@ -56,12 +58,6 @@ def storage_option(command: Callable[P, R]) -> Callable[P, R]:
     )(command)
 
 
-def read_back_option(command: Callable[P, R]) -> Callable[P, R]:
-    """Add `--no-read-back`."""
-    help_text = "Do not read outputs back: their proof then ends before the Parquet encoder."
-    return click.option("--no-read-back", is_flag=True, help=help_text)(command)
-
-
 def json_option(command: Callable[P, R]) -> Callable[P, R]:
     """Add `--json`."""
     help_text = "Print one JSON document and nothing else."
@@ -100,28 +96,63 @@ def chosen_version(table: Table, version: int | None, timestamp: str | None) -> 
         return version
     if version is not None:
         raise UsageError("give either --version or --timestamp")
-    return table.version_at(timestamp)
+    from liquidlog.log.time_travel import version_at
+    from liquidlog.spec.times import parse_time
+
+    return version_at(table.opened.store, table.snapshot(), parse_time(timestamp))
 
 
-def policy_options(command: Callable[P, R]) -> Callable[P, R]:
-    """Add the options of a plan; the command receives `policy`, the arguments of Table.plan."""
-    return gathered(command, _POLICY_OPTIONS, "policy", _policy)
+def settings_options(
+    *visible: str, stages: Sequence[Stage] = tuple(Stage)
+) -> Callable[[Callable[P, R]], Callable[..., R]]:
+    """Return the decorator that adds settings as options; the command receives `settings`.
+
+    `visible` have an option of their own; `--set NAME=VALUE` gives any of these stages.
+    """
+
+    def decorate(command: Callable[P, R]) -> Callable[..., R]:
+        @functools.wraps(command)
+        def with_settings(*args: P.args, **kwargs: P.kwargs) -> R:
+            own = {name: kwargs.pop(name) for name in visible}
+            texts = cast("tuple[str, ...]", kwargs.pop("set_"))
+            settings = _settings(own, texts, stages)
+            return command(*args, settings=settings, **kwargs)  # type: ignore[arg-type]
+
+        decorated: Callable[..., R] = click.option(
+            "--set",
+            "set_",
+            multiple=True,
+            metavar="NAME=VALUE",
+            shell_complete=one_of(partial(_names, stages)),
+            help="Another setting, as tolerance=1.5; repeats. docs/reference/settings.md has all.",
+        )(with_settings)
+        for name in reversed(visible):
+            decorated = _VISIBLE[name](decorated)
+        return decorated
+
+    return decorate
 
 
-def _policy(given: Mapping[str, Any]) -> Mapping[str, Any]:
-    listed = {"zorder_by", "bloom_filter", "prefix"} & given.keys()
-    return {**given, **{name: split_names(given[name]) for name in listed}}
+def _settings(
+    own: Mapping[str, Any], texts: Sequence[str], stages: Sequence[Stage]
+) -> dict[str, Any]:
+    """Return the settings of a command by name: of a file, then of the command line."""
+    # A flag that is not given is False; any other option is None.
+    found = {name: value for name, value in own.items() if value is not None and value is not False}
+    given = dict.fromkeys(found, True)
+    for name in {"zorder_by", "prefix", "bloom_filter"} & found.keys():
+        found[name] = split_names(found[name])
+    for text in texts:
+        setting, value = parse_setting(text, stages)
+        if setting.name in given and found[setting.name] != value:
+            raise UsageError(f"{setting.name} is given two values; give it once", name=setting.name)
+        found[setting.name], given[setting.name] = value, True
+    defaults = {name: value for name, value in set_by_file().items() if name not in found}
+    return {**defaults, **found}
 
 
-def rewrite_options(command: Callable[P, R]) -> Callable[P, R]:
-    """Add the options of a plan that is to be rewritten, as `policy_options` does."""
-    return gathered(command, _REWRITE_OPTIONS, "policy", _policy)
-
-
-def migration_options(command: Callable[P, R]) -> Callable[P, R]:
-    """Add the options of a migration; the command receives `policy`, for Table.plan_migration."""
-    options = {name: _REWRITE_OPTIONS[name] for name in MIGRATION_OPTIONS}
-    return gathered(command, options, "policy", _policy)
+def _names(stages: Sequence[Stage]) -> Iterator[str]:
+    return (f"{one.name}=" for one in SETTINGS if one.stage in stages and one.name != WEIGHTS)
 
 
 def bar_options(command: Callable[P, R]) -> Callable[P, R]:
@@ -144,98 +175,48 @@ _BAR_OPTIONS = {
     ),
 }
 
-_POLICY_OPTIONS = {
-    "full": click.option(
-        "--full", is_flag=True, help="Also rewrite files of other clustering columns or providers."
+
+def _option(name: str, help_text: str, **how: Any) -> Callable[[Callable[P, R]], Callable[P, R]]:  # noqa: ANN401  click's
+    return click.option(f"--{name.replace('_', '-')}", name, help=help_text, **how)
+
+
+_VISIBLE: Final[Mapping[str, Callable[[Callable[..., Any]], Callable[..., Any]]]] = {
+    "full": _option(
+        "full", "Also rewrite files of other clustering columns or providers.", is_flag=True
     ),
-    "skip_clustered": click.option(
-        "--skip-clustered",
-        is_flag=True,
-        help="cube: files that lie well beside the others of their group keep their bytes and only"
-        " join the new cube.",
+    "where": _option(
+        "where",
+        "overlap: rewrite only files that this SQL predicate may match; of a partitioned table the"
+        " partitions that match it.",
     ),
-    "strategy": click.option(
-        "--strategy",
+    "strategy": _option(
+        "strategy",
+        "How files are chosen: cube or overlap.  [default: cube]",
         shell_complete=one_of(strategies),
-        help="How files are chosen: cube or overlap.  [default: cube]",
     ),
-    "min_cube_size": click.option(
-        "--min-cube-size",
+    "budget": _option(
+        "budget", "overlap: rewrite at most this size.  [default: no limit]", type=SIZE
+    ),
+    "max_file_size": _option(
+        "max_file_size",
+        "Size to divide the input by: the number of files to write.  [default: 1GiB]",
         type=SIZE,
-        help="A cube of this size is stable and left alone.  [default: 100GiB]",
     ),
-    "target_cube_size": click.option(
-        "--target-cube-size",
-        type=SIZE,
-        help="Fill cubes, and groups of --zorder-by, to this size.  [default: 150GiB]",
+    "zorder_by": _option(
+        "zorder_by", "Order rows by these columns, a,b; for a table without its own."
     ),
-    "max_file_size": click.option(
-        "--max-file-size",
-        type=SIZE,
-        help="Size to divide the input by: the number of files to write.  [default: 1GiB]",
-    ),
-    "curve": click.option(
-        "--curve",
-        shell_complete=one_of(curves),
-        help="Order of rows in a cube: hilbert, kd (narrower files), zorder or linear."
+    "curve": _option(
+        "curve",
+        "Order of rows in a cube: hilbert, kd (narrower files), zorder or linear."
         "  [default: hilbert]",
-    ),
-    "zorder_by": click.option(
-        "--zorder-by", help="Order rows by these columns, a,b; for a table without its own."
-    ),
-    "budget": click.option(
-        "--budget", type=SIZE, help="overlap: rewrite at most this size.  [default: no limit]"
-    ),
-    "where": click.option(
-        "--where",
-        help="overlap: rewrite only files that this SQL predicate may match; of a partitioned table"
-        " the partitions that match it.",
-    ),
-    "tolerance": click.option(
-        "--tolerance",
-        type=float,
-        help="overlap: rewrite only if queries for one value read more than this many times the"
-        " bytes that they would read after a full rewrite.  [default: 1.27]",
-    ),
-    "min_overlapping_files": click.option(
-        "--min-overlapping-files",
-        type=WholeNumber(0),
-        help="overlap: rewrite a clustered file of full size only if on average this many share"
-        " --min-overlap of its range.  [default: 4]",
-    ),
-    "min_overlap": click.option(
-        "--min-overlap",
-        type=float,
-        help="overlap: the share of a file's range, 0 to 1, that others must cover."
-        "  [default: 0.75]",
+        shell_complete=one_of(curves),
     ),
 }
 
-_REWRITE_OPTIONS = {
-    **_POLICY_OPTIONS,
-    "prefix": click.option(
-        "--prefix",
-        help="Clustering columns of few values, a,b: each file holds one value of them, as far as"
-        " files keep a quarter of the target.",
-    ),
-    "compression": click.option(
-        "--compression",
-        shell_complete=one_of(codecs),
-        help="Codec of the files to write: zstd, snappy, gzip, lz4_raw or uncompressed."
-        "  [default: as the table's property says, else zstd]",
-    ),
-    "bloom_filter": click.option(
-        "--bloom-filter",
-        help="Write Bloom filters for these columns, a,b: readers skip row groups by equality on"
-        " them too.",
-    ),
-}
-
-
-MIGRATION_OPTIONS: Final = (
-    *("min_cube_size", "target_cube_size", "max_file_size", "curve"),
-    *("prefix", "compression", "bloom_filter"),
+PLAN_OPTIONS: Final = (
+    *("full", "where", "strategy", "budget", "max_file_size", "zorder_by", "curve"),
 )
+"""The settings of a plan that have an option of their own."""
 
 
 def output_option(

@@ -1,10 +1,10 @@
 """Commands that rewrite files: at once, in rounds, or in two steps."""
 
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
@@ -12,14 +12,13 @@ from liquidlog.cli.completion import executors, files, one_of
 from liquidlog.cli.defaults import storage_defaults
 from liquidlog.cli.judging import predicted_and_judged
 from liquidlog.cli.options import (
+    PLAN_OPTIONS,
     Pairs,
     advice_option,
     dry_run_option,
-    gathered,
     json_option,
     mapping,
-    read_back_option,
-    rewrite_options,
+    settings_options,
     storage_option,
     table_argument,
     verb,
@@ -27,10 +26,12 @@ from liquidlog.cli.options import (
     workload_option,
 )
 from liquidlog.cli.output import emit
-from liquidlog.cli.values import PAIR, SIZE, Number, Percentage, WholeNumber
+from liquidlog.cli.values import PAIR
 from liquidlog.cli.verbosity import executors_heard
+from liquidlog.clustering.settings import Stage, settings_of
 from liquidlog.errors import LiquidlogError, UsageError
 from liquidlog.log.loader import require_used
+from liquidlog.operations.at_work import at_work
 from liquidlog.operations.executors import (
     NOT_READ_BACK,
     ExecutorWhenNeeded,
@@ -39,9 +40,14 @@ from liquidlog.operations.executors import (
     require_doable,
     require_settings,
     rewrite_groups,
-    tasks_of,
 )
 from liquidlog.operations.followed import reconcile_limits
+from liquidlog.operations.optimize import (
+    DEFAULT_MIN_GAIN,
+    optimize_in_rounds,
+    require_rounds,
+    rewrite_and_commit,
+)
 from liquidlog.operations.results import (
     complete_result,
     read_advice,
@@ -49,11 +55,7 @@ from liquidlog.operations.results import (
     read_result,
     result_so_far,
 )
-from liquidlog.operations.rounds import (
-    DEFAULT_MIN_GAIN,
-    optimize_in_rounds,
-    require_rounds,
-)
+from liquidlog.operations.rewrite import require_rewritable
 from liquidlog.operations.watch import watch_of
 from liquidlog.plan import ClusteringPlan, Outcome
 from liquidlog.report import changes
@@ -82,88 +84,47 @@ EXECUTOR_OPTION = click.option(
 SPARK_CONF_OPTION = click.option(
     "--spark-conf", multiple=True, type=PAIR, help="A Spark setting; repeats."
 )
-LOCAL_LIMIT_OPTION = click.option(
-    "--local-limit",
-    type=SIZE,
-    help="With --executor local: refuse a plan of more input than this.  [default: 20GiB]",
-)
-COMMIT_OPTIONS = {
-    "groups_per_commit": click.option(
-        "--groups-per-commit",
-        type=WholeNumber(1),
-        help="Commit up to this many finished groups as one version."
-        "  [default: 100 for a compaction, whose groups become one file each, else 1]",
-    ),
-    "max_reconciled_share": click.option(
-        "--max-reconciled-share",
-        type=Percentage(),
-        help="If others delete rows of a group meanwhile, delete them from what was written: up to"
-        " this share of its rows.  [default: 20%]",
-    ),
-    "reconcile_limit": click.option(
-        "--reconcile-limit",
-        type=SIZE,
-        help="Read at most this much per group to find such rows; what is more, optimize leaves to"
-        " the executor's tasks.  [default: 10GiB]",
-    ),
-}
 _WORKLOAD = workload_option(
-    "Fit the layout to readers of these predicates: a file of JSON lines, or .sql."
-)
-_FINAL = click.option(
-    "--final",
-    is_flag=True,
-    help="overlap: repeat as long as each round lowers the average depth by --min-gain.",
-)
-_MIN_GAIN_OPTION = click.option(
-    "--min-gain",
-    type=Number(0),
-    help="With --final: the least a round must lower the average depth by.  [default: 0.1]",
+    "Fit the layout to the queries of these predicates: a file of JSON lines, or .sql."
 )
 
 
-def _commit_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add how groups are committed; the command receives `commits`, for Table.commit_each."""
-    return gathered(command, COMMIT_OPTIONS, "commits", checked_commits)
+class RunSettings(NamedTuple):
+    """How an executor is started, and how finished groups are committed."""
+
+    read_back: bool
+    local_limit: int | None
+    commits: Mapping[str, Any]
 
 
-def checked_commits(given: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the options if they can be used together, before anything is rewritten."""
-    reconcile_limits(given.get("max_reconciled_share"), given.get("reconcile_limit"))
-    return given
+def run_settings(settings: Mapping[Stage, Mapping[str, Any]]) -> RunSettings:
+    """Return the settings of a run, checked before anything is rewritten."""
+    run, commits = settings[Stage.RUN], settings[Stage.COMMIT]
+    reconcile_limits(commits.get("max_reconciled_share"), commits.get("reconcile_limit"))
+    return RunSettings(run.get("read_back", True), run.get("local_limit"), commits)
 
 
 @verb(
     "liquidlog optimize ./sales --dry-run",
-    "liquidlog optimize ./sales --strategy overlap --budget 50GiB --final",
+    "liquidlog optimize ./sales --strategy overlap --budget 50GiB --set final=true",
 )
 @table_argument
-@rewrite_options
+@settings_options(*PLAN_OPTIONS, stages=(Stage.PLAN, Stage.ROUNDS, Stage.RUN, Stage.COMMIT))
 @_WORKLOAD
 @advice_option
-@_FINAL
-@_MIN_GAIN_OPTION
-@_commit_options
 @EXECUTOR_OPTION
 @SPARK_CONF_OPTION
-@LOCAL_LIMIT_OPTION
-@read_back_option
 @dry_run_option
 @json_option
 def optimize(
     table: str,
-    policy: Mapping[str, Any],
+    settings: Mapping[str, Any],
     workload: str | None,
     advice: str | None,
-    min_gain: float | None,
-    commits: Mapping[str, Any],
     executor: str,
     spark_conf: Pairs,
-    local_limit: int | None,
     storage_options: Pairs,
     *,
-    final: bool,
-    no_read_back: bool,
     dry_run: bool,
     as_json: bool,
 ) -> None:
@@ -171,26 +132,28 @@ def optimize(
 
     With --executor local, small tables are rewritten without a JVM, to the same files.
     """
-    _check_final(policy, min_gain, final=final)
-    require_settings(executor, mapping(spark_conf), local_limit)
+    given = settings_of(settings)
+    policy, rounds, run = given[Stage.PLAN], given[Stage.ROUNDS], run_settings(given)
+    final = rounds.get("final", False)
+    _check_final(policy, rounds)
+    require_settings(executor, mapping(spark_conf), run.local_limit)
     opened = Table.open(table, storage_options=mapping(storage_options))
-    policy = _for_readers(policy, workload, opened, storage_options)
     started = time.monotonic()
-    made = _planned(opened, policy, advice)
+    asked = _for_readers(policy, workload, opened, storage_options)
+    made = _planned(opened, asked, advice)
     planned_seconds = time.monotonic() - started
     _require_doable(opened, made, final=final)
-    gain = DEFAULT_MIN_GAIN if min_gain is None else min_gain
-    warn_of_what_is_not_read_back(no_read_back=no_read_back, as_json=as_json)
+    gain = rounds.get("min_gain", DEFAULT_MIN_GAIN)
+    warn_of_what_is_not_read_back(run, as_json=as_json)
     if dry_run:
         if made.groups:
-            require_doable(executor, made, None, local_limit)
-        document = _would_optimize(opened, made, planned_seconds, gain if final else None, commits)
-        words = partial(changes.would_optimize_finally, made)
-        if not final:
-            # The document has the fields that it has when all is done.
-            judged = None if as_json else _judged(opened, made, policy, workload)
-            words = partial(changes.would_optimize, made, judged)
-        emit(document, words, as_json=as_json, dry_run=True)
+            require_doable(executor, made, None, run.local_limit)
+        least = gain if final else None
+        document = _would_optimize(opened, made, planned_seconds, least, run.commits)
+        # The document has the fields that it has when all is done.
+        judged = None if as_json or final else _judged(opened, made, asked, workload)
+        words = changes.would_optimize_finally if final else partial(changes.would_optimize, judged)
+        emit(document, partial(words, made), as_json=as_json, dry_run=True)
         return
     with executor_at_work(
         opened,
@@ -199,17 +162,18 @@ def optimize(
         mapping(spark_conf),
         mapping(storage_options),
         verb="optimize",
-        read_back=not no_read_back,
-        limit_bytes=local_limit,
+        run=run,
         as_json=as_json,
     ) as started_executor:
         if not final:
-            document = rewritten_round(opened, started_executor, commits, planned_seconds, made)
+            document = rewritten_round(opened, started_executor, run.commits, planned_seconds, made)
             emit(document, changes.optimized, as_json=as_json)
             return
-        execute = partial(rewritten_round, opened, started_executor, commits, 0.0)
-        rounds = optimize_in_rounds(opened, execute, policy, min_gain=gain, first=made)
-        document = rounds_document(opened, tuple(rounds))
+        execute = partial(rewritten_round, opened, started_executor, run.commits, 0.0)
+        done = optimize_in_rounds(
+            opened.opened, partial(opened.plan, **asked), execute, min_gain=gain, first=made
+        )
+        document = rounds_document(opened, tuple(done))
     emit(document, changes.optimized_finally, as_json=as_json)
 
 
@@ -222,8 +186,7 @@ def executor_at_work(
     storage_options: Mapping[str, str],
     *,
     verb: str,
-    read_back: bool,
-    limit_bytes: int | None,
+    run: RunSettings,
     as_json: bool,
 ) -> Iterator[ExecutorWhenNeeded]:
     """Context manager: an executor for a plan, which is started for the first one with groups.
@@ -239,9 +202,9 @@ def executor_at_work(
         executor,
         configuration,
         storage_options,
-        read_back=read_back,
+        read_back=run.read_back,
         verb=verb,
-        limit_bytes=limit_bytes,
+        limit_bytes=run.local_limit,
     )
     with executors_heard(as_json=as_json), ExecutorWhenNeeded(opening) as waiting:
         yield waiting
@@ -265,7 +228,7 @@ def _say_who_is_at_work(opened: Table, made: ClusteringPlan, *, as_json: bool) -
     if as_json or not made.groups:
         return
     try:
-        others = opened.at_work()
+        others = at_work(opened.opened.store, opened.opened.clock)
     except LiquidlogError:
         return  # whoever cannot be asked is not spoken of; what the rewrite needs, it asks itself
     for other in others:
@@ -276,9 +239,9 @@ def _say_who_is_at_work(opened: Table, made: ClusteringPlan, *, as_json: bool) -
         )
 
 
-def warn_of_what_is_not_read_back(*, no_read_back: bool, as_json: bool) -> None:
+def warn_of_what_is_not_read_back(run: RunSettings, *, as_json: bool) -> None:
     """Say on stderr what is not proved where outputs are not read back."""
-    if no_read_back and not as_json:
+    if not run.read_back and not as_json:
         say(f"warning: {NOT_READ_BACK}")
 
 
@@ -294,13 +257,13 @@ def _for_readers(
 def _planned(opened: Table, policy: Mapping[str, Any], advice: str | None) -> ClusteringPlan:
     if advice is None:
         return opened.plan(**policy)
-    return opened.plan_advised(read_advice(advice), **policy)
+    return opened.plan(advice=read_advice(advice), **policy)
 
 
 def _require_doable(opened: Table, made: ClusteringPlan, *, final: bool) -> None:
     if final:
         require_rounds(made.strategy)
-    opened.require_writable(made)
+    require_rewritable(opened.opened, made)
 
 
 def _judged(
@@ -318,11 +281,11 @@ def _judged(
     return judged
 
 
-def _check_final(policy: Mapping[str, Any], min_gain: float | None, *, final: bool) -> None:
-    if final and "strategy" in policy:
+def _check_final(policy: Mapping[str, Any], rounds: Mapping[str, Any]) -> None:
+    if rounds.get("final") and "strategy" in policy:
         require_rounds(policy["strategy"])  # no table needs to be read to refuse it
-    if not final and min_gain is not None:
-        raise UsageError("--min-gain says when --final ends", option="min_gain")
+    if not rounds.get("final") and "min_gain" in rounds:
+        raise UsageError("min_gain says when rounds end: set final=true too", option="min_gain")
 
 
 def rewritten_round(
@@ -333,23 +296,17 @@ def rewritten_round(
     made: ClusteringPlan,
 ) -> Mapping[str, Any]:
     """Rewrite and commit what is left of a plan; return the document of that."""
-    rewrite = executor.for_plan(made)
-    share = commits.get("max_reconciled_share")
-    started = time.monotonic()
     with rewrite_progress(made) as progress:
-        pending, watch = opened.pending(made), opened.watch(made, max_reconciled_share=share)
-        report = opened.commit_each(
+        done = rewrite_and_commit(
+            opened.opened,
             made,
-            rewrite_groups(rewrite, made, pending, progress.on_share, watch),
-            on_commit=progress.on_group,
-            watch=watch,
-            tasks=tasks_of(rewrite),
-            **commits,
+            executor=executor,
+            commits=commits,  # type: ignore[arg-type]  # by their names
+            on_share=progress.on_share,
+            on_group=progress.on_group,
         )
-    seconds = planned_seconds + time.monotonic() - started
-    report.require_success()
-    metrics = opened.optimize_metrics(made, report)
-    return round_document(made, report, metrics, seconds, commits)
+    seconds = planned_seconds + done.seconds
+    return round_document(made, done.report, done.metrics, seconds, commits)
 
 
 @verb("liquidlog run plan.json -o result.jsonl --spark-conf spark.driver.memory=8g")
@@ -357,22 +314,20 @@ def rewritten_round(
 @click.option(
     "-o", "--output", required=True, help="Append the results to this file, one line per group."
 )
+@settings_options(stages=(Stage.RUN,))
 @EXECUTOR_OPTION
 @SPARK_CONF_OPTION
-@LOCAL_LIMIT_OPTION
-@read_back_option
 @storage_option
 @dry_run_option
 @json_option
 def run(
     plan_path: str,
     output: str,
+    settings: Mapping[str, Any],
     executor: str,
     spark_conf: Pairs,
-    local_limit: int | None,
     storage_options: Pairs,
     *,
-    no_read_back: bool,
     dry_run: bool,
     as_json: bool,
 ) -> None:
@@ -380,16 +335,17 @@ def run(
 
     Running it again executes only the groups that RESULT.jsonl lacks.
     """
-    require_settings(executor, mapping(spark_conf), local_limit)
+    how = run_settings(settings_of(settings))
+    require_settings(executor, mapping(spark_conf), how.local_limit)
     made = read_plan(plan_path)
     storage_options = storage_options or storage_defaults(made.table_uri)
     require_used(made.table_uri, mapping(storage_options))
-    warn_of_what_is_not_read_back(no_read_back=no_read_back, as_json=as_json)
+    warn_of_what_is_not_read_back(how, as_json=as_json)
     if dry_run:
         finished = result_so_far(output, made)
         done = tuple(group.group_id for group in finished.groups)
         missing = {group.group_id for group in made.groups}.difference(done)
-        require_doable(executor, made, missing, local_limit)
+        require_doable(executor, made, missing, how.local_limit)
         shown = would_run(made, finished) if as_json else made
         words = partial(changes.would_rewrite, finished=done)
         emit(shown, words, as_json=as_json, dry_run=True)
@@ -398,9 +354,9 @@ def run(
         executor,
         mapping(spark_conf),
         mapping(storage_options),
-        read_back=not no_read_back,
+        read_back=how.read_back,
         verb="run",
-        limit_bytes=local_limit,
+        limit_bytes=how.local_limit,
     )
     watch = watch_of(made, mapping(storage_options))
 
@@ -418,14 +374,14 @@ def run(
 @verb("liquidlog commit plan.json result.jsonl")
 @click.argument("plan_path", metavar="PLAN.json", shell_complete=files)
 @click.argument("result_path", metavar="RESULT.jsonl", shell_complete=files)
-@_commit_options
+@settings_options(stages=(Stage.COMMIT,))
 @storage_option
 @dry_run_option
 @json_option
 def commit(
     plan_path: str,
     result_path: str,
-    commits: Mapping[str, Any],
+    settings: Mapping[str, Any],
     storage_options: Pairs,
     *,
     dry_run: bool,
@@ -435,6 +391,7 @@ def commit(
 
     Groups that have been committed already are skipped.
     """
+    commits = run_settings(settings_of(settings)).commits
     made = read_plan(plan_path)
     result = read_result(result_path, made)
     storage_options = storage_options or storage_defaults(made.table_uri)

@@ -1,6 +1,6 @@
 """The command that takes a statement of SQL: each is the call of the verb that it stands for."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import click
@@ -24,7 +24,7 @@ from liquidlog.report.layout import Line, Report
 from liquidlog.spec.schema import Path, quote_path, quote_paths
 from liquidlog.sql import statements as ask
 from liquidlog.sql.parser import parse_statement
-from liquidlog.table import Table
+from liquidlog.table import Table, create_table, define_table
 
 
 @verb(
@@ -123,6 +123,9 @@ class _Caller:
     def rewrite(self, asked: ask.Rewrite, running: Mapping[str, Any]) -> Any:  # noqa: ANN401
         """Call `optimize` for a statement that rewrites files."""
         table = address(asked.table)
+        running = dict(running)
+        local_limit = running.pop("local_limit")
+        limit = () if local_limit is None else (f"local_limit={local_limit}",)
         if isinstance(asked, ask.Recluster):
             if asked.if_exists and self._found(table) is None:
                 return self._say({"versions": [], "groups": []}, f"nothing to do: no table {table}")
@@ -130,7 +133,7 @@ class _Caller:
                 "optimize",
                 table=table,
                 strategy="overlap",
-                final=asked.final,
+                set_=(*(["final=true"] if asked.final else []), *limit),
                 where=asked.where,
                 **running,
             )
@@ -142,7 +145,7 @@ class _Caller:
             where = partition_where(snapshot, asked.where)
         self._dry_run = self._dry_run or asked.explain
         zorder_by = _listed(asked.zorder_by) if asked.zorder_by else None
-        policy = {"full": asked.full, "zorder_by": zorder_by, "where": where}
+        policy = {"full": asked.full, "zorder_by": zorder_by, "where": where, "set_": limit}
         return self._write("optimize", table=table, **policy, **running)
 
     def change(self, asked: ask.Creation | ask.Alteration) -> Any:  # noqa: ANN401
@@ -156,8 +159,7 @@ class _Caller:
                 none = columns is None
                 return self._write("cluster-by", table=table, columns=names, none=none, yes=True)
             case ask.RenameColumn(old=old, new=new):
-                new_name = quote_path((new,))
-                return self._write("rename-column", table=table, old=quote_path(old), new=new_name)
+                return self._renamed(table, quote_path(old), quote_path((new,)))
             case ask.DropColumn():
                 return self._drop(table, asked)
             case ask.DropFeature(feature=feature, truncate_history=truncate):
@@ -193,7 +195,7 @@ class _Caller:
             self._say({"version": version}, f"nothing to do: version {version} is there already")
             return
         if isinstance(asked, ask.CreateTable):
-            definition = Table.definition(
+            definition = define_table(
                 schema=asked.schema,
                 cluster_by=quote_paths(asked.cluster_by),
                 properties=asked.properties,
@@ -202,8 +204,8 @@ class _Caller:
         else:
             like = address(asked.like)
             source = Table.open(like, storage_options=options_of(like, self._options))
-            definition = Table.definition(like=source, properties=asked.properties)
-        Table.create_as(table, definition, storage_options=self._options, dry_run=self._dry_run)
+            definition = define_table(like=source, properties=asked.properties)
+        create_table(table, definition, storage_options=self._options, dry_run=self._dry_run)
         emit_created(dry_run=self._dry_run, as_json=self._as_json)
 
     def _drop(self, table: str, asked: ask.DropColumn) -> Any:  # noqa: ANN401
@@ -212,17 +214,19 @@ class _Caller:
         if not asked.has_effect(snapshot.schema):
             text = f"nothing to do: version {snapshot.version} already has no column {name}"
             return self._say({"version": snapshot.version}, text)
-        return self._write("drop-column", table=table, name=name)
+        return self._altered(
+            table, lambda it: it.drop_column(name, dry_run=self._dry_run), f"no column {name}"
+        )
 
     def _add(self, asked: ask.AddColumns) -> None:
-        from liquidlog.cli.changing import emit_altered
-
-        opened = Table.open(address(asked.table), storage_options=self._options)
         into = quote_path(asked.into) if asked.into else None
-        version = opened.add_columns(asked.columns, into=into, dry_run=self._dry_run)
         names = ", ".join(quote_path((*asked.into, one.name)) for one in asked.columns.fields)
+
+        def change(opened: Table) -> int:
+            return opened.add_columns(asked.columns, into=into, dry_run=self._dry_run)
+
         text = f"the new column{'s' if len(asked.columns.fields) > 1 else ''} {names}"
-        emit_altered(opened, version, text, dry_run=self._dry_run, as_json=self._as_json)
+        self._altered(address(asked.table), change, text)
 
     def _unset(self, table: str, asked: ask.UnsetProperties) -> Any:  # noqa: ANN401
         snapshot = Table.open(table, storage_options=self._options).snapshot()
@@ -233,7 +237,23 @@ class _Caller:
         return self._properties(table, (), names)
 
     def _properties(self, table: str, given: Pairs, unset: tuple[str, ...]) -> Any:  # noqa: ANN401
-        return self._write("set-properties", table=table, properties=given, unset=unset)
+        def change(opened: Table) -> int:
+            return opened.set_properties(mapping(given), unset=unset, dry_run=self._dry_run)
+
+        self._altered(table, change, "these properties")
+
+    def _renamed(self, table: str, old: str, new: str) -> None:
+        def change(opened: Table) -> int:
+            return opened.rename_column(old, new, dry_run=self._dry_run)
+
+        self._altered(table, change, f"the column {new} instead of {old}")
+
+    def _altered(self, table: str, change: Callable[[Table], int], what: str) -> None:
+        from liquidlog.cli.changing import emit_altered
+
+        opened = Table.open(table, storage_options=self._options)
+        version = change(opened)
+        emit_altered(opened, version, what, dry_run=self._dry_run, as_json=self._as_json)
 
     def _write(self, verb_name: str, /, **arguments: Any) -> Any:  # noqa: ANN401
         return self._call(verb_name, dry_run=self._dry_run, **arguments)

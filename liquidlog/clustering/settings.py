@@ -8,7 +8,6 @@ table's memory and no mistake.
 """
 
 import re
-import shlex
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -21,7 +20,8 @@ from liquidlog.clustering.filters import filtered_leaves
 from liquidlog.errors import UsageError
 from liquidlog.plan import OPTION, ClusteringPolicy, FittedWorkload, weighted_columns
 from liquidlog.snapshot import Snapshot
-from liquidlog.spec.arguments import column_paths, number, one, whole_number
+from liquidlog.spec import commands
+from liquidlog.spec.arguments import column_paths, number, one, refuse, whole_number
 from liquidlog.spec.codecs import CODEC_PROPERTY, parse_codec
 from liquidlog.spec.near import near_names, suggestion, unknown_columns
 from liquidlog.spec.partition_values import READ_AS
@@ -38,40 +38,53 @@ Names = str | Sequence[str]
 class PlanSettings(TypedDict, total=False):
     """The settings of a plan, as keyword arguments; `SETTINGS` says what each is."""
 
-    full: bool
-    strategy: str
-    curve: str
-    where: str
-    budget: Size
-    max_file_size: Size
-    zorder_by: Names
-    min_cube_size: Size
-    target_cube_size: Size
-    tolerance: float
-    min_overlapping_files: int
-    min_overlap: float
-    skip_clustered: bool
-    prefix: Names
-    compression: str
-    bloom_filter: Names
-    partition_time_zone: str
+    full: bool | None
+    strategy: str | None
+    curve: str | None
+    where: str | None
+    budget: Size | None
+    max_file_size: Size | None
+    zorder_by: Names | None
+    min_cube_size: Size | None
+    target_cube_size: Size | None
+    tolerance: float | None
+    min_overlapping_files: int | None
+    min_overlap: float | None
+    skip_clustered: bool | None
+    prefix: Names | None
+    compression: str | None
+    bloom_filter: Names | None
+    partition_time_zone: str | None
 
 
 class CommitSettings(TypedDict, total=False):
     """How finished groups are committed, as keyword arguments; `SETTINGS` says what each is."""
 
-    groups_per_commit: int
-    max_reconciled_share: float
-    reconcile_limit: Size
+    groups_per_commit: int | None
+    max_reconciled_share: float | None
+    reconcile_limit: Size | None
+
+
+class MigrationSettings(TypedDict, total=False):
+    """The settings of a plan that makes a partitioned table a clustered one."""
+
+    curve: str | None
+    max_file_size: Size | None
+    min_cube_size: Size | None
+    target_cube_size: Size | None
+    prefix: Names | None
+    compression: str | None
+    bloom_filter: Names | None
+    partition_time_zone: str | None
 
 
 class RewriteSettings(PlanSettings, CommitSettings, total=False):
     """All settings of a rewrite that is planned, executed and committed in one call."""
 
-    read_back: bool
-    local_limit: Size
-    final: bool
-    min_gain: float
+    read_back: bool | None
+    local_limit: Size | None
+    final: bool | None
+    min_gain: float | None
 
 
 class Stage(StrEnum):
@@ -81,6 +94,7 @@ class Stage(StrEnum):
     ROUNDS = "rounds"
     RUN = "run"
     COMMIT = "commit"
+    JUDGE = "judge"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -172,6 +186,13 @@ def _share(given: Any, name: str) -> float:  # noqa: ANN401  as a caller gives i
 
 def _number(given: Any, name: str) -> float:  # noqa: ANN401  as a caller gives it
     return number(given, argument=name)
+
+
+def _positive(given: Any, name: str) -> float:  # noqa: ANN401  as a caller gives it
+    found = number(given, argument=name)
+    if not found:
+        refuse(name, "a number above 0", given)
+    return found
 
 
 def _count(given: Any, name: str) -> int:  # noqa: ANN401  as a caller gives it
@@ -438,6 +459,27 @@ SETTINGS: Final = (
         stage=Stage.COMMIT,
     ),
     Setting(
+        name="sample",
+        help="true: predict from rows of some files instead of statistics",
+        read=_flag,
+        from_text=_flag_text,
+        stage=Stage.JUDGE,
+    ),
+    Setting(
+        name="payback_days",
+        help="a rewrite is worth it if it pays back within this many days; 30",
+        read=_positive,
+        from_text=_number_text,
+        stage=Stage.JUDGE,
+    ),
+    Setting(
+        name="readings_per_day",
+        help="how often each predicate is read in a day; 24",
+        read=_positive,
+        from_text=_number_text,
+        stage=Stage.JUDGE,
+    ),
+    Setting(
         name="reconcile_limit",
         help="read at most this size per group to find rows that others deleted; 10GiB",
         read=_size,
@@ -445,6 +487,11 @@ SETTINGS: Final = (
     ),
 )
 """All settings of a rewrite, the most used first."""
+
+NOT_IN_FILES: Final = frozenset(
+    {"full", "where", "zorder_by", "prefix", "bloom_filter", "final", "read_back", WEIGHTS}
+)
+"""The settings that no file of defaults may decide: they say what this very command is to do."""
 
 BY_NAME: Final[Mapping[str, Setting]] = {setting.name: setting for setting in SETTINGS}
 REMEMBERED: Final = tuple(setting for setting in SETTINGS if setting.properties)
@@ -527,6 +574,24 @@ def policy_settings(given: Mapping[str, Any]) -> dict[str, Any]:
                 option=name,
             )
     return {BY_NAME[name].field: BY_NAME[name].parsed(value) for name, value in found.items()}
+
+
+def settings_of(given: Mapping[str, Any]) -> Mapping[Stage, dict[str, Any]]:
+    """Return settings that are not None by what they are about; those of runs and rounds parsed.
+
+    Args:
+        given: Settings by name, with the values that callers give.
+    """
+    found: dict[Stage, dict[str, Any]] = {stage: {} for stage in Stage}
+    for name, value in given.items():
+        if name not in BY_NAME or name == WEIGHTS:
+            near = suggestion(name, [*BY_NAME], what="settings")
+            raise UsageError(f"there is no setting {name!r}{near}", option=name)
+        if value is not None:
+            setting = BY_NAME[name]
+            is_read = setting.stage in {Stage.RUN, Stage.ROUNDS, Stage.JUDGE}
+            found[setting.stage][name] = setting.parsed(value) if is_read else value
+    return found
 
 
 def parse_setting(text: str, stages: Collection[Stage]) -> tuple[Setting, Any]:
@@ -649,10 +714,10 @@ def _blaming(snapshot: Snapshot, name: str) -> Iterator[None]:
         yield
     except UsageError as error:
         value = snapshot.metadata.configuration[name]
-        uri = shlex.quote(snapshot.uri)
+        removing = commands.alter(snapshot.uri, commands.unset_properties([name]))
         raise UsageError(
-            f"the table's property {name} cannot be {value!r}: {error.message}; set another value"
-            f" with liquidlog set-properties {uri} {name}=..., or remove it with --unset {name}",
+            f"the table's property {name} cannot be {value!r}: {error.message}; set another value,"
+            f" or remove it with {removing}",
             property=name,
             value=value,
         ) from error

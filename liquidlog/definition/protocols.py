@@ -17,6 +17,7 @@ from liquidlog.errors import UsageError
 from liquidlog.snapshot import Snapshot
 from liquidlog.spec.actions import AnyAction, DomainMetadata, Protocol
 from liquidlog.spec.change import Change
+from liquidlog.spec.commands import unset_properties
 from liquidlog.spec.features import (
     CHECKPOINT_PROTECTION,
     CLUSTERING,
@@ -176,7 +177,8 @@ def _removed(domain: DomainMetadata) -> DomainMetadata:
 def _refuse_absent(name: str, present: tuple[str, ...]) -> NoReturn:
     if name.lower().startswith("delta."):
         raise UsageError(
-            f"{name} is a property, not a feature; remove it with set-properties --unset",
+            f"{name} is a property, not a feature; remove it with ALTER TABLE …"
+            f" {unset_properties([name])}",
             feature=name,
         )
     near = near_names(name, present)

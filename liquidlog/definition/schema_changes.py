@@ -24,6 +24,7 @@ from liquidlog.errors import SchemaChangeError, SchemaProblem, SchemaProblemKind
 from liquidlog.snapshot import Snapshot
 from liquidlog.spec.actions import CopiedAdd, Metadata, Protocol
 from liquidlog.spec.change import Change
+from liquidlog.spec.commands import set_properties, unset_properties
 from liquidlog.spec.fields import fields_with_paths, with_field
 from liquidlog.spec.mapping import MODE, MappingMode, mapping_mode
 from liquidlog.spec.near import unknown_columns
@@ -182,7 +183,7 @@ def _existing(snapshot: Snapshot, column: Path) -> Path:
     if mapping_mode(snapshot.metadata.configuration) is MappingMode.NONE:
         text = (
             "columns can be renamed or dropped with column mapping only; turn it on with"
-            f" set-properties {MODE}=name"
+            f" ALTER TABLE … {set_properties({MODE: 'name'})}"
         )
         kind = SchemaProblemKind.COLUMN_MAPPING_IS_OFF
         raise SchemaChangeError([SchemaProblem(kind, text, property=MODE)])
@@ -253,7 +254,7 @@ def _remembered_problems(snapshot: Snapshot, key: str, dropped: Path) -> Iterato
             name = quote_path(path)
             text = (
                 f"the table's property {key} lists {name}; set it to other columns first, or remove"
-                f" it with set-properties --unset {key}"
+                f" it with ALTER TABLE … {unset_properties([key])}"
             )
             kind = SchemaProblemKind.COLUMN_IS_USED
             yield SchemaProblem(kind, text, column=name, property=key)

@@ -1,7 +1,7 @@
 """What findings are derived from, and what a finding says."""
 
 import shlex
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -94,6 +94,18 @@ class Diagnosis:
     judgement: Judgement | None
     asked: Asked | None = None
 
+    def __len__(self) -> int:
+        """Return the number of findings."""
+        return len(self.findings)
+
+    def __iter__(self) -> Iterator[Finding]:
+        """Iterate over the findings."""
+        return iter(self.findings)
+
+    def __getitem__(self, number: int) -> Finding:
+        """Return a finding."""
+        return self.findings[number]
+
 
 def fixable(snapshot: Snapshot, name: str, detail: str, files: int | None = None) -> Finding:
     """Return a finding that `doctor --fix` repairs."""
@@ -104,12 +116,10 @@ def fixable(snapshot: Snapshot, name: str, detail: str, files: int | None = None
 def repaired(
     snapshot: Snapshot, name: str, detail: str, command: str | None, files: int | None = None
 ) -> Finding:
-    """Return a finding with its command, in which `{table}` stands for the table."""
-    filled = (
-        None
-        if command is None
-        else "liquidlog " + command.replace("{table}", shlex.quote(snapshot.uri))
-    )
+    """Return a finding with its command; one of a verb says `{table}` instead of the table."""
+    filled = command
+    if command is not None and not command.startswith("liquidlog "):
+        filled = "liquidlog " + command.replace("{table}", shlex.quote(snapshot.uri))
     return Finding(name=name, detail=detail, files=files, command=filled, fixable=False)
 
 

@@ -1,6 +1,5 @@
 """Findings about a table's clustering, each with the command that repairs it."""
 
-import shlex
 from collections.abc import Iterator, Sequence
 from typing import Final
 
@@ -29,6 +28,7 @@ from liquidlog.doctor.examined import Examined, Finding, by_rewrite, fixable, re
 from liquidlog.doctor.layout import indexing, layout_findings
 from liquidlog.doctor.missed import listed
 from liquidlog.snapshot import Snapshot
+from liquidlog.spec import commands
 from liquidlog.spec.bounds import Bounds
 from liquidlog.spec.stats import indexed_leaves
 
@@ -172,7 +172,7 @@ def _property_findings(examined: Examined) -> Iterator[Finding]:
 
 
 def _unset(snapshot: Snapshot, name: str, detail: str, unset: str) -> Finding:
-    command = f"liquidlog set-properties {shlex.quote(snapshot.uri)} --unset {shlex.quote(unset)}"
+    command = commands.alter(snapshot.uri, commands.unset_properties([unset]))
     return Finding(name=name, detail=detail, files=None, command=command, fixable=False)
 
 
@@ -198,7 +198,7 @@ def _statistics_findings(
             snapshot,
             "unindexed-columns",
             f"the table's properties ask for no statistics of {names}, so new files lack them",
-            f"set-properties {{table}} {shlex.quote(wanted)}",
+            wanted,
         )
     yield from _cut_findings(examined)
 

@@ -17,6 +17,7 @@ from liquidlog.judgement.asked import Asked
 from liquidlog.judgement.verdicts import Option
 from liquidlog.snapshot import Snapshot, logical_bytes
 from liquidlog.spec.bounds import Mask
+from liquidlog.spec.commands import alter, set_properties
 from liquidlog.spec.schema import Path, quote_path
 from liquidlog.spec.sizes import render_size
 from liquidlog.spec.stats import NUM_INDEXED_COLUMNS, STATS_COLUMNS, indexed_leaves
@@ -48,12 +49,13 @@ def layout_findings(examined: Examined) -> Iterator[Finding]:
 
 
 def indexing(snapshot: Snapshot, names: Sequence[str]) -> str:
-    """Return `key=value`, the property that also asks for statistics of these columns."""
+    """Return the command for the property that also asks for statistics of these columns."""
     named = snapshot.metadata.configuration.get(STATS_COLUMNS)
     if named is None:
-        return f"{NUM_INDEXED_COLUMNS}=-1"
+        return alter(snapshot.uri, set_properties({NUM_INDEXED_COLUMNS: "-1"}))
     more = [name for name in names if name not in named.split(",")]
-    return f"{STATS_COLUMNS}={','.join([*(part for part in [named] if part), *more])}"
+    listed = ",".join([*(part for part in [named] if part), *more])
+    return alter(snapshot.uri, set_properties({STATS_COLUMNS: listed}))
 
 
 def _columns(examined: Examined) -> Iterator[Finding]:
@@ -187,9 +189,7 @@ def _asked(examined: Examined) -> Iterator[Finding]:
             "statistics-missing-for-asked-columns",
             f"{files} file(s) without statistics of {_listed(names)}, which the workload asks for:"
             f" every such reading reads them; {why}",
-            f"set-properties {{table}} {shlex.quote(indexing(snapshot, outside))}"
-            if outside
-            else None,
+            indexing(snapshot, outside) if outside else None,
             files=files,
         )
     if own and is_unlike(asked):

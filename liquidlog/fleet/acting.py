@@ -14,15 +14,16 @@ from liquidlog.fleet.looking import Candidate, Looked, Looker, failed
 from liquidlog.fleet.outcomes import Chore, TableOutcome
 from liquidlog.fleet.plans import save_plan
 from liquidlog.judgement.candidates import OVERLAP
-from liquidlog.judgement.verdicts import Bar
+from liquidlog.judgement.verdicts import Bar, Criteria
 from liquidlog.log.loader import open_store
 from liquidlog.log.store import TableStore
 from liquidlog.logs import Log
 from liquidlog.operations.at_work import AtWork, at_work
 from liquidlog.operations.claims import claimed, failures, forgive
-from liquidlog.operations.executors import ExecutorWhenNeeded, rewrite_groups, tasks_of
-from liquidlog.operations.optimize import no_progress
-from liquidlog.operations.rewrite import CommitReport
+from liquidlog.operations.executors import ExecutorWhenNeeded
+from liquidlog.operations.judge import judge_plan
+from liquidlog.operations.optimize import rewritten
+from liquidlog.operations.rewrite import CommitReport, require_rewritable
 from liquidlog.plan import ClusteringPlan
 from liquidlog.spec.sizes import render_size
 from liquidlog.table import Table
@@ -111,7 +112,7 @@ class Actor:
         """Look again if the table changed since, then do what is due."""
         address = looked.outcome.table
         table = Table.open(address, storage_options=self.looker.options_of(address))
-        if looked.candidate is not None and table.update().version != looked.outcome.version:
+        if looked.candidate is not None and table.snapshot().version != looked.outcome.version:
             looked = self.looker.look(address)
             if looked.outcome.error is not None:
                 raise looked.outcome.error
@@ -129,7 +130,7 @@ class Actor:
                 f" worth it fits into the {render_size(left)} that are left of the budget"
             )
             return _held(looked, f"{reason}; {looked.outcome.reason}")
-        table.require_writable(plan)
+        require_rewritable(table.opened, plan)
         self.spending.spent_bytes += plan.size_bytes
         spared = float(plan.spared_bytes_a_day or 0)
         outcome = replace(
@@ -177,12 +178,9 @@ class Actor:
         """Return what a plan spares in a day, in bytes; None if it is not worth it."""
         if not plan.groups:
             return None
-        option = table.judge_plan(
-            plan,
-            workload=self.looker.readers.of(table.uri) or (),
-            payback_days=bar.payback_days,
-            readings_a_day=bar.readings_a_day,
-        )
+        workload = self.looker.readers.of(table.uri) or ()
+        criteria = Criteria(workload=workload, bar=bar, now_ms=self._clock.now_ms())
+        option = judge_plan(table.opened, plan, criteria)
         if option is None or not option.is_worth_it:
             return None
         return spared_bytes_a_day(option, bar.readings_a_day)
@@ -206,9 +204,7 @@ class Actor:
         return done
 
     def _report(self, table: Table, plan: ClusteringPlan) -> CommitReport:
-        rewrite, watch = self.executor.for_plan(plan), table.watch(plan)
-        outcomes = rewrite_groups(rewrite, plan, table.pending(plan), no_progress, watch)
-        return table.commit_each(plan, outcomes, watch=watch, tasks=tasks_of(rewrite))
+        return rewritten(table.opened, plan, executor=self.executor, commits={})
 
     def _tidied(self, table: Table, looked: Looked, outcome: TableOutcome) -> TableOutcome:
         due, vacuum = looked.due, self.looker.policy.vacuum
@@ -220,7 +216,7 @@ class Actor:
             outcome = replace(outcome, vacuum=chore)
         if self.dry_run:
             return outcome
-        return replace(outcome, version=table.update().version)
+        return replace(outcome, version=table.snapshot().version)
 
 
 class _PartlyDoneError(Exception):

@@ -138,7 +138,7 @@ class Looker:
         if policy is None:
             return None, (), "the policy asks for no rewrites"
         snapshot = table.snapshot()
-        bounds_of, now_ms = table.bounds_of(snapshot), self.clock.now_ms()
+        bounds_of, now_ms = table.opened.bounds_of(snapshot), self.clock.now_ms()
         seen = seen_of(snapshot, past, policy.when, bounds_of, now_ms)
         found = answer(policy, seen, partial(self._judged, table))
         if found.rewrite is None:

@@ -148,7 +148,9 @@ def _surveyed(survey: Survey) -> Surveyed:
     if asked is None:
         reason = f"{survey.source} asks nothing of it"
         return replace(
-            known, reason=reason, depth_ratio=depth_ratio(snapshot, table.bounds_of(snapshot))
+            known,
+            reason=reason,
+            depth_ratio=depth_ratio(snapshot, table.opened.bounds_of(snapshot)),
         )
     return _judged(survey, table, asked, known)
 
@@ -163,7 +165,7 @@ def _judged(survey: Survey, table: Table, asked: Workload, known: Surveyed) -> S
     }
     if survey.pages is None:
         snapshot = table.snapshot()
-        ratio = depth_ratio(snapshot, table.bounds_of(snapshot))
+        ratio = depth_ratio(snapshot, table.opened.bounds_of(snapshot))
         return _decided(replace(known, depth_ratio=ratio), table.judge(**arguments))
     overview = table.overview(**arguments, past=False)
     ratio = None if overview.health is None else overview.health.depth_ratio

@@ -20,8 +20,8 @@
   and what is said of it
 - `redacted` values in place of constants, `asked_columns` by which a workload's readers are
   measured
-- `migrate` partitioned tables, `optimize` plan to commit in one call, `rounds` as long as they
-  gain enough
+- `opened` what every operation starts from
+- `migrate` partitioned tables, `optimize` plan to commit in one call, in rounds where asked
 - `executors`, `strategies` found by entry point
 - `workloads` what readers ask
 - `outputs` what only the storage tells of them, `new_columns` and of columns that inputs may have

@@ -24,16 +24,26 @@ from liquidlog.judgement.candidates import (
     outline,
 )
 from liquidlog.judgement.parts import MANY_FILES, Part, part_of
-from liquidlog.judgement.verdicts import Criteria, Judgement, Option
+from liquidlog.judgement.verdicts import (
+    PAYBACK_DAYS,
+    READINGS_A_DAY,
+    Bar,
+    Criteria,
+    Judgement,
+    Option,
+)
 from liquidlog.judgement.weighing import NARROW, chosen, left, weigh
 from liquidlog.log.statistics import load_bounds
 from liquidlog.log.store import TableStore
 from liquidlog.logs import Log, ms_since
+from liquidlog.operations.opened import OpenedTable
 from liquidlog.operations.planned import planned
 from liquidlog.plan import ClusteringPlan
+from liquidlog.predicates.workload import Workload
 from liquidlog.simulation.after import Known
 from liquidlog.simulation.prediction import Prediction, predict
 from liquidlog.snapshot import Snapshot
+from liquidlog.spec.arguments import number, one
 from liquidlog.spec.bounds import Bounds, BoundsOf, remembering
 from liquidlog.spec.schema import Leaf
 from liquidlog.spec.sizes import render_size
@@ -58,6 +68,29 @@ _FOREIGN: Final = pa.array([OTHER_COLUMNS, OTHER_PROVIDER])
 
 _MOST_UNMEASURED_SHARE: Final = 0.05
 """The largest share of bytes without statistics with which a prediction is believed."""
+
+
+def criteria_of(
+    opened: OpenedTable,
+    workload: Workload = (),
+    source: str | None = None,
+    payback_days: float | None = None,
+    readings_a_day: float | None = None,
+) -> Criteria:
+    """Return for whom, and by which bar, rewrites of a table are judged."""
+    bar = Bar(
+        payback_days=PAYBACK_DAYS
+        if payback_days is None
+        else number(payback_days, argument="payback_days"),
+        readings_a_day=READINGS_A_DAY
+        if readings_a_day is None
+        else number(readings_a_day, argument="readings_a_day"),
+    )
+    if source is not None:
+        one(source, str, argument="workload_source", expected="an address")
+    return Criteria(
+        workload=workload, workload_source=source, bar=bar, now_ms=opened.clock.now_ms()
+    )
 
 
 def judge(
@@ -101,21 +134,22 @@ def judge(
 
 
 def judge_plan(
-    snapshot: Snapshot,
+    opened: OpenedTable,
     plan: ClusteringPlan,
     criteria: Criteria,
     *,
-    command: str,
-    bounds_of: BoundsOf,
+    command: str = "",
     prediction: Prediction | None = None,
 ) -> Option | None:
-    """Return a plan of this snapshot as judged, for narrow readers if there is no workload.
+    """Return a plan as judged, for narrow readers if there is no workload.
 
     Nothing is returned if too many files lack statistics of the clustering columns.
 
     `prediction` is what the whole plan brings the workload, if that is known; else it is predicted,
     from a part of the plan if that is large.
     """
+    snapshot = opened.of_plan(plan)
+    bounds_of = opened.bounds_of(snapshot)
     if _unmeasured(snapshot, bounds_of) is not None:
         return None
     if prediction is not None:

@@ -68,7 +68,7 @@ class MigrationNotice:
         protocol = "" if change is None else f"; {change.effect}, which drop-feature takes back"
         zone = (
             f"; timestamps of {', '.join(self.zoneless)} that name no zone become moments in"
-            f" {self.time_zone}, which --partition-time-zone changes"
+            f" {self.time_zone}, which --set partition_time_zone=ZONE changes"
             if self.zoneless
             else ""
         )

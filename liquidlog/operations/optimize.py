@@ -1,37 +1,235 @@
-"""OPTIMIZE in one call: plan, rewrite, commit; and what a statement OPTIMIZE may say."""
+"""OPTIMIZE: rewrite what a plan has left and commit it, once or in rounds."""
 
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import Any
+from functools import partial
+from typing import Any, Final, Generic, TypeVar
 
 from liquidlog.clustering.columns import clustering_state
+from liquidlog.clustering.outcome.metrics import optimize_metrics, planned_metrics
+from liquidlog.clustering.settings import (
+    CommitSettings,
+    RewriteSettings,
+    Stage,
+    policy_settings,
+    remembered_if_right,
+    settings_of,
+    settle,
+)
 from liquidlog.errors import UsageError
-from liquidlog.operations.executors import Executor, open_executor
-from liquidlog.operations.rewrite import CommitReport
-from liquidlog.plan import ClusteringPlan
+from liquidlog.operations.batches import pending_groups
+from liquidlog.operations.executors import (
+    Executor,
+    ExecutorWhenNeeded,
+    open_executor,
+    rewrite_groups,
+    tasks_of,
+)
+from liquidlog.operations.inspect import health
+from liquidlog.operations.migrate import migrate_empty
+from liquidlog.operations.opened import OpenedTable
+from liquidlog.operations.rewrite import (
+    CommitReport,
+    commit_groups,
+    groups_per_commit,
+    require_rewritable,
+)
+from liquidlog.operations.strategies import strategy_names
+from liquidlog.operations.watch import watch_for
+from liquidlog.plan import ClusteringPlan, Progress
 from liquidlog.predicates.conditions import parse_condition, referenced_columns
+from liquidlog.simulation.after import predicted_health
 from liquidlog.snapshot import Snapshot
 from liquidlog.spec.markup import Summary
 from liquidlog.spec.schema import quote_path
 from liquidlog.storage.options import OptionsSource, StorageOptions
 
+DEFAULT_MIN_GAIN: Final = 0.1
+"""The least amount by which a round must lower the average depth."""
+
+_ROUNDS_STRATEGY: Final = "overlap"
+
+Done = TypeVar("Done")
+
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Optimized(Summary):
-    """What an OPTIMIZE did: the plan, the report of its commits, and Delta's metrics by name."""
+    """What an OPTIMIZE did: the plan, the report of its commits, and Delta's metrics by name.
+
+    `seconds` are those of rewriting and committing. Of rounds, `rounds` has each, and the rest is
+    that of the last one.
+    """
 
     plan: ClusteringPlan
     report: CommitReport
     metrics: Mapping[str, Any]
+    seconds: float
+    rounds: "tuple[Round[Optimized], ...]" = ()
 
     @property
     def versions(self) -> tuple[int, ...]:
         """The commits made, in order."""
+        if self.rounds:
+            return tuple(version for one in self.rounds for version in one.done.report.versions)
         return self.report.versions
 
     def _facts(self) -> Mapping[str, object]:
-        return {"versions": self.versions, "groups": len(self.report.committed_groups)}
+        groups = sum(len(one.done.report.committed_groups) for one in self.rounds)
+        return {
+            "versions": self.versions,
+            "groups": groups or len(self.report.committed_groups),
+        }
+
+
+def no_progress(*_: object) -> None:
+    """Do nothing with the progress of a group."""
+
+
+def optimize(
+    opened: OpenedTable,
+    plan: ClusteringPlan | None,
+    make: Callable[..., ClusteringPlan],
+    settings: RewriteSettings,
+    *,
+    executor: str,
+    session: object = None,
+) -> Optimized:
+    """Rewrite a plan, or the one that `make` returns for the settings of a plan, and commit it."""
+    given = settings_of(settings)
+    rounds = given[Stage.ROUNDS]
+    run: Mapping[str, Any] = given[Stage.RUN]
+    commits: CommitSettings = given[Stage.COMMIT]  # type: ignore[assignment]  # by their names
+    if plan is not None and (given[Stage.PLAN] or rounds):
+        name = next(iter({**given[Stage.PLAN], **rounds}))
+        raise UsageError(f"{name} has no effect on a plan that is made already", option=name)
+    if not rounds.get("final") and "min_gain" in rounds:
+        raise UsageError("min_gain says when rounds end: give final too", option="min_gain")
+    planning = partial(make, **given[Stage.PLAN])
+    if rounds.get("final"):
+        require_rounds_of(opened.snapshot(), given[Stage.PLAN].get("strategy"))
+    made = planning() if plan is None else plan
+    opening = partial(open_executor_at, executor, session, opened.store.storage, **run)
+    with ExecutorWhenNeeded(opening) as started:
+        execute = partial(rewrite_and_commit, opened, executor=started, commits=commits)
+        if not rounds.get("final"):
+            return execute(made)
+        least = rounds.get("min_gain", DEFAULT_MIN_GAIN)
+        done = tuple(optimize_in_rounds(opened, planning, execute, min_gain=least, first=made))
+    if not done:
+        return _nothing_done(opened, made)
+    last = done[-1].done
+    return Optimized(
+        plan=last.plan,
+        report=last.report,
+        metrics=last.metrics,
+        seconds=sum(one.done.seconds for one in done),
+        rounds=done,
+    )
+
+
+def _nothing_done(opened: OpenedTable, made: ClusteringPlan) -> Optimized:
+    report = CommitReport(
+        read_version=made.read_version,
+        group_versions={},
+        skipped_groups=(),
+        finished=(),
+        conflicts=(),
+        failures=(),
+    )
+    return Optimized(plan=made, report=report, metrics=metrics_of(opened, made, report), seconds=0)
+
+
+def rewrite_and_commit(
+    opened: OpenedTable,
+    plan: ClusteringPlan,
+    *,
+    executor: ExecutorWhenNeeded,
+    commits: CommitSettings,
+    on_share: Progress = no_progress,
+    on_group: Callable[[int], None] = no_progress,
+) -> Optimized:
+    """Rewrite and commit what is left of a plan; if groups failed, raise it after all others."""
+    started = time.monotonic()
+    report = rewritten(
+        opened, plan, executor=executor, commits=commits, on_share=on_share, on_group=on_group
+    )
+    seconds = time.monotonic() - started
+    report.require_success()
+    metrics = metrics_of(opened, plan, report)
+    return Optimized(plan=plan, report=report, metrics=metrics, seconds=seconds)
+
+
+def rewritten(
+    opened: OpenedTable,
+    plan: ClusteringPlan,
+    *,
+    executor: ExecutorWhenNeeded,
+    commits: CommitSettings,
+    on_share: Progress = no_progress,
+    on_group: Callable[[int], None] = no_progress,
+) -> CommitReport:
+    """Rewrite and commit what is left of a plan; failures of groups are in the report."""
+    # Refuse what is wrong before anything is rewritten.
+    groups_per_commit(plan, commits)
+    require_rewritable(opened, plan)
+    if plan.is_migration and not plan.groups:
+        return migrate_empty(opened.store, opened.to_change(), plan, opened.clock)
+    watch = watch_for(opened, plan, commits.get("max_reconciled_share"))
+    rewrite = executor.for_plan(plan)
+    pending = tuple(group.group_id for group in pending_groups(opened.store, plan))
+    return commit_groups(
+        opened,
+        plan,
+        rewrite_groups(rewrite, plan, pending, on_share, watch),
+        commits,
+        on_commit=on_group,
+        watch=watch,
+        tasks=tasks_of(rewrite),
+    )
+
+
+def metrics_of(
+    opened: OpenedTable, plan: ClusteringPlan, report: CommitReport
+) -> Mapping[str, Any]:
+    """Return the metrics of a run, under the names of Delta's OPTIMIZE metrics."""
+    snapshot, commits = opened.snapshot(plan.read_version), len(report.versions)
+    gone = report.reconciled.gone
+    return optimize_metrics(snapshot, plan, report.finished, commits=commits, gone=gone)
+
+
+def expected_metrics(
+    opened: OpenedTable, plan: ClusteringPlan, commits: CommitSettings
+) -> Mapping[str, Any]:
+    """Return the metrics of a plan as if all of it were committed; None if not known yet."""
+    versions = -(-len(plan.groups) // groups_per_commit(plan, commits)) or int(plan.is_migration)
+    return planned_metrics(opened.of_plan(plan), plan, commits=versions)
+
+
+def open_executor_at(
+    name: str,
+    session: object,
+    storage: StorageOptions,
+    *,
+    read_back: bool = True,
+    local_limit: int | None = None,
+) -> AbstractContextManager[Executor]:
+    """Return a context manager that starts an executor with the storage options of a table."""
+
+    def latest() -> Mapping[str, str]:
+        return dict(storage.latest().items)
+
+    given: OptionsSource = dict(storage.items) if storage.supply is None else latest
+    return open_executor(
+        name,
+        {},
+        given,
+        verb="optimize",
+        session=session,
+        read_back=read_back,
+        limit_bytes=local_limit,
+    )
 
 
 def partition_where(snapshot: Snapshot, where: str) -> str:
@@ -58,17 +256,90 @@ def partition_where(snapshot: Snapshot, where: str) -> str:
     return where
 
 
-def open_executor_at(
-    name: str, session: object, storage: StorageOptions, limit_bytes: int | None
-) -> AbstractContextManager[Executor]:
-    """Return a context manager that starts an executor with the storage options of a table."""
-
-    def latest() -> Mapping[str, str]:
-        return dict(storage.latest().items)
-
-    given: OptionsSource = dict(storage.items) if storage.supply is None else latest
-    return open_executor(name, {}, given, verb="optimize", session=session, limit_bytes=limit_bytes)
+# Rounds
 
 
-def no_progress(*_: object) -> None:
-    """Do nothing with the progress of a group."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Round(Generic[Done]):
+    """One round: the return value of executing its plan, and the average depth afterwards.
+
+    The depth is None if it is not measured.
+    """
+
+    done: Done
+    average_depth: float | None
+
+
+def require_rounds(strategy: str) -> None:
+    """Refuse strategies that leave nothing for a second round."""
+    if strategy != _ROUNDS_STRATEGY:
+        raise UsageError(
+            f"rounds are for the strategy {_ROUNDS_STRATEGY}; the strategy cube is done in one"
+            " round",
+            option="final",
+        )
+
+
+def require_rounds_of(snapshot: Snapshot, strategy: str | None) -> None:
+    """Refuse a strategy, the table's if None, that is not one for rounds."""
+    given = policy_settings({"strategy": strategy})
+    require_rounds(settle(snapshot, given, strategy_names).strategy)
+
+
+def average_depth(opened: OpenedTable) -> float | None:
+    """Return the table's average depth, None if it is not measured."""
+    snapshot = opened.snapshot()
+    least = remembered_if_right(snapshot, "min_cube_bytes")
+    return health(opened.store, snapshot, None, where=None, min_cube_bytes=least).average_depth
+
+
+def depth_after_round(
+    opened: OpenedTable,
+    plan: ClusteringPlan,
+    depth: float | None,
+    min_gain: float = DEFAULT_MIN_GAIN,
+) -> float | None:
+    """Return the predicted average depth after a plan, None if the plan gains too little.
+
+    Args:
+        opened: The table of the plan.
+        plan: The plan.
+        depth: The table's average depth before it; if that is not measured, nothing is gained.
+        min_gain: By how much the plan must lower it.
+    """
+    if not plan.groups or depth is None:
+        return None
+    snapshot = opened.of_plan(plan)
+    least = plan.policy.min_cube_bytes
+    bounds_of = opened.bounds_of(snapshot)
+    after = predicted_health(snapshot, plan, bounds_of, min_cube_bytes=least).average_depth
+    return after if after is not None and after <= depth - min_gain else None
+
+
+def optimize_in_rounds(
+    opened: OpenedTable,
+    make: Callable[[], ClusteringPlan],
+    execute: Callable[[ClusteringPlan], Done],
+    *,
+    min_gain: float = DEFAULT_MIN_GAIN,
+    first: ClusteringPlan | None = None,
+) -> Iterator[Round[Done]]:
+    """Yield each round once it is committed, until a round would not, or did not, gain enough.
+
+    Args:
+        opened: The table.
+        make: Plans a round, with the strategy "overlap".
+        execute: Rewrites and commits a plan.
+        min_gain: By how much a round must lower the average depth.
+        first: The plan of the first round, if it has already been made.
+    """
+    plan = make() if first is None else first
+    require_rounds(plan.strategy)
+    depth = average_depth(opened)
+    while depth_after_round(opened, plan, depth, min_gain) is not None:
+        done = execute(plan)
+        before, depth = depth, average_depth(opened)
+        yield Round(done=done, average_depth=depth)
+        if before is None or depth is None or depth > before - min_gain:
+            return
+        plan = make()

@@ -1,6 +1,6 @@
 """Look at past commits: compare an OPTIMIZE with a plan, and count the bytes that commits wrote."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Final
 
@@ -36,12 +36,18 @@ class OptimizeComparison:
 
 
 def compare_optimize(
-    store: TableStore, version: int, plan_at: Callable[[int, bool], ClusteringPlan]
+    store: TableStore,
+    version: int,
+    make: Callable[..., ClusteringPlan],
+    settings: Mapping[str, Any],
 ) -> OptimizeComparison:
     """Compare the files that an OPTIMIZE took with a plan for the version before it.
 
-    `plan_at` makes the plan: (version, full) -> plan.
+    `make` makes the plan as `Table.plan` does; whether the OPTIMIZE was FULL is read from its
+    commit, all other settings are `settings`.
     """
+    if settings.get("full"):
+        raise UsageError("full has no effect on a replay: the commit tells it")
     listing = list_log(store)
     if version not in listing.commits:
         raise VersionNotFoundError(version, min(listing.commits, default=0), listing.newest)
@@ -53,7 +59,7 @@ def compare_optimize(
             version=version,
         )
     full = str((info.operation_parameters or {}).get("isFull", "")).lower() == "true"
-    plan = plan_at(version - 1, full)
+    plan = make(**{**settings, "version": version - 1, "full": full})
     taken = {canonical_path(path) for path in _removed(commit)}
     groups = [set(group.inputs.columns["path"].to_pylist()) for group in plan.groups]
     planned = {path for group in groups for path in group}

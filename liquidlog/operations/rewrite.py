@@ -8,6 +8,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
+from liquidlog.clustering.settings import CommitSettings
 from liquidlog.commit.transaction import Clock, require_writable
 from liquidlog.doctor.missed import listed, missed_of
 from liquidlog.errors import (
@@ -16,13 +17,14 @@ from liquidlog.errors import (
     ExecutorError,
     LiquidlogError,
     UnsupportedFeatureError,
+    UsageError,
 )
-from liquidlog.log.second_opinion import SecondOpinion
 from liquidlog.log.segment import list_log_from, newest_versions, read_file_changes
 from liquidlog.logs import Log
 from liquidlog.operations.attempts import CommitRun, Refusal
 from liquidlog.operations.batches import commit_batch
-from liquidlog.operations.followed import ReconciledRows
+from liquidlog.operations.followed import ReconciledRows, reconcile_limits
+from liquidlog.operations.opened import OpenedTable
 from liquidlog.operations.watch import GroupConflict, GroupWatch, cancelled_conflicts
 from liquidlog.plan import (
     DEFAULT_MIN_CUBE_BYTES,
@@ -31,8 +33,9 @@ from liquidlog.plan import (
     Outcome,
     RewriteMode,
     RewrittenGroup,
+    Tasks,
 )
-from liquidlog.snapshot import Snapshot
+from liquidlog.spec.arguments import whole_number
 from liquidlog.spec.arrow import unsupported_types
 from liquidlog.spec.markup import Summary
 
@@ -123,14 +126,29 @@ class CommitReport(Summary):
             raise ExecutorError("; ".join(self.failures) + done, failures=self.failures)
 
 
-def require_rewritable(snapshot: Snapshot, plan: ClusteringPlan, opinion: SecondOpinion) -> None:
+def require_rewritable(opened: OpenedTable, plan: ClusteringPlan) -> None:
     """Refuse a plan whose outputs could not be committed, before any data is rewritten."""
+    opened.store.require_writable()
+    snapshot = opened.snapshot()
     require_writable(snapshot)
     problems = list(unsupported_types(snapshot.schema))
     if problems:
         raise UnsupportedFeatureError(snapshot.uri, "rewritten", tuple(problems))
     if plan.groups:
-        opinion.require(snapshot)
+        opened.opinion.require(snapshot)
+
+
+def groups_per_commit(plan: ClusteringPlan, settings: CommitSettings) -> int:
+    """Return how many groups of a plan are committed together: the setting, else the default."""
+    value = settings.get("groups_per_commit")
+    if value is None:
+        return default_groups_per_commit(plan)
+    if plan.is_migration:
+        raise UsageError(
+            "groups_per_commit has no effect on a migration, which is committed as a whole",
+            option="groups_per_commit",
+        )
+    return whole_number(value, argument="groups_per_commit", least=1)
 
 
 def default_groups_per_commit(plan: ClusteringPlan) -> int:
@@ -149,12 +167,15 @@ def default_groups_per_commit(plan: ClusteringPlan) -> int:
 
 
 def commit_groups(
-    run: CommitRun,
+    opened: OpenedTable,
+    plan: ClusteringPlan,
     groups: Iterable[Outcome],
+    settings: CommitSettings,
     *,
-    on_commit: Callable[[int], None],
-    groups_per_commit: int,
+    on_commit: Callable[[int], None] = lambda _: None,
     watch: GroupWatch | None = None,
+    tasks: Tasks | None = None,
+    keeps_results: bool = False,
     dry_run: bool = False,
 ) -> CommitReport:
     """Commit groups as they arrive, up to `groups_per_commit` in a version.
@@ -163,9 +184,21 @@ def commit_groups(
     what `watch` said are conflicts, with what it found; it hears of every group that ended. Groups
     that wait for more are committed at the end, also when `groups` ends with an error or an
     interrupt, which is then raised. The groups of a migration are committed all together at its
-    end, or not at all. With `dry_run` nothing is committed, and the report is the one
-    that a real run would return.
+    end, or not at all. `tasks` read what is above the limit of reconciling; `keeps_results` says
+    that refused groups can be tried again. With `dry_run` nothing is committed, and the report is
+    the one that a real run would return.
     """
+    run = CommitRun(
+        opened.store,
+        plan,
+        opened.clock,
+        opened.opinion,
+        reconcile_limits(
+            settings.get("max_reconciled_share"), settings.get("reconcile_limit"), tasks
+        ),
+        keeps_results=keeps_results,
+    )
+    most = groups_per_commit(plan, settings)
     versions: dict[int, int] = {}
     skipped: list[int] = []
     finished: list[RewrittenGroup] = []
@@ -173,7 +206,7 @@ def commit_groups(
     failures: list[str] = []
     reconciled = ReconciledRows()
     rewritten = _rewritten(groups, watch, conflicts, failures)
-    batches = _batches(rewritten, groups_per_commit, run.clock)
+    batches = _batches(rewritten, most, run.clock)
     for batch in [_first_of_each(rewritten)] if run.plan.is_migration else batches:
         done = commit_batch(run, batch, dry_run=dry_run)
         skipped.extend(done.skipped)

@@ -29,6 +29,7 @@ from liquidlog.operations.notes import put_note
 from liquidlog.operations.outputs import table_directory
 from liquidlog.snapshot import Snapshot
 from liquidlog.spec.change import Change
+from liquidlog.spec.commands import set_properties
 from liquidlog.spec.data_names import is_data_name, is_hidden, is_log_directory, run_token_of
 from liquidlog.spec.log_files import commit_name, log_path
 from liquidlog.spec.rows import Rows
@@ -169,7 +170,7 @@ def retention_to_keep(
     if own_ms is None:
         raise UsageError(
             f"{RETENTION} is {configuration[RETENTION]!r}, which is no interval; set it, as in"
-            f" set-properties {RETENTION}='interval 7 days'",
+            f" ALTER TABLE … {set_properties({RETENTION: 'interval 7 days'})}",
             property=RETENTION,
         )
     if retain_ms is None or allow_short:

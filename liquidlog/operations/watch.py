@@ -10,6 +10,7 @@ Looking writes nothing, and a look that fails changes nothing: the next one trie
 import threading
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 import numpy as np
@@ -31,6 +32,8 @@ from liquidlog.log.store import TableStore
 from liquidlog.logs import Log
 from liquidlog.operations.attempts import LandedGroups, read_set_of
 from liquidlog.operations.executors import EXECUTOR_GROUP
+from liquidlog.operations.followed import reconcile_limits
+from liquidlog.operations.opened import OpenedTable
 from liquidlog.plan import ClusteringPlan, GroupFailure, RewriteGroup
 from liquidlog.storage.options import OptionsSource
 
@@ -211,6 +214,13 @@ class GroupWatch:
             " other commits make impossible may go on to their end; it is tried again: %s",
             said,
         )
+
+
+def watch_for(opened: OpenedTable, plan: ClusteringPlan, max_share: float | None) -> GroupWatch:
+    """Return the watch of a plan's groups for commits with this limit of deleted rows."""
+    share = reconcile_limits(max_share, None).max_share
+    judge = partial(lasting_conflicts, max_share=share)
+    return GroupWatch(opened.store, plan, opened.clock, conflicts_of=judge)
 
 
 def watch_of(plan: ClusteringPlan, storage_options: OptionsSource | None = None) -> GroupWatch:

@@ -201,7 +201,7 @@ def would_migrate(
     if predicted is None:
         shown = judged_plan((made, None))
     else:
-        shown = predicted_plan((made, None, predicted, None))
+        shown = predicted_plan((made, None, predicted))
     return (head, *shown, Line(f"would ask first: {notice}"))
 
 
@@ -220,14 +220,14 @@ def _depth(depth: float | None) -> str:
 
 
 def would_optimize(
-    made: ClusteringPlan, judged: Option | None, result: Mapping[str, Any]
+    judged: Option | None, made: ClusteringPlan, result: Mapping[str, Any]
 ) -> Report:
     """Show what an OPTIMIZE would commit, its plan, and whether that is worth it, if judged."""
     return (_would_commit(made, result, "would commit"), *judged_plan((made, judged)))
 
 
 def would_optimize_finally(made: ClusteringPlan, result: Mapping[str, Any]) -> Report:
-    """Show the first round of an OPTIMIZE with --final; later rounds depend on its result."""
+    """Show the first round of an OPTIMIZE in rounds; later rounds depend on its result."""
     if not result["rounds"]:
         depth = result["average_depth"]
         nothing = f"no round would gain enough, the average depth is {_depth(depth)}"

@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from datetime import timedelta
 from typing import Any, Final
 
 from liquidlog.judgement.verdicts import Option
@@ -14,7 +13,6 @@ from liquidlog.report.policies import policy_document, settings_text
 from liquidlog.report.readers import remarks
 from liquidlog.simulation.inside import PredictedRowGroups
 from liquidlog.simulation.prediction import Prediction
-from liquidlog.simulation.prices import Costs
 from liquidlog.simulation.ranges import Range
 from liquidlog.spec.schema import quote_path
 from liquidlog.spec.sizes import render_size
@@ -131,9 +129,9 @@ def _judged(option: Option | None) -> Report:
     return (Line(f"{'worth it' if option.is_worth_it else 'not worth it'}: {option.reason}"),)
 
 
-def predicted_plan(made: tuple[ClusteringPlan, Option | None, Prediction, Costs | None]) -> Report:
-    """Show a plan, its predicted effect on a workload, its costs and whether it is worth them."""
-    of, judged, brings, paid = made
+def predicted_plan(made: tuple[ClusteringPlan, Option | None, Prediction]) -> Report:
+    """Show a plan, its predicted effect on a workload, and whether it is worth it."""
+    of, judged, brings = made
     change = brings.bytes_after / brings.bytes_before - 1 if brings.bytes_before else 0.0
     head = Line(
         f"predicted: rewriting {render_size(brings.bytes_to_rewrite)} takes the mean read from"
@@ -165,7 +163,6 @@ def predicted_plan(made: tuple[ClusteringPlan, Option | None, Prediction, Costs 
         head,
         _ranges(brings),
         *([] if brings.row_groups is None else [Line(_inside(brings.row_groups))]),
-        *([] if paid is None else _costs(paid)),
         *_judged(judged),
         *remarks(brings.cannot_prune, brings.not_usable, brings.asked_at),
         *listing(_READS, asked),
@@ -270,20 +267,3 @@ def replayed(found: OptimizeComparison) -> Report:
     paths = [("only taken", path) for path in found.only_taken]
     paths += [("only planned", path) for path in found.only_planned]
     return (head, *listing(("", "path"), paths))
-
-
-def _costs(paid: Costs) -> Report:
-    start = f"{paid.start_seconds:g} s of it until Spark has started"
-    words = [f"the rewrite takes about {timedelta(seconds=round(paid.seconds))} ({start})"]
-    if paid.rewrite_price is not None:
-        words.append(f"costs {paid.rewrite_price:.2f} {paid.currency}")
-    if paid.spared_price_per_read is not None:
-        words.append(f"saves {paid.spared_price_per_read:.4g} {paid.currency} per read")
-    if paid.break_even_reads is not None:
-        words.append(f"and pays off after {amount(paid.break_even_reads)} reads")
-    saved, pays = paid.spared_price_per_read_range, paid.break_even_reads_range
-    if saved is None:
-        return (Line(", ".join(words)),)
-    ends = f"{_between(saved, lambda price: f'{price:.4g}')} {paid.currency} per read"
-    after = f", and it pays off after {_between(pays, amount)} reads" if pays else ""
-    return Line(", ".join(words)), Line(f"in nine of ten cases it saves {ends}{after}")

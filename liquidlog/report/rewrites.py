@@ -11,8 +11,13 @@ from msgspec import UNSET, to_builtins
 
 from liquidlog.operations.followed import ReconciledRows, reconcile_limits
 from liquidlog.operations.migrate import MigrationNotice
+from liquidlog.operations.optimize import (
+    Round,
+    average_depth,
+    depth_after_round,
+    expected_metrics,
+)
 from liquidlog.operations.rewrite import CommitReport, default_groups_per_commit
-from liquidlog.operations.rounds import Round, depth_after_round
 from liquidlog.plan import RESULT_FORMAT_VERSION, ClusteringPlan, RewriteResult, RewrittenGroup
 from liquidlog.report.policies import policy_document
 from liquidlog.simulation.prediction import Prediction
@@ -114,7 +119,7 @@ def _proofs(report: CommitReport) -> Mapping[int, Mapping[str, Any]]:
 
 def rounds_document(opened: Table, rounds: Sequence[Round[Mapping[str, Any]]]) -> Mapping[str, Any]:
     """Return the document of rounds that are done."""
-    last = rounds[-1].average_depth if rounds else opened.health().average_depth
+    last = rounds[-1].average_depth if rounds else average_depth(opened.opened)
     documents = [{**one.done, "average_depth": one.average_depth} for one in rounds]
     return {
         "versions": [version for one in documents for version in one["versions"]],
@@ -160,7 +165,7 @@ def would_do_round(
         seconds: The duration of planning.
         commits: The arguments of Table.commit_each that were given.
     """
-    first = (opened.seen_version or 0) + 1
+    first = (opened.opened.seen_version or 0) + 1
     groups_per_commit = commits.get("groups_per_commit")
     most = groups_per_commit or default_groups_per_commit(made)
     versions = [first + number // most for number in range(len(made.groups))]
@@ -178,7 +183,7 @@ def would_do_round(
             for group, version in zip(made.groups, versions, strict=True)
         ],
         "policy": _policy(made, commits),
-        "metrics": opened.planned_metrics(made, groups_per_commit=groups_per_commit),
+        "metrics": expected_metrics(opened.opened, made, {"groups_per_commit": groups_per_commit}),
         "rows_verified": made.live_rows,
         "reconciled": reconciled_document(ReconciledRows()),
         "seconds": round(seconds, 3),
@@ -193,8 +198,8 @@ def would_do_rounds(
     commits: Mapping[str, Any],
 ) -> Mapping[str, Any]:
     """Return the document of the first round, if it gains enough; later rounds depend on it."""
-    depth = opened.health().average_depth
-    after = depth_after_round(opened, made, depth, min_gain)
+    depth = average_depth(opened.opened)
+    after = depth_after_round(opened.opened, made, depth, min_gain)
     rounds = []
     if after is not None:
         first = would_do_round(opened, made, seconds, commits)

@@ -12,5 +12,4 @@
 - `ranges`, `uncertainty` how far that is from what comes true
 - `prediction` what a plan would bring
 - `pictured` the files after it, to be drawn
-- `prices` what it costs
 """

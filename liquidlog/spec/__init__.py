@@ -20,6 +20,7 @@
 - `char_types` lengths of char and varchar
 - `arguments`, `near` what callers give, and may have meant
 - `arrow` table types as Arrow's, `calendars` in which files count their dates
+- `commands` for a shell, that change a table by SQL
 - `codecs` how files are compressed
 - `visible` no character that hides or acts
 - `masking` no credentials

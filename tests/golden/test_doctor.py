@@ -249,7 +249,7 @@ def test_bounds_cut_to_one_prefix_are_made_longer(tmp_path: Path) -> None:
         assert high > known["maxValues"].pop("url")[:-1]
         assert stats == known
         assert (low, high) == bounds_by_duckdb(table, path)[1:3]
-    assert table.scan_files(f"url = '{start}15'").num_rows == 1
+    assert table.scan(f"url = '{start}15'").files.num_rows == 1
 
 
 def test_a_file_that_went_away_meanwhile_does_not_come_back(tmp_path: Path) -> None:
@@ -258,7 +258,7 @@ def test_a_file_that_went_away_meanwhile_does_not_come_back(tmp_path: Path) -> N
     gone = next(path for path, add in live_adds(table).items() if "stats" not in add)
     remove = {"remove": {"path": gone, "deletionTimestamp": 0, "dataChange": True}}
     (log_of(table) / f"{6:020d}.json").write_text(json.dumps(remove) + "\n")
-    mend(table._store, stale, ["missing-statistics"], system_clock())
+    mend(table.opened.store, stale, ["missing-statistics"], system_clock())
     assert gone not in table.snapshot().files["path"].to_pylist()
     assert fixable(table) == []
 
@@ -269,7 +269,7 @@ def test_a_change_of_the_table_meanwhile_is_a_conflict(tmp_path: Path) -> None:
     table.set_properties({"note": "1"})
     before = table.snapshot().version
     with pytest.raises(CommitConflictError):
-        mend(table._store, stale, ["missing-statistics"], system_clock())
+        mend(table.opened.store, stale, ["missing-statistics"], system_clock())
     assert table.snapshot().version == before
     with pytest.raises(UsageError):
         table.fix("everything")

@@ -14,6 +14,7 @@ from deltalake import DeltaTable
 from liquidlog.data.checksum import multiset_checksum
 from liquidlog.data.vectors import read_deletion_vector
 from liquidlog.log.loader import load_snapshot, open_store
+from liquidlog.operations.rewrite import require_rewritable
 from liquidlog.plan import InputFile
 from liquidlog.snapshot import Snapshot
 from liquidlog.spec.arrow import arrow_schema
@@ -89,7 +90,7 @@ def test_a_rewrite_keeps_live_rows_and_purges_vectors(kind: str, case: str, tmp_
     path = copy_table(kind, case, tmp_path)
     table = Table.open(str(path))
     plan = plan_of_all(table.snapshot())
-    table.require_writable(plan)
+    require_rewritable(table.opened, plan)
     table.commit(plan, execute(plan))
     newest = table.snapshot()
     expected = recorded_rows(kind, case, newest)
@@ -136,7 +137,7 @@ def test_rows_keep_their_ids_through_rewrites(case: str, tmp_path: Path) -> None
     marks, rows = [], pa.table({})
     for number in range(2):
         plan = plan_of_all(table.snapshot(), plan_id=f"plan-{number}")
-        table.require_writable(plan)
+        require_rewritable(table.opened, plan)
         table.commit(plan, execute(plan))
         newest = table.snapshot()
         names = hidden_names(newest)

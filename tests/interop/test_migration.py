@@ -173,7 +173,7 @@ def test_what_others_write_while_it_runs_is_caught_up_with(spark: Any, table: Ta
     with pytest.raises(CommitConflictError):
         table.commit(plan, result)
     assert rows_by_spark(spark, table) == before
-    extended = table.extend_migration(plan)
+    extended = table.plan_migration(add_to=plan)
     rest = execute(extended, [group.group_id for group in extended.groups[len(plan.groups) :]])
     both = RewriteResult(plan_id=plan.plan_id, groups=(*result.groups, *rest.groups))
     report = table.commit(extended, both, max_reconciled_share=1)

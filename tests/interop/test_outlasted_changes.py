@@ -236,13 +236,13 @@ def test_other_changes_stop_a_rewrite(
     table = Table.open(uri)
     plan = table.plan()
     result = execute(plan)
-    version = table.update().version
+    version = table.snapshot().version
     change(spark, uri, (conflicting(mode)[kind],))
-    assert table.update().version > version
+    assert table.snapshot().version > version
     before, version = read(spark, uri), table.snapshot().version
     with pytest.raises(CommitConflictError):
         table.commit(plan, result)
-    assert table.update().version == version
+    assert table.snapshot().version == version
     assert read(spark, uri) == before
 
 

@@ -7,6 +7,7 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
+from liquidlog.operations.rewrite import require_rewritable
 from liquidlog.table import Table
 from support.arrow_executor import execute
 from support.partitioned import (
@@ -39,7 +40,7 @@ def optimized(spark: Any, table: Table, more: str = "") -> dict[str, Any]:
 
 def compact(table: Table, **arguments: Any) -> int:
     plan = table.plan(**arguments)
-    table.require_writable(plan)
+    require_rewritable(table.opened, plan)
     table.commit(plan, execute(plan))
     return len(plan.groups)
 

@@ -182,7 +182,7 @@ def compare(spark: Any, uri: str, texts: Sequence[str]) -> Found:
     names = names_of(spark, uri)
     table = Table.open(uri)
     snapshot = table.snapshot()
-    bounds_of = table.bounds_of(snapshot)
+    bounds_of = table.opened.bounds_of(snapshot)
     judged = judged_or_refused(snapshot, texts, bounds_of, Session())
     answers = {
         text: one

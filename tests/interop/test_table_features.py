@@ -11,6 +11,7 @@ import pyarrow as pa
 import pytest
 
 import liquidspark
+from liquidlog.operations.rewrite import require_rewritable
 from liquidlog.table import Table
 
 pytestmark = pytest.mark.reference
@@ -27,7 +28,7 @@ def optimize(spark: Any, uri: str, **policy: Any) -> None:
     table = Table.open(uri)
     plan = table.plan(**policy)
     assert plan.groups
-    table.require_writable(plan)
+    require_rewritable(table.opened, plan)
     table.commit(plan, liquidspark.execute(spark, plan))
 
 

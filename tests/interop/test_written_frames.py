@@ -57,7 +57,7 @@ def test_delta_spark_reads_and_continues(spark: Any, name: str, tmp_path: Path) 
     done = overwrite(rows(spark, 0, 20), table, where="true")
     assert done.replaced_files > 1
     assert same(spark, name, rows(spark, 0, 20))
-    assert table.transaction("job") == 4
+    assert table.opened.last_transaction("job") == 4
     version = done.version
     changes = spark.sql(
         f"SELECT _change_type t, count(*) n FROM table_changes_by_path('{tmp_path / 't'}',"

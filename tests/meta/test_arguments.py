@@ -3,7 +3,7 @@
 import inspect
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, cast, get_args, get_type_hints
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -51,13 +51,12 @@ WRONG: Mapping[str, tuple[object, ...]] = {
     "StructType | Schema | None": NOT_OBJECT,
     "StructType | Schema": (*NOT_OBJECT, None),
     "Table | None": NOT_OBJECT,
-    "Definition": NOT_OBJECT,
     "StructType": NOT_OBJECT,
     "WritePlan": NOT_OBJECT,
     "WriteResult": NOT_OBJECT,
     "tuple[str, int] | None": (5, "job", ("job",), ("job", "1"), (1, "job"), object()),
     "Advice": NOT_OBJECT,
-    "AdviceDocument": NOT_OBJECT,
+    "AdviceDocument | None": NOT_OBJECT,
     "ExecutorOptions": (*NOT_OBJECT, None, {"task_bytes": 1}),
 }
 """Values that a parameter of this type must refuse."""
@@ -72,7 +71,14 @@ returned."""
 MIGRATING = ("migrate", "plan_migration")
 """Methods for tables that are partitioned."""
 
-MAKING = ("open", "create", "definition", "create_as")
+MAKING = ("open", "create")
+
+ONE_BY_ONE = {
+    (name, parameter)
+    for name in ("migrate", "optimize")
+    for parameter in ("cluster_by", "prefix", "bloom_filter", "zorder_by")
+}
+"""Lists whose methods rewrite the table; they hand them to the methods that plan."""
 
 
 @pytest.fixture(scope="module")
@@ -94,7 +100,7 @@ def table(home: Path) -> Table:
 
 def functions() -> Iterator[tuple[str, Callable[..., Any]]]:
     for name, function in inspect.getmembers(Table, callable):
-        if not name.startswith("_"):
+        if not name.startswith("_") and name not in {"of", "opened"}:
             yield name, function
     yield "execute", execute
     yield "execute_groups", execute_groups
@@ -103,9 +109,14 @@ def functions() -> Iterator[tuple[str, Callable[..., Any]]]:
 def parameters() -> Iterator[tuple[str, str, str]]:
     for name, function in functions():
         for parameter in inspect.signature(function).parameters.values():
-            if parameter.name in {"self", "spark"} or parameter.kind is parameter.VAR_KEYWORD:
+            if parameter.name in {"self", "spark"}:
                 continue
-            yield name, parameter.name, _annotation(parameter.annotation)
+            if parameter.kind is parameter.VAR_KEYWORD:
+                (settings,) = get_args(parameter.annotation)
+                for setting, kind in get_type_hints(settings).items():
+                    yield name, setting, _annotation(kind)
+            else:
+                yield name, parameter.name, _annotation(parameter.annotation)
 
 
 def _annotation(found: object) -> str:
@@ -136,7 +147,6 @@ def ready(table: Table, home: Path) -> dict[str, Any]:
     plan = table.plan()
     return {
         "uri": home / "t",
-        "definition": Table.definition(schema=pa.schema([("x", pa.int64())])),
         "schema": pa.schema([("x", pa.int64())]),
         "columns": ["x"],
         "cluster_by": ["x"],
@@ -149,15 +159,12 @@ def ready(table: Table, home: Path) -> dict[str, Any]:
         "name": "sx",
         "properties": {"a": "b"},
         "timestamp": "2026-01-31",
-        "append_bytes": 1_000,
-        "scenario": "streaming",
         "plan": plan,
         "result": rewritten(plan),
         "workload": (WeightedPredicate("sx = 1"),),
         "version": 1,
         "report": None,
         "groups": None,
-        "execute": lambda plan: plan,
     }
 
 
@@ -175,26 +182,25 @@ def test_every_type_of_a_parameter_is_known() -> None:
     assert kinds - known == set()
 
 
-CASES = sorted(
-    {
-        (name, parameter, number)
-        for name, parameter, kind in parameters()
-        for number in range(len(WRONG.get(kind, ())))
-    }
-)
+def test_wrong_values_are_usage_errors(table: Table, ready: dict[str, Any]) -> None:
+    cases = {(name, parameter, kind) for name, parameter, kind in parameters() if kind in WRONG}
+    taken = [
+        (name, parameter, wrong)
+        for name, parameter, kind in sorted(cases)
+        for wrong in WRONG[kind]
+        if not _is_refused(table, ready, name, {parameter: wrong})
+    ]
+    assert taken == []
+    assert len(cases) > 150
 
 
-@pytest.mark.parametrize(
-    ("name", "parameter"), sorted({case[:2] for case in CASES}), ids=lambda word: word
-)
-def test_wrong_values_are_usage_errors(
-    name: str, parameter: str, table: Table, ready: dict[str, Any]
-) -> None:
-    (kind,) = (kind for one, two, kind in parameters() if (one, two) == (name, parameter))
-    for wrong in WRONG[kind]:
-        with pytest.raises(UsageError) as caught:
-            _call(table, ready, name, {parameter: wrong})
-        assert type(wrong).__name__ != "object" or "object at 0x" not in caught.value.message
+def _is_refused(table: Table, ready: dict[str, Any], name: str, given: dict[str, Any]) -> bool:
+    (wrong,) = given.values()
+    try:
+        _call(table, ready, name, given)
+    except UsageError as error:
+        return type(wrong).__name__ != "object" or "object at 0x" not in error.message
+    return False
 
 
 def _call(table: Table, ready: dict[str, Any], name: str, given: dict[str, Any]) -> Any:
@@ -208,9 +214,9 @@ def _call(table: Table, ready: dict[str, Any], name: str, given: dict[str, Any])
             values[parameter.name] = ready[parameter.name]
     if name == "scan" and "where" not in given:
         values["where"] = "x = 1" if "workload" not in given else None
-    if name in {"create", "definition"} and not {"schema", "like"} & given.keys():
+    if name == "create" and not {"schema", "like"} & given.keys():
         values["schema"] = ready["schema"]
-    if name in {"create", "create_as"} and "uri" not in given:
+    if name == "create" and "uri" not in given:
         values["uri"] = Path(ready["uri"]).parent / "new"
     values.update(given)
     if name == "fix":
@@ -223,22 +229,20 @@ def _call(table: Table, ready: dict[str, Any], name: str, given: dict[str, Any])
     return (getattr(Table, name) if name in MAKING else function.__get__(own))(**values)
 
 
-LISTS = [
-    (name, parameter)
-    for name, parameter, kind in parameters()
-    if kind in {"str | Sequence[str]", "str | Sequence[str] | None"}
-]
-
-
-@pytest.mark.parametrize(("name", "parameter"), LISTS, ids=lambda word: word)
-def test_a_text_is_one_item(
-    name: str, parameter: str, table: Table, ready: dict[str, Any], home: Path
-) -> None:
+def test_a_text_is_one_item(table: Table, ready: dict[str, Any], home: Path) -> None:
     """`sx` is a column, and so are `s` and `x`: letters of a name would be found, too."""
-    alone, listed = (_outcome(table, ready, home, name, {parameter: v}) for v in ("sx", ["sx"]))
-    apart = _outcome(table, ready, home, name, {parameter: ["s", "x"]})
-    assert alone == listed
-    assert alone != apart
+    kinds = {"str | Sequence[str]", "str | Sequence[str] | None"}
+    lists = {(name, parameter) for name, parameter, kind in parameters() if kind in kinds}
+    split = []
+    for name, parameter in sorted(lists - ONE_BY_ONE):
+        alone, listed, apart = (
+            _outcome(table, ready, home, name, {parameter: value})
+            for value in ("sx", ["sx"], ["s", "x"])
+        )
+        if alone != listed or alone == apart:
+            split.append((name, parameter))
+    assert split == []
+    assert len(lists) > 8
 
 
 def _outcome(

@@ -9,6 +9,7 @@ import pytest
 
 from liquidlog import errors
 from liquidlog.cli.main import cli
+from liquidlog.clustering.settings import SETTINGS, WEIGHTS
 from liquidlog.spec import features
 from liquidlog.spec.actions import Protocol
 from support.repository import ROOT, load_script, text
@@ -36,6 +37,15 @@ def _commands() -> dict[str, click.Command]:
 
 def test_every_verb_is_in_the_table_of_verbs() -> None:
     assert {verb.strip("`") for verb in _table(VERBS, "verb")} == set(_commands())
+
+
+def test_every_setting_is_in_the_table_of_settings() -> None:
+    rows = _table(text("docs/reference/settings.md"), "setting")
+    assert list(rows) == [f"`{one.name}`" for one in SETTINGS if one.name != WEIGHTS]
+    for one in SETTINGS:
+        if one.name != WEIGHTS:
+            assert one.help in rows[f"`{one.name}`"]
+            assert all(f"`{name}`" in rows[f"`{one.name}`"] for name in one.properties)
 
 
 def test_every_verb_that_writes_can_run_dry() -> None:

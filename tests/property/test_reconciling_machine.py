@@ -36,6 +36,8 @@ from hypothesis.stateful import (
 from liquidlog.commit.transaction import PUTS
 from liquidlog.errors import CommitStateUnknownError
 from liquidlog.log.local_store import LocalTableStore
+from liquidlog.operations.opened import OpenedTable
+from liquidlog.operations.optimize import metrics_of
 from liquidlog.plan import ClusteringPlan, RewrittenGroup
 from liquidlog.table import Table
 from support.arrow_executor import execute
@@ -155,7 +157,7 @@ class ReconcilingMachine(RuleBasedStateMachine):
         """
         self.plain = PlainTable.create(self.root, vectors=vectors)
         self.store = RacedStore(LocalTableStore(self.root))
-        self.table = Table(self.store, clock_of("us"))
+        self.table = Table.of(OpenedTable(self.store, clock_of("us")))
         self.model.append(Counter())
         for number, made in enumerate(files):
             rows = made if lie == "across" else [placed(row, number, lie) for row in made]
@@ -291,7 +293,9 @@ class ReconcilingMachine(RuleBasedStateMachine):
         except (Crash, CommitStateUnknownError) as error:
             assert kind.startswith("crash") or kind == "lost requests"
             self.seen[type(error).__name__] += 1
-            self.table = Table(self.store, clock_of(f"us again {next(self.numbers)}"))
+            self.table = Table.of(
+                OpenedTable(self.store, clock_of(f"us again {next(self.numbers)}"))
+            )
         finally:
             self.store.behave()
         self.note_versions()
@@ -319,7 +323,7 @@ class ReconcilingMachine(RuleBasedStateMachine):
         if dry is not None:
             assert set(dry.group_versions) == set(report.group_versions)
             assert dry.reconciled.rows == report.reconciled.rows
-        self.table.optimize_metrics(plan, report)
+        metrics_of(self.table.opened, plan, report)
         lost = [
             self.forecast(plan, group, report.group_versions[group.group_id] - 1).lost
             for group in groups

@@ -97,12 +97,12 @@ def test_a_killed_driver_leaves_an_append_that_can_be_repeated(tmp_path: Path) -
         return done.returncode
 
     assert appended("before") == -9
-    assert table.update().version == 0
+    assert table.snapshot().version == 0
     assert len(runs_in(table.uri)) == 1
     assert appended("after") == -9
-    assert (table.update().version, appended("never")) == (1, 0)
-    assert table.update().version == 1
+    assert (table.snapshot().version, appended("never")) == (1, 0)
+    assert table.snapshot().version == 1
     assert rows_of(table) == expected(500)
     table.orphans(delete=True, older_than="0s", finished=True)  # a version stops finished runs
-    require_untouched(table, table.update().version)
+    require_untouched(table, table.snapshot().version)
     assert rows_of(table) == expected(500)

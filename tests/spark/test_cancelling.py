@@ -12,6 +12,7 @@ from pyspark.sql import SparkSession
 
 from liquidlog.data.runs import runs_in
 from liquidlog.operations import watch as watching
+from liquidlog.operations.at_work import at_work
 from liquidlog.plan import ClusteringPlan, GroupFailure, RewrittenGroup
 from liquidlog.table import Table
 from liquidspark import ExecutorOptions, execute_groups
@@ -76,7 +77,7 @@ def test_a_doomed_group_ends_while_its_task_sleeps(
     assert runs_in(table.uri) == ()
     written = {output.path for group in report.finished for output in group.outputs}
     assert parquet_names(Path(table.uri)) - before == written
-    assert sum(table.update().files["num_records"].to_pylist()) == sum(
+    assert sum(table.snapshot().files["num_records"].to_pylist()) == sum(
         rows["num_records"].to_pylist()
     )
 
@@ -113,7 +114,11 @@ def test_markers_of_groups_at_work_say_whose_they_are(
     seen: list[tuple[str, str | None]] = []
 
     def cancelled() -> dict[int, str]:
-        seen.extend((one.origin.verb, one.origin.plan_id) for one in table.at_work() if one.origin)
+        seen.extend(
+            (one.origin.verb, one.origin.plan_id)
+            for one in at_work(table.opened.store, table.opened.clock)
+            if one.origin
+        )
         return dict.fromkeys(range(3), "enough") if not paused.exists() else {}
 
     list(execute_groups(spark, plan, cancelled=cancelled, verb="optimize"))

@@ -83,7 +83,7 @@ def test_workers_without_the_packages_are_sent_them(
     error = json.loads(done.stderr)["error"]
     assert "No module named" in error["message"]
     assert "ship it with --archives or --py-files" in error["message"]
-    assert table.update().version == FILES
+    assert table.snapshot().version == FILES
     files = {"spark.submit.pyFiles": zipped(tmp_path / "liquid.zip")}
     check(table, run(optimize(table, {**bare, **files})))
 

@@ -70,7 +70,7 @@ def test_readers_of_the_workload_read_less(spark: SparkSession, tmp_path: Path, 
 def test_files_of_a_prefix_hold_one_value(spark: SparkSession, tmp_path: Path, curve: str) -> None:
     table = unclustered(tmp_path / "t")
     optimize(spark, table, max_file_size=size(table, 8), prefix="mode", curve=curve)
-    bounds = table.bounds_of(table.snapshot())(
+    bounds = table.opened.bounds_of(table.snapshot())(
         [column.leaf for column in _columns(table) if column.name == "mode"]
     )
     lows, highs = bounds.low(0).to_pylist(), bounds.high(0).to_pylist()

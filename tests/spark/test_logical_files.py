@@ -8,6 +8,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from liquidlog.data.checksum import multiset_checksum
+from liquidlog.operations.rewrite import require_rewritable
 from liquidlog.plan import ClusteringPlan, RewriteMode, RewriteResult, RewrittenGroup
 from liquidlog.spec.arrow import arrow_schema
 from liquidlog.table import Table
@@ -29,7 +30,7 @@ CASES = [
 
 
 def rewrite(spark: SparkSession, table: Table, plan: ClusteringPlan, way: str) -> RewrittenGroup:
-    table.require_writable(plan)
+    require_rewritable(table.opened, plan)
     (group,) = execute_groups(spark, plan, options=WAYS[way])
     assert isinstance(group, RewrittenGroup), group
     table.commit(plan, RewriteResult(plan_id=plan.plan_id, groups=(group,)))

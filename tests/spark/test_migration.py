@@ -9,6 +9,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from liquidlog.local.executor import LocalExecutor
+from liquidlog.operations.rewrite import require_rewritable
 from liquidlog.plan import ClusteringPlan, Outcome, RewriteResult, RewrittenGroup, WrittenFile
 from liquidlog.table import Table
 from liquidspark import ExecutorOptions, execute_groups
@@ -47,7 +48,7 @@ def digests(path: Path, groups: tuple[RewrittenGroup, ...]) -> list[list[str]]:
 
 
 def committed(table: Table, plan: ClusteringPlan, groups: tuple[RewrittenGroup, ...]) -> None:
-    table.require_writable(plan)
+    require_rewritable(table.opened, plan)
     report = table.commit(plan, RewriteResult(plan_id=plan.plan_id, groups=groups))
     assert len(report.versions) == 1
     assert table.detail()["partitionColumns"] == []

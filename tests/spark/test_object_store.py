@@ -136,10 +136,10 @@ def test_an_append_whose_workers_lack_an_option_is_refused_before_any_work(
     for name, value in secrets.items():
         monkeypatch.setenv(name.upper(), value)  # for this process: workers began before
     rest = {name: value for name, value in s3.options.items() if name not in secrets}
-    before, version = _names(table, s3), table.update().version
+    before, version = _names(table, s3), table.snapshot().version
     opened = Table.open(table.uri, storage_options=rest)
     with pytest.raises(ExecutorError, match=r"the worker on \S+ cannot") as caught:
         liquidspark.append(spark.range(10).selectExpr("id x", "id y", "'new' s"), opened)
     assert SENTINEL not in caught.value.message
     assert "\n" not in caught.value.message
-    assert (_names(table, s3), table.update().version) == (before, version)
+    assert (_names(table, s3), table.snapshot().version) == (before, version)

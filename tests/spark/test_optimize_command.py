@@ -49,7 +49,7 @@ def group_bytes(table: Table) -> int:
 
 
 def optimize_command(table: Table, cube_bytes: int) -> list[str]:
-    size = ["--min-cube-size", "1", "--target-cube-size", str(cube_bytes)]
+    size = ["--set", "min_cube_size=1", "--set", f"target_cube_size={cube_bytes!s}"]
     return [*COMMAND, "optimize", table.uri, *size, *CONF, "--json"]
 
 
@@ -85,7 +85,7 @@ def test_optimize_commits_cube_by_cube_and_then_has_nothing_to_do(table: Table) 
 
 def test_groups_share_a_version_and_say_that_they_were_not_read_back(table: Table) -> None:
     words = optimize_command(table, group_bytes(table))
-    status, out, err = run([*words, "--groups-per-commit", "2", "--no-read-back"])
+    status, out, err = run([*words, "--set", "groups_per_commit=2", "--set", "read_back=false"])
     assert status == 0, err
     assert [group["version"] for group in out["groups"]] == [7, 7, 8]
     assert (out["versions"], out["metrics"]["numBatches"]) == ([7, 8], 2)

@@ -44,7 +44,7 @@ def expected(start: int, stop: int) -> Counter[tuple[Any, ...]]:
 
 def found(table: Table, columns: tuple[str, ...] = ("id", "p", "n")) -> Counter[tuple[Any, ...]]:
     plan = table.plan_read()
-    reader = TableRows.of_plan(plan, columns, storage=table.storage, max_bytes=1 << 20)
+    reader = TableRows.of_plan(plan, columns, storage=table.opened.store.storage, max_bytes=1 << 20)
     tables = [one for part in _parts(plan) for one in reader.read(part)]
     return Counter(tuple(row.values()) for one in tables for row in one.to_pylist())
 
@@ -62,7 +62,7 @@ def require_clean(table: Table) -> None:
 @pytest.mark.sparks
 def test_rows_go_to_files_of_their_partitions(spark: SparkSession, table: Table) -> None:
     before = found(table)
-    version = table.update().version
+    version = table.snapshot().version
     done = append(rows(spark, 1000, 2000), table, cluster=False)
     assert (done.version, done.rows) == (version + 1, 1000)
     assert found(table) == before + expected(1000, 2000)
@@ -146,7 +146,7 @@ def test_values_of_every_type_are_proved(
 
 
 def test_what_cannot_be_written_leaves_nothing(spark: SparkSession, table: Table) -> None:
-    version = table.update().version
+    version = table.snapshot().version
     with pytest.raises(UsageError, match="cluster=False"):
         append(rows(spark, 0, 10), table)
     failing = rows(spark, 0, 1000).selectExpr("IF(id = 900, raise_error('no'), id) id", "p", "n")
@@ -155,12 +155,12 @@ def test_what_cannot_be_written_leaves_nothing(spark: SparkSession, table: Table
     other = rows(spark, 0, 100).selectExpr("id", "concat('at ', current_timestamp()) AS p", "n")
     with pytest.raises(ExecutorError, match="same rows twice"):
         append(other, table, cluster=False)
-    assert table.update().version == version
+    assert table.snapshot().version == version
     require_clean(table)
 
 
 def test_without_rows_there_is_no_commit(spark: SparkSession, table: Table) -> None:
-    version = table.update().version
+    version = table.snapshot().version
     done = append(rows(spark, 0, 0), table, cluster=False)
     assert (done.version, done.rows) == (version, 0)
     require_clean(table)

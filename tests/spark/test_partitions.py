@@ -8,6 +8,7 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
+from liquidlog.operations.rewrite import require_rewritable
 from liquidlog.plan import RewriteResult, RewrittenGroup
 from liquidlog.table import Table
 from liquidspark import ExecutorOptions, execute_groups
@@ -21,7 +22,7 @@ SHUFFLED = ExecutorOptions(single_task_bytes=0, task_bytes=1 << 11, sample_rows=
 
 def optimize(spark: SparkSession, table: Table, options: ExecutorOptions, **policy: Any) -> None:
     plan = table.plan(**policy)
-    table.require_writable(plan)
+    require_rewritable(table.opened, plan)
     outcomes = list(execute_groups(spark, plan, options=options))
     groups = tuple(group for group in outcomes if isinstance(group, RewrittenGroup))
     assert len(groups) == len(outcomes), outcomes

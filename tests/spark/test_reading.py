@@ -88,7 +88,7 @@ def test_files_without_rows_that_are_asked_for_are_not_opened(
     for start in (0, 1000, 2000):
         append(numbers(spark, 1000, start=start), table)
     found = read(spark, table, where="id BETWEEN 1200 AND 1300 AND s LIKE 'row%'")
-    wanted = table.scan_files("id = 1250")["path"].to_pylist()
+    wanted = table.scan("id = 1250").files["path"].to_pylist()
     for path in set(table.files()["path"].to_pylist()) - set(wanted):
         (Path(table.uri) / path).unlink()  # what is opened must be there
     assert ids(found) == list(range(1200, 1301))

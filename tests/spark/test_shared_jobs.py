@@ -90,7 +90,7 @@ def test_compactions_share_a_job(spark: SparkSession, tmp_path: Path, sizes: lis
     assert len(plan.groups) == 4
     table.commit_each(plan, execute_groups(spark, plan)).require_success()
     assert max(sizes) > 1
-    assert len(table.update().files) == 4
+    assert len(table.snapshot().files) == 4
 
 
 def test_a_group_that_crashes_its_task_takes_no_other_with_it(

@@ -104,7 +104,7 @@ def test_a_stream_that_fails_anywhere_goes_on_exactly_once(
     assert len(ids_in(table)) < BATCHES * ROWS
     run(spark, tmp_path, table)
     assert ids_in(table) == list(range(BATCHES * ROWS))
-    assert table.update().version == BATCHES
+    assert table.snapshot().version == BATCHES
 
 
 KILLED = """
@@ -144,7 +144,7 @@ def test_a_killed_driver_loses_and_doubles_nothing(tmp_path: Path) -> None:
     ]
     assert ends == [-9, -9, 0]
     assert ids_in(table) == list(range(BATCHES * ROWS))
-    assert table.update().version == BATCHES
+    assert table.snapshot().version == BATCHES
     table.orphans(delete=True, older_than="0s", finished=True)
     named = set(table.files()["path"].to_pylist())
     assert {path.name for path in Path(table.uri).glob("*.parquet")} == named
@@ -191,4 +191,4 @@ def test_what_is_no_stream_is_refused(spark: SparkSession, tmp_path: Path) -> No
     with pytest.raises(SchemaMismatchError):
         stream(rows.selectExpr("id", "'x' AS k"), table, checkpoint=str(tmp_path / "cp"))
     assert not (tmp_path / "cp").exists()
-    assert table.update().version == 0
+    assert table.snapshot().version == 0

@@ -123,8 +123,8 @@ def test_a_clustered_append_is_one_partial_cube_with_narrow_files(
         "partial", '["id","k"]', "liquid",
     )  # fmt: skip
     assert cube["files"] >= 4
-    assert len(table.scan_files("id = 77")) <= cube["files"] / 2
-    assert len(table.scan_files("k = 77")) < cube["files"]
+    assert len(table.scan("id = 77").files) <= cube["files"] / 2
+    assert len(table.scan("k = 77").files) < cube["files"]
     assert table.health().unclustered_file_count == 0
     plan = table.plan(min_cube_size="1GiB")
     assert not plan.groups  # a lone partial cube is left alone
@@ -334,7 +334,7 @@ def test_a_transaction_is_committed_once(spark: SparkSession, tmp_path: Path) ->
     assert (again.version, again.skipped) == (1, True)
     assert append(numbers(spark, 10), table, txn=("job", 2)).version == 2
     assert append(numbers(spark, 10), table, txn=("other", 1)).version == 3
-    assert table.transaction("job") == 2
+    assert table.opened.last_transaction("job") == 2
     assert len(rows_of(table)) == 30
 
 

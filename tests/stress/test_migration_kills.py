@@ -23,7 +23,7 @@ from support.partitioned import TEXTS, live_adds, partitioned_table, rows_read
 
 KILLS = effort(3, 60)
 LIQUIDLOG = (sys.executable, "-c", "from liquidlog.cli.main import main; main()")
-SMALL = ("--min-cube-size", "1B", "--target-cube-size", "3KB")
+SMALL = ("--set", "min_cube_size=1B", "--set", "target_cube_size=3KB")
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="needs fork and SIGKILL")
 

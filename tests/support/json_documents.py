@@ -17,6 +17,7 @@ from liquidlog.cli import rewriting, upkeeping
 from liquidlog.data.runs import Run
 from liquidlog.plan import ClusteringPlan, RewrittenGroup
 from liquidlog.report.jsonable import render_error
+from liquidlog.spec.commands import set_properties
 from liquidlog.table import Table
 from support.arrow_executor import execute
 from support.commands import said
@@ -27,18 +28,8 @@ from support.repository import ROOT
 Words = Sequence[str]
 
 _SMALL: Final = ("--max-file-size", "2KiB")
-_OVERLAP: Final = ("--strategy", "overlap", *_SMALL, "--tolerance", "1")
+_OVERLAP: Final = ("--strategy", "overlap", *_SMALL, "--set", "tolerance=1")
 _OPEN: Final = ("--workload", "open.jsonl")
-_PAID: Final = (
-    "--workload",
-    "w.jsonl",
-    "--throughput",
-    "100MiB",
-    "--hour-price",
-    "1",
-    "--currency",
-    "EUR",
-)
 
 
 def documents(home: Path) -> dict[str, list[Mapping[str, Any]]]:
@@ -57,10 +48,18 @@ def documents(home: Path) -> dict[str, list[Mapping[str, Any]]]:
             # A run over many tables tells of each, those that failed too.
             tells = status == 0 or words[0] in {"tick", "fleet"}
             assert tells == bool(out.strip()), (words, status, out, err)
-            verb = words[0] if tells else "error"
+            verb = _kind(words) if tells else "error"
             found.setdefault(verb, []).append(json.loads(out if tells else err))
     found["error"] += [json.loads(render_error(error)) for error in EXAMPLES]
     return found
+
+
+def _kind(words: Words) -> str:
+    """Return the name of the document that a command prints."""
+    if words[0] == "sql":
+        return "alter"
+    extra = {"--cubes": "cubes", "--why": "explain"}
+    return next((extra[word] for word in words if word in extra), words[0])
 
 
 def _calls(home: Path) -> Iterator[Words]:
@@ -71,29 +70,40 @@ def _calls(home: Path) -> Iterator[Words]:
         yield ["append", "t", "rows.parquet"]
     yield from _dry(["append", "t", "rows.parquet", "--cluster"])
     yield from _dry(["cluster-by", "t", "x,s"])
-    yield from _dry(["set-properties", "t", "a=b", "delta.columnMapping.mode=name"])
+    yield from _dry(
+        _alter("t", "SET TBLPROPERTIES ('a' = 'b', 'delta.columnMapping.mode' = 'name')")
+    )
     yield from _looks("t")
     yield from _plans()
     yield ["plan", "t", "-o", "plan.json", "--full", *_SMALL]
-    yield from _dry(["run", "plan.json", "-o", "result.jsonl", "--no-read-back"])
+    yield from _dry(["run", "plan.json", "-o", "result.jsonl", "--set", "read_back=false"])
     yield from _dry(["commit", "plan.json", "result.jsonl"])
     yield ["commit", "plan.json", "result.jsonl"]
-    yield ["explain", "t", "--replay", str(Table.open("t").update().version)]
     yield ["append", "t", "rows.parquet"]
-    yield from _dry(["optimize", "t", *_OVERLAP, "--final", "--min-gain", "0", "--no-read-back"])
+    yield from _dry(
+        [
+            "optimize",
+            "t",
+            *_OVERLAP,
+            "--set",
+            "final=true",
+            "--set",
+            "min_gain=0",
+            "--set",
+            "read_back=false",
+        ]
+    )
     yield ["append", "t", "rows.parquet"]
-    yield from _dry(["optimize", "t", "--no-read-back"])
+    yield from _dry(["optimize", "t", "--set", "read_back=false"])
     yield ["optimize", "t"]
     yield from _looks("t")
-    yield from _dry(["rename-column", "t", "s", "word"])
+    yield from _dry(_alter("t", "RENAME COLUMN s TO word"))
     yield from _dry(["doctor", "t", "--fix", "missing-statistics"])
-    yield from _dry(["drop-column", "t", "unused"])
+    yield from _dry(_alter("t", "DROP COLUMN unused"))
     yield from _dry(["checkpoint", "t"])
     _leave_an_orphan(home / "t")
     yield from _deletions()
     yield from _many_tables(home)
-    yield ["simulate", "merge", "--rounds", "2", "--append-rate", "64MiB", "--strategy", "cube"]
-    yield ["simulate", "t", "--rounds", "1", "--append-rate", "1MiB"]
     yield from _mistakes(home)
 
 
@@ -107,7 +117,7 @@ def _many_tables(home: Path) -> Iterator[Words]:
 def _migrations(home: Path) -> Iterator[Words]:
     remembered = {"delta.targetFileSize": "1048576"}
     partitioned_table(home / "parted", files={"a": 2, None: 1}, configuration=remembered)
-    words = ["migrate", "parted", "--cluster-by", "p,id", "--bloom-filter", "v"]
+    words = ["migrate", "parted", "--cluster-by", "p,id", "--set", "bloom_filter=v"]
     (home / "parted.jsonl").write_text(
         '{"where": "p = 1"}\n{"where": "upper(v) = \'A\'"}\n{"where": "p = )"}\n'
     )
@@ -120,11 +130,11 @@ def _migrations(home: Path) -> Iterator[Words]:
     log = home / "zoneless" / "_delta_log" / f"{0:020d}.json"
     log.write_text(re.sub(r'"p":"1970-01-01[^"]*"', '"p":"1970-01-01 00:00:00"', log.read_text()))
     migrate = ["migrate", "zoneless", "--cluster-by", "p", "--dry-run"]
-    yield [*migrate, "--partition-time-zone", "Asia/Tokyo"]
+    yield [*migrate, "--set", "partition_time_zone=Asia/Tokyo"]
     yield ["set-properties", "zoneless", "liquidlog.partitionTimeZone=UTC"]
     yield migrate
     yield [*words, "-o", "migration.json"]
-    yield [*words, *readers, "--yes", "--no-read-back"]
+    yield [*words, *readers, "--yes", "--set", "read_back=false"]
 
 
 def _ticks(home: Path) -> Iterator[Words]:
@@ -145,12 +155,16 @@ def _deletions() -> Iterator[Words]:
 
 
 def _plans() -> Iterator[Words]:
-    yield ["plan", "t", *_OVERLAP, *_PAID]
+    yield ["plan", "t", *_OVERLAP, "--workload", "w.jsonl"]
     yield ["plan", "t", "--where", "x < 9", *_OVERLAP]
-    yield ["plan", "t", "--prefix", "s", *_OPEN]
-    yield ["plan", "t", *_SMALL, *_OPEN, "--row-groups"]
+    yield ["plan", "t", "--set", "prefix=s", *_OPEN]
+    yield ["plan", "t", *_SMALL, *_OPEN]
     yield ["optimize", "t", *_OPEN, "--dry-run"]
     yield ["doctor", "t", "--workload", "w.jsonl", "--payback-days", "1"]
+
+
+def _alter(table: str, clause: str) -> Words:
+    return ["sql", f"ALTER TABLE delta.`{table}` {clause}"]
 
 
 def _dry(words: Words) -> Iterator[Words]:
@@ -158,14 +172,14 @@ def _dry(words: Words) -> Iterator[Words]:
 
 
 def _looks(table: str) -> Iterator[Words]:
-    yield from ([verb, table] for verb in ("detail", "history", "files", "cubes", "health"))
-    yield from ([verb, table] for verb in ("plan", "explain", "doctor", "orphans"))
+    yield from ([verb, table] for verb in ("detail", "history", "files", "health"))
+    yield ["health", table, "--cubes"]
+    yield from ([verb, table] for verb in ("plan", "doctor", "orphans"))
+    yield ["plan", table, "--why"]
     yield ["history", table, "--amplification"]
     yield ["health", table, "--where", "x < 9"]
     yield ["scan", table, "--where", "x < 9"]
     yield ["scan", table, "--workload", "w.jsonl"]
-    yield ["scan", table, "--where", "x < 9", "--row-groups"]
-    yield ["health", table, "--row-groups"]
     yield ["health", table, "--workload", "w.jsonl"]
     yield ["health", table, "--where", "upper(s) = 'A' AND x < 9"]
     yield ["workload", "import", "w.sql", "-o", "imported.jsonl"]
@@ -180,7 +194,6 @@ def _mistakes(home: Path) -> Iterator[Words]:
     yield ["create", "t", "--schema-from", "rows.parquet"]
     yield ["append", "t", "other.parquet"]
     yield ["cluster-by", "t", "a,b"]
-    yield ["explain", "t", "--replay", "1"]
     yield ["detail", "t", "--timestamp", "1999-01-01"]
     (home / "broken.json").write_text("{}")
     yield ["run", "broken.json", "-o", "broken.jsonl"]
@@ -190,13 +203,13 @@ def _other_tables() -> Iterator[Words]:
     """Tables with deletion vectors, with row tracking, and without clustering columns."""
     for case in ("12_dv_live", "15_row_tracking", "24_partitioned_zorder"):
         table = str(ROOT / "fixtures" / "logs" / case / "table")
-        yield from ([verb, table] for verb in ("plan", "detail", "files", "cubes", "history"))
+        yield from ([verb, table] for verb in ("plan", "detail", "files", "history"))
         yield ["optimize", table, "--full", "--dry-run"]
     yield from _advised()
     yield ["create", "plain", "--schema-from", "rows.parquet"]
     yield from [["append", "plain", "rows.parquet"]] * 2
     yield from _dry(["optimize", "plain", "--zorder-by", "x,s"])
-    yield from ([verb, "plain"] for verb in ("health", "files", "explain", "plan", "optimize"))
+    yield from ([verb, "plain"] for verb in ("health", "files", "plan", "optimize"))
     yield ["health", "plain", "--columns", "x,s"]
     yield ["cluster-by", "plain", "x", "--yes"]
     yield from _dry(["drop-feature", "plain", "clustering"])
@@ -221,12 +234,18 @@ def _advised() -> Iterator[Words]:
 
 
 def _a_table_that_remembers() -> Iterator[Words]:
-    names = ("strategy=overlap", "curve=kd", "tolerance=1.5", "minCubeSize=1GiB")
-    properties = [f"liquidlog.{name}" for name in (*names, "targetCubeSize=2GiB")]
+    remembered = {
+        "liquidlog.strategy": "overlap",
+        "liquidlog.curve": "kd",
+        "liquidlog.tolerance": "1.5",
+        "liquidlog.minCubeSize": "1GiB",
+        "liquidlog.targetCubeSize": "2GiB",
+        "delta.targetFileSize": "2048",
+    }
     yield ["create", "mine", "--schema-from", "rows.parquet", "--cluster-by", "x,s"]
     yield ["append", "mine", "rows.parquet"]
-    yield ["set-properties", "mine", *properties, "delta.targetFileSize=2048"]
-    yield ["set-properties", "mine", "liquidlog.zorderBy=x"]
+    yield _alter("mine", set_properties(remembered))
+    yield _alter("mine", set_properties({"liquidlog.zorderBy": "x"}))
     yield from ([verb, "mine"] for verb in ("detail", "plan", "doctor", "optimize"))
 
 
@@ -235,8 +254,9 @@ def _files_that_lie_well() -> Iterator[Words]:
     for source in ("rows.parquet", "far.parquet", "rows.parquet"):
         yield ["append", "apart", source]
     size = max(Table.open("apart").snapshot().files["size"].to_pylist())
-    keeping = ("apart", "--skip-clustered", "--max-file-size", str(size))
-    yield from ([verb, *keeping] for verb in ("plan", "explain"))
+    keeping = ("apart", "--set", "skip_clustered=true", "--max-file-size", str(size))
+    yield ["plan", *keeping]
+    yield ["plan", *keeping, "--why"]
     yield from _dry(["optimize", *keeping])
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from liquidlog.operations.rewrite import CommitReport
+from liquidlog.operations.rewrite import CommitReport, require_rewritable
 from liquidlog.plan import ClusteringPlan
 from liquidlog.table import Table
 from support.arrow_executor import execute
@@ -12,7 +12,7 @@ from support.arrow_executor import execute
 def migrate(table: Table, cluster_by: Sequence[str], **policy: Any) -> CommitReport:
     """Migrate a table as Table.migrate does, without a JVM."""
     plan = table.plan_migration(cluster_by, **policy)
-    table.require_writable(plan)
+    require_rewritable(table.opened, plan)
     return table.commit(plan, execute(plan))
 
 

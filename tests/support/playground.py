@@ -16,6 +16,7 @@ from liquidlog.commit.transaction import Clock
 from liquidlog.data.runs import Run
 from liquidlog.log.loader import open_store
 from liquidlog.log.store import TableStore
+from liquidlog.operations.opened import OpenedTable
 from liquidlog.storage.files import put_if_absent
 from liquidlog.storage.objects import Objects
 from liquidlog.storage.options import NO_OPTIONS, StorageOptions
@@ -130,7 +131,7 @@ class Playground:
 
     def table(self, writer: str) -> Table:
         """Return the table as a process of its own opens it; `writer` begins its ids."""
-        return Table(self.store(), clock_of(writer))
+        return Table.of(OpenedTable(self.store(), clock_of(writer)))
 
     def store(self) -> TableStore:
         """Return the table's store as a process of its own opens it."""

@@ -28,7 +28,7 @@ STAGES: Final[dict[str, Callable[[Table], Any]]] = {
     "explain": lambda table: table.explain(),
 }
 
-COMMANDS: Final = ("detail", "files", "history", "cubes", "health", "plan", "explain")
+COMMANDS: Final = ("detail", "files", "history", "health", "plan")
 
 
 def look_through_facade(uri: str) -> dict[str, str]:

@@ -11,13 +11,13 @@ from liquidlog.table import Table
 
 def commit_actions(table: Table, *actions: dict[str, object]) -> int:
     """Commit actions by hand, as an engine that is not ours; return the version."""
-    version = table.update().version + 1
+    version = table.snapshot().version + 1
     info = {"commitInfo": {"timestamp": 0, "operation": "BY HAND", "operationParameters": {}}}
     lines = "".join(json.dumps(action) + "\n" for action in (info, *actions))
     path = Path(table.uri, "_delta_log", f"{version:020d}.json")
     with path.open("x") as file:
         file.write(lines)
-    table.update()
+    table.snapshot()
     return version
 
 

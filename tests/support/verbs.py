@@ -14,7 +14,7 @@ from liquidlog.errors import LiquidlogError
 from liquidlog.operations import define
 from liquidlog.plan import ClusteringPlan, GroupFailure, RewrittenGroup
 from liquidlog.spec.arrow import delta_schema
-from liquidlog.table import Table
+from liquidlog.table import Table, define_table
 from support.arrow_executor import execute, execute_groups, write
 from support.playground import Playground, clock_of
 from support.rivals import partitioned
@@ -71,7 +71,7 @@ class Operation:
 
 
 def create(ground: Playground, writer: str) -> int:
-    definition = Table.definition(schema=SCHEMA, cluster_by=["x"])
+    definition = define_table(schema=SCHEMA, cluster_by=["x"])
     define.create(ground.store(), definition, clock_of(writer))
     return 0
 

@@ -23,6 +23,7 @@ from liquidlog.cli.main import cli, run
 from liquidlog.errors import CommitConflictError
 from liquidlog.log.loader import open_store
 from liquidlog.log.segment import read_commit
+from liquidlog.operations.opened import OpenedTable
 from liquidlog.table import Table, system_clock
 from support.arrow_executor import execute
 
@@ -49,7 +50,7 @@ def write(uri: str, writer: str, commits: str, kinds: str, options: str) -> None
     """
     ids = (f"writer {writer} {number}" for number in itertools.count())
     store = open_store(uri, json.loads(options))
-    table = Table(store, replace(system_clock(), new_id=lambda: next(ids)))
+    table = Table.of(OpenedTable(store, replace(system_clock(), new_id=lambda: next(ids))))
 
     def try_cluster_by() -> bool:
         flipped = ["s", "x"] if table.detail()["clusteringColumns"] == ["x", "s"] else ["x", "s"]

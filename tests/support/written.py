@@ -99,7 +99,7 @@ def data_files(table: Table) -> set[str]:
 
 def require_untouched(table: Table, version: int) -> None:
     """Nothing was committed, and no file is left."""
-    assert table.update().version == version
+    assert table.snapshot().version == version
     assert data_files(table) == set(table.files()["path"].to_pylist())
     assert runs_in(table.uri) == ()
 
@@ -108,7 +108,7 @@ def table_with_lost_vector(spark: SparkSession, directory: Path, nowhere: str) -
     """A table of one file, whose deletion vector is `nowhere`; and the path of the file."""
     table = table_of(directory, properties={"delta.enableDeletionVectors": "true"})
     append(numbers(spark, 100), table)
-    (path,) = table.update().paths().to_pylist()
+    (path,) = table.snapshot().paths().to_pylist()
     kind, place = NOWHERE[nowhere]
     vector = DeletionVector(
         storage_type=kind, path_or_inline_dv=place, offset=1, size_in_bytes=34, cardinality=1

@@ -47,7 +47,7 @@ def test_advice_is_saved_applied_and_planned(
     assert "cluster-by" in error["error"]["message"]
     status, would, _ = call(*words, "--apply", "--dry-run")
     assert (status, would["applied"], would["dry_run"]) == (0, [11, 12], True)
-    assert table.update().version == 10
+    assert table.snapshot().version == 10
     status, done, _ = call(*words, "--apply")
     assert (status, done["applied"]) == (0, [11, 12])
     assert done["protocol_change"]["min_writer_version"] == 7
@@ -82,7 +82,7 @@ def test_a_table_that_is_left_alone_is_not_changed(
     assert out.startswith("leave the table as it is")
     assert "nothing to do: the table keeps its columns and properties" in out
     assert "liquidlog cluster-by" not in out
-    assert table.update().version == 10
+    assert table.snapshot().version == 10
     status, _, err = said("plan", table.uri, "--advice", saved)
     assert status == 2
     assert "the advice is to leave the table as it is" in err

@@ -35,7 +35,7 @@ def values(*words: str) -> list[str]:
 def test_verbs_are_offered_with_their_summaries() -> None:
     expected = [("plain", name, verb.summary) for name, verb in VERBS.items()]
     assert offered("") == expected
-    assert values("dr") == ["drop-feature", "drop-column"]
+    assert values("dr") == ["drop-feature"]
     assert values("zz") == []
 
 
@@ -58,9 +58,8 @@ def test_options_are_offered(verb: str) -> None:
         (["optimize", "t", "--curve", "z"], ["zorder"]),
         (["optimize", "t", "--executor", ""], ["local", "spark"]),
         (["tick", "--executor", "l"], ["local"]),
-        (["optimize", "t", "--compression", "g"], ["gzip"]),
+        (["optimize", "t", "--set", "compression=g"], ["gzip"]),
         (["workload", ""], ["import"]),
-        (["simulate", "streaming", "--curve", "h"], ["hilbert"]),
     ],
 )
 def test_names_are_offered(words: list[str], expected: list[str]) -> None:
@@ -163,7 +162,7 @@ def completed(shell: str, words: Sequence[str], home: Path) -> list[str]:
 @pytest.mark.parametrize("shell", SHELLS)
 def test_a_real_shell_completes_verbs_and_names(shell: str, tmp_path: Path) -> None:
     found = completed(shell, ["liquidlog", "dr"], tmp_path)
-    assert sorted(found) == ["drop-column", "drop-feature"]
+    assert sorted(found) == ["drop-feature"]
     words = ["liquidlog", "plan", "t", "--strategy", "o"]
     assert completed(shell, words, tmp_path) == ["overlap"]
 

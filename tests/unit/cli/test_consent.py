@@ -30,7 +30,7 @@ def test_nobody_is_asked_where_nobody_can_answer(plain: str) -> None:
     assert (status, out) == (2, "")
     assert "delta-rs" in err
     assert "--yes" in err
-    assert Table.open(plain).update().version == 0
+    assert Table.open(plain).snapshot().version == 0
     status, _, err = said("cluster-by", plain, "a", "--yes")
     assert status == 0
     assert "delta-rs" in err
@@ -49,14 +49,14 @@ def test_a_person_is_asked(
 ) -> None:
     monkeypatch.setattr(sys, "stdin", Terminal(answer))
     assert run(cli, ["cluster-by", plain, "a"]) == status
-    assert Table.open(plain).update().version == (1 if status == 0 else 0)
+    assert Table.open(plain).snapshot().version == (1 if status == 0 else 0)
 
 
 def test_a_rehearsal_says_it_and_asks_nothing(plain: str) -> None:
     status, out, _ = said("cluster-by", plain, "a", "--dry-run")
     assert status == 0
     assert "would ask first" in out
-    assert Table.open(plain).update().version == 0
+    assert Table.open(plain).snapshot().version == 0
 
 
 def test_a_statement_says_it(plain: str) -> None:

@@ -20,24 +20,16 @@ ROWS = pa.table({"x": range(10), "y": range(10)})
 
 COMMAND_LINE: Final = {
     # What is about one table, or one run.
-    *(
-        "--where",
-        "--columns",
-        "--zorder-by",
-        "--prefix",
-        "--bloom-filter",
-        "--cluster-by",
-        "--file",
-    ),
-    *("--version", "--timestamp", "--replay", "--since", "--table", "--property", "--schema"),
-    *("--schema-from", "--like", "--column-mapping", "--append-rate", "--rounds", "--scenario"),
-    *("--workload", "--advice", "--policy", "--sample", "--final", "--cluster", "--json"),
+    *("--where", "--columns", "--zorder-by", "--cluster-by", "--why", "--cubes", "--set"),
+    *("--version", "--timestamp", "--since", "--table", "--property", "--schema"),
+    *("--schema-from", "--like", "--column-mapping"),
+    *("--workload", "--advice", "--policy", "--cluster", "--json"),
     # What writes, deletes or agrees to it, or does less than it seems to.
-    *("--yes", "--none", "--unset", "--apply", "--fix", "--delete", "--finished", "--older-than"),
+    *("--yes", "--none", "--apply", "--fix", "--delete", "--finished", "--older-than"),
     *("--retain", "--allow-short-retention", "--truncate-history", "--full", "--dry-run"),
-    *("--plan-only", "--no-read-back", "--add-to"),
+    *("--plan-only", "--add-to"),
     # What names a local file to be replaced.
-    *("--output", "--openmetrics", "--trend", "--plot", "--add-to"),
+    *("--output", "--openmetrics", "--trend", "--add-to"),
     # What has a section of its own, or says which file counts.
     *("--storage-option", "--verbose", "--config", "--no-config"),
 }

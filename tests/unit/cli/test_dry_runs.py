@@ -158,7 +158,11 @@ def on_table(verb: str, *words: str) -> Callable[[Path], Words]:
     return lambda tmp_path: [verb, made(tmp_path).uri, *words]
 
 
-FINAL = ("--strategy", "overlap", "--max-file-size", "2KiB", "--final")
+def altered(clause: str) -> Callable[[Path], Words]:
+    return lambda tmp_path: ["sql", f"ALTER TABLE delta.`{made(tmp_path).uri}` {clause}"]
+
+
+FINAL = ("--strategy", "overlap", "--max-file-size", "2KiB", "--set", "final=true")
 
 
 def sql(tmp_path: Path) -> Words:
@@ -175,10 +179,10 @@ CASES: Mapping[str, Callable[[Path], Words]] = {
     "cluster-by --none": on_table("cluster-by", "--none"),
     "cluster-by the same": on_table("cluster-by", "x"),
     "drop-feature": on_table("drop-feature", "clustering"),
-    "rename-column": on_table("rename-column", "s", "word"),
-    "rename-column the same": on_table("rename-column", "s", "s"),
-    "drop-column": on_table("drop-column", "s"),
-    "set-properties": on_table("set-properties", "a=b"),
+    "rename": altered("RENAME COLUMN s TO word"),
+    "rename to the same": altered("RENAME COLUMN s TO s"),
+    "drop": altered("DROP COLUMN s"),
+    "properties": altered("SET TBLPROPERTIES ('a' = 'b')"),
     "checkpoint": on_table("checkpoint"),
     "checkpoint again": checkpoint_again,
     "doctor": doctor,
@@ -188,8 +192,8 @@ CASES: Mapping[str, Callable[[Path], Words]] = {
     "vacuum": vacuum,
     "vacuum of nothing": on_table("vacuum"),
     "optimize": on_table("optimize"),
-    "optimize --final": on_table("optimize", *FINAL, "--min-gain", "0"),
-    "optimize --final without gain": on_table("optimize", *FINAL, "--min-gain", "99"),
+    "optimize --final": on_table("optimize", *FINAL, "--set", "min_gain=0"),
+    "optimize --final without gain": on_table("optimize", *FINAL, "--set", "min_gain=99"),
     "migrate": migrate,
     "migrate without files": migrate_empty,
     "run": run_plan,
@@ -333,7 +337,7 @@ def no_writer(tmp_path: Path) -> Words:
     text = log.read_text()
     log.write_text(text.replace('"writerFeatures":[', '"writerFeatures":["nobodyKnows",'))
     assert log.read_text() != text
-    return ["set-properties", table.uri, "a=b"]
+    return ["sql", f"ALTER TABLE delta.`{table.uri}` SET TBLPROPERTIES ('a' = 'b')"]
 
 
 def null_in_a_column_without(tmp_path: Path) -> Words:
@@ -350,9 +354,9 @@ def result_nowhere(tmp_path: Path) -> Words:
 FAILING: Mapping[str, tuple[int, Callable[[Path], Words]]] = {
     "create where a table is": (1, lambda p: ["create", made(p).uri, "--like", str(p / "t")]),
     "a column that is not": (2, on_table("cluster-by", "nope")),
-    "a column in use": (2, on_table("drop-column", "x")),
-    "a name in use": (2, on_table("rename-column", "s", "x")),
-    "a property of nobody": (2, on_table("set-properties", "delta.nope=1")),
+    "a column in use": (2, altered("DROP COLUMN x")),
+    "a name in use": (2, altered("RENAME COLUMN s TO x")),
+    "a property of nobody": (2, altered("SET TBLPROPERTIES ('delta.nope' = '1')")),
     "an unknown feature": (5, no_writer),
     "rows that may not be": (1, null_in_a_column_without),
     "a source that is not": (1, on_table("append", "/no/such/file.parquet")),

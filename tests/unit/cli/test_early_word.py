@@ -25,7 +25,7 @@ from support.arrow_executor import execute_groups
 from support.commands import Call, said
 from support.restored import remove_and_restore
 
-POLICY = ("--min-cube-size", "1", "--target-cube-size", "1")
+POLICY = ("--set", "min_cube_size=1", "--set", "target_cube_size=1")
 OTHER = Origin(verb="optimize", host="host-a", pid=4711, started_ms=0)
 
 

@@ -29,7 +29,7 @@ def test_what_executors_say_is_shown_but_beside_json(
 
 
 @pytest.mark.parametrize(
-    "arguments", [["optimize"], ["optimize", "--final", "--strategy=overlap"], ["sql"]]
+    "arguments", [["optimize"], ["optimize", "--set", "final=true", "--strategy=overlap"], ["sql"]]
 )
 @pytest.mark.parametrize("rows", [0, 12])
 def test_no_executor_begins_where_there_is_nothing_to_rewrite(

@@ -11,6 +11,7 @@ import pytest
 
 from liquidlog.cli.main import cli, run
 from liquidlog.data.runs import Run
+from liquidlog.operations.explain import explain_together
 from liquidlog.table import Table
 from support.commands import Call
 
@@ -62,9 +63,9 @@ ROOTS = [
     (("history",), "history", 2),
     (("history", "--amplification"), "amplification", 2),
     (("files",), "files", FILES),
-    (("cubes",), "cubes", 3),
+    (("health", "--cubes"), "cubes", 3),
     (("scan", "--where", "x >= 0"), "files", FILES),
-    (("explain",), "explain", FILES),
+    (("plan", "--why"), "explain", FILES),
     (("orphans",), "files", 4),
 ]
 
@@ -91,7 +92,7 @@ def test_a_listing_is_whole_and_with_a_limit_its_first(
     assert rest == f"{total - 1} more of {total} left out by --limit 1\n"
     assert call(verb, table, *options, "--limit", str(total))[2] == ""
 
-    every = ["--all"] if verb == "explain" else []
+    every = ["--limit", str(total)] if root == "explain" else []
     lines, err = text_of(capsys, verb, table, *options, *every)
     assert (len([line for line in lines if line.strip()]) >= total, err) == (True, "")
     if root in {"files", "explain"}:
@@ -106,11 +107,9 @@ def test_numbers_are_whole_in_a_pipe(table: str, capsys: pytest.CaptureFixture[s
 
 
 def test_explain_counts_files_by_reason(table: str, capsys: pytest.CaptureFixture[str]) -> None:
-    lines, _ = text_of(capsys, "explain", table, "--min-cube-size", "1002")
+    lines, _ = text_of(capsys, "plan", table, "--why", "--set", "min_cube_size=1002")
     assert len(lines) < 20
-    found = Table.open(table).explain_together(
-        Table.open(table).plan(min_cube_size=1002), examples=2
-    )
+    found = explain_together(Table.open(table).plan(min_cube_size=1002), examples=2)
     assert [(one.decision, one.reason, one.files) for one in found] == [
         ("rewrite", "clustering", 249),
         ("skip", "stable_cube", 1),
@@ -130,21 +129,14 @@ def test_explain_together_says_what_each_row_says(table: str) -> None:
         for row in opened.explain(plan):
             key = (row["decision"], row["reason"])
             counted[key] = counted.get(key, 0) + 1
-        together = opened.explain_together(plan)
+        together = explain_together(plan, examples=3)
         assert {(one.decision, one.reason): one.files for one in together} == counted
-
-
-def test_replay_takes_no_listing_options(table: str, call: Call) -> None:
-    for options in (["--all"], ["--limit", "3"], ["--file", "x"]):
-        assert call("explain", table, "--replay", "1", *options)[0] == 2
 
 
 def test_every_document_is_an_object_with_its_version(table: str, call: Call) -> None:
     for words in (["detail"], ["health"], ["doctor"], ["plan"]):
         document = call(words[0], table, *words[1:])[1]
         assert document["format_version"] == 1
-    simulated = call("simulate", "streaming", "--rounds", "2", "--strategy", "new")[1]
-    assert simulated["format_version"] == 1
 
 
 @pytest.mark.parametrize("verb", ["files", "health"])

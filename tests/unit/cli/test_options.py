@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 from deltalake import write_deltalake
 
-from liquidlog.cli.main import cli
+from liquidlog.cli.main import GONE, cli
 from liquidlog.table import Table
 from support.commands import said
 
@@ -18,100 +18,50 @@ ANYWHERE: Final = {"--json", "--verbose", "--config", "--no-config"}
 
 ALWAYS: Final = {
     "advise": {
-        "--workload",
-        "--columns",
-        "--max-columns",
-        "--min-gain",
-        "--max-file-size",
-        "--payback-days",
-        "--readings-per-day",
-        "--apply",
-        "--output",
+        *("--workload", "--columns", "--max-columns", "--min-gain", "--max-file-size"),
+        *("--payback-days", "--readings-per-day", "--apply", "--output"),
     },
     "append": {"--dry-run"},
     "checkpoint": {"--dry-run"},
     "cluster-by": {"--dry-run", "--yes"},
     "drop-feature": {"--dry-run"},
-    "commit": {"--dry-run", "--groups-per-commit", "--max-reconciled-share"},
+    "commit": {"--dry-run"},
     "create": {"--dry-run", "--cluster-by", "--property"},
     "detail": {"--version"},
     "doctor": {"--fix", "--workload", "--payback-days", "--readings-per-day"},
-    "drop-column": {"--dry-run"},
-    "cubes": {"--limit"},
-    "explain": {"--file", "--max-file-size", "--all"},
     "files": {"--version", "--limit"},
-    "health": {"--columns", "--where", "--fail-if", "--openmetrics", "--trend", "--row-groups"},
+    "health": {"--columns", "--where", "--fail-if", "--openmetrics", "--trend", "--cubes"},
     "history": {"--limit", "--amplification"},
-    "optimize": {
-        "--advice",
-        "--dry-run",
-        "--executor",
-        "--max-file-size",
-        "--compression",
-        "--bloom-filter",
-        "--groups-per-commit",
-        "--max-reconciled-share",
-        "--no-read-back",
-    },
-    "migrate": {
-        "--cluster-by",
-        "--workload",
-        "--max-file-size",
-        "--min-cube-size",
-        "--compression",
-        "--bloom-filter",
-        "--output",
-    },
+    "optimize": {"--advice", "--dry-run", "--executor", "--max-file-size"},
+    "migrate": {"--cluster-by", "--workload", "--max-file-size", "--output"},
     "vacuum": {"--retain", "--dry-run", "--limit"},
     "orphans": {"--delete", "--finished", "--older-than", "--limit"},
-    "plan": {
-        "--advice",
-        "--output",
-        "--workload",
-        "--max-file-size",
-        "--compression",
-        "--bloom-filter",
-        "--payback-days",
-        "--readings-per-day",
-    },
-    "rename-column": {"--dry-run"},
+    "plan": {"--advice", "--output", "--workload", "--max-file-size", "--why"},
     "report": {"--output", "--workload", "--payback-days", "--readings-per-day"},
-    "run": {"--output", "--executor", "--dry-run", "--no-read-back"},
-    "scan": {"--version", "--limit", "--time-zone", "--row-groups"},
-    "set-properties": {"--dry-run", "--unset"},
+    "run": {"--output", "--executor", "--dry-run"},
+    "scan": {"--version", "--limit", "--time-zone"},
     "sql": {"--executor", "--spark-conf", "--local-limit", "--dry-run", "--storage-option"},
     "fleet": {
-        "--workload",
-        "--output",
-        "--payback-days",
-        "--readings-per-day",
-        "--storage-option",
+        *("--workload", "--output", "--payback-days", "--readings-per-day", "--storage-option"),
     },
     "tick": {"--policy", "--plan-only", "--openmetrics", "--storage-option"},
     "workload": {"--output", "--table", "--since", "--redact"},
-    "simulate": {"--append-rate", "--rounds", "--strategy", "--max-file-size", "--plot"},
 }
 """Options of a verb that do."""
 
 PLANNING: Final = {
     # Option: what makes it have no effect.
     "--full": "plain --full",
-    "--skip-clustered": "two --strategy overlap --skip-clustered",
     "--strategy": "plain --strategy cube",
-    "--min-cube-size": "plain --min-cube-size 1GiB",
-    "--target-cube-size": "two --target-cube-size 1GiB",
     "--curve": "one --curve kd",
     "--zorder-by": "two --zorder-by x",
     "--budget": "two --budget 1GiB",
     "--where": "two --where x=1",
-    "--tolerance": "two --tolerance 1.27",
-    "--min-overlapping-files": "two --strategy cube --min-overlapping-files 4",
-    "--min-overlap": "two --strategy overlap --min-overlap 0.5 --min-overlapping-files 0",
 }
 WITHOUT_EFFECT: Final = {
     "append": {"--cluster": "plain source --cluster"},
     "cluster-by": {"--none": "two x --none"},
-    "commit": {"--reconcile-limit": "two two --reconcile-limit 1GiB --max-reconciled-share 0%"},
+    "commit": {"--set": "two two --set tolerance=2"},
     "create": {
         "--schema-from": "new --like two --schema-from source",
         "--schema": "new --like two --schema source",
@@ -122,35 +72,19 @@ WITHOUT_EFFECT: Final = {
     "advise": {"--dry-run": "two --workload readers --dry-run"},
     "detail": {"--timestamp": "two --version 0 --timestamp 2026-01-31"},
     "doctor": {"--dry-run": "two --dry-run"},
-    "explain": {
-        **PLANNING,
-        "--replay": "two --replay 1 --file x",
-        "--limit": "two --replay 1 --limit 3",
-    },
     "files": {"--timestamp": "two --version 0 --timestamp 2026-01-31"},
     "optimize": {
         **PLANNING,
-        "--prefix": "plain --prefix x",
+        "--set": "plain --set prefix=x",
         "--workload": "plain --workload readers",
-        "--final": "two --final",
-        "--reconcile-limit": "two --reconcile-limit 1GiB --max-reconciled-share 0",
-        "--min-gain": "two --strategy overlap --min-gain 0.2",
         "--spark-conf": "two --executor other --spark-conf a=b",
-        "--local-limit": "two --local-limit 1GiB",
     },
     "migrate": {
         "--add-to": "parted --cluster-by x --add-to document",
         "--curve": "parted --cluster-by x --curve kd --dry-run",
-        "--prefix": "parted --cluster-by x --prefix s --dry-run",
-        "--target-cube-size": "parted --cluster-by x --target-cube-size 1GiB --dry-run",
-        "--sample": "parted --cluster-by x --sample",
-        "--reconcile-limit": "parted --cluster-by x --reconcile-limit 1GiB"
-        " --max-reconciled-share 0",
-        "--max-reconciled-share": "parted --cluster-by x -o new --max-reconciled-share 10%",
+        "--set": "parted --cluster-by x --set prefix=s --dry-run",
         "--executor": "parted --cluster-by x -o new --executor local",
         "--spark-conf": "parted --cluster-by x --executor local --spark-conf a=b",
-        "--local-limit": "parted --cluster-by x --local-limit 1GiB",
-        "--no-read-back": "parted --cluster-by x -o new --no-read-back",
         "--yes": "parted --cluster-by x -o new --yes",
         "--dry-run": "parted --cluster-by x -o new --dry-run",
     },
@@ -163,59 +97,76 @@ WITHOUT_EFFECT: Final = {
     },
     "vacuum": {"--allow-short-retention": "two --allow-short-retention"},
     "drop-feature": {"--truncate-history": "two clustering --truncate-history"},
-    "plan": {
-        **PLANNING,
-        "--prefix": "plain --prefix x",
-        "--row-groups": "two --row-groups",
-        "--sample": "two --sample",
-        "--throughput": "two --throughput 1GiB",
-        "--hour-price": "two --hour-price 1",
-        "--tib-price": "two --tib-price 1",
-        "--currency": "two --currency EUR",
-        "--start-seconds": "two --start-seconds 1",
-    },
+    "plan": {**PLANNING, "--set": "plain --set prefix=x", "--limit": "two --limit 3"},
     "run": {
         "--spark-conf": "document -o new --executor other --spark-conf a=b",
-        "--local-limit": "document -o new --local-limit 1GiB",
+        "--set": "document -o new --set local_limit=1GiB",
     },
-    "health": {"--workload": "two --workload w --columns x"},
+    "health": {"--workload": "two --workload w --columns x", "--limit": "two --limit 3"},
     "scan": {
         "--where": "two --where x=1 --workload w",
         "--workload": "two --where x=1 --workload w",
         "--timestamp": "two --where x=1 --version 0 --timestamp 2026-01-31",
     },
-    "simulate": {
-        "--scenario": "streaming --scenario merge",
-        "--min-cube-size": "streaming --strategy all --strategy new --min-cube-size 1GiB",
-        "--curve": "streaming --columns 1 --curve kd",
-        "--columns": "two --columns 2",
-        "--tolerance": "streaming --strategy cube --tolerance 2",
-    },
 }
 """Words that give an option beside something that takes its effect away; names become paths."""
 
+SETTINGS_WITHOUT_EFFECT: Final = (
+    "optimize two --strategy overlap --set skip_clustered=true",
+    "optimize plain --set min_cube_size=1GiB",
+    "optimize two --set target_cube_size=1GiB",
+    "plan two --set tolerance=1.27",
+    "plan two --strategy cube --set min_overlapping_files=4",
+    "plan two --strategy overlap --set min_overlap=0.5 --set min_overlapping_files=0",
+    "plan two --set sample=true",
+    "plan two --why --set payback_days=3",
+    "plan two --set read_back=false",
+    "optimize two --set final=true",
+    "optimize two --set reconcile_limit=1GiB --set max_reconciled_share=0",
+    "optimize two --strategy overlap --set min_gain=0.2",
+    "optimize two --set local_limit=1GiB",
+    "commit document empty --set reconcile_limit=1GiB --set max_reconciled_share=0%",
+    "migrate parted --cluster-by x --set target_cube_size=1GiB --dry-run",
+    "migrate parted --cluster-by x --set sample=true",
+    "migrate parted --cluster-by x --set full=true",
+    "migrate parted --cluster-by x --set groups_per_commit=3",
+    "migrate parted --cluster-by x -o new --set max_reconciled_share=10%",
+    "migrate parted --cluster-by x -o new --set read_back=false",
+    "health two --cubes --where x=1",
+)
+WRONG_SETTINGS: Final = (
+    *("tolerance", "tolerance=", "tolerance=0.5", "tolerance=much", "tolerence=2", "full=yes"),
+    *("budget=big", "max_file_size=1", "min_overlapping_files=-1", "weights=x=1", "=3"),
+)
+
 LOCAL: Final = {
-    **dict.fromkeys(("detail", "files", "cubes", "health", "history", "explain"), "two"),
+    **dict.fromkeys(("detail", "files", "health", "history"), "two"),
     **dict.fromkeys(("plan", "optimize", "doctor", "checkpoint", "orphans", "vacuum"), "two"),
     "advise": "two --workload readers",
     "append": "two source",
     "cluster-by": "two x",
     "commit": "document empty",
     "create": "new --like two",
-    "drop-column": "two x",
     "drop-feature": "two clustering",
     "migrate": "parted --cluster-by x --yes",
-    "rename-column": "two x y",
     "report": "two -o new",
     "run": "document -o new",
     "scan": "two --where x=1",
-    "set-properties": "two a=b",
-    "simulate": "streaming",
     "workload": "import two -o new",
 }
 """Each verb on local disk, where a storage has no options."""
 
-ALONE: Final = {"explain": "two --replay 1 --full"}
+OPTIONS_GONE: Final = {
+    "optimize two --tolerance 2": "--set tolerance=",
+    "plan two --min-cube-size=1GiB": "--set min_cube_size=",
+    "optimize two --final": "--set final=true",
+    "optimize two --no-read-back": "--set read_back=false",
+    "optimize two --skip-clustered": "--set skip_clustered=true",
+    "plan two --payback-days 3": "--set payback_days=",
+    "plan two --throughput 1GiB": "--workload",
+    "health two --row-groups": "page index",
+}
+"""Options of earlier releases, and what the refusal says of each."""
 
 
 def options() -> Iterator[tuple[str, str]]:
@@ -257,38 +208,39 @@ def test_every_option_is_looked_at() -> None:
 
 
 CASES = [
-    *(
-        (verb, option, words)
-        for verb, row in WITHOUT_EFFECT.items()
-        for option, words in row.items()
-    ),
-    *((verb, "--storage-option", f"{words} --storage-option a=b") for verb, words in LOCAL.items()),
-    *((verb, "--full", words) for verb, words in ALONE.items()),
+    *(f"{verb} {words}" for verb, row in WITHOUT_EFFECT.items() for words in row.values()),
+    *(f"{verb} {words} --storage-option a=b" for verb, words in LOCAL.items()),
+    *SETTINGS_WITHOUT_EFFECT,
+    *(f"optimize two --set {text}" for text in WRONG_SETTINGS),
+    "detail s3://b/t --storage-option aws_region=a --storage-option aws_region=b",
+    "optimize two --spark-conf a=1 --spark-conf a=2",
+    "optimize two --set max_file_size=1GiB --set max_file_size=2GiB",
+    "optimize two --max-file-size 1GiB --set max_file_size=2GiB",
 ]
 
 
-@pytest.mark.parametrize(("verb", "option", "words"), CASES)
-def test_an_option_without_effect_is_refused(
-    verb: str, option: str, words: str, home: Path
-) -> None:
-    assert option in words.split()
+def test_what_has_no_effect_or_is_wrong_is_refused(home: Path) -> None:
+    assert all(option in words for row in WITHOUT_EFFECT.values() for option, words in row.items())
     before = sorted(home.rglob("*"))
+    taken = []
+    for words in CASES:
+        status, out, err = said(*_words(words, home))
+        if (status, out) != (2, "") or "Traceback" in err or sorted(home.rglob("*")) != before:
+            taken.append((words, status, err))
+    assert taken == []
+
+
+def test_options_and_verbs_that_are_gone_name_what_to_use(home: Path) -> None:
+    for words, instead in OPTIONS_GONE.items():
+        status, out, err = said(*_words(words, home))
+        assert (status, out) == (2, ""), words
+        assert instead in err, words
+    for name, instead in GONE.items():
+        status, out, err = said(name, str(home / "two"))
+        assert (status, out) == (2, ""), name
+        assert instead in err
+
+
+def _words(words: str, home: Path) -> list[str]:
     names = {path.name for path in home.iterdir()} | {"new"}
-    given = [str(home / word) if word in names else word for word in words.split()]
-    status, out, err = said(verb, *given)
-    assert (status, out) == (2, "")
-    assert "Traceback" not in err
-    assert sorted(home.rglob("*")) == before
-
-
-@pytest.mark.parametrize(
-    "words",
-    [
-        "set-properties two a=1 a=2",
-        "detail s3://b/t --storage-option aws_region=a --storage-option aws_region=b",
-        "optimize two --spark-conf a=1 --spark-conf a=2",
-    ],
-)
-def test_a_name_has_one_value(words: str, home: Path) -> None:
-    given = [str(home / word) if word == "two" else word for word in words.split()]
-    assert said(*given)[:2] == (2, "")
+    return [str(home / word) if word in names else word for word in words.split()]

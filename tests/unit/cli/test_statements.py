@@ -123,12 +123,12 @@ def test_changes_are_made(table: Table, call: Call) -> None:
         f"ALTER TABLE {at} SET TBLPROPERTIES ('a' = 'b', 'c' = 'd')",
         f"ALTER TABLE {at} UNSET TBLPROPERTIES IF EXISTS ('a', 'nope')",
     ):
-        version = table.update().version
+        version = table.snapshot().version
         status, document, _ = call("sql", text)
         changed = document.pop("protocol_change", None)
         assert (status, document) == (0, {"format_version": 1, "version": version + 1})
         assert changed is None  # the table has the feature
-    found = table.update()
+    found = table.snapshot()
     names = [field.name for field in found.schema.fields]
     assert names == ["col1", "col3", "p"]
     assert table.detail()["clusteringColumns"] == ["col3", "p.x"]
@@ -146,9 +146,9 @@ def test_changes_are_made(table: Table, call: Call) -> None:
     ],
 )
 def test_nothing_to_do_changes_nothing(text: str, table: Table, call: Call) -> None:
-    version = table.update().version
+    version = table.snapshot().version
     status, document, _ = call("sql", text.format(t=f"'{table.uri}'"))
-    assert (status, document["version"], table.update().version) == (0, version, version)
+    assert (status, document["version"], table.snapshot().version) == (0, version, version)
 
 
 def test_create_takes_columns_and_comment(tmp_path: Path, call: Call) -> None:
@@ -208,11 +208,11 @@ def test_advice_comes_from_sources(table: Table, tmp_path: Path, call: Call) -> 
     ],
 )
 def test_what_cannot_be_is_refused(words: list[str], reason: str, table: Table) -> None:
-    version = table.update().version
+    version = table.snapshot().version
     status, out, err = said("sql", *[word.format(t=table.uri) for word in words])
     assert (status, out) == (2, "")
     assert reason in err
-    assert table.update().version == version
+    assert table.snapshot().version == version
 
 
 def test_optimize_takes_conditions_on_partition_columns_only(tmp_path: Path, call: Call) -> None:

@@ -234,7 +234,7 @@ def test_what_would_lose_something_is_not_published(
         table.append(rows(number))
     with pytest.warns(CheckpointWarning):
         table.append(rows(10))
-    assert table.update().version == 10
+    assert table.snapshot().version == 10
     assert checkpoints(table) == []
 
 
@@ -288,7 +288,7 @@ def test_a_hint_that_is_ahead_stays_one_that_lies_does_not(tmp_path: Path) -> No
     for number in range(12):
         table.append(rows(number))
     assert hint(table) == 10
-    checkpointing.write_checkpoint(table._store, 7, now_ms=time.time_ns() // 1_000_000)
+    checkpointing.write_checkpoint(table.opened.store, 7, now_ms=time.time_ns() // 1_000_000)
     assert (checkpoints(table), hint(table)) == ([7, 10], 10)
     (log_of(table) / "_last_checkpoint").write_text('{"version":99,"size":1}')
     table.checkpoint()

@@ -297,7 +297,7 @@ def prepare_rewrite(table: Table) -> Callable[[], Any]:
 
 def known(table: Table, operation: Callable[[], Any]) -> Callable[[], Any]:
     """Let an operation start from the version that is there before the winner."""
-    table.update()
+    table.snapshot()
     return operation
 
 
@@ -397,7 +397,7 @@ def test_a_lost_race_is_committed_on_top_or_refused_whole(
         expected = [*expected, *([] if ours.appends is None else ids_of(ours.appends))]
     assert data_files(path) == named_files(path)
     store = open_store(str(path))
-    assert sorted(live_rows(store, table.update())["id"].to_pylist()) == sorted(expected)
+    assert sorted(live_rows(store, table.snapshot())["id"].to_pylist()) == sorted(expected)
     scanned = pa.table(DeltaTable(path).scan().read_all())
     assert sorted(scanned["id"].to_pylist()) == sorted(expected)
 
@@ -447,4 +447,4 @@ def test_a_saved_plan_of_an_earlier_release_outlasts_nothing(
         table.commit(plan, result)
     (found,) = conflict.value.conflicts
     assert isinstance(found, GroupConflict)
-    assert found.conflict == MetadataChanged(table.update().version)
+    assert found.conflict == MetadataChanged(table.snapshot().version)

@@ -7,6 +7,7 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 
 from liquidlog.definition import protocols
+from liquidlog.definition.protocols import clustering_protocol_change
 from liquidlog.errors import UsageError
 from liquidlog.operations import define
 from liquidlog.spec.actions import DomainMetadata, Protocol, encode_actions
@@ -82,12 +83,12 @@ def test_history_is_not_truncated_for_nothing() -> None:
 def test_delta_rs_writes_again_after_both_are_dropped(tmp_path: Path) -> None:
     write_deltalake(tmp_path, pa.table({"a": [1]}))
     table = Table.open(tmp_path)
-    change = table.clustering_protocol_change()
+    change = clustering_protocol_change(table.snapshot())
     assert change is not None
     assert change.added == ("clustering", "domainMetadata")
     table.cluster_by(["a"])
     assert table.snapshot().protocol == change.after
-    assert table.clustering_protocol_change() is None
+    assert clustering_protocol_change(table.snapshot()) is None
     table.append(pa.table({"a": [2]}))
     with pytest.raises(Exception, match="ClusteredTable"):
         write_deltalake(tmp_path, pa.table({"a": [3]}), mode="append")
@@ -111,7 +112,7 @@ def with_domains(path: Path, *names: str) -> Table:
     """Return a table without clustering that has domains."""
     table = Table.create(path, schema=pa.schema([("a", pa.int64())]), cluster_by=["a"])
     table.drop_feature("clustering")
-    version = table.update().version + 1
+    version = table.snapshot().version + 1
     domains = [DomainMetadata(domain=name, configuration="{}", removed=False) for name in names]
     commit = path / "_delta_log" / f"{version:020d}.json"
     commit.write_bytes(encode_actions(domains))
@@ -120,9 +121,9 @@ def with_domains(path: Path, *names: str) -> Table:
 
 def test_domains_go_before_their_feature(tmp_path: Path) -> None:
     table = with_domains(tmp_path, "b", "a")
-    version = table.update().version
+    version = table.snapshot().version
     rehearsed = table.drop_feature("domainMetadata", dry_run=True)
-    assert table.update().version == version
+    assert table.snapshot().version == version
     dropped = table.drop_feature("domainMetadata")
     assert dropped == rehearsed
     assert (dropped.version, dropped.removed_domains) == (version + 2, ("a", "b"))
@@ -135,7 +136,7 @@ def test_a_domain_that_comes_meanwhile_keeps_the_feature(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     table = with_domains(tmp_path)
-    version = table.update().version
+    version = table.snapshot().version
     derive = protocols.drop_change
 
     def race(snapshot: object, **arguments: object) -> object:

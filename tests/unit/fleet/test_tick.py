@@ -13,6 +13,7 @@ from deltalake import DeltaTable
 from liquidlog.commit.transaction import Clock, system_clock
 from liquidlog.errors import ExecutorError, StorageError, UsageError
 from liquidlog.judgement.verdicts import Bar
+from liquidlog.operations.at_work import at_work
 from liquidlog.operations.results import read_plan
 from liquidlog.plan import SPARED_TAG, ClusteringPlan
 from liquidlog.storage import local
@@ -67,7 +68,7 @@ def test_a_table_is_rewritten_once(tmp_path: Path) -> None:
     (again,) = ticked(EAGER, tmp_path / "t").tables
     assert (again.decision, again.versions, again.bytes_rewritten) == ("leave", (), 0)
     assert "nothing of the policy asks" in again.reason
-    assert table.at_work() == ()
+    assert at_work(table.opened.store, table.opened.clock) == ()
 
 
 def test_the_commit_says_what_it_should_spare(tmp_path: Path) -> None:
@@ -122,7 +123,7 @@ def test_plans_are_saved_and_can_be_run(tmp_path: Path) -> None:
     assert planned.decision == "plan"
     assert planned.plan is not None
     assert Path(planned.plan).parent == Path(where)
-    assert table.at_work() == ()
+    assert at_work(table.opened.store, table.opened.clock) == ()
     plan = read_plan(planned.plan)
     table.commit(plan, execute(plan))
     assert SPARED_TAG in table.history(1)[0]["tags"]

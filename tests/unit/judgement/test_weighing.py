@@ -70,7 +70,7 @@ def test_commands_are_quoted() -> None:
     found = command("/a table's", arguments, "w 1.sql")
     assert shlex.split(found) == [
         *("liquidlog", "optimize", "/a table's", "--full", "--max-file-size", "3MiB"),
-        *("--bloom-filter", "a b,c", "--workload", "w 1.sql"),
+        *("--set", "bloom_filter=a b,c", "--workload", "w 1.sql"),
     ]
 
 

@@ -195,5 +195,5 @@ def test_a_table_is_optimized_where_pyspark_is_missing(tmp_path: Path) -> None:
         check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
-    assert len(table.update().files) == 1
+    assert len(table.snapshot().files) == 1
     assert table.files()["state"].to_pylist() != ["unclustered"]

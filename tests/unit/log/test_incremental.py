@@ -12,6 +12,7 @@ from liquidlog.errors import CorruptLogError
 from liquidlog.log.loader import advance, load_snapshot
 from liquidlog.log.local_store import LocalTableStore
 from liquidlog.log.statistics import load_bounds
+from liquidlog.operations.opened import OpenedTable
 from liquidlog.snapshot import Snapshot
 from liquidlog.spec.file_paths import canonical_path
 from liquidlog.spec.log_files import LogFile, commit_name
@@ -97,11 +98,11 @@ def test_only_new_commits_are_read(tmp_path: Path) -> None:
     other = table_at(tmp_path)
     other.append(some_rows(1))
     store = CountingStore(tmp_path)
-    table = Table(store, system_clock())
-    assert table.update().version == 1
+    table = Table.of(OpenedTable(store, system_clock()))
+    assert table.snapshot().version == 1
     assert store.read == ["_last_checkpoint", commit_name(1), commit_name(0)]
     store.read.clear()
-    assert table.update().version == 1
+    assert table.snapshot().version == 1
     assert store.read == []
     other.append(some_rows(2))
     assert table.snapshot().files.num_rows == 2
@@ -121,13 +122,13 @@ def test_after_a_lost_race_only_the_winner_is_read(tmp_path: Path) -> None:
             return super().put_log_if_absent(name, body)
 
     store = RacingStore(tmp_path)
-    table = Table(store, system_clock())
+    table = Table.of(OpenedTable(store, system_clock()))
     appended = table.append(some_rows(9))
     assert appended.version == 4
     # Each winner once to see whose it is, once or twice to be based upon; version 0 only once.
     assert store.read.count(commit_name(0)) == 1
     assert all(store.read.count(commit_name(v)) <= 3 for v in (1, 2, 3))
-    assert table.update().files.num_rows == 4
+    assert table.snapshot().files.num_rows == 4
 
 
 def replaced(path: Path) -> None:
@@ -148,11 +149,11 @@ def test_a_log_that_is_another_one_is_loaded_anew(
     table = table_at(tmp_path)
     table.append(some_rows(1))
     table.append(some_rows(2))
-    assert table.update().version == 2
+    assert table.snapshot().version == 2
     change(tmp_path)
     fresh = Table.open(str(tmp_path)).snapshot()
-    assert table.update().metadata == fresh.metadata
-    assert table.update().files.equals(fresh.files)
+    assert table.snapshot().metadata == fresh.metadata
+    assert table.snapshot().files.equals(fresh.files)
 
 
 def add_line(path: str) -> str:
@@ -171,7 +172,7 @@ def test_paths_are_known_to_be_plain_only_while_all_are(tmp_path: Path, odd: str
         snapshot, _ = advance(store, snapshot)
         assert snapshot.paths().equals(load_snapshot(store).paths())
         assert (snapshot.plain_files is snapshot.files) == (version == 1)
-    assert canonical_path(odd) in table.update().paths().to_pylist()
+    assert canonical_path(odd) in table.snapshot().paths().to_pylist()
 
 
 def test_one_file_under_two_names_is_found_in_a_later_commit(tmp_path: Path) -> None:

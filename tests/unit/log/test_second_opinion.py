@@ -12,6 +12,7 @@ import pytest
 from liquidlog.errors import CorruptLogError
 from liquidlog.log import second_opinion
 from liquidlog.log.second_opinion import SecondOpinion
+from liquidlog.operations.rewrite import require_rewritable
 from liquidlog.snapshot import Snapshot
 from liquidlog.spec.log_files import LOG_DIR, commit_name
 from liquidlog.table import Table
@@ -53,28 +54,28 @@ def remove(path: str, **more: Any) -> dict[str, Any]:
 
 
 def write(table: Table, *actions: dict[str, Any]) -> None:
-    version = table.update().version + 1
+    version = table.snapshot().version + 1
     lines = "".join(json.dumps(action) + "\n" for action in ({"commitInfo": {}}, *actions))
     Path(table.uri, LOG_DIR, commit_name(version)).write_text(lines)
 
 
 def first_path(table: Table) -> str:
-    return str(table.update().files["path"][0].as_py())
+    return str(table.snapshot().files["path"][0].as_py())
 
 
 def opinion_of(table: Table) -> SecondOpinion:
-    opinion = SecondOpinion(table._store)
-    opinion.require(table.update())
+    opinion = SecondOpinion(table.opened.store)
+    opinion.require(table.snapshot())
     return opinion
 
 
 def test_groups_of_a_run_share_one_whole_comparison(table: Table, whole: list[int]) -> None:
     plan = table.plan()
-    table.require_writable(plan)
+    require_rewritable(table.opened, plan)
     table.append(pa.table({"a": [7]}))
     assert table.commit(plan, execute(plan)).versions == (5,)
     second = table.plan(full=True)
-    table.require_writable(second)
+    require_rewritable(table.opened, second)
     table.commit(second, execute(second))
     assert whole == [3]
 
@@ -99,7 +100,7 @@ def test_changes_that_are_certain_are_replayed_only(
 ) -> None:
     opinion = opinion_of(table)
     change(table)
-    opinion.require(table.update())
+    opinion.require(table.snapshot())
     assert whole == [3]
 
 
@@ -125,8 +126,8 @@ def test_what_is_doubtful_is_compared_whole(
     opinion = opinion_of(table)
     write(table, add("plain.parquet"))
     change(table)
-    opinion.require(table.update())
-    assert whole == [3, table.update().version]
+    opinion.require(table.snapshot())
+    assert whole == [3, table.snapshot().version]
 
 
 def test_a_table_with_a_path_of_several_spellings_is_always_compared_whole(
@@ -135,7 +136,7 @@ def test_a_table_with_a_path_of_several_spellings_is_always_compared_whole(
     write(table, add("with%20space.parquet"))
     opinion = opinion_of(table)
     write(table, add("plain.parquet"))
-    opinion.require(table.update())
+    opinion.require(table.snapshot())
     assert whole == [4, 5]
 
 
@@ -144,13 +145,13 @@ def test_another_log_is_compared_whole(table: Table, whole: list[int]) -> None:
     last = Path(table.uri, LOG_DIR, commit_name(3))
     last.write_text(last.read_text().replace(first_path(table), "other.parquet") + "\n")
     write(table, add("new.parquet"))
-    opinion.require(table.update())
+    opinion.require(table.snapshot())
     assert whole == [3, 4]
 
 
 def without(table: Table, lost: str) -> Snapshot:
     """Return the newest version without one of its files, as a faulty replay would."""
-    snapshot = table.update()
+    snapshot = table.snapshot()
     kept = [path != lost for path in snapshot.files["path"].to_pylist()]
     assert not all(kept)
     return replace(snapshot, files=snapshot.files.filter(pa.array(kept)))
@@ -167,9 +168,9 @@ def test_a_file_that_our_replay_lost_is_found(table: Table) -> None:
 
 def test_a_file_that_our_replay_kept_is_found(table: Table) -> None:
     opinion = opinion_of(table)
-    before = table.update()
+    before = table.snapshot()
     write(table, remove(first_path(table)))
-    after = table.update()
+    after = table.snapshot()
     with pytest.raises(CorruptLogError):
         opinion.require(replace(after, files=before.files))
 
@@ -189,7 +190,7 @@ def test_what_delta_rs_sees_after_the_commits_decides(
     opinion = opinion_of(table)
     write(table, add("new.parquet"))
     monkeypatch.setattr(second_opinion, "_replayed_by_delta_rs", lambda *_: pa.array(["other"]))
-    opinion.require(table.update())
+    opinion.require(table.snapshot())
     assert whole == [3, 4]
 
 
@@ -211,8 +212,8 @@ def test_deletion_vectors_are_replayed(tmp_path: Path, whole: list[int]) -> None
         "cardinality": 1,
     }
     write(table, remove(path), add(path, deletionVector=vector))
-    opinion.require(table.update())
+    opinion.require(table.snapshot())
     write(table, remove(path, deletionVector=vector))
-    opinion.require(table.update())
-    assert table.update().files.num_rows == 0
+    opinion.require(table.snapshot())
+    assert table.snapshot().files.num_rows == 0
     assert whole == [1]

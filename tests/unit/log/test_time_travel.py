@@ -43,10 +43,10 @@ def test_the_last_commit_at_or_before_the_time_counts(
 
 def test_a_clock_that_ran_backwards_does_not_hide_a_commit(tmp_path: Path) -> None:
     table = with_file_times(tmp_path, [1, 4, 2, 3, 5])
-    assert table.version_at("1970-01-01T03:59:59.999Z") == 0
-    assert table.version_at("1970-01-01T04:00:00.000Z") == 1
-    assert table.version_at("1970-01-01T04:00:00.001Z") == 2
-    assert table.version_at("1970-01-01T04:59:00Z") == 3
+    assert table.at("1970-01-01T03:59:59.999Z").version == 0
+    assert table.at("1970-01-01T04:00:00.000Z").version == 1
+    assert table.at("1970-01-01T04:00:00.001Z").version == 2
+    assert table.at("1970-01-01T04:59:00Z").version == 3
 
 
 @pytest.mark.parametrize("time", ["1970-01-01T00:59:59.999Z", "1970-01-01T05:00:00.001Z"])
@@ -73,11 +73,11 @@ ENABLED_LATER = {
 def test_commits_own_times_count_from_where_they_were_enabled(time: str, tmp_path: Path) -> None:
     # As the engine's DESCRIBE HISTORY showed them; the file times contradict them.
     table = with_file_times(tmp_path, [1, 2, 9, 8, 7, 6], "16_in_commit_timestamps_enabled_later")
-    assert table.version_at(time) == ENABLED_LATER[time]
-    assert table.version_at("1970-01-01T01:30:00Z") == 0
-    assert table.version_at("2026-11-21T02:40:26.885Z") == 1
+    assert table.at(time).version == ENABLED_LATER[time]
+    assert table.at("1970-01-01T01:30:00Z").version == 0
+    assert table.at("2026-11-21T02:40:26.885Z").version == 1
     with pytest.raises(TimestampNotFoundError):
-        table.version_at("2046-11-16T02:40:29.023Z")
+        table.at("2046-11-16T02:40:29.023Z")
 
 
 def test_commits_before_the_oldest_checkpoint_cannot_be_loaded(tmp_path: Path) -> None:
@@ -88,9 +88,9 @@ def test_commits_before_the_oldest_checkpoint_cannot_be_loaded(tmp_path: Path) -
         hour = int(file.name[:20]) + 1
         os.utime(file, (hour * HOUR_S, hour * HOUR_S))
     table = Table.open(str(path))
-    assert table.version_at(f"1970-01-01T{first + 1:02d}:00:00Z") == first
+    assert table.at(f"1970-01-01T{first + 1:02d}:00:00Z").version == first
     with pytest.raises(TimestampNotFoundError):
-        table.version_at(f"1970-01-01T{first:02d}:59:59Z")
+        table.at(f"1970-01-01T{first:02d}:59:59Z")
 
 
 @pytest.mark.parametrize("text", ["", "yesterday", "2026-13-01", "12:00"])

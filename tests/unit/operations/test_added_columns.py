@@ -74,7 +74,7 @@ def test_every_problem_is_listed(tmp_path: Path) -> None:
         (Kind.COLUMN_EXISTS, "b"),
         (Kind.COLUMN_NAME_RESERVED, "_change_type"),
     ]
-    assert table.update().version == 2
+    assert table.snapshot().version == 2
 
 
 def test_a_struct_must_be_there(tmp_path: Path) -> None:
@@ -89,4 +89,4 @@ def test_a_struct_must_be_there(tmp_path: Path) -> None:
 def test_a_dry_run_adds_nothing(tmp_path: Path) -> None:
     table = made(tmp_path)
     assert table.add_columns(pa.schema([("y", pa.int64())]), dry_run=True) == 3
-    assert table.update().version == 2
+    assert table.snapshot().version == 2

@@ -95,10 +95,10 @@ def test_a_table_is_clustered_by_what_is_asked_for_and_really_reads_as_predicted
     assert names(advice) == ["x", "y"]
     assert advice.current.read_share > 0.9
     assert table.apply_advice(advice, dry_run=True) == (13, 14)
-    assert table.update().version == 12
+    assert table.snapshot().version == 12
     assert table.apply_advice(advice) == (13, 14)
     assert table.apply_advice(advice) == ()
-    plan = table.plan_advised(decode_advice(encode_advice(advice), where="advice"))
+    plan = table.plan(advice=decode_advice(encode_advice(advice), where="advice"))
     assert sum(group.expected_outputs for group in plan.groups) == advice.best.files  # type: ignore[union-attr]
     table.commit(plan, execute(plan))
     found = table.scan(workload=workload)
@@ -293,20 +293,20 @@ def test_advice_of_another_table_or_for_other_columns_is_refused(
     advice = table.advise(asked(*points("x")), max_file_size=SIZE)
     saved = decode_advice(encode_advice(advice), where="advice")
     with pytest.raises(UsageError, match="not clustered; apply it first with cluster-by"):
-        table.plan_advised(saved)
+        table.plan(advice=saved)
     table.cluster_by("y")
     with pytest.raises(UsageError, match="clustered by y; apply it first"):
-        table.plan_advised(saved)
+        table.plan(advice=saved)
     other = Table.create(str(tmp_path / "other"), schema=SCHEMA)
     with pytest.raises(UsageError, match="the advice is of the table"):
-        other.plan_advised(saved)
+        other.plan(advice=saved)
     with pytest.raises(UsageError, match="the advice is of the table"):
         other.apply_advice(advice)
     table.apply_advice(advice)
     with pytest.raises(UsageError, match="the advice determines max_file_size"):
-        table.plan_advised(saved, max_file_size="1GiB")
+        table.plan(advice=saved, max_file_size="1GiB")
     with pytest.raises(UsageError, match="leave the table as it is"):
-        table.plan_advised(structs.replace(saved, recommended=None, fitted_to=None))
+        table.plan(advice=structs.replace(saved, recommended=None, fitted_to=None))
 
 
 @pytest.mark.parametrize(

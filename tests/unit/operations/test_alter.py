@@ -145,7 +145,7 @@ def test_another_change_of_the_metadata_is_a_conflict(table: Table) -> None:
 
 
 def store(table: Table) -> TableStore:
-    return table._store
+    return table.opened.store
 
 
 def test_a_dry_run_and_the_same_name_write_nothing(table: Table) -> None:

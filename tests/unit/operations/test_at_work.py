@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from liquidlog.data.origins import APPEND, Origin, decode_origin, encode_origin
 from liquidlog.data.runs import Run, running_in, runs_in
+from liquidlog.operations.at_work import at_work
 from liquidlog.spec.times import rough_duration
 from liquidlog.table import Table
 
@@ -41,14 +42,14 @@ def marker(run: Run) -> Path:
 
 def test_nobody_is_at_work_on_a_table_at_rest(table: Table) -> None:
     table.append(pa.table({"x": [1]}))
-    assert table.at_work() == ()
+    assert at_work(table.opened.store, table.opened.clock) == ()
 
 
 def test_groups_of_one_process_are_one(table: Table) -> None:
     first, second = begin(table, OLD, OTHER), begin(table, NEW, OTHER)
     third = begin(table, THIRD, Origin.here("run", now_ms=OTHER.started_ms))
     assert first.origin() == second.origin() == OTHER
-    found = {one.origin: one.groups for one in table.at_work()}
+    found = {one.origin: one.groups for one in at_work(table.opened.store, table.opened.clock)}
     assert found == {OTHER: 2, third.origin(): 1}
 
 
@@ -57,11 +58,14 @@ def test_age_is_since_the_process_began(table: Table) -> None:
     assert now_ms is not None
     begin(table, NEW, Origin(verb="run", host="h", pid=1, started_ms=now_ms - 90 * 60_000))
     begin(table, THIRD, Origin(verb="run", host="fast", pid=1, started_ms=now_ms + 10**9))
-    ages = {one.origin and one.origin.host: one.age_ms for one in table.at_work()}
+    ages = {
+        one.origin and one.origin.host: one.age_ms
+        for one in at_work(table.opened.store, table.opened.clock)
+    }
     assert ages["fast"] == 0
     assert ages[None] < 60_000
     assert 90 * 60_000 <= ages["h"] < 91 * 60_000
-    said = [str(one) for one in table.at_work()]
+    said = [str(one) for one in at_work(table.opened.store, table.opened.clock)]
     assert any("run on h, process 1, begun 1 h ago, with 1 group under way" in one for one in said)
 
 
@@ -69,30 +73,30 @@ def test_age_is_since_the_process_began(table: Table) -> None:
 def test_a_marker_that_says_nothing_is_somebody(table: Table, content: bytes) -> None:
     run = begin(table, OLD, None)
     marker(run).write_bytes(content)
-    assert [one.origin for one in table.at_work()] == [None]
-    assert "does not say who" in str(table.at_work()[0])
+    assert [one.origin for one in at_work(table.opened.store, table.opened.clock)] == [None]
+    assert "does not say who" in str(at_work(table.opened.store, table.opened.clock)[0])
 
 
 def test_appends_take_no_file_from_a_rewrite(table: Table) -> None:
     begin(table, OLD, Origin.here(APPEND, now_ms=0))
-    assert table.at_work() == ()
+    assert at_work(table.opened.store, table.opened.clock) == ()
 
 
 def test_a_run_that_has_ended_is_not_at_work(table: Table) -> None:
     begin(table, OLD, OTHER).retire()
     begin(table, NEW, OTHER).discard()
-    assert (table.at_work(), running_in(table.uri)) == ((), ())
+    assert (at_work(table.opened.store, table.opened.clock), running_in(table.uri)) == ((), ())
     assert [run.token for run in runs_in(table.uri)] == [OLD]
 
 
 def test_a_run_that_wrote_nothing_for_a_day_is_dead(table: Table) -> None:
     run = begin(table, OLD, OTHER)
     age(marker(run), 23 * HOUR_S)
-    assert len(table.at_work()) == 1
+    assert len(at_work(table.opened.store, table.opened.clock)) == 1
     age(marker(run), 2 * HOUR_S)
-    assert table.at_work() == ()
+    assert at_work(table.opened.store, table.opened.clock) == ()
     Path(table.uri, run.file_name(0, "x", "zstd")).write_bytes(b"12345")
-    assert len(table.at_work()) == 1
+    assert len(at_work(table.opened.store, table.opened.clock)) == 1
 
 
 def test_orphans_say_whose_files_they_are(table: Table) -> None:

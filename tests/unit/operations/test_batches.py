@@ -13,6 +13,8 @@ from msgspec import structs
 from liquidlog.commit.transaction import Clock
 from liquidlog.errors import CommitConflictError, ExecutorError, UsageError
 from liquidlog.operations import attempts, outputs, rewrite
+from liquidlog.operations.opened import OpenedTable
+from liquidlog.operations.optimize import metrics_of
 from liquidlog.plan import (
     ClusteringPlan,
     Outcome,
@@ -68,7 +70,7 @@ def commit_tags(table: Table, version: int) -> dict[str, str]:
 def live(table: Table) -> list[tuple[object, ...]]:
     """Return what a reader finds of each live file, but for the versions."""
     columns = ("path", "size", "num_records", "tags_json", "base_row_id", "clustering_provider")
-    files = table.update().files
+    files = table.snapshot().files
     return sorted(zip(*(files[name].to_pylist() for name in columns), strict=True))
 
 
@@ -85,7 +87,7 @@ def test_any_split_gives_the_table_of_single_commits(
     assert together.committed_groups == alone.committed_groups == tuple(range(GROUPS))
     assert live(other) == live(table)
     assert together.rows_verified == alone.rows_verified == 4 * GROUPS
-    metrics = [t.optimize_metrics(plan, r) for t, r in ((table, alone), (other, together))]
+    metrics = [metrics_of(t.opened, plan, r) for t, r in ((table, alone), (other, together))]
     assert [one["numBatches"] for one in metrics] == [GROUPS, len(together.versions)]
     assert {**metrics[0], "numBatches": 0} == {**metrics[1], "numBatches": 0}
 
@@ -141,7 +143,7 @@ def test_a_stale_group_is_left_out_of_its_batch(table: Table) -> None:
     names = {path.name for path in Path(table.uri).glob("part-*")}
     assert {file.path for file in result.groups[2].outputs}.isdisjoint(names)
     assert {file.path for file in result.groups[1].outputs} <= names
-    assert table.update().version == plan.read_version + 2
+    assert table.snapshot().version == plan.read_version + 2
 
 
 def test_a_group_whose_output_is_gone_is_left_out_of_its_batch(table: Table) -> None:
@@ -160,7 +162,7 @@ def test_a_run_that_was_ended_before_the_put_leaves_the_others_alone(
 
     def after_orphans(*arguments: Any, **named: Any) -> None:
         monkeypatch.undo()
-        run = outputs.run_of(table._store, result.groups[1].run)
+        run = outputs.run_of(table.opened.store, result.groups[1].run)
         run.withdraw()
         require(*arguments, **named)
 
@@ -198,7 +200,7 @@ def test_what_waits_is_committed_when_the_work_ends_early(
         table.commit_each(plan, stopped(), on_commit=told.append, groups_per_commit=GROUPS)
     assert told == [0, 1, 2]
     assert table.pending(plan) == (3, 4)
-    assert table.update().version == plan.read_version + 1
+    assert table.snapshot().version == plan.read_version + 1
 
 
 def test_a_group_waits_no_longer_than_ten_minutes(table: Table) -> None:
@@ -208,12 +210,12 @@ def test_a_group_waits_no_longer_than_ten_minutes(table: Table) -> None:
 
     def slowly() -> Iterator[RewrittenGroup]:
         for group in result.groups:
-            seen.append(table.update().version - plan.read_version)
+            seen.append(table.snapshot().version - plan.read_version)
             now[0] += 300_000
             yield group
 
     clock = Clock(now_ms=lambda: now[0], new_id=iter(map(str, range(99))).__next__)
-    patient = Table(table._store, clock)
+    patient = Table.of(OpenedTable(table.opened.store, clock))
     report = patient.commit_each(plan, slowly(), groups_per_commit=100)
     # The third is ten minutes after the first.
     assert seen == [0, 0, 0, 1, 1]
@@ -223,7 +225,7 @@ def test_a_group_waits_no_longer_than_ten_minutes(table: Table) -> None:
 def test_a_dry_run_tells_the_versions_of_batches(table: Table) -> None:
     plan, result = planned(table)
     would = table.commit(plan, result, groups_per_commit=2, dry_run=True)
-    assert table.update().version == plan.read_version
+    assert table.snapshot().version == plan.read_version
     done = table.commit(plan, result, groups_per_commit=2)
     assert would.group_versions == done.group_versions
     assert len(done.versions) == 3
@@ -242,4 +244,4 @@ def test_a_number_of_groups_is_a_whole_number(table: Table, number: Any) -> None
     plan, result = planned(table)
     with pytest.raises(UsageError):
         table.commit(plan, result, groups_per_commit=number)
-    assert table.update().version == plan.read_version
+    assert table.snapshot().version == plan.read_version

@@ -12,6 +12,7 @@ from liquidlog.data.origins import Origin
 from liquidlog.data.runs import Run, runs_in
 from liquidlog.log.loader import open_store
 from liquidlog.log.store import TableStore
+from liquidlog.operations.at_work import at_work
 from liquidlog.operations.claims import claimed, failures, forgive
 from liquidlog.operations.orphans import orphans
 from liquidlog.table import Table
@@ -44,7 +45,7 @@ def age(store: TableStore, seconds: int) -> None:
 def test_a_claim_is_seen_and_leaves_nothing(store: TableStore) -> None:
     with claimed(store, CLOCK, alive_ms=DAY_MS) as claim:
         assert claim.others == ()
-        (seen,) = Table.open(store.uri).at_work()
+        (seen,) = at_work(Table.open(store.uri).opened.store, Table.open(store.uri).opened.clock)
         assert seen.origin is not None
         assert (seen.origin.verb, seen.origin.pid) == ("tick", os.getpid())
     assert traces(store) == 0
@@ -101,7 +102,7 @@ def test_failures_stay_and_are_counted(store: TableStore) -> None:
         found = failures(store, CLOCK, alive_ms=DAY_MS)
         assert len(found.times_ms) == len(found.runs) == count
         assert max(found.times_ms) >= CLOCK.now_ms() - 60_000
-    assert Table.open(store.uri).at_work() == ()
+    assert at_work(Table.open(store.uri).opened.store, Table.open(store.uri).opened.clock) == ()
     late = CLOCK.now_ms() + 60_000
     assert failures(store, CLOCK, alive_ms=DAY_MS, since_ms=late).runs == ()
 

@@ -83,4 +83,4 @@ def test_a_clustered_table_has_nothing_wrong(tmp_path: Path) -> None:
     assert names(table) == {"unclustered-files"}
     plan = table.plan()
     table.commit(plan, execute(plan))
-    assert table.doctor() == ()
+    assert table.doctor().findings == ()

@@ -13,6 +13,7 @@ import pytest
 
 from liquidlog.cli.main import cli
 from liquidlog.errors import UsageError
+from liquidlog.operations.judge import criteria_of, judge_plan
 from liquidlog.operations.planned import planned
 from liquidlog.plan import plan_document
 from liquidlog.predicates.workload import WeightedPredicate
@@ -48,7 +49,7 @@ def test_a_small_append_to_good_files_is_no_reason_to_make_them_one(tmp_path: Pa
     sizes = table.snapshot().files["size"].to_pylist()
     assert len(sizes) == 8
     assert min(sizes) > 2 * MIB
-    assert table.doctor() == ()
+    assert table.doctor().findings == ()
     table.append(rows(20_000, 1))
     found = table.judge()
     whole = [option for option in found.options if option.arguments["max_file_size"] == 1 << 30]
@@ -82,7 +83,7 @@ def test_small_files_that_nobody_clustered_are_told(tmp_path: Path) -> None:
     assert text.splitlines()[-1].strip() == small.command
     plan = table.judge().options[0].plan
     table.commit(plan, execute(plan))
-    assert table.doctor() == ()
+    assert table.doctor().findings == ()
     assert table.judge().best is None
 
 
@@ -91,7 +92,7 @@ def test_a_fresh_table_is_left_alone(tmp_path: Path, appends: int) -> None:
     table = Table.create(str(tmp_path / "t"), schema=SCHEMA)
     for seed in range(appends):
         table.append(rows(1000, seed))
-    assert table.doctor() == ()
+    assert table.doctor().findings == ()
     found = table.judge()
     assert (found.best, found.unmeasured) == (None, None)
     text = said("doctor", table.uri)[1]
@@ -105,7 +106,7 @@ def test_a_fresh_table_of_264_files_is_quiet(tmp_path: Path) -> None:
     plan = table.plan(max_file_size=table.snapshot().size_bytes // 264)
     table.commit(plan, execute(plan))
     assert table.detail()["numFiles"] > 250
-    assert table.doctor() == ()
+    assert table.doctor().findings == ()
     assert table.judge().best is None
 
 
@@ -139,7 +140,7 @@ def plan_of(table: Table, command: str, asked: Any) -> Any:
     arguments = {name: given[name] for name in taken if given[name]}
     snapshot = table.snapshot()
     readers = asked if given["workload"] is not None else None
-    return planned(snapshot, arguments, table.bounds_of(snapshot), lambda: "an id", readers)
+    return planned(snapshot, arguments, table.opened.bounds_of(snapshot), lambda: "an id", readers)
 
 
 def without_ids(document: Any) -> Any:
@@ -169,7 +170,7 @@ def test_what_cannot_be_measured_is_not_recommended_and_not_called_right(tmp_pat
     assert "optimize" not in text
     assert text.splitlines()[-1].startswith("Not judged: ")
     plan = table.plan()
-    assert table.judge_plan(plan, command="") is None
+    assert judge_plan(table.opened, plan, criteria_of(table.opened)) is None
 
 
 def test_no_command_is_recommended_that_would_be_refused(tmp_path: Path) -> None:
@@ -250,9 +251,9 @@ def test_a_plan_says_whether_it_is_worth_it(tmp_path: Path) -> None:
     for seed in range(20):
         table.append(rows(200, seed))
     assert "\nworth it: a reading costs " in said("plan", table.uri)[1]
-    rarely = said("plan", table.uri, "--readings-per-day", "0.001")[1]
+    rarely = said("plan", table.uri, "--set", "readings_per_day=0.001")[1]
     assert "\nnot worth it: it pays back only after " in rarely
     plan = table.plan()
     table.commit(plan, execute(plan))
     assert "worth it" not in said("plan", table.uri)[1]
-    assert "not worth it: there is nothing" in said("plan", table.uri, "--payback-days", "1")[1]
+    assert "not worth it: there is nothing" in said("plan", table.uri, "--set", "payback_days=1")[1]

@@ -126,7 +126,7 @@ def test_the_command_judges_by_its_workload(
     path = tmp_path / "w.sql"
     path.write_text("".join(f"{one.where};\n" for one in ON_X))
     size = str(made.detail()["sizeInBytes"] // 16)
-    words = ["plan", made.uri, "--skip-clustered", "--max-file-size", size]
+    words = ["plan", made.uri, "--set", "skip_clustered=true", "--max-file-size", size]
     sizes = []
     for more in ([], ["--workload", str(path)]):
         status, document, _ = caller(capsys)(*words, *more)

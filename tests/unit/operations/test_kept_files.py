@@ -13,6 +13,8 @@ from msgspec import structs
 from liquidlog.commit.conflicts import ConcurrentDeleteRead, RowsMayBeBack
 from liquidlog.errors import CommitConflictError, ExecutorError
 from liquidlog.log.loader import open_store
+from liquidlog.operations.explain import explain_together
+from liquidlog.operations.optimize import metrics_of
 from liquidlog.operations.rewrite import GroupConflict
 from liquidlog.plan import ClusteringPlan, KeptFiles, decode_plan, encode_plan, plan_document
 from liquidlog.report import plans
@@ -66,7 +68,7 @@ def content(table: Table) -> list[tuple[int, str]]:
 
 
 def content_with_vectors(table: Table) -> list[tuple[int, str]]:
-    read = live_rows(open_store(table.uri), table.update()).to_pylist()
+    read = live_rows(open_store(table.uri), table.snapshot()).to_pylist()
     return sorted((row["x"], row["y"]) for row in read)
 
 
@@ -94,7 +96,7 @@ def test_kept_files_change_their_tags_and_nothing_else(tmp_path: Path) -> None:
     kept_bytes = str(group.kept.size_bytes)
     assert (info["numKeptFiles"], info["numKeptBytes"]) == ("2", kept_bytes)
     assert info["numRemovedFiles"] == "2"
-    metrics = table.optimize_metrics(plan, report)
+    metrics = metrics_of(table.opened, plan, report)
     assert metrics["filesKept"] == {"numFiles": 2, "size": group.kept.size_bytes}
     assert metrics["numFilesRemoved"] == 2
     assert table.plan(skip_clustered=True).groups == ()
@@ -148,7 +150,7 @@ def test_a_kept_file_that_was_removed_does_not_join(tmp_path: Path) -> None:
     assert content(table) == before
     info = commit_info(table, report.versions[0])["operationMetrics"]
     assert info["numKeptFiles"] == "1"
-    metrics = table.optimize_metrics(plan, report)
+    metrics = metrics_of(table.opened, plan, report)
     assert metrics["filesKept"]["numFiles"] == 1
     assert report.reconciled.rows == 0
 
@@ -239,7 +241,7 @@ def test_a_plan_says_what_it_keeps(tmp_path: Path) -> None:
     by_decision = {row["decision"]: row for row in table.explain(plan)}
     assert set(by_decision) == {"rewrite", "keep"}
     assert by_decision["keep"]["reason"] == "lies_well"
-    counted = {row.decision: row.files for row in table.explain_together(plan)}
+    counted = {row.decision: row.files for row in explain_together(plan, examples=3)}
     assert counted == {"rewrite": 2, "keep": 2}
     assert len(plans.plan(plan)) > len(plans.plan(table.plan()))
 

@@ -22,6 +22,7 @@ from liquidlog.errors import (
     UnsupportedFeatureError,
     UsageError,
 )
+from liquidlog.operations.migrate import migrate_empty
 from liquidlog.operations.rewrite import GroupConflict
 from liquidlog.plan import RewriteResult, decode_plan, encode_plan, encode_rewritten_group
 from liquidlog.predicates.workload import WeightedPredicate
@@ -152,7 +153,7 @@ def test_a_result_without_all_groups_commits_nothing(tmp_path: Path) -> None:
     for dry_run in (True, False):
         with pytest.raises(ExecutorError, match=r"group\(s\) 0 of"):
             table.commit(plan, part, dry_run=dry_run)
-    assert table.update().version == version
+    assert table.snapshot().version == version
     assert table.commit(plan, result).versions == (version + 1,)
     again = table.commit(plan, result)
     assert (again.versions, len(again.skipped_groups)) == ((), len(plan.groups))
@@ -169,7 +170,7 @@ def test_files_that_others_add_are_a_conflict(planned: tuple[Path, Table, Any]) 
     path, table, plan = planned
     result = execute(plan)
     table.append(DeltaTable(str(path)).to_pyarrow_table().slice(0, 1))
-    before, version = rows_read(path), table.update().version
+    before, version = rows_read(path), table.snapshot().version
     with pytest.raises(CommitConflictError) as caught:
         table.commit(plan, result)
     [conflict] = caught.value.conflicts
@@ -178,7 +179,7 @@ def test_files_that_others_add_are_a_conflict(planned: tuple[Path, Table, Any]) 
     assert isinstance(found, FilesAdded)
     assert (found.versions, len(found.paths)) == ((version,), 1)
     assert rows_read(path) == before
-    assert table.update().version == version
+    assert table.snapshot().version == version
     DeltaTable(str(path)).restore(version - 1)
     table.commit(plan, result)
     assert sum(rows_read(path).values()) == sum(before.values()) - 1
@@ -287,23 +288,19 @@ def test_a_table_without_files_only_changes_its_definition(tmp_path: Path) -> No
     path = tmp_path / "t"
     table = partitioned_table(path, files={"a": 1})
     DeltaTable(str(path)).delete()
-    version = table.update().version
+    version = table.snapshot().version
     plan = table.plan_migration(["p", "id"])
     assert plan.groups == ()
-    assert table.migrate_empty(plan, dry_run=True).versions == (version + 1,)
-    assert table.update().version == version
+    opened = table.opened
+    rehearsed = migrate_empty(opened.store, opened.to_change(), plan, opened.clock, dry_run=True)
+    assert rehearsed.versions == (version + 1,)
+    assert table.snapshot().version == version
     assert table.migrate(["p", "id"]).versions == (version + 1,)
     assert table.detail()["partitionColumns"] == []
     other = partitioned_table(tmp_path / "other", files={"a": 1})
-    with pytest.raises(UsageError):
-        other.migrate_empty(other.plan_migration("id"))
+    empty = structs.replace(other.plan_migration("id"), groups=())
     with pytest.raises(CommitConflictError):
-        structs_empty(other)
-
-
-def structs_empty(table: Table) -> None:
-    plan = structs.replace(table.plan_migration("id"), groups=())
-    table.migrate_empty(plan)
+        other.optimize(plan=empty)
 
 
 def test_predictions_compare_both_layouts_by_partition_values(tmp_path: Path) -> None:
@@ -327,7 +324,7 @@ def test_an_executor_that_ignores_partition_values_is_found_out(tmp_path: Path) 
     assert result.groups[0].checksum_read == result.groups[0].checksum_written
     with pytest.raises(ExecutorError, match="its values are lost"):
         table.commit(plan, result)
-    assert (table.update().version, rows_read(path)) == (version, before)
+    assert (table.snapshot().version, rows_read(path)) == (version, before)
 
 
 def test_all_groups_are_cancelled_when_one_is_lost(planned: tuple[Path, Table, Any]) -> None:
@@ -343,14 +340,14 @@ def test_files_that_others_add_can_be_added_to_the_plan(tmp_path: Path) -> None:
     path, saved, result = tmp_path / "t", tmp_path / "plan.json", tmp_path / "result.jsonl"
     table = partitioned_table(path)
     words = ["migrate", str(path), "--cluster-by", "p,id", "-o", str(saved)]
-    assert said(*words, "--min-cube-size", "1B", "--target-cube-size", "3KB")[0] == 0
+    assert said(*words, "--set", "min_cube_size=1B", "--set", "target_cube_size=3KB")[0] == 0
     plan = decode_plan(saved.read_bytes(), where="plan.json")
     result.write_bytes(b"".join(map(encode_rewritten_group, execute(plan).groups)))
     finished = result.read_bytes()
     write_deltalake(str(path), rows_of("new", range(900, 904)), mode="append")
     DeltaTable(str(path)).update({"v": "'changed'"}, predicate="id = 1")
     before = rows_read(path)
-    status, _, err = said("commit", str(saved), str(result), "--max-reconciled-share", "100%")
+    status, _, err = said("commit", str(saved), str(result), "--set", "max_reconciled_share=100%")
     assert (status, rows_read(path)) == (3, before)
     assert "--add-to" in err
     status, out, _ = said("migrate", str(path), "--add-to", str(saved), "--json")
@@ -362,19 +359,19 @@ def test_files_that_others_add_can_be_added_to_the_plan(tmp_path: Path) -> None:
     status, _, err = said("run", str(saved), "-o", str(result), "--executor", "local")
     assert status == 0, err
     assert result.read_bytes().startswith(finished)
-    assert said("commit", str(saved), str(result), "--max-reconciled-share", "100%")[0] == 0
+    assert said("commit", str(saved), str(result), "--set", "max_reconciled_share=100%")[0] == 0
     assert rows_read(path) == before
     assert table.detail()["clusteringColumns"] == ["p", "id"]
     with pytest.raises(CommitConflictError):
-        table.extend_migration(extended)
+        table.plan_migration(add_to=extended)
 
 
 def test_only_a_migration_of_this_table_is_extended(tmp_path: Path) -> None:
     table = partitioned_table(tmp_path / "t", files={"a": 2})
     plan = table.plan_migration("id")
-    assert table.extend_migration(plan) == plan
+    assert table.plan_migration(add_to=plan) == plan
     with pytest.raises(UsageError):
-        table.extend_migration(table.plan())
+        table.plan_migration(add_to=table.plan())
     other = partitioned_table(tmp_path / "other", files={"a": 2})
     with pytest.raises(TableReplacedError):
-        other.extend_migration(plan)
+        other.plan_migration(add_to=plan)

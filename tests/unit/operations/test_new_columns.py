@@ -33,7 +33,7 @@ def with_leftovers(path: Path) -> tuple[Table, dict[str, str]]:
     table = Table.create(str(path), schema=rows(0).schema, cluster_by=["id"], properties=mapped)
     table.append(rows(0))
     table.append(rows(5))
-    fields = {one.name: one for one in table.update().schema.fields}
+    fields = {one.name: one for one in table.snapshot().schema.fields}
     inner = fields["st"].data_type
     assert isinstance(inner, StructType)
     names = {"gone": fields["gone"].physical_name, "st.gone": inner.fields[1].physical_name}
@@ -90,7 +90,7 @@ def test_a_column_that_inputs_have_is_not_lost(
         table.commit(plan, result)
     assert "the column back, which the table did not have" in str(conflict.value)
     assert all(path in str(conflict.value) for path in inputs)
-    assert sorted(table.update().files["path"].to_pylist()) == inputs
+    assert sorted(table.snapshot().files["path"].to_pylist()) == inputs
 
 
 def test_a_column_inside_a_struct_that_inputs_have_is_not_lost(tmp_path: Path) -> None:
@@ -146,7 +146,7 @@ def test_inputs_are_asked_once_however_often_a_race_is_lost(
         return columns_held(address, *words, **options)
 
     monkeypatch.setattr(module, "columns_held", counted)
-    store: Any = type(table._store)
+    store: Any = type(table.opened.store)
     put = store.put_log_if_absent
 
     def lose(*words: Any) -> bool:

@@ -164,7 +164,7 @@ def test_a_finished_run_that_nobody_may_commit_any_more_goes(tmp_path: Path) -> 
     assert row["deleted"]
     assert table.history(1)[0]["operation"] == operation.OPERATION
     assert runs_in(str(tmp_path)) == ()
-    assert rows_at(table, table.update().version) == 5
+    assert rows_at(table, table.snapshot().version) == 5
 
 
 def test_finished_runs_go_when_asked(tmp_path: Path) -> None:
@@ -172,7 +172,7 @@ def test_finished_runs_go_when_asked(tmp_path: Path) -> None:
     plan, result = rewritten(table, age_s=2 * DAY_S)
     assert [row["deleted"] for row in table.orphans(finished=True, delete=True)] == [True]
     assert table.commit_each(plan, result.groups).failures
-    assert rows_at(table, table.update().version) == 5
+    assert rows_at(table, table.snapshot().version) == 5
 
 
 def test_a_run_that_finishes_and_is_committed_meanwhile_keeps_its_files(
@@ -188,11 +188,13 @@ def test_a_run_that_finishes_and_is_committed_meanwhile_keeps_its_files(
     result = execute(plan)
     monkeypatch.undo()
     ((run, digest, keep),) = later
-    strays = operation.find_strays(table._store, table.snapshot(), table._clock, older_than_ms=-1)
+    strays = operation.find_strays(
+        table.opened.store, table.snapshot(), table.opened.clock, older_than_ms=-1
+    )
     assert [stray.stage for stray in strays.runs] == [Stage.RUNNING]
     finish(run, digest, keep=keep)
     version = Table.open(str(tmp_path)).commit(plan, result).versions[0]
-    assert operation.delete_strays(table._store, strays, table._clock) == ()
+    assert operation.delete_strays(table.opened.store, strays, table.opened.clock) == ()
     assert rows_at(table, version) == 5
 
 
@@ -251,7 +253,7 @@ def test_what_killed_writers_leave_is_listed_and_goes(tmp_path: Path) -> None:
 def test_a_commit_on_its_way_sees_that_its_run_was_withdrawn(tmp_path: Path) -> None:
     table = table_at(tmp_path)
     plan, result = rewritten(table, age_s=0)
-    store = table._store
+    store = table.opened.store
     put = store.put_log_if_absent
 
     def put_after_orphans(name: str, content: bytes) -> bool:
@@ -263,7 +265,7 @@ def test_a_commit_on_its_way_sees_that_its_run_was_withdrawn(tmp_path: Path) -> 
     report = table.commit_each(plan, result.groups)
     assert report.failures
     assert report.versions == ()
-    assert rows_at(table, table.update().version) == 5
+    assert rows_at(table, table.snapshot().version) == 5
 
 
 @pytest.mark.parametrize("stale", range(1, 12))

@@ -57,7 +57,7 @@ def added(path: Path, rows: pa.Table, values: dict[str, str | None]) -> dict[str
 def rows_of(table: Table) -> list[tuple[Any, ...]]:
     plan = table.plan_read()
     names = [field["name"] for field in json.loads(plan.schema_string)["fields"]]
-    reader = TableRows.of_plan(plan, names, storage=table.storage, max_bytes=1 << 20)
+    reader = TableRows.of_plan(plan, names, storage=table.opened.store.storage, max_bytes=1 << 20)
     files = zip(plan.files, plan.partition_numbers, strict=True)
     parts = (
         FilePart(file=file, path=f"{table.uri}/{file.path}", values=plan.partitions[number])
@@ -80,7 +80,7 @@ def test_a_feature_under_its_early_name_is_the_protocols(tmp_path: Path) -> None
     table = table_of(tmp_path / "t", protocol, schemaString=schema(id="long", at="timestamp_ntz"))
     assert "timestampNtz" in table.detail()["tableFeatures"]
     table.cluster_by("id")
-    assert table.update().protocol.reader_features == ("timestampNtz",)
+    assert table.snapshot().protocol.reader_features == ("timestampNtz",)
 
 
 @pytest.fixture
@@ -115,7 +115,8 @@ def test_timestamps_without_a_zone_are_of_utc_or_the_zone_that_the_table_names(
 
 
 @pytest.mark.parametrize(
-    ("option", "expected"), [((), IN_UTC), (("--partition-time-zone", "Europe/Berlin"), OF_BERLIN)]
+    ("option", "expected"),
+    [((), IN_UTC), (("--set", "partition_time_zone=Europe/Berlin"), OF_BERLIN)],
 )
 def test_a_migration_says_the_zone_that_it_takes(
     early: Table, option: tuple[str, ...], expected: list[str | None]
@@ -134,7 +135,7 @@ def test_files_that_others_add_are_of_the_zone_of_the_saved_plan(early: Table) -
     more = added(path / "9.parquet", pa.table({"id": [9]}), {"p": "2021-09-11 11:11:11"})
     (path / "_delta_log" / f"{1:020d}.json").write_text(json.dumps(more))
     table = Table.open(early.uri)
-    rewritten(table.extend_migration(made), table)
+    rewritten(table.plan_migration(add_to=made), table)
     assert hours(Table.open(early.uri)) == [*OF_BERLIN, "11T09:11:11.000000"]
 
 

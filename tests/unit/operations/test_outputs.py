@@ -45,7 +45,7 @@ def table(tmp_path: Path) -> Table:
 
 
 def live_values(table: Table) -> list[int]:
-    paths = table.update().files["path"].to_pylist()
+    paths = table.snapshot().files["path"].to_pylist()
     return sorted(x for p in paths for x in pq.read_table(f"{table.uri}/{p}")["a"].to_pylist())
 
 

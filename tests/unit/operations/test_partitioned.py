@@ -25,6 +25,7 @@ from liquidlog.errors import (
     UsageError,
 )
 from liquidlog.log.second_opinion import SecondOpinion
+from liquidlog.operations.optimize import metrics_of
 from liquidlog.operations.partition_files import MOST_OPEN, Routes
 from liquidlog.plan import RewriteResult, decode_plan, encode_plan
 from liquidlog.table import Table
@@ -138,7 +139,7 @@ def test_takes_the_partitions_that_are_asked_for(tmp_path: Path) -> None:
     plan, report = compacted(table, where="p = 'a' OR n IS NULL")
     assert {group.partition_values["p"] for group in plan.groups} == {"a", None}
     assert {file.reason.value for file in plan.skipped} == {"not_asked_for"}
-    metrics = table.optimize_metrics(plan, report)
+    metrics = metrics_of(table.opened, plan, report)
     assert metrics["totalConsideredFiles"] == 6
     assert metrics["partitionsOptimized"] == 2
     [version] = report.versions

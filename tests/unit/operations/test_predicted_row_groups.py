@@ -8,6 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from liquidlog.clustering.planning.readers import fitted_to
 from liquidlog.data.runs import Run
 from liquidlog.data.vectors import write_vector
 from liquidlog.errors import UsageError
@@ -95,7 +96,7 @@ def test_row_groups_that_are_opened_are_those_foretold(
     made = table(tmp_path, columns)
     plan = made.plan(max_file_size=size_of(made) // 5, **policy)
     if fitted:
-        plan = made.fitted(plan, asked)
+        plan = fitted_to(plan, asked)
     before = made.scan(workload=asked, row_groups=True).row_groups
     found = made.predict(plan, asked, row_groups=True)
     commit(made, plan, executor)

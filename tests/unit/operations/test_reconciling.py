@@ -20,6 +20,8 @@ from liquidlog.errors import (
 )
 from liquidlog.log.local_store import LocalTableStore
 from liquidlog.operations import reconcile
+from liquidlog.operations.opened import OpenedTable
+from liquidlog.operations.optimize import metrics_of
 from liquidlog.table import Table, system_clock
 from support.arrow_executor import execute
 from support.raced_store import Crash
@@ -58,7 +60,7 @@ def test_rows_of_a_removed_input_are_deleted_and_the_winners_file_stands(tmp_pat
     assert removed not in {one["path"] for one in scene.actions(version, "remove")}
     expected = scene.before - Counter([row(5)]) + Counter([row(777)])
     assert scene.plain.rows() == expected
-    metrics = scene.table.optimize_metrics(scene.plan, report)
+    metrics = metrics_of(scene.table.opened, scene.plan, report)
     assert metrics["numFilesRemoved"] == FILES - 1
     scene.require_tidy()
 
@@ -199,7 +201,7 @@ def test_an_output_of_which_no_row_is_left_is_not_committed(tmp_path: Path) -> N
         added = {one["path"] for one in scene.actions(version, "add")}
         assert len(added) < len(group.outputs)
         assert len(report.finished[0].outputs) == len(added)
-        metrics = scene.table.optimize_metrics(scene.plan, report)
+        metrics = metrics_of(scene.table.opened, scene.plan, report)
         assert metrics["numFilesAdded"] == len(added)
         scene.expect(without=Counter(lost))
         scene.require_tidy()
@@ -252,7 +254,7 @@ def test_what_a_crash_leaves_is_an_orphan_and_another_process_commits(scene: Sce
     names = {one["path"] for one in left}
     assert len({one["run"] for one in left}) == 2
     assert any(name.startswith("deletion_vector_") for name in names) == scene.plain.has_vectors
-    again = Table(scene.store, system_clock())
+    again = Table.of(OpenedTable(scene.store, system_clock()))
     assert again.commit(scene.plan, scene.result).committed_groups == (0,)
     scene.expect(without={0: 1})
     scene.table.orphans(older_than="0s", finished=True, delete=True)
@@ -267,7 +269,7 @@ def test_a_commit_whose_state_is_unknown_is_found_when_it_is_tried_again(scene: 
         scene.commit()
     scene.store.behave()
     scene.expect(without={0: 1})
-    again = Table(scene.store, system_clock())
+    again = Table.of(OpenedTable(scene.store, system_clock()))
     assert again.commit(scene.plan, scene.result).skipped_groups == (0,)
     scene.table.orphans(older_than="0s", finished=True, delete=True)
     scene.expect(without={0: 1})
@@ -285,7 +287,7 @@ def test_a_state_that_stays_unknown_deletes_nothing(scene: Scene) -> None:
 
 def test_two_processes_commit_one_result_once(scene: Scene) -> None:
     scene.plain.delete({scene.inputs[0]: [0]})
-    other = Table(LocalTableStore(scene.path), system_clock())
+    other = Table.of(OpenedTable(LocalTableStore(scene.path), system_clock()))
 
     def win() -> None:
         other.commit(scene.plan, scene.result)

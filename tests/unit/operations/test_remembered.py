@@ -17,6 +17,7 @@ from liquidlog.clustering.planning import cube
 from liquidlog.errors import DocumentError, SchemaChangeError, UsageError
 from liquidlog.errors import SchemaProblemKind as Kind
 from liquidlog.operations import strategies
+from liquidlog.operations.explain import explain_together
 from liquidlog.plan import decode_plan, encode_plan
 from liquidlog.report.policies import policy_document
 from liquidlog.spec.sizes import parse_size
@@ -108,7 +109,7 @@ def test_a_table_without_clustering_columns_is_ordered_by_what_it_remembers(
     DeltaTable(table.uri).alter.set_table_properties({"delta.logRetentionDuration": "9 days"})
     DeltaTable(table.uri).alter.add_columns([Field("z", PrimitiveType("long"))])
     assert table.detail()["properties"]["liquidlog.zorderBy"] == "y, X"
-    assert table.update().schema.fields[-1].name == "z"
+    assert table.snapshot().schema.fields[-1].name == "z"
     assert deciders(table)["zorder_by"][1] == "liquidlog.zorderBy"
 
 
@@ -151,7 +152,6 @@ def test_states_of_cubes_are_by_the_remembered_size(tmp_path: Path) -> None:
     table.set_properties({"liquidlog.minCubeSize": "1KiB"})
     assert table.cubes()["state"].to_pylist() == ["stable"]
     assert table.files()["state"].to_pylist() == ["stable"]
-    assert table.files_at()[1]["state"].to_pylist() == ["stable"]
     now, shown = table.health(), table.overview().health
     assert now.stable_cube_count == 1
     assert now.depth_ratio is not None
@@ -160,35 +160,7 @@ def test_states_of_cubes_are_by_the_remembered_size(tmp_path: Path) -> None:
     assert table.plan().groups == ()
     # At an earlier version the table remembered nothing.
     assert deciders(table, version=3) == {}
-    assert len(table.explain_together()) == 1
-
-
-def test_simulations_begin_with_what_the_table_remembers(tmp_path: Path, call: Call) -> None:
-    table = made(
-        tmp_path, curve="kd", maxFileSize="1MiB", minCubeSize="2MiB", targetCubeSize="4MiB"
-    )
-    table.set_properties({"liquidlog.tolerance": "3"})
-    courses = table.simulate(append_bytes=1 << 20, rounds=1)
-    policies = {course.contender.name.split()[0]: course.contender.policy for course in courses}
-    assert {(one.curve, one.max_file_bytes) for one in policies.values()} == {("kd", 1 << 20)}
-    assert (policies["cube"].min_cube_bytes, policies["cube"].target_cube_bytes) == (
-        2 << 20,
-        4 << 20,
-    )
-    assert policies["overlap"].tolerance == 3.0
-    (own,) = table.simulate(
-        append_bytes=1 << 20, rounds=1, strategies="cube", curve="linear", max_file_size="2MiB"
-    )
-    assert (own.contender.policy.curve, own.contender.policy.max_file_bytes) == ("linear", 2 << 20)
-    words = ("simulate", table.uri, "--rounds", "1", "--append-rate", "1MiB", "--strategy", "cube")
-    document = call(*words)[1]
-    assert document["max_file_bytes"] == 1 << 20
-    assert document["courses"][0]["min_cube_bytes"] == 2 << 20
-    resized = call(*words, "--min-cube-size", "8MiB")[1]["courses"][0]
-    assert resized["min_cube_bytes"] == 8 << 20
-    set_elsewhere(table, {"liquidlog.tolerance": "much"})
-    assert call(*words)[0] == 0
-    assert call(*words, "--strategy", "overlap")[0] == 2
+    assert len(explain_together(table.plan(), examples=3)) == 1
 
 
 WRONG = {
@@ -215,7 +187,7 @@ def test_wrong_values_are_not_set(name: str, tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=name):
         Table.create(tmp_path / "new", like=table, properties={name: value})
     assert not (tmp_path / "new").exists()
-    assert table.update().version == 2
+    assert table.snapshot().version == 2
 
 
 def test_unknown_names_are_not_set_and_near_ones_are_told(tmp_path: Path) -> None:
@@ -248,6 +220,18 @@ def test_unknown_names_of_other_engines_are_noted_and_can_be_removed(
     assert [one for one in table.doctor() if one.name == "unknown-property"] == []
 
 
+WRONG = {
+    "liquidlog.strategy": "fast",
+    "liquidlog.curve": "kdd",
+    "liquidlog.minCubeSize": "big",
+    "liquidlog.targetCubeSize": "-1",
+    "liquidlog.maxFileSize": "12",
+    "delta.targetFileSize": "0",
+    "liquidlog.tolerance": "0.5",
+    "liquidlog.zorderBy": "z",
+}
+
+
 @pytest.mark.parametrize("name", WRONG)
 def test_a_wrong_value_is_refused_only_where_it_is_needed(
     name: str, tmp_path: Path, call: Call
@@ -256,13 +240,13 @@ def test_a_wrong_value_is_refused_only_where_it_is_needed(
     table = made(tmp_path, columns)
     also = {"liquidlog.strategy": "overlap"} if name == "liquidlog.tolerance" else {}
     set_elsewhere(table, {name: WRONG[name], **also})
-    for verb in ("plan", "explain", "optimize"):
+    for verb in ("plan", "optimize"):
         status, _, error = call(verb, table.uri, *(("--dry-run",) if verb == "optimize" else ()))
         assert (status, error["error"]["property"]) == (2, name)
         assert error["error"]["value"] == WRONG[name]
         assert f"--unset {name}" in error["error"]["message"]
     needs_size = name == "liquidlog.minCubeSize"
-    for verb in ("health", "cubes", "files"):
+    for verb in ("health", "files"):
         assert (call(verb, table.uri)[0] == 2) == needs_size
     for verb in ("detail", "history", "doctor", "checkpoint"):
         assert call(verb, table.uri)[0] == 0
@@ -371,14 +355,16 @@ def test_rounds_need_no_option_if_the_table_remembers_the_strategy(
     table = made(tmp_path, ("x",), strategy="overlap", maxFileSize="8KiB", tolerance="1")
     for seed in range(4):
         table.append(rows(seed))
-    assert call("optimize", table.uri, "--final", "--dry-run")[0] == 0
-    rounds = table.optimize_in_rounds(lambda plan: table.commit(plan, execute(plan)))
-    assert len(list(rounds)) >= 1
-    assert call("optimize", table.uri, "--final", "--strategy", "cube", "--dry-run")[0] == 2
+    assert call("optimize", table.uri, "--set", "final=true", "--dry-run")[0] == 0
+    assert len(table.optimize(executor="local", final=True).rounds) >= 1
+    assert (
+        call("optimize", table.uri, "--set", "final=true", "--strategy", "cube", "--dry-run")[0]
+        == 2
+    )
     table.set_properties({"liquidlog.strategy": "cube"})
-    assert call("optimize", table.uri, "--final", "--dry-run")[0] == 2
+    assert call("optimize", table.uri, "--set", "final=true", "--dry-run")[0] == 2
     with pytest.raises(UsageError):
-        table.optimize_in_rounds(lambda plan: plan)
+        table.optimize(executor="local", final=True)
 
 
 def test_a_rewrite_outlasts_a_change_of_the_remembered_layout(tmp_path: Path) -> None:
@@ -388,7 +374,7 @@ def test_a_rewrite_outlasts_a_change_of_the_remembered_layout(tmp_path: Path) ->
     Table.open(table.uri).set_properties({"liquidlog.curve": "kd", "delta.targetFileSize": "9mb"})
     assert table.commit(plan, result).versions == (4,)
     assert plan.policy.curve != "kd"
-    assert table.update().metadata.configuration["liquidlog.curve"] == "kd"
+    assert table.snapshot().metadata.configuration["liquidlog.curve"] == "kd"
 
 
 def test_copies_of_a_table_remember_the_same(tmp_path: Path) -> None:

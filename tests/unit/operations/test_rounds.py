@@ -1,6 +1,7 @@
 """Rounds go on as long as each is predicted to gain enough, and did."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any, Self
 
@@ -10,8 +11,8 @@ import pytest
 
 from liquidlog.errors import UsageError
 from liquidlog.operations.executors import ExecutorWhenNeeded
+from liquidlog.operations.optimize import depth_after_round, optimize_in_rounds, require_rounds
 from liquidlog.operations.rewrite import CommitReport
-from liquidlog.operations.rounds import depth_after_round, optimize_in_rounds, require_rounds
 from liquidlog.plan import ClusteringPlan
 from liquidlog.table import Table
 from support.arrow_executor import execute
@@ -24,6 +25,10 @@ POLICY: dict[str, Any] = {
     "min_cube_size": "1MiB",
     "budget": "20KiB",
 }
+
+
+def planning(table: Table) -> Callable[[], ClusteringPlan]:
+    return partial(table.plan, **POLICY)
 
 
 @pytest.fixture
@@ -41,9 +46,11 @@ def test_each_round_is_yielded_with_its_report_and_depth(table: Table) -> None:
         return table.commit(plan, execute(plan))
 
     depths = [known(table.health().average_depth)]
-    for done in optimize_in_rounds(table, rewritten, POLICY):
+    for done in optimize_in_rounds(table.opened, planning(table), rewritten):
         assert done.done.versions == tuple(
-            range(table.update().version - len(done.done.versions) + 1, table.update().version + 1)
+            range(
+                table.snapshot().version - len(done.done.versions) + 1, table.snapshot().version + 1
+            )
         )
         assert done.average_depth == table.health().average_depth
         depths.append(known(done.average_depth))
@@ -55,12 +62,14 @@ def test_a_round_that_would_gain_too_little_is_not_executed(table: Table) -> Non
     def never(plan: ClusteringPlan) -> None:
         raise AssertionError(plan.plan_id)
 
-    assert list(optimize_in_rounds(table, never, POLICY, min_gain=100.0)) == []
+    assert list(optimize_in_rounds(table.opened, planning(table), never, min_gain=100.0)) == []
 
 
 def test_a_round_that_gained_too_little_is_the_last(table: Table) -> None:
     executed: list[str] = []
-    rounds = optimize_in_rounds(table, lambda plan: executed.append(plan.plan_id), POLICY)
+    rounds = optimize_in_rounds(
+        table.opened, planning(table), lambda plan: executed.append(plan.plan_id)
+    )
     assert [one.average_depth for one in rounds] == [table.health().average_depth]
     assert len(executed) == 1
 
@@ -68,30 +77,32 @@ def test_a_round_that_gained_too_little_is_the_last(table: Table) -> None:
 def test_the_depth_after_a_round_is_the_predicted_one(table: Table) -> None:
     plan = table.plan(**POLICY)
     depth = known(table.health().average_depth)
-    after = known(table.predicted_health(plan).average_depth)
-    assert depth_after_round(table, plan, depth, depth - after - 0.01) == after < depth
-    assert depth_after_round(table, plan, depth, depth - after + 0.01) is None
-    assert depth_after_round(table, plan, None) is None
+    after = known(depth_after_round(table.opened, plan, depth, 0.0))
+    assert depth_after_round(table.opened, plan, depth, depth - after - 0.01) == after < depth
+    assert depth_after_round(table.opened, plan, depth, depth - after + 0.01) is None
+    assert depth_after_round(table.opened, plan, None) is None
 
 
 @pytest.mark.parametrize("policy", [{}, {"strategy": "cube"}])
-def test_rounds_of_another_strategy_are_refused(policy: dict[str, str], table: Table) -> None:
+def test_rounds_of_another_strategy_are_refused(policy: dict[str, Any], table: Table) -> None:
     with pytest.raises(UsageError) as refused:
         require_rounds(policy.get("strategy", "cube"))
     assert refused.value.fields["option"] == "final"
     with pytest.raises(UsageError):
-        next(optimize_in_rounds(table, lambda _: None, policy))
+        next(optimize_in_rounds(table.opened, partial(table.plan, **policy), lambda _: None))
 
 
 def test_a_table_is_optimized_in_rounds(table: Table) -> None:
     before = known(table.health().average_depth)
-    rounds = table.optimize_in_rounds(lambda plan: table.commit(plan, execute(plan)), **POLICY)
-    assert table.health().average_depth == before
-    depths = [known(done.average_depth) for done in rounds]
+    done = table.optimize(executor="local", final=True, **POLICY)
+    depths = [known(one.average_depth) for one in done.rounds]
+    assert done.versions == tuple(range(13, table.snapshot().version + 1))
     assert len(depths) > 1
     assert depths[-1] == known(table.health().average_depth) < before
     with pytest.raises(UsageError):
-        table.optimize_in_rounds(lambda plan: plan, strategy="cube")
+        table.optimize(executor="local", final=True, strategy="cube")
+    with pytest.raises(UsageError):
+        table.optimize(executor="local", min_gain=0.5)
 
 
 class Opened:

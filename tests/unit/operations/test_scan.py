@@ -70,7 +70,7 @@ def test_the_current_time_is_said_where_it_counts(table: Table) -> None:
     assert found.files_read == 0
     assert found.asked_at is not None
     assert found.asked_at.endswith("Z")
-    assert table.scan_files("t < now() - INTERVAL 30 DAYS").num_rows == 1
+    assert table.scan("t < now() - INTERVAL 30 DAYS").files.num_rows == 1
     assert table.scan("year(t) < 2024").asked_at is None
 
 

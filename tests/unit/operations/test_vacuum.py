@@ -16,6 +16,7 @@ from liquidlog.data.runs import Run
 from liquidlog.errors import CorruptLogError, StorageError, UnsupportedFeatureError, UsageError
 from liquidlog.log.local_store import LocalTableStore
 from liquidlog.operations import vacuum as operation
+from liquidlog.operations.opened import OpenedTable
 from liquidlog.spec.times import RETENTION
 from liquidlog.table import Table
 from support.arrow_executor import execute
@@ -138,9 +139,11 @@ def test_a_longer_retention_keeps_what_a_checkpoint_says_was_removed(tmp_path: P
         (tmp_path / "_delta_log" / f"{version:020d}.json").unlink()
     later = clock_of("later").now_ms() + 8 * DAY_S * 1000
     clock = Clock(now_ms=lambda: later, new_id=clock_of("B").new_id)
-    kept = Table(LocalTableStore(tmp_path), clock).vacuum(retain="30d", dry_run=True)
+    kept = Table.of(OpenedTable(LocalTableStore(tmp_path), clock)).vacuum(
+        retain="30d", dry_run=True
+    )
     assert kept.deleted_files == 0
-    gone = Table(LocalTableStore(tmp_path), clock).vacuum(retain="7d", dry_run=True)
+    gone = Table.of(OpenedTable(LocalTableStore(tmp_path), clock)).vacuum(retain="7d", dry_run=True)
     assert gone.deleted_files == 2
 
 
@@ -181,7 +184,7 @@ def test_a_short_retention_is_refused(
     table = table_at(tmp_path)
     if property_text is not None:
         table.set_properties({RETENTION: property_text})
-    version = table.update().version
+    version = table.snapshot().version
     if allowed:
         assert table.vacuum(retain=retain).deleted_files == 0
         return
@@ -189,7 +192,7 @@ def test_a_short_retention_is_refused(
         table.vacuum(retain=retain)
     assert error.value.arguments.keys() == {"retain_ms", "least_ms"}
     assert table.vacuum(retain=retain, allow_short_retention=True).versions == ()
-    assert table.update().version == version
+    assert table.snapshot().version == version
 
 
 def test_an_unknown_retention_is_refused() -> None:
@@ -223,7 +226,7 @@ def test_files_of_runs_stay_however_old_they_are(tmp_path: Path) -> None:
         os.utime(path)
     table.commit(plan, result)
     assert Table.open(tmp_path).vacuum(**SHORT).deleted_files == 2
-    assert rows_at(table, table.update().version) == 2
+    assert rows_at(table, table.snapshot().version) == 2
 
 
 def test_what_an_unknown_writer_left_goes_when_it_is_old(tmp_path: Path) -> None:
@@ -316,7 +319,7 @@ def test_nothing_goes_by_a_clock_that_is_far_ahead(tmp_path: Path) -> None:
     clock = Clock(now_ms=lambda: ahead, new_id=clock_of("A").new_id)
     before = there(tmp_path)
     with pytest.raises(StorageError, match="clock"):
-        Table(LocalTableStore(tmp_path), clock).vacuum()
+        Table.of(OpenedTable(LocalTableStore(tmp_path), clock)).vacuum()
     assert there(tmp_path) == before
     ended = Table.open(tmp_path).history(limit=1)[0]
     assert ended["operationParameters"] == {"status": "FAILED"}

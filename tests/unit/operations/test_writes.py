@@ -203,8 +203,8 @@ def test_a_transaction_lands_once(table: Table) -> None:
         plan = table.plan_write(DELTA)
         done = table.commit_write(plan, write(plan, rows(version)), txn=("job", version))
         assert done.skipped is skipped
-    assert table.transaction("job") == 6
-    assert table.transaction("other") is None
+    assert table.opened.last_transaction("job") == 6
+    assert table.opened.last_transaction("other") is None
     assert len(values(table)) == 32
     assert runs_in(table.uri) == ()
 
@@ -233,7 +233,7 @@ def test_a_result_that_proves_nothing_is_refused(table: Table, lie: dict[str, ob
     result: WriteResult = structs.replace(write(plan, rows(40)), **lie)
     with pytest.raises(ResultMismatchError):
         table.commit_write(plan, result)
-    assert table.update().version == 3
+    assert table.snapshot().version == 3
 
 
 def test_arguments_are_checked(table: Table) -> None:

@@ -180,10 +180,10 @@ def test_what_is_known_is_predicted_alike(tmp_path: Path) -> None:
         table.append(rows(seed))
     plan, snapshot = table.plan(max_file_size=30_000), table.snapshot()
     known: Known = {}
-    few = predict(snapshot, plan, (), table.bounds_of(snapshot), most_drawn=0, known=known)
+    few = predict(snapshot, plan, (), table.opened.bounds_of(snapshot), most_drawn=0, known=known)
     made = dict(known)
-    more = predict(snapshot, plan, (), table.bounds_of(snapshot), most_drawn=2, known=known)
+    more = predict(snapshot, plan, (), table.opened.bounds_of(snapshot), most_drawn=2, known=known)
     assert all(known[place] is files for place, files in made.items())
     assert len(known) == 2 * len(made) == 4 * len(plan.groups)
-    assert more == predict(snapshot, plan, (), table.bounds_of(snapshot), most_drawn=2)
+    assert more == predict(snapshot, plan, (), table.opened.bounds_of(snapshot), most_drawn=2)
     assert few.bytes_after == more.bytes_after

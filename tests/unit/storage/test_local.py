@@ -12,6 +12,7 @@ from deltalake import DeltaTable
 from liquidlog.commit.transaction import PutOutcome, put_commit
 from liquidlog.errors import StorageError, UnsupportedFeatureError
 from liquidlog.log.local_store import LocalTableStore
+from liquidlog.operations.rewrite import require_rewritable
 from liquidlog.storage import local
 from liquidlog.storage.failures import AmbiguousPutError
 from liquidlog.table import Table
@@ -91,7 +92,7 @@ def test_a_file_system_without_links_is_refused_before_anything_is_written(
     before = sorted(tmp_path.rglob("*"))
     monkeypatch.setattr(os, "link", answer(error, linked=False))
     with pytest.raises(UnsupportedFeatureError) as caught:
-        opened.require_writable(plan)
+        require_rewritable(opened.opened, plan)
     assert (caught.value.uri, len(caught.value.features)) == (str(tmp_path), 1)
     assert sorted(tmp_path.rglob("*")) == before
 

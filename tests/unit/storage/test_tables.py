@@ -25,6 +25,7 @@ from liquidlog.errors import (
 )
 from liquidlog.log.loader import follow, load_snapshot, open_store
 from liquidlog.log.store import TableStore
+from liquidlog.operations.rewrite import require_rewritable
 from liquidlog.spec.log_files import LAST_CHECKPOINT
 from liquidlog.storage.objects import Objects
 from liquidlog.storage.options import StorageOptions
@@ -58,7 +59,7 @@ def test_a_table_of_the_dynamodb_log_store_is_not_written(s3: Emulator) -> None:
         lambda: opened.append(_rows(0)),
         lambda: opened.cluster_by(None),
         opened.checkpoint,
-        lambda: opened.require_writable(opened.plan()),
+        lambda: require_rewritable(opened.opened, opened.plan()),
     ):
         with pytest.raises(UnsupportedFeatureError) as caught:
             change()
@@ -155,7 +156,7 @@ def test_other_engines_read_what_was_appended(s3: Emulator) -> None:
     ]
     plan = again.plan()
     assert len(plan.groups[0].inputs) == 3
-    again.require_writable(plan)
+    require_rewritable(again.opened, plan)
     theirs = DeltaTable(table.uri, storage_options=dict(s3.options))
     found = duckdb.from_arrow(pa.table(theirs.scan()))
     assert found.aggregate("count(*), min(x), max(x), count(DISTINCT s)").fetchall() == [

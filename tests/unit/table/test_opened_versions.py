@@ -25,7 +25,11 @@ def home(tmp_path: Path) -> Path:
 def test_questions_are_answered_for_the_version(home: Path) -> None:
     table = Table.open(home, version=2)
     Table.open(home).append(ROWS)
-    assert (table.seen_version, table.snapshot().version, table.update().version) == (2, 2, 2)
+    assert (table.opened.seen_version, table.snapshot().version, table.snapshot().version) == (
+        2,
+        2,
+        2,
+    )
     assert table.detail()["numFiles"] == table.files().num_rows == 2
     assert table.health().total_file_count == 2
     assert [row["version"] for row in table.history()] == [2, 1, 0]

@@ -74,7 +74,7 @@ def test_an_old_table_object_shows_the_new_table_and_does_not_change_it(
     with pytest.raises(CommitConflictError):
         held.commit(stale, result)
     with pytest.raises((TableReplacedError, VersionNotFoundError)):
-        held.snapshot_of(stale)
+        held.opened.of_plan(stale)
     assert new.snapshot().version == appends
 
 

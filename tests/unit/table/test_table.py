@@ -289,15 +289,3 @@ def test_staleness_is_computed_once_per_attempt(
     table.append(rows(10, 7))
     table.commit(plan, result)
     assert versions == [5]
-
-
-def test_strategies_are_played_on_from_a_table(tmp_path: Path) -> None:
-    schema = pa.schema([("x", pa.int64()), ("y", pa.int64())])
-    table = Table.create(tmp_path / "t", schema=schema, cluster_by=["x", "y"])
-    table.append(pa.table([range(1_000), range(1_000)], schema=schema))
-    courses = table.simulate(append_bytes=1 << 20, rounds=3, strategies=["all", "new"])
-    assert [course.contender.name for course in courses] == ["all", "new"]
-    assert [len(course.rounds) for course in courses] == [3, 3]
-    assert table.update().version == 1
-    with pytest.raises(UsageError):
-        table.simulate(append_bytes=1 << 20, strategies="new", tolerance=2.0)

@@ -7,6 +7,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from liquidlog.operations.past_commits import written_bytes
 from liquidlog.table import Table
 from support.arrow_executor import execute
 
@@ -33,7 +34,7 @@ def play(path: Path, strategy: str) -> tuple[Table, float]:
         table.append(batch(number))
         plan = table.plan(strategy=strategy, max_file_size=MAX_FILE)
         table.commit(plan, execute(plan))
-    amplification = table.written_bytes()[-1].write_amplification
+    amplification = written_bytes(table.opened.store)[-1].write_amplification
     assert amplification is not None
     return table, amplification
 
