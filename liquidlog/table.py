@@ -546,6 +546,7 @@ class Table(Summary):
             ClusteringColumnError: If a column cannot be clustered by.
             UnsupportedFeatureError: If the table cannot be read or planned.
         """
+        from liquidlog.operations.old_dates import noted
         from liquidlog.operations.planned import planned
         from liquidlog.operations.scan import at_time
 
@@ -555,7 +556,7 @@ class Table(Summary):
         # A flag that is off is what nobody asks for.
         given = {name: None if value is False else value for name, value in given.items()}
         snapshot = self.snapshot(version)
-        return planned(
+        made = planned(
             snapshot,
             given,
             self.opened.bounds_of(snapshot),
@@ -563,6 +564,7 @@ class Table(Summary):
             None if workload is None else _workload(workload),
             require_fit=one(require_fit, bool, argument="require_fit", expected=_YES_NO),
         )
+        return noted(made, self.opened.store, snapshot)
 
     def _advised(
         self, advice: "AdviceDocument", workload: Workload | None, settings: PlanSettings

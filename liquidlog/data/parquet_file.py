@@ -20,7 +20,7 @@ import pyarrow.parquet as pq
 from liquidlog.data.buffers import fixed_width
 from liquidlog.errors import DataFileError, StorageError
 from liquidlog.spec.arrow import TIMESTAMP, is_list
-from liquidlog.spec.calendars import SPARK_VERSION, Calendars, UnmovableError
+from liquidlog.spec.calendars import SPARK_VERSION, Calendars, Stored, UnmovableError
 from liquidlog.storage.addresses import is_local, local_path
 from liquidlog.storage.files import OtherSizeError, Source, StoredFile
 from liquidlog.storage.options import NO_OPTIONS, StorageOptions
@@ -90,6 +90,13 @@ class ParquetFile:
     def metadata(self) -> pq.FileMetaData:
         """The footer."""
         return self._parquet.metadata
+
+    def refusal_of_old(self, meant: pa.DataType) -> str | None:
+        """Return why old dates or timestamps, `meant` the table's type, are refused, else None."""
+        if pa.types.is_date(meant):
+            return self.calendars.refusal_of_old(Stored.DATE)
+        is_int96 = _has_int96(self._parquet)
+        return self.calendars.refusal_of_old(Stored.INT96 if is_int96 else Stored.INT64)
 
     def dictionary_candidates(self, wanted: pa.Schema) -> frozenset[str]:
         """Return the top-level string columns that the file keeps in small dictionaries."""

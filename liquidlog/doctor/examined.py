@@ -61,7 +61,9 @@ class Examined:
     rewrite is worth it, None if the domain cannot be read; `rewritten` marks the files that it
     takes. `asked` is what a workload asks for, None without one; `workload_source` is where a
     command finds that workload. `other_columns` is what others than the table's would bring, None
-    if that was not measured. `missed` are removes of past commits that removed nothing, and
+    if that was not measured. `refused_dates` says why a rewrite would refuse files for the
+    calendar of their dates, a sentence for each, of a few that were looked into. `missed` are
+    removes of past commits that removed nothing, and
     `not_removed` the live files that a version, the value, removed with another vector only.
     """
 
@@ -79,6 +81,7 @@ class Examined:
     asked: Asked | None = None
     workload_source: str | None = None
     other_columns: OtherColumns | None = None
+    refused_dates: tuple[str, ...] = ()
     missed: tuple[Missed, ...] = ()
     not_removed: Mapping[FileKey, int] = field(default_factory=dict)
 

@@ -37,6 +37,7 @@ __all__ = ["FIXES", "Examined", "Finding", "findings", "with_cut_bounds", "witho
 DOUBLED_ROWS: Final = "doubled-rows"
 REMOVED_UNKNOWN: Final = "removed-unknown-files"
 REMOVED_WITHOUT_VECTOR: Final = "removed-without-vector"
+REFUSED_DATES: Final = "refused-dates"
 BROKEN_DOMAIN: Final = "broken-domain"
 LOST_COLUMNS: Final = "lost-columns"
 RENAMED_CUBES: Final = "renamed-cubes"
@@ -106,6 +107,14 @@ def _history_findings(examined: Examined) -> Iterator[Finding]:
                 command=None,
                 fixable=False,
             )
+    if examined.refused_dates:
+        yield Finding(
+            name=REFUSED_DATES,
+            detail="; ".join(examined.refused_dates[:_SAID]),
+            files=len(examined.refused_dates),
+            command=None,
+            fixable=False,
+        )
     if examined.not_removed:
         paths = [path for path, _ in examined.not_removed]
         yield Finding(

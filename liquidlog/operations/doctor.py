@@ -49,6 +49,7 @@ from liquidlog.operations.advise import advised_by_the_log
 from liquidlog.operations.backfill import Mended, Rescan, backfill
 from liquidlog.operations.in_place import commit_in_place
 from liquidlog.operations.judge import judge
+from liquidlog.operations.old_dates import refused
 from liquidlog.operations.strategies import strategy_names
 from liquidlog.snapshot import Snapshot
 from liquidlog.spec.actions import Commit, FileKey
@@ -119,6 +120,7 @@ def examine(
         asked=asked,
         workload_source=criteria.workload_source,
         other_columns=None if advice is None else _other_columns(advice),
+        refused_dates=refused(store, snapshot),
         missed=histories.missed(),
         not_removed=not_removed(snapshot, histories),
     )

@@ -219,13 +219,26 @@ class Calendars:
         unit = unit or ("D" if pa.types.is_date32(array.type) else "ms")
         value = np.int64(numbers[place].as_py()).astype(f"datetime64[{unit}]")
         where = f"column {quote_path(path)} holds the {stored.value} {value}"
+        why = self.refusal_of_old(stored) or "before year 1 of the Julian calendar"
+        return f"{where}, {why}"
+
+    def refusal_of_old(self, stored: Stored) -> str | None:
+        """Return why values on which calendars do not agree are refused, None if they are not."""
         calendar = self.kinds[stored]
         if calendar is Calendar.UNKNOWN:
-            return f"{where}, and the file does not say in which calendar; rewrite it with Spark"
-        zone = ""
-        if stored is not Stored.DATE:
-            zone = f" of {'an unnamed zone' if self.zone is None else f'the zone {self.zone}'}"
-        return f"{where}, counted in the Julian calendar{zone}; rewrite the file with Spark"
+            return "of a calendar that the file does not say; rewrite it with Spark"
+        if calendar is Calendar.TODAYS or self._agreed_since(stored) == _AGREED_DAYS:
+            return None
+        zone = "a zone that it does not name" if self.zone is None else f"the zone {self.zone}"
+        return f"counted in the Julian calendar of {zone}; rewrite the file with Spark"
+
+
+def are_old(values: pa.Array) -> NDArray[np.bool_]:
+    """Return which dates or timestamps are before calendars agree on them, (n,) bool."""
+    per_day, numbers = _numbers(values)
+    since = _AGREED_DAYS if pa.types.is_date(values.type) else _AGREED_ANYWHERE_DAYS
+    old = pc.fill_null(pc.less(numbers, since * per_day), fill_value=False)
+    return np.asarray(old, np.bool_)
 
 
 def _with_fields(
