@@ -210,7 +210,7 @@ def _replaced(
     if is_true(configuration, "delta.appendOnly"):
         raise UnsupportedFeatureError(snapshot.uri, "overwritten", ("delta.appendOnly",))
     bounds_of = remembering(partial(load_bounds, store, snapshot))
-    session = Session(is_changing=True)
+    session = Session(for_rows=True)
     (some,) = judged_each(snapshot, [where], bounds_of, session)
     if some.asks_for_time:
         raise UsageError(f"a column of the table has the name of the time in {where}", where=where)

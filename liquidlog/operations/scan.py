@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, tzinfo
 from functools import partial
 from itertools import repeat
@@ -262,11 +262,11 @@ def matching(
     time_zone: tzinfo | None = None,
     now_ms: int | None = None,
 ) -> tuple[NDArray[np.bool_], ...]:
-    """Return per predicate which live files it may match, as `may_match_each` does."""
+    """Return per predicate which live files may have rows of which it is true, for their reader."""
     # See `scan`.
-    from liquidlog.predicates.matching import may_match_each
+    from liquidlog.predicates.matching import judged_each
 
     bounds_of = partial(load_bounds, store, snapshot)
-    now_us = None if now_ms is None else 1000 * now_ms
-    found = may_match_each(snapshot, predicates, bounds_of, time_zone=time_zone, now_us=now_us)
-    return tuple(np.asarray(mask, np.bool_) for mask in found)
+    session = replace(Session.at_ms(now_ms, time_zone), for_rows=True)
+    found = judged_each(snapshot, predicates, bounds_of, session)
+    return tuple(np.asarray(one.may_match, np.bool_) for one in found)

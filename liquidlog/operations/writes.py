@@ -180,7 +180,7 @@ class _Writing:
             pc.is_in(newest.files["path"], value_set=one_array(self.before.files["path"]))
         )
         since = replace(newest, files=newest.files.filter(pa.array(came)))
-        session = Session(is_changing=True)
+        session = Session(for_rows=True)
         (judged,) = judged_each(
             since, [self.plan.where], lambda columns: load_bounds(store, since, columns), session
         )

@@ -121,7 +121,7 @@ class FileBounds:
         self._lacking = np.zeros(self.count, np.bool_)
         self.misses, self.not_pruning = 0, []
         kept = judge(self).can_be_true
-        if self.session.is_changing:
+        if self.session.for_rows:
             for leaf in filter(_can_be_nan, self._leaves.values()):
                 self._nan = leaf
                 kept = kept | judge(self).can_be_true
@@ -152,7 +152,7 @@ class FileBounds:
         """Return the bounds of a leaf; if a leaf is to be NaN, of NaN or with NaN among them."""
         if self._nan is None or not _can_be_nan(leaf):
             return found.low, found.high
-        nan = mended(found, Use.CHANGING, leaf.data_type)
+        nan = mended(found, Use.ROWS, leaf.data_type)
         return (nan.low if leaf is self._nan else found.low), nan.high
 
     def may_have_null(self, leaf: Leaf) -> Mask:

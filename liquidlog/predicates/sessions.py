@@ -22,13 +22,14 @@ ANY_SHIFT_US: Final = 25 * _HOUR_US
 class Session:
     """When a reader asks (microseconds since 1970), and the time zone; None if it can be any.
 
-    `is_changing` says that rows are replaced, not read: no row may be missed, not even a NaN that
-    a writer left out of its bounds. Readers of Delta do miss it, and so do answers about them.
+    `for_rows` says that rows are read or replaced by the answer: none may be missed, not even a
+    NaN that a writer left out of its bounds. Readers of Delta miss it, and so do answers about
+    what they open.
     """
 
     now_us: int | None = None
     time_zone: dt.tzinfo | None = None
-    is_changing: bool = False
+    for_rows: bool = False
 
     @classmethod
     def at_ms(cls, now_ms: int | None, time_zone: dt.tzinfo | None = None) -> "Session":

@@ -236,8 +236,8 @@ class Use(Enum):
     ANY = auto()
     SKIPPING = auto()
     """Files are skipped by them: they must hold every value, and may be wider."""
-    CHANGING = auto()
-    """Rows are replaced by them: they must hold values that Delta's readers may miss, too."""
+    ROWS = auto()
+    """Rows are read or replaced by them: they hold values that Delta's readers miss, too."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -423,7 +423,7 @@ RULES: Final = (
         stated="bounds that leave NaN out",
         writers="delta-rs, polars, kernel-rs, whoever takes them from footers of Parquet",
         source="delta-io/delta#7101; parquet.thrift, ColumnOrder",
-        use=Use.CHANGING,
+        use=Use.ROWS,
         of=lambda kind, _: can_be_nan(kind),
         instead=_nan_alone,
     ),

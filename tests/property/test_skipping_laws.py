@@ -78,7 +78,7 @@ def test_rows_are_replaced_by_their_truth_whoever_wrote_the_statistics(seed: int
     snapshot = snapshot_of_rows(files, without_nan=True)
     columns = random.choice([tuple(SPARK_TYPES), FLOATS, FLOATS])
     predicates = [random_predicate(random, columns, nulls=0.1) for _ in range(PREDICATES)]
-    changing = Asking(is_changing=True)
+    changing = Asking(for_rows=True)
     for predicate in predicates:
         text = sql(predicate)
         (judged,) = judged_or_refused(snapshot, [text], bounds_of(snapshot), changing)
