@@ -178,7 +178,8 @@ class ProvingBounds(FileBounds):
 
     A condition whose verdict cannot be false is true of every row, and one whose verdict cannot be
     true is false of every row; NULL is neither. Only columns that can hold no NaN prove anything,
-    in files without deleted rows and without nulls in any column that the condition names.
+    in files without deleted rows and without nulls in any column that the condition names, and
+    only conditions of which every part is understood.
     """
 
     def __init__(
@@ -207,7 +208,10 @@ class ProvingBounds(FileBounds):
 
     def verdict(self, judge: Callable[[FileBounds], Verdict]) -> Mask:
         """Return of which files every row satisfies the condition."""
-        return self._whole & ~judge(self).can_be_false & ~self._lacking
+        found = judge(self)
+        # What is not understood may fail, and then no row is to be replaced.
+        is_understood = self.misses == 0
+        return self._whole & ~found.can_be_false & ~self._lacking & is_understood
 
 
 def _can_be_nan(leaf: Leaf) -> bool:

@@ -1,13 +1,15 @@
-"""Random predicates on tables that Delta Spark wrote: Spark says which files hold matching rows.
+"""Random predicates on tables of several writers: Spark says of which rows they are true.
 
 With ANSI mode on and off and in two time zones; no filter is ever given to Spark's own scan, so
 its skipping of files has no part in the answer.
 """
 
+import json
 import logging
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from decimal import Decimal
 from pathlib import Path
 from random import Random  # noqa: TID251  a test
 from typing import Any
@@ -16,17 +18,19 @@ from urllib.parse import unquote
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
+from deltalake import write_deltalake
 from pyspark.sql import Column
 from pyspark.sql import functions as sf
 
 from liquidlog.errors import UsageError
-from liquidlog.predicates.matching import judged_or_refused
+from liquidlog.predicates.matching import every_row_matches, judged_or_refused
 from liquidlog.predicates.sessions import Session
 from liquidlog.table import Table
 from support.effort import effort
 from support.random_predicates import random_predicate, sql
 from support.random_tables import SPARK_TYPES, VALUES, Row, arrow_table, random_files
 from support.reference import with_settings
+from support.skipping import flat_table, foreign_files
 
 pytestmark = pytest.mark.reference
 
@@ -133,7 +137,83 @@ def partitioned_table(spark: Any, folder: Path) -> str:
     return uri
 
 
-TABLES = {"plain": plain_table, "widened": widened_table, "partitioned": partitioned_table}
+def vectors_table(spark: Any, folder: Path) -> str:
+    uri = str(folder / "vectors")
+    create(spark, uri, SPARK_TYPES)
+    spark.sql(
+        f"ALTER TABLE delta.`{uri}` SET TBLPROPERTIES ('delta.enableDeletionVectors' = 'true')"
+    )
+    for number, rows in enumerate(random_files(Random(4), FILES, rows=12)):
+        write(spark, uri, number, rows, folder)
+    spark.sql(f"DELETE FROM delta.`{uri}` WHERE abs(hash(*)) % 3 = 0 AND file % 4 > 0")
+    return uri
+
+
+def renamed_table(spark: Any, folder: Path) -> str:
+    uri = str(folder / "renamed")
+    flat = {name: kind for name, kind in SPARK_TYPES.items() if "." not in name}
+    create(spark, uri, {f"{name}_": kind for name, kind in flat.items()})
+    for name in flat:
+        spark.sql(f"ALTER TABLE delta.`{uri}` RENAME COLUMN {name}_ TO {name}")
+    for number, rows in enumerate(random_files(Random(5), FILES, rows=12)):
+        write(spark, uri, number, rows, folder)
+    return uri
+
+
+def delta_rs_table(_: Any, folder: Path) -> str:
+    uri = str(folder / "delta_rs")
+    for number, rows in enumerate(foreign_files(6, FILES)):
+        write_deltalake(uri, flat_table(number, rows), mode="append")
+    return uri
+
+
+def polars_table(_: Any, folder: Path) -> str:
+    polars = pytest.importorskip("polars")
+    uri = str(folder / "polars")
+    for number, rows in enumerate(foreign_files(7, FILES)):
+        found = flat_table(number, rows)
+        if number:
+            found = found.select(polars.read_delta(uri).columns)
+        polars.from_arrow(found).write_delta(uri, mode="append")
+    return uri
+
+
+def trino_like_table(_: Any, folder: Path) -> str:
+    """Return a table with statistics as Trino's: decimals as texts, none of floats with NaN."""
+    uri = folder / "trino"
+    files = foreign_files(8, FILES)
+    table = Table.create(uri, schema=flat_table(0, files[0]).schema)
+    for number, rows in enumerate(files):
+        table.append(flat_table(number, rows))
+        commit = uri / "_delta_log" / f"{number + 1:020}.json"
+        actions = [json.loads(line) for line in commit.read_text().splitlines()]
+        for add in (action["add"] for action in actions if "add" in action):
+            add["stats"] = as_trino(json.loads(add["stats"], parse_float=Decimal))
+        commit.write_text("".join(json.dumps(action) + "\n" for action in actions))
+    return str(uri)
+
+
+def as_trino(stats: dict[str, Any]) -> str:
+    decimals = [name for name, kind in SPARK_TYPES.items() if kind.startswith("decimal")]
+    for section in (stats["minValues"], stats["maxValues"]):
+        section |= {name: f"{section[name]:f}" for name in decimals if name in section}
+    for name in ("f", "d"):
+        if stats["maxValues"].get(name) == "NaN":
+            del stats["maxValues"][name], stats["minValues"][name]
+    return json.dumps(stats, default=float)
+
+
+TABLES = {
+    "plain": plain_table,
+    "widened": widened_table,
+    "partitioned": partitioned_table,
+    "vectors": vectors_table,
+    "renamed": renamed_table,
+    "delta_rs": delta_rs_table,
+    "polars": polars_table,
+    "trino_like": trino_like_table,
+}
+FLAT = ("delta_rs", "polars", "trino_like")
 
 
 def condition(spark: Any, text: str) -> Any:
@@ -146,7 +226,7 @@ def condition(spark: Any, text: str) -> Any:
 def accepted(spark: Any, rows: Any, texts: Sequence[str]) -> dict[str, Any]:
     """Return those of the texts that the engine takes for conditions on the rows, as columns."""
     try:
-        columns = {text: sf.bool_or(condition(spark, text)) for text in texts}
+        columns = {text: condition(spark, text) for text in texts}
         rows.select(*columns.values())
     except Exception:  # noqa: BLE001  whatever the engine finds wrong with one of them
         if len(texts) <= 1:
@@ -156,34 +236,50 @@ def accepted(spark: Any, rows: Any, texts: Sequence[str]) -> dict[str, Any]:
     return columns
 
 
-def true_in(spark: Any, rows: Any, texts: Sequence[str]) -> Iterator[tuple[str, frozenset[int]]]:
-    """Yield the predicates that the engine accepts, with the files that hold matching rows."""
+Truth = tuple[str, frozenset[int], frozenset[int]]
+"""A predicate, the files that hold rows of which it is true, and those with no other rows."""
+
+
+def true_in(spark: Any, rows: Any, texts: Sequence[str]) -> Iterator[Truth]:
+    """Yield the predicates that the engine accepts, with their truth."""
     columns = accepted(spark, rows, texts)
     if columns:
-        asked = [column.alias(f"p{number}") for number, column in enumerate(columns.values())]
-        found = rows.groupBy("file").agg(*asked).collect()
+        known = [sf.coalesce(column, sf.expr("false")) for column in columns.values()]
+        some = [sf.bool_or(column).alias(f"p{number}") for number, column in enumerate(known)]
+        each = [sf.bool_and(column).alias(f"q{number}") for number, column in enumerate(known)]
+        found = rows.groupBy("file").agg(*some, *each).collect()
         for number, text in enumerate(columns):
-            yield text, frozenset(row["file"] for row in found if row[f"p{number}"])
+            yield (
+                text,
+                frozenset(row["file"] for row in found if row[f"p{number}"]),
+                frozenset(row["file"] for row in found if row[f"q{number}"]),
+            )
 
 
 @dataclass
 class Found:
-    """What a comparison brought: predicates whose files were skipped wrongly, and counts."""
+    """What a comparison brought: files skipped wrongly, or replaced unread wrongly, and counts."""
 
     skipped: list[tuple[str, str, str, list[str]]] = field(default_factory=list)
+    lost: list[tuple[str, str, str, list[str]]] = field(default_factory=list)
+    proved: int = 0
     judged: int = 0
     files: int = 0
     holding: int = 0
     kept: int = 0
 
 
-def compare(spark: Any, uri: str, texts: Sequence[str]) -> Found:
-    """Compare the files that we keep for each predicate with those where Spark finds rows."""
+def compare(spark: Any, uri: str, texts: Sequence[str], *, for_rows: bool) -> Found:
+    """Compare the files that we keep, and would replace unread, with those where Spark finds rows.
+
+    `for_rows` asks for files whose writers may leave NaN out of their statistics.
+    """
     names = names_of(spark, uri)
     table = Table.open(uri)
     snapshot = table.snapshot()
     bounds_of = table.opened.bounds_of(snapshot)
-    judged = judged_or_refused(snapshot, texts, bounds_of, Session())
+    session = Session(for_rows=for_rows)
+    judged = judged_or_refused(snapshot, texts, bounds_of, session)
     answers = {
         text: one
         for text, one in zip(texts, judged, strict=True)
@@ -196,16 +292,24 @@ def compare(spark: Any, uri: str, texts: Sequence[str]) -> Found:
         )
         for text, one in answers.items()
     }
+    whole = {
+        text: frozenset(np.array(paths)[every_row_matches(snapshot, text, bounds_of, session)])
+        for text in answers
+    }
     rows = spark.read.format("delta").load(uri).coalesce(1).localCheckpoint()
     found = Found()
     for ansi, zone in SESSIONS:
         spark.conf.set("spark.sql.ansi.enabled", ansi)
         spark.conf.set("spark.sql.session.timeZone", zone)
         for start in range(0, len(kept), IN_ONE_JOB):
-            for text, numbers in true_in(spark, rows, [*kept][start : start + IN_ONE_JOB]):
-                holding = {names[number] for number in numbers}
-                lost = sorted(holding - kept[text])
-                found.skipped.extend([(text, ansi, zone, lost)] if lost else [])
+            for text, some, every in true_in(spark, rows, [*kept][start : start + IN_ONE_JOB]):
+                holding = {names[number] for number in some}
+                matching = {names[number] for number in every}
+                skipped = sorted(holding - kept[text])
+                found.skipped.extend([(text, ansi, zone, skipped)] if skipped else [])
+                lost = sorted((whole[text] & kept[text]) - matching)
+                found.lost.extend([(text, ansi, zone, lost)] if lost else [])
+                found.proved += len(whole[text] & kept[text])
                 found.judged += 1
                 found.files += len(paths)
                 found.holding += len(holding)
@@ -219,9 +323,12 @@ def test_no_file_with_a_row_that_spark_finds_is_skipped(
 ) -> None:
     uri = TABLES[kind](spark, tmp_path)
     random = Random(f"{SEED} {kind}")
-    texts = list(dict.fromkeys(sql(random_predicate(random)) for _ in range(PREDICATES)))
+    columns = [name for name in SPARK_TYPES if "." not in name or kind not in FLAT]
+    predicates = (random_predicate(random, columns, nulls=0.1) for _ in range(PREDICATES))
+    texts = list(dict.fromkeys(map(sql, predicates)))
     with with_settings(spark, FOR_SMALL_QUERIES, restored=SWITCHED):
-        found = compare(spark, uri, texts)
+        found = compare(spark, uri, texts, for_rows=kind in FLAT)
     logging.getLogger(__name__).info("%s: %d predicates, %s", kind, len(texts), found)
     assert found.skipped == []
+    assert found.lost == []
     assert found.judged > PREDICATES

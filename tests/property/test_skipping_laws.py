@@ -4,21 +4,30 @@ A session has ANSI mode on or off and some time zone; the truth is found row by 
 """
 
 import math
-from collections.abc import Sequence
+import shutil
+from collections import Counter
+from collections.abc import Callable, Sequence
+from itertools import chain, count
+from pathlib import Path
 from random import Random  # noqa: TID251  a test
 from zoneinfo import ZoneInfo
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
+from deltalake import write_deltalake
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from liquidlog.errors import UsageError
 from liquidlog.predicates.matching import every_row_matches, judged_or_refused
 from liquidlog.predicates.sessions import Session as Asking
+from liquidlog.table import Table
+from support.arrow_executor import write
 from support.effort import effort
 from support.random_predicates import Compare, Predicate, random_predicate, sql
 from support.random_tables import SPARK_TYPES, Row, random_files
-from support.skipping import snapshot_of_rows
+from support.skipping import flat_table, foreign_files, snapshot_of_rows
 from support.snapshots import bounds_of
 from support.spark_truth import Session, Unjudged, is_true
 
@@ -93,6 +102,67 @@ def test_rows_are_replaced_by_their_truth_whoever_wrote_the_statistics(seed: int
             for number, found in enumerate(truth):
                 assert judged.may_match[number].as_py() or not any(found), (text, session)
                 assert not whole[number] or all(found), (text, session, files[number])
+
+
+def written_by_append(uri: Path, rows: pa.Table) -> None:
+    table = Table.open(uri) if uri.exists() else Table.create(uri, schema=rows.schema)
+    table.append(rows)
+
+
+def written_by_delta_rs(uri: Path, rows: pa.Table) -> None:
+    write_deltalake(uri, rows, mode="append")
+
+
+def column(uri: Path, paths: Sequence[str], name: str) -> list[list[int]]:
+    """Return the values of a column in some files of a table."""
+    return [pq.ParquetFile(uri / path).read([name])[name].to_pylist() for path in paths]
+
+
+@pytest.mark.parametrize("write_rows", [written_by_append, written_by_delta_rs])
+def test_an_overwrite_leaves_the_rows_of_which_its_condition_is_not_true(
+    tmp_path: Path, write_rows: Callable[[Path, pa.Table], None]
+) -> None:
+    judged = 0
+    for seed in count():
+        random = Random(f"{write_rows.__name__} {seed}")
+        files = foreign_files(seed, 6)
+        origin = tmp_path / f"origin{seed}"
+        for number, rows in enumerate(files):
+            write_rows(origin, flat_table(number, rows))
+        columns = [name for name in SPARK_TYPES if "." not in name and name != "c"]
+        for _ in range(effort(12, 100)):
+            predicate = random_predicate(random, columns, raw=False, nulls=0.1)
+            judged += overwritten_rightly(origin, tmp_path / "copy", predicate, files)
+        if judged >= effort(20, 1_500):
+            return
+
+
+def overwritten_rightly(
+    origin: Path, uri: Path, predicate: Predicate, files: Sequence[Sequence[Row]]
+) -> bool:
+    """Overwrite with no rows on a copy of a table; return whether the condition can be judged."""
+    session = Session(ansi=True)
+    try:
+        stay = [[not is_true(predicate, row, session) for row in rows] for rows in files]
+    except Unjudged:
+        return False
+    shutil.copytree(origin, uri)
+    table = Table.open(uri)
+    try:
+        plan = table.plan_write(table.snapshot().schema, cluster=False, where=sql(predicate))
+    except UsageError:
+        check_refused(predicate, files)
+        shutil.rmtree(uri)
+        return False
+    numbers = [file[0] for file in column(uri, [one.path for one in plan.rewritten], "file")]
+    kept = [flat_table(number, files[number]).filter(pa.array(stay[number])) for number in numbers]
+    empty = flat_table(0, files[0]).slice(0, 0)
+    table.commit_write(plan, write(plan, pa.concat_tables([empty, *kept])))
+    left = Counter(chain(*column(uri, table.files()["path"].to_pylist(), "file")))
+    expected = Counter({number: sum(rows) for number, rows in enumerate(stay)})
+    assert +left == +expected, (sql(predicate), numbers)
+    shutil.rmtree(uri)
+    return True
 
 
 @pytest.mark.parametrize("zone", ZONES)

@@ -1,8 +1,10 @@
-"""Snapshots of the rows of `random_tables`, with the statistics that a writer would write."""
+"""Snapshots and files of the rows of `random_tables`, as different writers describe them."""
 
 import math
 from collections.abc import Sequence
 from dataclasses import replace
+from decimal import Decimal
+from random import Random  # noqa: TID251  a test
 
 import pyarrow as pa
 
@@ -11,7 +13,7 @@ from liquidlog.plan import WriterOptions
 from liquidlog.snapshot import STATISTICS_TYPE, Snapshot, Statistics
 from liquidlog.spec.schema import leaves
 from liquidlog.spec.stats import encode_stats
-from support.random_tables import Row, arrow_table, table_schema
+from support.random_tables import Row, arrow_table, random_files, table_schema
 from support.snapshots import FileSpec, snapshot_of
 
 
@@ -52,3 +54,27 @@ def _statistics(rows: Sequence[Row]) -> str:
     collector = StatisticsCollector(schema, options)
     collector.add(arrow_table(rows))
     return encode_stats(collector.finish())
+
+
+def foreign_files(seed: int, count: int) -> list[list[Row]]:
+    """Return the rows of files with what writers state in their own ways: NaN, wide decimals."""
+    random = Random(seed)
+    files = random_files(random, count, rows=12)
+    wide = [Decimal(sign * value) for sign in (1, -1) for value in (2**63, 2**64, 10**20 - 1)]
+    return [
+        [
+            {
+                **row,
+                **{name: math.nan for name in ("f", "d") if random.random() < 0.1},
+                **({"k": random.choice(wide)} if number % 3 == 0 and row["k"] is not None else {}),
+            }
+            for row in rows
+        ]
+        for number, rows in enumerate(files)
+    ]
+
+
+def flat_table(number: int, rows: Sequence[Row]) -> pa.Table:
+    """Return rows without structs, whose names some writers refuse."""
+    found = arrow_table(rows).drop_columns(["st", "sc"])
+    return found.add_column(0, "file", pa.array([number] * len(rows), pa.int32()))
