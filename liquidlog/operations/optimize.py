@@ -286,11 +286,11 @@ def require_rounds_of(snapshot: Snapshot, strategy: str | None) -> None:
     require_rounds(settle(snapshot, given, strategy_names).strategy)
 
 
-def average_depth(opened: OpenedTable) -> float | None:
-    """Return the table's average depth, None if it is not measured."""
+def average_depth(opened: OpenedTable, where: str | None = None) -> float | None:
+    """Return the average depth of what a predicate may match, None if it is not measured."""
     snapshot = opened.snapshot()
     least = remembered_if_right(snapshot, "min_cube_bytes")
-    return health(opened.store, snapshot, None, where=None, min_cube_bytes=least).average_depth
+    return health(opened.store, snapshot, None, where=where, min_cube_bytes=least).average_depth
 
 
 def depth_after_round(
@@ -304,7 +304,8 @@ def depth_after_round(
     Args:
         opened: The table of the plan.
         plan: The plan.
-        depth: The table's average depth before it; if that is not measured, nothing is gained.
+        depth: The average depth before it, of what its predicate may match; if that is not
+            measured, nothing is gained.
         min_gain: By how much the plan must lower it.
     """
     if not plan.groups or depth is None:
@@ -335,10 +336,11 @@ def optimize_in_rounds(
     """
     plan = make() if first is None else first
     require_rounds(plan.strategy)
-    depth = average_depth(opened)
+    where = plan.policy.where
+    depth = average_depth(opened, where)
     while depth_after_round(opened, plan, depth, min_gain) is not None:
         done = execute(plan)
-        before, depth = depth, average_depth(opened)
+        before, depth = depth, average_depth(opened, where)
         yield Round(done=done, average_depth=depth)
         if before is None or depth is None or depth > before - min_gain:
             return

@@ -198,7 +198,7 @@ def would_do_rounds(
     commits: Mapping[str, Any],
 ) -> Mapping[str, Any]:
     """Return the document of the first round, if it gains enough; later rounds depend on it."""
-    depth = average_depth(opened.opened)
+    depth = average_depth(opened.opened, made.policy.where)
     after = depth_after_round(opened.opened, made, depth, min_gain)
     rounds = []
     if after is not None:

@@ -159,13 +159,25 @@ def predicted_health(
 ) -> Health:
     """Return the health that the table would have after the plan, by its clustering columns.
 
-    The health counts the files that the plan would write as unclustered.
+    The health counts the files that the plan would write as unclustered. With a predicate in the
+    plan, it is that of these files and of those that the predicate may match.
     """
     columns = clustering_state(snapshot).columns
     bounds = bounds_of([column.leaf for column in columns])
     evidence = Evidence(bounds=bounds, clustered=range(len(columns)))
     after = table_after(snapshot, plan, evidence, [Draw.LIKELY])
-    return measure_health(after.snapshot, columns, after.bounds, min_cube_bytes=min_cube_bytes)
+    mask: pa.BooleanArray | None = None
+    if plan.policy.where is not None:
+        # The SQL parser takes a third of a command's start; most plans have no predicate.
+        from liquidlog.predicates.matching import may_match
+
+        asked = np.asarray(may_match(snapshot, plan.policy.where, bounds_of), np.bool_)
+        mask = pa.array(
+            np.concatenate([asked[after.owners < 0], np.ones((after.worlds >= 0).sum(), np.bool_)])
+        )
+    return measure_health(
+        after.snapshot, columns, after.bounds, min_cube_bytes=min_cube_bytes, mask=mask
+    )
 
 
 class _Rewrite:

@@ -48,8 +48,9 @@ def plan_compaction(
 ) -> ClusteringPlan:
     """Return the plan that joins small files, each group into one file.
 
-    Files below `max_file_bytes` and files with many deleted rows are packed, smallest first, into
-    groups of at most `max_file_bytes`, partition by partition. A file that would be alone in its
+    Files below `max_file_bytes` and files with many deleted rows are packed, smallest first as the
+    reference engine does, into groups of at most `max_file_bytes`, partition by partition. The rows
+    of a group stay in the order in which its files were written. A file that would be alone in its
     group is not rewritten. With `where`, only the partitions that it asks for are looked at.
     """
     return build_plan(
@@ -124,8 +125,7 @@ def _zorder_groups(
     parts = list(partitions_of(snapshot).of(np.flatnonzero(asked)))
     if all(size[rows].sum() <= policy.target_cube_bytes for rows in parts):
         return tuple(parts)
-    written = np.argsort(snapshot.files["modification_time"].to_numpy(), kind="stable")
-    place = np.argsort(written)
+    place = _places(snapshot)
     space = key_space(bounds_of([column.leaf for column in columns]), size)
     groups: list[NDArray[np.int64]] = []
     for part in parts:
@@ -139,6 +139,12 @@ def _zorder_groups(
     return tuple(groups)
 
 
+def _places(snapshot: Snapshot) -> NDArray[np.int64]:
+    """Return the place (int64) of each file among all in the order in which they were written."""
+    written = np.argsort(snapshot.files["modification_time"].to_numpy(), kind="stable")
+    return np.argsort(written)
+
+
 def _choose_small(snapshot: Snapshot, policy: ClusteringPolicy, asked: Mask) -> Choice:
     size = sizes(snapshot.files)
     shares = deleted_shares(snapshot.files)
@@ -148,8 +154,9 @@ def _choose_small(snapshot: Snapshot, policy: ClusteringPolicy, asked: Mask) -> 
     rows = np.flatnonzero(wanted & asked)
     reasons[rows] = reason_code(SkipReason.LONE_FILE)
     rows = rows[np.argsort(size[rows], kind="stable")]
+    place = _places(snapshot)
     groups = tuple(
-        part[cut]
+        part[cut][np.argsort(place[part[cut]])]
         for part in partitions_of(snapshot).of(rows)
         for cut in pack(size[part], policy.max_file_bytes)
         if cut.stop - cut.start > 1

@@ -129,7 +129,7 @@ def test_without_columns_small_files_are_joined() -> None:
     ]
     made = planned(snapshot_of(files, cluster_by=[]), max_file_bytes=100)
     assert made.mode is RewriteMode.COMPACTION
-    assert taken(made) == [["a", "b"]]
+    assert taken(made) == [["b", "a"]]
     assert skipped(made) == {
         "big": SkipReason.LARGE_ENOUGH,
         "rest": SkipReason.LONE_FILE,
